@@ -1,0 +1,175 @@
+"""What a scheduling policy is: one small interface, five groups, decisions as data.
+
+A policy is named by an entry point in one of the groups of `GROUPS`.  It never sees anything mutable: it gets a
+view, its own state (plain data that can be stored), the time and a random generator, and returns a decision.
+A shell (service or simulator) commits the decision or drops it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, PoolView
+
+#: Entry-point group of each family of policies.
+GROUPS: Mapping[str, str] = {
+    name: f"fpga_pool.policies.{name}" for name in ("batch", "online", "gang", "task", "cluster")
+}
+
+#: Plain data (JSON types) that a policy remembers between decisions; None for those that remember nothing.
+PolicyState = Mapping[str, Any] | None
+
+ViewT_contra = TypeVar("ViewT_contra", contravariant=True)
+DecisionT_co = TypeVar("DecisionT_co", covariant=True)
+EventT_contra = TypeVar("EventT_contra", contravariant=True)
+
+
+class Policy(Protocol[ViewT_contra, DecisionT_co]):
+    """A scheduling algorithm behind the common interface."""
+
+    #: The entry point's name.
+    name: str
+
+    def supports(self, view: ViewT_contra) -> bool:
+        """Say whether the policy applies to this view."""
+        ...
+
+    def decide(self, view: ViewT_contra, state: PolicyState, now_s: float, rng: np.random.Generator) -> DecisionT_co:
+        """Return the decision for this view; deterministic for the same arguments."""
+        ...
+
+
+class LearningPolicy(Policy[ViewT_contra, DecisionT_co], Protocol[ViewT_contra, DecisionT_co, EventT_contra]):
+    """A policy that learns or remembers: it folds what happened into its state."""
+
+    def observe(self, event: EventT_contra, state: PolicyState) -> PolicyState:
+        """Return the state after `event`."""
+        ...
+
+
+# Batches (paper 000) ------------------------------------------------------------------------------------------
+
+#: A whole batch at once: jobs to accelerators, order, transfer rates.
+BatchPolicy = Policy[BatchProblem, BatchPlan]
+
+
+# Online jobs (paper 003) --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnlineView:
+    """Jobs that wait or run, one row each, and the pool they compete for."""
+
+    pool: PoolView
+    jobs: tuple[str, ...]
+    #: (J,) index into `pool.functions`.
+    function: Sequence[int]
+    #: (J,) slot index, -1 = waiting, -2 = runs on CPU.
+    place: Sequence[int]
+    #: (J,) vCPU equivalents while it runs on a slot (equation 1), and seconds of slot time left.
+    speedup: Floats
+    remaining_s: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Put a job on a slot (an index of the view) or, where `slot` is None, on the CPU; the holder moves first."""
+
+    job: str
+    slot: int | None
+    reason: str = ""
+
+
+OnlinePolicy = LearningPolicy[OnlineView, Sequence[Move], Any]
+
+
+# Gangs on two tiers (paper 002) -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangView:
+    """Queued and running gangs on processors that carry one foreground and one background process each."""
+
+    generation: int
+    processors: int
+    gangs: tuple[str, ...]
+    #: (G,) processes, requested run time, and seconds since submission.
+    width: Sequence[int]
+    requested_s: Floats
+    waited_s: Floats
+    #: (G,) "queued", "fg" or "bg"; and for those that run, their processors.
+    tier: tuple[str, ...]
+    placed: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangAction:
+    """Start, swap to the foreground, migrate or kill a gang; `processors` where it shall run afterwards."""
+
+    gang: str
+    action: str
+    tier: str = "fg"
+    processors: tuple[int, ...] = ()
+    reason: str = ""
+
+
+GangPolicy = Policy[GangView, Sequence[GangAction]]
+
+
+# Multi-FPGA tasks (paper 004) ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskView:
+    """Waiting tasks and the enclosures of linked FPGAs they ask for."""
+
+    generation: int
+    tasks: tuple[str, ...]
+    #: (T,) seconds, number of FPGAs, and links wanted ("any", "line", "ring").
+    seconds: Floats
+    fpgas: Sequence[int]
+    links: tuple[str, ...]
+    #: (E,) topology ("ring", "line", "full") and, per FPGA, seconds until it is free.
+    enclosure_links: tuple[str, ...]
+    busy_s: tuple[Floats, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPlacement:
+    """All FPGAs of a task, in one enclosure, from when to when (relative to now)."""
+
+    task: str
+    enclosure: int
+    fpgas: tuple[int, ...]
+    begin_s: float
+    end_s: float
+
+
+TaskPolicy = Policy[TaskView, Sequence[TaskPlacement]]
+
+
+# Pipelines on a cluster (paper 001) ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """One subtask to place, and the features of every place it could go to."""
+
+    pool: PoolView
+    subtask: str
+    #: (P, K) one row of features per candidate place.
+    features: Floats
+    places: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDecision:
+    """The chosen place (an index of the view) and the value the policy gave it."""
+
+    place: int
+    value: float
+
+
+ClusterPolicy = LearningPolicy[ClusterView, ClusterDecision, Any]

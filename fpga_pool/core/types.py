@@ -1,0 +1,235 @@
+"""Values that planners read and return: immutable, with units in their names.
+
+Index conventions: J jobs, A accelerators (slots that can hold a function), R requesters,
+H responders, S slots, F functions.  Arrays are made read-only at construction, so a view can be shared between
+threads and a policy cannot change what another one reads.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def floats(values: ArrayLike) -> Floats:
+    """Return `values` as a read-only float64 array."""
+    array = np.array(values, dtype=np.float64)
+    array.setflags(write=False)
+    return array
+
+
+def ints(values: ArrayLike) -> Ints:
+    """Return `values` as a read-only int64 array; fractions are refused rather than cut off."""
+    array = np.array(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise ValueError(f"expected integers, got {array.dtype}")
+    array = array.astype(np.int64)
+    array.setflags(write=False)
+    return array
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
+
+
+def _refuse(mask: ArrayLike, message: str) -> None:
+    """Raise a ValueError if `mask` is true anywhere, naming the first place: ``seconds[3, 1]: negative``."""
+    places = np.argwhere(np.asarray(mask))
+    if len(places):
+        name, what = message.split(":", 1)
+        raise ValueError(f"{name}[{', '.join(str(i) for i in places[0])}]:{what}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BatchProblem:
+    """One batch to plan: paper 000, section 3, and every optional array of the problem format (doc/formats)."""
+
+    #: (J, A) compute time of a job on an accelerator; inf = cannot run there, 0 = negligible.
+    seconds: Floats
+    #: (J,) bytes that must reach the responder before the job computes.
+    input_bytes: Ints
+    #: (J,) index of the requester that sends the input.
+    requester: Ints
+    #: (R,) NIC limit of each requester, bits per second; inf = no limit.
+    egress_bps: Floats
+    #: (A,) index of the responder that carries the accelerator.
+    responder: Ints
+    #: (H,) NIC limit of each responder, bits per second; inf = no limit.
+    ingress_bps: Floats
+    #: (A,) when each accelerator becomes free.
+    ready_s: Floats = field(default_factory=lambda: floats([]))
+    #: (J,) when the job's input may start to move.
+    release_s: Floats = field(default_factory=lambda: floats([]))
+    #: (J,) fairness group; lower groups first (section 3.5).
+    group: Ints = field(default_factory=lambda: ints([]))
+    #: (R,) responder that is the same host as the requester, -1 = none: such jobs need no transfer there.
+    local_host: Ints = field(default_factory=lambda: ints([]))
+    #: (J,) function of each job.
+    function: Ints = field(default_factory=lambda: ints([]))
+    #: (A,) function now in the accelerator, -1 = none.
+    loaded: Ints = field(default_factory=lambda: ints([]))
+    #: (A,) time to load another function.
+    load_s: Floats = field(default_factory=lambda: floats([]))
+    #: Generation of the PoolView this was made from; a plan is committed only against the same one.
+    generation: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "egress_bps", "ingress_bps", "ready_s", "release_s", "load_s"):
+            object.__setattr__(self, name, floats(getattr(self, name)))
+        for name in ("input_bytes", "requester", "responder", "group", "local_host", "function", "loaded"):
+            try:
+                object.__setattr__(self, name, ints(getattr(self, name)))
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        _require(self.seconds.ndim == 2, f"seconds: expected a (J, A) array, got {self.seconds.ndim} dimensions")
+        self._fill_optional()
+        self._check_shapes()
+        self._check_values()
+
+    @property
+    def jobs(self) -> int:
+        """J, the number of jobs."""
+        return int(self.seconds.shape[0])
+
+    @property
+    def accelerators(self) -> int:
+        """A, the number of accelerators."""
+        return int(self.seconds.shape[1])
+
+    def _fill_optional(self) -> None:
+        jobs, accelerators, requesters = self.jobs, self.accelerators, len(self.egress_bps)
+        switching = [len(self.function) > 0, len(self.loaded) > 0, len(self.load_s) > 0]
+        _require(
+            all(switching) or not any(switching) or jobs == 0 or accelerators == 0,
+            "function, loaded and load_s: give all three or none",
+        )
+        defaults = {
+            "ready_s": floats(np.zeros(accelerators)),
+            "release_s": floats(np.zeros(jobs)),
+            "group": ints(np.zeros(jobs, np.int64)),
+            "local_host": ints(np.full(requesters, -1)),
+            "function": ints(np.zeros(jobs, np.int64)),
+            "loaded": ints(np.zeros(accelerators, np.int64)),
+            "load_s": floats(np.zeros(accelerators)),
+        }
+        for name, value in defaults.items():
+            if len(getattr(self, name)) == 0:
+                object.__setattr__(self, name, value)
+
+    def _check_shapes(self) -> None:
+        jobs, accelerators = self.jobs, self.accelerators
+        expected = {
+            "input_bytes": (jobs,), "requester": (jobs,), "release_s": (jobs,), "group": (jobs,), "function": (jobs,),
+            "responder": (accelerators,), "ready_s": (accelerators,), "loaded": (accelerators,),
+            "load_s": (accelerators,), "local_host": (len(self.egress_bps),),
+            "egress_bps": (len(self.egress_bps),), "ingress_bps": (len(self.ingress_bps),),
+        }  # fmt: skip
+        for name, shape in expected.items():
+            found = getattr(self, name).shape
+            _require(found == shape, f"{name}: expected shape {shape}, found {found}")
+
+    def _check_values(self) -> None:
+        for name in ("seconds", "egress_bps", "ingress_bps", "ready_s", "release_s", "load_s"):
+            array = getattr(self, name)
+            _refuse(np.isnan(array), f"{name}: NaN")
+            _refuse(array < 0, f"{name}: negative")
+        for name in ("ready_s", "release_s", "load_s"):
+            _refuse(np.isinf(getattr(self, name)), f"{name}: must be finite")
+        for name in ("egress_bps", "ingress_bps"):
+            _refuse(getattr(self, name) == 0, f"{name}: no bandwidth at all; nothing could ever move")
+        _refuse(self.input_bytes < 0, "input_bytes: negative")
+        self._check_range("requester", len(self.egress_bps), lowest=0)
+        self._check_range("responder", len(self.ingress_bps), lowest=0)
+        self._check_range("local_host", len(self.ingress_bps), lowest=-1)
+        _refuse(~np.isfinite(self.seconds).any(axis=1), "seconds: this job can run on no accelerator")
+
+    def _check_range(self, name: str, size: int, *, lowest: int) -> None:
+        array = getattr(self, name)
+        _refuse((array < lowest) | (array >= size), f"{name}: index out of range, expected {lowest}..{size - 1}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BatchPlan:
+    """Where each job runs, when, and how its input moves: the plan format (doc/formats)."""
+
+    #: (J,) where each job runs.
+    accelerator: Ints
+    #: (J,) when its computation starts.
+    start_s: Floats
+    #: (S,) which job each constant-rate piece of a transfer belongs to; sorted by job, then begin.
+    segment_job: Ints
+    #: (S,) from when,
+    segment_begin_s: Floats
+    #: (S,) to when,
+    segment_end_s: Floats
+    #: (S,) how fast.
+    segment_bps: Floats
+    #: Predicted completion of the last job.
+    makespan_s: float
+    #: Proven: no plan for the same problem is shorter.
+    lower_bound_s: float
+    #: (A,) prices y >= 0, sum 1, that prove the compute bound; empty where another bound is the largest.
+    bound_prices: Floats = field(default_factory=lambda: floats([]))
+    #: Name of the policy that made it.
+    policy: str = ""
+    #: Generation of the problem it answers.
+    generation: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("accelerator", "segment_job"):
+            object.__setattr__(self, name, ints(getattr(self, name)))
+        for name in ("start_s", "segment_begin_s", "segment_end_s", "segment_bps", "bound_prices"):
+            object.__setattr__(self, name, floats(getattr(self, name)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PoolView:
+    """An immutable picture of the pool that planners read; numpy columns, one row per host or slot.
+
+    `generation` grows with every committed change; a decision made on a view is committed only if what it touches
+    has not changed since.
+    """
+
+    generation: int
+    #: Names, in the order of the indices used below.
+    hosts: tuple[str, ...]
+    functions: tuple[str, ...]
+    slots: tuple[str, ...]
+    #: (H,) bits per second.
+    egress_bps: Floats
+    ingress_bps: Floats
+    #: (S,) index of the host and of the card (cards are numbered across hosts) that carry the slot.
+    slot_host: Ints
+    slot_card: Ints
+    #: (S,) board type and region kind, by name.
+    slot_board: tuple[str, ...]
+    slot_kind: tuple[str, ...]
+    #: (S,) function loaded now, -1 = none.
+    slot_function: Ints
+    #: (S,) may take new work: not faulted, not drained, its host alive, its lease ours to use.
+    slot_usable: NDArray[np.bool_]
+    #: (S,) seconds from now until the work already planned on the slot is done.
+    slot_ready_s: Floats
+    #: (S,) seconds to load another function.
+    slot_load_s: Floats
+    #: (S, F) may the function be loaded there (region kind and board fit).
+    can_run: NDArray[np.bool_]
+    #: (S, F) time model a + b * bytes: seconds, and seconds per byte.
+    time_a_s: Floats
+    time_b_s_per_byte: Floats
+
+    @property
+    def host_index(self) -> Mapping[str, int]:
+        """Index of each host name."""
+        return MappingProxyType({name: i for i, name in enumerate(self.hosts)})
+
+    @property
+    def function_index(self) -> Mapping[str, int]:
+        """Index of each function name."""
+        return MappingProxyType({name: i for i, name in enumerate(self.functions)})

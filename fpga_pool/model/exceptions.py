@@ -1,0 +1,107 @@
+"""Errors that a user or operator can meet, each with a stable code.
+
+The code never changes once released: clients compare it.  The edges (REST, RPC) map classes to HTTP and RPC errors
+in one place each.  A message says what was wrong, where, and what would be right.
+"""
+
+from typing import ClassVar
+
+
+class FpgaPoolError(Exception):
+    """Base of all domain errors."""
+
+    code: ClassVar[str] = "fpga_pool.error"
+
+
+class InvalidInput(FpgaPoolError):
+    """A request whose content cannot be right."""
+
+    code = "fpga_pool.invalid_input"
+
+
+class UnknownFunction(InvalidInput):
+    """A function that is not in the catalogue."""
+
+    code = "fpga_pool.unknown_function"
+
+
+class UnknownRequester(InvalidInput):
+    """A requester that is no host of the pool."""
+
+    code = "fpga_pool.unknown_requester"
+
+
+class NoSlotFits(InvalidInput):
+    """A function for which the pool has no slot of a kind that can hold it."""
+
+    code = "fpga_pool.no_slot_fits"
+
+
+class InvalidCatalogue(InvalidInput):
+    """A catalogue that cannot be used; the message names the place."""
+
+    code = "fpga_pool.invalid_catalogue"
+
+
+class NotFound(FpgaPoolError):
+    """No such object, or it belongs to another project."""
+
+    code = "fpga_pool.not_found"
+
+
+class Conflict(FpgaPoolError):
+    """The object changed meanwhile, or exists already; read it again and decide anew."""
+
+    code = "fpga_pool.conflict"
+
+
+class DuplicateId(Conflict):
+    """An object of this id exists already."""
+
+    code = "fpga_pool.duplicate_id"
+
+
+class InvalidTransition(Conflict):
+    """An event that the object's state does not allow; the message tells the object's story."""
+
+    code = "fpga_pool.invalid_transition"
+
+
+class StaleEpoch(Conflict):
+    """A command or commit from an owner that has been replaced."""
+
+    code = "fpga_pool.stale_epoch"
+
+
+class StorageFull(FpgaPoolError):
+    """The database cannot take more; nothing of the request was stored."""
+
+    code = "fpga_pool.storage_full"
+
+
+class ServiceUnavailable(FpgaPoolError):
+    """A part of the pool does not answer; try again later."""
+
+    code = "fpga_pool.unavailable"
+
+
+class BitstreamRefused(FpgaPoolError):
+    """A bitstream that is unsigned, altered, or for another board, region kind or function."""
+
+    code = "fpga_pool.bitstream_refused"
+
+
+class TransferRefused(FpgaPoolError):
+    """A data-plane stream that is not accepted; `reason` is a stable word, counted per agent."""
+
+    code = "fpga_pool.transfer_refused"
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class SlotFault(FpgaPoolError):
+    """A slot that failed while loading or computing, or is gone."""
+
+    code = "fpga_pool.slot_fault"
