@@ -1,0 +1,230 @@
+"""The catalogue: what can be loaded (functions) and into what (boards).  Format: FORMATS, section Catalogue."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Self, TypeVar
+
+from fpga_pool.core.timemodel import TimeModel
+from fpga_pool.model.catalogue_schema import check_structure
+from fpga_pool.model.exceptions import InvalidCatalogue, NotFound, UnknownFunction
+
+ValueT = TypeVar("ValueT")
+
+#: Counts of luts, ffs, brams (36 Kb blocks), urams, dsps; what is not named is 0.
+Resources = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """An accelerator function: what it needs and how fast it is."""
+
+    name: str
+    version: str
+    #: Kinds of slots that can hold it.
+    slot_kinds: tuple[str, ...]
+    resources: Resources
+    #: Bits per second it moves over the card's DMA when it runs alone on its fastest board.
+    io_bps: float
+    #: A running job may be taken off its slot;
+    preemptible: bool
+    #: and then resumes where it was, rather than from the start.
+    progress_kept: bool
+    #: On one standard vCPU (1 core, 2 GB); None where only the speedup is known.
+    cpu_time: TimeModel | None
+    #: By board name.
+    fpga_time: Mapping[str, TimeModel]
+    #: For simulations: the speedup itself, instead of the CPU's time model.
+    speedup_given: float | None
+    #: Where the figures come from.
+    source: str
+
+    @property
+    def speedup(self) -> float:
+        """Benefit in vCPU equivalents (paper 003, equation 1): CPU time over the fastest board's, large input."""
+        if self.speedup_given is not None:
+            return self.speedup_given
+        if self.cpu_time is None:
+            raise InvalidCatalogue(f"functions.{self.name}: neither speedup nor cpu_time is given")
+        return self.cpu_time.b_s_per_byte / self._fastest_s_per_byte
+
+    @property
+    def _fastest_s_per_byte(self) -> float:
+        return min(model.b_s_per_byte for model in self.fpga_time.values())
+
+    def io_bps_on(self, board: str) -> float:
+        """Return the DMA rate it needs on `board` at full speed: the same bytes, spread over that board's time."""
+        model = self.fpga_time.get(board)
+        if model is None or model.b_s_per_byte == 0:
+            return self.io_bps
+        return self.io_bps * self._fastest_s_per_byte / model.b_s_per_byte
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """What every slot of one kind offers on one board."""
+
+    resources: Resources
+    #: Size of a partial bitstream for it; fixed by the region's area, not by the function.
+    bitstream_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """A type of FPGA card, cut into slots."""
+
+    name: str
+    #: Kind of each slot, in the order of the regions on the card.
+    slots: tuple[str, ...]
+    regions: Mapping[str, Region]
+    #: Configuration port, shared by the slots of a card.
+    configuration_bps: float
+    #: DMA engine, shared by the slots of a card.
+    dma_bps: float
+    source: str
+
+    def load_s(self, kind: str) -> float:
+        """Return the seconds it takes to load any function into a slot of this kind."""
+        return self.regions[kind].bitstream_bytes * 8 / self.configuration_bps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """All functions and boards of a pool, by name; consistent by construction."""
+
+    functions: Mapping[str, Function]
+    boards: Mapping[str, Board]
+
+    def __post_init__(self) -> None:
+        for board in self.boards.values():
+            _check_board(board)
+        for function in self.functions.values():
+            _check_speedup(function)
+            self._check_placement(function)
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any], where: str) -> Self:
+        """Read the catalogue format; InvalidCatalogue names `where` and the place in it that is wrong."""
+        try:
+            check_structure(data)
+            return cls(
+                functions=_read_only({name: _function(name, entry) for name, entry in data["functions"].items()}),
+                boards=_read_only({name: _board(name, entry) for name, entry in data.get("boards", {}).items()}),
+            )
+        except InvalidCatalogue as error:
+            raise InvalidCatalogue(f"{where}: {error}") from None
+
+    def function(self, name: str) -> Function:
+        """Return the function of this name."""
+        try:
+            return self.functions[name]
+        except KeyError:
+            known = ", ".join(self.functions)
+            raise UnknownFunction(f"function {name!r} is not in the catalogue; it has {known}") from None
+
+    def board(self, name: str) -> Board:
+        """Return the board of this name."""
+        try:
+            return self.boards[name]
+        except KeyError:
+            known = ", ".join(self.boards)
+            raise NotFound(f"board {name!r} is not in the catalogue; it has {known}") from None
+
+    def fits(self, function: str, board: str, kind: str) -> bool:
+        """Say whether the function can be loaded into slots of this kind on this board."""
+        entry, region = self.function(function), self.board(board).regions.get(kind)
+        if region is None or kind not in entry.slot_kinds or (entry.fpga_time and board not in entry.fpga_time):
+            return False
+        return all(count <= region.resources.get(name, 0) for name, count in entry.resources.items())
+
+    def _check_placement(self, function: Function) -> None:
+        """Refuse time models for boards that do not exist or have no slot the function could be loaded into."""
+        kinds = {kind for board in self.boards.values() for kind in board.slots}
+        for kind in function.slot_kinds:
+            if self.boards and kind not in kinds:
+                raise InvalidCatalogue(
+                    f"functions.{function.name}.slot_kinds: no board has slots of kind {kind!r}; "
+                    f"kinds are {', '.join(sorted(kinds))}"
+                )
+        for board in function.fpga_time:
+            place = f"functions.{function.name}.fpga_time.{board}"
+            if board not in self.boards:
+                raise InvalidCatalogue(f"{place}: no such board; boards are {', '.join(self.boards)}")
+            if not any(self.fits(function.name, board, kind) for kind in self.boards[board].slots):
+                raise InvalidCatalogue(
+                    f"{place}: fits no slot of this board; it needs one of the kinds "
+                    f"{', '.join(function.slot_kinds)} with {_listed(function.resources)}"
+                )
+
+
+def _check_board(board: Board) -> None:
+    for kind in board.slots:
+        if kind not in board.regions:
+            raise InvalidCatalogue(f"boards.{board.name}.slots: kind {kind!r} is not described under regions")
+    for kind in board.regions:
+        if kind not in board.slots:
+            raise InvalidCatalogue(f"boards.{board.name}.regions.{kind}: the board has no slot of this kind")
+
+
+def _check_speedup(function: Function) -> None:
+    """Refuse functions whose speedup is given twice, not at all, or not finite and positive."""
+    place = f"functions.{function.name}"
+    if function.speedup_given is not None:
+        if function.cpu_time is not None:
+            raise InvalidCatalogue(f"{place}: speedup and cpu_time are both given; the speedup follows from cpu_time")
+        return
+    if function.cpu_time is None or not function.fpga_time:
+        raise InvalidCatalogue(f"{place}: give either cpu_time and fpga_time, or speedup")
+    for name, model in {"cpu_time": function.cpu_time, **_by_place(function.fpga_time)}.items():
+        if model.b_s_per_byte == 0:
+            raise InvalidCatalogue(f"{place}.{name}: b_s_per_byte must be > 0, the speedup follows from it")
+
+
+def _by_place(fpga_time: Mapping[str, TimeModel]) -> dict[str, TimeModel]:
+    return {f"fpga_time.{board}": model for board, model in fpga_time.items()}
+
+
+def _function(name: str, entry: Mapping[str, Any]) -> Function:
+    """Read one `[functions.NAME]` whose structure has been checked."""
+    return Function(
+        name=name,
+        version=str(entry["version"]),
+        slot_kinds=tuple(entry["slot_kinds"]),
+        resources=_read_only(entry.get("resources", {})),
+        io_bps=float(entry["io_bps"]),
+        preemptible=entry["preemptible"],
+        progress_kept=entry.get("progress_kept", False),
+        cpu_time=_time_model(entry["cpu_time"]) if "cpu_time" in entry else None,
+        fpga_time=_read_only({board: _time_model(model) for board, model in entry.get("fpga_time", {}).items()}),
+        speedup_given=float(entry["speedup"]) if "speedup" in entry else None,
+        source=entry["source"],
+    )
+
+
+def _time_model(entry: Mapping[str, Any]) -> TimeModel:
+    return TimeModel(float(entry["a_s"]), float(entry["b_s_per_byte"]))
+
+
+def _board(name: str, entry: Mapping[str, Any]) -> Board:
+    """Read one `[boards.NAME]` whose structure has been checked."""
+    return Board(
+        name=name,
+        slots=tuple(entry["slots"]),
+        regions=_read_only({kind: _region(region) for kind, region in entry["regions"].items()}),
+        configuration_bps=float(entry["configuration_bps"]),
+        dma_bps=float(entry["dma_bps"]),
+        source=entry["source"],
+    )
+
+
+def _region(entry: Mapping[str, Any]) -> Region:
+    resources = {name: count for name, count in entry.items() if name != "bitstream_bytes"}
+    return Region(resources=_read_only(resources), bitstream_bytes=entry["bitstream_bytes"])
+
+
+def _read_only(mapping: Mapping[str, ValueT]) -> Mapping[str, ValueT]:
+    return MappingProxyType(dict(mapping))
+
+
+def _listed(resources: Resources) -> str:
+    return ", ".join(f"{count} {name}" for name, count in resources.items()) or "no resources"

@@ -1,0 +1,1 @@
+"""Transition tables, one per object: `transition(object, event, now_s) -> (object, actions)`."""

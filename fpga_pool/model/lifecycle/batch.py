@@ -1,0 +1,77 @@
+"""The life of a batch: PENDING until its first plan, RUNNING until its last job ends, then how it ended."""
+
+from dataclasses import dataclass, replace
+
+from fpga_pool.model.lifecycle.table import Rule, Table
+from fpga_pool.model.messages import Action
+from fpga_pool.model.objects import Batch, BatchState, JobState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlanned:
+    """The first plan of the batch was committed."""
+
+    dispatched_at: float
+    makespan_s: float
+    lower_bound_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchCancelRequested:
+    """The tenant wants the batch no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnded:
+    """One of its jobs will not compute any more."""
+
+    state: JobState
+
+
+Outcome = tuple[Batch, list[Action]]
+
+
+def _planned(batch: Batch, event: BatchPlanned, now_s: float) -> Outcome:
+    planned = replace(
+        batch,
+        state=BatchState.RUNNING,
+        dispatched_at=event.dispatched_at,
+        planned_makespan_s=event.makespan_s,
+        lower_bound_s=event.lower_bound_s,
+    )
+    return planned, []
+
+
+def _cancel_requested(batch: Batch, event: BatchCancelRequested, now_s: float) -> Outcome:
+    return replace(batch, cancel_requested=True), []
+
+
+def _job_ended(batch: Batch, event: JobEnded, now_s: float) -> Outcome:
+    counted = replace(
+        batch,
+        jobs_completed=batch.jobs_completed + (event.state is JobState.RESULT_HELD),
+        jobs_failed=batch.jobs_failed + (event.state is JobState.FAILED),
+        jobs_cancelled=batch.jobs_cancelled + (event.state is JobState.CANCELLED),
+    )
+    if counted.jobs_completed + counted.jobs_failed + counted.jobs_cancelled < counted.jobs:
+        return counted, []
+    return replace(counted, state=_final_state(counted), ended_at=now_s), []
+
+
+def _final_state(batch: Batch) -> BatchState:
+    if batch.jobs_failed:
+        return BatchState.FAILED
+    if batch.jobs_cancelled:
+        return BatchState.CANCELLED
+    return BatchState.COMPLETED
+
+
+_RULES: dict[tuple[BatchState, type], Rule[Batch]] = {
+    (BatchState.PENDING, BatchPlanned): _planned,
+    (BatchState.PENDING, BatchCancelRequested): _cancel_requested,
+    (BatchState.RUNNING, BatchCancelRequested): _cancel_requested,
+    (BatchState.PENDING, JobEnded): _job_ended,
+    (BatchState.RUNNING, JobEnded): _job_ended,
+}
+
+BATCH = Table[Batch]("batch", _RULES)

@@ -1,0 +1,203 @@
+"""The life of a job.
+
+::
+
+    PENDING -Planned-> WAITING_INPUT -InputStaged-> STAGED -JobStarted-> RUNNING -JobFinished-> RESULT_HELD -> DONE
+       ^                     |                        |                     |
+       '------ Displaced, JobFailed (retryable) ------'---------------------'
+
+A job ends FAILED when it is not retryable or was planned too often, and CANCELLED when its batch's cancellation
+reaches it before it is complete.  Cancellation of a planned job is a flag until its agent has let go of it.
+"""
+
+from dataclasses import dataclass, replace
+
+from fpga_pool.model.lifecycle.table import Rule, Table
+from fpga_pool.model.messages import (
+    Action,
+    AssignJob,
+    InputStaged,
+    JobFailed,
+    JobFinished,
+    JobReleased,
+    JobStarted,
+    ReleaseJob,
+    ResultDelivered,
+    ResultExpired,
+)
+from fpga_pool.model.objects import Job, JobState, RateSegment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A policy gave the job a place."""
+
+    host: str
+    slot: str
+    order: int
+    dispatched_at: float
+    start_s: float
+    end_s: float
+    transfer: tuple[RateSegment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Displaced:
+    """The job lost its place through no fault of its own (drain, fault, host gone, eviction)."""
+
+    reason: str
+    #: Its agent is there to be told.
+    agent_reachable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequested:
+    """The tenant wants the job no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaveUp:
+    """The pool will not try any longer: planned too often, or the input never came."""
+
+    code: str
+    reason: str
+
+
+Outcome = tuple[Job, list[Action]]
+
+
+def _planned(job: Job, event: Planned, now_s: float) -> Outcome:
+    planned = replace(
+        job,
+        state=JobState.WAITING_INPUT,
+        attempt=job.attempt + 1,
+        reason="",
+        host=event.host,
+        slot=event.slot,
+        order=event.order,
+        dispatched_at=event.dispatched_at,
+        start_s=event.start_s,
+        end_s=event.end_s,
+        transfer=event.transfer,
+        staged_at=None,
+        started_at=None,
+    )
+    assign = AssignJob(
+        job=job.uuid,
+        attempt=planned.attempt,
+        project_id=job.project_id,
+        function=job.function,
+        input_bytes=job.input_bytes,
+        order=event.order,
+        expected_s=event.end_s - event.start_s,
+    )
+    return planned, [assign]
+
+
+def _staged(job: Job, event: InputStaged, now_s: float) -> Outcome:
+    return replace(job, state=JobState.STAGED, staged_at=event.at), []
+
+
+def _started(job: Job, event: JobStarted, now_s: float) -> Outcome:
+    return replace(job, state=JobState.RUNNING, started_at=event.at), []
+
+
+def _finished(job: Job, event: JobFinished, now_s: float) -> Outcome:
+    finished = replace(
+        job,
+        state=JobState.RESULT_HELD,
+        finished_at=event.at,
+        compute_s=event.compute_s,
+        result_bytes=event.result_bytes,
+        result_sha256=event.result_sha256,
+    )
+    return finished, []
+
+
+def _failed(job: Job, event: JobFailed, now_s: float) -> Outcome:
+    release: list[Action] = [ReleaseJob(job=job.uuid)]
+    if job.cancel_requested:
+        return _end(job, JobState.CANCELLED, now_s), release
+    if not event.retryable:
+        return replace(_end(job, JobState.FAILED, now_s), error_code=event.code, reason=event.message), release
+    # The agent keeps the input: if the job comes back to the same host it need not be sent again.
+    return _unplaced(job, event.message), []
+
+
+def _displaced(job: Job, event: Displaced, now_s: float) -> Outcome:
+    release: list[Action] = [ReleaseJob(job=job.uuid)] if event.agent_reachable else []
+    if job.cancel_requested:
+        return _end(job, JobState.CANCELLED, now_s), release
+    return _unplaced(job, event.reason), release
+
+
+def _unplaced(job: Job, reason: str) -> Job:
+    return replace(job, state=JobState.PENDING, reason=reason, start_s=None, end_s=None, transfer=())
+
+
+def _end(job: Job, state: JobState, now_s: float) -> Job:
+    return replace(job, state=state, ended_at=now_s)
+
+
+def _cancel_unplanned(job: Job, event: CancelRequested, now_s: float) -> Outcome:
+    return replace(_end(job, JobState.CANCELLED, now_s), cancel_requested=True), []
+
+
+def _cancel_planned(job: Job, event: CancelRequested, now_s: float) -> Outcome:
+    actions: list[Action] = [] if job.cancel_requested else [ReleaseJob(job=job.uuid)]
+    return replace(job, cancel_requested=True, reason="cancellation requested"), actions
+
+
+def _released(job: Job, event: JobReleased, now_s: float) -> Outcome:
+    if job.cancel_requested:
+        return _end(job, JobState.CANCELLED, now_s), []
+    return _unplaced(job, "released by its agent"), []
+
+
+def _gave_up(job: Job, event: GaveUp, now_s: float) -> Outcome:
+    return replace(_end(job, JobState.FAILED, now_s), error_code=event.code, reason=event.reason), []
+
+
+def _delivered(job: Job, event: ResultDelivered, now_s: float) -> Outcome:
+    return _end(job, JobState.DONE, now_s), []
+
+
+def _discarded(job: Job, event: JobReleased, now_s: float) -> Outcome:
+    return replace(_end(job, JobState.DONE, now_s), reason="result discarded: cancelled after completion"), []
+
+
+def _gave_up_waiting(job: Job, event: GaveUp, now_s: float) -> Outcome:
+    failed, _ = _gave_up(job, event, now_s)
+    return failed, [ReleaseJob(job=job.uuid)]
+
+
+def _expired(job: Job, event: ResultExpired, now_s: float) -> Outcome:
+    return replace(_end(job, JobState.DONE, now_s), reason="result expired before it was fetched"), []
+
+
+_RULES: dict[tuple[JobState, type], Rule[Job]] = {
+    (JobState.PENDING, Planned): _planned,
+    (JobState.PENDING, CancelRequested): _cancel_unplanned,
+    (JobState.PENDING, GaveUp): _gave_up,
+    (JobState.WAITING_INPUT, InputStaged): _staged,
+    (JobState.STAGED, JobStarted): _started,
+    (JobState.WAITING_INPUT, GaveUp): _gave_up_waiting,
+    (JobState.RUNNING, JobStarted): _started,  # its agent restarted, and the job with it
+    (JobState.RUNNING, JobFinished): _finished,
+    (JobState.RESULT_HELD, ResultDelivered): _delivered,
+    (JobState.RESULT_HELD, ResultExpired): _expired,
+    (JobState.RESULT_HELD, JobReleased): _discarded,
+}
+_WHILE_PLANNED: dict[type, Rule[Job]] = {
+    JobFailed: _failed,
+    Displaced: _displaced,
+    CancelRequested: _cancel_planned,
+    JobReleased: _released,
+}
+_RULES |= {
+    (state, event): rule
+    for state in (JobState.WAITING_INPUT, JobState.STAGED, JobState.RUNNING)
+    for event, rule in _WHILE_PLANNED.items()
+}
+
+JOB = Table[Job]("job", _RULES)

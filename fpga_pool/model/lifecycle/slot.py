@@ -1,0 +1,91 @@
+"""The life of a slot: what its agent observes, and what the operator asks for.
+
+The agent owns the observed state, so every state it can report may follow every other (a card that was unplugged
+and came back went through whatever it went through); what the table guards is the operator's part: a drained slot
+stays DRAINED until it is resumed, and is drained only when nothing runs in it.
+"""
+
+from dataclasses import dataclass, replace
+
+from fpga_pool.model.lifecycle.table import Rule, Table
+from fpga_pool.model.messages import Action, SlotChanged
+from fpga_pool.model.objects import Slot, SlotState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainRequested:
+    """The operator wants the slot empty of work."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainCompleted:
+    """The last job has left the slot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeRequested:
+    """The operator gives the slot back to the pool."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostLost:
+    """Nothing was heard of the slot's host for too long."""
+
+
+Outcome = tuple[Slot, list[Action]]
+
+
+def _changed(slot: Slot, event: SlotChanged, now_s: float) -> Outcome:
+    loads = event.state is SlotState.LOADING and slot.state is not SlotState.LOADING
+    changed = replace(
+        slot,
+        state=event.state,
+        function=event.function,
+        job=event.job,
+        reason=event.reason,
+        reconfigurations=slot.reconfigurations + loads,
+    )
+    return changed, []
+
+
+def _changed_while_drained(slot: Slot, event: SlotChanged, now_s: float) -> Outcome:
+    changed, actions = _changed(slot, event, now_s)
+    idle = event.state in (SlotState.EMPTY, SlotState.READY)
+    return replace(changed, state=SlotState.DRAINED if idle else event.state), actions
+
+
+def _drain(slot: Slot, event: DrainRequested, now_s: float) -> Outcome:
+    return replace(slot, drain_requested=True, reason=event.reason), []
+
+
+def _drained(slot: Slot, event: DrainCompleted, now_s: float) -> Outcome:
+    return replace(slot, state=SlotState.DRAINED), []
+
+
+def _resume(slot: Slot, event: ResumeRequested, now_s: float) -> Outcome:
+    return replace(slot, drain_requested=False, reason=""), []
+
+
+def _resume_drained(slot: Slot, event: ResumeRequested, now_s: float) -> Outcome:
+    state = SlotState.READY if slot.function else SlotState.EMPTY
+    return replace(slot, state=state, drain_requested=False, reason=""), []
+
+
+def _lost(slot: Slot, event: HostLost, now_s: float) -> Outcome:
+    return replace(slot, state=SlotState.FAULTED, function="", job="", reason="its host is not heard of"), []
+
+
+_RULES: dict[tuple[SlotState, type], Rule[Slot]] = {}
+for _state in SlotState:
+    _RULES[_state, SlotChanged] = _changed
+    _RULES[_state, DrainRequested] = _drain
+    _RULES[_state, ResumeRequested] = _resume
+    _RULES[_state, HostLost] = _lost
+for _state in (SlotState.EMPTY, SlotState.READY):
+    _RULES[_state, DrainCompleted] = _drained
+_RULES[SlotState.DRAINED, SlotChanged] = _changed_while_drained
+_RULES[SlotState.DRAINED, ResumeRequested] = _resume_drained
+
+SLOT = Table[Slot]("slot", _RULES)

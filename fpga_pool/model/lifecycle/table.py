@@ -1,0 +1,74 @@
+"""The one mechanism behind all transition tables."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeVar
+
+from fpga_pool.model.exceptions import InvalidTransition
+from fpga_pool.model.messages import Action
+from fpga_pool.model.objects import STORY_LENGTH, StoryEntry
+
+
+class Living(Protocol):
+    """An object with a life: a state, and the story of how it got there."""
+
+    @property
+    def state(self) -> StrEnum:
+        """Where it is now."""
+        ...
+
+    @property
+    def story(self) -> tuple[StoryEntry, ...]:
+        """How it got there."""
+        ...
+
+
+LivingT = TypeVar("LivingT", bound=Living)
+
+#: A rule gets the object, the event and the time; it returns the changed object (state included) and the actions
+#: that its agent must take.
+Rule = Callable[[LivingT, Any, float], tuple[LivingT, list[Action]]]
+
+
+class Table(Generic[LivingT]):
+    """Which event does what in which state; any other pair is an InvalidTransition."""
+
+    def __init__(self, noun: str, rules: Mapping[tuple[Any, type], Rule[LivingT]]) -> None:
+        self.noun = noun
+        self.rules = rules
+
+    def allows(self, state: StrEnum, event: type) -> bool:
+        """Say whether `event` has a rule in `state`."""
+        return (state, event) in self.rules
+
+    def transition(self, thing: LivingT, event: object, now_s: float) -> tuple[LivingT, list[Action]]:
+        """Return `thing` after `event`, its story one entry longer, and the actions for its agent.
+
+        Raises
+        ------
+        InvalidTransition
+            If the table has no rule for the event in this state.
+
+        """
+        rule = self.rules.get((thing.state, type(event)))
+        if rule is None:
+            raise InvalidTransition(self._complaint(thing, event))
+        changed, actions = rule(thing, event, now_s)
+        entry = StoryEntry(now_s, type(event).__name__, str(thing.state), str(changed.state))
+        return _with_story(changed, (*thing.story, entry)[-STORY_LENGTH:]), actions
+
+    def _complaint(self, thing: LivingT, event: object) -> str:
+        name = getattr(thing, "uuid", None) or getattr(thing, "name", "")
+        allowed = sorted(kind.__name__ for state, kind in self.rules if state == thing.state)
+        lines = [
+            f"{self.noun} {name}: {type(event).__name__} is not possible in state {thing.state}"
+            f" (possible: {', '.join(allowed) or 'nothing'})",
+            "  Story:",
+            *(f"    {entry.at:.3f} {entry.event}: {entry.before} -> {entry.after}" for entry in thing.story),
+        ]
+        return "\n".join(lines)
+
+
+def _with_story(thing: LivingT, story: tuple[StoryEntry, ...]) -> LivingT:
+    return replace(thing, story=story)  # type: ignore[type-var]

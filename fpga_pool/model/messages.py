@@ -1,0 +1,176 @@
+"""What the scheduler and the agents say to each other: commands down, reports up, as plain data.
+
+Commands are executed at most once per id and refused when older than what the slot has seen (`Command.fence`).
+Reports are delivered at least once, in the order of the agent's journal; a report about an attempt that is over is
+void.  Both are encoded by `rpc.codec`, so field types are JSON types, enums and tuples of such dataclasses.
+"""
+
+from dataclasses import dataclass
+
+from fpga_pool.model.objects import SlotState
+
+# Commands ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignJob:
+    """Queue a job on a slot: accept its input, load its function when due, compute, hold the result."""
+
+    job: str
+    attempt: int
+    project_id: str
+    function: str
+    input_bytes: int
+    #: Rank in the slot's queue; the staged job of lowest rank runs first.
+    order: int
+    #: Predicted computing time, from which the agent tells a hang.
+    expected_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseJob:
+    """Forget a job: stop it if it computes, delete its input and result."""
+
+    job: str
+
+
+Action = AssignJob | ReleaseJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """An action for one slot of one host, with what an agent needs to refuse a late or repeated one."""
+
+    id: str
+    shard: str
+    #: Epoch of the shard's owner when it decided.
+    epoch: int
+    host: str
+    slot: str
+    #: Position among the slot's commands.
+    sequence: int
+    action: Action
+
+    @property
+    def fence(self) -> tuple[int, int]:
+        """Commands of a slot are accepted in growing order of this."""
+        return self.epoch, self.sequence
+
+
+# Reports -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport:
+    """Base of what is said about one attempt of a job; `at` is the agent's UTC time."""
+
+    job: str
+    attempt: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputStaged(JobReport):
+    """The responder holds the whole input."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStarted(JobReport):
+    """The job computes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFinished(JobReport):
+    """The job is complete and its result is held."""
+
+    compute_s: float
+    result_bytes: int
+    result_sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFailed(JobReport):
+    """The attempt failed; `retryable` where the job itself may be sound."""
+
+    code: str
+    message: str
+    retryable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReleased(JobReport):
+    """The agent has forgotten the job, as it was told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultDelivered(JobReport):
+    """The client has the result and said so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultExpired(JobReport):
+    """The retention time ended; the result is deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotChanged:
+    """A slot is in another state than before."""
+
+    slot: str
+    at: float
+    state: SlotState
+    function: str = ""
+    job: str = ""
+    reason: str = ""
+
+
+Report = (
+    InputStaged | JobStarted | JobFinished | JobFailed | JobReleased | ResultDelivered | ResultExpired | SlotChanged
+)
+
+
+# Heartbeats ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedSlot:
+    """A slot as its agent sees it now."""
+
+    slot: str
+    card: str
+    region: str
+    board: str
+    kind: str
+    state: SlotState
+    function: str = ""
+    job: str = ""
+    reason: str = ""
+    #: Sequence of the last command executed on the slot: while it is behind the slot's own, nothing is concluded
+    #: from what the heartbeat lacks.
+    sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedJob:
+    """A job as its agent knows it now."""
+
+    job: str
+    attempt: int
+    slot: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """The full observed state of one host."""
+
+    host: str
+    boot_id: str
+    at: float
+    egress_bps: float
+    ingress_bps: float
+    data_address: str
+    data_port: int
+    slots: tuple[ObservedSlot, ...]
+    jobs: tuple[ObservedJob, ...]
+    #: Reports in the agent's journal that were not yet acknowledged, to the same effect.
+    unreported: int = 0

@@ -1,0 +1,265 @@
+"""The pool's objects as frozen values: what the database stores and what the transition tables change.
+
+Points in time (`*_at`) are UTC seconds since the epoch; plan times (`start_s`, segments) are relative to the
+job's `dispatched_at`.  Every object carries a `generation` that the store compares and swaps, and a `story`: the
+last transitions, oldest first, which every InvalidTransition tells.
+"""
+
+import uuid
+from dataclasses import dataclass
+from enum import StrEnum
+
+#: Namespace of the deterministic uuids of slots (and, later, of Placement's providers).
+SLOT_NAMESPACE = uuid.UUID("5b0c1b9e-6b0e-5f0c-9d0a-4f1f7c1f2a11")
+
+#: How many transitions an object remembers.
+STORY_LENGTH = 24
+
+
+class BatchState(StrEnum):
+    """Where a batch is in its life."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+class JobState(StrEnum):
+    """Where a job is in its life, and so where its bytes are."""
+
+    #: Recorded, not on a slot; the input is with the client.
+    PENDING = "PENDING"
+    #: Planned on a slot; the input is with the client or on its way.
+    WAITING_INPUT = "WAITING_INPUT"
+    #: The responder holds the whole input and has acknowledged it.
+    STAGED = "STAGED"
+    #: Computing in its slot.
+    RUNNING = "RUNNING"
+    #: Complete; the responder holds the result until it is fetched or its retention ends.
+    RESULT_HELD = "RESULT_HELD"
+    #: Complete; the client has the result, or the retention has ended.
+    DONE = "DONE"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+class SlotState(StrEnum):
+    """What a slot is doing, as its agent observed it; DRAINED is what the operator asked for and got."""
+
+    EMPTY = "EMPTY"
+    LOADING = "LOADING"
+    READY = "READY"
+    BUSY = "BUSY"
+    FAULTED = "FAULTED"
+    DRAINED = "DRAINED"
+
+
+class LeaseState(StrEnum):
+    """Whether a lease is in force."""
+
+    HELD = "HELD"
+    RELEASED = "RELEASED"
+
+
+class LeaseKind(StrEnum):
+    """Who can hold a slot."""
+
+    INSTANCE = "instance"
+    POOL = "pool"
+    TASK = "task"
+    GANG = "gang"
+
+
+#: Jobs that occupy a place in a slot's queue.
+ACTIVE_JOBS = frozenset({JobState.WAITING_INPUT, JobState.STAGED, JobState.RUNNING})
+#: Jobs that will not compute any more.
+ENDED_JOBS = frozenset({JobState.RESULT_HELD, JobState.DONE, JobState.FAILED, JobState.CANCELLED})
+
+
+@dataclass(frozen=True, slots=True)
+class StoryEntry:
+    """One transition, as it happened."""
+
+    at: float
+    event: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class RateSegment:
+    """A constant-rate piece of a transfer, relative to the job's `dispatched_at`."""
+
+    begin_s: float
+    end_s: float
+    bps: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Jobs that arrive together; complete when the last is."""
+
+    uuid: str
+    project_id: str
+    user_id: str
+    name: str
+    policy: str
+    created_at: float
+    jobs: int
+    state: BatchState = BatchState.PENDING
+    cancel_requested: bool = False
+    #: Jobs that ended, by outcome; the batch ends when they add up to `jobs`.
+    jobs_completed: int = 0
+    jobs_failed: int = 0
+    jobs_cancelled: int = 0
+    dispatched_at: float | None = None
+    ended_at: float | None = None
+    #: What the first plan of the whole batch promised, relative to `dispatched_at`.
+    planned_makespan_s: float | None = None
+    lower_bound_s: float | None = None
+    generation: int = 0
+    story: tuple[StoryEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One unit of accelerator work."""
+
+    uuid: str
+    batch_uuid: str
+    project_id: str
+    user_id: str
+    #: Position in the batch.
+    index: int
+    name: str
+    function: str
+    #: Host whose NIC sends the input.
+    requester: str
+    input_bytes: int
+    created_at: float
+    state: JobState = JobState.PENDING
+    cancel_requested: bool = False
+    #: How many times it was planned; reports of an older attempt are void.
+    attempt: int = 0
+    #: Why it waits or failed, for people; and the stable code of a failure.
+    reason: str = ""
+    error_code: str = ""
+    #: Where it was planned, and its rank among the jobs of that slot.
+    host: str = ""
+    slot: str = ""
+    order: int = 0
+    #: The plan, relative to `dispatched_at`.
+    dispatched_at: float | None = None
+    start_s: float | None = None
+    end_s: float | None = None
+    transfer: tuple[RateSegment, ...] = ()
+    #: Source "address:port" of the stream that brings the input, as its client reported it; identifies the flow.
+    flow: str = ""
+    #: What happened.
+    staged_at: float | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+    ended_at: float | None = None
+    compute_s: float | None = None
+    result_bytes: int | None = None
+    result_sha256: str = ""
+    generation: int = 0
+    story: tuple[StoryEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A compute node: NIC limits, the address of its data port, and when it was last heard."""
+
+    name: str
+    egress_bps: float
+    ingress_bps: float
+    data_address: str
+    data_port: int
+    #: Changes with every start of the agent.
+    boot_id: str
+    heard_at: float
+    alive: bool = True
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One DPR region of a card; its name (host/card/region) is stable across reboots."""
+
+    name: str
+    host: str
+    card: str
+    region: str
+    board: str
+    kind: str
+    state: SlotState = SlotState.EMPTY
+    #: Function loaded now, as observed; "" = none.
+    function: str = ""
+    #: Job computing now, as observed; "" = none.
+    job: str = ""
+    #: The operator wants no new work here.
+    drain_requested: bool = False
+    reason: str = ""
+    #: Number of the last command sent to this slot; agents refuse lower ones.
+    sequence: int = 0
+    #: Epoch of the last lease granted on this slot.
+    lease_epoch: int = 0
+    #: How often another function was loaded, as reported.
+    reconfigurations: int = 0
+    generation: int = 0
+    story: tuple[StoryEntry, ...] = ()
+
+    @property
+    def uuid(self) -> str:
+        """Deterministic uuid of the slot."""
+        return str(uuid.uuid5(SLOT_NAMESPACE, self.name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Who holds a slot; at most one HELD lease per slot."""
+
+    uuid: str
+    slot: str
+    kind: LeaseKind
+    #: What holds it: the shard for the pool's own jobs; an instance, task or gang otherwise.
+    holder: str
+    project_id: str
+    #: Grows with every lease of the slot: a holder of an older epoch has lost it.
+    epoch: int
+    #: A claim of higher rank may take the slot.
+    revocable: bool
+    granted_at: float
+    state: LeaseState = LeaseState.HELD
+    released_at: float | None = None
+    generation: int = 0
+    story: tuple[StoryEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """A part of the pool with one active owner, fenced by an epoch that grows with every change of owner."""
+
+    name: str
+    owner: str
+    epoch: int
+    renewed_at: float
+    #: Grows with every committed change of the shard's objects: the stamp of a PoolView.
+    pool_generation: int = 0
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One observed computation, from which time models are refitted."""
+
+    job: str
+    attempt: int
+    function: str
+    board: str
+    input_bytes: int
+    compute_s: float
+    finished_at: float

@@ -1,0 +1,98 @@
+"""Changes of one object together with what follows from them: commands, leases, counts of the batch."""
+
+import uuid
+from dataclasses import replace
+
+from fpga_pool.model.lifecycle.batch import BATCH, JobEnded
+from fpga_pool.model.lifecycle.job import JOB, Displaced
+from fpga_pool.model.lifecycle.lease import LEASE, LeaseReleased
+from fpga_pool.model.lifecycle.slot import SLOT, DrainCompleted
+from fpga_pool.model.messages import Action, Command
+from fpga_pool.model.objects import ACTIVE_JOBS, ENDED_JOBS, Job, JobState, Lease, LeaseKind, Slot, SlotState
+from fpga_pool.model.transaction import Transaction
+
+
+def change_job(tx: Transaction, job: Job, event: object, now_s: float) -> Job:
+    """Apply `event` to a job: command its agent, count it in its batch when it ends, free its slot when it leaves."""
+    changed, actions = JOB.transition(job, event, now_s)
+    tx.save(changed)
+    for action in actions:
+        send(tx, changed.slot, action)
+    if changed.state in ENDED_JOBS and job.state not in ENDED_JOBS:
+        batch, _ = BATCH.transition(tx.batch(job.batch_uuid), JobEnded(state=changed.state), now_s)
+        tx.save(batch)
+    if job.state in ACTIVE_JOBS and changed.state not in ACTIVE_JOBS:
+        settle_slot(tx, job.slot, now_s)
+    return changed
+
+
+def send(tx: Transaction, slot_name: str, action: Action) -> None:
+    """Send an action to the agent of a slot, as the slot's next command."""
+    slot = tx.slot(slot_name)
+    sequence = slot.sequence + 1
+    tx.save(replace(slot, sequence=sequence))
+    tx.send(
+        Command(
+            id=str(uuid.uuid5(uuid.UUID(slot.uuid), str(sequence))),
+            shard=tx.shard.name,
+            epoch=tx.shard.epoch,
+            host=slot.host,
+            slot=slot.name,
+            sequence=sequence,
+            action=action,
+        )
+    )
+
+
+def grant_pool_lease(tx: Transaction, slot_name: str, now_s: float) -> None:
+    """Make sure that the shard holds the slot for its jobs; the pool's leases are revocable."""
+    if tx.leases(slot=slot_name):
+        return
+    slot = tx.slot(slot_name)
+    epoch = slot.lease_epoch + 1
+    tx.save(replace(slot, lease_epoch=epoch))
+    tx.add(
+        Lease(
+            uuid=str(uuid.uuid5(uuid.UUID(slot.uuid), f"lease {epoch}")),
+            slot=slot_name,
+            kind=LeaseKind.POOL,
+            holder=tx.shard.name,
+            project_id="",
+            epoch=epoch,
+            revocable=True,
+            granted_at=now_s,
+        )
+    )
+
+
+def settle_slot(tx: Transaction, slot_name: str, now_s: float) -> None:
+    """Give back the pool's lease of a slot without jobs, and complete a drain that waited for the last one."""
+    if tx.active_jobs(slot=slot_name):
+        return
+    for lease in tx.leases(slot=slot_name):
+        if lease.kind is LeaseKind.POOL:
+            released, _ = LEASE.transition(lease, LeaseReleased(), now_s)
+            tx.save(released)
+    slot = tx.slot(slot_name)
+    if slot.drain_requested and SLOT.allows(slot.state, DrainCompleted):
+        change_slot(tx, slot, DrainCompleted(), now_s)
+
+
+def change_slot(tx: Transaction, slot: Slot, event: object, now_s: float) -> Slot:
+    """Apply `event` to a slot; the jobs of a slot that fails are displaced."""
+    changed, _ = SLOT.transition(slot, event, now_s)
+    tx.save(changed)
+    if changed.state is SlotState.FAULTED and slot.state is not SlotState.FAULTED:
+        displace_jobs(tx, slot.name, f"slot {slot.name} failed: {changed.reason}", now_s)
+    elif changed.drain_requested and changed.state in (SlotState.EMPTY, SlotState.READY):
+        settle_slot(tx, slot.name, now_s)
+    return changed
+
+
+def displace_jobs(
+    tx: Transaction, slot_name: str, reason: str, now_s: float, *, agent_reachable: bool = True, running: bool = True
+) -> None:
+    """Take all jobs (or all but the `running` one) off a slot; they are planned again."""
+    for job in tx.active_jobs(slot=slot_name):
+        if running or job.state is not JobState.RUNNING:
+            change_job(tx, job, Displaced(reason=reason, agent_reachable=agent_reachable), now_s)

@@ -1,0 +1,169 @@
+"""Desired and observed state compared, by one loop, with a reason for each repair.
+
+The database owns desired state, the agents own observed state.  Every heartbeat carries the whole observed state of
+its host; every tick looks for hosts that are silent and jobs that will not get on.
+"""
+
+from dataclasses import dataclass, replace
+
+from fpga_pool.model.exceptions import NotFound
+from fpga_pool.model.lifecycle.job import Displaced, GaveUp
+from fpga_pool.model.lifecycle.slot import HostLost
+from fpga_pool.model.messages import Heartbeat, ObservedSlot, ReleaseJob, ResultExpired, SlotChanged
+from fpga_pool.model.objects import ACTIVE_JOBS, Host, Job, JobState, Slot, SlotState
+from fpga_pool.model.pool.changes import change_job, change_slot, displace_jobs, send
+from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """One difference that was mended: what it was about, and why."""
+
+    subject: str
+    reason: str
+
+
+def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[Repair]:
+    """Store what a host is, and mend what differs from what it should be."""
+    _store_host(tx, heartbeat, now_s)
+    repairs = []
+    stored = {slot.name: slot for slot in tx.slots(heartbeat.host)}
+    for observed in heartbeat.slots:
+        slot = stored.pop(observed.slot, None)
+        if slot is None:
+            tx.add(_new_slot(heartbeat.host, observed))
+            repairs.append(Repair(observed.slot, "new to the pool"))
+        elif _differs(slot, observed):
+            repairs.append(Repair(slot.name, f"stored as {slot.state} {slot.function}, is {observed.state} now"))
+            change_slot(tx, slot, _as_report(observed, heartbeat.at), now_s)
+    for slot in stored.values():
+        if slot.state is not SlotState.FAULTED:
+            gone = SlotChanged(slot=slot.name, at=heartbeat.at, state=SlotState.FAULTED, reason="its card is gone")
+            change_slot(tx, slot, gone, now_s)
+            repairs.append(Repair(slot.name, gone.reason))
+    if heartbeat.unreported == 0:
+        repairs += _compare_jobs(tx, heartbeat, now_s)
+    return repairs
+
+
+def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> None:
+    facts = {
+        "egress_bps": heartbeat.egress_bps,
+        "ingress_bps": heartbeat.ingress_bps,
+        "data_address": heartbeat.data_address,
+        "data_port": heartbeat.data_port,
+        "boot_id": heartbeat.boot_id,
+        "heard_at": now_s,
+        "alive": True,
+    }
+    try:
+        host = tx.host(heartbeat.host)
+    except NotFound:
+        tx.add(Host(name=heartbeat.host, **facts))  # type: ignore[arg-type]
+    else:
+        tx.save(replace(host, **facts))  # type: ignore[arg-type]
+
+
+def _new_slot(host: str, observed: ObservedSlot) -> Slot:
+    return Slot(
+        name=observed.slot,
+        host=host,
+        card=observed.card,
+        region=observed.region,
+        board=observed.board,
+        kind=observed.kind,
+        state=observed.state,
+        function=observed.function,
+        reason=observed.reason,
+    )
+
+
+def _differs(slot: Slot, observed: ObservedSlot) -> bool:
+    if slot.state is SlotState.DRAINED and observed.state in (SlotState.EMPTY, SlotState.READY):
+        return slot.function != observed.function
+    return (slot.state, slot.function, slot.job) != (observed.state, observed.function, observed.job)
+
+
+def _as_report(observed: ObservedSlot, at: float) -> SlotChanged:
+    return SlotChanged(
+        slot=observed.slot,
+        at=at,
+        state=observed.state,
+        function=observed.function,
+        job=observed.job,
+        reason=observed.reason,
+    )
+
+
+def _compare_jobs(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[Repair]:
+    """Mend differences in jobs, on slots that have executed every command sent to them so far."""
+    settled = {observed.slot for observed in heartbeat.slots if observed.sequence >= tx.slot(observed.slot).sequence}
+    known = {observed.job: observed for observed in heartbeat.jobs}
+    repairs = []
+    for job in [*tx.active_jobs(host=heartbeat.host), *tx.held_results(heartbeat.host)]:
+        if job.slot not in settled:
+            known.pop(job.uuid, None)
+            continue
+        observed = known.pop(job.uuid, None)
+        if observed is not None and observed.attempt == job.attempt:
+            continue
+        repairs.append(_mend_unknown_job(tx, job, heartbeat.at, now_s))
+    for observed in known.values():
+        if observed.slot in settled and not _is_current(tx, observed.job, observed.attempt, heartbeat.host):
+            send(tx, observed.slot, ReleaseJob(job=observed.job))
+            repairs.append(Repair(observed.job, f"held by {heartbeat.host} though it is over or elsewhere"))
+    return repairs
+
+
+def _mend_unknown_job(tx: Transaction, job: Job, at: float, now_s: float) -> Repair:
+    if job.state is JobState.RESULT_HELD:
+        reason = "its result is no longer held by its agent"
+        change_job(tx, job, ResultExpired(job=job.uuid, attempt=job.attempt, at=at), now_s)
+    else:
+        reason = "its agent does not know it"
+        change_job(tx, job, Displaced(reason=reason, agent_reachable=False), now_s)
+    return Repair(job.uuid, reason)
+
+
+def _is_current(tx: Transaction, uuid: str, attempt: int, host: str) -> bool:
+    """Say whether an agent is right to hold this attempt of a job, its input for a retry included."""
+    try:
+        job = tx.job(uuid)
+    except NotFound:
+        return False
+    holds = (*ACTIVE_JOBS, JobState.RESULT_HELD, JobState.PENDING)
+    return (job.attempt, job.host) == (attempt, host) and job.state in holds
+
+
+def tick(tx: Transaction, settings: PoolSettings, now_s: float) -> list[Repair]:
+    """Give up on what time has decided: silent hosts, jobs planned too often, inputs that never came."""
+    repairs = []
+    for host in tx.hosts():
+        if host.alive and now_s - host.heard_at > settings.host_timeout_s:
+            repairs.append(_lose_host(tx, host, now_s))
+    for job in tx.pending_jobs():
+        if job.attempt >= settings.max_attempts:
+            reason = f"given up after {job.attempt} attempts; last: {job.reason}"
+            change_job(tx, job, GaveUp(code="fpga_pool.too_many_attempts", reason=reason), now_s)
+            repairs.append(Repair(job.uuid, reason))
+    for job in tx.active_jobs():
+        if job.state is JobState.WAITING_INPUT and now_s > _input_due_at(job) + settings.input_timeout_s:
+            reason = f"no complete input within {settings.input_timeout_s:g} s after its planned transfer"
+            change_job(tx, job, GaveUp(code="fpga_pool.input_timeout", reason=reason), now_s)
+            repairs.append(Repair(job.uuid, reason))
+    return repairs
+
+
+def _input_due_at(job: Job) -> float:
+    return (job.dispatched_at or job.created_at) + max((piece.end_s for piece in job.transfer), default=0.0)
+
+
+def _lose_host(tx: Transaction, host: Host, now_s: float) -> Repair:
+    reason = f"not heard of for {now_s - host.heard_at:.1f} s"
+    tx.save(replace(host, alive=False))
+    tx.drop_commands(host.name)
+    for slot in tx.slots(host.name):
+        displace_jobs(tx, slot.name, f"host {host.name}: {reason}", now_s, agent_reachable=False)
+        change_slot(tx, tx.slot(slot.name), HostLost(), now_s)
+    return Repair(host.name, reason)

@@ -1,0 +1,96 @@
+"""What the rules of the pool need of a store: one transaction at a time, reading its own writes.
+
+`store` implements this on SQL, `sim` in memory.  Everything a transaction changed becomes visible at once, together
+with the commands it sent, or not at all.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from fpga_pool.core.timemodel import TimeModel
+from fpga_pool.model.messages import Command
+from fpga_pool.model.objects import Batch, Host, Job, Lease, Run, Shard, Slot
+
+Stored = Batch | Job | Host | Slot | Lease
+
+
+class Transaction(Protocol):
+    """One transaction on one shard.
+
+    `save` compares the object's `generation` with the stored one and raises Conflict if they differ; the stored one
+    grows by one.  Objects read after a `save` in the same transaction are as saved.  Reads raise NotFound where a
+    single named object does not exist.
+    """
+
+    @property
+    def shard(self) -> Shard:
+        """The shard as this transaction found it; its epoch fences commands and commits."""
+        ...
+
+    def batch(self, uuid: str) -> Batch:
+        """Return a batch."""
+        ...
+
+    def job(self, uuid: str) -> Job:
+        """Return a job."""
+        ...
+
+    def host(self, name: str) -> Host:
+        """Return a host."""
+        ...
+
+    def slot(self, name: str) -> Slot:
+        """Return a slot."""
+        ...
+
+    def hosts(self) -> Sequence[Host]:
+        """Return all hosts, by name."""
+        ...
+
+    def slots(self, host: str | None = None) -> Sequence[Slot]:
+        """Return all slots (of one host), by name."""
+        ...
+
+    def batch_jobs(self, batch_uuid: str) -> Sequence[Job]:
+        """Return the jobs of a batch, by index."""
+        ...
+
+    def pending_jobs(self) -> Sequence[Job]:
+        """Return the jobs in state PENDING, oldest batch first, then by index."""
+        ...
+
+    def active_jobs(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Job]:
+        """Return the jobs in a state of ACTIVE_JOBS (on one slot, or one host), in their order."""
+        ...
+
+    def held_results(self, host: str) -> Sequence[Job]:
+        """Return the jobs in state RESULT_HELD on a host."""
+        ...
+
+    def leases(self, *, slot: str | None = None) -> Sequence[Lease]:
+        """Return the HELD leases (of one slot: none or one)."""
+        ...
+
+    def time_models(self) -> dict[tuple[str, str], TimeModel]:
+        """Return the refitted time models, by (function, board)."""
+        ...
+
+    def add(self, *things: Stored) -> None:
+        """Store new objects; raises DuplicateId if one exists."""
+        ...
+
+    def save(self, thing: Stored) -> None:
+        """Store a changed object."""
+        ...
+
+    def send(self, command: Command) -> None:
+        """Put a command into the outbox."""
+        ...
+
+    def drop_commands(self, host: str) -> None:
+        """Remove what the outbox holds for a host that is lost."""
+        ...
+
+    def record_run(self, run: Run) -> None:
+        """Record the completion of a job; at most one per job, a second one raises DuplicateId."""
+        ...

@@ -1,0 +1,39 @@
+"""What the scheduler tells an agent."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import oslo_messaging as messaging
+
+from fpga_pool.model.encoding import from_plain, to_plain
+from fpga_pool.model.messages import Command
+from fpga_pool.rpc.transport import AGENT_TOPIC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What an agent did with a command: "accepted", "repeated" (done before) or "refused", and why."""
+
+    command: str
+    outcome: str
+    reason: str = ""
+
+
+class AgentAPI:
+    """Client side of the agents' RPC interface; one server per host, addressed by its name.
+
+    Version history
+    ---------------
+    1.0
+        Commands.
+    """
+
+    def __init__(self, transport: Any, timeout_s: float = 10.0) -> None:
+        target = messaging.Target(topic=AGENT_TOPIC, version="1.0")
+        self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap="1.0")
+
+    def execute(self, host: str, commands: Sequence[Command]) -> list[Outcome]:
+        """Have commands executed, in order; an outcome for each is returned once it is in the agent's journal."""
+        plain = self._client.prepare(server=host).call({}, "execute", commands=[to_plain(item) for item in commands])
+        return from_plain(list[Outcome], plain)

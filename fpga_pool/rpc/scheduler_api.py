@@ -1,0 +1,154 @@
+"""What others ask of the scheduler."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import oslo_messaging as messaging
+
+from fpga_pool.model.encoding import from_plain, to_plain
+from fpga_pool.model.messages import Heartbeat, Report
+from fpga_pool.model.objects import Batch, Host, Job, RateSegment, Slot
+from fpga_pool.model.pool.admission import BatchRequest
+from fpga_pool.rpc.transport import SCHEDULER_TOPIC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TicketRequest:
+    """A client's wish to move the bytes of one job; the source identifies its flow for rate control."""
+
+    job: str
+    #: "send" or "fetch".
+    purpose: str
+    source_address: str
+    source_port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket:
+    """Leave to move the bytes of one job: where to, with which token, how fast."""
+
+    job: str
+    purpose: str
+    address: str
+    port: int
+    token: str
+    input_bytes: int
+    #: Rates relative to the plan's time 0, and what time it is there now.
+    transfer: tuple[RateSegment, ...]
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionInfo:
+    """A catalogue entry as it is in force: time models refitted where runs were observed."""
+
+    name: str
+    version: str
+    slot_kinds: tuple[str, ...]
+    io_bps: float
+    preemptible: bool
+    speedup: float
+    #: Slots of the pool that can hold it.
+    slots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """How well a function's time model fits what was observed on one board."""
+
+    function: str
+    board: str
+    runs: int
+    catalogue_a_s: float
+    catalogue_b_s_per_byte: float
+    fitted_a_s: float
+    fitted_b_s_per_byte: float
+    mean_relative_error: float
+    worst_relative_error: float
+
+
+class SchedulerAPI:
+    """Client side of the scheduler's RPC interface.
+
+    Version history
+    ---------------
+    1.0
+        Batches, tickets, slots, hosts, functions; reports and heartbeats of agents.
+    """
+
+    def __init__(self, transport: Any, timeout_s: float = 30.0) -> None:
+        target = messaging.Target(topic=SCHEDULER_TOPIC, version="1.0")
+        self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap="1.0")
+
+    def _call(self, method: str, **arguments: Any) -> Any:
+        return self._client.call({}, method, **arguments)
+
+    # Tenants
+
+    def create_batch(self, request: BatchRequest) -> Batch:
+        """Store a batch; it is committed when this returns."""
+        return from_plain(Batch, self._call("create_batch", request=to_plain(request)))
+
+    def batches(self, project_id: str, limit: int, marker: str | None = None) -> list[Batch]:
+        """Return a project's batches, newest first."""
+        return from_plain(list[Batch], self._call("batches", project_id=project_id, limit=limit, marker=marker))
+
+    def batch(self, project_id: str, uuid: str) -> Batch:
+        """Return one batch."""
+        return from_plain(Batch, self._call("batch", project_id=project_id, uuid=uuid))
+
+    def batch_jobs(self, project_id: str, uuid: str) -> list[Job]:
+        """Return the jobs of a batch, by index."""
+        return from_plain(list[Job], self._call("batch_jobs", project_id=project_id, uuid=uuid))
+
+    def cancel_batch(self, project_id: str, uuid: str) -> Batch:
+        """Ask for the end of a batch."""
+        return from_plain(Batch, self._call("cancel_batch", project_id=project_id, uuid=uuid))
+
+    def tickets(self, project_id: str, batch_uuid: str, requests: Sequence[TicketRequest]) -> list[Ticket]:
+        """Return a ticket for each request; all or none."""
+        plain = self._call(
+            "tickets", project_id=project_id, batch_uuid=batch_uuid, requests=[to_plain(item) for item in requests]
+        )
+        return from_plain(list[Ticket], plain)
+
+    # Operators
+
+    def slots(self) -> list[Slot]:
+        """Return all slots."""
+        return from_plain(list[Slot], self._call("slots"))
+
+    def slot(self, uuid: str) -> Slot:
+        """Return one slot."""
+        return from_plain(Slot, self._call("slot", uuid=uuid))
+
+    def drain_slot(self, uuid: str, reason: str) -> Slot:
+        """Take a slot out of service."""
+        return from_plain(Slot, self._call("drain_slot", uuid=uuid, reason=reason))
+
+    def resume_slot(self, uuid: str) -> Slot:
+        """Give a slot back to the pool."""
+        return from_plain(Slot, self._call("resume_slot", uuid=uuid))
+
+    def hosts(self) -> list[Host]:
+        """Return all hosts."""
+        return from_plain(list[Host], self._call("hosts"))
+
+    def functions(self) -> list[FunctionInfo]:
+        """Return the catalogue as it is in force."""
+        return from_plain(list[FunctionInfo], self._call("functions"))
+
+    def calibration(self, function: str | None = None) -> list[Calibration]:
+        """Return the fit of the time models (of one function)."""
+        return from_plain(list[Calibration], self._call("calibration", function=function))
+
+    # Agents
+
+    def heartbeat(self, heartbeat: Heartbeat) -> None:
+        """Tell the full observed state of a host."""
+        self._call("heartbeat", heartbeat=to_plain(heartbeat))
+
+    def report(self, host: str, reports: Sequence[Report]) -> None:
+        """Tell what happened, in order; it is committed when this returns."""
+        self._call("report", host=host, reports=[to_plain(item) for item in reports])
