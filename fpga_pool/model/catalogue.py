@@ -1,4 +1,4 @@
-"""The catalogue: what can be loaded (functions) and into what (boards).  Format: FORMATS, section Catalogue."""
+"""The catalogue: what can be loaded (functions) and into what (boards).  Format: doc/formats."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -113,7 +113,7 @@ def _explain(error: ValidationError) -> str:
         "minLength": "a text that is not empty",
         "uniqueItems": "a list without repetitions",
         "pattern": "a name of letters, digits, '_' and '-'",
-        "type": f"of type {wanted if isinstance(wanted, str) else ' or '.join(wanted)}",
+        "type": f"of type {' or '.join(wanted) if isinstance(wanted, list) else wanted}",
     }.get(str(rule), str(error.message))
     return f"{where} must be {requirement}, found {found!r}"
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import oslo_messaging as messaging
 
-from fpga_pool.model.encoding import from_plain, to_plain
+from fpga_pool.model.encoding import to_plain
 from fpga_pool.model.messages import Command
-from fpga_pool.rpc.transport import AGENT_TOPIC
+from fpga_pool.rpc.transport import AGENT_TOPIC, read_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,4 +36,4 @@ class AgentAPI:
     def execute(self, host: str, commands: Sequence[Command]) -> list[Outcome]:
         """Have commands executed, in order; an outcome for each is returned once it is in the agent's journal."""
         plain = self._client.prepare(server=host).call({}, "execute", commands=[to_plain(item) for item in commands])
-        return from_plain(list[Outcome], plain)
+        return read_all(Outcome, plain)

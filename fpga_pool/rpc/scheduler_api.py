@@ -6,11 +6,11 @@ from typing import Any
 
 import oslo_messaging as messaging
 
-from fpga_pool.model.encoding import from_plain, to_plain
+from fpga_pool.model.encoding import to_plain
 from fpga_pool.model.messages import Heartbeat, Report
 from fpga_pool.model.objects import Batch, Host, Job, RateSegment, Slot
 from fpga_pool.model.pool.admission import BatchRequest
-from fpga_pool.rpc.transport import SCHEDULER_TOPIC
+from fpga_pool.rpc.transport import SCHEDULER_TOPIC, read, read_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,60 +88,60 @@ class SchedulerAPI:
 
     def create_batch(self, request: BatchRequest) -> Batch:
         """Store a batch; it is committed when this returns."""
-        return from_plain(Batch, self._call("create_batch", request=to_plain(request)))
+        return read(Batch, self._call("create_batch", request=to_plain(request)))
 
     def batches(self, project_id: str, limit: int, marker: str | None = None) -> list[Batch]:
         """Return a project's batches, newest first."""
-        return from_plain(list[Batch], self._call("batches", project_id=project_id, limit=limit, marker=marker))
+        return read_all(Batch, self._call("batches", project_id=project_id, limit=limit, marker=marker))
 
     def batch(self, project_id: str, uuid: str) -> Batch:
         """Return one batch."""
-        return from_plain(Batch, self._call("batch", project_id=project_id, uuid=uuid))
+        return read(Batch, self._call("batch", project_id=project_id, uuid=uuid))
 
     def batch_jobs(self, project_id: str, uuid: str) -> list[Job]:
         """Return the jobs of a batch, by index."""
-        return from_plain(list[Job], self._call("batch_jobs", project_id=project_id, uuid=uuid))
+        return read_all(Job, self._call("batch_jobs", project_id=project_id, uuid=uuid))
 
     def cancel_batch(self, project_id: str, uuid: str) -> Batch:
         """Ask for the end of a batch."""
-        return from_plain(Batch, self._call("cancel_batch", project_id=project_id, uuid=uuid))
+        return read(Batch, self._call("cancel_batch", project_id=project_id, uuid=uuid))
 
     def tickets(self, project_id: str, batch_uuid: str, requests: Sequence[TicketRequest]) -> list[Ticket]:
         """Return a ticket for each request; all or none."""
         plain = self._call(
             "tickets", project_id=project_id, batch_uuid=batch_uuid, requests=[to_plain(item) for item in requests]
         )
-        return from_plain(list[Ticket], plain)
+        return read_all(Ticket, plain)
 
     # Operators
 
     def slots(self) -> list[Slot]:
         """Return all slots."""
-        return from_plain(list[Slot], self._call("slots"))
+        return read_all(Slot, self._call("slots"))
 
     def slot(self, uuid: str) -> Slot:
         """Return one slot."""
-        return from_plain(Slot, self._call("slot", uuid=uuid))
+        return read(Slot, self._call("slot", uuid=uuid))
 
     def drain_slot(self, uuid: str, reason: str) -> Slot:
         """Take a slot out of service."""
-        return from_plain(Slot, self._call("drain_slot", uuid=uuid, reason=reason))
+        return read(Slot, self._call("drain_slot", uuid=uuid, reason=reason))
 
     def resume_slot(self, uuid: str) -> Slot:
         """Give a slot back to the pool."""
-        return from_plain(Slot, self._call("resume_slot", uuid=uuid))
+        return read(Slot, self._call("resume_slot", uuid=uuid))
 
     def hosts(self) -> list[Host]:
         """Return all hosts."""
-        return from_plain(list[Host], self._call("hosts"))
+        return read_all(Host, self._call("hosts"))
 
     def functions(self) -> list[FunctionInfo]:
         """Return the catalogue as it is in force."""
-        return from_plain(list[FunctionInfo], self._call("functions"))
+        return read_all(FunctionInfo, self._call("functions"))
 
     def calibration(self, function: str | None = None) -> list[Calibration]:
         """Return the fit of the time models (of one function)."""
-        return from_plain(list[Calibration], self._call("calibration", function=function))
+        return read_all(Calibration, self._call("calibration", function=function))
 
     # Agents
 

@@ -1,10 +1,12 @@
 """Transports, servers and clients with the pool's habits: plain JSON, native threads, bounded waits."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import oslo_messaging as messaging
 from oslo_config import cfg
+
+from fpga_pool.model.encoding import from_plain, kinds
 
 #: Exchange and topics; a version of an interface is in its Target.
 EXCHANGE = "fpga_pool"
@@ -14,9 +16,25 @@ AGENT_TOPIC = "fpga_pool.agent"
 #: Domain errors cross the wire as themselves.
 ERROR_MODULES = ["fpga_pool.model.exceptions"]
 
+T = TypeVar("T")
+
+
+def read(wanted: type[T], plain: object) -> T:
+    """Return the message of one class that came over the wire; InvalidInput names what does not fit."""
+    message: T = from_plain(kinds(wanted), plain)
+    return message
+
+
+def read_all(wanted: type[T], plain: Sequence[object]) -> list[T]:
+    """Return a list of such messages."""
+    return [read(wanted, item) for item in plain]
+
 
 def transport(conf: cfg.ConfigOpts, url: str) -> Any:
-    """Return the RPC transport of `url`; ``fake://`` stays within the process."""
+    """Return the RPC transport of `url`; ``fake://`` stays within the process.
+
+    `conf` must be the process's own `cfg.CONF`: oslo.messaging 18 registers some of the options it reads with no other.
+    """
     messaging.set_transport_defaults(EXCHANGE)
     return messaging.get_rpc_transport(conf, url=url, allowed_remote_exmods=ERROR_MODULES)
 

@@ -33,7 +33,7 @@ class BatchRequest:
     user_id: str
     name: str
     policy: str
-    jobs: Sequence[JobRequest]
+    jobs: tuple[JobRequest, ...]
 
 
 def create_batch(

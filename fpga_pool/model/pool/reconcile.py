@@ -136,12 +136,16 @@ def _is_current(tx: Transaction, uuid: str, attempt: int, host: str) -> bool:
     return (job.attempt, job.host) == (attempt, host) and job.state in holds
 
 
-def tick(tx: Transaction, settings: PoolSettings, now_s: float) -> list[Repair]:
-    """Give up on what time has decided: silent hosts, jobs planned too often, inputs that never came."""
+def tick(tx: Transaction, settings: PoolSettings, now_s: float, listening_since_s: float) -> list[Repair]:
+    """Give up on what time has decided: silent hosts, jobs planned too often, inputs that never came.
+
+    A host's silence counts only from when the pool itself listened.
+    """
     repairs = []
     for host in tx.hosts():
-        if host.alive and now_s - host.heard_at > settings.host_timeout_s:
-            repairs.append(_lose_host(tx, host, now_s))
+        silent_s = now_s - max(host.heard_at, listening_since_s)
+        if host.alive and silent_s > settings.host_timeout_s:
+            repairs.append(_lose_host(tx, host, silent_s, now_s))
     for job in tx.pending_jobs():
         if job.attempt >= settings.max_attempts:
             reason = f"given up after {job.attempt} attempts; last: {job.reason}"
@@ -159,8 +163,8 @@ def _input_due_at(job: Job) -> float:
     return (job.dispatched_at or job.created_at) + max((piece.end_s for piece in job.transfer), default=0.0)
 
 
-def _lose_host(tx: Transaction, host: Host, now_s: float) -> Repair:
-    reason = f"not heard of for {now_s - host.heard_at:.1f} s"
+def _lose_host(tx: Transaction, host: Host, silent_s: float, now_s: float) -> Repair:
+    reason = f"not heard of for {silent_s:.1f} s"
     tx.save(replace(host, alive=False))
     tx.drop_commands(host.name)
     for slot in tx.slots(host.name):

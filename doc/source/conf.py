@@ -1,0 +1,18 @@
+"""Sphinx configuration."""
+
+from importlib.metadata import distribution
+
+project = "fpga_pool"
+author = "fpga_pool contributors"
+project_copyright = "fpga_pool contributors"
+version = release = distribution(project).version
+
+extensions = ["openstackdocstheme"]
+html_theme = "openstackdocs"
+# The theme would otherwise look for the project on opendev.org.
+openstackdocs_auto_name = False
+openstackdocs_auto_version = False
+html_theme_options = {"show_other_versions": False, "display_badge": False, "root_title": project}
+html_last_updated_fmt = ""
+pygments_style = "native"
+nitpicky = True

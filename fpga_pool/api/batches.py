@@ -1,0 +1,140 @@
+"""Batches: ``/v1/batches``."""
+
+import time
+import uuid
+from typing import Any
+
+from flask import Blueprint, current_app, jsonify, request, url_for
+from flask.typing import ResponseReturnValue
+
+from fpga_pool.api import schemas, views
+from fpga_pool.api.context import known_uuid, scheduler, tenant
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.objects import JobState
+from fpga_pool.model.pool.admission import BatchRequest, JobRequest
+from fpga_pool.rpc.scheduler_api import TicketRequest
+
+batches = Blueprint("batches", __name__, url_prefix="/v1/batches")
+
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 1000
+
+
+@batches.get("")
+def list_batches() -> ResponseReturnValue:
+    """List the project's batches, newest first, a page at a time."""
+    limit = _limit(request.args.get("limit"))
+    marker = request.args.get("marker")
+    if marker is not None:
+        marker = _uuid("marker", marker)
+    found = scheduler().batches(tenant().project_id, limit, marker)
+    answer: dict[str, Any] = {"batches": [views.batch(batch) for batch in found], "links": []}
+    if len(found) == limit:
+        href = url_for(".list_batches", limit=limit, marker=found[-1].uuid)
+        answer["links"].append({"rel": "next", "href": href})
+    return jsonify(answer)
+
+
+@batches.post("")
+def create() -> ResponseReturnValue:
+    """Take a new batch; once this is answered it will not be lost."""
+    document = schemas.body()
+    _check_number_of_jobs(document)
+    wanted = schemas.check(schemas.BATCH, document)
+    batch = scheduler().create_batch(_batch_request(wanted))
+    location = url_for(".show", batch_uuid=batch.uuid)
+    return jsonify({"batch": views.batch(batch)}), 201, {"Location": location}
+
+
+@batches.get("/<batch_uuid>")
+def show(batch_uuid: str) -> ResponseReturnValue:
+    """Show one batch, with its story."""
+    batch = scheduler().batch(tenant().project_id, known_uuid("batch", batch_uuid))
+    return jsonify({"batch": {**views.batch(batch), "story": views.story(batch.story)}})
+
+
+@batches.delete("/<batch_uuid>")
+def cancel(batch_uuid: str) -> ResponseReturnValue:
+    """Ask for the end of a batch; it is over when its state says so."""
+    batch = scheduler().cancel_batch(tenant().project_id, known_uuid("batch", batch_uuid))
+    return jsonify({"batch": views.batch(batch)}), 202
+
+
+@batches.get("/<batch_uuid>/jobs")
+def jobs(batch_uuid: str) -> ResponseReturnValue:
+    """List the jobs of a batch, by index; `at` is the time here, on the clock of all the times in it."""
+    wanted = [_state(text) for text in request.args.getlist("state")]
+    found = scheduler().batch_jobs(tenant().project_id, known_uuid("batch", batch_uuid))
+    shown = [views.job(job) for job in found if not wanted or job.state in wanted]
+    return jsonify({"jobs": shown, "at": views.time(time.time())})
+
+
+@batches.post("/<batch_uuid>/tickets")
+def tickets(batch_uuid: str) -> ResponseReturnValue:
+    """Give leave to move the bytes of jobs; a ticket holds a secret and is for once."""
+    wanted = schemas.check(schemas.TICKETS, schemas.body())["tickets"]
+    requests = [
+        TicketRequest(
+            job=str(uuid.UUID(item["job"])),
+            purpose=item["purpose"],
+            source_address=item["source_address"],
+            source_port=int(item["source_port"]),
+        )
+        for item in wanted
+    ]
+    given = scheduler().tickets(tenant().project_id, known_uuid("batch", batch_uuid), requests)
+    return jsonify({"tickets": [views.ticket(ticket) for ticket in given]}), 200, {"Cache-Control": "no-store"}
+
+
+def _check_number_of_jobs(document: Any) -> None:
+    """Refuse a batch that is too large before each of its jobs is looked at."""
+    jobs = document.get("jobs") if isinstance(document, dict) else None
+    most = current_app.config["MAX_BATCH_JOBS"]
+    if isinstance(jobs, list) and len(jobs) > most:
+        raise InvalidInput(f"jobs: {len(jobs)} jobs in one batch, at most {most} are accepted; split it")
+
+
+def _batch_request(wanted: dict[str, Any]) -> BatchRequest:
+    return BatchRequest(
+        uuid=_own_or_new(wanted),
+        project_id=tenant().project_id,
+        user_id=tenant().user_id,
+        name=wanted.get("name", ""),
+        policy=wanted.get("policy", ""),
+        jobs=tuple(
+            JobRequest(
+                uuid=_own_or_new(job),
+                name=job.get("name", ""),
+                function=job["function"],
+                requester=job["requester"],
+                input_bytes=int(job["input_bytes"]),
+            )
+            for job in wanted["jobs"]
+        ),
+    )
+
+
+def _own_or_new(wanted: dict[str, Any]) -> str:
+    return str(uuid.UUID(wanted["uuid"])) if "uuid" in wanted else str(uuid.uuid4())
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return DEFAULT_LIMIT
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= MAX_LIMIT):
+        raise InvalidInput(f"limit: expected 1 to {MAX_LIMIT}, found {text[:20]!r}")
+    return int(text)
+
+
+def _uuid(name: str, text: str) -> str:
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        raise InvalidInput(f"{name}: expected a uuid, found {text[:64]!r}") from None
+
+
+def _state(text: str) -> JobState:
+    try:
+        return JobState(text.upper())
+    except ValueError:
+        raise InvalidInput(f"state: expected one of {', '.join(JobState)}, found {text[:20]!r}") from None

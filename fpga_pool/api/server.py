@@ -1,0 +1,82 @@
+"""The HTTP server of the API, in its own threads."""
+
+import ipaddress
+import logging
+import threading
+from wsgiref.types import WSGIApplication
+
+from cheroot import wsgi
+
+from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
+
+LOG = logging.getLogger(__name__)
+
+DEFAULT_PORT = 9511
+
+_THREADS = 8
+_MAX_THREADS = 32
+_BACKLOG = 128
+#: Silence of a client in the middle of a request, or between two on one connection.
+_TIMEOUT_S = 30
+_MAX_HEADER_BYTES = 32 * 1024
+#: The application refuses bodies that are too large in its own words; the server cuts off what is larger by far.
+_MAX_BODY_BYTES = 128 * 2**20
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether a name or address is this machine's own, reached by nobody else."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class ApiServer:
+    """Serves a WSGI application on a loopback address; `start` and `stop` are called once each."""
+
+    def __init__(self, app: WSGIApplication, host: str = "127.0.0.1", port: int = DEFAULT_PORT) -> None:
+        if not is_loopback(host):
+            raise InvalidInput(
+                f"API address {host!r}: the API has no authentication yet and listens on loopback only;"
+                " expected 127.0.0.1, ::1 or localhost"
+            )
+        self._server = wsgi.Server(
+            (host, port),
+            app,
+            numthreads=_THREADS,
+            max=_MAX_THREADS,
+            request_queue_size=_BACKLOG,
+            timeout=_TIMEOUT_S,
+            server_name="fpga_pool",
+        )
+        self._server.max_request_header_size = _MAX_HEADER_BYTES
+        self._server.max_request_body_size = _MAX_BODY_BYTES
+        self._server.error_log = _log  # type: ignore[method-assign]
+        self._thread = threading.Thread(target=self._server.serve, name="api", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where it listens, once started."""
+        host, port = self._server.bind_addr[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def start(self) -> str:
+        """Listen and serve; return the URL, or raise OSError if the address cannot be bound."""
+        self._server.prepare()
+        self._thread.start()
+        LOG.info("API listens on %s", self.url)
+        return self.url
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Let requests under way end and close."""
+        self._server.shutdown_timeout = timeout_s
+        self._server.stop()
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            raise ServiceUnavailable(f"the API did not end in {timeout_s:g} s")
+
+
+def _log(msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
+    LOG.log(level, "%s", msg, exc_info=traceback)

@@ -1,0 +1,168 @@
+"""Objects as JSON: one function per noun.
+
+Points in time are ISO 8601 in UTC.  A number that is not finite (a NIC without a limit) is null.
+"""
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from fpga_pool.model.objects import Batch, Host, Job, RateSegment, Slot, StoryEntry
+from fpga_pool.rpc.scheduler_api import Calibration, FunctionInfo, Ticket
+
+View = dict[str, Any]
+
+
+def time(at: float | None) -> str | None:
+    """Return seconds since the epoch as a date."""
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")
+
+
+def number(value: float | None) -> float | None:
+    """Return a number that JSON has."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def batch(thing: Batch) -> View:
+    """Show a batch in a list."""
+    return {
+        "uuid": thing.uuid,
+        "name": thing.name,
+        "project_id": thing.project_id,
+        "user_id": thing.user_id,
+        "policy": thing.policy,
+        "state": thing.state,
+        "cancel_requested": thing.cancel_requested,
+        "jobs": thing.jobs,
+        "jobs_completed": thing.jobs_completed,
+        "jobs_failed": thing.jobs_failed,
+        "jobs_cancelled": thing.jobs_cancelled,
+        "planned_makespan_s": number(thing.planned_makespan_s),
+        "lower_bound_s": number(thing.lower_bound_s),
+        "created_at": time(thing.created_at),
+        "dispatched_at": time(thing.dispatched_at),
+        "ended_at": time(thing.ended_at),
+    }
+
+
+def job(thing: Job) -> View:
+    """Show a job; its plan is relative to `dispatched_at`."""
+    return {
+        "uuid": thing.uuid,
+        "batch_uuid": thing.batch_uuid,
+        "project_id": thing.project_id,
+        "user_id": thing.user_id,
+        "index": thing.index,
+        "name": thing.name,
+        "function": thing.function,
+        "requester": thing.requester,
+        "input_bytes": thing.input_bytes,
+        "state": thing.state,
+        "cancel_requested": thing.cancel_requested,
+        "attempt": thing.attempt,
+        "reason": thing.reason,
+        "error_code": thing.error_code,
+        "host": thing.host,
+        "slot": thing.slot,
+        "order": thing.order,
+        "start_s": number(thing.start_s),
+        "end_s": number(thing.end_s),
+        "transfer": transfer(thing.transfer),
+        "created_at": time(thing.created_at),
+        "dispatched_at": time(thing.dispatched_at),
+        "staged_at": time(thing.staged_at),
+        "started_at": time(thing.started_at),
+        "finished_at": time(thing.finished_at),
+        "ended_at": time(thing.ended_at),
+        "compute_s": number(thing.compute_s),
+        "result_bytes": thing.result_bytes,
+        "result_sha256": thing.result_sha256,
+    }
+
+
+def slot(thing: Slot) -> View:
+    """Show a slot in a list."""
+    return {
+        "uuid": thing.uuid,
+        "name": thing.name,
+        "host": thing.host,
+        "card": thing.card,
+        "region": thing.region,
+        "board": thing.board,
+        "kind": thing.kind,
+        "state": thing.state,
+        "function": thing.function,
+        "job": thing.job,
+        "drain_requested": thing.drain_requested,
+        "reason": thing.reason,
+        "reconfigurations": thing.reconfigurations,
+    }
+
+
+def host(thing: Host) -> View:
+    """Show a host."""
+    return {
+        "name": thing.name,
+        "alive": thing.alive,
+        "egress_bps": number(thing.egress_bps),
+        "ingress_bps": number(thing.ingress_bps),
+        "data_address": thing.data_address,
+        "data_port": thing.data_port,
+        "boot_id": thing.boot_id,
+        "heard_at": time(thing.heard_at),
+    }
+
+
+def function(info: FunctionInfo) -> View:
+    """Show a function of the catalogue."""
+    return {
+        "name": info.name,
+        "version": info.version,
+        "slot_kinds": list(info.slot_kinds),
+        "io_bps": number(info.io_bps),
+        "preemptible": info.preemptible,
+        "speedup": number(info.speedup),
+        "slots": info.slots,
+    }
+
+
+def calibration(fit: Calibration) -> View:
+    """Show how well a time model fits."""
+    return {
+        "function": fit.function,
+        "board": fit.board,
+        "runs": fit.runs,
+        "catalogue_a_s": number(fit.catalogue_a_s),
+        "catalogue_b_s_per_byte": number(fit.catalogue_b_s_per_byte),
+        "fitted_a_s": number(fit.fitted_a_s),
+        "fitted_b_s_per_byte": number(fit.fitted_b_s_per_byte),
+        "mean_relative_error": number(fit.mean_relative_error),
+        "worst_relative_error": number(fit.worst_relative_error),
+    }
+
+
+def ticket(leave: Ticket) -> View:
+    """Show a ticket: the one view that holds a secret."""
+    return {
+        "job": leave.job,
+        "purpose": leave.purpose,
+        "address": leave.address,
+        "port": leave.port,
+        "token": leave.token,
+        "input_bytes": leave.input_bytes,
+        "transfer": transfer(leave.transfer),
+        "elapsed_s": leave.elapsed_s,
+    }
+
+
+def transfer(segments: Sequence[RateSegment]) -> list[View]:
+    """Show the planned rates of a transfer."""
+    return [{"begin_s": piece.begin_s, "end_s": piece.end_s, "bps": number(piece.bps)} for piece in segments]
+
+
+def story(entries: Sequence[StoryEntry]) -> list[View]:
+    """Show what happened to an object, oldest first."""
+    return [
+        {"at": time(entry.at), "event": entry.event, "before": entry.before, "after": entry.after} for entry in entries
+    ]

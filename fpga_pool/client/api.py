@@ -1,0 +1,185 @@
+"""The calls of the REST API, typed."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+from uuid import uuid4
+
+from fpga_pool.client.resources import read, read_all, seconds
+from fpga_pool.client.session import ApiSession
+from fpga_pool.model.exceptions import DuplicateId, NotFound, ServiceUnavailable
+from fpga_pool.model.objects import Batch, Host, Job, JobState, Slot
+from fpga_pool.model.pool.admission import JobRequest
+from fpga_pool.rpc.scheduler_api import Calibration, FunctionInfo, Ticket, TicketRequest
+
+DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
+
+_PAGE = 1000
+#: Between the tries to create a batch.
+_CREATE_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
+
+
+@dataclass(frozen=True, slots=True)
+class JobList:
+    """The jobs of a batch, by index, and what time it was where their times come from."""
+
+    jobs: list[Job]
+    at: float
+
+
+class PoolApi:
+    """One pool, seen by one project; threads may share it."""
+
+    def __init__(
+        self,
+        endpoint: str = DEFAULT_ENDPOINT,
+        *,
+        project_id: str = "demo",
+        user_id: str = "demo",
+        timeout_s: float = 30.0,
+        connect_retries: int = 2,
+    ) -> None:
+        self._http = ApiSession(endpoint, project_id, user_id, timeout_s=timeout_s, connect_retries=connect_retries)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections to the API."""
+        self._http.close()
+
+    # Batches
+
+    def create_batch(
+        self, jobs: Sequence[JobRequest], *, name: str = "", policy: str = "", uuid: str | None = None
+    ) -> Batch:
+        """Create a batch; where the answer was lost on the way, the batch is recognised by its uuid."""
+        uuid = uuid or str(uuid4())
+        shown = [
+            {
+                "uuid": job.uuid,
+                "name": job.name,
+                "function": job.function,
+                "requester": job.requester,
+                "input_bytes": job.input_bytes,
+            }
+            for job in jobs
+        ]
+        body = {"uuid": uuid, "name": name, "policy": policy, "jobs": shown}
+        interrupted = False
+        for pause_s in (*_CREATE_PAUSES_S, None):
+            try:
+                return read(Batch, self._http.call("POST", "/v1/batches", body=body, retry=False)["batch"])
+            except DuplicateId:
+                if not interrupted:
+                    raise
+                return self._created_before(uuid)
+            except ServiceUnavailable:
+                if pause_s is None:
+                    raise
+                interrupted = True
+                time.sleep(pause_s)
+        raise AssertionError("unreachable")
+
+    def _created_before(self, uuid: str) -> Batch:
+        try:
+            return self.batch(uuid)
+        except NotFound:
+            raise DuplicateId(f"batch {uuid} or a job of it exists already, and is not ours") from None
+
+    def batches(self, limit: int | None = None) -> list[Batch]:
+        """Return the project's batches (the newest `limit`), newest first."""
+        found: list[Batch] = []
+        for page in self._pages(_PAGE if limit is None else min(limit, _PAGE)):
+            found += page
+            if limit is not None and len(found) >= limit:
+                return found[:limit]
+        return found
+
+    def _pages(self, size: int) -> Iterator[list[Batch]]:
+        params: dict[str, object] = {"limit": size}
+        while True:
+            answer = self._http.call("GET", "/v1/batches", params=params)
+            page = read_all(Batch, answer.get("batches"))
+            yield page
+            if not any(link.get("rel") == "next" for link in answer.get("links", ())):
+                return
+            params["marker"] = page[-1].uuid
+
+    def batch(self, uuid: str) -> Batch:
+        """Return one batch, with its story."""
+        return read(Batch, self._http.call("GET", f"/v1/batches/{_segment(uuid)}")["batch"])
+
+    def jobs(self, uuid: str, states: Sequence[JobState] = ()) -> list[Job]:
+        """Return the jobs of a batch (in some states), by index."""
+        return self.job_list(uuid, states).jobs
+
+    def job_list(self, uuid: str, states: Sequence[JobState] = ()) -> JobList:
+        """Return the jobs of a batch together with the time at the API."""
+        path = f"/v1/batches/{_segment(uuid)}/jobs"
+        answer = self._http.call("GET", path, params={"state": [str(state) for state in states]})
+        return JobList(read_all(Job, answer.get("jobs")), seconds(answer["at"]))
+
+    def cancel(self, uuid: str) -> Batch:
+        """Ask for the end of a batch: what is complete is kept."""
+        return read(Batch, self._http.call("DELETE", f"/v1/batches/{_segment(uuid)}")["batch"])
+
+    def tickets(self, uuid: str, requests: Sequence[TicketRequest]) -> list[Ticket]:
+        """Return leave to move the bytes of jobs; each ticket is good for one stream."""
+        wanted = [
+            {
+                "job": request.job,
+                "purpose": request.purpose,
+                "source_address": request.source_address,
+                "source_port": request.source_port,
+            }
+            for request in requests
+        ]
+        path = f"/v1/batches/{_segment(uuid)}/tickets"
+        answer = self._http.call("POST", path, body={"tickets": wanted}, secret=True)
+        return read_all(Ticket, answer.get("tickets"))
+
+    # The pool
+
+    def slots(self) -> list[Slot]:
+        """Return all slots, by name."""
+        return read_all(Slot, self._http.call("GET", "/v1/slots").get("slots"))
+
+    def slot(self, uuid: str) -> Slot:
+        """Return one slot, with its story."""
+        return read(Slot, self._http.call("GET", f"/v1/slots/{_segment(uuid)}")["slot"])
+
+    def drain(self, uuid: str, reason: str = "") -> Slot:
+        """Take a slot out of service; it is when its state says DRAINED."""
+        return self._change_slot(uuid, {"drain": True, "reason": reason})
+
+    def resume(self, uuid: str) -> Slot:
+        """Give a slot back to the pool."""
+        return self._change_slot(uuid, {"drain": False})
+
+    def _change_slot(self, uuid: str, change: dict[str, object]) -> Slot:
+        return read(Slot, self._http.call("PATCH", f"/v1/slots/{_segment(uuid)}", body=change)["slot"])
+
+    def hosts(self) -> list[Host]:
+        """Return all hosts, by name."""
+        return read_all(Host, self._http.call("GET", "/v1/hosts").get("hosts"))
+
+    def functions(self) -> list[FunctionInfo]:
+        """Return the catalogue as it is in force."""
+        return read_all(FunctionInfo, self._http.call("GET", "/v1/functions").get("functions"))
+
+    def calibration(self, function: str | None = None) -> list[Calibration]:
+        """Return how well the time models fit what was observed (of one function)."""
+        params = {} if function is None else {"function": function}
+        return read_all(Calibration, self._http.call("GET", "/v1/functions/calibration", params=params)["calibration"])
+
+
+def _segment(text: str) -> str:
+    """Return a part of a path as it goes into a URL."""
+    return quote(text, safe="")

@@ -1,0 +1,104 @@
+"""What jobs compute on: files, bytes or open files, each opened anew for every stream that sends it."""
+
+import io
+import os
+import stat
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from fpga_pool.model.exceptions import InvalidInput
+
+#: What a caller may give: a path, the bytes themselves, or an open file that can seek (read from where it stands).
+Source = str | Path | bytes | BinaryIO
+
+_LONGEST_NAME = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One job's input."""
+
+    name: str
+    input_bytes: int
+    #: Returns the input from its first byte on; whoever opens it closes it.
+    open: Callable[[], BinaryIO]
+
+
+def read_sources(sources: Iterable[Source], header: bytes = b"") -> list[Input]:
+    """Return the input of each source, `header` before it; InvalidInput names the first that cannot be read."""
+    given = list(sources)
+    objects = [id(source) for source in given if hasattr(source, "read")]
+    if len(set(objects)) < len(objects):
+        raise InvalidInput("files: an open file is given twice; two streams cannot share its position")
+    return [_input(source, index, header) for index, source in enumerate(given)]
+
+
+def _input(source: Source, index: int, header: bytes) -> Input:
+    if isinstance(source, bytes):
+        return Input(f"input-{index}", len(header) + len(source), lambda: io.BytesIO(header + source))
+    if isinstance(source, str | Path):
+        return _file(Path(source), header)
+    return _open_file(source, index, header)
+
+
+def _file(path: Path, header: bytes) -> Input:
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise InvalidInput(f"{path}: expected a regular file")
+    if not os.access(path, os.R_OK):
+        raise InvalidInput(f"{path}: cannot be read: Permission denied")
+
+    def open_() -> BinaryIO:
+        return _joined(header, path.open("rb"), owned=True)
+
+    return Input(path.name[:_LONGEST_NAME], len(header) + status.st_size, open_)
+
+
+def _open_file(file: BinaryIO, index: int, header: bytes) -> Input:
+    try:
+        begin = file.tell()
+        end = file.seek(0, io.SEEK_END)
+        file.seek(begin)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"files[{index}]: an open file must be able to seek: {error}") from error
+
+    def open_() -> BinaryIO:
+        file.seek(begin)
+        return _joined(header, file, owned=False)
+
+    name = getattr(file, "name", None)
+    shown = Path(name).name if isinstance(name, str) else f"input-{index}"
+    return Input(shown[:_LONGEST_NAME], len(header) + end - begin, open_)
+
+
+def _joined(header: bytes, file: BinaryIO, *, owned: bool) -> BinaryIO:
+    return io.BufferedReader(_Joined(header, file, owned=owned), 64 * 1024)
+
+
+class _Joined(io.RawIOBase):
+    """A header, then a file, read as one."""
+
+    def __init__(self, header: bytes, file: BinaryIO, *, owned: bool) -> None:
+        self._header = memoryview(header)
+        self._file = file
+        self._owned = owned
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        piece = self._header[: len(buffer)]
+        self._header = self._header[len(piece) :]
+        data = piece if piece else self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if self._owned:
+            self._file.close()
+        super().close()

@@ -1,0 +1,108 @@
+"""HTTP to the API: every call has a time limit, and errors come back as the exceptions they were."""
+
+from typing import Any
+
+import requests
+from keystoneauth1 import adapter, session
+from keystoneauth1 import exceptions as ksa
+from keystoneauth1.noauth import NoAuth
+from requests.adapters import HTTPAdapter
+
+from fpga_pool.model import exceptions
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, ServiceUnavailable
+
+#: Exceptions of the model by the code that the API sends.
+BY_CODE = {
+    kind.code: kind
+    for kind in vars(exceptions).values()
+    if isinstance(kind, type) and issubclass(kind, FpgaPoolError) and kind is not exceptions.TransferRefused
+}
+
+#: Connections kept open: as many as a batch has streams that ask for tickets.
+_CONNECTIONS = 64
+
+
+class ApiSession:
+    """Calls on one endpoint for one project.
+
+    It authenticates nobody: the plugin is the place where Keystone comes in.  Threads may share it.
+    """
+
+    def __init__(
+        self, endpoint: str, project_id: str, user_id: str, *, timeout_s: float = 30.0, connect_retries: int = 2
+    ) -> None:
+        self.endpoint = endpoint.rstrip("/")
+        self._http = requests.Session()
+        self._http.mount(self.endpoint, HTTPAdapter(pool_maxsize=_CONNECTIONS))
+        # A proxy for the web has no way to a loopback address.
+        self._http.trust_env = False
+        self._timeout_s = timeout_s
+        self._connect_retries = connect_retries
+        self._adapter = adapter.Adapter(
+            session.Session(auth=NoAuth(endpoint=self.endpoint), session=self._http, timeout=timeout_s),
+            endpoint_override=self.endpoint,
+            user_agent="fpga_pool.client",
+            additional_headers={"X-Project-Id": project_id, "X-User-Id": user_id},
+            raise_exc=False,
+        )
+
+    def close(self) -> None:
+        """Close the connections that were kept open."""
+        self._http.close()
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: object | None = None,
+        params: dict[str, Any] | None = None,
+        secret: bool = False,
+        retry: bool = True,
+    ) -> dict[str, Any]:
+        """Return the answer to one call; `secret` keeps it out of the log.
+
+        Calls are repeated where no connection could be had, unless `retry` says that the caller knows better.
+        """
+        try:
+            response = self._adapter.request(
+                path,
+                method,
+                json=body,
+                params=params,
+                log=not secret,
+                connect_retries=self._connect_retries if retry else 0,
+            )
+        except (ksa.ConnectFailure, ksa.SSLError, ksa.UnknownConnectionError) as error:
+            raise ServiceUnavailable(self._silence(error)) from error
+        return self._content(response)
+
+    def _silence(self, error: Exception) -> str:
+        if isinstance(error, ksa.ConnectTimeout):
+            return f"the pool's API at {self.endpoint} did not answer in {self._timeout_s:g} s"
+        return f"no pool answers at {self.endpoint}: is fpga-pool-standalone running there?"
+
+    def _content(self, response: requests.Response) -> dict[str, Any]:
+        try:
+            content = response.json()
+        except requests.JSONDecodeError:
+            content = None
+        if response.ok and isinstance(content, dict):
+            return content
+        error = content.get("error") if isinstance(content, dict) else None
+        if response.ok or not isinstance(error, dict):
+            raise self._foreign(response)
+        raised = BY_CODE.get(str(error.get("code")), _by_status(response.status_code))(str(error.get("message")))
+        raised.add_note(f"request id: {error.get('request_id')}")
+        raise raised
+
+    def _foreign(self, response: requests.Response) -> FpgaPoolError:
+        kind = FpgaPoolError if response.ok else _by_status(response.status_code)
+        return kind(f"{self.endpoint} answered {response.status_code}, and not as the API of a pool does")
+
+
+def _by_status(status: int) -> type[FpgaPoolError]:
+    """Return the class of an error whose code is not known here."""
+    if status in (502, 503, 504):
+        return ServiceUnavailable
+    return InvalidInput if 400 <= status < 500 else FpgaPoolError

@@ -1,0 +1,133 @@
+"""The bytes of one job on one connection, in a thread of its own."""
+
+import contextlib
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from fpga_pool.client.api import PoolApi
+from fpga_pool.client.inputs import Input
+from fpga_pool.dataplane.client import Connection, ResultInfo, TransferBroken, connect
+from fpga_pool.dataplane.schedule import Pacer, RateSchedule, RateSegment
+from fpga_pool.drivers.egress.base import Flow
+from fpga_pool.drivers.egress.pacing import PacingDriver
+from fpga_pool.model.objects import Host, Job
+from fpga_pool.rpc.scheduler_api import Ticket, TicketRequest
+
+
+class Phase(Enum):
+    """What a stream is about."""
+
+    OPENING = "opening"
+    SENDING = "sending"
+    #: The input is with the responder; the job has yet to compute.
+    WAITING = "waiting"
+    RECEIVING = "receiving"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamContext:
+    """What all streams of a batch share."""
+
+    api: PoolApi
+    batch_uuid: str
+    egress: PacingDriver
+    ssl_context: ssl.SSLContext | None = None
+    connect_timeout_s: float = 10.0
+    result_timeout_s: float = 3600.0
+
+
+class Stream:
+    """Moves one job's input and result, or only its result; `run` is for another thread than the rest."""
+
+    def __init__(self, context: StreamContext, job: Job, host: Host, source: Input, sink: Path) -> None:
+        self.job = job
+        self.phase = Phase.OPENING
+        self.sent_bytes = 0
+        self._context = context
+        self._host = host
+        self._source = source
+        self._sink = sink
+        self._cancel = threading.Event()
+
+    def cancel(self) -> None:
+        """End the stream soon, in the middle of whatever it does."""
+        self._cancel.set()
+
+    def send(self) -> ResultInfo:
+        """Send the input at the planned rates, and wait on the same connection for the result."""
+        with self._connect() as connection:
+            ticket = self._ticket(connection, "send")
+            self.phase = Phase.SENDING
+            with self._paced(connection, ticket) as pacer, self._source.open() as file:
+                connection.send(ticket.token, file, ticket.input_bytes, pacer, self._note_sent)
+            self.phase = Phase.WAITING
+            return connection.receive_result(self._sink, self._context.result_timeout_s, self._note_received)
+
+    def fetch(self) -> ResultInfo:
+        """Get the result of a job whose input was sent on another connection."""
+        with self._connect() as connection:
+            ticket = self._ticket(connection, "fetch")
+            self.phase = Phase.RECEIVING
+            return connection.fetch(ticket.token, self._sink, self._context.result_timeout_s, self._note_received)
+
+    def _connect(self) -> Connection:
+        address = (self._host.data_address, self._host.data_port)
+        context = self._context
+        try:
+            return connect(
+                address, context.connect_timeout_s, ssl_context=context.ssl_context, cancel=self._cancel
+            )
+        except OSError as error:
+            raise TransferBroken(f"the connection to {self._host.name} broke at once: {error}") from error
+
+    def _ticket(self, connection: Connection, purpose: str) -> Ticket:
+        """Report the flow and get leave to use it."""
+        request = TicketRequest(
+            job=self.job.uuid,
+            purpose=purpose,
+            source_address=connection.source_address,
+            source_port=connection.source_port,
+        )
+        (ticket,) = self._context.api.tickets(self._context.batch_uuid, [request])
+        if (ticket.address, ticket.port) != (self._host.data_address, self._host.data_port):
+            raise TransferBroken(f"job {self.job.uuid} is not on host {self._host.name} at that address any more")
+        return ticket
+
+    @contextlib.contextmanager
+    def _paced(self, connection: Connection, ticket: Ticket) -> Iterator[Pacer | None]:
+        """Hold the flow to its plan; without a plan (the same host, or no limits) it is not limited."""
+        schedule = RateSchedule(
+            [
+                RateSegment(piece.begin_s, piece.end_s, piece.bps)
+                for piece in ticket.transfer
+                if piece.begin_s < piece.end_s
+            ]
+        )
+        if not schedule.segments:
+            yield None
+            return
+        anchor_s = time.monotonic() - ticket.elapsed_s
+        flow = Flow(
+            key=f"{self.job.uuid}/{connection.source_port}",
+            source_address=connection.source_address,
+            source_port=connection.source_port,
+            destination_address=connection.destination_address,
+            destination_port=connection.destination_port,
+        )
+        egress = self._context.egress
+        egress.open(flow, schedule.rate_at(ticket.elapsed_s))
+        try:
+            yield Pacer(schedule, egress.attach(flow.key, connection.socket), anchor_s=anchor_s)
+        finally:
+            egress.close(flow.key)
+
+    def _note_sent(self, sent_bytes: int) -> None:
+        self.sent_bytes = sent_bytes
+
+    def _note_received(self, _received_bytes: int) -> None:
+        self.phase = Phase.RECEIVING

@@ -1,0 +1,74 @@
+"""`fpga-pool-standalone`: the embedded pool with its REST API on loopback."""
+
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+
+from oslo_config import cfg
+from oslo_log import log
+
+from fpga_pool.api.app import create_app
+from fpga_pool.api.server import ApiServer
+from fpga_pool.conf.opts import register_opts
+from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.services.standalone import StandalonePool
+
+LOG = log.getLogger(__name__)
+
+CLI_OPTS = [
+    cfg.StrOpt("state-dir", help="Same as [standalone] state_dir."),
+    cfg.StrOpt("catalogue", help="Same as [standalone] catalogue."),
+    cfg.IntOpt("hosts", min=1, help="Same as [standalone] hosts."),
+    cfg.PortOpt("port", min=0, help="Same as [api] port."),
+]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until SIGTERM or SIGINT; return 0, 1 where the pool could not start, 2 for wrong usage."""
+    try:
+        conf = configure(sys.argv[1:] if argv is None else argv)
+    except (cfg.Error, ValueError) as error:
+        print(f"fpga-pool-standalone: {error}", file=sys.stderr)
+        return 2
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    try:
+        pool = StandalonePool(conf)
+        pool.start()
+    except (FpgaPoolError, OSError) as error:
+        print(f"fpga-pool-standalone: {error}", file=sys.stderr)
+        return 1
+    api = ApiServer(create_app(pool.scheduler_api), conf.api.host, conf.api.port)
+    try:
+        api.start()
+        print(f"fpga-pool-standalone: ready on http://{conf.api.host}:{api.port}", flush=True)
+        ended.wait()
+    except (FpgaPoolError, OSError) as error:
+        print(f"fpga-pool-standalone: {error}", file=sys.stderr)
+        return 1
+    finally:
+        api.stop()
+        pool.stop()
+    return 0
+
+
+def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
+    """Return the configuration from files and the command line."""
+    conf = cfg.ConfigOpts()
+    register_opts(conf)
+    conf.register_cli_opts(CLI_OPTS)
+    log.register_options(conf)
+    conf(list(argv), project="fpga_pool", prog="fpga-pool-standalone")
+    for option, group in (("state_dir", "standalone"), ("catalogue", "standalone"), ("hosts", "standalone")):
+        if conf[option] is not None:
+            conf.set_override(option, conf[option], group)
+    if conf.port is not None:
+        conf.set_override("port", conf.port, "api")
+    log.setup(conf, "fpga_pool")
+    return conf
+
+
+if __name__ == "__main__":
+    sys.exit(main())

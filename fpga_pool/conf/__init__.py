@@ -1,0 +1,1 @@
+"""Configuration: what operators write, read into validated values."""

@@ -1,0 +1,13 @@
+"""[api]: the REST API."""
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup("api", title="REST API")
+OPTS = [
+    cfg.StrOpt(
+        "host",
+        default="127.0.0.1",
+        help="Address to listen on. Without authentication (the embedded pool) only loopback addresses are accepted.",
+    ),
+    cfg.PortOpt("port", default=9511, min=0, help="Port to listen on; 0 takes a free one, which is logged."),
+]

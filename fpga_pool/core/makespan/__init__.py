@@ -1,0 +1,6 @@
+"""Planners that minimise the make-span of a batch (paper 000)."""
+
+from fpga_pool.core.makespan.baselines import BaselineParams, Ljf, Sjf
+from fpga_pool.core.makespan.ect import Ect
+
+__all__ = ["BaselineParams", "Ect", "Ljf", "Sjf"]

@@ -1,0 +1,112 @@
+"""When jobs compute once it is known where they run and when their inputs arrive."""
+
+from heapq import heappop, heappush
+from math import inf, nextafter
+
+import numpy as np
+
+from fpga_pool.core.makespan.bounds import lower_bound
+from fpga_pool.core.makespan.fluid import Transfers
+from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
+
+#: A replay in the order of the start times changes those times only through loads, and settles at once or nearly.
+_REPLAYS = 5
+
+
+def execute(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Floats) -> Floats:
+    """Return (J,) when each job starts if every slot follows `dispatch.next_action` from `ready_s` on.
+
+    All jobs are in the queues of their slots from the start.  This is the array form of the rule: same decisions, one
+    pass over the jobs of each slot.
+
+    Parameters
+    ----------
+    problem
+        The batch.
+    accelerator : (J,)
+        Where each job runs.
+    order : (J,)
+        The jobs, first in the queue first.
+    arrived_s : (J,)
+        When the input of each job is complete.
+
+    """
+    start_s = np.zeros(problem.jobs)
+    by_slot = order[np.argsort(accelerator[order], kind="stable")]
+    slots, first = np.unique(accelerator[by_slot], return_index=True)
+    ends = [*first.tolist(), len(by_slot)][1:]
+    for slot, begin, end in zip(slots.tolist(), first.tolist(), ends, strict=True):
+        _execute_slot(problem, slot, by_slot[begin:end], arrived_s, start_s)
+    return start_s
+
+
+def _execute_slot(problem: BatchProblem, slot: int, queue: Ints, arrived_s: Floats, start_s: Floats) -> None:
+    """Write into `start_s` when the jobs of `queue`, in their order, start on `slot`."""
+    arrives_s = arrived_s[queue].tolist()
+    seconds = problem.seconds[queue, slot].tolist()
+    function = problem.function[queue].tolist()
+    loaded, load_s = int(problem.loaded[slot]), float(problem.load_s[slot])
+    arrivals = sorted(range(len(queue)), key=arrives_s.__getitem__)
+    starts_s = [-1.0] * len(queue)
+    staged: list[int] = []
+    now_s, arrived, head = float(problem.ready_s[slot]), 0, 0
+    for _ in queue:
+        while True:
+            while arrived < len(arrivals) and arrives_s[arrivals[arrived]] <= now_s:
+                heappush(staged, arrivals[arrived])
+                arrived += 1
+            while starts_s[head] >= 0.0:
+                head += 1
+            wanted = function[staged[0] if staged else head]
+            if wanted != loaded:
+                now_s, loaded = now_s + load_s, wanted
+            elif staged:
+                break
+            else:
+                now_s = arrives_s[arrivals[arrived]]
+        place = heappop(staged)
+        starts_s[place] = now_s
+        # The start times are all that a plan says about order, so no two are equal on a slot.
+        now_s = max(now_s + seconds[place], nextafter(now_s, inf))
+    start_s[queue] = starts_s
+
+
+def complete_plan(
+    problem: BatchProblem, accelerator: Ints, order: Ints, transfers: Transfers, policy: str
+) -> BatchPlan:
+    """Return the plan for a given placement (J,), queue order (J,) and transfers."""
+    start_s = execute(problem, accelerator, order, transfers.arrived_s)
+    if problem.load_s.any():
+        start_s = _settle(problem, accelerator, order, transfers.arrived_s, start_s)
+    end_s = start_s + problem.seconds[np.arange(problem.jobs), accelerator]
+    makespan_s = float(end_s.max(initial=0.0))
+    bound = lower_bound(problem, at_most_s=makespan_s)
+    pieces = transfers.segments
+    return BatchPlan(
+        accelerator=accelerator,
+        start_s=start_s,
+        segment_job=pieces.flow,
+        segment_begin_s=pieces.begin_s,
+        segment_end_s=pieces.end_s,
+        segment_bps=pieces.bps,
+        makespan_s=makespan_s,
+        # Where the plan is optimal, the two may differ by rounding.
+        lower_bound_s=min(bound.seconds, makespan_s),
+        bound_prices=bound.prices,
+        policy=policy,
+        generation=problem.generation,
+    )
+
+
+def _settle(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Floats, start_s: Floats) -> Floats:
+    """Replay a plan in the order of its own start times, by which a pool queues it, until these stay.
+
+    Without loads this changes nothing; with them it changes what is loaded ahead of time.
+    """
+    for _ in range(_REPLAYS):
+        order = order[np.argsort(start_s[order], kind="stable")]
+        replayed_s = execute(problem, accelerator, order, arrived_s)
+        if np.array_equal(replayed_s, start_s):
+            break
+        start_s = replayed_s
+    return start_s

@@ -1,0 +1,69 @@
+"""What the data server asks of the agent around it: the server knows bytes and tokens, the agent knows jobs and slots.
+
+All methods are called from worker threads, several at a time, and may block for as long as a disk takes.  Any of them
+may raise TransferRefused: the client is told its reason and the stream ends.
+"""
+
+import math
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from fpga_pool.dataplane.tokens import TransferGrant
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Where an admitted input goes.
+
+    The server writes to `spool_path` with ``.part`` appended and renames it when the input is complete; what an
+    earlier stream left there is continued, so the path belongs to one attempt of one job.
+    """
+
+    spool_path: Path
+    #: How fast this stream may be read, beside the limit of the whole port.
+    rate_bps: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """A finished job's output on disk."""
+
+    path: Path
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailure:
+    """Why a job ended without output; the code is stable."""
+
+    code: str
+    message: str
+
+
+class TransferHandler(Protocol):
+    """The agent, seen from its data port."""
+
+    def admit(self, grant: TransferGrant) -> Admission:
+        """Decide about a stream whose token is good: the job is known, the attempt current, its input not yet here."""
+
+    def progress(self, grant: TransferGrant, received_bytes: int) -> None:
+        """Note how much is there; called for every piece, so it must be quick.  A refusal here stops the stream."""
+
+    def staged(self, grant: TransferGrant, sha256: str, size_bytes: int) -> None:
+        """Note that the input is complete, on disk, under `Admission.spool_path`; the client is told afterwards."""
+
+    def result(self, grant: TransferGrant) -> "Future[JobResult | JobFailure]":
+        """Return a new future of the job's end; the server cancels it when its client no longer waits."""
+
+    def delivered(self, grant: TransferGrant) -> None:
+        """Note that a client has the result, checked; called again if the client fetches it again."""
+
+
+class TokenLedger(Protocol):
+    """Remembers which tokens were used, across restarts of the agent."""
+
+    def use(self, token_id: str, deadline_s: float) -> bool:
+        """Mark a token as used; False if it was before.  It may be forgotten after its deadline (epoch)."""

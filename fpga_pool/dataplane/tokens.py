@@ -1,0 +1,102 @@
+"""Transfer tokens: signed permission to move one job's bytes to or from one responder.
+
+A token is a JWT signed with Ed25519.  The scheduler signs, agents verify with the public key alone, so an agent that
+is taken over cannot make tokens for another one.  Single use is the server's business (`handler.TokenLedger`).
+A token is a secret: it is never logged, and no error message repeats it.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from fpga_pool.model.exceptions import InvalidInput, TransferRefused
+
+Purpose = Literal["send", "fetch"]
+
+_ALGORITHM = "EdDSA"
+#: Claims are checked here and not by the library: it would read its own clock.
+_SIGNATURE_ONLY: Any = {"verify_exp": False, "verify_aud": False, "verify_iat": False, "verify_nbf": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferGrant:
+    """What a token permits."""
+
+    job: str
+    #: Counts the times the job was placed; bytes of an older attempt are not mixed with those of a newer one.
+    attempt: int
+    project_id: str
+    #: The responder whose data port may accept it.
+    host: str
+    purpose: Purpose
+    #: Exactly so many bytes of input; not one more is accepted.
+    input_bytes: int
+    #: UUID4; the responder accepts each once.
+    token_id: str
+    #: Seconds since the epoch (UTC) after which the token opens no stream; one that is open goes on.
+    deadline_s: float
+
+    def __post_init__(self) -> None:
+        for name in ("job", "project_id", "host", "token_id"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or not value:
+                raise InvalidInput(f"{name}: expected a non-empty string")
+        for name in ("attempt", "input_bytes"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise InvalidInput(f"{name}: expected an integer of at least 0")
+        if self.purpose not in get_args(Purpose):
+            raise InvalidInput(f"purpose: expected one of {', '.join(get_args(Purpose))}")
+        if type(self.deadline_s) not in (int, float) or not self.deadline_s >= 0:
+            raise InvalidInput("deadline_s: expected seconds since the epoch")
+
+
+def sign(grant: TransferGrant, private_key: Ed25519PrivateKey) -> str:
+    """Make the token for `grant`."""
+    claims = {
+        "jti": grant.token_id,
+        "aud": grant.host,
+        "exp": grant.deadline_s,
+        "job": grant.job,
+        "attempt": grant.attempt,
+        "project_id": grant.project_id,
+        "purpose": grant.purpose,
+        "input_bytes": grant.input_bytes,
+    }
+    return jwt.encode(claims, private_key, algorithm=_ALGORITHM)
+
+
+def verify(token: str, public_key: Ed25519PublicKey, host: str, now_s: float) -> TransferGrant:
+    """Return what `token` permits on `host` at `now_s` (epoch); refuse it with the first reason that applies.
+
+    Reasons: ``missing_token``, ``bad_signature`` (altered, signed by another key, or no token at all),
+    ``wrong_host``, ``expired``.
+    """
+    if not token:
+        raise TransferRefused("missing_token", "the first frame carries no token; ask the scheduler for one")
+    grant = _read(token, public_key)
+    if grant.host != host:
+        raise TransferRefused("wrong_host", f"the token is for host {grant.host}, this is {host}")
+    if now_s > grant.deadline_s:
+        raise TransferRefused("expired", f"the token expired {now_s - grant.deadline_s:.0f} s ago; ask for a new one")
+    return grant
+
+
+def _read(token: str, public_key: Ed25519PublicKey) -> TransferGrant:
+    try:
+        claims = jwt.decode(token, public_key, algorithms=[_ALGORITHM], options=_SIGNATURE_ONLY)
+        return TransferGrant(
+            job=claims["job"],
+            attempt=claims["attempt"],
+            project_id=claims["project_id"],
+            host=claims["aud"],
+            purpose=claims["purpose"],
+            input_bytes=claims["input_bytes"],
+            token_id=claims["jti"],
+            deadline_s=claims["exp"],
+        )
+    # The cause is dropped: its text may hold parts of the token.
+    except (jwt.PyJWTError, InvalidInput, KeyError, ValueError):
+        raise TransferRefused("bad_signature", "the token was not signed by this pool's scheduler") from None

@@ -1,0 +1,118 @@
+"""Egress limits without root: the kernel paces the sender's own sockets (SO_MAX_PACING_RATE).
+
+TCP paces by itself where the interface has no `fq` queue (Linux 4.13 and later), so nothing is configured on the host.
+It works only in the process that owns the socket, which is therefore handed over beside the common interface.
+"""
+
+import math
+import socket
+import struct
+import threading
+from dataclasses import dataclass, field
+
+from fpga_pool.drivers.egress.base import EgressDriver, Flow, LimitedFlow, check_rate
+from fpga_pool.model.exceptions import Conflict, NotFound
+
+#: asm-generic/socket.h; Python has no name for it.
+SO_MAX_PACING_RATE = 47
+#: Bytes per second as an unsigned long: the older 32-bit form ends at 34 Gbit/s.
+_RATE = struct.Struct("@L")
+_UNLIMITED: int = 2 ** (8 * _RATE.size) - 1
+#: Not more than this waits unsent in the kernel, so that a new rate takes effect at once.
+#: It bounds only what is unsent: what is on its way may be as much as the path takes.
+_UNSENT_BYTES = 128 * 1024
+
+
+def pacing_value(rate_bps: float) -> int:
+    """Return the kernel's bytes per second for a positive rate."""
+    if math.isinf(rate_bps):
+        return _UNLIMITED
+    return min(max(1, int(rate_bps / 8)), _UNLIMITED - 1)
+
+
+@dataclass
+class _PacedFlow:
+    flow: Flow
+    rate_bps: float = math.inf
+    sock: socket.socket | None = None
+    gate: threading.Event = field(default_factory=threading.Event)
+
+    def apply(self) -> None:
+        if self.rate_bps == 0:
+            # The kernel knows no rate of 0: it sends the little it has, and the sender gives it no more.
+            self.gate.clear()
+            return
+        if self.sock is not None and self.sock.fileno() != -1:
+            self.sock.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, _RATE.pack(pacing_value(self.rate_bps)))
+        self.gate.set()
+
+
+class PacingDriver(EgressDriver):
+    """Paces sockets of this process."""
+
+    def __init__(self) -> None:
+        self._flows: dict[str, _PacedFlow] = {}
+        self._lock = threading.Lock()
+
+    def open(self, flow: Flow, rate_bps: float) -> None:
+        """Remember the flow; its rate takes effect once the socket is attached."""
+        check_rate(rate_bps)
+        with self._lock:
+            paced = self._flows.setdefault(flow.key, _PacedFlow(flow))
+            if paced.flow != flow:
+                raise Conflict(f"flow {flow.key}: open already, with other addresses")
+            paced.rate_bps = rate_bps
+            paced.apply()
+
+    def attach(self, key: str, sock: socket.socket) -> "FlowControl":
+        """Pace this socket as the flow's rate says, now and whenever it changes; return the handle for its sender."""
+        with self._lock:
+            paced = self._find(key)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
+            paced.sock = sock
+            paced.apply()
+            return FlowControl(self, key, paced.gate)
+
+    def set_rate(self, key: str, rate_bps: float) -> None:
+        """Change the rate of the socket, or hold its sender."""
+        check_rate(rate_bps)
+        with self._lock:
+            paced = self._find(key)
+            paced.rate_bps = rate_bps
+            paced.apply()
+
+    def close(self, key: str) -> None:
+        """Let the socket go unpaced; a sender that was held may go on."""
+        with self._lock:
+            paced = self._flows.pop(key, None)
+            if paced is not None:
+                paced.rate_bps = math.inf
+                paced.apply()
+
+    def flows(self) -> tuple[LimitedFlow, ...]:
+        """Return the open flows in the order they were opened."""
+        with self._lock:
+            return tuple(LimitedFlow(paced.flow, paced.rate_bps) for paced in self._flows.values())
+
+    def _find(self, key: str) -> _PacedFlow:
+        try:
+            return self._flows[key]
+        except KeyError:
+            raise NotFound(f"flow {key}: not open") from None
+
+
+class FlowControl:
+    """One flow of the driver, for the code that sends on it."""
+
+    def __init__(self, driver: PacingDriver, key: str, gate: threading.Event) -> None:
+        self._driver = driver
+        self._key = key
+        self._gate = gate
+
+    def set_rate(self, bps: float) -> None:
+        """Limit the flow from now on; 0 closes the gate."""
+        self._driver.set_rate(self._key, bps)
+
+    def wait_open(self, timeout_s: float) -> bool:
+        """Wait until the sender may send; False if it still may not after the timeout."""
+        return self._gate.wait(timeout_s)

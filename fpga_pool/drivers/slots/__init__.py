@@ -1,0 +1,1 @@
+"""Drivers of DPR slots: load bitstreams, run accelerators."""

@@ -1,0 +1,109 @@
+"""What a slot driver does; one contract suite runs over all drivers of the group `fpga_pool.slot_drivers`."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fpga_pool.drivers.slots.bitstream import Bitstream
+from fpga_pool.model.exceptions import SlotFault
+from fpga_pool.model.objects import SlotState
+
+
+class RunStopped(SlotFault):
+    """The job was ended by `stop`; the slot itself is sound."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SlotAddress:
+    """A slot within its host; stable across reboots."""
+
+    #: Serial of the card.
+    card: str
+    region: str
+
+    def __str__(self) -> str:
+        return f"{self.card}/{self.region}"
+
+
+@dataclass(frozen=True, slots=True)
+class SlotInventory:
+    """One DPR region of a card."""
+
+    region: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class CardInventory:
+    """One card of this host."""
+
+    serial: str
+    #: Name of its type in the catalogue.
+    board: str
+    slots: tuple[SlotInventory, ...]
+    #: False while the card does not answer; its slots are FAULTED meanwhile, and EMPTY when it is back.
+    present: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SlotStatus:
+    """What a slot does now.  DRAINED is the operator's business: no driver reports it."""
+
+    state: SlotState
+    #: Function loaded, "" = none.
+    function: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A job that computed to its end."""
+
+    #: From the start of the computation to its end, as it really was.
+    seconds: float
+
+
+class SlotDriver(ABC):
+    """The slots of one host.  All methods may be called from several threads at once.
+
+    Refusals leave the slot as it was: NotFound for an address that is not in the inventory, Conflict for a slot that
+    is not in the state the call needs.  SlotFault says that the slot failed.
+    """
+
+    @abstractmethod
+    def inventory(self) -> Sequence[CardInventory]:
+        """Return all cards, absent ones too, always in the same order."""
+
+    @abstractmethod
+    def state(self, slot: SlotAddress) -> SlotStatus:
+        """Return what the slot does now; never blocks, never fails for a slot of the inventory."""
+
+    @abstractmethod
+    def load(self, slot: SlotAddress, bitstream: Bitstream) -> None:
+        """Load a function: blocks until the slot is READY.
+
+        The bitstream is verified first: BitstreamRefused leaves the slot as it was.  Conflict if the slot is LOADING
+        or BUSY; loading a FAULTED slot repairs it.  SlotFault leaves it FAULTED.  Slot memory is not touched.
+        """
+
+    @abstractmethod
+    def run(
+        self, slot: SlotAddress, function: str, input_bytes: int, source: Path, sink: Path, project_id: str
+    ) -> RunResult:
+        """Compute `sink` from `source`: blocks until the job ends.
+
+        Conflict if the slot is not READY with this function, or if its memory still holds another project's data.
+        InvalidInput if the function cannot take the input, or it has not `input_bytes`; the slot stays READY.
+        OSError if `source` or `sink` cannot be used; the slot stays READY.  RunStopped after `stop`; the slot is READY
+        again.  SlotFault if the slot failed, or hung until it was stopped: it is FAULTED.  Whatever is raised, no
+        `sink` is left.
+        """
+
+    @abstractmethod
+    def stop(self, slot: SlotAddress) -> None:
+        """Make the slot's job, if there is one, end now; its `run` tells how.  Does not wait for that."""
+
+    @abstractmethod
+    def scrub(self, slot: SlotAddress) -> None:
+        """Clear the slot's memory, so that another project may use it.  Conflict if the slot is LOADING or BUSY."""

@@ -1,0 +1,181 @@
+"""Partial bitstreams: the signed artefacts that load a function into a region kind of a board.
+
+A file is the canonical manifest (JSON, sorted keys, one line), a line with the hexadecimal Ed25519 signature over it
+(empty if unsigned), and the payload.  The manifest binds the payload by its SHA-256, so the signature covers both.
+"""
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Self
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from fpga_pool.model.catalogue import Board, Catalogue, Function
+from fpga_pool.model.exceptions import BitstreamRefused, NotFound
+
+FORMAT_VERSION = 1
+
+#: A manifest is a few hundred bytes; nothing longer is read in search of a line end.
+_LONGEST_LINE = 4096
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a bitstream is for, and which payload it has."""
+
+    format_version: int
+    board: str
+    region_kind: str
+    function: str
+    function_version: str
+    size_bytes: int
+    sha256: str
+
+    def canonical(self) -> bytes:
+        """Return the bytes that are signed."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
+
+    @classmethod
+    def parse(cls, line: bytes) -> Self:
+        """Read a manifest; BitstreamRefused unless it has exactly the fields it should."""
+        try:
+            data = json.loads(line)
+        except ValueError as error:
+            raise BitstreamRefused(f"manifest: not JSON: {error}") from None
+        if not isinstance(data, dict) or set(data) != {field.name for field in fields(cls)}:
+            raise BitstreamRefused(f"manifest: must have the keys {', '.join(field.name for field in fields(cls))}")
+        for field in fields(cls):
+            if type(data[field.name]) is not field.type:
+                raise BitstreamRefused(f"manifest: {field.name} is of the wrong type")
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True)
+class Bitstream:
+    """A partial bitstream as it was read; nothing in it is trusted before `verify`."""
+
+    manifest: Manifest
+    #: Empty = unsigned.
+    signature: bytes
+    payload: bytes
+
+    def encode(self) -> bytes:
+        """Return the file's content."""
+        return b"\n".join((self.manifest.canonical(), self.signature.hex().encode(), self.payload))
+
+    @classmethod
+    def decode(cls, content: bytes) -> Self:
+        """Read a file's content; BitstreamRefused if it is no bitstream."""
+        manifest_end = content.find(b"\n", 0, _LONGEST_LINE)
+        signature_end = content.find(b"\n", manifest_end + 1, manifest_end + _LONGEST_LINE)
+        if manifest_end < 0 or signature_end < 0:
+            raise BitstreamRefused("not a bitstream: manifest and signature lines are missing")
+        try:
+            signature = bytes.fromhex(content[manifest_end + 1 : signature_end].decode())
+        except ValueError:
+            raise BitstreamRefused("signature: not hexadecimal") from None
+        return cls(Manifest.parse(content[:manifest_end]), signature, content[signature_end + 1 :])
+
+
+def build(board: Board, region_kind: str, function: Function, key: Ed25519PrivateKey) -> Bitstream:
+    """Return a signed bitstream for the simulated library: a pseudo-random payload, the same for the same names."""
+    size_bytes = board.regions[region_kind].bitstream_bytes
+    seed = f"{board.name}/{region_kind}/{function.name}/{function.version}".encode()
+    payload = hashlib.shake_256(seed).digest(size_bytes)
+    manifest = Manifest(
+        format_version=FORMAT_VERSION,
+        board=board.name,
+        region_kind=region_kind,
+        function=function.name,
+        function_version=function.version,
+        size_bytes=size_bytes,
+        sha256=hashlib.sha256(payload).hexdigest(),
+    )
+    return Bitstream(manifest, key.sign(manifest.canonical()), payload)
+
+
+def verify(
+    bitstream: Bitstream, public_key: Ed25519PublicKey, board: str, region_kind: str, function: Function
+) -> None:
+    """Raise BitstreamRefused unless the bitstream is signed, unaltered, and for this board, region and function."""
+    manifest = bitstream.manifest
+    # The signature first: until it holds, the manifest is anyone's claim.
+    if not bitstream.signature:
+        raise BitstreamRefused(f"bitstream of {function.name} is unsigned")
+    try:
+        public_key.verify(bitstream.signature, manifest.canonical())
+    except InvalidSignature:
+        raise BitstreamRefused(
+            f"bitstream of {function.name}: the signature does not fit the manifest and the trusted key"
+        ) from None
+    expected = {
+        "format_version": FORMAT_VERSION,
+        "board": board,
+        "region_kind": region_kind,
+        "function": function.name,
+        "function_version": function.version,
+        "size_bytes": len(bitstream.payload),
+        "sha256": hashlib.sha256(bitstream.payload).hexdigest(),
+    }
+    for name, wanted in expected.items():
+        found = getattr(manifest, name)
+        if found != wanted:
+            raise BitstreamRefused(f"bitstream of {function.name}: {name} is {found!r}, expected {wanted!r}")
+
+
+class BitstreamLibrary:
+    """Bitstreams in a directory: ROOT/BOARD/KIND/FUNCTION.bit, the current version of each."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def read(self, function: str, board: str, kind: str) -> Bitstream:
+        """Return the bitstream, unverified; NotFound if the library does not have it."""
+        path = self._path(function, board, kind)
+        try:
+            return Bitstream.decode(path.read_bytes())
+        except FileNotFoundError:
+            raise NotFound(f"no bitstream of {function} for {kind} regions of {board} in the library") from None
+
+    def write(self, bitstream: Bitstream) -> None:
+        """Store the bitstream in place of an earlier one; readers see the one or the other, never half of it."""
+        manifest = bitstream.manifest
+        path = self._path(manifest.function, manifest.board, manifest.region_kind)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
+            try:
+                file.write(bitstream.encode())
+                file.flush()
+                os.fsync(file.fileno())
+                Path(file.name).replace(path)
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
+
+    def stock(self, catalogue: Catalogue, board: Board, key: Ed25519PrivateKey) -> None:
+        """Build what the library lacks for this board, or has for another version or under another key."""
+        for function in catalogue.functions.values():
+            for kind in board.regions:
+                if catalogue.fits(function.name, board.name, kind) and not self._holds(board, kind, function, key):
+                    self.write(build(board, kind, function, key))
+
+    def _holds(self, board: Board, kind: str, function: Function, key: Ed25519PrivateKey) -> bool:
+        try:
+            bitstream = self.read(function.name, board.name, kind)
+            verify(bitstream, key.public_key(), board.name, kind, function)
+        except (NotFound, BitstreamRefused):
+            return False
+        return bitstream.manifest.size_bytes == board.regions[kind].bitstream_bytes
+
+    def _path(self, function: str, board: str, kind: str) -> Path:
+        for name in (function, board, kind):
+            if not _SAFE_NAME.fullmatch(name):
+                raise NotFound(f"{name!r} cannot be the name of a function, board or region kind")
+        return self._root / board / kind / f"{function}.bit"

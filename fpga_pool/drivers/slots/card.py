@@ -1,0 +1,246 @@
+"""One simulated card: its slots, and what they share (configuration port, DMA, fate)."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from threading import Condition
+
+from fpga_pool.drivers.slots.base import CardInventory, RunStopped, SlotInventory, SlotStatus
+from fpga_pool.drivers.slots.dma import SharedDma
+from fpga_pool.drivers.slots.faults import Faults, SlotLuck
+from fpga_pool.model.catalogue import Board
+from fpga_pool.model.exceptions import Conflict, SlotFault
+from fpga_pool.model.objects import SlotState
+
+#: Bytes of slot memory that are modelled.
+MEMORY_BYTES = 4096
+#: Waits are woken by what they wait for; this only bounds each of them.
+_LONGEST_WAIT_S = 60.0
+_GONE = "the card does not answer"
+
+
+@dataclass(slots=True, eq=False)
+class Activity:
+    """A load or run in progress; what happens to it is written here and found by its waiting thread."""
+
+    stopped: bool = False
+    #: The card disappeared.
+    lost: bool = False
+    hangs: bool = False
+    card_disappears_at_s: float = math.inf
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    kind: str
+    luck: SlotLuck
+    state: SlotState = SlotState.EMPTY
+    function: str = ""
+    reason: str = ""
+    activity: Activity | None = None
+    memory: bytearray = field(default_factory=lambda: bytearray(MEMORY_BYTES))
+    #: Project whose data may be in the memory, "" = clean.
+    owner: str = ""
+
+    def become(self, state: SlotState, function: str = "", reason: str = "") -> None:
+        self.state, self.function, self.reason, self.activity = state, function, reason, None
+
+    def clear_memory(self) -> None:
+        self.memory[:] = bytes(len(self.memory))
+        self.owner = ""
+
+
+class Card:
+    """The state of one card; one lock, and one condition that every change notifies."""
+
+    def __init__(self, serial: str, index: int, board: Board, faults: Faults) -> None:
+        self.serial = serial
+        self._board = board
+        self._returns_after_s = faults.card_returns_after_s
+        self._changed = Condition()
+        self._slots = {
+            f"slot{i}": _Slot(kind, SlotLuck(faults, card=index, slot=i)) for i, kind in enumerate(board.slots)
+        }
+        self._port: Activity | None = None
+        self._dma = SharedDma(board.dma_bps)
+        #: -inf = it never went away.
+        self._absent_until_s = -math.inf
+
+    @property
+    def regions(self) -> Sequence[str]:
+        """Names of the slots, in order."""
+        return tuple(self._slots)
+
+    def kind(self, region: str) -> str:
+        """Return the kind of the slot."""
+        return self._slots[region].kind
+
+    def luck(self, region: str) -> SlotLuck:
+        """Return the faults of the slot, for tests to decide."""
+        return self._slots[region].luck
+
+    def inventory(self) -> CardInventory:
+        """Return the card as it answers now."""
+        with self._changed:
+            slots = tuple(SlotInventory(region, slot.kind) for region, slot in self._slots.items())
+            return CardInventory(self.serial, self._board.name, slots, self._is_present())
+
+    def status(self, region: str) -> SlotStatus:
+        """Return what the slot does now."""
+        with self._changed:
+            self._is_present()
+            slot = self._slots[region]
+            return SlotStatus(slot.state, slot.function, slot.reason)
+
+    def memory(self, region: str) -> bytes:
+        """Return a copy of the slot's memory."""
+        with self._changed:
+            return bytes(self._slots[region].memory)
+
+    def configure(self, region: str, function: str, load_s: float) -> None:
+        """Load a function: waits for the configuration port, then for the transfer."""
+        with self._changed:
+            slot = self._idle_slot(region)
+            fails = slot.luck.load_fails()
+            activity = Activity()
+            slot.become(SlotState.LOADING)
+            slot.activity = activity
+            while self._port is not None and not activity.lost:
+                self._changed.wait(_LONGEST_WAIT_S)
+            if not activity.lost:
+                self._transfer(activity, load_s)
+            if activity.lost:
+                raise SlotFault(f"{self.serial}/{region}: {_GONE}")
+            if fails:
+                slot.become(SlotState.FAULTED, reason=f"loading {function} failed")
+                raise SlotFault(f"{self.serial}/{region}: loading {function} failed")
+            slot.become(SlotState.READY, function)
+
+    def _transfer(self, activity: Activity, load_s: float) -> None:
+        """Hold the configuration port for as long as the bitstream takes."""
+        self._port = activity
+        end_s = time.monotonic() + load_s
+        while not activity.lost and (left_s := end_s - time.monotonic()) > 0:
+            self._changed.wait(left_s)
+        # A card that disappeared has freed the port itself, and somebody else may hold it by now.
+        if self._port is activity:
+            self._port = None
+            self._changed.notify_all()
+
+    def begin_run(
+        self, region: str, function: str, project_id: str, remnant: bytes, demand_bps: float, work_s: float
+    ) -> Activity:
+        """Make the slot BUSY; the job's modelled time starts."""
+        with self._changed:
+            slot = self._idle_slot(region)
+            if slot.state is not SlotState.READY or slot.function != function:
+                held = slot.function or "nothing"
+                raise Conflict(f"{self.serial}/{region}: is {slot.state} with {held}, expected READY with {function}")
+            if slot.owner not in ("", project_id):
+                raise Conflict(f"{self.serial}/{region}: its memory holds another project's data; scrub it first")
+            fate = slot.luck.run()
+            now_s = time.monotonic()
+            activity = Activity(hangs=fate.hangs)
+            if fate.card_disappears_after is not None:
+                activity.card_disappears_at_s = now_s + fate.card_disappears_after * work_s
+            slot.become(SlotState.BUSY, function)
+            slot.activity, slot.owner = activity, project_id
+            slot.memory[: len(remnant)] = remnant
+            if not activity.hangs:
+                self._dma.start(region, demand_bps, work_s, now_s)
+            # The others' shares have shrunk; whoever waits computes its end anew.
+            self._changed.notify_all()
+            return activity
+
+    def wait_run(self, region: str, activity: Activity) -> None:
+        """Wait until the job's modelled time is over; RunStopped or SlotFault if it ends otherwise."""
+        with self._changed:
+            while True:
+                now_s = time.monotonic()
+                self._dma.advance(now_s)
+                if activity.card_disappears_at_s <= now_s and not activity.lost:
+                    self._disappear(now_s + self._returns_after_s)
+                self._raise_ending(region, activity)
+                if not activity.hangs and not self._dma.is_active(region):
+                    return
+                next_s = min(self._dma.next_end_s(), activity.card_disappears_at_s)
+                self._changed.wait(min(next_s - now_s, _LONGEST_WAIT_S))
+
+    def _raise_ending(self, region: str, activity: Activity) -> None:
+        if activity.lost:
+            raise SlotFault(f"{self.serial}/{region}: {_GONE}")
+        if activity.stopped and activity.hangs:
+            raise SlotFault(f"{self.serial}/{region}: the job hung until it was stopped")
+        if activity.stopped:
+            raise RunStopped(f"{self.serial}/{region}: the job was stopped")
+
+    def end_run(self, region: str, activity: Activity) -> None:
+        """Free the slot after a run, however it ended."""
+        with self._changed:
+            slot = self._slots[region]
+            # After a loss the slot is no longer this run's: the card may even be back and loaded again.
+            if slot.activity is not activity:
+                return
+            self._dma.stop(region, time.monotonic())
+            if activity.hangs:
+                slot.become(SlotState.FAULTED, reason="its job hung; load the function again")
+            else:
+                slot.become(SlotState.READY, slot.function)
+            self._changed.notify_all()
+
+    def stop(self, region: str) -> None:
+        """Make the slot's run end now."""
+        with self._changed:
+            slot = self._slots[region]
+            if slot.state is SlotState.BUSY and slot.activity:
+                slot.activity.stopped = True
+                self._changed.notify_all()
+
+    def scrub(self, region: str) -> None:
+        """Clear the slot's memory."""
+        with self._changed:
+            self._idle_slot(region).clear_memory()
+
+    def remove(self) -> None:
+        """Let the card disappear until it is restored."""
+        with self._changed:
+            self._disappear(math.inf)
+
+    def restore(self) -> None:
+        """Bring the card back, its slots empty."""
+        with self._changed:
+            self._absent_until_s = min(self._absent_until_s, time.monotonic())
+            self._is_present()
+
+    def _idle_slot(self, region: str) -> _Slot:
+        """Return the slot if the card answers and nothing is going on in it."""
+        if not self._is_present():
+            raise SlotFault(f"{self.serial}/{region}: {_GONE}")
+        slot = self._slots[region]
+        if slot.state in (SlotState.LOADING, SlotState.BUSY):
+            raise Conflict(f"{self.serial}/{region}: is {slot.state}; it does one thing at a time")
+        return slot
+
+    def _is_present(self) -> bool:
+        """Say whether the card answers; one that is back after an absence starts with empty slots."""
+        if self._absent_until_s == -math.inf:
+            return True
+        if time.monotonic() < self._absent_until_s:
+            return False
+        self._absent_until_s = -math.inf
+        for slot in self._slots.values():
+            slot.become(SlotState.EMPTY)
+        return True
+
+    def _disappear(self, until_s: float) -> None:
+        """Lose power: what runs or loads fails at once, memories are empty, the port and the DMA are idle."""
+        for slot in self._slots.values():
+            if slot.activity:
+                slot.activity.lost = True
+            slot.clear_memory()
+            slot.become(SlotState.FAULTED, reason=_GONE)
+        self._port = None
+        self._dma = SharedDma(self._board.dma_bps)
+        self._absent_until_s = until_s
+        self._changed.notify_all()

@@ -1,0 +1,69 @@
+"""Faults that a simulated card suffers: by chance, reproducibly, or when a test says so."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fpga_pool.model.exceptions import InvalidInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """How often what fails.  The same seed and the same calls on a slot give the same faults of that slot."""
+
+    #: Probability per load that it fails at its end.
+    load_fails: float = 0.0
+    #: Probability per run that it never ends by itself.
+    job_hangs: float = 0.0
+    #: Probability per run that the card disappears in the middle of it,
+    card_disappears: float = 0.0
+    #: and after how long it is back.
+    card_returns_after_s: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("load_fails", "job_hangs", "card_disappears"):
+            probability = getattr(self, name)
+            if not 0 <= probability <= 1:
+                raise InvalidInput(f"faults.{name} must be 0..1, found {probability}")
+        if not (math.isfinite(self.card_returns_after_s) and self.card_returns_after_s >= 0):
+            raise InvalidInput(
+                f"faults.card_returns_after_s must be finite and >= 0, found {self.card_returns_after_s}"
+            )
+        if self.seed < 0:
+            raise InvalidInput(f"faults.seed must be >= 0, found {self.seed}")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFate:
+    """What will happen to a run."""
+
+    hangs: bool
+    #: Share of the run after which the card disappears; None = it stays.
+    card_disappears_after: float | None
+
+
+class SlotLuck:
+    """The faults of one slot, drawn one operation after the other."""
+
+    def __init__(self, faults: Faults, card: int, slot: int) -> None:
+        self._faults = faults
+        self._rng = np.random.default_rng([faults.seed, card, slot])
+        #: Set by tests: the next load fails, the next run hangs.
+        self.fail_next_load = False
+        self.hang_next_run = False
+
+    def load_fails(self) -> bool:
+        """Draw for one load."""
+        told, self.fail_next_load = self.fail_next_load, False
+        return bool(self._rng.random() < self._faults.load_fails) or told
+
+    def run(self) -> RunFate:
+        """Draw for one run; always three numbers, so that one probability does not shift the draws of another."""
+        told, self.hang_next_run = self.hang_next_run, False
+        hang, disappear, when = self._rng.random(3)
+        return RunFate(
+            hangs=bool(hang < self._faults.job_hangs) or told,
+            card_disappears_after=float(when) if disappear < self._faults.card_disappears else None,
+        )

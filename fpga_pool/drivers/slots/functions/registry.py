@@ -1,0 +1,26 @@
+"""Find the software model of a function by name."""
+
+from pathlib import Path
+from typing import Protocol, cast
+
+from stevedore.driver import DriverManager
+from stevedore.exception import NoMatches
+
+from fpga_pool.model.exceptions import UnknownFunction
+
+GROUP = "fpga_pool.function_models"
+
+
+class FunctionModel(Protocol):
+    """Computes what the accelerator would."""
+
+    def __call__(self, source: Path, sink: Path) -> None:
+        """Read the whole input file and write the result file; InvalidInput says what is wrong with the input."""
+
+
+def function_model(name: str) -> FunctionModel:
+    """Return the model registered under this name; UnknownFunction if there is none."""
+    try:
+        return cast("FunctionModel", DriverManager(GROUP, name).driver)
+    except NoMatches:
+        raise UnknownFunction(f"no software model of function {name!r} is installed (group {GROUP})") from None

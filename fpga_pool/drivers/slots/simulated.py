@@ -1,0 +1,129 @@
+"""Slots without hardware: results as the accelerators would compute them, times as the catalogue says.
+
+A job really computes, by the software model of its function, and takes as long as the time model says, stretched
+while the card's DMA is oversubscribed.  Where the software is slower than the model, the real time is told.  A stop
+during the software's own computation takes effect at its end; everything else is interrupted at once.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from fpga_pool.drivers.slots.base import CardInventory, RunResult, SlotAddress, SlotDriver, SlotStatus
+from fpga_pool.drivers.slots.bitstream import Bitstream, verify
+from fpga_pool.drivers.slots.card import MEMORY_BYTES, Card
+from fpga_pool.drivers.slots.faults import Faults
+from fpga_pool.drivers.slots.functions.registry import FunctionModel, function_model
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.exceptions import BitstreamRefused, InvalidInput, NotFound, UnknownFunction
+
+
+class SimulatedSlots(SlotDriver):
+    """`cards` cards of one board of the catalogue, with serials sim0, sim1, ... and regions slot0, slot1, ..."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        board: str,
+        cards: int,
+        trusted_key: Ed25519PublicKey,
+        faults: Faults | None = None,
+        models: Callable[[str], FunctionModel] = function_model,
+    ) -> None:
+        if cards < 1:
+            raise InvalidInput(f"cards must be >= 1, found {cards}")
+        self._catalogue = catalogue
+        self._board = catalogue.board(board)
+        self._trusted_key = trusted_key
+        self._models = models
+        every_card = (Card(f"sim{i}", i, self._board, faults or Faults()) for i in range(cards))
+        self._cards = {card.serial: card for card in every_card}
+
+    def inventory(self) -> Sequence[CardInventory]:
+        """See SlotDriver."""
+        return [card.inventory() for card in self._cards.values()]
+
+    def state(self, slot: SlotAddress) -> SlotStatus:
+        """See SlotDriver."""
+        return self._card(slot).status(slot.region)
+
+    def load(self, slot: SlotAddress, bitstream: Bitstream) -> None:
+        """See SlotDriver.  Takes the bitstream's size over the rate of the configuration port."""
+        card = self._card(slot)
+        try:
+            function = self._catalogue.function(bitstream.manifest.function)
+        except UnknownFunction as error:
+            raise BitstreamRefused(f"bitstream: {error}") from None
+        verify(bitstream, self._trusted_key, self._board.name, card.kind(slot.region), function)
+        load_s = len(bitstream.payload) * 8 / self._board.configuration_bps
+        card.configure(slot.region, function.name, load_s)
+
+    def run(
+        self, slot: SlotAddress, function: str, input_bytes: int, source: Path, sink: Path, project_id: str
+    ) -> RunResult:
+        """See SlotDriver."""
+        card, entry, model = self._card(slot), self._catalogue.function(function), self._models(function)
+        time_model = entry.fpga_time.get(self._board.name)
+        if time_model is None:
+            raise InvalidInput(f"function {function} has no time model for board {self._board.name}")
+        found_bytes = source.stat().st_size
+        if found_bytes != input_bytes:
+            raise InvalidInput(f"input: {input_bytes} bytes were announced, found {found_bytes}")
+        with source.open("rb") as file:
+            remnant = file.read(MEMORY_BYTES)
+        began_s = time.monotonic()
+        activity = card.begin_run(
+            slot.region,
+            function,
+            project_id,
+            remnant,
+            demand_bps=entry.io_bps_on(self._board.name),
+            work_s=time_model.seconds(input_bytes),
+        )
+        try:
+            model(source, sink)
+            card.wait_run(slot.region, activity)
+        except BaseException:
+            sink.unlink(missing_ok=True)
+            raise
+        finally:
+            card.end_run(slot.region, activity)
+        return RunResult(time.monotonic() - began_s)
+
+    def stop(self, slot: SlotAddress) -> None:
+        """See SlotDriver."""
+        self._card(slot).stop(slot.region)
+
+    def scrub(self, slot: SlotAddress) -> None:
+        """See SlotDriver."""
+        self._card(slot).scrub(slot.region)
+
+    # What only a simulation offers ----------------------------------------------------------------------------
+
+    def memory(self, slot: SlotAddress) -> bytes:
+        """Return what the slot's memory holds."""
+        return self._card(slot).memory(slot.region)
+
+    def fail_next_load(self, slot: SlotAddress) -> None:
+        """Let the slot's next load fail."""
+        self._card(slot).luck(slot.region).fail_next_load = True
+
+    def hang_next_run(self, slot: SlotAddress) -> None:
+        """Let the slot's next job hang."""
+        self._card(slot).luck(slot.region).hang_next_run = True
+
+    def remove_card(self, serial: str) -> None:
+        """Let the card disappear until it is restored."""
+        self._cards[serial].remove()
+
+    def restore_card(self, serial: str) -> None:
+        """Bring the card back."""
+        self._cards[serial].restore()
+
+    def _card(self, slot: SlotAddress) -> Card:
+        card = self._cards.get(slot.card)
+        if card is None or slot.region not in card.regions:
+            raise NotFound(f"no slot {slot} on this host")
+        return card

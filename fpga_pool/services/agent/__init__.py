@@ -1,0 +1,1 @@
+"""The compute-node agent: executes commands on slots, serves the data port, tells what it observes."""

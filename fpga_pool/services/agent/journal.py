@@ -1,0 +1,178 @@
+"""What an agent must not forget: executed commands, the jobs it holds, reports not yet taken, tokens used.
+
+One SQLite file in the state directory, synchronous, so that a repeat after kill -9 or power loss is answered and not
+executed, and a report is delivered at least once.  Each method is one transaction.
+"""
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+from fpga_pool.model.encoding import ACTIONS, REPORTS, from_plain, to_plain
+from fpga_pool.model.messages import AssignJob, Command, Report
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS fences (slot TEXT PRIMARY KEY, epoch INTEGER NOT NULL, sequence INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS commands (id TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS jobs (
+    uuid TEXT PRIMARY KEY, slot TEXT NOT NULL, phase TEXT NOT NULL, action TEXT NOT NULL,
+    result_bytes INTEGER, result_sha256 TEXT NOT NULL, finished_at REAL);
+CREATE TABLE IF NOT EXISTS reports (number INTEGER PRIMARY KEY AUTOINCREMENT, report TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS tokens (id TEXT PRIMARY KEY, deadline_s REAL NOT NULL);
+"""
+
+
+class Phase(StrEnum):
+    """Where a job is, as its agent sees it."""
+
+    WAITING = "waiting"
+    STAGED = "staged"
+    RUNNING = "running"
+    HELD = "held"
+    #: The attempt failed; the input is kept in case the job comes back.
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldJob:
+    """A job that this agent holds."""
+
+    slot: str
+    assignment: AssignJob
+    phase: Phase = Phase.WAITING
+    result_bytes: int | None = None
+    result_sha256: str = ""
+    finished_at: float | None = None
+
+    @property
+    def uuid(self) -> str:
+        """Identity of the job."""
+        return self.assignment.job
+
+    def at(self, phase: Phase) -> "HeldJob":
+        """Return the job in another phase."""
+        return replace(self, phase=phase)
+
+
+class Journal:
+    """The agent's memory; all methods may be called from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
+        self._db.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        """End; everything is on disk already."""
+        with self._lock:
+            self._db.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    # Commands
+
+    def executed(self, command: Command) -> bool:
+        """Say whether this very command was executed before."""
+        with self._lock:
+            row = self._db.execute("SELECT 1 FROM commands WHERE id = ?", (command.id,)).fetchone()
+        return row is not None
+
+    def fence(self, slot: str) -> tuple[int, int]:
+        """Return epoch and sequence of the last command executed on a slot."""
+        with self._lock:
+            row = self._db.execute("SELECT epoch, sequence FROM fences WHERE slot = ?", (slot,)).fetchone()
+        return (row[0], row[1]) if row else (0, 0)
+
+    def note_command(
+        self, command: Command, keep: HeldJob | None, forget: str | None, reports: Sequence[Report]
+    ) -> None:
+        """Note that a command is executed, together with what it changed."""
+        with self._transaction() as db:
+            db.execute("INSERT INTO commands VALUES (?)", (command.id,))
+            db.execute(
+                "INSERT INTO fences VALUES (?, ?, ?) ON CONFLICT (slot) DO UPDATE"
+                " SET epoch = excluded.epoch, sequence = excluded.sequence",
+                (command.slot, command.epoch, command.sequence),
+            )
+            _store(db, keep, forget, reports)
+
+    # Jobs and reports
+
+    def jobs(self) -> list[HeldJob]:
+        """Return all jobs held."""
+        with self._lock:
+            rows = self._db.execute("SELECT slot, phase, action, result_bytes, result_sha256, finished_at FROM jobs")
+            return [
+                HeldJob(
+                    slot=slot,
+                    phase=Phase(phase),
+                    assignment=from_plain(ACTIONS, json.loads(action)),
+                    result_bytes=result_bytes,
+                    result_sha256=sha256,
+                    finished_at=finished_at,
+                )
+                for slot, phase, action, result_bytes, sha256, finished_at in rows.fetchall()
+            ]
+
+    def note(self, *, keep: HeldJob | None = None, forget: str | None = None, reports: Sequence[Report] = ()) -> None:
+        """Note a change of a job together with the reports that tell of it."""
+        with self._transaction() as db:
+            _store(db, keep, forget, reports)
+
+    def reports(self, limit: int) -> tuple[int, list[Report]]:
+        """Return the oldest reports not yet taken, and the number of the last of them."""
+        with self._lock:
+            rows = self._db.execute("SELECT number, report FROM reports ORDER BY number LIMIT ?", (limit,)).fetchall()
+        return (rows[-1][0] if rows else 0), [from_plain(REPORTS, json.loads(text)) for _, text in rows]
+
+    def taken(self, up_to: int) -> None:
+        """Forget the reports up to this number: the scheduler has committed them."""
+        with self._transaction() as db:
+            db.execute("DELETE FROM reports WHERE number <= ?", (up_to,))
+
+    def unreported(self) -> int:
+        """Return how many reports wait."""
+        with self._lock:
+            (count,) = self._db.execute("SELECT COUNT(*) FROM reports").fetchone()
+        return int(count)
+
+    # Tokens
+
+    def use(self, token_id: str, deadline_s: float) -> bool:
+        """Mark a token as used; False if it was before (`dataplane.handler.TokenLedger`)."""
+        with self._transaction() as db:
+            cursor = db.execute("INSERT INTO tokens VALUES (?, ?) ON CONFLICT DO NOTHING", (token_id, deadline_s))
+        return cursor.rowcount == 1
+
+    def forget_tokens(self, before_s: float) -> None:
+        """Forget tokens that have expired on their own."""
+        with self._transaction() as db:
+            db.execute("DELETE FROM tokens WHERE deadline_s < ?", (before_s,))
+
+
+def _store(db: sqlite3.Connection, keep: HeldJob | None, forget: str | None, reports: Sequence[Report]) -> None:
+    if forget is not None:
+        db.execute("DELETE FROM jobs WHERE uuid = ?", (forget,))
+    if keep is not None:
+        action = json.dumps(to_plain(keep.assignment))
+        db.execute(
+            "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (keep.uuid, keep.slot, keep.phase, action, keep.result_bytes, keep.result_sha256, keep.finished_at),
+        )
+    db.executemany("INSERT INTO reports (report) VALUES (?)", [(json.dumps(to_plain(item)),) for item in reports])

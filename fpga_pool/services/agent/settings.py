@@ -1,0 +1,30 @@
+"""Knobs of an agent."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """What one agent needs to know of its host and its habits."""
+
+    #: Name of this host in the pool.
+    host: str
+    #: Journal, inputs and results; must survive a restart.
+    state_dir: Path
+    #: NIC limits of this host, bits per second.
+    egress_bps: float
+    ingress_bps: float
+    #: Where clients reach the data port.
+    data_address: str = "127.0.0.1"
+    data_port: int = 0
+    heartbeat_s: float = 1.0
+    #: How long a result stays fetchable.
+    retention_s: float = 3600.0
+    #: A job hangs when it computes longer than factor x expected + grace.
+    hang_factor: float = 4.0
+    hang_grace_s: float = 10.0
+    #: A faulted slot is offered again after a pause that doubles from the first to the second.
+    fault_pause_s: tuple[float, float] = (2.0, 60.0)
+    #: How long a graceful stop waits for running jobs.
+    drain_timeout_s: float = 30.0

@@ -1,0 +1,64 @@
+"""The agent as its data port sees it (`dataplane.handler.TransferHandler`)."""
+
+from concurrent.futures import Future
+from pathlib import Path
+
+from fpga_pool.dataplane.handler import Admission, JobFailure, JobResult
+from fpga_pool.dataplane.tokens import TransferGrant
+from fpga_pool.model.exceptions import TransferRefused
+from fpga_pool.services.agent.jobs import JobTable
+from fpga_pool.services.agent.journal import HeldJob, Phase
+
+#: A client that is faster than the command that announces its job waits so long for it.
+ANNOUNCEMENT_S = 2.0
+
+
+class Streams:
+    """Decides about streams by the jobs that the agent holds."""
+
+    def __init__(self, jobs: JobTable) -> None:
+        self._jobs = jobs
+
+    def admit(self, grant: TransferGrant) -> Admission:
+        """Accept the input of a job that waits for it."""
+        with self._jobs.changed:
+            self._jobs.changed.wait_for(lambda: self._held(grant) is not None, ANNOUNCEMENT_S)
+            job = self._current(grant)
+        if job.phase is not Phase.WAITING:
+            raise TransferRefused("already_staged", "the input is complete; fetch the result")
+        return Admission(self._path(job))
+
+    def progress(self, grant: TransferGrant, received_bytes: int) -> None:  # shared signature
+        """Stop the stream of a job that was withdrawn."""
+        self._current(grant)
+
+    def staged(self, grant: TransferGrant, sha256: str, size_bytes: int) -> None:
+        """Queue the job for its slot."""
+        self._current(grant)
+        self._jobs.staged(grant.job)
+
+    def result(self, grant: TransferGrant) -> "Future[JobResult | JobFailure]":
+        """Return the end of the job."""
+        self._current(grant)
+        return self._jobs.end_of(grant.job)
+
+    def delivered(self, grant: TransferGrant) -> None:
+        """End the retention of the result."""
+        self._jobs.delivered(grant.job)
+
+    def _held(self, grant: TransferGrant) -> HeldJob | None:
+        job = self._jobs.get(grant.job)
+        return job if job is not None and job.assignment.attempt >= grant.attempt else None
+
+    def _current(self, grant: TransferGrant) -> HeldJob:
+        job = self._jobs.get(grant.job)
+        if job is None or job.assignment.project_id != grant.project_id:
+            raise TransferRefused("unknown_job", f"job {grant.job} is not held by this host")
+        if job.assignment.attempt != grant.attempt:
+            raise TransferRefused(
+                "wrong_attempt", f"job {grant.job} is at attempt {job.assignment.attempt}, not {grant.attempt}"
+            )
+        return job
+
+    def _path(self, job: HeldJob) -> Path:
+        return self._jobs.input_path(job.uuid)

@@ -1,0 +1,51 @@
+"""A thread that does one thing again and again: when woken, and at the latest after its interval."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+LOG = logging.getLogger(__name__)
+
+#: An error is followed by a pause that doubles up to this, so that a lasting one does not fill the log.
+MAX_PAUSE_S = 5.0
+
+
+class Loop:
+    """Calls `step` until stopped; a step returns True if it wants to be called again at once."""
+
+    def __init__(self, name: str, step: Callable[[], bool], interval_s: float) -> None:
+        self._step = step
+        self._interval_s = interval_s
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; the first step is taken at once."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Have the next step taken now."""
+        self._wake.set()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Let the current step end, and no other begin."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        pause_s = 0.1
+        while not self._stop.is_set():
+            self._wake.clear()
+            try:
+                again = self._step()
+                pause_s = 0.1
+            except Exception:
+                LOG.exception("%s: step failed; next try in %.1f s", self._thread.name, pause_s)
+                self._stop.wait(pause_s)
+                pause_s = min(2 * pause_s, MAX_PAUSE_S)
+                continue
+            if not again:
+                self._wake.wait(self._interval_s)

@@ -1,0 +1,74 @@
+"""Delivery of committed commands to agents: at least once, in order for each host, hosts independent of each other."""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from oslo_messaging import MessagingException
+
+from fpga_pool.model.messages import Command
+from fpga_pool.model.objects import Shard
+from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.services.clock import Clock
+from fpga_pool.store.store import Store
+
+LOG = logging.getLogger(__name__)
+
+#: A host that does not answer is tried again after a pause that doubles from the first to the second of these.
+RETRY_S = (0.5, 10.0)
+#: Commands sent in one call.
+BATCH = 200
+
+
+class Outbox:
+    """Sends each host what waits for it; a host that is away delays nobody else."""
+
+    def __init__(self, store: Store, shard: Shard, agents: AgentAPI, clock: Clock) -> None:
+        self._store = store
+        self._shard = shard
+        self._agents = agents
+        self._clock = clock
+        self._workers = ThreadPoolExecutor(8, thread_name_prefix="outbox")
+        self._lock = threading.Lock()
+        self._busy: set[str] = set()
+        self._pause_s: dict[str, float] = {}
+        self._not_before: dict[str, float] = {}
+
+    def dispatch(self, wake: Callable[[], None]) -> bool:
+        """Start delivery to every host that has commands waiting and is not being served; `wake` when one is done."""
+        by_host: dict[str, list[Command]] = {}
+        for command in self._store.undelivered(self._shard.name, limit=10_000):
+            by_host.setdefault(command.host, []).append(command)
+        for host, commands in by_host.items():
+            with self._lock:
+                if host in self._busy or self._clock() < self._not_before.get(host, 0.0):
+                    continue
+                self._busy.add(host)
+            self._workers.submit(self._deliver, host, commands[:BATCH], wake)
+        return False
+
+    def stop(self) -> None:
+        """End; what was not delivered stays in the store."""
+        self._workers.shutdown(wait=True, cancel_futures=True)
+
+    def _deliver(self, host: str, commands: list[Command], wake: Callable[[], None]) -> None:
+        try:
+            for outcome in self._agents.execute(host, commands):
+                if outcome.outcome == "refused":
+                    LOG.warning("agent %s refused command %s: %s", host, outcome.command, outcome.reason)
+            shard = self._shard
+            self._store.delivered(shard.name, shard.owner, shard.epoch, [command.id for command in commands])
+            self._pause_s.pop(host, None)
+        except MessagingException as error:
+            pause_s = self._pause_s.get(host, RETRY_S[0])
+            self._pause_s[host] = min(2 * pause_s, RETRY_S[1])
+            self._not_before[host] = self._clock() + pause_s
+            LOG.warning("agent %s does not answer (%s); next try in %.1f s", host, error, pause_s)
+        except Exception:
+            LOG.exception("delivery to agent %s failed", host)
+            self._not_before[host] = self._clock() + RETRY_S[1]
+        finally:
+            with self._lock:
+                self._busy.discard(host)
+            wake()

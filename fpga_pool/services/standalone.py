@@ -1,0 +1,168 @@
+"""The embedded pool: API, scheduler and agents with simulated slots in one process, without root or other services.
+
+Messages go over ``fake://`` and everything that must survive is in one state directory, so a pool that was killed
+goes on where it was.  The parts are the same as in separate processes; only this shell is its own.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oslo_config import cfg
+
+from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
+from fpga_pool.conf.policies import load_policy
+from fpga_pool.conf.scheduler import pool_settings
+from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
+from fpga_pool.drivers.slots.faults import Faults
+from fpga_pool.drivers.slots.signing import load_or_create_signing_key
+from fpga_pool.drivers.slots.simulated import SimulatedSlots
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, server, transport
+from fpga_pool.services.agent.endpoint import AgentEndpoint
+from fpga_pool.services.agent.service import AgentService
+from fpga_pool.services.agent.settings import AgentSettings
+from fpga_pool.services.clock import steady_utc
+from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
+from fpga_pool.services.scheduler.service import SchedulerService, SchedulerSettings
+from fpga_pool.store.store import Store
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """Both key pairs of the pool, made at its first start."""
+
+    bitstreams: Any
+    tokens: Any
+
+
+class StandalonePool:
+    """One embedded pool on one state directory.  `start` and `stop` are called once each."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._state_dir = Path(conf.standalone.state_dir)
+        self._state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.catalogue = load_catalogue(catalogue_path(conf))
+        self._clock = steady_utc()
+        self._transport = transport(cfg.CONF, "fake://")
+        self.scheduler_api = SchedulerAPI(self._transport)
+        keys = _Keys(
+            load_or_create_signing_key(self._state_dir / "keys" / "bitstreams.pem"),
+            load_or_create_signing_key(self._state_dir / "keys" / "tokens.pem"),
+        )
+        self._store = Store(f"sqlite:///{self._state_dir / 'pool.sqlite'}")
+        self._store.migrate()
+        self.scheduler = SchedulerService(
+            _scheduler_settings(conf),
+            self._store,
+            self.catalogue,
+            lambda name: load_policy("batch", name),
+            AgentAPI(self._transport),
+            keys.tokens,
+            self._clock,
+        )
+        self.agents = self._make_agents(keys)
+        self._servers: list[Any] = []
+
+    def start(self) -> None:
+        """Begin: the scheduler first, so that the first heartbeats find it."""
+        self.scheduler.start()
+        self._serve(SCHEDULER_TOPIC, "scheduler", SchedulerEndpoint(self.scheduler))
+        for agent in self.agents:
+            self._serve(AGENT_TOPIC, agent.settings.host, AgentEndpoint(agent))
+            agent.start()
+            self.scheduler_api.heartbeat(agent.heartbeat())
+
+    def stop(self) -> None:
+        """End gracefully: running jobs complete, reports are taken, the database is closed."""
+        _attempt_all([agent.stop for agent in self.agents])
+        _attempt_all([lambda one=one: (one.stop(), one.wait()) for one in self._servers])
+        _attempt_all([self.scheduler.stop, self._store.close])
+
+    def _serve(self, topic: str, name: str, endpoint: object) -> None:
+        one = server(self._transport, topic, name, [endpoint])
+        one.start()
+        self._servers.append(one)
+
+    def _make_agents(self, keys: _Keys) -> list[AgentService]:
+        conf = self._conf
+        library = BitstreamLibrary(self._state_dir / "bitstreams")
+        board = self.catalogue.board(conf.driver_simulated.board)
+        library.stock(self.catalogue, board, keys.bitstreams)
+        return [
+            AgentService(
+                _agent_settings(conf, self._state_dir, number),
+                SimulatedSlots(
+                    self.catalogue,
+                    board.name,
+                    conf.driver_simulated.cards,
+                    keys.bitstreams.public_key(),
+                    _faults(conf, number),
+                ),
+                library,
+                self.scheduler_api,
+                keys.tokens.public_key(),
+                self._clock,
+            )
+            for number in range(1, conf.standalone.hosts + 1)
+        ]
+
+
+def catalogue_path(conf: cfg.ConfigOpts) -> Path:
+    """Return the configured catalogue file, or the installed one."""
+    return Path(conf.standalone.catalogue) if conf.standalone.catalogue else installed_catalogue()
+
+
+def _scheduler_settings(conf: cfg.ConfigOpts) -> SchedulerSettings:
+    group = conf.scheduler
+    return SchedulerSettings(
+        owner="standalone",
+        default_policy=group.default_policy,
+        interval_s=group.interval_s,
+        refit_interval_s=group.refit_interval_s,
+        token_lifetime_s=group.token_lifetime_s,
+        pool=pool_settings(conf),
+    )
+
+
+def _agent_settings(conf: cfg.ConfigOpts, state_dir: Path, number: int) -> AgentSettings:
+    group, host = conf.agent, f"node-{number}"
+    return AgentSettings(
+        host=host,
+        state_dir=state_dir / "agents" / host,
+        egress_bps=conf.standalone.egress_mbps * 1e6,
+        ingress_bps=conf.standalone.ingress_mbps * 1e6,
+        heartbeat_s=group.heartbeat_s,
+        retention_s=group.retention_s,
+        hang_factor=group.hang_factor,
+        hang_grace_s=group.hang_grace_s,
+        fault_pause_s=(group.fault_pause_s, max(group.fault_pause_s, 60.0)),
+        drain_timeout_s=group.drain_timeout_s,
+    )
+
+
+def _faults(conf: cfg.ConfigOpts, number: int) -> Faults:
+    group = conf.driver_simulated
+    return Faults(
+        load_fails=group.load_fails,
+        job_hangs=group.job_hangs,
+        card_disappears=group.card_disappears,
+        card_returns_after_s=group.card_returns_after_s,
+        seed=1000 * group.fault_seed + number,
+    )
+
+
+def _attempt_all(steps: list[Callable[[], object]]) -> None:
+    """Take every step, whatever happens in the others."""
+    for step in steps:
+        try:
+            step()
+        except Exception:
+            LOG.exception("a part of the pool did not stop cleanly")

@@ -1,0 +1,150 @@
+"""Problem and plan files of batches (numpy `.npz`); doc/formats describes every array."""
+
+import os
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpga_pool.core.types import BatchPlan, BatchProblem
+from fpga_pool.model.exceptions import InvalidInput
+
+FORMAT_VERSION = 1
+
+#: Kind ("f" = real, "i" = whole numbers) and number of dimensions of each array.
+_PROBLEM = {
+    "seconds": ("f", 2), "input_bytes": ("i", 1), "requester": ("i", 1), "egress_bps": ("f", 1),
+    "responder": ("i", 1), "ingress_bps": ("f", 1),
+}  # fmt: skip
+_PROBLEM_OPTIONAL = {
+    "ready_s": ("f", 1), "release_s": ("f", 1), "group": ("i", 1), "local_host": ("i", 1), "function": ("i", 1),
+    "loaded": ("i", 1), "load_s": ("f", 1),
+}  # fmt: skip
+_PLAN = {
+    "accelerator": ("i", 1), "start_s": ("f", 1), "segment_job": ("i", 1), "segment_begin_s": ("f", 1),
+    "segment_end_s": ("f", 1), "segment_bps": ("f", 1), "makespan_s": ("f", 0), "lower_bound_s": ("f", 0),
+}  # fmt: skip
+_PLAN_OPTIONAL = {"bound_prices": ("f", 1)}
+
+_Arrays = dict[str, NDArray[Any]]
+_Kinds = dict[str, tuple[str, int]]
+
+
+def read_problem(path: str | Path) -> BatchProblem:
+    """Return the problem in the file, or raise InvalidInput that names file and array."""
+    arrays = _read(path, _PROBLEM, _PROBLEM_OPTIONAL)
+    jobs, accelerators = arrays["seconds"].shape
+    lengths = {
+        "ready_s": accelerators, "release_s": jobs, "group": jobs, "local_host": len(arrays["egress_bps"]),
+        "function": jobs, "loaded": accelerators, "load_s": accelerators,
+    }  # fmt: skip
+    for name in lengths.keys() & arrays.keys():
+        # BatchProblem takes an empty array for a missing one, a file must not.
+        if arrays[name].shape != (lengths[name],):
+            raise InvalidInput(f"{path}: {name}: expected shape {(lengths[name],)}, found {arrays[name].shape}")
+    try:
+        return BatchProblem(**arrays)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise InvalidInput(f"{path}: {error}") from None
+
+
+def write_problem(path: str | Path, problem: BatchProblem) -> None:
+    """Write the problem with all optional arrays."""
+    _write(path, {name: getattr(problem, name) for name in _PROBLEM | _PROBLEM_OPTIONAL})
+
+
+def read_plan(path: str | Path) -> BatchPlan:
+    """Return the plan in the file, or raise InvalidInput that names file and array."""
+    arrays = _read(path, _PLAN, _PLAN_OPTIONAL)
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise InvalidInput(f"{path}: {name}: expected finite numbers")
+        if (array < 0).any():
+            raise InvalidInput(f"{path}: {name}: negative")
+    jobs, segments = len(arrays["accelerator"]), len(arrays["segment_job"])
+    for name, length in {"start_s": jobs, **dict.fromkeys(list(_PLAN)[3:6], segments)}.items():
+        if len(arrays[name]) != length:
+            raise InvalidInput(f"{path}: {name}: expected shape ({length},), found {arrays[name].shape}")
+    if (arrays["segment_job"] >= jobs).any():
+        raise InvalidInput(f"{path}: segment_job: index out of range, expected 0..{jobs - 1}")
+    scalars = {name: float(arrays.pop(name)) for name in ("makespan_s", "lower_bound_s")}
+    return BatchPlan(**arrays, **scalars)  # type: ignore[arg-type]
+
+
+def write_plan(path: str | Path, plan: BatchPlan) -> None:
+    """Write the plan; `bound_prices` only where it has some."""
+    arrays = {name: np.asarray(getattr(plan, name)) for name in _PLAN}
+    if len(plan.bound_prices):
+        arrays["bound_prices"] = plan.bound_prices
+    _write(path, arrays)
+
+
+def _read(path: str | Path, required: _Kinds, optional: _Kinds) -> _Arrays:
+    """Return the known arrays of the file, each of the right kind and number of dimensions."""
+    try:
+        # Opened here, because np.load leaves a file open that turns out to be no archive.
+        with Path(path).open("rb") as stream:
+            return _read_stream(path, stream, required, optional)
+    except OSError as error:
+        raise InvalidInput(f"{path}: {error.strerror or error}") from None
+
+
+def _read_stream(path: str | Path, stream: IO[bytes], required: _Kinds, optional: _Kinds) -> _Arrays:
+    try:
+        content = np.load(stream, allow_pickle=False)
+    except (ValueError, EOFError, zipfile.BadZipFile):
+        raise InvalidInput(f"{path}: no npz file") from None
+    if not isinstance(content, np.lib.npyio.NpzFile):
+        raise InvalidInput(f"{path}: one bare array, expected an npz file of named arrays")
+    with content:
+        _check_version(path, _array(path, content, "format_version") if "format_version" in content else np.array(1))
+        missing = [name for name in required if name not in content]
+        if missing:
+            raise InvalidInput(f"{path}: {missing[0]}: missing")
+        known = {name: kind for name, kind in (required | optional).items() if name in content}
+        arrays = {name: _array(path, content, name) for name in known}
+    for name, (kind, dimensions) in known.items():
+        arrays[name] = _checked(f"{path}: {name}", arrays[name], kind, dimensions)
+    return arrays
+
+
+def _array(path: str | Path, content: "np.lib.npyio.NpzFile", name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(content[name])
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError):
+        raise InvalidInput(f"{path}: {name}: cannot be read; damaged, or holds Python objects") from None
+
+
+def _check_version(path: str | Path, version: NDArray[Any]) -> None:
+    if version.shape != () or version.dtype.kind not in "iu" or int(version) < 1:
+        raise InvalidInput(f"{path}: format_version: expected one whole number, 1 or more")
+    if int(version) > FORMAT_VERSION:
+        raise InvalidInput(f"{path}: format_version: {int(version)} is newer than {FORMAT_VERSION}, which I can read")
+
+
+def _checked(place: str, array: NDArray[Any], kind: str, dimensions: int) -> NDArray[Any]:
+    if array.ndim != dimensions:
+        raise InvalidInput(f"{place}: expected {dimensions} dimensions, found {array.ndim}")
+    allowed = "iu" if kind == "i" else "fiu"
+    if array.size and array.dtype.kind not in allowed:
+        wanted = "whole numbers" if kind == "i" else "numbers"
+        raise InvalidInput(f"{place}: expected {wanted}, found {array.dtype}")
+    if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise InvalidInput(f"{place}: out of range, more than 64 bits with sign")
+    return array.astype(np.int64 if kind == "i" else np.float64)
+
+
+def _write(path: str | Path, arrays: _Arrays) -> None:
+    """Write next to the place and rename, so that nobody reads half a file."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as stream:
+            np.savez(stream, format_version=np.array(FORMAT_VERSION), **arrays)  # type: ignore[arg-type]
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

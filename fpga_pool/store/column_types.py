@@ -1,0 +1,77 @@
+"""Column types that mean the same in SQLite, MariaDB and PostgreSQL."""
+
+import json
+import math
+from enum import StrEnum
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import BigInteger, Dialect, Double, Enum, Integer, Text
+from sqlalchemy.dialects.mysql import MEDIUMTEXT
+from sqlalchemy.types import TypeDecorator
+
+from fpga_pool.model.encoding import ACTIONS, from_plain, to_plain
+from fpga_pool.model.messages import Action
+
+#: Text that may exceed the 64 KiB of MariaDB's TEXT.
+LongText = Text().with_variant(MEDIUMTEXT(), "mysql", "mariadb")
+
+#: An autoincrement key: SQLite knows those only as INTEGER, which has 64 bits there.
+Position = BigInteger().with_variant(Integer(), "sqlite")
+
+
+def enum_column(enum: type[StrEnum]) -> Enum:
+    """Return a type that stores an enum by value as plain text: a new member needs no migration."""
+    return Enum(enum, native_enum=False, length=32, values_callable=list)
+
+
+class Limit(TypeDecorator[float]):
+    """A rate limit; infinity (no limit) is NULL, because MariaDB cannot store it."""
+
+    impl = Double
+    cache_ok = True
+
+    def process_bind_param(self, value: float | None, dialect: Dialect) -> float | None:
+        """Store no limit as NULL."""
+        return None if value == math.inf else value
+
+    def process_result_value(self, value: float | None, dialect: Dialect) -> float:
+        """Read NULL as no limit."""
+        return math.inf if value is None else value
+
+
+class Records(TypeDecorator[tuple[Any, ...]]):
+    """A tuple of records (a flat dataclass) as a JSON list of lists, one per record."""
+
+    impl = LongText
+    cache_ok = True
+
+    def __init__(self, record: type, *names: str) -> None:
+        super().__init__()
+        self.record = record
+        self.names = names
+        self._values = attrgetter(*names)
+
+    def process_bind_param(self, value: tuple[Any, ...] | None, dialect: Dialect) -> str:
+        """Write the records."""
+        return json.dumps([self._values(record) for record in value or ()], separators=(",", ":"))
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> tuple[Any, ...]:
+        """Read the records."""
+        return tuple(self.record(*values) for values in json.loads(value or "[]"))
+
+
+class ActionText(TypeDecorator[Action]):
+    """The action of a command, as JSON."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Action | None, dialect: Dialect) -> str:
+        """Write the action."""
+        return json.dumps(to_plain(value))
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Action:
+        """Read the action."""
+        action: Action = from_plain(ACTIONS, json.loads(value or "null"))
+        return action

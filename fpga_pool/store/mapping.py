@@ -1,0 +1,73 @@
+"""Rows to values and back: the columns of a table are the fields of its dataclass, and a few derived ones."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from fpga_pool.model.messages import Command
+from fpga_pool.model.objects import Batch, Host, Job, Lease, LeaseState, Run, Shard, Slot
+from fpga_pool.store import models
+
+ValueT = TypeVar("ValueT")
+
+
+def _nothing(thing: Any) -> dict[str, Any]:  # noqa: ARG001
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where values of a class are stored."""
+
+    row: type[Any]
+    #: Field that names a value.
+    key: str
+    #: Columns that the database needs beside the fields.
+    derived: Callable[[Any], dict[str, Any]] = _nothing
+
+
+#: In the order in which rows may refer to each other.
+PLACES: Mapping[type, Place] = {
+    Shard: Place(models.ShardRow, "name"),
+    Host: Place(models.HostRow, "name"),
+    Slot: Place(models.SlotRow, "name", lambda slot: {"uuid": slot.uuid}),
+    Lease: Place(
+        models.LeaseRow, "uuid", lambda lease: {"held_slot": lease.slot if lease.state is LeaseState.HELD else None}
+    ),
+    Batch: Place(models.BatchRow, "uuid"),
+    Job: Place(models.JobRow, "uuid"),
+    Command: Place(models.CommandRow, "id"),
+    Run: Place(models.RunRow, "job"),
+}
+
+
+#: The names of the fields of each class, and what gets their values.
+_FIELDS: Mapping[type, tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]] = {
+    cls: (names, attrgetter(*names)) for cls in PLACES for names in [tuple(field.name for field in fields(cls))]
+}
+
+
+def to_columns(thing: Any) -> dict[str, Any]:
+    """Return a value as its columns."""
+    names, values_of = _FIELDS[type(thing)]
+    return dict(zip(names, values_of(thing), strict=True)) | PLACES[type(thing)].derived(thing)
+
+
+def from_row(cls: type[ValueT], row: Any) -> ValueT:
+    """Return the value that a row holds."""
+    names, values_of = _FIELDS[cls]
+    return cls(**dict(zip(names, values_of(row), strict=True)))
+
+
+def update_row(row: Any, thing: Any) -> None:
+    """Change a row to hold `thing`, one generation later."""
+    for name, value in to_columns(thing).items():
+        if getattr(row, name) != value:
+            setattr(row, name, value)
+    row.generation = thing.generation + 1
+
+
+def called(cls: type, key: object) -> str:
+    """Return how messages name a value: ``job 6f0c...``."""
+    return f"{cls.__name__.lower()} {key}"

@@ -1,0 +1,9 @@
+"""Run migrations on the connection that `store.schema` gives."""
+
+from alembic import context
+
+from fpga_pool.store.models import Base
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=Base.metadata)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,250 @@
+"""The tables: one per object, its columns named as the fields of the dataclass it holds.
+
+Sizes are BIGINT, times are DOUBLE (UTC seconds since the epoch).  A `generation` is compared and swapped by every
+update; the application sets it, so that several changes within one transaction count one by one.
+"""
+
+from typing import Annotated, Any, ClassVar
+
+from sqlalchemy import BigInteger, Double, ForeignKey, Index, MetaData, String
+from sqlalchemy.orm import DeclarativeBase, Mapped, declared_attr, mapped_column
+
+from fpga_pool.model.messages import Action
+from fpga_pool.model.objects import (
+    BatchState,
+    JobState,
+    LeaseKind,
+    LeaseState,
+    RateSegment,
+    SlotState,
+    StoryEntry,
+)
+from fpga_pool.store.column_types import ActionText, Limit, LongText, Position, Records, enum_column
+
+Uuid = Annotated[str, mapped_column(String(36))]
+Word = Annotated[str, mapped_column(String(64))]
+Name = Annotated[str, mapped_column(String(255))]
+Words = Annotated[str, mapped_column(LongText)]
+Rate = Annotated[float, mapped_column(Limit, nullable=True)]
+Segments = Annotated[tuple[RateSegment, ...], mapped_column(Records(RateSegment, "begin_s", "end_s", "bps"))]
+Story = Annotated[tuple[StoryEntry, ...], mapped_column(Records(StoryEntry, "at", "event", "before", "after"))]
+
+#: MariaDB: rows are transactional, and names differ by case as they do everywhere else.
+TABLE_OPTIONS: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
+
+
+class Base(DeclarativeBase):
+    """What all tables share."""
+
+    type_annotation_map: ClassVar[dict[Any, Any]] = {
+        int: BigInteger,
+        float: Double,
+        **{enum: enum_column(enum) for enum in (BatchState, JobState, SlotState, LeaseState, LeaseKind)},
+    }
+    #: Every constraint has a name, so that a migration can change it.
+    metadata = MetaData(
+        naming_convention={
+            "pk": "pk_%(table_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s",
+            "ix": "ix_%(table_name)s_%(column_0_name)s",
+        }
+    )
+    __table_args__: Any = TABLE_OPTIONS
+
+
+class Versioned:
+    """Rows whose updates are refused unless the generation is the one that was read."""
+
+    generation: Mapped[int]
+
+    @declared_attr.directive
+    @classmethod
+    def __mapper_args__(cls) -> dict[str, Any]:
+        return {"version_id_col": cls.generation, "version_id_generator": False}
+
+
+class ShardRow(Base):
+    """See `model.objects.Shard`; its row is also the lock of every change to the shard."""
+
+    __tablename__ = "shards"
+
+    name: Mapped[Name] = mapped_column(primary_key=True)
+    owner: Mapped[Name]
+    epoch: Mapped[int]
+    renewed_at: Mapped[float]
+    pool_generation: Mapped[int]
+    generation: Mapped[int]
+
+
+class HostRow(Versioned, Base):
+    """See `model.objects.Host`."""
+
+    __tablename__ = "hosts"
+
+    name: Mapped[Name] = mapped_column(primary_key=True)
+    egress_bps: Mapped[Rate]
+    ingress_bps: Mapped[Rate]
+    data_address: Mapped[Name]
+    data_port: Mapped[int]
+    boot_id: Mapped[Word]
+    heard_at: Mapped[float]
+    alive: Mapped[bool]
+
+
+class SlotRow(Versioned, Base):
+    """See `model.objects.Slot`."""
+
+    __tablename__ = "slots"
+
+    name: Mapped[Name] = mapped_column(primary_key=True)
+    uuid: Mapped[Uuid] = mapped_column(unique=True)
+    host: Mapped[Name] = mapped_column(ForeignKey("hosts.name"), index=True)
+    card: Mapped[Name]
+    region: Mapped[Name]
+    board: Mapped[Word]
+    kind: Mapped[Word]
+    state: Mapped[SlotState]
+    function: Mapped[Word]
+    job: Mapped[Uuid]
+    drain_requested: Mapped[bool]
+    reason: Mapped[Words]
+    sequence: Mapped[int]
+    lease_epoch: Mapped[int]
+    reconfigurations: Mapped[int]
+    story: Mapped[Story]
+
+
+class LeaseRow(Versioned, Base):
+    """See `model.objects.Lease`."""
+
+    __tablename__ = "leases"
+
+    uuid: Mapped[Uuid] = mapped_column(primary_key=True)
+    slot: Mapped[Name] = mapped_column(ForeignKey("slots.name"), index=True)
+    #: The slot while the lease is HELD, else NULL: unique, so no database lets two leases of a slot be in force.
+    held_slot: Mapped[Name | None] = mapped_column(unique=True)
+    kind: Mapped[LeaseKind]
+    holder: Mapped[Name]
+    project_id: Mapped[Word]
+    epoch: Mapped[int]
+    revocable: Mapped[bool]
+    granted_at: Mapped[float]
+    state: Mapped[LeaseState]
+    released_at: Mapped[float | None]
+    story: Mapped[Story]
+
+
+class BatchRow(Versioned, Base):
+    """See `model.objects.Batch`."""
+
+    __tablename__ = "batches"
+
+    uuid: Mapped[Uuid] = mapped_column(primary_key=True)
+    project_id: Mapped[Word]
+    user_id: Mapped[Word]
+    name: Mapped[Name]
+    policy: Mapped[Word]
+    created_at: Mapped[float]
+    jobs: Mapped[int]
+    state: Mapped[BatchState]
+    cancel_requested: Mapped[bool]
+    jobs_completed: Mapped[int]
+    jobs_failed: Mapped[int]
+    jobs_cancelled: Mapped[int]
+    dispatched_at: Mapped[float | None]
+    ended_at: Mapped[float | None]
+    planned_makespan_s: Mapped[float | None]
+    lower_bound_s: Mapped[float | None]
+    story: Mapped[Story]
+
+
+class JobRow(Versioned, Base):
+    """See `model.objects.Job`."""
+
+    __tablename__ = "jobs"
+
+    uuid: Mapped[Uuid] = mapped_column(primary_key=True)
+    batch_uuid: Mapped[Uuid] = mapped_column(ForeignKey("batches.uuid"))
+    project_id: Mapped[Word]
+    user_id: Mapped[Word]
+    index: Mapped[int]
+    name: Mapped[Name]
+    function: Mapped[Word]
+    requester: Mapped[Name]
+    input_bytes: Mapped[int]
+    created_at: Mapped[float]
+    state: Mapped[JobState]
+    cancel_requested: Mapped[bool]
+    attempt: Mapped[int]
+    reason: Mapped[Words]
+    error_code: Mapped[Word]
+    host: Mapped[Name]
+    slot: Mapped[Name]
+    order: Mapped[int]
+    dispatched_at: Mapped[float | None]
+    start_s: Mapped[float | None]
+    end_s: Mapped[float | None]
+    transfer: Mapped[Segments]
+    flow: Mapped[Name]
+    staged_at: Mapped[float | None]
+    started_at: Mapped[float | None]
+    finished_at: Mapped[float | None]
+    ended_at: Mapped[float | None]
+    compute_s: Mapped[float | None]
+    result_bytes: Mapped[int | None]
+    result_sha256: Mapped[Word]
+    story: Mapped[Story]
+
+
+class CommandRow(Base):
+    """See `model.messages.Command`: the outbox, emptied as agents acknowledge."""
+
+    __tablename__ = "commands"
+    #: Positions are never used again: they are the order of the commits of a shard, whose row every writer locks.
+    __table_args__: Any = TABLE_OPTIONS | {"sqlite_autoincrement": True}
+
+    position: Mapped[int] = mapped_column(Position, primary_key=True, autoincrement=True)
+    id: Mapped[Word] = mapped_column(unique=True)
+    shard: Mapped[Name] = mapped_column(ForeignKey("shards.name"))
+    epoch: Mapped[int]
+    host: Mapped[Name] = mapped_column(index=True)
+    slot: Mapped[Name]
+    sequence: Mapped[int]
+    action: Mapped[Action] = mapped_column(ActionText)
+
+
+class RunRow(Base):
+    """See `model.objects.Run`; one row per completed job, so that a completion is recorded at most once."""
+
+    __tablename__ = "runs"
+
+    job: Mapped[Uuid] = mapped_column(ForeignKey("jobs.uuid"), primary_key=True)
+    attempt: Mapped[int]
+    function: Mapped[Word]
+    board: Mapped[Word]
+    input_bytes: Mapped[int]
+    compute_s: Mapped[float]
+    finished_at: Mapped[float]
+
+
+class TimeModelRow(Base):
+    """A refitted `core.timemodel.TimeModel`, and from how many runs."""
+
+    __tablename__ = "time_models"
+
+    function: Mapped[Word] = mapped_column(primary_key=True)
+    board: Mapped[Word] = mapped_column(primary_key=True)
+    a_s: Mapped[float]
+    b_s_per_byte: Mapped[float]
+    samples: Mapped[int]
+    fitted_at: Mapped[float]
+
+
+Index("ix_batches_newest", BatchRow.created_at, BatchRow.uuid)
+Index("ix_batches_newest_of_project", BatchRow.project_id, BatchRow.created_at, BatchRow.uuid)
+Index("ix_jobs_of_batch", JobRow.batch_uuid, JobRow.index)
+Index("ix_jobs_in_state_on_slot", JobRow.state, JobRow.slot, JobRow.order)
+Index("ix_jobs_in_state_on_host", JobRow.state, JobRow.host)
+Index("ix_commands_in_order", CommandRow.shard, CommandRow.position)
+Index("ix_runs_newest", RunRow.function, RunRow.board, RunRow.finished_at)

@@ -1,0 +1,130 @@
+"""What can be asked of the store: the reads of `model.transaction.Transaction`, and those of the API."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Select, select, tuple_
+from sqlalchemy.orm import Session
+
+from fpga_pool.core.timemodel import TimeModel
+from fpga_pool.core.types import Floats, Ints, floats, ints
+from fpga_pool.model.exceptions import InvalidInput, NotFound
+from fpga_pool.model.objects import ACTIVE_JOBS, Batch, Host, Job, JobState, Lease, Shard, Slot
+from fpga_pool.store.mapping import PLACES, called, from_row
+from fpga_pool.store.models import BatchRow, HostRow, JobRow, LeaseRow, RunRow, SlotRow, TimeModelRow
+
+ValueT = TypeVar("ValueT")
+
+
+class Reads:
+    """The reads of one transaction, on one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        # The session forgets rows that nobody holds, and would have to read them again to change them.
+        self._rows: set[Any] = set()
+
+    def batch(self, uuid: str) -> Batch:
+        """Return a batch."""
+        return from_row(Batch, self._row(Batch, uuid))
+
+    def job(self, uuid: str) -> Job:
+        """Return a job."""
+        return from_row(Job, self._row(Job, uuid))
+
+    def host(self, name: str) -> Host:
+        """Return a host."""
+        return from_row(Host, self._row(Host, name))
+
+    def slot(self, name: str) -> Slot:
+        """Return a slot."""
+        return from_row(Slot, self._row(Slot, name))
+
+    def shard_named(self, name: str) -> Shard:
+        """Return a shard."""
+        return from_row(Shard, self._row(Shard, name))
+
+    def slot_by_uuid(self, uuid: str) -> Slot:
+        """Return the slot with this uuid."""
+        found = self._all(Slot, select(SlotRow).where(SlotRow.uuid == uuid))
+        if not found:
+            raise NotFound(f"no {called(Slot, uuid)}")
+        return found[0]
+
+    def hosts(self) -> Sequence[Host]:
+        """Return all hosts, by name."""
+        return self._all(Host, select(HostRow).order_by(HostRow.name))
+
+    def slots(self, host: str | None = None) -> Sequence[Slot]:
+        """Return all slots (of one host), by name."""
+        where = [] if host is None else [SlotRow.host == host]
+        return self._all(Slot, select(SlotRow).where(*where).order_by(SlotRow.name))
+
+    def batches(
+        self, project_id: str | None = None, *, limit: int | None = None, marker: str | None = None
+    ) -> Sequence[Batch]:
+        """Return the batches (of one project), newest first, from the one after `marker` on."""
+        age = tuple_(BatchRow.created_at, BatchRow.uuid)
+        where: list[ColumnElement[bool]] = [] if project_id is None else [BatchRow.project_id == project_id]
+        if marker is not None:
+            last = self._all(Batch, select(BatchRow).where(BatchRow.uuid == marker, *where))
+            if not last:
+                raise InvalidInput(f"marker: no {called(Batch, marker)}")
+            where.append(age < (last[0].created_at, last[0].uuid))
+        newest = select(BatchRow).where(*where).order_by(BatchRow.created_at.desc(), BatchRow.uuid.desc())
+        return self._all(Batch, newest.limit(limit))
+
+    def batch_jobs(self, batch_uuid: str, *, states: Collection[JobState] | None = None) -> Sequence[Job]:
+        """Return the jobs of a batch (in some states), by index."""
+        where = [] if states is None else [JobRow.state.in_(states)]
+        return self._all(Job, select(JobRow).where(JobRow.batch_uuid == batch_uuid, *where).order_by(JobRow.index))
+
+    def pending_jobs(self) -> Sequence[Job]:
+        """Return the jobs in state PENDING, oldest batch first, then by index."""
+        pending = select(JobRow).join(BatchRow, BatchRow.uuid == JobRow.batch_uuid)
+        pending = pending.where(JobRow.state == JobState.PENDING)
+        return self._all(Job, pending.order_by(BatchRow.created_at, BatchRow.uuid, JobRow.index))
+
+    def active_jobs(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Job]:
+        """Return the jobs in a state of ACTIVE_JOBS (on one slot, or one host), slot by slot, in their order."""
+        where: list[ColumnElement[bool]] = [JobRow.state.in_(ACTIVE_JOBS)]
+        where += [] if slot is None else [JobRow.slot == slot]
+        where += [] if host is None else [JobRow.host == host]
+        return self._all(Job, select(JobRow).where(*where).order_by(JobRow.slot, JobRow.order, JobRow.uuid))
+
+    def held_results(self, host: str) -> Sequence[Job]:
+        """Return the jobs in state RESULT_HELD on a host, oldest first."""
+        held = select(JobRow).where(JobRow.state == JobState.RESULT_HELD, JobRow.host == host)
+        return self._all(Job, held.order_by(JobRow.finished_at, JobRow.uuid))
+
+    def leases(self, *, slot: str | None = None) -> Sequence[Lease]:
+        """Return the HELD leases (of one slot: none or one), by slot."""
+        held = LeaseRow.held_slot.is_not(None) if slot is None else LeaseRow.held_slot == slot
+        return self._all(Lease, select(LeaseRow).where(held).order_by(LeaseRow.held_slot))
+
+    def time_models(self) -> dict[tuple[str, str], TimeModel]:
+        """Return the refitted time models, by (function, board)."""
+        rows = self._session.scalars(select(TimeModelRow))
+        return {(row.function, row.board): TimeModel(row.a_s, row.b_s_per_byte) for row in rows}
+
+    def runs(self, function: str, *, newest: int) -> dict[str, tuple[Ints, Floats]]:
+        """Return, by board, the (N,) input bytes and (N,) seconds of the newest runs of a function, newest first."""
+        boards = self._session.scalars(select(RunRow.board).where(RunRow.function == function).distinct())
+        return {board: self._runs(function, board, newest) for board in sorted(boards)}
+
+    def _runs(self, function: str, board: str, newest: int) -> tuple[Ints, Floats]:
+        query = select(RunRow.input_bytes, RunRow.compute_s).where(RunRow.function == function, RunRow.board == board)
+        rows = self._session.execute(query.order_by(RunRow.finished_at.desc(), RunRow.job).limit(newest)).all()
+        return ints([row.input_bytes for row in rows]), floats([row.compute_s for row in rows])
+
+    def _row(self, cls: type, key: str) -> Any:
+        row = self._session.get(PLACES[cls].row, key)
+        if row is None:
+            raise NotFound(f"no {called(cls, key)}")
+        self._rows.add(row)
+        return row
+
+    def _all(self, cls: type[ValueT], query: Select[Any]) -> list[ValueT]:
+        rows = self._session.scalars(query).all()
+        self._rows.update(rows)
+        return [from_row(cls, row) for row in rows]

@@ -1,0 +1,112 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fpga_pool.cmd.sim import main
+from fpga_pool.conf.policies import policy_names
+from fpga_pool.core.types import BatchProblem
+from fpga_pool.sim import files
+
+CHECKER = Path(__file__).parents[2] / "checkers" / "check_plan.py"
+
+
+@pytest.fixture
+def problem(tmp_path) -> Path:
+    """30 jobs on 10 accelerators, with every optional array."""
+    rng = np.random.default_rng(4)
+    files.write_problem(
+        tmp_path / "problem.npz",
+        BatchProblem(
+            seconds=rng.exponential(1.0, (30, 10)), input_bytes=rng.integers(0, 10**8, 30),
+            requester=rng.integers(0, 4, 30), egress_bps=rng.uniform(5e8, 2e9, 4),
+            responder=np.repeat(np.arange(5), 2), ingress_bps=rng.uniform(5e8, 2e9, 5), ready_s=rng.uniform(0, 1, 10),
+            release_s=rng.uniform(0, 1, 30), group=rng.integers(0, 2, 30), local_host=[0, -1, 2, -1],
+            function=rng.integers(0, 3, 30), loaded=rng.integers(-1, 3, 10), load_s=rng.uniform(0, 0.2, 10),
+        ),
+    )  # fmt: skip
+    return tmp_path / "problem.npz"
+
+
+@pytest.mark.parametrize("policy", policy_names("batch"))
+def test_writes_a_plan_that_the_checker_accepts(problem, tmp_path, capsys, policy):
+    plan = tmp_path / "plan.npz"
+    assert main(["plan", str(problem), "--policy", policy, "--out", str(plan), "--seed", "1", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    result = json.loads(printed.out)
+    assert set(result) == {"policy", "planning_s", "compile_s", "makespan_s", "lower_bound_s"}
+    assert result["policy"] == policy
+    assert 0 < result["lower_bound_s"] <= result["makespan_s"]
+    run = subprocess.run(
+        [sys.executable, CHECKER, problem, plan], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (run.returncode, json.loads(run.stdout)["faults"]) == (0, [])
+
+
+@pytest.mark.parametrize("policy", policy_names("batch"))
+def test_same_input_seed_and_effort_give_the_same_bytes(problem, tmp_path, policy):
+    plans = [tmp_path / "one.npz", tmp_path / "two.npz"]
+    for plan in plans:
+        assert main(["plan", str(problem), "--policy", policy, "--out", str(plan), "--seed", "1", "--effort", "5"]) == 0
+    assert plans[0].read_bytes() == plans[1].read_bytes()
+
+
+def test_prints_for_people_without_json(problem, tmp_path, capsys):
+    assert main(["plan", str(problem), "--policy", "ect", "--out", str(tmp_path / "p.npz"), "--time-limit", "1"]) == 0
+    assert capsys.readouterr().out.startswith("policy         ect\n")
+
+
+def complaint(capsys) -> str:
+    """Return the one line on standard error; nothing is on standard output."""
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    return printed.err
+
+
+def test_unknown_policy_is_wrong_usage_and_names_the_known_ones(problem, tmp_path, capsys):
+    assert main(["plan", str(problem), "--policy", "best", "--out", str(tmp_path / "plan.npz")]) == 2
+    line = complaint(capsys)
+    assert "policy 'best'" in line
+    assert ", ".join(policy_names("batch")) in line
+
+
+def test_unreadable_problem_is_status_2_and_names_file_and_array(tmp_path, capsys):
+    np.savez(tmp_path / "bad.npz", seconds=np.ones((1, 1)))
+    assert main(["plan", str(tmp_path / "bad.npz"), "--policy", "ect", "--out", str(tmp_path / "plan.npz")]) == 2
+    assert "bad.npz: input_bytes: missing" in complaint(capsys)
+    assert not (tmp_path / "plan.npz").exists()
+
+
+def test_plan_that_cannot_be_written_is_status_1_and_names_the_place(problem, tmp_path, capsys):
+    assert main(["plan", str(problem), "--policy", "ect", "--out", str(tmp_path / "nowhere" / "plan.npz")]) == 1
+    assert "nowhere" in complaint(capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "COMMAND"),
+        (["fly"], "fly"),
+        (["plan"], "PROBLEM, --policy, --out"),
+        (["plan", "p", "--policy", "ect", "--out", "q", "--seed", "-1"], "--seed: expected a whole number, 0 or more"),
+        (
+            ["plan", "p", "--policy", "ect", "--out", "q", "--effort", "0"],
+            "--effort: expected a whole number, 1 or more",
+        ),
+        (["plan", "p", "--policy", "ect", "--out", "q", "--time-limit", "nan"], "--time-limit: expected a positive"),
+        (["plan", "p", "--policy", "ect", "--out", "q", "--effort", "1", "--time-limit", "1"], "not allowed with"),
+    ],
+)
+def test_wrong_usage_is_status_2_and_one_line(capsys, arguments, message):
+    assert main(arguments) == 2
+    assert message in complaint(capsys)
+
+
+def test_help_says_that_these_policies_end_at_once(capsys):
+    assert main(["plan", "--help"]) == 0
+    assert "ect, ljf and sjf end at once" in " ".join(capsys.readouterr().out.split())

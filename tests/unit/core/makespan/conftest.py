@@ -1,0 +1,118 @@
+"""Problems to plan, and the independent checker, for all tests of planners."""
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from fpga_pool.core.types import BatchPlan, BatchProblem
+from fpga_pool.sim import files
+
+CHECKER = Path(__file__).parents[3] / "checkers" / "check_plan.py"
+
+
+@pytest.fixture(scope="session")
+def verdict(tmp_path_factory, request) -> Callable[[BatchProblem, BatchPlan], dict]:
+    """What the independent checker says about a plan, both written to files as the command does."""
+    spec = importlib.util.spec_from_file_location("check_plan", CHECKER)
+    checker = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(checker)
+    folder = tmp_path_factory.mktemp("plans")
+
+    def check(problem: BatchProblem, plan: BatchPlan) -> dict:
+        said: list[str] = []
+        checker.print = said.append
+        files.write_problem(folder / "problem.npz", problem)
+        files.write_plan(folder / "plan.npz", plan)
+        checker.main(["check_plan", str(folder / "problem.npz"), str(folder / "plan.npz")])
+        return json.loads(said[0])
+
+    return check
+
+
+def _array(draw, size: int, values) -> np.ndarray:
+    return np.array(draw(st.lists(values, min_size=size, max_size=size)))
+
+
+@st.composite
+def _problems(draw, max_jobs: int = 8, max_accelerators: int = 4, *, optional: bool = True) -> BatchProblem:
+    """Small problems with every extreme: nothing to compute or move, no limit, far-apart times, huge inputs."""
+    jobs = draw(st.integers(1, max_jobs))
+    accelerators = draw(st.integers(1, max_accelerators))
+    requesters, responders = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    some_s = st.one_of(st.just(0.0), st.floats(1e-3, 10.0), st.sampled_from([1.0, 2.0]))
+    far_s = st.one_of(some_s, st.sampled_from([1e3, 1e6]))
+    size = st.one_of(st.just(0), st.integers(1, 10**9), st.sampled_from([1, 10**6, 10**8, 10**12]))
+    bps = st.one_of(st.just(np.inf), st.floats(1e6, 1e11), st.sampled_from([1e9, 2e9]))
+    seconds = _array(draw, jobs * accelerators, st.one_of(some_s, some_s, st.just(np.inf))).reshape(jobs, -1)
+    able = _array(draw, jobs, st.integers(0, accelerators - 1))
+    stuck = ~np.isfinite(seconds).any(axis=1)
+    seconds[stuck, able[stuck]] = 1.0
+    arrays = {
+        "seconds": seconds,
+        "input_bytes": _array(draw, jobs, size),
+        "requester": _array(draw, jobs, st.integers(0, requesters - 1)),
+        "egress_bps": _array(draw, requesters, bps),
+        "responder": _array(draw, accelerators, st.integers(0, responders - 1)),
+        "ingress_bps": _array(draw, responders, bps),
+    }
+    if optional and draw(st.booleans()):
+        arrays["ready_s"] = _array(draw, accelerators, far_s)
+    if optional and draw(st.booleans()):
+        arrays["release_s"] = _array(draw, jobs, far_s)
+    if optional and draw(st.booleans()):
+        arrays["group"] = _array(draw, jobs, st.integers(-1, 2))
+    if optional and draw(st.booleans()):
+        arrays["local_host"] = _array(draw, requesters, st.integers(-1, responders - 1))
+    if optional and draw(st.booleans()):
+        arrays["function"] = _array(draw, jobs, st.integers(0, 2))
+        arrays["loaded"] = _array(draw, accelerators, st.integers(-1, 2))
+        arrays["load_s"] = _array(draw, accelerators, some_s)
+    return BatchProblem(**arrays)
+
+
+@pytest.fixture(scope="session")
+def problems():
+    """Strategy of small problems, to be drawn from with `data.draw`."""
+    return _problems
+
+
+@pytest.fixture(scope="session")
+def network_problem() -> Callable[..., BatchProblem]:
+    """Batch of which nothing computes; sizes in megabits, limits in megabits per second."""
+
+    def build(megabits, requester, egress_mbps, responder, ingress_mbps, **optional) -> BatchProblem:
+        return BatchProblem(
+            seconds=np.zeros((len(megabits), len(responder))),
+            input_bytes=[round(mb * 1e6 / 8) for mb in megabits],
+            requester=requester,
+            egress_bps=[1e6 * mbps for mbps in egress_mbps],
+            responder=responder,
+            ingress_bps=[1e6 * mbps for mbps in ingress_mbps],
+            **optional,
+        )
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def compute_problem() -> Callable[..., BatchProblem]:
+    """Batch of which nothing moves."""
+
+    def build(seconds, **optional) -> BatchProblem:
+        jobs, accelerators = np.shape(seconds)
+        return BatchProblem(
+            seconds=seconds,
+            input_bytes=[0] * jobs,
+            requester=[0] * jobs,
+            egress_bps=[np.inf],
+            responder=[0] * accelerators,
+            ingress_bps=[np.inf],
+            **optional,
+        )
+
+    return build

@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+
+from fpga_pool.core.makespan import BaselineParams, Ljf, Sjf
+from fpga_pool.core.types import BatchProblem
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture
+def wordcount(network_problem):
+    """Testbed of paper 000, 5.1: 300, 300, 300 and 900 MB from a requester each; responder 1 cut to 500 Mbps."""
+    return network_problem(
+        megabits=[2400, 2400, 2400, 7200],
+        requester=[0, 1, 2, 3],
+        egress_mbps=[1000] * 4,
+        responder=[0, 1],
+        ingress_mbps=[1000, 500],
+    )
+
+
+@pytest.fixture
+def dnn(compute_problem):
+    """Testbed of paper 000, 5.1: 6000, 6000, 6000 and 18000 photos on two equal accelerators, a second per photo."""
+    return compute_problem([[6000.0] * 2, [6000.0] * 2, [6000.0] * 2, [18000.0] * 2])
+
+
+def test_sjf_takes_12_s_on_the_network_testbed(wordcount):
+    # Fast: 2400 Mb until 2.4 s and 2400 Mb until 4.8 s; slow: 2400 Mb until 4.8 s.  Both are available at 4.8 s; the
+    # fast one completes the 7200 Mb sooner (12.0 s against 19.2 s) and takes it.
+    plan = Sjf().decide(wordcount, None, 0.0, RNG)
+    assert plan.makespan_s == pytest.approx(12.0)
+    # 14400 Mb over 1500 Mbps = 9.6 s: SJF is 20 % above the optimum as the optimum is 20 % below SJF (paper: 19.56 %).
+    assert plan.lower_bound_s == pytest.approx(9.6)
+
+
+def test_ljf_takes_14_4_s_on_the_network_testbed(wordcount):
+    # The slow responder chooses first and takes the 7200 Mb: 14.4 s; the fast one has sent the rest at 7.2 s.
+    plan = Ljf().decide(wordcount, None, 0.0, RNG)
+    assert plan.makespan_s == pytest.approx(14.4)
+
+
+def test_sjf_takes_24000_photos_on_the_compute_testbed(dnn):
+    # 6000 + 6000 on one; 6000 + 18000 on the other.
+    assert Sjf().decide(dnn, None, 0.0, RNG).makespan_s == pytest.approx(24000.0)
+
+
+def test_ljf_takes_18000_photos_on_the_compute_testbed(dnn):
+    # 18000 on one; 3 x 6000 on the other: the optimum.
+    plan = Ljf().decide(dnn, None, 0.0, RNG)
+    assert plan.makespan_s == pytest.approx(18000.0)
+    assert plan.lower_bound_s == pytest.approx(18000.0)
+
+
+def test_ljf_ranks_by_the_average_over_accelerators(compute_problem):
+    # The paper's example: job 0 takes 1 or 5 s (average 3), job 1 takes 3 or 4 s (average 3.5) and goes first.
+    plan = Ljf().decide(compute_problem([[1.0, 5.0], [3.0, 4.0]]), None, 0.0, RNG)
+    assert plan.accelerator.tolist() == [1, 0]
+
+
+def two_jobs_on_one_accelerator() -> BatchProblem:
+    """Each input takes 1 s to move and 1 s to compute."""
+    return BatchProblem(
+        seconds=[[1.0], [1.0]], input_bytes=[125_000_000] * 2, requester=[0, 0], egress_bps=[1e9], responder=[0],
+        ingress_bps=[1e9],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", [Sjf, Ljf])
+@pytest.mark.parametrize(
+    ("prefetch", "makespan_s"),
+    [
+        (0, 4.0),  # move, compute, move, compute
+        (1, 3.0),  # the second input moves while the first job computes
+    ],
+)
+def test_prefetch_overlaps_transfer_and_compute(policy, prefetch, makespan_s):
+    plan = policy(BaselineParams(prefetch=prefetch)).decide(two_jobs_on_one_accelerator(), None, 0.0, RNG)
+    assert plan.makespan_s == pytest.approx(makespan_s)
+
+
+@pytest.mark.parametrize("prefetch", [-1, 1.5, None])
+def test_params_refuse_what_is_no_number_of_jobs(prefetch):
+    with pytest.raises(ValueError, match="prefetch: expected a whole number"):
+        BaselineParams(prefetch=prefetch)
+
+
+def test_running_flow_takes_bandwidth_that_becomes_free(network_problem):
+    # Both requesters have 1000 Mbps, the one responder 1500 Mbps for two accelerators.  SJF assigns 1000 Mb first: it
+    # gets 1000 Mbps until 1 s, the 1500 Mb get 500 Mbps until then and 1000 Mbps after: 500 + 1000 Mb until 2 s.
+    problem = network_problem(
+        megabits=[1000, 1500], requester=[0, 1], egress_mbps=[1000] * 2, responder=[0, 0], ingress_mbps=[1500]
+    )
+    plan = Sjf().decide(problem, None, 0.0, RNG)
+    assert plan.segment_job.tolist() == [0, 1, 1]
+    assert plan.segment_bps == pytest.approx([1e9, 5e8, 1e9])
+    assert plan.segment_end_s == pytest.approx([1.0, 1.0, 2.0])
+
+
+def test_accelerator_of_earlier_batches_is_not_available_before_ready(compute_problem):
+    # Accelerator 1 gets ready at 100 s; accelerator 0 does both jobs by 2 s.
+    plan = Sjf().decide(compute_problem([[1.0, 0.1], [1.0, 0.1]], ready_s=[0.0, 100.0]), None, 0.0, RNG)
+    assert plan.accelerator.tolist() == [0, 0]
+    assert plan.makespan_s == pytest.approx(2.0)

@@ -1,0 +1,122 @@
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fpga_pool.drivers.slots import bitstream
+from fpga_pool.drivers.slots.base import SlotAddress
+from fpga_pool.drivers.slots.simulated import SimulatedSlots
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.objects import SlotState
+
+PATIENCE_S = 20.0
+#: No test lets a job of this length end by itself.
+LONG_S = 300.0
+
+
+def _function(a_s, *kinds):
+    return {
+        "version": "1.0",
+        "slot_kinds": list(kinds),
+        "io_bps": 8e6,
+        "preemptible": False,
+        "cpu_time": {"a_s": 0, "b_s_per_byte": 1e-6},
+        "fpga_time": {"fast": {"a_s": a_s, "b_s_per_byte": 1e-9}},
+        "source": "test",
+    }
+
+
+@pytest.fixture(scope="session")
+def catalogue():
+    """Return a board that loads in 1 ms; sha256 takes 10 ms, wordcount runs until it is stopped."""
+    region = {"bitstream_bytes": 4000}
+    return Catalogue.from_mapping(
+        {
+            "format_version": 1,
+            "functions": {
+                "sha256": _function(0.01, "small", "large"),
+                "aes": _function(0.01, "small", "large"),
+                "wordcount": _function(LONG_S, "small", "large"),
+                "optical_flow": _function(0.01, "large"),
+            },
+            "boards": {
+                "fast": {
+                    "slots": ["small", "small", "small", "large"],
+                    "regions": {"small": region, "large": region},
+                    "configuration_bps": 3.2e7,
+                    "dma_bps": 1e9,
+                    "source": "test",
+                }
+            },
+        },
+        "test",
+    )
+
+
+@pytest.fixture(scope="session")
+def signing_key():
+    return Ed25519PrivateKey.generate()
+
+
+@pytest.fixture(scope="session")
+def build(catalogue, signing_key):
+    """Return a bitstream of the fast board, signed by the trusted key."""
+
+    def _build(function, kind="small"):
+        return bitstream.build(catalogue.board("fast"), kind, catalogue.function(function), signing_key)
+
+    return _build
+
+
+@pytest.fixture
+def simulated(catalogue, signing_key):
+    """Build a simulated driver of the fast board."""
+
+    def _simulated(**options):
+        return SimulatedSlots(catalogue, "fast", **{"cards": 1, "trusted_key": signing_key.public_key(), **options})
+
+    return _simulated
+
+
+@pytest.fixture
+def slot():
+    return SlotAddress("sim0", "slot0")
+
+
+@pytest.fixture
+def files(tmp_path):
+    """An input of 1000 bytes and a place for the result."""
+    source = tmp_path / "source"
+    source.write_bytes(bytes(range(250)) * 4)
+    return SimpleNamespace(source=source, sink=tmp_path / "sink", input_bytes=1000)
+
+
+@pytest.fixture
+def in_background():
+    """Call something in a thread of its own; returns the future."""
+    pool = ThreadPoolExecutor()
+    yield pool.submit
+    pool.shutdown(wait=True)
+
+
+@pytest.fixture
+def until():
+    """Wait until a condition holds."""
+
+    def _until(condition):
+        give_up_s = time.monotonic() + PATIENCE_S
+        pause = threading.Event()
+        while not condition():
+            assert time.monotonic() < give_up_s, "what the test waits for does not happen"
+            pause.wait(0.002)
+
+    return _until
+
+
+@pytest.fixture
+def until_busy(until):
+    """Wait until the slot is BUSY."""
+    return lambda driver, slot: until(lambda: driver.state(slot).state is SlotState.BUSY)

@@ -1,0 +1,73 @@
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fpga_pool.drivers.slots.dma import SharedDma, max_min_shares
+
+
+def test_small_demands_are_met_and_the_rest_is_shared_equally():
+    # 10 among 1, 4, 8, 8: 1, then 9 among three = 3 each.
+    assert max_min_shares(10, [8, 1, 4, 8]) == [3, 1, 3, 3]
+
+
+def test_everybody_gets_the_demand_where_the_capacity_suffices():
+    assert max_min_shares(10, [2, 3, 0]) == [2, 3, 0]
+
+
+@settings(deadline=None)
+@given(st.floats(1, 1e10), st.lists(st.floats(0, 1e10), max_size=8))
+def test_shares_never_exceed_demand_or_capacity_and_waste_nothing(capacity, demands):
+    shares = max_min_shares(capacity, demands)
+    assert all(0 <= share <= demand for share, demand in zip(shares, demands, strict=True))
+    assert math.fsum(shares) == pytest.approx(min(capacity, math.fsum(demands)), rel=1e-9)
+
+
+def test_a_job_alone_takes_its_time():
+    dma = SharedDma(10)
+    dma.start("a", demand_bps=8, work_s=2, now_s=100)
+    assert dma.next_end_s() == 102
+    dma.advance(101.9)
+    assert dma.is_active("a")
+    dma.advance(102)
+    assert not dma.is_active("a")
+    assert dma.next_end_s() == math.inf
+
+
+def test_two_jobs_slow_down_while_both_run():
+    dma = SharedDma(10)
+    dma.start("a", demand_bps=10, work_s=2, now_s=0)
+    dma.start("b", demand_bps=10, work_s=2, now_s=1)
+    # From 1 on both at half speed: a has 1 s left, ends at 3; b has then 1 s left at full speed, ends at 4.
+    assert dma.next_end_s() == 3
+    dma.advance(3.5)
+    assert not dma.is_active("a")
+    assert dma.next_end_s() == 4
+
+
+def test_ends_that_were_passed_over_count_from_when_they_happened():
+    dma = SharedDma(10)
+    dma.start("a", demand_bps=10, work_s=1, now_s=0)
+    dma.start("b", demand_bps=10, work_s=2, now_s=0)
+    # a ends at 2; b has 1 s left then, ends at 3: nobody looked before 10.
+    dma.advance(2.5)
+    assert dma.next_end_s() == 3
+    dma.advance(10)
+    assert not dma.is_active("b")
+
+
+def test_a_job_that_leaves_gives_its_share_back():
+    dma = SharedDma(10)
+    dma.start("a", demand_bps=10, work_s=4, now_s=0)
+    dma.start("b", demand_bps=10, work_s=4, now_s=0)
+    dma.stop("b", now_s=2)
+    # a did 1 s of work in 2 s; 3 s left at full speed.
+    assert dma.next_end_s() == 5
+
+
+def test_a_job_that_moves_nothing_is_not_slowed():
+    dma = SharedDma(1)
+    dma.start("busy", demand_bps=100, work_s=1, now_s=0)
+    dma.start("quiet", demand_bps=0, work_s=1, now_s=0)
+    assert dma.next_end_s() == 1

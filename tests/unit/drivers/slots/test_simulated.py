@@ -1,0 +1,224 @@
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from fpga_pool.drivers.slots.base import RunStopped, SlotAddress
+from fpga_pool.drivers.slots.faults import Faults
+from fpga_pool.drivers.slots.simulated import SimulatedSlots
+from fpga_pool.model.exceptions import BitstreamRefused, InvalidInput, SlotFault
+from fpga_pool.model.objects import SlotState
+
+
+def run(driver, slot, files, function="sha256"):
+    return driver.run(slot, function, files.input_bytes, files.source, files.sink, "p1")
+
+
+def test_cards_have_three_equal_slots_and_a_larger_one(simulated):
+    cards = simulated(cards=2).inventory()
+    assert [card.serial for card in cards] == ["sim0", "sim1"]
+    assert [slot.kind for slot in cards[0].slots] == ["small", "small", "small", "large"]
+
+
+def test_there_is_at_least_one_card(simulated):
+    with pytest.raises(InvalidInput, match="cards must be >= 1, found 0"):
+        simulated(cards=0)
+
+
+def test_a_run_is_never_shorter_than_its_time_model(simulated, slot, build, files):
+    driver = simulated()
+    driver.load(slot, build("sha256"))
+    # 10 ms + 1000 bytes * 1 ns
+    assert run(driver, slot, files).seconds >= 0.010001
+
+
+def test_software_slower_than_the_model_is_told(simulated, slot, build, files):
+    def slow(source, sink):
+        threading.Event().wait(0.05)
+        sink.touch()
+
+    driver = simulated(models=lambda name: slow)
+    driver.load(slot, build("sha256"))
+    assert run(driver, slot, files).seconds >= 0.05
+
+
+def test_a_function_the_catalogue_does_not_know_is_refused(simulated, slot, build, catalogue):
+    known = build("sha256")
+    with pytest.raises(BitstreamRefused, match="'md5' is not in the catalogue"):
+        simulated().load(slot, replace(known, manifest=replace(known.manifest, function="md5")))
+
+
+def test_a_load_waits_for_the_configuration_port_of_its_card(catalogue, signing_key, build, in_background):
+    # 4000 bytes at 320 kbit/s are 0.1 s; three loads one after the other.
+    slow = replace(catalogue.board("fast"), configuration_bps=3.2e5)
+    driver = SimulatedSlots(replace(catalogue, boards={"fast": slow}), "fast", 1, signing_key.public_key())
+    slots = [SlotAddress("sim0", f"slot{i}") for i in range(3)]
+    began_s = time.monotonic()
+    for load in [in_background(driver.load, slot, build("sha256")) for slot in slots]:
+        load.result(timeout=20)
+    assert time.monotonic() - began_s >= 0.3
+    assert {driver.state(slot).state for slot in slots} == {SlotState.READY}
+
+
+def test_a_job_slows_down_while_another_uses_the_dma(
+    catalogue, signing_key, build, files, tmp_path, slot, in_background, until_busy
+):
+    # Both functions ask for 8 Mbit/s, and the card has no more than that.
+    narrow = replace(catalogue.board("fast"), dma_bps=8e6)
+    driver = SimulatedSlots(replace(catalogue, boards={"fast": narrow}), "fast", 1, signing_key.public_key())
+    other = SlotAddress("sim0", "slot1")
+    driver.load(other, build("wordcount"))
+    driver.load(slot, build("sha256"))
+    hog = in_background(driver.run, other, "wordcount", 1000, files.source, tmp_path / "words", "p1")
+    until_busy(driver, other)
+    # Half speed: twice 10 ms + 1000 bytes * 1 ns
+    assert run(driver, slot, files).seconds >= 2 * 0.010001
+    driver.stop(other)
+    with pytest.raises(RunStopped):
+        hog.result(timeout=20)
+
+
+def test_slot_memory_keeps_a_remnant_of_the_input_until_it_is_scrubbed(simulated, slot, build, files):
+    driver = simulated()
+    driver.load(slot, build("sha256"))
+    run(driver, slot, files)
+    assert driver.memory(slot).startswith(files.source.read_bytes())
+    driver.scrub(slot)
+    assert not any(driver.memory(slot))
+
+
+def test_a_failed_load_leaves_the_slot_faulted_until_it_is_loaded_again(simulated, slot, build, files):
+    driver = simulated()
+    driver.fail_next_load(slot)
+    with pytest.raises(SlotFault, match="sim0/slot0: loading sha256 failed"):
+        driver.load(slot, build("sha256"))
+    assert driver.state(slot).state is SlotState.FAULTED
+    driver.load(slot, build("sha256"))
+    run(driver, slot, files)
+
+
+def test_a_hung_job_ends_only_when_it_is_stopped_and_leaves_the_slot_faulted(
+    simulated, slot, build, files, in_background, until_busy
+):
+    driver = simulated()
+    driver.load(slot, build("sha256"))
+    driver.hang_next_run(slot)
+    job = in_background(run, driver, slot, files)
+    until_busy(driver, slot)
+    # Its time is 10 ms; it is still there after 50.
+    with pytest.raises(TimeoutError):
+        job.result(timeout=0.05)
+    driver.stop(slot)
+    with pytest.raises(SlotFault, match="hung") as error:
+        job.result(timeout=20)
+    assert not isinstance(error.value, RunStopped)
+    assert driver.state(slot).state is SlotState.FAULTED
+    assert not files.sink.exists()
+
+
+def test_a_card_that_disappears_fails_its_jobs_and_comes_back_empty(
+    simulated, slot, build, files, in_background, until_busy
+):
+    driver = simulated(cards=2)
+    driver.load(slot, build("wordcount"))
+    job = in_background(run, driver, slot, files, "wordcount")
+    until_busy(driver, slot)
+    driver.remove_card("sim0")
+    with pytest.raises(SlotFault, match="does not answer"):
+        job.result(timeout=20)
+    assert [card.present for card in driver.inventory()] == [False, True]
+    assert driver.state(slot).state is SlotState.FAULTED
+    for call in (lambda: driver.load(slot, build("sha256")), lambda: run(driver, slot, files)):
+        with pytest.raises(SlotFault, match="does not answer"):
+            call()
+    driver.restore_card("sim0")
+    assert driver.inventory()[0].present
+    assert driver.state(slot).state is SlotState.EMPTY
+    assert not any(driver.memory(slot))
+
+
+def test_a_lost_run_does_not_touch_the_slot_of_a_card_that_is_back(simulated, slot, build, files, in_background):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def held_up(source, sink):
+        begun.set()
+        go_on.wait(20)
+        sink.touch()
+
+    driver = simulated(models=lambda name: held_up)
+    driver.load(slot, build("sha256"))
+    lost = in_background(run, driver, slot, files)
+    begun.wait(20)
+    driver.remove_card("sim0")
+    driver.restore_card("sim0")
+    driver.load(slot, build("aes"))
+    go_on.set()
+    with pytest.raises(SlotFault):
+        lost.result(timeout=20)
+    assert (driver.state(slot).state, driver.state(slot).function) == (SlotState.READY, "aes")
+
+
+def test_a_card_can_disappear_in_the_middle_of_a_run_and_return(simulated, slot, build, files, until):
+    driver = simulated(faults=Faults(card_disappears=1.0, card_returns_after_s=0.01))
+    driver.load(slot, build("sha256"))
+    with pytest.raises(SlotFault, match="does not answer"):
+        run(driver, slot, files)
+    until(lambda: driver.inventory()[0].present)
+    assert driver.state(slot).state is SlotState.EMPTY
+
+
+def outcomes(driver, slot, build, files):
+    """Return how 30 loads and runs of one slot end."""
+    seen = []
+    for _ in range(30):
+        try:
+            driver.load(slot, build("sha256"))
+        except SlotFault:
+            seen.append("load")
+            continue
+        try:
+            run(driver, slot, files)
+        except SlotFault:
+            seen.append("run")
+            continue
+        seen.append("done")
+    return seen
+
+
+def test_faults_are_the_same_for_the_same_seed(simulated, slot, build, files):
+    def of(seed):
+        faults = Faults(load_fails=0.3, card_disappears=0.3, card_returns_after_s=0.0, seed=seed)
+        return outcomes(simulated(faults=faults), slot, build, files)
+
+    first = of(1)
+    assert set(first) == {"load", "run", "done"}
+    assert of(1) == first
+    assert of(2) != first
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("load_fails", 1.1), ("job_hangs", -0.1), ("card_returns_after_s", float("inf")), ("seed", -1)],
+)
+def test_faults_that_cannot_be_are_refused(option, value):
+    with pytest.raises(InvalidInput, match=f"faults.{option} must be"):
+        Faults(**{option: value})
+
+
+def test_many_jobs_on_all_slots_at_once_all_end_right(simulated, build, files, tmp_path, in_background):
+    driver = simulated(cards=2)
+
+    def work(slot):
+        driver.load(slot, build("sha256", driver_kind[slot]))
+        for i in range(5):
+            sink = tmp_path / f"{slot.card}-{slot.region}-{i}"
+            driver.run(slot, "sha256", files.input_bytes, files.source, sink, "p1")
+            yield sink.read_text()
+
+    driver_kind = {
+        SlotAddress(card.serial, entry.region): entry.kind for card in driver.inventory() for entry in card.slots
+    }
+    jobs = [in_background(lambda slot=slot: list(work(slot))) for slot in driver_kind]
+    results = {result for job in jobs for result in job.result(timeout=20)}
+    assert len(results) == 1

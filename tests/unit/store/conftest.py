@@ -1,0 +1,122 @@
+import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+import pytest
+
+from fpga_pool.model.messages import Command, ReleaseJob
+from fpga_pool.model.objects import Batch, Host, Job, Lease, LeaseKind, Run, Shard, Slot
+from fpga_pool.model.transaction import Transaction
+from fpga_pool.store import Store
+
+SHARD, OWNER = "shard-0", "scheduler-0"
+
+
+class Make:
+    """Builds objects that differ from each other, and only in what a test says."""
+
+    def batch(self, **fields):
+        known = {"project_id": "project-a", "user_id": "user-a", "name": "", "policy": "ect", "created_at": 1.0}
+        return Batch(**{"uuid": str(uuid.uuid4()), "jobs": 1} | known | fields)
+
+    def job(self, batch, **fields):
+        known = {"batch_uuid": batch.uuid, "project_id": batch.project_id, "user_id": batch.user_id, "index": 0}
+        known |= {"name": "", "function": "aes", "requester": "client", "input_bytes": 2**40, "created_at": 1.0}
+        return Job(**{"uuid": str(uuid.uuid4())} | known | fields)
+
+    def jobs(self, batch, count):
+        return [self.job(batch, index=index) for index in range(count)]
+
+    def host(self, name="host-0", **fields):
+        known = {"egress_bps": 1e10, "ingress_bps": 1e10, "data_address": "127.0.0.1", "data_port": 7000}
+        return Host(**{"name": name, "boot_id": "boot-1", "heard_at": 1.0} | known | fields)
+
+    def slot(self, host="host-0", region="0", **fields):
+        known = {"name": f"{host}/card-0/{region}", "host": host, "card": "card-0", "region": region}
+        return Slot(**known | {"board": "vc709", "kind": "small"} | fields)
+
+    def lease(self, slot, **fields):
+        known = {"kind": LeaseKind.POOL, "holder": SHARD, "project_id": "", "epoch": 1, "revocable": True}
+        return Lease(**{"uuid": str(uuid.uuid4()), "slot": slot.name, "granted_at": 1.0} | known | fields)
+
+    def command(self, sequence=1, slot="host-0/card-0/0", **fields):
+        known = {"id": str(uuid.uuid4()), "shard": SHARD, "epoch": 1, "host": slot.split("/")[0], "slot": slot}
+        return Command(**known | {"sequence": sequence, "action": ReleaseJob(job="job-1")} | fields)
+
+    def run(self, job, **fields):
+        known = {"job": job.uuid, "attempt": 1, "function": job.function, "board": "vc709", "finished_at": 2.0}
+        return Run(**known | {"input_bytes": job.input_bytes, "compute_s": 0.5} | fields)
+
+
+@pytest.fixture
+def make():
+    return Make()
+
+
+@pytest.fixture(params=["sqlite"])
+def connection(request, tmp_path):
+    """URL of an empty database, one of each kind that the store supports."""
+    return {"sqlite": f"sqlite:///{tmp_path}/pool.db"}[request.param]
+
+
+@pytest.fixture
+def store(connection):
+    store = Store(connection)
+    store.migrate()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def shard(store) -> Shard:
+    return store.acquire_shard(SHARD, OWNER, now_s=100.0, expired_before=0.0)
+
+
+@dataclass
+class Backend:
+    """What the contract of Transaction is tested on."""
+
+    begin: Callable[[], AbstractContextManager[Transaction]]
+    outbox: Callable[[], list[Command]]
+
+
+@pytest.fixture
+def backend(store, shard):
+    return Backend(
+        lambda: store.transaction(shard.name, shard.owner, shard.epoch),
+        lambda: store.undelivered(shard.name, limit=100),
+    )
+
+
+@pytest.fixture
+def begin(backend):
+    return backend.begin
+
+
+@pytest.fixture
+def outbox(backend):
+    return backend.outbox
+
+
+@pytest.fixture
+def saved(begin):
+    """Store objects, and return them."""
+
+    def save(*things):
+        with begin() as tx:
+            tx.add(*things)
+        return things[0] if len(things) == 1 else things
+
+    return save
+
+
+@pytest.fixture
+def counted(make, saved):
+    """A batch to count in; `bump` counts one more."""
+    return saved(make.batch(jobs=10_000))
+
+
+@pytest.fixture
+def bump():
+    return lambda batch: replace(batch, jobs_completed=batch.jobs_completed + 1)

@@ -1,0 +1,257 @@
+"""What every implementation of model.transaction.Transaction must do."""
+
+from dataclasses import replace
+
+import pytest
+
+from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound
+from fpga_pool.model.messages import AssignJob
+from fpga_pool.model.objects import BatchState, JobState, LeaseState, RateSegment, SlotState, StoryEntry
+
+
+def test_everything_that_was_added_reads_back_equal(begin, make):
+    story = (StoryEntry(1.5, "Planned", "PENDING", "WAITING_INPUT"), StoryEntry(2.25, "InputStaged", "A", "B"))
+    batch = make.batch(state=BatchState.RUNNING, name="Märchen \N{SNOWMAN}", planned_makespan_s=0.1, story=story)
+    job = make.job(
+        batch,
+        state=JobState.STAGED,
+        transfer=(RateSegment(0.0, 0.1, 1e9), RateSegment(0.1, 1 / 3, 2.5e8)),
+        flow="192.0.2.1:4711",
+        dispatched_at=1_790_000_000.123456,
+        result_bytes=2**62,
+        cancel_requested=True,
+        story=story,
+    )
+    host = make.host(egress_bps=float("inf"))
+    slot = make.slot(state=SlotState.BUSY, function="aes", job=job.uuid, sequence=7)
+    lease = make.lease(slot)
+    with begin() as tx:
+        tx.add(job, lease, slot, host, batch)  # whatever the order
+    with begin() as tx:
+        assert tx.batch(batch.uuid) == batch
+        assert tx.job(job.uuid) == job
+        assert tx.host(host.name) == host
+        assert tx.slot(slot.name) == slot
+        assert list(tx.leases(slot=slot.name)) == [lease]
+
+
+def test_a_transaction_reads_what_it_has_saved(begin, make, saved):
+    batch, job = saved(*(batch := make.batch(), make.job(batch)))
+    with begin() as tx:
+        tx.save(replace(tx.job(job.uuid), state=JobState.WAITING_INPUT, slot="s", host="h"))
+        assert tx.job(job.uuid).state is JobState.WAITING_INPUT
+        assert [found.uuid for found in tx.active_jobs(slot="s")] == [job.uuid]
+        assert list(tx.pending_jobs()) == []
+        assert [found.generation for found in tx.batch_jobs(batch.uuid)] == [1]
+
+
+def test_each_save_grows_the_generation_by_one_within_a_transaction_too(begin, counted, bump):
+    with begin() as tx:
+        for _ in range(3):
+            tx.save(bump(tx.batch(counted.uuid)))
+        assert tx.batch(counted.uuid).generation == 3
+    with begin() as tx:
+        assert tx.batch(counted.uuid).generation == 3
+        assert tx.batch(counted.uuid).jobs_completed == 3
+
+
+def test_saving_what_was_read_before_another_save_is_a_conflict(begin, counted, bump):
+    with begin() as tx:
+        old = tx.batch(counted.uuid)
+        tx.save(bump(old))
+    with begin() as tx, pytest.raises(Conflict, match=f"batch {counted.uuid}: changed meanwhile"):
+        tx.save(bump(old))
+    with begin() as tx:
+        assert tx.batch(counted.uuid).jobs_completed == 1
+
+
+def test_saving_twice_from_one_read_is_a_conflict(begin, counted, bump):
+    with begin() as tx:
+        old = tx.batch(counted.uuid)
+        tx.save(bump(old))
+        with pytest.raises(Conflict):
+            tx.save(bump(old))
+
+
+def test_saving_what_does_not_exist_is_not_found(begin, make):
+    with begin() as tx, pytest.raises(NotFound, match="no host nowhere"):
+        tx.save(make.host("nowhere"))
+
+
+@pytest.mark.parametrize("noun", ["batch", "job", "host", "slot"])
+def test_reading_what_does_not_exist_names_it(begin, noun):
+    with begin() as tx, pytest.raises(NotFound, match=f"no {noun} nowhere"):
+        getattr(tx, noun)("nowhere")
+
+
+def test_adding_what_exists_names_it_and_leaves_the_transaction_usable(begin, make, saved):
+    known = saved(make.batch())
+    other = make.batch()
+    with begin() as tx:
+        with pytest.raises(DuplicateId, match=f"batch {known.uuid}: exists already"):
+            tx.add(replace(known, name="impostor"))
+        tx.add(other)
+    with begin() as tx:
+        assert tx.batch(known.uuid) == known
+        assert tx.batch(other.uuid) == other
+
+
+def test_adding_the_same_object_twice_at_once_is_refused(begin, make):
+    batch = make.batch()
+    with pytest.raises(DuplicateId), begin() as tx:
+        tx.add(batch, batch)
+    with begin() as tx, pytest.raises(NotFound):
+        tx.batch(batch.uuid)
+
+
+def test_an_exception_rolls_everything_back_the_outbox_too(begin, outbox, make, counted, bump):
+    job = make.job(counted)
+    before = None
+    with pytest.raises(RuntimeError, match="power"), begin() as tx:
+        before = tx.shard.pool_generation
+        tx.add(job)
+        tx.save(bump(tx.batch(counted.uuid)))
+        tx.record_run(make.run(job))
+        tx.send(make.command())
+        assert len(tx.batch_jobs(counted.uuid)) == 1
+        raise RuntimeError("power")
+    assert outbox() == []
+    with begin() as tx:
+        assert tx.batch(counted.uuid) == counted
+        assert list(tx.batch_jobs(counted.uuid)) == []
+        tx.add(job)
+        tx.record_run(make.run(job))
+        assert tx.shard.pool_generation == before
+
+
+def test_the_outbox_keeps_the_order_of_sending_and_the_whole_command(begin, outbox, make):
+    action = AssignJob(job="j", attempt=2, project_id="p", function="aes", input_bytes=2**40, order=3, expected_s=0.125)
+    commands = [make.command(sequence, action=action) for sequence in (5, 1, 3, 2)]
+    with begin() as tx:
+        tx.send(commands[0])
+        tx.send(commands[1])
+    with begin() as tx:
+        tx.send(commands[2])
+        tx.send(commands[3])
+    assert outbox() == commands
+
+
+def test_commands_for_a_lost_host_are_dropped_also_those_of_this_transaction(begin, outbox, make):
+    kept = make.command(slot="host-1/card-0/0")
+    with begin() as tx:
+        tx.send(make.command())
+        tx.send(kept)
+    with begin() as tx:
+        tx.send(make.command())
+        tx.drop_commands("host-0")
+    assert outbox() == [kept]
+
+
+def test_a_second_completion_of_a_job_is_refused_and_leaves_the_transaction_usable(begin, make, saved):
+    batch, job = saved(*(batch := make.batch(), make.job(batch)))
+    with begin() as tx:
+        tx.record_run(make.run(job))
+    with begin() as tx:
+        with pytest.raises(DuplicateId, match=f"run {job.uuid}: exists already"):
+            tx.record_run(make.run(job, attempt=2))
+        tx.save(replace(batch, jobs_completed=1))
+    with begin() as tx:
+        assert tx.batch(batch.uuid).jobs_completed == 1
+
+
+def test_a_second_lease_on_a_held_slot_is_refused(begin, make, saved):
+    _, slot, lease = saved(*(make.host(), slot := make.slot(), make.lease(slot)))
+    with begin() as tx, pytest.raises(Conflict, match=f"slot {slot.name}: another lease on it is in force"):
+        tx.add(make.lease(slot, epoch=2))
+    with begin() as tx:
+        assert list(tx.leases()) == [lease]
+
+
+def test_two_leases_of_a_slot_in_one_add_are_refused(begin, make, saved):
+    _, slot = saved(make.host(), make.slot())
+    with pytest.raises(Conflict), begin() as tx:
+        tx.add(make.lease(slot), make.lease(slot, epoch=2))
+    with begin() as tx:
+        assert list(tx.leases()) == []
+
+
+def test_a_released_slot_can_be_leased_in_the_same_transaction(begin, make, saved):
+    _, slot, lease = saved(*(make.host(), slot := make.slot(), make.lease(slot)))
+    successor = make.lease(slot, epoch=2)
+    with begin() as tx:
+        tx.save(replace(lease, state=LeaseState.RELEASED, released_at=3.0))
+        assert list(tx.leases(slot=slot.name)) == []
+        tx.add(successor)
+    with begin() as tx:
+        assert list(tx.leases()) == [successor]
+
+
+def test_pending_jobs_come_from_the_oldest_batch_first_then_by_index(begin, make, saved):
+    young, old = make.batch(created_at=20.0), make.batch(created_at=10.0)
+    jobs = {
+        name: make.job(batch, index=index, state=state)
+        for name, batch, index, state in [
+            ("young 0", young, 0, JobState.PENDING),
+            ("old 10", old, 10, JobState.PENDING),
+            ("old 9", old, 9, JobState.PENDING),
+            ("old 8", old, 8, JobState.RUNNING),
+        ]
+    }
+    saved(young, old, *jobs.values())
+    with begin() as tx:
+        assert list(tx.pending_jobs()) == [jobs["old 9"], jobs["old 10"], jobs["young 0"]]
+
+
+def test_active_jobs_are_those_planned_staged_or_running_in_the_order_of_their_slot(begin, make, saved):
+    batch = make.batch()
+    states = list(JobState)
+    jobs = [
+        make.job(batch, index=i, state=state, host="h0", slot=f"h0/c/{i % 2}", order=-i)
+        for i, state in enumerate(states)
+    ]
+    elsewhere = make.job(batch, index=99, state=JobState.RUNNING, host="h1", slot="h1/c/0")
+    saved(batch, *jobs, elsewhere)
+    with begin() as tx:
+        # WAITING_INPUT is state 1, STAGED 2, RUNNING 3; orders are -1, -2, -3; slots 1, 0, 1.
+        assert [job.index for job in tx.active_jobs(host="h0")] == [2, 3, 1]
+        assert [job.index for job in tx.active_jobs(slot="h0/c/1")] == [3, 1]
+        assert [job.index for job in tx.active_jobs()] == [2, 3, 1, 99]
+
+
+def test_held_results_are_those_of_one_host(begin, make, saved):
+    batch = make.batch()
+    here, _, _ = jobs = [
+        make.job(batch, index=0, state=JobState.RESULT_HELD, host="h0"),
+        make.job(batch, index=1, state=JobState.RESULT_HELD, host="h1"),
+        make.job(batch, index=2, state=JobState.DONE, host="h0"),
+    ]
+    saved(batch, *jobs)
+    with begin() as tx:
+        assert list(tx.held_results("h0")) == [here]
+
+
+def test_hosts_and_slots_are_listed_by_name(begin, make, saved):
+    saved(make.host("b"), make.host("a"), make.slot("b", "1"), make.slot("b", "0"), make.slot("a", "0"))
+    with begin() as tx:
+        assert [host.name for host in tx.hosts()] == ["a", "b"]
+        assert [slot.name for slot in tx.slots()] == ["a/card-0/0", "b/card-0/0", "b/card-0/1"]
+        assert [slot.name for slot in tx.slots("b")] == ["b/card-0/0", "b/card-0/1"]
+
+
+def test_each_committed_transaction_grows_the_pool_generation(begin, counted, bump):
+    seen = []
+    for _ in range(3):
+        with begin() as tx:
+            seen.append(tx.shard.pool_generation)
+            tx.save(bump(tx.batch(counted.uuid)))
+    assert seen == [seen[0], seen[0] + 1, seen[0] + 2]
+
+
+def test_a_thousand_jobs_are_saved_in_one_transaction(begin, make, saved):
+    batch = make.batch(jobs=1000)
+    saved(batch, *make.jobs(batch, 1000))
+    with begin() as tx:
+        for order, job in enumerate(tx.pending_jobs()):
+            tx.save(replace(job, state=JobState.WAITING_INPUT, slot="s", order=999 - order))
+    with begin() as tx:
+        assert [job.index for job in tx.active_jobs(slot="s")] == list(range(999, -1, -1))

@@ -1,0 +1,82 @@
+"""What a SQLite file holds after a kill, on a full disk, and who may read it."""
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event, text
+
+import fpga_pool
+from fpga_pool.model.exceptions import StorageFull
+from fpga_pool.store import Store
+
+
+def test_a_writer_that_is_killed_leaves_whole_transactions_and_all_it_had_committed(connection, store, shard):
+    writer = Path(__file__).with_name("writer.py")
+    environment = {"PYTHONPATH": str(Path(fpga_pool.__file__).parents[1])}
+    command = [sys.executable, str(writer), connection, str(shard.epoch), "forever"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        committed = [process.stdout.readline().strip() for _ in range(20)]
+        process.kill()
+        committed += [line.strip() for line in process.stdout if line.endswith("\n")]
+    store.close()
+    reopened = Store(connection)
+    reopened.check_schema()
+    with reopened.reading() as tx:
+        batches = [batch.uuid for batch in tx.batches()]
+        jobs = {uuid: [job.uuid for job in tx.batch_jobs(uuid)] for uuid in batches}
+    assert set(committed) <= set(batches)
+    assert all(len(uuids) == 3 for uuids in jobs.values())
+    commands = {command.id for command in reopened.undelivered(shard.name, limit=100_000)}
+    assert commands == {uuid for uuids in jobs.values() for uuid in uuids}
+    with reopened.engine.connect() as connection_:
+        assert connection_.execute(text("PRAGMA integrity_check")).scalar() == "ok"
+    reopened.close()
+
+
+def test_a_full_disk_is_told_and_nothing_of_the_request_is_stored(store, begin, outbox, make, saved):
+    known = saved(make.batch())
+
+    def fill(connection, _record):
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages + 4}")
+
+    event.listen(store.engine, "connect", fill)
+    store.engine.dispose()
+    batch = make.batch(jobs=2000)
+    with pytest.raises(StorageFull, match="nothing was stored"), begin() as tx:
+        tx.send(make.command())
+        tx.add(batch, *make.jobs(batch, 2000))
+    assert outbox() == []
+    with begin() as tx:
+        assert list(tx.batches()) == [known]
+        assert list(tx.pending_jobs()) == []
+
+    event.remove(store.engine, "connect", fill)
+    store.engine.dispose()
+    with begin() as tx:
+        tx.add(batch, *make.jobs(batch, 2000))
+
+
+def test_the_file_and_its_log_are_for_their_owner_alone(store, saved, make, tmp_path):
+    saved(make.batch())
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == {"pool.db": 0o600, "pool.db-wal": 0o600, "pool.db-shm": 0o600}
+
+
+def test_a_commit_is_on_disk_before_it_is_acknowledged(store):
+    with store.engine.connect() as connection:
+        settings = [connection.execute(text(f"PRAGMA {name}")).scalar() for name in ("journal_mode", "synchronous")]
+    assert settings == ["wal", 2]  # 2 = FULL
+
+
+def test_rows_cannot_refer_to_what_does_not_exist(store):
+    with store.engine.connect() as connection:
+        assert connection.execute(text("PRAGMA foreign_keys")).scalar() == 1
+
+
+def test_a_database_in_memory_is_refused():
+    with pytest.raises(ValueError, match="must be a file"):
+        Store("sqlite://")

@@ -1,0 +1,66 @@
+"""Each complaint of a database driver becomes one error of the pool's own."""
+
+import pytest
+import sqlalchemy
+from oslo_db import exception as db
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm.exc import StaleDataError
+
+from fpga_pool.model import exceptions
+from fpga_pool.store.errors import translated
+
+
+class PostgresError(Exception):
+    sqlstate = "53100"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OperationalError("INSERT", {}, Exception(1021, "Disk full")), exceptions.StorageFull),
+        (OperationalError("INSERT", {}, Exception(1114, "The table is full")), exceptions.StorageFull),
+        (OperationalError("INSERT", {}, PostgresError("could not extend file")), exceptions.StorageFull),
+        (db.DBError(OperationalError("INSERT", {}, PostgresError("no space"))), exceptions.StorageFull),
+        (db.DBDeadlock(), exceptions.Conflict),
+        (StaleDataError("0 of 1 rows matched"), exceptions.Conflict),
+        (db.DBDuplicateEntry(["uuid"]), exceptions.DuplicateId),
+        (db.DBReferenceError("jobs", "fk", "batch_uuid", "batches"), exceptions.NotFound),
+        (db.DBDataError(), exceptions.InvalidInput),
+        (db.DBConnectionError(), exceptions.ServiceUnavailable),
+        (sqlalchemy.exc.TimeoutError("QueuePool limit reached"), exceptions.ServiceUnavailable),
+    ],
+)
+def test_database_errors_become_domain_errors(error, expected):
+    with pytest.raises(exceptions.FpgaPoolError) as raised, translated():
+        raise error
+    assert type(raised.value) is expected
+    assert raised.value.__cause__ is error
+
+
+def test_mistakes_of_ours_stay_what_they_are():
+    error = OperationalError("SELEKT", {}, Exception("syntax error"))
+    with pytest.raises(OperationalError), translated():
+        raise error
+
+
+def test_a_writer_that_waited_too_long_is_told_to_come_back(store, begin, monkeypatch):
+    def hurry(connection, _record):
+        connection.execute("PRAGMA busy_timeout = 10")
+
+    sqlalchemy.event.listen(store.engine, "connect", hurry)
+    store.engine.dispose()
+    with begin(), pytest.raises(exceptions.ServiceUnavailable, match="busy"), begin():
+        pass
+
+
+def test_a_row_that_changed_behind_the_transaction_is_a_conflict(begin, counted, bump):
+    # What another shard's owner can do on a database that locks rows: here on the same connection.
+    with pytest.raises(exceptions.Conflict, match="changed meanwhile"), begin() as tx:
+        batch = tx.batch(counted.uuid)
+        tx._session.connection().execute(sqlalchemy.text("UPDATE batches SET generation = 7"))
+        tx.save(bump(batch))
+
+
+def test_a_job_of_no_batch_is_refused(begin, make):
+    with pytest.raises(exceptions.NotFound, match="does not exist"), begin() as tx:
+        tx.add(make.job(make.batch()))

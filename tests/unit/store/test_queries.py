@@ -1,0 +1,91 @@
+"""What the API asks of the store beside the reads of a transaction."""
+
+import pytest
+
+from fpga_pool.core.timemodel import TimeModel
+from fpga_pool.model.exceptions import InvalidInput, NotFound
+from fpga_pool.model.objects import JobState
+
+
+def test_batches_are_paged_newest_first_within_a_project(store, make, saved):
+    batches = saved(*(make.batch(created_at=float(age)) for age in range(5)), make.batch(project_id="project-b"))
+    newest = list(reversed(batches[:5]))
+    with store.reading() as tx:
+        assert list(tx.batches("project-a")) == newest
+        assert list(tx.batches("project-a", limit=2)) == newest[:2]
+        assert list(tx.batches("project-a", limit=2, marker=newest[1].uuid)) == newest[2:4]
+        assert len(tx.batches()) == 6
+
+
+def test_batches_of_the_same_moment_are_each_on_exactly_one_page(store, make, saved):
+    batches = saved(*(make.batch(created_at=7.0) for _ in range(5)))
+    seen, marker = [], None
+    with store.reading() as tx:
+        while page := tx.batches("project-a", limit=2, marker=marker):
+            seen += page
+            marker = page[-1].uuid
+    assert sorted(batch.uuid for batch in seen) == sorted(batch.uuid for batch in batches)
+
+
+def test_a_marker_of_another_project_is_not_known(store, make, saved):
+    foreign = saved(make.batch(project_id="project-b"))
+    with store.reading() as tx, pytest.raises(InvalidInput, match=f"marker: no batch {foreign.uuid}"):
+        tx.batches("project-a", marker=foreign.uuid)
+
+
+def test_the_jobs_of_a_batch_can_be_asked_for_by_state(store, make, saved):
+    batch = make.batch()
+    saved(batch, *(make.job(batch, index=i, state=state) for i, state in enumerate(JobState)))
+    with store.reading() as tx:
+        found = tx.batch_jobs(batch.uuid, states={JobState.FAILED, JobState.PENDING})
+    assert [job.state for job in found] == [JobState.PENDING, JobState.FAILED]
+
+
+def test_a_slot_is_found_by_its_uuid(store, make, saved):
+    _, slot = saved(make.host(), make.slot())
+    with store.reading() as tx:
+        assert tx.slot_by_uuid(slot.uuid) == slot
+        with pytest.raises(NotFound, match="no slot 0000"):
+            tx.slot_by_uuid("0000")
+
+
+def test_the_newest_runs_of_a_function_come_by_board(store, begin, make, saved):
+    batch = make.batch()
+    jobs = make.jobs(batch, 5)
+    saved(batch, *jobs)
+    boards = ["vc709", "u250", "vc709", "vc709"]
+    with begin() as tx:
+        for i, board in enumerate(boards):
+            tx.record_run(make.run(jobs[i], board=board, input_bytes=i, compute_s=i / 2, finished_at=float(i)))
+        tx.record_run(make.run(jobs[4], function="sha256"))
+    with store.reading() as tx:
+        runs = tx.runs("aes", newest=2)
+    assert {board: (sizes.tolist(), seconds.tolist()) for board, (sizes, seconds) in runs.items()} == {
+        "u250": ([1], [0.5]),
+        "vc709": ([3, 2], [1.5, 1.0]),
+    }
+
+
+def test_a_refitted_time_model_replaces_the_one_before(store):
+    store.save_time_model("aes", "vc709", TimeModel(1.0, 2e-9), samples=3, now_s=10.0)
+    store.save_time_model("aes", "vc709", TimeModel(0.5, 1e-9), samples=4, now_s=11.0)
+    store.save_time_model("aes", "u250", TimeModel(0.25, 3e-9), samples=4, now_s=11.0)
+    with store.reading() as tx:
+        assert tx.time_models() == {("aes", "vc709"): TimeModel(0.5, 1e-9), ("aes", "u250"): TimeModel(0.25, 3e-9)}
+
+
+def test_a_reader_sees_one_moment_and_delays_no_writer(store, begin, counted, bump, shard):
+    with store.reading(shard.name) as reader:
+        before = reader.shard.pool_generation
+        with begin() as tx:
+            tx.save(bump(tx.batch(counted.uuid)))
+        assert reader.batch(counted.uuid).jobs_completed == 0
+    with store.reading(shard.name) as reader:
+        assert reader.batch(counted.uuid).jobs_completed == 1
+        assert reader.shard.pool_generation == before + 1
+
+
+@pytest.mark.parametrize("write", ["add", "save", "send", "drop_commands", "record_run"])
+def test_a_reader_cannot_write(store, counted, write):
+    with store.reading() as tx, pytest.raises(TypeError, match="only reads"):
+        getattr(tx, write)(counted)

@@ -1,0 +1,84 @@
+"""The tables, and how they come to be."""
+
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+import fpga_pool
+from fpga_pool.model.exceptions import ServiceUnavailable
+from fpga_pool.store import Store
+from fpga_pool.store.mapping import PLACES
+from fpga_pool.store.models import Base
+
+
+@pytest.fixture
+def empty(connection):
+    store = Store(connection)
+    yield store
+    store.close()
+
+
+def test_migrations_build_what_the_models_describe(store):
+    with store.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Base.metadata) == []
+
+
+def test_migrating_again_changes_nothing(store, make, saved):
+    batch = saved(make.batch())
+    store.migrate()
+    store.check_schema()
+    with store.reading() as tx:
+        assert tx.batch(batch.uuid) == batch
+
+
+def test_an_empty_database_is_told_to_be_migrated(empty):
+    with pytest.raises(ServiceUnavailable, match="older than this version"):
+        empty.check_schema()
+
+
+@pytest.mark.parametrize("act", ["check_schema", "migrate"])
+def test_a_database_from_a_later_version_is_left_alone(store, act):
+    with store.engine.begin() as connection:
+        connection.execute(sqlalchemy.text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(ServiceUnavailable, match="newer than this version of fpga_pool .*9999"):
+        getattr(store, act)()
+
+
+def test_processes_that_start_at_once_all_find_the_schema(connection):
+    program = "import sys; from fpga_pool.store import Store; s = Store(sys.argv[1]); s.migrate(); s.check_schema()"
+    root = Path(fpga_pool.__file__).parents[1]
+    started = [
+        subprocess.Popen([sys.executable, "-c", program, connection], cwd=root, stderr=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    assert [process.communicate(timeout=60)[1] for process in started] == [b""] * 3
+    assert [process.returncode for process in started] == [0] * 3
+
+
+@pytest.mark.parametrize("cls", PLACES, ids=lambda cls: cls.__name__)
+def test_every_field_has_a_column(cls):
+    place = PLACES[cls]
+    assert {field.name for field in fields(cls)} <= set(place.row.__table__.columns.keys())
+
+
+@pytest.mark.parametrize("table", ["batches", "jobs"])
+@pytest.mark.parametrize("column", ["project_id", "user_id"])
+def test_tenant_rows_always_have_an_owner(table, column):
+    assert not Base.metadata.tables[table].columns[column].nullable
+
+
+@pytest.mark.parametrize("dialect", [sqlite, mysql, postgresql], ids=lambda module: module.__name__)
+def test_the_tables_can_be_written_in_the_language_of_every_database(dialect):
+    for table in Base.metadata.sorted_tables:
+        assert str(CreateTable(table).compile(dialect=dialect.dialect()))
+        for index in table.indexes:
+            assert str(CreateIndex(index).compile(dialect=dialect.dialect()))
