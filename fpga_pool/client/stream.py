@@ -79,9 +79,7 @@ class Stream:
         address = (self._host.data_address, self._host.data_port)
         context = self._context
         try:
-            return connect(
-                address, context.connect_timeout_s, ssl_context=context.ssl_context, cancel=self._cancel
-            )
+            return connect(address, context.connect_timeout_s, ssl_context=context.ssl_context, cancel=self._cancel)
         except OSError as error:
             raise TransferBroken(f"the connection to {self._host.name} broke at once: {error}") from error
 

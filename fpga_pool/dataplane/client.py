@@ -2,7 +2,7 @@
 
 Blocking, for one thread.  Every wait is bounded and ends when the cancel event is set.  What goes wrong is one of
 TransferRefused (the server's reason), TransferBroken (resumable: come back with a new token), TransferCancelled,
-JobFailed, or InvalidInput where the source is not what was promised.
+JobFailed, InvalidInput where the source is not what was promised, or OSError of the caller's own files.
 """
 
 import contextlib
@@ -29,7 +29,8 @@ __all__ = [
     "Connection", "JobFailed", "ResultInfo", "StagedAck", "TransferBroken", "TransferCancelled", "connect",
 ]  # fmt: skip
 
-#: Data frames end at a hold, so a short frame makes a hold prompt.
+#: A frame that began is completed even when the schedule holds, so a short frame makes a hold prompt; each costs the
+#: server a thread switch, so a long one makes it fast.
 _FRAME_BYTES = 128 * 1024
 _KEEPALIVE_S = 5.0
 

@@ -40,7 +40,7 @@ from typing import Any, ClassVar
 VERSION = 1
 MAX_CONTROL_BYTES = 64 * 1024
 MAX_DATA_BYTES = 256 * 1024
-#: A body longer than any file; larger numbers are not sizes.
+#: Numbers beyond this are no sizes of files.
 MAX_SIZE_BYTES = 2**63 - 1
 
 _HEADER = struct.Struct(">cI")

@@ -74,6 +74,8 @@ class DataServer:
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """Close all connections and end; what was received so far stays on disk for later streams."""
+        if self._thread.ident is None:
+            return
         if self._serving is not None and self._thread.is_alive():
             self._serving.get_loop().call_soon_threadsafe(self._serving.cancel)
         self._thread.join(timeout_s)
@@ -86,7 +88,8 @@ class DataServer:
 
     def _run(self) -> None:
         try:
-            with socket.create_server(self._bind, backlog=self._limits.max_connections) as listener:
+            family = socket.AF_INET6 if ":" in self._bind[0] else socket.AF_INET
+            with socket.create_server(self._bind, family=family, backlog=self._limits.max_connections) as listener:
                 listener.setblocking(False)
                 asyncio.run(self._serve(listener))
         except asyncio.CancelledError:

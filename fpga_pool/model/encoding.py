@@ -1,8 +1,8 @@
 """Messages as plain JSON values and back: what crosses the wire, and what the outbox holds.
 
-A message is an object of its fields; where it could be of several classes its `type` is the name of its class.
-Decoding is strict: what it does not know or expect is refused by name.  Only a field that has a default may be missing, so that a message of the release before, which
-did not have the field yet, is still understood.
+A message is an object of its fields; where it could be of several classes it also has a `type`, the name of its
+class.  Decoding is strict: what it does not know or expect is refused by name.  Only a field that has a default may be
+missing, so that a message of the release before, which did not have the field yet, is still understood.
 """
 
 import math
@@ -32,7 +32,7 @@ REPORTS = kinds(*get_args(Report))
 
 
 def to_plain(message: Any) -> dict[str, Any]:
-    """Return a message (a dataclass) as JSON types, with its kind."""
+    """Return a message (a dataclass) as JSON types, with its class."""
     return {TAG: type(message).__name__, **_content(message)}
 
 
@@ -42,7 +42,8 @@ def from_plain(table: KindTable, plain: object) -> Any:
 
 
 def _content(message: Any) -> dict[str, Any]:
-    types, _ = _shape(type(message))
+    cls: Any = type(message)
+    types, _ = _shape(cls)
     return {name: _plain(expected, getattr(message, name)) for name, expected in types.items()}
 
 
@@ -69,7 +70,7 @@ def _read_tagged(table: KindTable, plain: object, place: str) -> Any:
     return _read_content(cls, {name: value for name, value in _object(plain, place).items() if name != TAG}, place)
 
 
-def _read_content(cls: type, plain: object, place: str) -> Any:
+def _read_content(cls: Any, plain: object, place: str) -> Any:
     types, required = _shape(cls)
     given = _object(plain, place)
     for problem, names in (("unknown field", given.keys() - types), ("missing", required - given.keys())):
@@ -85,7 +86,7 @@ def _object(plain: object, place: str) -> dict[Any, Any]:
 
 
 @cache
-def _shape(cls: type) -> tuple[dict[str, Any], set[str]]:
+def _shape(cls: Any) -> tuple[dict[str, Any], set[str]]:
     """Return the type of each field of a dataclass, and the names of those that have no default."""
     hints = get_type_hints(cls)
     required = {f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING}

@@ -19,6 +19,8 @@ LongText = Text().with_variant(MEDIUMTEXT(), "mysql", "mariadb")
 #: An autoincrement key: SQLite knows those only as INTEGER, which has 64 bits there.
 Position = BigInteger().with_variant(Integer(), "sqlite")
 
+_compact = json.JSONEncoder(separators=(",", ":")).encode
+
 
 def enum_column(enum: type[StrEnum]) -> Enum:
     """Return a type that stores an enum by value as plain text: a new member needs no migration."""
@@ -54,11 +56,11 @@ class Records(TypeDecorator[tuple[Any, ...]]):
 
     def process_bind_param(self, value: tuple[Any, ...] | None, dialect: Dialect) -> str:
         """Write the records."""
-        return json.dumps([self._values(record) for record in value or ()], separators=(",", ":"))
+        return _compact([self._values(record) for record in value]) if value else "[]"
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> tuple[Any, ...]:
         """Read the records."""
-        return tuple(self.record(*values) for values in json.loads(value or "[]"))
+        return tuple(self.record(*values) for values in json.loads(value)) if value else ()
 
 
 class ActionText(TypeDecorator[Action]):

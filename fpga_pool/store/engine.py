@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy
+from oslo_db.api import wrap_db_retry
 from oslo_db.sqlalchemy import engines, exc_filters
 from sqlalchemy import URL, Connection, Engine, event, make_url
 
@@ -13,6 +14,9 @@ BUSY_TIMEOUT_S = 30.0
 #: How often, and at what interval, a database server that does not answer yet is tried at start.
 CONNECT_RETRIES = 5
 CONNECT_INTERVAL_S = 2.0
+#: The same for the log of a new SQLite file: while two connections turn to it at once, SQLite does not wait by itself.
+LOG_RETRIES = 100
+LOG_INTERVAL_S = 0.02
 
 
 def connect(connection: str) -> Engine:
@@ -48,11 +52,22 @@ def _create_private_file(url: URL) -> None:
     os.close(os.open(url.database, os.O_CREAT | os.O_RDWR, 0o600))
 
 
+def _busy(error: BaseException) -> bool:
+    return getattr(error, "sqlite_errorname", None) == "SQLITE_BUSY"
+
+
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # transactions begin where we say, not where the driver thinks
-    connection.execute("PRAGMA journal_mode = WAL")
+    _use_log(connection)
     connection.execute("PRAGMA synchronous = FULL")  # a commit is on disk when it returns
     connection.execute("PRAGMA foreign_keys = ON")
+
+
+@wrap_db_retry(
+    max_retries=LOG_RETRIES, retry_interval=LOG_INTERVAL_S, inc_retry_interval=False, exception_checker=_busy
+)
+def _use_log(connection: Any) -> None:
+    connection.execute("PRAGMA journal_mode = WAL")
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -75,7 +75,9 @@ class SqlTransaction(Reads):
     def _insert(self, things: list[Any]) -> None:
         if things:
             with translated():
-                self._session.execute(insert(PLACES[type(things[0])].row), [to_columns(thing) for thing in things])
+                self._session.execute(
+                    insert(PLACES[type(things[0])].row.__table__), [to_columns(thing) for thing in things]
+                )
 
     def _refuse_stored(self, cls: type, keys: list[str]) -> None:
         place = PLACES[cls]

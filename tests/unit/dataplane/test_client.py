@@ -1,6 +1,7 @@
 """Whole transfers between the real client and a real data port."""
 
 import io
+import math
 import random
 import threading
 import time
@@ -242,10 +243,13 @@ def test_cancel_ends_the_wait_for_a_result(bench, in_thread, eventually, tmp_pat
             fetched.result(10)
 
 
-def test_stop_of_the_server_breaks_the_stream_and_keeps_what_came(make_bench, in_thread, eventually):
-    """At 8 Mbit/s the 10 MB would take 10 s; the port stops in the middle."""
-    bench = make_bench()
-    bench.agent.admissions["job-1"] = Admission(bench.agent.path("job-1"), rate_bps=8e6)
+@pytest.mark.parametrize(("port_bps", "stream_bps"), [(8e6, math.inf), (math.inf, 8e6)])
+def test_stop_of_the_server_breaks_a_slow_stream_and_keeps_what_came(
+    make_bench, in_thread, eventually, port_bps, stream_bps
+):
+    """At 8 Mbit/s, of the whole port or of this stream, 10 MB take 10 s; the port stops in the middle."""
+    bench = make_bench(ingress_bps=port_bps)
+    bench.agent.admissions["job-1"] = Admission(bench.agent.path("job-1"), rate_bps=stream_bps)
     sent = in_thread(bench.send, io.BytesIO(bytes(10_000_000)), 10_000_000)
     eventually(lambda: bench.count("received_bytes") > 0)
     bench.server.stop(10)

@@ -26,9 +26,10 @@ def test_every_frame_is_read_as_it_was_written(frame):
 
 
 def test_wire_form_of_a_frame():
-    assert frames.encode(frames.Accept(7)) == b'J\0\0\0\x35{"version": 1, "type": "accept", "offset_bytes": 7}'.replace(
-        b"\0\0\0\x35", len('{"version": 1, "type": "accept", "offset_bytes": 7}').to_bytes(4, "big")
-    )
+    """Kind, four bytes of length, most significant first, body: 258 = 0x0102."""
+    body = b'{"version": 1, "type": "accept", "offset_bytes": 7}'
+    assert len(body) == 51
+    assert frames.encode(frames.Accept(7)) == b"J\0\0\0\x33" + body
     assert frames.encode_data_header(258) == b"D\0\0\x01\x02"
 
 

@@ -106,22 +106,27 @@ def test_adding_the_same_object_twice_at_once_is_refused(begin, make):
 
 def test_an_exception_rolls_everything_back_the_outbox_too(begin, outbox, make, counted, bump):
     job = make.job(counted)
-    before = None
-    with pytest.raises(RuntimeError, match="power"), begin() as tx:
-        before = tx.shard.pool_generation
-        tx.add(job)
-        tx.save(bump(tx.batch(counted.uuid)))
-        tx.record_run(make.run(job))
-        tx.send(make.command())
-        assert len(tx.batch_jobs(counted.uuid)) == 1
-        raise RuntimeError("power")
+    generations = []
+
+    def change_and_fail():
+        with begin() as tx:
+            generations.append(tx.shard.pool_generation)
+            tx.add(job)
+            tx.save(bump(tx.batch(counted.uuid)))
+            tx.record_run(make.run(job))
+            tx.send(make.command())
+            assert len(tx.batch_jobs(counted.uuid)) == 1
+            raise RuntimeError("power")
+
+    with pytest.raises(RuntimeError, match="power"):
+        change_and_fail()
     assert outbox() == []
     with begin() as tx:
         assert tx.batch(counted.uuid) == counted
         assert list(tx.batch_jobs(counted.uuid)) == []
         tx.add(job)
         tx.record_run(make.run(job))
-        assert tx.shard.pool_generation == before
+        assert [tx.shard.pool_generation] == generations
 
 
 def test_the_outbox_keeps_the_order_of_sending_and_the_whole_command(begin, outbox, make):

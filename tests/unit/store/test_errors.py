@@ -43,7 +43,7 @@ def test_mistakes_of_ours_stay_what_they_are():
         raise error
 
 
-def test_a_writer_that_waited_too_long_is_told_to_come_back(store, begin, monkeypatch):
+def test_a_writer_that_waited_too_long_is_told_to_come_back(store, begin):
     def hurry(connection, _record):
         connection.execute("PRAGMA busy_timeout = 10")
 
@@ -55,10 +55,14 @@ def test_a_writer_that_waited_too_long_is_told_to_come_back(store, begin, monkey
 
 def test_a_row_that_changed_behind_the_transaction_is_a_conflict(begin, counted, bump):
     # What another shard's owner can do on a database that locks rows: here on the same connection.
-    with pytest.raises(exceptions.Conflict, match="changed meanwhile"), begin() as tx:
-        batch = tx.batch(counted.uuid)
-        tx._session.connection().execute(sqlalchemy.text("UPDATE batches SET generation = 7"))
-        tx.save(bump(batch))
+    def change_what_changes():
+        with begin() as tx:
+            batch = tx.batch(counted.uuid)
+            tx._session.connection().execute(sqlalchemy.text("UPDATE batches SET generation = 7"))
+            tx.save(bump(batch))
+
+    with pytest.raises(exceptions.Conflict, match="changed meanwhile"):
+        change_what_changes()
 
 
 def test_a_job_of_no_batch_is_refused(begin, make):

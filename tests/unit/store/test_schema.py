@@ -49,7 +49,7 @@ def test_an_empty_database_is_told_to_be_migrated(empty):
 def test_a_database_from_a_later_version_is_left_alone(store, act):
     with store.engine.begin() as connection:
         connection.execute(sqlalchemy.text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(ServiceUnavailable, match="newer than this version of fpga_pool .*9999"):
+    with pytest.raises(ServiceUnavailable, match=r"newer than this version of fpga_pool .*9999"):
         getattr(store, act)()
 
 
@@ -58,10 +58,10 @@ def test_processes_that_start_at_once_all_find_the_schema(connection):
     root = Path(fpga_pool.__file__).parents[1]
     started = [
         subprocess.Popen([sys.executable, "-c", program, connection], cwd=root, stderr=subprocess.PIPE)
-        for _ in range(3)
+        for _ in range(2)
     ]
-    assert [process.communicate(timeout=60)[1] for process in started] == [b""] * 3
-    assert [process.returncode for process in started] == [0] * 3
+    assert [process.communicate(timeout=60)[1] for process in started] == [b""] * 2
+    assert [process.returncode for process in started] == [0] * 2
 
 
 @pytest.mark.parametrize("cls", PLACES, ids=lambda cls: cls.__name__)

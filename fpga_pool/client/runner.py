@@ -1,0 +1,347 @@
+"""A batch from its creation to its results.
+
+One thread (the caller's) looks at the batch and decides; each stream has a thread of its own.  Nothing that breaks on
+the way is an error here: streams are opened again, with growing pauses, until the batch has ended.
+"""
+
+import queue
+import ssl
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from fpga_pool.client.api import PoolApi
+from fpga_pool.client.inputs import Input
+from fpga_pool.client.outcome import BatchProgress, BatchResult, JobOutcome
+from fpga_pool.client.stream import Phase, Stream, StreamContext
+from fpga_pool.dataplane.client import ResultInfo, TransferCancelled
+from fpga_pool.drivers.egress.pacing import PacingDriver
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
+from fpga_pool.model.objects import ENDED_JOBS, Batch, BatchState, Host, Job, JobState
+from fpga_pool.model.pool.admission import JobRequest
+
+_ENDED_BATCHES = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
+_AT_CLIENT = frozenset({JobState.PENDING, JobState.WAITING_INPUT})
+#: A poll takes at most this part of the time, however large the batch.
+_POLL_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """Knobs of a run."""
+
+    max_streams: int = 64
+    #: Time between two looks at the batch, while it moves and while it does not.
+    fast_poll_s: float = 0.2
+    slow_poll_s: float = 1.0
+    #: How long before its planned begin a stream is opened.
+    open_ahead_s: float = 1.0
+    #: Pause before a broken stream is opened again: it doubles from the first to the longest.
+    first_pause_s: float = 0.1
+    longest_pause_s: float = 5.0
+    #: For how long the API may be silent.
+    patience_s: float = 120.0
+    #: For how long the whole batch may take.
+    timeout_s: float = 86_400.0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Transfer:
+    """One job as the runner knows it."""
+
+    source: Input
+    sink: Path
+    job: Job
+    stream: Stream | None = None
+    result: ResultInfo | None = None
+    failures: int = 0
+    #: No new stream before this, on the monotonic clock.
+    not_before_s: float = 0.0
+    #: Why its input or result cannot be read or written here; such a job cannot go on.
+    problem: str = ""
+    #: What broke last.
+    trouble: str = ""
+
+    @property
+    def settled(self) -> bool:
+        """Nothing is left to do for it here."""
+        if self.problem:
+            return self.stream is None
+        if self.job.state is JobState.RESULT_HELD:
+            return self.result is not None
+        return self.job.state in ENDED_JOBS and self.stream is None
+
+    @property
+    def begin_at(self) -> float:
+        """When its input shall begin to move, on the pool's clock."""
+        first_s = self.job.transfer[0].begin_s if self.job.transfer else 0.0
+        return (self.job.dispatched_at or 0.0) + first_s
+
+
+class BatchRunner:
+    """Runs one batch; `run` is called once."""
+
+    def __init__(
+        self,
+        api: PoolApi,
+        function: str,
+        inputs: Sequence[Input],
+        *,
+        requester: str,
+        output_dir: Path,
+        name: str = "",
+        policy: str = "",
+        settings: RunSettings | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        on_progress: Callable[[BatchProgress], None] = lambda _: None,
+    ) -> None:
+        self.batch_uuid = str(uuid4())
+        self._api = api
+        self._function = function
+        self._inputs = inputs
+        self._requester = requester
+        self._output_dir = output_dir
+        self._name = name
+        self._policy = policy
+        self._settings = settings or RunSettings()
+        self._on_progress = on_progress
+        self._context = StreamContext(
+            api=api, batch_uuid=self.batch_uuid, egress=PacingDriver(), ssl_context=ssl_context
+        )
+        self._transfers: list[_Transfer] = []
+        self._hosts: dict[str, Host] = {}
+        #: Streams whose thread has ended.
+        self._done: queue.SimpleQueue[tuple[_Transfer, Future[ResultInfo]]] = queue.SimpleQueue()
+        self._next_poll_s = 0.0
+        self._heard_s = 0.0
+        #: The pool's clock less the monotonic clock here.
+        self._clock_offset_s = 0.0
+        self._cancelled = False
+
+    def run(self) -> BatchResult:
+        """Create the batch and return when it has ended and its results are here.
+
+        Raises
+        ------
+        InvalidInput
+            If the pool does not accept the batch.
+        ServiceUnavailable
+            If the API is silent, or the batch goes on, for longer than the settings allow.
+
+        """
+        deadline_s = time.monotonic() + self._settings.timeout_s
+        self._create()
+        workers = ThreadPoolExecutor(self._settings.max_streams, thread_name_prefix="stream")
+        try:
+            while (batch := self._ended_batch()) is None:
+                self._open_streams(workers)
+                self._tell()
+                self._wait()
+                if time.monotonic() > deadline_s:
+                    raise ServiceUnavailable(
+                        f"batch {self.batch_uuid} did not end in {self._settings.timeout_s:g} s; it goes on in the pool"
+                    )
+        finally:
+            for transfer in self._transfers:
+                if transfer.stream is not None:
+                    transfer.stream.cancel()
+            workers.shutdown()
+        self._tell()
+        return self._result(batch)
+
+    def _create(self) -> None:
+        """Create the batch; its uuid is ours, so that it is known whatever happens to the answer."""
+        self._output_dir.mkdir(parents=True, exist_ok=True)
+        requests = [
+            JobRequest(
+                uuid=str(uuid4()),
+                name=source.name,
+                function=self._function,
+                requester=self._requester,
+                input_bytes=source.input_bytes,
+            )
+            for source in self._inputs
+        ]
+        self._api.create_batch(requests, name=self._name, policy=self._policy, uuid=self.batch_uuid)
+        self._heard_s = time.monotonic()
+        jobs = self._api.jobs(self.batch_uuid)
+        sinks = _sinks(self._output_dir, self._inputs, self._function)
+        self._transfers = [
+            _Transfer(source=source, sink=sink, job=job)
+            for source, sink, job in zip(self._inputs, sinks, jobs, strict=True)
+        ]
+
+    # Looking
+
+    def _ended_batch(self) -> Batch | None:
+        """Look at the batch when it is time to; return it once it has ended and nothing is left to do."""
+        if time.monotonic() < self._next_poll_s:
+            return None
+        begin_s = time.monotonic()
+        moved = False
+        try:
+            moved = self._look()
+            self._heard_s = time.monotonic()
+            if all(transfer.settled for transfer in self._transfers):
+                return self._end()
+        except NotFound:
+            raise
+        except FpgaPoolError as error:
+            # The pool restarts, perhaps; it will know the batch.
+            if time.monotonic() - self._heard_s > self._settings.patience_s:
+                raise ServiceUnavailable(f"lost touch with batch {self.batch_uuid}: {error}") from error
+        finally:
+            now_s = time.monotonic()
+            pause_s = self._settings.fast_poll_s if moved else self._settings.slow_poll_s
+            self._next_poll_s = now_s + max(pause_s, (now_s - begin_s) / _POLL_SHARE)
+        return None
+
+    def _look(self) -> bool:
+        """Take note of how the jobs are; say whether something moves."""
+        asked_s = time.monotonic()
+        found = self._api.job_list(self.batch_uuid)
+        self._clock_offset_s = found.at - (asked_s + time.monotonic()) / 2
+        moved = any(transfer.stream is not None for transfer in self._transfers)
+        for transfer, job in zip(self._transfers, found.jobs, strict=True):
+            moved |= job.state != transfer.job.state or job.attempt != transfer.job.attempt
+            self._update(transfer, job)
+        if any(job.host not in self._hosts for job in found.jobs if job.host):
+            self._hosts = {host.name: host for host in self._api.hosts()}
+        return moved
+
+    def _update(self, transfer: _Transfer, job: Job) -> None:
+        if job.attempt != transfer.job.attempt:
+            # Planned anew: what was done for the former attempt is void.
+            transfer.result = None
+            transfer.failures, transfer.not_before_s = 0, 0.0
+        transfer.job = job
+        stream = transfer.stream
+        displaced = job.state in (JobState.PENDING, JobState.FAILED, JobState.CANCELLED)
+        if stream is not None and (displaced or job.attempt != stream.job.attempt):
+            stream.cancel()
+        if transfer.result is not None and job.result_sha256 not in ("", transfer.result.sha256):
+            transfer.result = None
+            self._pause(transfer, "the result that was fetched is not the one that was recorded")
+
+    def _end(self) -> Batch | None:
+        """Return the batch if it has ended; a batch with a job that cannot go on has to be ended."""
+        batch = self._api.batch(self.batch_uuid)
+        if batch.state in _ENDED_BATCHES:
+            return batch
+        if not self._cancelled and any(transfer.problem for transfer in self._transfers):
+            self._api.cancel(self.batch_uuid)
+            self._cancelled = True
+        return None
+
+    # Moving
+
+    def _open_streams(self, workers: ThreadPoolExecutor) -> None:
+        """Open the streams whose time has come, those first whose transfer begins first."""
+        streams = [transfer.stream for transfer in self._transfers if transfer.stream is not None]
+        wanting = sorted((t for t in self._transfers if self._wants_stream(t)), key=lambda t: t.begin_at)
+        free = self._settings.max_streams - len(streams)
+        for transfer in wanting[:free]:
+            self._open_stream(workers, transfer)
+        if len(wanting) > free:
+            # A job that waits for its slot needs no connection meanwhile: its result can be fetched.
+            waiting = [stream for stream in streams if stream.phase is Phase.WAITING]
+            for stream in waiting[: len(wanting) - free]:
+                stream.cancel()
+
+    def _wants_stream(self, transfer: _Transfer) -> bool:
+        job, now_s = transfer.job, time.monotonic()
+        if transfer.stream is not None or transfer.problem or now_s < transfer.not_before_s:
+            return False
+        if job.state is JobState.WAITING_INPUT:
+            ahead_s = transfer.begin_at - (now_s + self._clock_offset_s)
+            return not job.cancel_requested and ahead_s <= self._settings.open_ahead_s and job.host in self._hosts
+        return job.state is JobState.RESULT_HELD and transfer.result is None and job.host in self._hosts
+
+    def _open_stream(self, workers: ThreadPoolExecutor, transfer: _Transfer) -> None:
+        job = transfer.job
+        stream = Stream(self._context, job, self._hosts[job.host], transfer.source, transfer.sink)
+        transfer.stream = stream
+        future = workers.submit(stream.send if job.state is JobState.WAITING_INPUT else stream.fetch)
+        future.add_done_callback(lambda ended: self._done.put((transfer, ended)))
+
+    def _wait(self) -> None:
+        """Wait until a stream has ended or the next look is due."""
+        transfers = self._transfers
+        now_s = time.monotonic()
+        due_s = min([self._next_poll_s, *(t.not_before_s for t in transfers if t.not_before_s > now_s)])
+        try:
+            ended = self._done.get(timeout=max(due_s - now_s, 0.001))
+            while True:
+                self._collect(*ended)
+                ended = self._done.get_nowait()
+        except queue.Empty:
+            pass
+
+    def _collect(self, transfer: _Transfer, ended: Future[ResultInfo]) -> None:
+        """Take note of how a stream ended."""
+        former_attempt = transfer.stream is not None and transfer.stream.job.attempt != transfer.job.attempt
+        transfer.stream = None
+        self._next_poll_s = min(self._next_poll_s, time.monotonic() + self._settings.fast_poll_s)
+        try:
+            result = ended.result()
+        except TransferCancelled:
+            pass
+        except (InvalidInput, OSError) as error:
+            transfer.problem = str(error)
+        except FpgaPoolError as error:
+            self._pause(transfer, str(error))
+            # Its host may have come back under another port.
+            self._hosts = {}
+        else:
+            if not former_attempt:
+                transfer.result, transfer.failures = result, 0
+
+    def _pause(self, transfer: _Transfer, trouble: str) -> None:
+        settings = self._settings
+        pause_s = min(settings.first_pause_s * 2**transfer.failures, settings.longest_pause_s)
+        transfer.failures = min(transfer.failures + 1, 32)
+        transfer.not_before_s = time.monotonic() + pause_s
+        transfer.trouble = trouble
+
+    # Telling
+
+    def _tell(self) -> None:
+        transfers = self._transfers
+        self._on_progress(
+            BatchProgress(
+                batch_uuid=self.batch_uuid,
+                jobs=len(transfers),
+                states=Counter(transfer.job.state for transfer in transfers),
+                results=sum(transfer.result is not None for transfer in transfers),
+                input_bytes=sum(transfer.source.input_bytes for transfer in transfers),
+                sent_bytes=sum(_sent_bytes(transfer) for transfer in transfers),
+            )
+        )
+
+    def _result(self, batch: Batch) -> BatchResult:
+        return BatchResult(batch, tuple(_outcome(transfer) for transfer in self._transfers), self._output_dir)
+
+
+def _sent_bytes(transfer: _Transfer) -> int:
+    if transfer.job.state not in _AT_CLIENT:
+        return transfer.source.input_bytes
+    return transfer.stream.sent_bytes if transfer.stream is not None else 0
+
+
+def _outcome(transfer: _Transfer) -> JobOutcome:
+    if transfer.result is not None:
+        return JobOutcome(transfer.job, transfer.result.path)
+    return JobOutcome(transfer.job, None, transfer.problem or transfer.job.reason or transfer.trouble)
+
+
+def _sinks(directory: Path, inputs: Sequence[Input], function: str) -> list[Path]:
+    """Return the file for each result: the input's name and the function; equal names get their number."""
+    names = Counter(source.name for source in inputs)
+    return [
+        directory / (f"{source.name}.{function}" if names[source.name] == 1 else f"{source.name}.{index}.{function}")
+        for index, source in enumerate(inputs)
+    ]

@@ -1,0 +1,28 @@
+"""A discrete-event engine: a clock and what happens when."""
+
+import heapq
+import itertools
+from collections.abc import Callable
+
+
+class Engine:
+    """Runs actions in order of their times; those of one instant in the order in which they were asked for."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+
+    def at(self, time_s: float, action: Callable[[], None]) -> None:
+        """Have `action` called at `time_s`, or now if that has passed."""
+        heapq.heappush(self._agenda, (max(time_s, self.now_s), next(self._numbers), action))
+
+    def after(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Have `action` called after a while."""
+        self.at(self.now_s + delay_s, action)
+
+    def run(self, until_s: float) -> None:
+        """Let time pass until nothing is left to happen, or until `until_s`."""
+        while self._agenda and self._agenda[0][0] <= until_s:
+            self.now_s, _, action = heapq.heappop(self._agenda)
+            action()

@@ -1,0 +1,211 @@
+"""The pool's objects in memory: the simulator's side of `model.transaction`."""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from fpga_pool.core.timemodel import TimeModel
+from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound, StaleEpoch
+from fpga_pool.model.messages import Command
+from fpga_pool.model.objects import (
+    ACTIVE_JOBS,
+    Batch,
+    Host,
+    Job,
+    JobState,
+    Lease,
+    LeaseState,
+    Run,
+    Shard,
+    Slot,
+)
+from fpga_pool.model.transaction import Stored
+
+T = TypeVar("T")
+
+
+def _key(thing: Stored) -> str:
+    return thing.name if isinstance(thing, Host | Slot) else thing.uuid
+
+
+class MemoryTransaction:
+    """One transaction; what it does is undone if it fails."""
+
+    def __init__(self, store: "MemoryStore", shard: Shard) -> None:
+        self._store = store
+        self._shard = shard
+
+    @property
+    def shard(self) -> Shard:
+        """See Transaction."""
+        return self._shard
+
+    def batch(self, uuid: str) -> Batch:
+        """See Transaction."""
+        return self._get(Batch, uuid)
+
+    def job(self, uuid: str) -> Job:
+        """See Transaction."""
+        return self._get(Job, uuid)
+
+    def host(self, name: str) -> Host:
+        """See Transaction."""
+        return self._get(Host, name)
+
+    def slot(self, name: str) -> Slot:
+        """See Transaction."""
+        return self._get(Slot, name)
+
+    def hosts(self) -> Sequence[Host]:
+        """See Transaction."""
+        return sorted(self._all(Host), key=lambda host: host.name)
+
+    def slots(self, host: str | None = None) -> Sequence[Slot]:
+        """See Transaction."""
+        found = [slot for slot in self._all(Slot) if host is None or slot.host == host]
+        return sorted(found, key=lambda slot: slot.name)
+
+    def batch_jobs(self, batch_uuid: str) -> Sequence[Job]:
+        """See Transaction."""
+        found = [job for job in self._all(Job) if job.batch_uuid == batch_uuid]
+        return sorted(found, key=lambda job: job.index)
+
+    def pending_jobs(self) -> Sequence[Job]:
+        """See Transaction."""
+        created = {batch.uuid: (batch.created_at, batch.uuid) for batch in self._all(Batch)}
+        found = [job for job in self._all(Job) if job.state is JobState.PENDING]
+        return sorted(found, key=lambda job: (created[job.batch_uuid], job.index))
+
+    def active_jobs(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Job]:
+        """See Transaction."""
+        found = [
+            job
+            for job in self._all(Job)
+            if job.state in ACTIVE_JOBS and slot in (None, job.slot) and host in (None, job.host)
+        ]
+        return sorted(found, key=lambda job: (job.slot, job.order))
+
+    def held_results(self, host: str) -> Sequence[Job]:
+        """See Transaction."""
+        return [job for job in self._all(Job) if job.state is JobState.RESULT_HELD and job.host == host]
+
+    def leases(self, *, slot: str | None = None) -> Sequence[Lease]:
+        """See Transaction."""
+        return [lease for lease in self._all(Lease) if lease.state is LeaseState.HELD and slot in (None, lease.slot)]
+
+    def time_models(self) -> dict[tuple[str, str], TimeModel]:
+        """See Transaction."""
+        return dict(self._store.time_models)
+
+    def add(self, *things: Stored) -> None:
+        """See Transaction."""
+        for thing in things:
+            if self._store.get(type(thing), _key(thing)) is not None:
+                raise DuplicateId(f"{type(thing).__name__.lower()} {_key(thing)} exists already")
+            if isinstance(thing, Lease) and self.leases(slot=thing.slot):
+                raise Conflict(f"slot {thing.slot} is held by another lease")
+            self._store.put(thing)
+
+    def save(self, thing: Stored) -> None:
+        """See Transaction."""
+        stored = self._get(type(thing), _key(thing))
+        if stored.generation != thing.generation:
+            raise Conflict(
+                f"{type(thing).__name__.lower()} {_key(thing)} is at generation {stored.generation} now,"
+                f" not {thing.generation}"
+            )
+        self._store.put(replace(thing, generation=thing.generation + 1))
+
+    def send(self, command: Command) -> None:
+        """See Transaction."""
+        self._store.outbox.append(command)
+
+    def drop_commands(self, host: str) -> None:
+        """See Transaction."""
+        self._store.outbox[:] = [command for command in self._store.outbox if command.host != host]
+
+    def record_run(self, run: Run) -> None:
+        """See Transaction."""
+        if self._store.get(Run, run.job) is not None:
+            raise DuplicateId(f"job {run.job} is complete already")
+        self._store.put(run)
+
+    def _get(self, kind: type[T], key: str) -> T:
+        found = self._store.get(kind, key)
+        if found is None:
+            raise NotFound(f"no {kind.__name__.lower()} {key}")
+        return found
+
+    def _all(self, kind: type[T]) -> list[T]:
+        return self._store.all(kind)
+
+
+class MemoryStore:
+    """All objects of one simulated pool, and its outbox.
+
+    Transactions follow one another; there is one thread.  A transaction that fails leaves nothing behind.
+    """
+
+    def __init__(self) -> None:
+        self._tables: dict[type, dict[str, Any]] = {}
+        self.outbox: list[Command] = []
+        self.time_models: dict[tuple[str, str], TimeModel] = {}
+        self._shards: dict[str, Shard] = {}
+        #: What the current transaction replaced, oldest first: kind, key, the thing before (None = nothing).
+        self._replaced: list[tuple[type, str, Any]] = []
+
+    def acquire_shard(self, name: str, owner: str, now_s: float, expired_before: float) -> Shard:
+        """See store.Store."""
+        held = self._shards.get(name, Shard(name=name, owner="", epoch=0, renewed_at=now_s))
+        if held.owner not in ("", owner) and held.renewed_at >= expired_before:
+            raise Conflict(f"shard {name}: {held.owner} owns it (epoch {held.epoch})")
+        self._shards[name] = replace(held, owner=owner, epoch=held.epoch + 1, renewed_at=now_s)
+        return self._shards[name]
+
+    @contextmanager
+    def transaction(self, shard: str, owner: str, epoch: int) -> Iterator[MemoryTransaction]:
+        """Begin a transaction on a shard; StaleEpoch if it is owned by somebody else."""
+        held = self._shards.get(shard)
+        if held is None or (held.owner, held.epoch) != (owner, epoch):
+            raise StaleEpoch(f"shard {shard}: {owner} does not own it in epoch {epoch}, or not any more")
+        self._replaced, outbox = [], list(self.outbox)
+        try:
+            yield MemoryTransaction(self, held)
+        except BaseException:
+            self._undo()
+            self.outbox[:] = outbox
+            raise
+        self._shards[shard] = replace(held, pool_generation=held.pool_generation + 1)
+
+    def undelivered(self, shard: str, limit: int) -> list[Command]:
+        """See store.Store."""
+        return [command for command in self.outbox if command.shard == shard][:limit]
+
+    def delivered(self, shard: str, owner: str, epoch: int, ids: Collection[str]) -> None:
+        """See store.Store."""
+        del owner, epoch  # one thread: nobody can have taken the shard between two events
+        self.outbox[:] = [command for command in self.outbox if command.shard != shard or command.id not in ids]
+
+    def get(self, kind: type[T], key: str) -> T | None:
+        """Return one object."""
+        found: T | None = self._tables.get(kind, {}).get(key)
+        return found
+
+    def all(self, kind: type[T]) -> list[T]:
+        """Return all objects of a kind."""
+        return list(self._tables.get(kind, {}).values())
+
+    def put(self, thing: Any) -> None:
+        """Store an object."""
+        key = thing.job if isinstance(thing, Run) else _key(thing)
+        table = self._tables.setdefault(type(thing), {})
+        self._replaced.append((type(thing), key, table.get(key)))
+        table[key] = thing
+
+    def _undo(self) -> None:
+        for kind, key, before in reversed(self._replaced):
+            if before is None:
+                del self._tables[kind][key]
+            else:
+                self._tables[kind][key] = before
