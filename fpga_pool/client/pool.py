@@ -4,11 +4,24 @@ import ssl
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.inputs import Source, read_sources
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.runner import BatchRunner, RunSettings
+
+
+class RunOptions(TypedDict, total=False):
+    """What may be said about a run; `Client.runner` tells of each."""
+
+    header: bytes
+    output_dir: str | Path | None
+    name: str
+    policy: str
+    on_progress: Callable[[BatchProgress], None]
+    settings: RunSettings | None
+    ssl_context: ssl.SSLContext | None
 
 
 class Client(PoolApi):
@@ -23,6 +36,12 @@ class Client(PoolApi):
     """
 
     def run(
+        self, function: str, files: Iterable[Source], *, requester: str, **options: Unpack[RunOptions]
+    ) -> BatchResult:
+        """Run one job for each file, and return when all have ended and their results are on disk; see `runner`."""
+        return self.runner(function, files, requester=requester, **options).run()
+
+    def runner(
         self,
         function: str,
         files: Iterable[Source],
@@ -35,14 +54,14 @@ class Client(PoolApi):
         on_progress: Callable[[BatchProgress], None] = lambda _: None,
         settings: RunSettings | None = None,
         ssl_context: ssl.SSLContext | None = None,
-    ) -> BatchResult:
-        """Run one job for each file, and return when all have ended and their results are on disk.
+    ) -> BatchRunner:
+        """Return what will run one job for each file.
 
         `header` is sent before each file (aes reads its key and counter block there).  `requester` is the host of the
         pool that this runs on.  Without an `output_dir` the results are in a new temporary directory, which is the
         caller's to remove.  `on_progress` is called in the caller's thread, several times a second.
         """
-        runner = BatchRunner(
+        return BatchRunner(
             self,
             function,
             read_sources(files, header),
@@ -54,4 +73,3 @@ class Client(PoolApi):
             ssl_context=ssl_context,
             on_progress=on_progress,
         )
-        return runner.run()

@@ -166,13 +166,12 @@ class BatchRunner:
             )
             for source in self._inputs
         ]
-        self._api.create_batch(requests, name=self._name, policy=self._policy, uuid=self.batch_uuid)
+        batch = self._api.create_batch(requests, name=self._name, policy=self._policy, uuid=self.batch_uuid)
         self._heard_s = time.monotonic()
-        jobs = self._api.jobs(self.batch_uuid)
         sinks = _sinks(self._output_dir, self._inputs, self._function)
         self._transfers = [
-            _Transfer(source=source, sink=sink, job=job)
-            for source, sink, job in zip(self._inputs, sinks, jobs, strict=True)
+            _Transfer(source=source, sink=sink, job=_new_job(batch, index, request))
+            for index, (source, sink, request) in enumerate(zip(self._inputs, sinks, requests, strict=True))
         ]
 
     # Looking
@@ -269,12 +268,11 @@ class BatchRunner:
         future.add_done_callback(lambda ended: self._done.put((transfer, ended)))
 
     def _wait(self) -> None:
-        """Wait until a stream has ended or the next look is due."""
-        transfers = self._transfers
-        now_s = time.monotonic()
-        due_s = min([self._next_poll_s, *(t.not_before_s for t in transfers if t.not_before_s > now_s)])
+        """Wait until a stream has ended, the next look is due, or a stream may have become due."""
+        until_poll_s = self._next_poll_s - time.monotonic()
         try:
-            ended = self._done.get(timeout=max(due_s - now_s, 0.001))
+            # Between two looks at a large batch streams become due, too.
+            ended = self._done.get(timeout=min(max(until_poll_s, 0.0), self._settings.fast_poll_s))
             while True:
                 self._collect(*ended)
                 ended = self._done.get_nowait()
@@ -324,6 +322,22 @@ class BatchRunner:
 
     def _result(self, batch: Batch) -> BatchResult:
         return BatchResult(batch, tuple(_outcome(transfer) for transfer in self._transfers), self._output_dir)
+
+
+def _new_job(batch: Batch, index: int, request: JobRequest) -> Job:
+    """Return a job as it is until the pool is asked for it."""
+    return Job(
+        uuid=request.uuid,
+        batch_uuid=batch.uuid,
+        project_id=batch.project_id,
+        user_id=batch.user_id,
+        index=index,
+        name=request.name,
+        function=request.function,
+        requester=request.requester,
+        input_bytes=request.input_bytes,
+        created_at=batch.created_at,
+    )
 
 
 def _sent_bytes(transfer: _Transfer) -> int:

@@ -1,0 +1,289 @@
+"""`fpga-pool batch`: submit work and follow it."""
+
+import argparse
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cliff.columns import FormattableColumn
+
+from fpga_pool.client import BatchProgress, BatchResult, JobOutcome
+from fpga_pool.cmd import progress
+from fpga_pool.cmd.base import FAILED, Moment, PoolLister, PoolShowOne, Row, Seconds, Table
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
+from fpga_pool.model.objects import Batch, BatchState, Job, JobState
+
+#: Longest result that is shown in a table.
+_INLINE_BYTES = 100
+_WATCH_INTERVAL_S = 0.5
+_ENDED = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
+_AT_CLIENT = frozenset({JobState.PENDING, JobState.WAITING_INPUT})
+
+
+class Create(PoolLister):
+    """Run a batch, one job for each file, to its end."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--function", required=True, help="what to compute; `function list` names them")
+        parser.add_argument("--requester", required=True, metavar="HOST", help="host of the pool that sends the files")
+        parser.add_argument("--policy", default="", help="how to plan (default: the operator's choice)")
+        parser.add_argument("--name", default="", help="a name for the batch")
+        parser.add_argument("--output-dir", type=Path, metavar="DIR", help="where the results go")
+        parser.add_argument("--header", type=Path, metavar="FILE", help="bytes to send before each file")
+        _add_progress(parser)
+        parser.add_argument("files", nargs="+", metavar="FILE", help="input of one job")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Run the batch and show what came of it."""
+        directory = parsed_args.output_dir or Path(tempfile.mkdtemp(prefix="fpga-pool-"))
+        try:
+            result = self._run_batch(parsed_args, directory)
+            if not result.ok:
+                self.status = FAILED
+            return _results(parsed_args.files, result, show_paths=parsed_args.output_dir is not None)
+        finally:
+            if parsed_args.output_dir is None and not _has_large_results(directory):
+                shutil.rmtree(directory)
+
+    def _run_batch(self, parsed_args: argparse.Namespace, directory: Path) -> BatchResult:
+        stream = self.app.stderr
+        show = progress.wanted(parsed_args.progress, stream)
+        with progress.bars(stream, show=show) as tell:
+            runner = self.client.runner(
+                parsed_args.function,
+                parsed_args.files,
+                requester=parsed_args.requester,
+                header=_header(parsed_args.header),
+                output_dir=directory,
+                name=parsed_args.name,
+                policy=parsed_args.policy,
+                on_progress=tell,
+            )
+            try:
+                return runner.run()
+            except KeyboardInterrupt:
+                raise self._interrupted(runner.batch_uuid) from None
+
+    def _interrupted(self, uuid: str) -> FpgaPoolError:
+        """Cancel the batch: nobody waits for it any more."""
+        try:
+            self.client.cancel(uuid)
+        except NotFound:
+            return FpgaPoolError("interrupted before the batch was created")
+        return FpgaPoolError(f"interrupted: batch {uuid} is being cancelled")
+
+
+class List(PoolLister):
+    """List batches, newest first."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--limit", type=_positive, default=100, metavar="N", help="at most (default: %(default)s)")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Ask and show."""
+        columns = ("uuid", "name", "state", "jobs", "completed", "failed", "cancelled", "created_at")
+        return columns, [
+            (
+                batch.uuid,
+                batch.name,
+                str(batch.state),
+                batch.jobs,
+                batch.jobs_completed,
+                batch.jobs_failed,
+                batch.jobs_cancelled,
+                Moment(batch.created_at),
+            )
+            for batch in self.client.batches(parsed_args.limit)
+        ]
+
+
+class Show(PoolShowOne):
+    """Show a batch and its jobs."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        return _with_batch(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
+        """Ask and show."""
+        batch = self.client.batch(parsed_args.batch)
+        columns, values = _summary(batch)
+        return (*columns, "job_list"), (*values, _Jobs(self.client.jobs(batch.uuid)))
+
+
+class Watch(PoolShowOne):
+    """Follow a batch to its end."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = _with_batch(super().get_parser(prog_name))
+        parser.add_argument(
+            "--timeout", type=float, default=86_400.0, metavar="S", help="give up after so many seconds"
+        )
+        _add_progress(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
+        """Look again and again."""
+        stream = self.app.stderr
+        deadline_s = time.monotonic() + parsed_args.timeout
+        with progress.bars(stream, show=progress.wanted(parsed_args.progress, stream)) as tell:
+            while True:
+                batch = self.client.batch(parsed_args.batch)
+                tell(_progress(batch, self.client.jobs(batch.uuid)))
+                if batch.state in _ENDED:
+                    break
+                if time.monotonic() > deadline_s:
+                    raise ServiceUnavailable(f"batch {batch.uuid} did not end in {parsed_args.timeout:g} s; it goes on")
+                time.sleep(_WATCH_INTERVAL_S)
+        if batch.state is not BatchState.COMPLETED:
+            self.status = FAILED
+        return _summary(batch)
+
+
+class Cancel(PoolLister):
+    """Cancel batches; what is complete is kept."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("batches", nargs="+", metavar="BATCH", help="uuid of a batch")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Ask for the end of each."""
+        cancelled = [self.client.cancel(uuid) for uuid in parsed_args.batches]
+        columns = ("uuid", "name", "state", "cancel_requested")
+        return columns, [(batch.uuid, batch.name, str(batch.state), batch.cancel_requested) for batch in cancelled]
+
+
+class _Jobs(FormattableColumn[Any]):
+    """The jobs of a batch: a line for each, or a list of objects."""
+
+    _COLUMNS = ("index", "name", "function", "state", "attempt", "slot", "compute_s", "reason")
+
+    def human_readable(self) -> str:
+        """Show it in a table."""
+        return "\n".join(self._line(job) for job in self._value)
+
+    def machine_readable(self) -> list[dict[str, Any]]:
+        """Leave it a list."""
+        return [{"uuid": job.uuid, **{name: getattr(job, name) for name in self._COLUMNS}} for job in self._value]
+
+    @staticmethod
+    def _line(job: Job) -> str:
+        took = "" if job.compute_s is None else f"{job.compute_s:.3f} s"
+        parts = (str(job.index), job.name, job.function, str(job.state), job.slot, took, job.reason)
+        return "  ".join(part for part in parts if part)
+
+
+def _summary(batch: Batch) -> tuple[Sequence[str], Row]:
+    took_s = None
+    if batch.dispatched_at is not None and batch.ended_at is not None:
+        took_s = batch.ended_at - batch.dispatched_at
+    shown = {
+        "uuid": batch.uuid,
+        "name": batch.name,
+        "state": str(batch.state),
+        "policy": batch.policy,
+        "cancel_requested": batch.cancel_requested,
+        "jobs": batch.jobs,
+        "completed": batch.jobs_completed,
+        "failed": batch.jobs_failed,
+        "cancelled": batch.jobs_cancelled,
+        "makespan_s": Seconds(took_s),
+        "planned_makespan_s": Seconds(batch.planned_makespan_s),
+        "lower_bound_s": Seconds(batch.lower_bound_s),
+        "created_at": Moment(batch.created_at),
+        "dispatched_at": Moment(batch.dispatched_at),
+        "ended_at": Moment(batch.ended_at),
+    }
+    return tuple(shown), tuple(shown.values())
+
+
+def _progress(batch: Batch, jobs: Sequence[Job]) -> BatchProgress:
+    return BatchProgress(
+        batch_uuid=batch.uuid,
+        jobs=batch.jobs,
+        states=Counter(job.state for job in jobs),
+        results=batch.jobs_completed,
+        input_bytes=sum(job.input_bytes for job in jobs),
+        sent_bytes=sum(job.input_bytes for job in jobs if job.state not in _AT_CLIENT),
+    )
+
+
+def _results(files: Sequence[str], result: BatchResult, *, show_paths: bool) -> Table:
+    """Show each file's result, or where it is; columns that tell nothing are left out."""
+    columns = ["file", "state", "slot", "compute_s", "result"]
+    rows = [
+        [file, str(outcome.state), outcome.slot, Seconds(outcome.compute_s), _shown(outcome)]
+        for file, outcome in zip(files, result.jobs, strict=True)
+    ]
+    if show_paths:
+        columns.append("path")
+        rows = [[*row, str(outcome.result or "")] for row, outcome in zip(rows, result.jobs, strict=True)]
+    if not result.ok:
+        columns.append("error")
+        rows = [[*row, outcome.reason] for row, outcome in zip(rows, result.jobs, strict=True)]
+    return columns, [tuple(row) for row in rows]
+
+
+def _shown(outcome: JobOutcome) -> str:
+    if outcome.result is None:
+        return ""
+    text = _inline(outcome.result)
+    return str(outcome.result) if text is None else text
+
+
+def _inline(path: Path) -> str | None:
+    """Return a result that is one short line of text."""
+    if path.stat().st_size > _INLINE_BYTES:
+        return None
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:
+        return None
+    return text if text.isprintable() else None
+
+
+def _has_large_results(directory: Path) -> bool:
+    return any(_inline(path) is None for path in directory.iterdir())
+
+
+def _header(path: Path | None) -> bytes:
+    if path is None:
+        return b""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"--header {path}: cannot be read: {error.strerror}") from error
+
+
+def _with_batch(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("batch", metavar="BATCH", help="uuid of the batch")
+    return parser
+
+
+def _add_progress(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="show progress bars (default: where standard error is a terminal)",
+    )
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, found {text}")
+    return number

@@ -1,0 +1,25 @@
+"""`fpga-pool host`: the hosts of the pool."""
+
+import argparse
+
+from fpga_pool.cmd.base import Moment, PoolLister, Number, Table
+
+
+class List(PoolLister):
+    """List all hosts."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Ask and show."""
+        columns = ("name", "alive", "egress_bps", "ingress_bps", "data_address", "data_port", "heard_at")
+        return columns, [
+            (
+                host.name,
+                host.alive,
+                Number(host.egress_bps),
+                Number(host.ingress_bps),
+                host.data_address,
+                host.data_port,
+                Moment(host.heard_at),
+            )
+            for host in self.client.hosts()
+        ]

@@ -1,0 +1,234 @@
+"""The demonstration: real work through the embedded pool, planned, simulated and measured side by side.
+
+For each batch policy a fresh pool is started and the same batch is sent to it.  The simulator predicts the batch from
+what the pool looked like before, with the same rules and policy.
+"""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+from uuid import uuid4
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from fpga_pool.client import BatchProgress, BatchResult, Client
+from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
+from fpga_pool.conf.policies import load_policy, policy_names
+from fpga_pool.core.timemodel import TimeModel
+from fpga_pool.experiments.demo_work import FUNCTIONS, Work, generate_files, make_work
+from fpga_pool.experiments.embedded import embedded_pool
+from fpga_pool.experiments.gantt import draw_gantt
+from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.model.messages import ObservedSlot
+from fpga_pool.model.objects import Host, JobState, Slot
+from fpga_pool.model.pool.admission import BatchRequest, JobRequest
+from fpga_pool.sim.pool import Outcome, SimulatedHost, SimulatedPool
+
+MEAN_BYTES = 5e6
+FILES = 26
+SEED = 1
+POOL = {"standalone": {"hosts": 3, "egress_mbps": 200, "ingress_mbps": 400}, "driver_simulated": {"board": "demo"}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One batch under one policy: predicted, and as it was."""
+
+    policy: str
+    simulated: Outcome
+    result: BatchResult
+    right: int
+    slots: list[Slot]
+
+    @property
+    def makespan_s(self) -> float:
+        """From the plan's time 0 to the completion of the last job."""
+        ends = [job.job.finished_at for job in self.result.jobs if job.job.finished_at is not None]
+        return max(ends) - (self.result.batch.dispatched_at or 0.0)
+
+    @property
+    def error(self) -> float:
+        """Relative error of the simulator's make-span."""
+        return self.simulated.makespan_s / self.makespan_s - 1
+
+    def busy_s(self, slot: str) -> float:
+        """How long a slot computed."""
+        return sum(job.job.compute_s or 0.0 for job in self.result.jobs if job.job.slot == slot)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the demonstration; return 1 if a result is wrong or missing."""
+    arguments = _parser().parse_args(argv)
+    console = Console()
+    missing = [path for path in arguments.files if not path.is_file()]
+    if missing:
+        console.print(f"tools/demo: {missing[0]}: no such file", style="red")
+        return 2
+    output: Path = arguments.output
+    try:
+        files = arguments.files or generate_files(output / "input", FILES, MEAN_BYTES, SEED)
+        measured = [_measure(policy, files, output, console) for policy in arguments.policy]
+    except (FpgaPoolError, OSError) as error:
+        console.print(f"tools/demo: {error}", style="red", markup=False)
+        return 1
+    _print_policies(measured, console)
+    _print_slots(measured[0], console)
+    title = f"{len(measured[0].result.jobs)} jobs under {measured[0].policy}"
+    pictures = draw_gantt([job.job for job in measured[0].result.jobs], title, output / "gantt")
+    console.print(f"Pictures: {', '.join(map(str, pictures))}. Results: {output / measured[0].policy / 'results'}.")
+    jobs = sum(len(one.result.jobs) for one in measured)
+    right = sum(one.right for one in measured)
+    console.print(f"{right} of {jobs} results are right.", style="green" if right == jobs else "red")
+    return 0 if right == jobs else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    known = policy_names("batch")
+    parser = argparse.ArgumentParser(prog="tools/demo", description="Run real work through an embedded pool.")
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="compute over these files, not generated")
+    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="directory for results and pictures")
+    parser.add_argument(
+        "--policy", nargs="+", choices=known, default=["ect", "sjf", "ljf"], help="batch policies to compare"
+    )
+    return parser
+
+
+# One policy ----------------------------------------------------------------------------------------------------
+
+
+def _measure(policy: str, files: Sequence[Path], output: Path, console: Console) -> Measured:
+    directory = output / policy
+    shutil.rmtree(directory, ignore_errors=True)
+    with embedded_pool(directory / "pool", POOL) as endpoint, Client(endpoint) as client:
+        work = make_work(files, [host.name for host in client.hosts()])
+        simulated = _simulate(client, work, policy)
+        with _progress(console, policy, len(work)) as show:
+            result = client.run_jobs(
+                [one.spec() for one in work], output_dir=directory / "results", policy=policy, on_progress=show
+            )
+        slots = client.slots()
+    for job in result.jobs:
+        if job.result is None:
+            console.print(f"{job.name}: {job.state}: {job.reason}", style="red", markup=False)
+    right = sum(
+        job.result is not None and job.result.read_bytes() == one.expected()
+        for one, job in zip(work, result.jobs, strict=True)
+    )
+    return Measured(policy=policy, simulated=simulated, result=result, right=right, slots=slots)
+
+
+def _simulate(client: Client, work: Sequence[Work], policy: str) -> Outcome:
+    """Predict the batch from what the pool looks like now."""
+    slots = client.slots()
+    models = {
+        (row.function, row.board): TimeModel(row.fitted_a_s, row.fitted_b_s_per_byte) for row in client.calibration()
+    }
+    catalogue = load_catalogue(installed_catalogue())
+    pool = SimulatedPool(catalogue, [_as_simulated(host, slots) for host in client.hosts()], models=models)
+    jobs = tuple(
+        JobRequest(
+            uuid=str(uuid4()),
+            name=one.path.name,
+            function=one.function,
+            requester=one.requester,
+            input_bytes=len(one.header) + one.path.stat().st_size,
+        )
+        for one in work
+    )
+    request = BatchRequest(uuid=str(uuid4()), project_id="demo", user_id="demo", name="", policy=policy, jobs=jobs)
+    return pool.run_batch(request, load_policy("batch", policy))
+
+
+def _as_simulated(host: Host, slots: Sequence[Slot]) -> SimulatedHost:
+    return SimulatedHost(
+        name=host.name,
+        egress_bps=host.egress_bps,
+        ingress_bps=host.ingress_bps,
+        slots=tuple(
+            ObservedSlot(
+                slot=slot.name,
+                card=slot.card,
+                region=slot.region,
+                board=slot.board,
+                kind=slot.kind,
+                state=slot.state,
+                function=slot.function,
+            )
+            for slot in slots
+            if slot.host == host.name
+        ),
+    )
+
+
+# Showing -------------------------------------------------------------------------------------------------------
+
+
+class _progress:  # noqa: N801  # used as a function
+    """Bars of bytes sent and jobs complete, while the batch runs."""
+
+    def __init__(self, console: Console, policy: str, jobs: int) -> None:
+        columns = (TextColumn("{task.description:>22}"), BarColumn(40), TextColumn("{task.fields[shown]}"))
+        self._progress = Progress(*columns, TimeElapsedColumn(), console=console)
+        self._sent = self._progress.add_task(f"{policy}: input sent", shown="")
+        self._done = self._progress.add_task("jobs complete", total=jobs, shown="")
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def __call__(self, now: BatchProgress) -> None:
+        done = now.states[JobState.DONE] + now.states[JobState.RESULT_HELD]
+        sent = f"{now.sent_bytes / 1e6:.0f} of {now.input_bytes / 1e6:.0f} MB"
+        self._progress.update(self._sent, completed=now.sent_bytes, total=now.input_bytes, shown=sent)
+        running = now.states[JobState.RUNNING]
+        self._progress.update(self._done, completed=done, shown=f"{done} of {now.jobs}, {running} running")
+
+
+def _print_policies(measured: Sequence[Measured], console: Console) -> None:
+    jobs, input_bytes = measured[0].result.jobs, sum(job.job.input_bytes for job in measured[0].result.jobs)
+    title = f"{len(jobs)} jobs ({', '.join(FUNCTIONS)}), {input_bytes / 1e6:.0f} MB; make-span in seconds"
+    table = Table(title=title)
+    table.add_column("policy")
+    for column in ("lower bound", "planned", "simulated", "measured", "simulator's error", "x bound", "loads"):
+        table.add_column(column, justify="right")
+    for one in measured:
+        batch = one.result.batch
+        bound_s = batch.lower_bound_s or 0.0
+        table.add_row(
+            one.policy,
+            f"{bound_s:.2f}",
+            f"{batch.planned_makespan_s or 0.0:.2f}",
+            f"{one.simulated.makespan_s:.2f}",
+            f"{one.makespan_s:.2f}",
+            f"{100 * one.error:+.1f} %",
+            f"{one.makespan_s / bound_s:.2f}" if bound_s else "",
+            str(sum(slot.reconfigurations for slot in one.slots)),
+        )
+    console.print(table)
+
+
+def _print_slots(measured: Measured, console: Console) -> None:
+    table = Table(title=f"Slots under {measured.policy}: busy share of the measured make-span")
+    for column in ("slot", "kind"):
+        table.add_column(column)
+    for column in ("jobs", "busy s", "utilisation", "loads"):
+        table.add_column(column, justify="right")
+    for slot in measured.slots:
+        jobs = sum(job.job.slot == slot.name for job in measured.result.jobs)
+        busy_s = measured.busy_s(slot.name)
+        share = f"{100 * busy_s / measured.makespan_s:.0f} %"
+        table.add_row(slot.name, slot.kind, str(jobs), f"{busy_s:.2f}", share, str(slot.reconfigurations))
+    console.print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

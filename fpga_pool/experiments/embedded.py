@@ -1,0 +1,72 @@
+"""An embedded pool of one's own, in a process of its own, for as long as an experiment lasts."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, Queue
+
+from fpga_pool.model.exceptions import ServiceUnavailable
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+
+Options = Mapping[str, Mapping[str, object]]
+
+
+@contextmanager
+def embedded_pool(directory: Path, options: Options, port: int = 0) -> Iterator[str]:
+    """Start a pool on `directory` with options by group and name, and yield its endpoint; stop it at the end."""
+    process, endpoint = start_pool(directory, options, port)
+    try:
+        yield endpoint
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def start_pool(directory: Path, options: Options, port: int = 0) -> tuple[subprocess.Popen[str], str]:
+    """Start a pool and return its process and endpoint once it is ready; ServiceUnavailable tells where its log is."""
+    directory.mkdir(parents=True, exist_ok=True)
+    config, log = directory / "fpga_pool.conf", directory / "pool.log"
+    config.write_text(_config_text(options))
+    command = [sys.executable, "-P", "-m", "fpga_pool.cmd.standalone", "--config-file", str(config)]
+    command += ["--state-dir", str(directory / "state"), "--port", str(port), "--log-file", str(log)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603
+    lines: Queue[str] = Queue()
+    threading.Thread(target=_read_lines, args=(process, lines), daemon=True).start()
+    said = []
+    try:
+        while True:
+            line = lines.get(timeout=START_TIMEOUT_S)
+            if " ready on " in line:
+                return process, line.split(" ready on ")[1].strip()
+            if not line:
+                break
+            said.append(line)
+    except Empty:
+        said.append(f"not ready after {START_TIMEOUT_S:g} s\n")
+    process.kill()
+    process.wait()
+    raise ServiceUnavailable(f"the pool did not start: {''.join(said[-5:]).strip()} (log: {log})")
+
+
+def _read_lines(process: subprocess.Popen[str], lines: Queue[str]) -> None:
+    assert process.stdout is not None  # noqa: S101
+    for line in process.stdout:
+        lines.put(line)
+    lines.put("")
+
+
+def _config_text(options: Options) -> str:
+    groups = (
+        "\n".join([f"[{group}]", *(f"{name} = {value}" for name, value in values.items())])
+        for group, values in options.items()
+    )
+    return "\n\n".join(groups) + "\n"

@@ -1,0 +1,194 @@
+import json
+import logging
+import uuid
+
+import pytest
+
+from fpga_pool.api.app import create_app
+
+JOB = {"function": "sha256", "requester": "node-1", "input_bytes": 1000}
+
+
+@pytest.fixture
+def api(pool):
+    return create_app(pool).test_client()
+
+
+@pytest.fixture
+def created(api):
+    return api.post("/v1/batches", json={"name": "first", "jobs": [JOB, {**JOB, "name": "b.bin"}]}).json["batch"]
+
+
+def test_create_answers_with_the_batch_and_where_it_is(api):
+    answer = api.post("/v1/batches", json={"jobs": [JOB]})
+    assert answer.status_code == 201
+    batch = answer.json["batch"]
+    assert answer.headers["Location"].endswith(f"/v1/batches/{batch['uuid']}")
+    assert (batch["jobs"], batch["project_id"], batch["user_id"]) == (1, "demo", "demo")
+    assert "story" not in batch
+
+
+def test_create_keeps_the_ids_of_the_client(api):
+    batch, job = str(uuid.uuid4()), str(uuid.uuid4())
+    api.post("/v1/batches", json={"uuid": batch.upper(), "jobs": [{**JOB, "uuid": job}]})
+    assert api.get(f"/v1/batches/{batch}/jobs").json["jobs"][0]["uuid"] == job
+
+
+def bad(**changes):
+    return {"jobs": [{**JOB, **changes}]}
+
+
+BAD_INPUT = [
+    ("no object", [], "body"),
+    ("no jobs", {}, "jobs"),
+    ("batch of 0", {"jobs": []}, "jobs: a batch needs at least one job"),
+    ("job is no object", {"jobs": [7]}, "jobs[0]"),
+    ("unknown function", bad(function="sha3"), "jobs[0].function: 'sha3' is not in the catalogue"),
+    ("unknown requester", bad(requester="elsewhere"), "jobs[0].requester: no host 'elsewhere'"),
+    ("negative size", bad(input_bytes=-1), "jobs[0].input_bytes: expected 0 to"),
+    ("absurd size", bad(input_bytes=10**30), "jobs[0].input_bytes: expected 0 to"),
+    ("size above the limit", bad(input_bytes=2**62), "jobs[0].input_bytes"),
+    ("size with a fraction", bad(input_bytes=1.5), "jobs[0].input_bytes: expected a number of bytes"),
+    ("size as text", bad(input_bytes="1000"), "jobs[0].input_bytes"),
+    ("size true", bad(input_bytes=True), "jobs[0].input_bytes"),
+    ("size missing", {"jobs": [{"function": "sha256", "requester": "node-1"}]}, "jobs[0]: missing: input_bytes"),
+    ("unknown field", bad(priority=9), "jobs[0]: unknown: ['priority']"),
+    ("broken uuid", bad(uuid="1"), "jobs[0].uuid: expected a uuid"),
+    ("uuid and a newline", bad(uuid=f"{uuid.uuid4()}\n"), "jobs[0].uuid: expected a uuid"),
+    ("control character", bad(name="a\x00b"), "jobs[0].name"),
+    ("half a surrogate pair", bad(name="\ud800"), "jobs[0].name"),
+    ("long name", {"name": "x" * 256, **bad()}, "name: expected at most 255 characters"),
+    ("same job twice", {"jobs": [{**JOB, "uuid": str(uuid.UUID(int=1))}] * 2}, "jobs[1].uuid"),
+]
+
+
+@pytest.mark.parametrize(("document", "says"), [row[1:] for row in BAD_INPUT], ids=[row[0] for row in BAD_INPUT])
+def test_create_refuses(api, document, says):
+    answer = api.post("/v1/batches", json=document)
+    assert answer.status_code == 400
+    assert says in answer.json["error"]["message"]
+    assert api.get("/v1/batches").json["batches"] == []
+
+
+def test_create_refuses_a_batch_of_100_000_by_its_number(api):
+    answer = api.post("/v1/batches", json={"jobs": [JOB] * 100_000})
+    assert answer.status_code == 400
+    assert "100000 jobs in one batch, at most 10000 are accepted" in answer.json["error"]["message"]
+
+
+def test_create_refuses_an_id_that_exists(api, created):
+    answer = api.post("/v1/batches", json={"uuid": created["uuid"], "jobs": [JOB]})
+    assert (answer.status_code, answer.json["error"]["code"]) == (409, "fpga_pool.duplicate_id")
+
+
+@pytest.mark.parametrize("text", ["{", "", "nonsense", "[" * 100_000])
+def test_create_refuses_what_is_no_json(api, text):
+    answer = api.post("/v1/batches", data=text, content_type="application/json")
+    assert answer.status_code == 400
+    assert answer.json["error"]["message"].startswith("body:")
+
+
+def test_create_refuses_another_content_type(api):
+    answer = api.post("/v1/batches", data=json.dumps({"jobs": [JOB]}), content_type="text/plain")
+    assert answer.status_code == 415
+
+
+def test_create_refuses_a_body_that_is_too_large(pool):
+    api = create_app(pool, max_body_bytes=1000).test_client()
+    answer = api.post("/v1/batches", json={"name": "x" * 1000, "jobs": [JOB]})
+    assert (answer.status_code, answer.json["error"]["code"]) == (413, "fpga_pool.too_large")
+
+
+def test_list_goes_page_by_page_newest_first(api):
+    made = [api.post("/v1/batches", json={"jobs": [JOB]}).json["batch"]["uuid"] for _ in range(5)]
+    seen, href = [], "/v1/batches?limit=2"
+    while href:
+        page = api.get(href).json
+        seen += [batch["uuid"] for batch in page["batches"]]
+        href = page["links"][0]["href"] if page["links"] else None
+    assert seen == made[::-1]
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=-1", "limit=1001", "limit=x", "limit=", "marker=x"])
+def test_list_refuses(api, query):
+    assert api.get(f"/v1/batches?{query}").status_code == 400
+
+
+def test_show_tells_the_story_and_dates_in_utc(api, created):
+    batch = api.get(f"/v1/batches/{created['uuid']}").json["batch"]
+    assert batch["name"] == "first"
+    assert batch["created_at"].endswith("+00:00")
+    assert batch["story"] == []
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+@pytest.mark.parametrize("key", [str(uuid.UUID(int=7)), "x", "a" * 500])
+def test_unknown_batch_is_not_found(api, method, key):
+    assert api.open(f"/v1/batches/{key}", method=method).status_code == 404
+
+
+@pytest.mark.parametrize(("method", "rest"), [("GET", ""), ("DELETE", ""), ("GET", "/jobs")])
+def test_batch_of_another_project_looks_as_if_it_did_not_exist(api, created, method, rest):
+    answer = api.open(f"/v1/batches/{created['uuid']}{rest}", method=method, headers={"X-Project-Id": "other"})
+    assert answer.status_code == 404
+    assert api.get("/v1/batches", headers={"X-Project-Id": "other"}).json["batches"] == []
+
+
+def test_cancel_is_accepted(api, created):
+    answer = api.delete(f"/v1/batches/{created['uuid']}")
+    assert answer.status_code == 202
+    assert answer.json["batch"]["cancel_requested"] is True
+
+
+def test_jobs_tell_plan_and_place(api, created):
+    first, second = api.get(f"/v1/batches/{created['uuid']}/jobs").json["jobs"]
+    assert (first["host"], first["slot"], first["attempt"]) == ("node-1", "node-1/card-0/r0", 1)
+    assert (first["start_s"], first["end_s"], first["transfer"]) == (0.0, 1.0, [])
+    assert second["name"] == "b.bin"
+    assert "story" not in first
+
+
+def test_jobs_are_filtered_by_state(api, created):
+    path = f"/v1/batches/{created['uuid']}/jobs"
+    assert len(api.get(f"{path}?state=waiting_input").json["jobs"]) == 2
+    assert api.get(f"{path}?state=DONE").json["jobs"] == []
+    assert api.get(f"{path}?state=LOST").status_code == 400
+
+
+def ticket_for(job, **changes):
+    return {"job": job, "purpose": "send", "source_address": "127.0.0.1", "source_port": 40000, **changes}
+
+
+def test_tickets_are_never_cached_nor_logged(api, created, caplog):
+    caplog.set_level(logging.DEBUG)
+    job = api.get(f"/v1/batches/{created['uuid']}/jobs").json["jobs"][0]["uuid"]
+    answer = api.post(f"/v1/batches/{created['uuid']}/tickets", json={"tickets": [ticket_for(job)]})
+    assert answer.status_code == 200
+    assert answer.headers["Cache-Control"] == "no-store"
+    (ticket,) = answer.json["tickets"]
+    assert (ticket["address"], ticket["port"], ticket["input_bytes"]) == ("127.0.0.1", 9, 1000)
+    assert ticket["token"]
+    assert ticket["token"] not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"job": "x"},
+        {"purpose": "steal"},
+        {"source_port": 0},
+        {"source_port": 65536},
+        {"source_address": "localhost; rm"},
+        {"source_address": ""},
+        {"more": 1},
+    ],
+)
+def test_tickets_refuse(api, created, changes):
+    wanted = ticket_for(str(uuid.UUID(int=1)), **changes)
+    answer = api.post(f"/v1/batches/{created['uuid']}/tickets", json={"tickets": [wanted]})
+    assert answer.status_code == 400
+    assert "tickets[0]" in answer.json["error"]["message"]
+
+
+def test_no_tickets_at_all_is_refused(api, created):
+    assert api.post(f"/v1/batches/{created['uuid']}/tickets", json={"tickets": []}).status_code == 400

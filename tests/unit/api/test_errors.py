@@ -1,0 +1,72 @@
+import pytest
+from oslo_messaging import MessagingTimeout, RemoteError
+
+from fpga_pool.api.app import create_app
+from fpga_pool.model import exceptions
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (exceptions.InvalidInput, 400),
+        (exceptions.UnknownFunction, 400),
+        (exceptions.UnknownRequester, 400),
+        (exceptions.NoSlotFits, 400),
+        (exceptions.NotFound, 404),
+        (exceptions.Conflict, 409),
+        (exceptions.DuplicateId, 409),
+        (exceptions.InvalidTransition, 409),
+        (exceptions.StaleEpoch, 409),
+        (exceptions.InvalidCatalogue, 500),
+        (exceptions.SlotFault, 500),
+        (exceptions.ServiceUnavailable, 503),
+        (exceptions.StorageFull, 507),
+    ],
+)
+def test_domain_error_has_its_status_and_code(pool, error, status):
+    pool.breaks["slots"] = [error("what is wrong")]
+    answer = create_app(pool).test_client().get("/v1/slots")
+    assert answer.status_code == status
+    assert answer.json["error"] == {
+        "code": error.code,
+        "message": "what is wrong",
+        "request_id": answer.headers["x-openstack-request-id"],
+    }
+
+
+def test_silent_scheduler_is_unavailable(pool):
+    pool.breaks["slots"] = [MessagingTimeout("no reply to message id 1")]
+    answer = create_app(pool).test_client().get("/v1/slots")
+    assert (answer.status_code, answer.json["error"]["code"]) == (503, "fpga_pool.unavailable")
+
+
+def test_failure_elsewhere_is_told_without_its_content(pool):
+    pool.breaks["slots"] = [RemoteError("KeyError", "secret", ["trace"])]
+    answer = create_app(pool).test_client().get("/v1/slots")
+    assert (answer.status_code, answer.json["error"]["code"]) == (500, "fpga_pool.error")
+    assert "secret" not in answer.text
+    assert "trace" not in answer.text
+
+
+def test_error_that_came_by_rpc_is_told_without_the_traceback(pool):
+    # oslo.messaging gives remote exceptions a __str__ that tells the traceback; what was said is the argument.
+    class Remote(exceptions.NotFound):
+        def __str__(self):
+            return "no slot\nTraceback: ..."
+
+    pool.breaks["slots"] = [Remote("no slot")]
+    assert create_app(pool).test_client().get("/v1/slots").json["error"]["message"] == "no slot"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/v1/nothing", 404, "fpga_pool.not_found"),
+        ("PUT", "/v1/batches", 405, "fpga_pool.method_not_allowed"),
+        ("POST", "/v1/batches", 415, "fpga_pool.unsupported_media_type"),
+    ],
+)
+def test_error_before_a_resource_has_the_same_form(pool, method, path, status, code):
+    answer = create_app(pool).test_client().open(path, method=method)
+    assert (answer.status_code, answer.json["error"]["code"]) == (status, code)
+    assert answer.json["error"]["request_id"].startswith("req-")
