@@ -1,13 +1,17 @@
 """Sphinx configuration."""
 
+import sys
 from importlib.metadata import distribution
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "fpga_pool"
 author = "fpga_pool contributors"
 project_copyright = "fpga_pool contributors"
 version = release = distribution(project).version
 
-extensions = ["openstackdocstheme"]
+extensions = ["openstackdocstheme", "oslo_config.sphinxext", "transitions"]
 html_theme = "openstackdocs"
 # The theme would otherwise look for the project on opendev.org.
 openstackdocs_auto_name = False

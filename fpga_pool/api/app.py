@@ -6,7 +6,6 @@ from urllib.parse import urlsplit
 
 from flask import Flask, Response, g, jsonify, request
 from flask.typing import ResponseReturnValue
-from oslo_middleware import RequestId
 from werkzeug.exceptions import BadRequest
 
 from fpga_pool.api import context, errors
@@ -41,13 +40,13 @@ def create_app(
     context.provide_scheduler(app, scheduler)
     errors.handle_errors(app)
     app.before_request(_note_start)
+    app.before_request(context.number)
     app.before_request(_require_loopback_name)
     app.before_request(context.identify)
     app.after_request(_log)
     app.add_url_rule("/", view_func=versions)
     for noun in (batches, slots, hosts, functions):
         app.register_blueprint(noun)
-    app.wsgi_app = RequestId(app.wsgi_app)  # type: ignore[method-assign]
     return app
 
 
@@ -68,9 +67,10 @@ def _require_loopback_name() -> None:
 
 
 def _log(response: Response) -> Response:
-    """Tell of changes; what only reads is for those who ask why."""
+    """Tell of changes; what only reads is for those who ask why.  The id of the log line goes into the answer."""
     level = logging.DEBUG if request.method in ("GET", "HEAD", "OPTIONS") else logging.INFO
     took_ms = 1000 * (time.monotonic() - g.begin_s)
     who = context.request_id()
     LOG.log(level, "%s %s %s: %d in %.1f ms", who, request.method, request.path, response.status_code, took_ms)
+    response.headers[context.REQUEST_ID_HEADER] = who
     return response

@@ -10,9 +10,9 @@ from flask.typing import ResponseReturnValue
 from fpga_pool.api import schemas, views
 from fpga_pool.api.context import known_uuid, scheduler, tenant
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.exchange import TicketRequest
 from fpga_pool.model.objects import JobState
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest
-from fpga_pool.rpc.scheduler_api import TicketRequest
 
 batches = Blueprint("batches", __name__, url_prefix="/v1/batches")
 

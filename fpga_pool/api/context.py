@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import cast
 
 from flask import Flask, current_app, g, request
-from oslo_context.context import RequestContext
-from oslo_middleware.request_id import ENV_REQUEST_ID
+from oslo_context.context import RequestContext, generate_request_id
 
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 
 #: Project and user of a request that names none.
 DEFAULT_ID = "demo"
+
+#: OpenStack's name for it.
+REQUEST_ID_HEADER = "x-openstack-request-id"
 
 _SCHEDULER = "fpga_pool_scheduler"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
@@ -44,11 +46,16 @@ def tenant() -> Tenant:
 
 def request_id() -> str:
     """Return the id that the answer and the log carry."""
-    return str(request.environ.get(ENV_REQUEST_ID, ""))
+    return cast("str", g.request_id)
+
+
+def number() -> None:
+    """Give the request its id, before anything can go wrong with it."""
+    g.request_id = generate_request_id()
 
 
 def identify() -> None:
-    """Find out who asks, before anything else is done.
+    """Find out who asks, before it is done.
 
     The headers are believed: there is no authentication yet, which is why the server listens on loopback only.
     Keystone's middleware will set the same headers from a token that it has checked.

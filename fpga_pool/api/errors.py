@@ -4,11 +4,11 @@ import logging
 
 from flask import Flask, Response, jsonify
 from flask.typing import ResponseReturnValue
-from oslo_messaging import MessageDeliveryFailure, MessagingTimeout
 from werkzeug.exceptions import HTTPException
 
 from fpga_pool.api.context import request_id
 from fpga_pool.model import exceptions
+from fpga_pool.rpc.transport import NO_ANSWER
 
 LOG = logging.getLogger(__name__)
 
@@ -34,8 +34,8 @@ HTTP_CODES = {
 def handle_errors(app: Flask) -> None:
     """Give every error of `app` the same form."""
     app.register_error_handler(exceptions.FpgaPoolError, _domain_error)
-    app.register_error_handler(MessagingTimeout, _scheduler_silent)
-    app.register_error_handler(MessageDeliveryFailure, _scheduler_silent)
+    for kind in NO_ANSWER:
+        app.register_error_handler(kind, _scheduler_silent)
     app.register_error_handler(HTTPException, _http_error)
     app.register_error_handler(Exception, _unexpected)
 

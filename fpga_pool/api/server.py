@@ -18,6 +18,8 @@ _MAX_THREADS = 32
 _BACKLOG = 128
 #: Silence of a client in the middle of a request, or between two on one connection.
 _TIMEOUT_S = 30
+#: How soon its accepting thread notices that it has to end.
+_TICK_S = 0.1
 _MAX_HEADER_BYTES = 32 * 1024
 #: The application refuses bodies that are too large in its own words; the server cuts off what is larger by far.
 _MAX_BODY_BYTES = 128 * 2**20
@@ -53,6 +55,7 @@ class ApiServer:
         )
         self._server.max_request_header_size = _MAX_HEADER_BYTES
         self._server.max_request_body_size = _MAX_BODY_BYTES
+        self._server.expiration_interval = _TICK_S
         self._server.error_log = _log  # type: ignore[method-assign]
         self._thread = threading.Thread(target=self._server.serve, name="api", daemon=True)
 

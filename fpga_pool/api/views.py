@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from fpga_pool.model.exchange import Calibration, FunctionInfo, Ticket
 from fpga_pool.model.objects import Batch, Host, Job, RateSegment, Slot, StoryEntry
-from fpga_pool.rpc.scheduler_api import Calibration, FunctionInfo, Ticket
 
 View = dict[str, Any]
 

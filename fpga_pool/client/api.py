@@ -11,9 +11,9 @@ from uuid import uuid4
 from fpga_pool.client.resources import read, read_all, seconds
 from fpga_pool.client.session import ApiSession
 from fpga_pool.model.exceptions import DuplicateId, NotFound, ServiceUnavailable
+from fpga_pool.model.exchange import Calibration, FunctionInfo, Ticket, TicketRequest
 from fpga_pool.model.objects import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.pool.admission import JobRequest
-from fpga_pool.rpc.scheduler_api import Calibration, FunctionInfo, Ticket, TicketRequest
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
 

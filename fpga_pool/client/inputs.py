@@ -24,26 +24,51 @@ class Input:
     input_bytes: int
     #: Returns the input from its first byte on; whoever opens it closes it.
     open: Callable[[], BinaryIO]
+    #: What to compute, and the host of the pool that sends it.
+    function: str
+    requester: str
 
 
-def read_sources(sources: Iterable[Source], header: bytes = b"") -> list[Input]:
-    """Return the input of each source, `header` before it; InvalidInput names the first that cannot be read."""
-    given = list(sources)
-    objects = [id(source) for source in given if hasattr(source, "read")]
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One job as a program asks for it."""
+
+    function: str
+    source: Source
+    #: Host of the pool that sends the input.
+    requester: str
+    #: Bytes sent before the source (aes reads its key and counter block there).
+    header: bytes = b""
+    #: "" = the name of the source.
+    name: str = ""
+
+
+def read_inputs(specs: Iterable[JobSpec]) -> list[Input]:
+    """Return the input of each job; InvalidInput names the first that cannot be read."""
+    given = list(specs)
+    objects = [id(spec.source) for spec in given if hasattr(spec.source, "read")]
     if len(set(objects)) < len(objects):
         raise InvalidInput("files: an open file is given twice; two streams cannot share its position")
-    return [_input(source, index, header) for index, source in enumerate(given)]
+    return [_input(spec, index) for index, spec in enumerate(given)]
 
 
-def _input(source: Source, index: int, header: bytes) -> Input:
+def _input(spec: JobSpec, index: int) -> Input:
+    if Path(spec.name).name != spec.name:
+        raise InvalidInput(f"name: {spec.name!r} cannot name a result's file; expected no directory in it")
+    name, size_bytes, open_ = _source(spec.source, index, spec.header)
+    return Input((spec.name or name)[:_LONGEST_NAME], size_bytes, open_, spec.function, spec.requester)
+
+
+def _source(source: Source, index: int, header: bytes) -> tuple[str, int, Callable[[], BinaryIO]]:
+    """Return the name, the size with its header, and how to open it."""
     if isinstance(source, bytes):
-        return Input(f"input-{index}", len(header) + len(source), lambda: io.BytesIO(header + source))
+        return f"input-{index}", len(header) + len(source), lambda: io.BytesIO(header + source)
     if isinstance(source, str | Path):
         return _file(Path(source), header)
     return _open_file(source, index, header)
 
 
-def _file(path: Path, header: bytes) -> Input:
+def _file(path: Path, header: bytes) -> tuple[str, int, Callable[[], BinaryIO]]:
     try:
         status = path.stat()
     except OSError as error:
@@ -52,14 +77,10 @@ def _file(path: Path, header: bytes) -> Input:
         raise InvalidInput(f"{path}: expected a regular file")
     if not os.access(path, os.R_OK):
         raise InvalidInput(f"{path}: cannot be read: Permission denied")
-
-    def open_() -> BinaryIO:
-        return _joined(header, path.open("rb"), owned=True)
-
-    return Input(path.name[:_LONGEST_NAME], len(header) + status.st_size, open_)
+    return path.name, len(header) + status.st_size, lambda: _joined(header, path.open("rb"), owned=True)
 
 
-def _open_file(file: BinaryIO, index: int, header: bytes) -> Input:
+def _open_file(file: BinaryIO, index: int, header: bytes) -> tuple[str, int, Callable[[], BinaryIO]]:
     try:
         begin = file.tell()
         end = file.seek(0, io.SEEK_END)
@@ -73,7 +94,7 @@ def _open_file(file: BinaryIO, index: int, header: bytes) -> Input:
 
     name = getattr(file, "name", None)
     shown = Path(name).name if isinstance(name, str) else f"input-{index}"
-    return Input(shown[:_LONGEST_NAME], len(header) + end - begin, open_)
+    return shown, len(header) + end - begin, open_
 
 
 def _joined(header: bytes, file: BinaryIO, *, owned: bool) -> BinaryIO:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from fpga_pool.client.api import PoolApi
-from fpga_pool.client.inputs import Source, read_sources
+from fpga_pool.client.inputs import JobSpec, Source, read_inputs
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.runner import BatchRunner, RunSettings
 
@@ -15,7 +15,6 @@ from fpga_pool.client.runner import BatchRunner, RunSettings
 class RunOptions(TypedDict, total=False):
     """What may be said about a run; `Client.runner` tells of each."""
 
-    header: bytes
     output_dir: str | Path | None
     name: str
     policy: str
@@ -36,18 +35,29 @@ class Client(PoolApi):
     """
 
     def run(
-        self, function: str, files: Iterable[Source], *, requester: str, **options: Unpack[RunOptions]
-    ) -> BatchResult:
-        """Run one job for each file, and return when all have ended and their results are on disk; see `runner`."""
-        return self.runner(function, files, requester=requester, **options).run()
-
-    def runner(
         self,
         function: str,
         files: Iterable[Source],
         *,
         requester: str,
         header: bytes = b"",
+        **options: Unpack[RunOptions],
+    ) -> BatchResult:
+        """Run one job for each file, and return when all have ended and their results are on disk.
+
+        `header` is sent before each file (aes reads its key and counter block there).  `requester` is the host of the
+        pool that this runs on.  The other options are those of `runner`.
+        """
+        return self.run_jobs((JobSpec(function, file, requester, header) for file in files), **options)
+
+    def run_jobs(self, jobs: Iterable[JobSpec], **options: Unpack[RunOptions]) -> BatchResult:
+        """Run jobs of any functions and requesters as one batch; see `run`."""
+        return self.runner(jobs, **options).run()
+
+    def runner(
+        self,
+        jobs: Iterable[JobSpec],
+        *,
         output_dir: str | Path | None = None,
         name: str = "",
         policy: str = "",
@@ -55,17 +65,14 @@ class Client(PoolApi):
         settings: RunSettings | None = None,
         ssl_context: ssl.SSLContext | None = None,
     ) -> BatchRunner:
-        """Return what will run one job for each file.
+        """Return what will run these jobs as one batch.
 
-        `header` is sent before each file (aes reads its key and counter block there).  `requester` is the host of the
-        pool that this runs on.  Without an `output_dir` the results are in a new temporary directory, which is the
-        caller's to remove.  `on_progress` is called in the caller's thread, several times a second.
+        Without an `output_dir` the results are in a new temporary directory, which is the caller's to remove.
+        `on_progress` is called in the caller's thread, several times a second.
         """
         return BatchRunner(
             self,
-            function,
-            read_sources(files, header),
-            requester=requester,
+            read_inputs(jobs),
             output_dir=Path(output_dir or tempfile.mkdtemp(prefix="fpga-pool-")),
             name=name,
             policy=policy,

@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from fpga_pool.model.encoding import from_plain, kinds
+from fpga_pool.model.encoding import TAG, from_plain, kinds
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 
 T = TypeVar("T")
@@ -14,7 +14,10 @@ T = TypeVar("T")
 def read(wanted: type[T], view: object) -> T:
     """Return the object that a view shows; what a newer API shows besides is left out."""
     try:
-        return cast("T", from_plain(kinds(wanted), _plain(wanted, view)))
+        plain = _plain(wanted, view)
+        return cast(
+            "T", from_plain(kinds(wanted), {TAG: wanted.__name__, **plain} if isinstance(plain, dict) else plain)
+        )
     except (InvalidInput, ValueError) as error:
         raise FpgaPoolError(f"the API's answer is not understood: {error}") from error
 
@@ -36,7 +39,7 @@ def _plain(wanted: Any, view: object) -> object:
         return view
     hints = get_type_hints(wanted)
     known = {field.name: view[field.name] for field in fields(wanted) if field.name in view}
-    return {"kind": wanted.__name__, **{name: _value(hints[name], value) for name, value in known.items()}}
+    return {name: _value(hints[name], value) for name, value in known.items()}
 
 
 def _value(hint: Any, value: object) -> object:

@@ -18,6 +18,7 @@ from fpga_pool.client.api import PoolApi
 from fpga_pool.client.inputs import Input
 from fpga_pool.client.outcome import BatchProgress, BatchResult, JobOutcome
 from fpga_pool.client.stream import Phase, Stream, StreamContext
+from fpga_pool.client.tickets import TicketDesk
 from fpga_pool.dataplane.client import ResultInfo, TransferCancelled
 from fpga_pool.drivers.egress.pacing import PacingDriver
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
@@ -26,6 +27,8 @@ from fpga_pool.model.pool.admission import JobRequest
 
 _ENDED_BATCHES = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
 _AT_CLIENT = frozenset({JobState.PENDING, JobState.WAITING_INPUT})
+#: How soon the pool hears from the agent what the responder told us: that it has the whole input.
+_REPORT_S = 5.0
 #: A poll takes at most this part of the time, however large the batch.
 _POLL_SHARE = 0.25
 
@@ -35,8 +38,8 @@ class RunSettings:
     """Knobs of a run."""
 
     max_streams: int = 64
-    #: Time between two looks at the batch, while it moves and while it does not.
-    fast_poll_s: float = 0.2
+    #: Time between two looks at the batch: it grows from the first to the second while nothing moves.
+    fast_poll_s: float = 0.1
     slow_poll_s: float = 1.0
     #: How long before its planned begin a stream is opened.
     open_ahead_s: float = 1.0
@@ -56,11 +59,15 @@ class _Transfer:
     source: Input
     sink: Path
     job: Job
+    #: The job was looked at since its last stream ended.
+    fresh: bool = True
     stream: Stream | None = None
     result: ResultInfo | None = None
     failures: int = 0
     #: No new stream before this, on the monotonic clock.
     not_before_s: float = 0.0
+    #: No new input before this: the responder has it all, and the pool will hear of it.
+    staged_until_s: float = 0.0
     #: Why its input or result cannot be read or written here; such a job cannot go on.
     problem: str = ""
     #: What broke last.
@@ -88,10 +95,8 @@ class BatchRunner:
     def __init__(
         self,
         api: PoolApi,
-        function: str,
         inputs: Sequence[Input],
         *,
-        requester: str,
         output_dir: Path,
         name: str = "",
         policy: str = "",
@@ -101,22 +106,21 @@ class BatchRunner:
     ) -> None:
         self.batch_uuid = str(uuid4())
         self._api = api
-        self._function = function
         self._inputs = inputs
-        self._requester = requester
         self._output_dir = output_dir
         self._name = name
         self._policy = policy
         self._settings = settings or RunSettings()
         self._on_progress = on_progress
         self._context = StreamContext(
-            api=api, batch_uuid=self.batch_uuid, egress=PacingDriver(), ssl_context=ssl_context
+            desk=TicketDesk(api, self.batch_uuid), egress=PacingDriver(), ssl_context=ssl_context
         )
         self._transfers: list[_Transfer] = []
         self._hosts: dict[str, Host] = {}
         #: Streams whose thread has ended.
         self._done: queue.SimpleQueue[tuple[_Transfer, Future[ResultInfo]]] = queue.SimpleQueue()
         self._next_poll_s = 0.0
+        self._pause_s = self._settings.fast_poll_s
         self._heard_s = 0.0
         #: The pool's clock less the monotonic clock here.
         self._clock_offset_s = 0.0
@@ -160,15 +164,15 @@ class BatchRunner:
             JobRequest(
                 uuid=str(uuid4()),
                 name=source.name,
-                function=self._function,
-                requester=self._requester,
+                function=source.function,
+                requester=source.requester,
                 input_bytes=source.input_bytes,
             )
             for source in self._inputs
         ]
         batch = self._api.create_batch(requests, name=self._name, policy=self._policy, uuid=self.batch_uuid)
         self._heard_s = time.monotonic()
-        sinks = _sinks(self._output_dir, self._inputs, self._function)
+        sinks = _sinks(self._output_dir, self._inputs)
         self._transfers = [
             _Transfer(source=source, sink=sink, job=_new_job(batch, index, request))
             for index, (source, sink, request) in enumerate(zip(self._inputs, sinks, requests, strict=True))
@@ -195,8 +199,9 @@ class BatchRunner:
                 raise ServiceUnavailable(f"lost touch with batch {self.batch_uuid}: {error}") from error
         finally:
             now_s = time.monotonic()
-            pause_s = self._settings.fast_poll_s if moved else self._settings.slow_poll_s
-            self._next_poll_s = now_s + max(pause_s, (now_s - begin_s) / _POLL_SHARE)
+            fast_s, slow_s = self._settings.fast_poll_s, self._settings.slow_poll_s
+            self._pause_s = fast_s if moved else min(1.25 * self._pause_s, slow_s)
+            self._next_poll_s = now_s + max(self._pause_s, (now_s - begin_s) / _POLL_SHARE)
         return None
 
     def _look(self) -> bool:
@@ -216,8 +221,9 @@ class BatchRunner:
         if job.attempt != transfer.job.attempt:
             # Planned anew: what was done for the former attempt is void.
             transfer.result = None
-            transfer.failures, transfer.not_before_s = 0, 0.0
+            transfer.failures, transfer.not_before_s, transfer.staged_until_s = 0, 0.0, 0.0
         transfer.job = job
+        transfer.fresh = True
         stream = transfer.stream
         displaced = job.state in (JobState.PENDING, JobState.FAILED, JobState.CANCELLED)
         if stream is not None and (displaced or job.attempt != stream.job.attempt):
@@ -239,26 +245,32 @@ class BatchRunner:
     # Moving
 
     def _open_streams(self, workers: ThreadPoolExecutor) -> None:
-        """Open the streams whose time has come, those first whose transfer begins first."""
+        """Open the streams whose time has come."""
         streams = [transfer.stream for transfer in self._transfers if transfer.stream is not None]
-        wanting = sorted((t for t in self._transfers if self._wants_stream(t)), key=lambda t: t.begin_at)
+        wanting = sorted((t for t in self._transfers if self._wants_stream(t)), key=_urgency)
         free = self._settings.max_streams - len(streams)
         for transfer in wanting[:free]:
             self._open_stream(workers, transfer)
-        if len(wanting) > free:
-            # A job that waits for its slot needs no connection meanwhile: its result can be fetched.
-            waiting = [stream for stream in streams if stream.phase is Phase.WAITING]
-            for stream in waiting[: len(wanting) - free]:
-                stream.cancel()
+        self._make_room(streams, sum(transfer.job.state is JobState.WAITING_INPUT for transfer in wanting) - free)
+
+    def _make_room(self, streams: Sequence[Stream], wanted: int) -> None:
+        """End streams that only wait for their job, so that inputs can move; their results are fetched later."""
+        waiting = [stream for stream in streams if stream.phase is Phase.WAITING]
+        waiting.sort(key=lambda stream: stream.job.start_s or 0.0, reverse=True)
+        for stream in waiting[: max(wanted, 0)]:
+            stream.cancel()
 
     def _wants_stream(self, transfer: _Transfer) -> bool:
         job, now_s = transfer.job, time.monotonic()
-        if transfer.stream is not None or transfer.problem or now_s < transfer.not_before_s:
+        if transfer.stream is not None or transfer.result is not None or not transfer.fresh:
+            return False
+        if transfer.problem or now_s < transfer.not_before_s or job.host not in self._hosts:
             return False
         if job.state is JobState.WAITING_INPUT:
             ahead_s = transfer.begin_at - (now_s + self._clock_offset_s)
-            return not job.cancel_requested and ahead_s <= self._settings.open_ahead_s and job.host in self._hosts
-        return job.state is JobState.RESULT_HELD and transfer.result is None and job.host in self._hosts
+            needed = not job.cancel_requested and now_s >= transfer.staged_until_s
+            return needed and ahead_s <= self._settings.open_ahead_s
+        return job.state is JobState.RESULT_HELD
 
     def _open_stream(self, workers: ThreadPoolExecutor, transfer: _Transfer) -> None:
         job = transfer.job
@@ -281,8 +293,11 @@ class BatchRunner:
 
     def _collect(self, transfer: _Transfer, ended: Future[ResultInfo]) -> None:
         """Take note of how a stream ended."""
-        former_attempt = transfer.stream is not None and transfer.stream.job.attempt != transfer.job.attempt
-        transfer.stream = None
+        stream = transfer.stream
+        former_attempt = stream is not None and stream.job.attempt != transfer.job.attempt
+        if stream is not None and stream.phase in (Phase.WAITING, Phase.RECEIVING) and not former_attempt:
+            transfer.staged_until_s = time.monotonic() + _REPORT_S
+        transfer.stream, transfer.fresh = None, False
         self._next_poll_s = min(self._next_poll_s, time.monotonic() + self._settings.fast_poll_s)
         try:
             result = ended.result()
@@ -340,6 +355,11 @@ def _new_job(batch: Batch, index: int, request: JobRequest) -> Job:
     )
 
 
+def _urgency(transfer: _Transfer) -> tuple[bool, float]:
+    """Order streams: inputs before results, which can wait; then what shall begin first."""
+    return transfer.job.state is JobState.RESULT_HELD, transfer.begin_at
+
+
 def _sent_bytes(transfer: _Transfer) -> int:
     if transfer.job.state not in _AT_CLIENT:
         return transfer.source.input_bytes
@@ -352,10 +372,11 @@ def _outcome(transfer: _Transfer) -> JobOutcome:
     return JobOutcome(transfer.job, None, transfer.problem or transfer.job.reason or transfer.trouble)
 
 
-def _sinks(directory: Path, inputs: Sequence[Input], function: str) -> list[Path]:
-    """Return the file for each result: the input's name and the function; equal names get their number."""
-    names = Counter(source.name for source in inputs)
+def _sinks(directory: Path, inputs: Sequence[Input]) -> list[Path]:
+    """Return the file for each result: the input's name and the function; equal ones get their number."""
+    pairs = Counter((source.name, source.function) for source in inputs)
     return [
-        directory / (f"{source.name}.{function}" if names[source.name] == 1 else f"{source.name}.{index}.{function}")
+        directory
+        / ".".join((source.name, *([] if pairs[source.name, source.function] == 1 else [str(index)]), source.function))
         for index, source in enumerate(inputs)
     ]

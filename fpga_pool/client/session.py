@@ -73,7 +73,7 @@ class ApiSession:
                 log=not secret,
                 connect_retries=self._connect_retries if retry else 0,
             )
-        except (ksa.ConnectFailure, ksa.SSLError, ksa.UnknownConnectionError) as error:
+        except ksa.ConnectionError as error:
             raise ServiceUnavailable(self._silence(error)) from error
         return self._content(response)
 

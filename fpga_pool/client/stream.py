@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from fpga_pool.client.api import PoolApi
 from fpga_pool.client.inputs import Input
+from fpga_pool.client.tickets import TicketDesk
 from fpga_pool.dataplane.client import Connection, ResultInfo, TransferBroken, connect
 from fpga_pool.dataplane.schedule import Pacer, RateSchedule, RateSegment
 from fpga_pool.drivers.egress.base import Flow
 from fpga_pool.drivers.egress.pacing import PacingDriver
+from fpga_pool.model.exchange import Ticket, TicketRequest
 from fpga_pool.model.objects import Host, Job
-from fpga_pool.rpc.scheduler_api import Ticket, TicketRequest
 
 
 class Phase(Enum):
@@ -33,8 +33,7 @@ class Phase(Enum):
 class StreamContext:
     """What all streams of a batch share."""
 
-    api: PoolApi
-    batch_uuid: str
+    desk: TicketDesk
     egress: PacingDriver
     ssl_context: ssl.SSLContext | None = None
     connect_timeout_s: float = 10.0
@@ -91,7 +90,7 @@ class Stream:
             source_address=connection.source_address,
             source_port=connection.source_port,
         )
-        (ticket,) = self._context.api.tickets(self._context.batch_uuid, [request])
+        ticket = self._context.desk.get(request)
         if (ticket.address, ticket.port) != (self._host.data_address, self._host.data_port):
             raise TransferBroken(f"job {self.job.uuid} is not on host {self._host.name} at that address any more")
         return ticket

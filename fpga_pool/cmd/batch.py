@@ -11,7 +11,7 @@ from typing import Any
 
 from cliff.columns import FormattableColumn
 
-from fpga_pool.client import BatchProgress, BatchResult, JobOutcome
+from fpga_pool.client import BatchProgress, BatchResult, JobOutcome, JobSpec
 from fpga_pool.cmd import progress
 from fpga_pool.cmd.base import FAILED, Moment, PoolLister, PoolShowOne, Row, Seconds, Table
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
@@ -56,11 +56,9 @@ class Create(PoolLister):
         stream = self.app.stderr
         show = progress.wanted(parsed_args.progress, stream)
         with progress.bars(stream, show=show) as tell:
+            header = _header(parsed_args.header)
             runner = self.client.runner(
-                parsed_args.function,
-                parsed_args.files,
-                requester=parsed_args.requester,
-                header=_header(parsed_args.header),
+                [JobSpec(parsed_args.function, file, parsed_args.requester, header) for file in parsed_args.files],
                 output_dir=directory,
                 name=parsed_args.name,
                 policy=parsed_args.policy,

@@ -53,10 +53,15 @@ class PoolApp(App):
         return parser
 
     def configure_logging(self) -> None:
-        """Let errors be one clear line; --debug tells all."""
+        """Let a person see warnings, and what is below them only where asked (-v, -vv); --debug tells all."""
         super().configure_logging()
+        levels = (logging.ERROR, logging.WARNING, logging.INFO)
+        verbose = self.options.verbose_level
+        told = logging.DEBUG if self.options.debug or verbose >= len(levels) else levels[verbose]
+        logging.getLogger().setLevel(told)
         if not self.options.debug:
-            for noisy in ("keystoneauth", "urllib3", "stevedore"):
+            # Of a connection that fails they tell more than a person wants, before we say it in one line.
+            for noisy in ("keystoneauth", "urllib3"):
                 logging.getLogger(noisy).setLevel(logging.ERROR)
 
     def initialize_app(self, argv: list[str]) -> None:

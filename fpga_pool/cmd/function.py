@@ -2,7 +2,7 @@
 
 import argparse
 
-from fpga_pool.cmd.base import PoolLister, Number, Table, Words
+from fpga_pool.cmd.base import Number, PoolLister, Table, Words
 
 
 class List(PoolLister):

@@ -2,7 +2,7 @@
 
 import argparse
 
-from fpga_pool.cmd.base import Moment, PoolLister, Number, Table
+from fpga_pool.cmd.base import Moment, Number, PoolLister, Table
 
 
 class List(PoolLister):

@@ -36,14 +36,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda *_: ended.set())
     try:
         pool = StandalonePool(conf)
-        pool.start()
+        app = create_app(pool.scheduler_api, max_batch_jobs=conf.scheduler.max_batch_jobs)
+        api = ApiServer(app, conf.api.host, conf.api.port)
     except (FpgaPoolError, OSError) as error:
         print(f"fpga-pool-standalone: {error}", file=sys.stderr)
         return 1
-    api = ApiServer(create_app(pool.scheduler_api), conf.api.host, conf.api.port)
     try:
-        api.start()
-        print(f"fpga-pool-standalone: ready on http://{conf.api.host}:{api.port}", flush=True)
+        pool.start()
+        print(f"fpga-pool-standalone: ready on {api.start()}", flush=True)
         ended.wait()
     except (FpgaPoolError, OSError) as error:
         print(f"fpga-pool-standalone: {error}", file=sys.stderr)

@@ -33,9 +33,7 @@ OPTS = [
         min=1,
         help="Largest batch that is accepted. Planning time and the size of the answer grow with it.",
     ),
-    cfg.IntOpt(
-        "max_input_bytes", default=_DEFAULTS.max_input_bytes, min=0, help="Largest input of one job, in bytes."
-    ),
+    cfg.IntOpt("max_input_bytes", default=_DEFAULTS.max_input_bytes, min=0, help="Largest input of one job, in bytes."),
     cfg.IntOpt(
         "max_attempts",
         default=_DEFAULTS.max_attempts,

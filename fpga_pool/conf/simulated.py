@@ -11,8 +11,6 @@ OPTS = [
     cfg.FloatOpt(
         "card_disappears", default=0.0, min=0.0, max=1.0, help="Probability per job that its card disappears."
     ),
-    cfg.FloatOpt(
-        "card_returns_after_s", default=1.0, min=0.0, help="After how long it is back, in seconds."
-    ),
+    cfg.FloatOpt("card_returns_after_s", default=1.0, min=0.0, help="After how long it is back, in seconds."),
     cfg.IntOpt("fault_seed", default=0, min=0, help="Seed of the faults."),
 ]

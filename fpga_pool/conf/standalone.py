@@ -22,8 +22,15 @@ OPTS = [
         "A pool that is started again on the same directory goes on where it was.",
     ),
     cfg.StrOpt("catalogue", help="Catalogue file; the one that is installed with fpga_pool unless this is set."),
-    cfg.IntOpt("hosts", default=3, min=1, max=200, help="Simulated hosts, named node-1, node-2 and so on."),
+    cfg.IntOpt("hosts", default=3, min=1, max=200, help="Hosts with simulated cards, named node-1 and so on."),
+    cfg.IntOpt(
+        "requesters",
+        default=4,
+        min=0,
+        max=200,
+        help="Hosts without cards, named requester-1 and so on, from which clients send their inputs. Any host can be "
+        "a requester; what one of the hosts above sends to itself does not count against its NIC limits.",
+    ),
     cfg.FloatOpt("egress_mbps", default=200.0, min=0.001, help="Egress limit of each host, Mbit/s."),
     cfg.FloatOpt("ingress_mbps", default=400.0, min=0.001, help="Ingress limit of each host, Mbit/s."),
 ]
-

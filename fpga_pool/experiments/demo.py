@@ -22,7 +22,7 @@ from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.experiments.demo_work import FUNCTIONS, Work, generate_files, make_work
-from fpga_pool.experiments.embedded import embedded_pool
+from fpga_pool.experiments.embedded import Options, embedded_pool
 from fpga_pool.experiments.gantt import draw_gantt
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.model.messages import ObservedSlot
@@ -30,10 +30,13 @@ from fpga_pool.model.objects import Host, JobState, Slot
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest
 from fpga_pool.sim.pool import Outcome, SimulatedHost, SimulatedPool
 
-MEAN_BYTES = 5e6
-FILES = 26
+MEAN_BYTES = 2.5e6
+FILES = 32
 SEED = 1
-POOL = {"standalone": {"hosts": 3, "egress_mbps": 200, "ingress_mbps": 400}, "driver_simulated": {"board": "demo"}}
+POOL: Options = {
+    "standalone": {"hosts": 3, "requesters": 4, "egress_mbps": 80, "ingress_mbps": 200},
+    "driver_simulated": {"board": "demo", "cards": 1},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +109,10 @@ def _measure(policy: str, files: Sequence[Path], output: Path, console: Console)
     directory = output / policy
     shutil.rmtree(directory, ignore_errors=True)
     with embedded_pool(directory / "pool", POOL) as endpoint, Client(endpoint) as client:
-        work = make_work(files, [host.name for host in client.hosts()])
+        carriers = {slot.host for slot in client.slots()}
+        work = make_work(files, [host.name for host in client.hosts() if host.name not in carriers])
         simulated = _simulate(client, work, policy)
-        with _progress(console, policy, len(work)) as show:
+        with _Bars(console, policy, len(work)) as show:
             result = client.run_jobs(
                 [one.spec() for one in work], output_dir=directory / "results", policy=policy, on_progress=show
             )
@@ -169,7 +173,7 @@ def _as_simulated(host: Host, slots: Sequence[Slot]) -> SimulatedHost:
 # Showing -------------------------------------------------------------------------------------------------------
 
 
-class _progress:  # noqa: N801  # used as a function
+class _Bars:
     """Bars of bytes sent and jobs complete, while the batch runs."""
 
     def __init__(self, console: Console, policy: str, jobs: int) -> None:

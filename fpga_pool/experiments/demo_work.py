@@ -29,8 +29,7 @@ class Work:
 
     def spec(self) -> JobSpec:
         """Return the job as the client library takes it."""
-        name = f"{self.path.name}.{self.function}"
-        return JobSpec(self.function, self.path, requester=self.requester, header=self.header, name=name)
+        return JobSpec(self.function, self.path, requester=self.requester, header=self.header)
 
     def expected(self) -> bytes:
         """Return the right result, computed here by other means than the pool's."""
@@ -59,7 +58,7 @@ def generate_files(directory: Path, count: int, mean_bytes: float, seed: int) ->
 
 def make_work(files: Sequence[Path], requesters: Sequence[str]) -> list[Work]:
     """Return each function over each file; the requesters take turns, so that all of them send some of everything."""
-    work = []
+    work: list[Work] = []
     for path in files:
         for function in FUNCTIONS:
             header = os.urandom(KEY_BYTES + COUNTER_BYTES) if function == "aes" else b""

@@ -20,18 +20,24 @@ def draw_gantt(jobs: Sequence[Job], title: str, path: Path, formats: Sequence[st
     functions = sorted({job.function for job in jobs})
     colour = {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(functions)}
     figure, axes = plt.subplots(figsize=(11, 0.42 * len(slots) + 1.6), layout="constrained")
+
+    def bar(job: Job, offset: float, begin_s: float, end_s: float, alpha: float) -> None:
+        axes.barh(
+            slots.index(job.slot) + offset,
+            end_s - begin_s,
+            left=begin_s,
+            height=0.38,
+            color=colour[job.function],
+            alpha=alpha,
+            edgecolor="white",
+            linewidth=0.5,
+        )
+
     for job in jobs:
-        row = slots.index(job.slot)
         if job.start_s is not None and job.end_s is not None:
-            bar = {"height": 0.38, "color": colour[job.function], "alpha": 0.4}
-            axes.barh(row - 0.2, job.end_s - job.start_s, left=job.start_s, edgecolor="white", linewidth=0.5, **bar)
+            bar(job, -0.2, job.start_s, job.end_s, alpha=0.4)
         if job.started_at is not None and job.finished_at is not None and job.dispatched_at is not None:
-            begin_s = job.started_at - job.dispatched_at
-            length_s = job.finished_at - job.started_at
-            axes.barh(
-                row + 0.2, length_s, left=begin_s, height=0.38, color=colour[job.function],
-                edgecolor="white", linewidth=0.5,
-            )  # fmt: skip
+            bar(job, 0.2, job.started_at - job.dispatched_at, job.finished_at - job.dispatched_at, alpha=1.0)
     axes.set_yticks(range(len(slots)), slots, fontsize=8)
     axes.invert_yaxis()
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))

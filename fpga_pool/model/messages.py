@@ -57,6 +57,15 @@ class Command:
         return self.epoch, self.sequence
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What an agent did with a command: "accepted", "repeated" (done before) or "refused", and why."""
+
+    command: str
+    outcome: str
+    reason: str = ""
+
+
 # Reports -------------------------------------------------------------------------------------------------------
 
 
@@ -146,8 +155,9 @@ class ObservedSlot:
     job: str = ""
     reason: str = ""
     #: Sequence of the last command executed on the slot: while it is behind the slot's own, nothing is concluded
-    #: from what the heartbeat lacks.
+    #: from what the heartbeat lacks; and the epoch of that command.
     sequence: int = 0
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,5 +182,5 @@ class Heartbeat:
     data_port: int
     slots: tuple[ObservedSlot, ...]
     jobs: tuple[ObservedJob, ...]
-    #: Reports in the agent's journal that were not yet acknowledged, to the same effect.
+    #: Reports in the agent's journal that were not yet acknowledged: while there are any, nothing is concluded at all.
     unreported: int = 0

@@ -1,23 +1,13 @@
 """What the scheduler tells an agent."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import oslo_messaging as messaging
 
 from fpga_pool.model.encoding import to_plain
-from fpga_pool.model.messages import Command
+from fpga_pool.model.messages import Command, Outcome
 from fpga_pool.rpc.transport import AGENT_TOPIC, read_all
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What an agent did with a command: "accepted", "repeated" (done before) or "refused", and why."""
-
-    command: str
-    outcome: str
-    reason: str = ""
 
 
 class AgentAPI:

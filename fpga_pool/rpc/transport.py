@@ -1,12 +1,13 @@
 """Transports, servers and clients with the pool's habits: plain JSON, native threads, bounded waits."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import oslo_messaging as messaging
 from oslo_config import cfg
 
 from fpga_pool.model.encoding import from_plain, kinds
+from fpga_pool.model.exceptions import FpgaPoolError
 
 #: Exchange and topics; a version of an interface is in its Target.
 EXCHANGE = "fpga_pool"
@@ -17,6 +18,21 @@ AGENT_TOPIC = "fpga_pool.agent"
 ERROR_MODULES = ["fpga_pool.model.exceptions"]
 
 T = TypeVar("T")
+
+#: Whatever keeps a call from being answered.
+MessagingError = messaging.MessagingException
+
+#: The two of them that say nothing about the other side: it may be away, or slow.
+NO_ANSWER = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure)
+
+#: What an endpoint implements.
+VERSION_1 = messaging.Target(version="1.0")
+
+
+def answers(method: Callable[..., T]) -> Callable[..., T]:
+    """Make a method of an endpoint callable from outside; domain errors are answers, not failures of the server."""
+    answering: Callable[..., T] = messaging.expose(messaging.expected_exceptions(FpgaPoolError)(method))
+    return answering
 
 
 def read(wanted: type[T], plain: object) -> T:

@@ -19,7 +19,6 @@ from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.drivers.slots.faults import Faults
 from fpga_pool.drivers.slots.signing import load_or_create_signing_key
 from fpga_pool.drivers.slots.simulated import SimulatedSlots
-from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, server, transport
@@ -83,7 +82,8 @@ class StandalonePool:
     def stop(self) -> None:
         """End gracefully: running jobs complete, reports are taken, the database is closed."""
         _attempt_all([agent.stop for agent in self.agents])
-        _attempt_all([lambda one=one: (one.stop(), one.wait()) for one in self._servers])
+        for one in self._servers:
+            _attempt_all([one.stop, one.wait])
         _attempt_all([self.scheduler.stop, self._store.close])
 
     def _serve(self, topic: str, name: str, endpoint: object) -> None:
@@ -96,13 +96,15 @@ class StandalonePool:
         library = BitstreamLibrary(self._state_dir / "bitstreams")
         board = self.catalogue.board(conf.driver_simulated.board)
         library.stock(self.catalogue, board, keys.bitstreams)
+        responders = [f"node-{number}" for number in range(1, conf.standalone.hosts + 1)]
+        requesters = [f"requester-{number}" for number in range(1, conf.standalone.requesters + 1)]
         return [
             AgentService(
-                _agent_settings(conf, self._state_dir, number),
+                _agent_settings(conf, self._state_dir, host),
                 SimulatedSlots(
                     self.catalogue,
                     board.name,
-                    conf.driver_simulated.cards,
+                    conf.driver_simulated.cards if host in responders else 0,
                     keys.bitstreams.public_key(),
                     _faults(conf, number),
                 ),
@@ -111,7 +113,7 @@ class StandalonePool:
                 keys.tokens.public_key(),
                 self._clock,
             )
-            for number in range(1, conf.standalone.hosts + 1)
+            for number, host in enumerate(responders + requesters, start=1)
         ]
 
 
@@ -132,8 +134,8 @@ def _scheduler_settings(conf: cfg.ConfigOpts) -> SchedulerSettings:
     )
 
 
-def _agent_settings(conf: cfg.ConfigOpts, state_dir: Path, number: int) -> AgentSettings:
-    group, host = conf.agent, f"node-{number}"
+def _agent_settings(conf: cfg.ConfigOpts, state_dir: Path, host: str) -> AgentSettings:
+    group = conf.agent
     return AgentSettings(
         host=host,
         state_dir=state_dir / "agents" / host,

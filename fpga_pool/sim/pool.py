@@ -150,7 +150,7 @@ class SimulatedPool:
     def _plan(self, policy: BatchPolicy, rng: np.random.Generator) -> None:
         now_s = self._engine.now_s
         with self._transaction() as tx:
-            snap = snapshot(tx, self._catalogue, now_s + self._settings.dispatch_lead_s)
+            snap = snapshot(tx, self._catalogue, self._settings, now_s + self._settings.dispatch_lead_s)
         if snap is None:
             return
         request = batch_problem(snap)

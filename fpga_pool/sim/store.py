@@ -84,15 +84,17 @@ class MemoryTransaction:
             for job in self._all(Job)
             if job.state in ACTIVE_JOBS and slot in (None, job.slot) and host in (None, job.host)
         ]
-        return sorted(found, key=lambda job: (job.slot, job.order))
+        return sorted(found, key=lambda job: (job.slot, job.order, job.uuid))
 
     def held_results(self, host: str) -> Sequence[Job]:
         """See Transaction."""
-        return [job for job in self._all(Job) if job.state is JobState.RESULT_HELD and job.host == host]
+        found = [job for job in self._all(Job) if job.state is JobState.RESULT_HELD and job.host == host]
+        return sorted(found, key=lambda job: (job.finished_at or 0.0, job.uuid))
 
     def leases(self, *, slot: str | None = None) -> Sequence[Lease]:
         """See Transaction."""
-        return [lease for lease in self._all(Lease) if lease.state is LeaseState.HELD and slot in (None, lease.slot)]
+        found = [lease for lease in self._all(Lease) if lease.state is LeaseState.HELD and slot in (None, lease.slot)]
+        return sorted(found, key=lambda lease: lease.slot)
 
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         """See Transaction."""
@@ -102,9 +104,9 @@ class MemoryTransaction:
         """See Transaction."""
         for thing in things:
             if self._store.get(type(thing), _key(thing)) is not None:
-                raise DuplicateId(f"{type(thing).__name__.lower()} {_key(thing)} exists already")
+                raise DuplicateId(f"{type(thing).__name__.lower()} {_key(thing)}: exists already")
             if isinstance(thing, Lease) and self.leases(slot=thing.slot):
-                raise Conflict(f"slot {thing.slot} is held by another lease")
+                raise Conflict(f"slot {thing.slot}: another lease on it is in force")
             self._store.put(thing)
 
     def save(self, thing: Stored) -> None:
@@ -112,8 +114,8 @@ class MemoryTransaction:
         stored = self._get(type(thing), _key(thing))
         if stored.generation != thing.generation:
             raise Conflict(
-                f"{type(thing).__name__.lower()} {_key(thing)} is at generation {stored.generation} now,"
-                f" not {thing.generation}"
+                f"{type(thing).__name__.lower()} {_key(thing)}: changed meanwhile"
+                f" (generation {stored.generation}, expected {thing.generation}); read it again and decide anew"
             )
         self._store.put(replace(thing, generation=thing.generation + 1))
 
@@ -128,7 +130,7 @@ class MemoryTransaction:
     def record_run(self, run: Run) -> None:
         """See Transaction."""
         if self._store.get(Run, run.job) is not None:
-            raise DuplicateId(f"job {run.job} is complete already")
+            raise DuplicateId(f"run {run.job}: exists already")
         self._store.put(run)
 
     def _get(self, kind: type[T], key: str) -> T:

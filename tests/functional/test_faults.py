@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections import Counter
+from typing import Self
 
 import pytest
 
@@ -58,7 +59,7 @@ class Saboteur:
                 except OSError:
                     pass  # it has ended by itself meanwhile
 
-    def __enter__(self) -> "Saboteur":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

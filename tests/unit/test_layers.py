@@ -31,7 +31,9 @@ CONFINED: dict[str, frozenset[str]] = {
     "alembic": frozenset({"store"}),
     "eventlet": frozenset(),
     "nova": frozenset({"nova_plugin"}),
+    "flask": frozenset({"api"}),
     "oslo_db": frozenset({"store"}),
+    "oslo_messaging": frozenset({"rpc"}),
     "osc_lib": frozenset({"osc"}),
     "sqlalchemy": frozenset({"store"}),
 }

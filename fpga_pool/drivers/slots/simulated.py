@@ -32,8 +32,8 @@ class SimulatedSlots(SlotDriver):
         faults: Faults | None = None,
         models: Callable[[str], FunctionModel] = function_model,
     ) -> None:
-        if cards < 1:
-            raise InvalidInput(f"cards must be >= 1, found {cards}")
+        if cards < 0:
+            raise InvalidInput(f"cards must be >= 0, found {cards}")
         self._catalogue = catalogue
         self._board = catalogue.board(board)
         self._trusted_key = trusted_key

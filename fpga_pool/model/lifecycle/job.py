@@ -79,6 +79,7 @@ def _planned(job: Job, event: Planned, now_s: float) -> Outcome:
         start_s=event.start_s,
         end_s=event.end_s,
         transfer=event.transfer,
+        flow="",
         staged_at=None,
         started_at=None,
     )
@@ -167,8 +168,11 @@ def _discarded(job: Job, event: JobReleased, now_s: float) -> Outcome:
 
 
 def _gave_up_waiting(job: Job, event: GaveUp, now_s: float) -> Outcome:
+    release: list[Action] = [ReleaseJob(job=job.uuid)]
+    if job.cancel_requested:
+        return _end(job, JobState.CANCELLED, now_s), release
     failed, _ = _gave_up(job, event, now_s)
-    return failed, [ReleaseJob(job=job.uuid)]
+    return failed, release
 
 
 def _expired(job: Job, event: ResultExpired, now_s: float) -> Outcome:

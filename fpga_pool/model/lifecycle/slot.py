@@ -39,12 +39,14 @@ Outcome = tuple[Slot, list[Action]]
 
 def _changed(slot: Slot, event: SlotChanged, now_s: float) -> Outcome:
     loads = event.state is SlotState.LOADING and slot.state is not SlotState.LOADING
+    # Why the operator drains it is told until it is resumed; a fault's reason ends with the fault.
+    drained_for = slot.reason if slot.drain_requested and slot.state is not SlotState.FAULTED else ""
     changed = replace(
         slot,
         state=event.state,
         function=event.function,
         job=event.job,
-        reason=event.reason,
+        reason=event.reason or drained_for,
         reconfigurations=slot.reconfigurations + loads,
     )
     return changed, []
@@ -88,4 +90,4 @@ for _state in (SlotState.EMPTY, SlotState.READY):
 _RULES[SlotState.DRAINED, SlotChanged] = _changed_while_drained
 _RULES[SlotState.DRAINED, ResumeRequested] = _resume_drained
 
-SLOT = Table[Slot]("slot", _RULES)
+SLOT = Table[Slot]("slot", _RULES, called_by="name")

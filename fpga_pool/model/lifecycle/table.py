@@ -34,9 +34,10 @@ Rule = Callable[[LivingT, Any, float], tuple[LivingT, list[Action]]]
 class Table(Generic[LivingT]):
     """Which event does what in which state; any other pair is an InvalidTransition."""
 
-    def __init__(self, noun: str, rules: Mapping[tuple[Any, type], Rule[LivingT]]) -> None:
+    def __init__(self, noun: str, rules: Mapping[tuple[Any, type], Rule[LivingT]], *, called_by: str = "uuid") -> None:
         self.noun = noun
         self.rules = rules
+        self._called_by = called_by
 
     def allows(self, state: StrEnum, event: type) -> bool:
         """Say whether `event` has a rule in `state`."""
@@ -59,7 +60,7 @@ class Table(Generic[LivingT]):
         return _with_story(changed, (*thing.story, entry)[-STORY_LENGTH:]), actions
 
     def _complaint(self, thing: LivingT, event: object) -> str:
-        name = getattr(thing, "uuid", None) or getattr(thing, "name", "")
+        name = getattr(thing, self._called_by)
         allowed = sorted(kind.__name__ for state, kind in self.rules if state == thing.state)
         lines = [
             f"{self.noun} {name}: {type(event).__name__} is not possible in state {thing.state}"

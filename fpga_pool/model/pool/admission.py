@@ -112,7 +112,9 @@ def _check_function(name: str, where: str, catalogue: Catalogue, slots: Sequence
         raise UnknownFunction(
             f"{where}.function: {name!r} is not in the catalogue; known: {_some(catalogue.functions)}"
         )
-    if not any(catalogue.fits(name, slot.board, slot.kind) for slot in slots):
+    # Without a time model a function can be simulated, not planned.
+    boards = catalogue.functions[name].fpga_time
+    if not any(slot.board in boards and catalogue.fits(name, slot.board, slot.kind) for slot in slots):
         wanted = ", ".join(catalogue.functions[name].slot_kinds)
         raise NoSlotFits(f"{where}.function: no slot of the pool can hold {name} (it needs one of kind: {wanted})")
 

@@ -4,7 +4,7 @@ Deciding happens between two transactions: `snapshot` reads in one, `commit_plan
 whatever has changed in between; those jobs stay PENDING and are planned again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,9 +56,18 @@ class PlanRequest:
     slots: tuple[str, ...]
 
 
-def snapshot(tx: Transaction, catalogue: Catalogue, now_s: float) -> Snapshot | None:
-    """Return the oldest batch with pending jobs and the pool as it is; None where nothing is to be planned."""
-    pending = [job for job in tx.pending_jobs() if not job.cancel_requested]
+def snapshot(
+    tx: Transaction,
+    catalogue: Catalogue,
+    settings: PoolSettings,
+    now_s: float,
+    put_off: Collection[str] = (),
+) -> Snapshot | None:
+    """Return the oldest batch with pending jobs and the pool as it is; None where nothing is to be planned.
+
+    Batches that are `put_off` must wait.  Jobs that were planned too often are left to `reconcile.tick`.
+    """
+    pending = [job for job in tx.pending_jobs() if job.attempt < settings.max_attempts]
     if not pending:
         return None
     active = tx.active_jobs()
@@ -72,7 +81,7 @@ def snapshot(tx: Transaction, catalogue: Catalogue, now_s: float) -> Snapshot | 
         models=known_time_models(catalogue, tx.time_models()),
         now_s=now_s,
     )
-    for batch_uuid in dict.fromkeys(job.batch_uuid for job in pending):
+    for batch_uuid in dict.fromkeys(job.batch_uuid for job in pending if job.batch_uuid not in put_off):
         jobs = tuple(job for job in pending if job.batch_uuid == batch_uuid and _has_place(view, job))
         if jobs:
             release_s = _network_free_s(active, now_s)
@@ -112,7 +121,11 @@ def pool_view(
     for job in active:
         free_at[job.slot] = max(free_at.get(job.slot, 0.0), (job.dispatched_at or now_s) + (job.end_s or 0.0))
     can_run = np.array(
-        [[catalogue.fits(name, slot.board, slot.kind) for name in functions] for slot in slots], dtype=np.bool_
+        [
+            [(name, slot.board) in models and catalogue.fits(name, slot.board, slot.kind) for name in functions]
+            for slot in slots
+        ],
+        dtype=np.bool_,
     ).reshape(len(slots), len(functions))
     time_a = np.zeros(can_run.shape)
     time_b = np.zeros(can_run.shape)
@@ -157,7 +170,9 @@ def _load_s(slot: Slot, catalogue: Catalogue) -> float:
 
 
 def _has_place(view: PoolView, job: Job) -> bool:
-    return bool((view.can_run[:, view.function_index[job.function]] & view.slot_usable).any())
+    # The catalogue may have lost the function since the job was accepted; the job waits for it.
+    function = view.function_index.get(job.function)
+    return function is not None and bool((view.can_run[:, function] & view.slot_usable).any())
 
 
 def _network_free_s(active: Sequence[Job], now_s: float) -> float:

@@ -4,12 +4,14 @@ The database owns desired state, the agents own observed state.  Every heartbeat
 its host; every tick looks for hosts that are silent and jobs that will not get on.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
-from fpga_pool.model.exceptions import NotFound
+from fpga_pool.model.exceptions import NotFound, StaleEpoch
 from fpga_pool.model.lifecycle.job import Displaced, GaveUp
 from fpga_pool.model.lifecycle.slot import HostLost
-from fpga_pool.model.messages import Heartbeat, ObservedSlot, ReleaseJob, ResultExpired, SlotChanged
+from fpga_pool.model.messages import Heartbeat, ObservedJob, ObservedSlot, ReleaseJob, ResultExpired, SlotChanged
 from fpga_pool.model.objects import ACTIVE_JOBS, Host, Job, JobState, Slot, SlotState
 from fpga_pool.model.pool.changes import change_job, change_slot, displace_jobs, send
 from fpga_pool.model.pool.settings import PoolSettings
@@ -25,8 +27,16 @@ class Repair:
 
 
 def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[Repair]:
-    """Store what a host is, and mend what differs from what it should be."""
-    _store_host(tx, heartbeat, now_s)
+    """Store what a host is, and mend what differs from what it should be.
+
+    Raises
+    ------
+    StaleEpoch
+        If the host has obeyed a later owner of the shard than the one that listens.
+
+    """
+    _refuse_later_epoch(tx, heartbeat)
+    returned = _store_host(tx, heartbeat, now_s)
     repairs = []
     stored = {slot.name: slot for slot in tx.slots(heartbeat.host)}
     for observed in heartbeat.slots:
@@ -34,20 +44,55 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
         if slot is None:
             tx.add(_new_slot(heartbeat.host, observed))
             repairs.append(Repair(observed.slot, "new to the pool"))
-        elif _differs(slot, observed):
-            repairs.append(Repair(slot.name, f"stored as {slot.state} {slot.function}, is {observed.state} now"))
-            change_slot(tx, slot, _as_report(observed, heartbeat.at), now_s)
+        else:
+            repairs += _compare_slot(tx, slot, observed, heartbeat, now_s)
     for slot in stored.values():
         if slot.state is not SlotState.FAULTED:
             gone = SlotChanged(slot=slot.name, at=heartbeat.at, state=SlotState.FAULTED, reason="its card is gone")
             change_slot(tx, slot, gone, now_s)
             repairs.append(Repair(slot.name, gone.reason))
-    if heartbeat.unreported == 0:
+    if returned:
+        # Its commands were dropped and its jobs taken away when it was lost: what it holds is measured by that.
+        slots = {observed.slot for observed in heartbeat.slots}
+        repairs += _release_strays(tx, heartbeat.host, [held for held in heartbeat.jobs if held.slot in slots])
+    elif heartbeat.unreported == 0:
         repairs += _compare_jobs(tx, heartbeat, now_s)
     return repairs
 
 
-def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> None:
+def _refuse_later_epoch(tx: Transaction, heartbeat: Heartbeat) -> None:
+    epoch = max((observed.epoch for observed in heartbeat.slots), default=0)
+    if epoch > tx.shard.epoch:
+        raise StaleEpoch(
+            f"host {heartbeat.host} has obeyed epoch {epoch} of a shard, this database is at epoch {tx.shard.epoch} of"
+            f" {tx.shard.name}: another scheduler has taken over, or the database was replaced by an older or a new"
+            " one; in that case stop the agent and remove its state directory"
+        )
+
+
+def _compare_slot(
+    tx: Transaction, slot: Slot, observed: ObservedSlot, heartbeat: Heartbeat, now_s: float
+) -> list[Repair]:
+    repairs = []
+    known = replace(slot, **_facts(observed), sequence=max(slot.sequence, observed.sequence))
+    if known != slot:
+        told = ", ".join(f"{name} {getattr(known, name)}" for name in ("board", "kind", "sequence"))
+        repairs.append(Repair(slot.name, f"is another than the one stored: {told}"))
+        tx.save(known)
+        slot = tx.slot(slot.name)
+    if heartbeat.unreported == 0 and _differs(slot, observed):
+        repairs.append(Repair(slot.name, f"stored as {slot.state} {slot.function}, is {observed.state} now"))
+        change_slot(tx, slot, _as_report(observed, heartbeat.at), now_s)
+    return repairs
+
+
+def _facts(observed: ObservedSlot) -> dict[str, Any]:
+    names = ("card", "region", "board", "kind")
+    return {name: getattr(observed, name) for name in names}
+
+
+def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> bool:
+    """Store what is told of the host; return whether it was lost, and is back now."""
     facts = {
         "egress_bps": heartbeat.egress_bps,
         "ingress_bps": heartbeat.ingress_bps,
@@ -61,21 +106,22 @@ def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> None:
         host = tx.host(heartbeat.host)
     except NotFound:
         tx.add(Host(name=heartbeat.host, **facts))  # type: ignore[arg-type]
-    else:
-        tx.save(replace(host, **facts))  # type: ignore[arg-type]
+        return False
+    tx.save(replace(host, **facts))  # type: ignore[arg-type]
+    return not host.alive
 
 
 def _new_slot(host: str, observed: ObservedSlot) -> Slot:
     return Slot(
         name=observed.slot,
         host=host,
-        card=observed.card,
-        region=observed.region,
-        board=observed.board,
-        kind=observed.kind,
+        **_facts(observed),
         state=observed.state,
         function=observed.function,
+        job=observed.job,
         reason=observed.reason,
+        # An agent that outlived its database goes on counting, or it would take new commands for old ones.
+        sequence=observed.sequence,
     )
 
 
@@ -109,10 +155,17 @@ def _compare_jobs(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[R
         if observed is not None and observed.attempt == job.attempt:
             continue
         repairs.append(_mend_unknown_job(tx, job, heartbeat.at, now_s))
-    for observed in known.values():
-        if observed.slot in settled and not _is_current(tx, observed.job, observed.attempt, heartbeat.host):
+    return repairs + _release_strays(
+        tx, heartbeat.host, [observed for observed in known.values() if observed.slot in settled]
+    )
+
+
+def _release_strays(tx: Transaction, host: str, held: Iterable[ObservedJob]) -> list[Repair]:
+    repairs = []
+    for observed in held:
+        if not _is_current(tx, observed.job, observed.attempt, host):
             send(tx, observed.slot, ReleaseJob(job=observed.job))
-            repairs.append(Repair(observed.job, f"held by {heartbeat.host} though it is over or elsewhere"))
+            repairs.append(Repair(observed.job, f"held by {host} though it is over or elsewhere"))
     return repairs
 
 

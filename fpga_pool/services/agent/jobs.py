@@ -18,13 +18,13 @@ from fpga_pool.model.messages import (
     JobFinished,
     JobReleased,
     JobStarted,
+    Outcome,
     ReleaseJob,
     Report,
     ResultDelivered,
     ResultExpired,
     SlotChanged,
 )
-from fpga_pool.rpc.agent_api import Outcome
 from fpga_pool.services.agent.journal import HeldJob, Journal, Phase
 from fpga_pool.services.clock import Clock
 
@@ -64,15 +64,16 @@ class JobTable:
             self._change(None, ResultExpired(**self._about(job)), forget=job.uuid)
         elif job.phase in (Phase.STAGED, Phase.RUNNING) and not self.input_path(job.uuid).exists():
             self._jobs[job.uuid] = job
-            self.failed(job.uuid, "fpga_pool.input_lost", "its input was lost in a restart", retryable=True)
+            self.failed(job, "fpga_pool.input_lost", "its input was lost in a restart", retryable=True)
         else:
             self._jobs[job.uuid] = job.at(Phase.STAGED) if job.phase is Phase.RUNNING else job
 
     def _remove_strays(self) -> None:
-        for directory in (self._inputs, self._results):
-            for path in directory.iterdir():
-                if path.name.split(".")[0] not in self._jobs:
-                    path.unlink()
+        strays = [path for path in self._inputs.iterdir() if path.name.removesuffix(".part") not in self._jobs]
+        # What was being computed is computed again.
+        strays += [path for path in self._results.iterdir() if path.name not in self._jobs]
+        for path in strays:
+            path.unlink()
 
     def input_path(self, uuid: str) -> Path:
         """Where a job's complete input is."""
@@ -81,6 +82,10 @@ class JobTable:
     def result_path(self, uuid: str) -> Path:
         """Where a job's result is."""
         return self._results / uuid
+
+    def sink_path(self, job: HeldJob) -> Path:
+        """Where an attempt's result grows; an older attempt may still compute when a newer one begins."""
+        return self._results / f"{job.uuid}.{job.assignment.attempt}"
 
     def get(self, uuid: str) -> HeldJob | None:
         """Return a job, if it is held."""
@@ -99,9 +104,12 @@ class JobTable:
         with self.changed:
             if self._journal.executed(command):
                 return Outcome(command=command.id, outcome="repeated")
-            fence = self._journal.fence(command.slot)
-            if command.fence <= fence or command.epoch < fence[0]:
-                reason = f"{command.fence} is not after {fence}, the last command executed on {command.slot}"
+            epoch, sequence = self._journal.fence(command.slot)
+            if command.fence <= (epoch, sequence):
+                reason = (
+                    f"{command.slot} has executed command {sequence} of epoch {epoch}: {command.sequence} of epoch"
+                    f" {command.epoch} is late, or from a scheduler that was replaced"
+                )
                 return Outcome(command=command.id, outcome="refused", reason=reason)
             if isinstance(command.action, AssignJob):
                 self._assign(command, command.action)
@@ -151,7 +159,7 @@ class JobTable:
         """Note that a job computes; None if it was withdrawn meanwhile."""
         with self.changed:
             job = self._jobs.get(uuid)
-            if job is None or job.phase is not Phase.STAGED:
+            if job is None or job.phase is not Phase.STAGED or job.slot != slot.slot:
                 return None
             job = job.at(Phase.RUNNING)
             self._change(job, slot, JobStarted(**self._about(job)))
@@ -175,19 +183,27 @@ class JobTable:
                 result_bytes=result.size_bytes,
                 result_sha256=result.sha256,
             )
+            self.sink_path(job).replace(result.path)
             self._change(held, report, slot)
             self.input_path(job.uuid).unlink(missing_ok=True)
             self._settle(job.uuid, result)
 
-    def failed(self, uuid: str, code: str, message: str, *, retryable: bool) -> None:
-        """Note that an attempt failed; the input stays if the job may come back."""
+    def failed(self, job: HeldJob, code: str, message: str, *, retryable: bool) -> None:
+        """Note that an attempt failed, unless it is over; the input stays if the job may come back."""
         with self.changed:
-            job = self._jobs.get(uuid)
-            if job is None or job.phase in (Phase.HELD, Phase.FAILED):
+            held = self._jobs.get(job.uuid)
+            if held is None or held.assignment != job.assignment or held.phase in (Phase.HELD, Phase.FAILED):
                 return
             report = JobFailed(**self._about(job), code=code, message=message, retryable=retryable)
-            self._change(job.at(Phase.FAILED), report)
-            self._settle(uuid, JobFailure(code, message))
+            self._change(held.at(Phase.FAILED), report)
+            self._settle(job.uuid, JobFailure(code, message))
+
+    def clean_up(self, job: HeldJob) -> None:
+        """Remove what a computation left that is not wanted any more."""
+        with self.changed:
+            self.sink_path(job).unlink(missing_ok=True)
+            if job.uuid not in self._jobs:
+                self.delete_files(job.uuid)
 
     def slot_changed(self, report: SlotChanged) -> None:
         """Note a change of a slot that is no job's."""

@@ -16,6 +16,9 @@ from pathlib import Path
 from fpga_pool.model.encoding import ACTIONS, REPORTS, from_plain, to_plain
 from fpga_pool.model.messages import AssignJob, Command, Report
 
+#: Commands whose repetition is answered; older ones are refused as late, which comes to the same.
+REMEMBERED = 100_000
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS fences (slot TEXT PRIMARY KEY, epoch INTEGER NOT NULL, sequence INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS commands (id TEXT PRIMARY KEY);
@@ -105,6 +108,7 @@ class Journal:
         """Note that a command is executed, together with what it changed."""
         with self._transaction() as db:
             db.execute("INSERT INTO commands VALUES (?)", (command.id,))
+            db.execute("DELETE FROM commands WHERE rowid <= (SELECT MAX(rowid) FROM commands) - ?", (REMEMBERED,))
             db.execute(
                 "INSERT INTO fences VALUES (?, ?, ?) ON CONFLICT (slot) DO UPDATE"
                 " SET epoch = excluded.epoch, sequence = excluded.sequence",

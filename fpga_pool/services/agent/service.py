@@ -2,18 +2,18 @@
 
 import logging
 import ssl
+import threading
 import uuid
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from oslo_messaging import MessagingException
 
 from fpga_pool.dataplane.server import DataServer
 from fpga_pool.drivers.slots.base import SlotAddress, SlotDriver
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
-from fpga_pool.model.messages import Command, Heartbeat, ObservedJob
-from fpga_pool.rpc.agent_api import Outcome
+from fpga_pool.model.messages import Command, Heartbeat, ObservedJob, Outcome
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.transport import MessagingError
 from fpga_pool.services.agent.jobs import JobTable
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.settings import AgentSettings
@@ -78,6 +78,8 @@ class AgentService:
                 )
             ]
         }
+        #: A heartbeat that says "all is reported" must not be overtaken by a later report.
+        self._heartbeat_first = threading.Lock()
         self._reporting = Loop(f"report-{settings.host}", self._report, settings.heartbeat_s)
         self._beating = Loop(f"beat-{settings.host}", self._beat, settings.heartbeat_s)
         self.jobs.on_report = self._reporting.wake
@@ -96,10 +98,13 @@ class AgentService:
         self._beating.stop()
         for worker in self.slots.values():
             worker.drain()
+        drained_by_s = self._clock() + self.settings.drain_timeout_s
         for worker in self.slots.values():
-            worker.join(self.settings.drain_timeout_s)
+            worker.join(max(drained_by_s - self._clock(), 0.0))
         self._server.stop()
         self._reporting.stop()
+        while self._report():
+            pass  # what the last jobs left to tell
         self._journal.close()
 
     def execute(self, commands: list[Command]) -> list[Outcome]:
@@ -111,7 +116,8 @@ class AgentService:
                 outcomes.append(Outcome(command=command.id, outcome="refused", reason=reason))
                 continue
             outcomes.append(self.jobs.execute(command))
-            self.slots[command.slot].stop_if_withdrawn()
+        for worker in self.slots.values():
+            worker.stop_if_withdrawn()
         return outcomes
 
     def counters(self) -> dict[str, int]:
@@ -119,9 +125,11 @@ class AgentService:
         return self._server.counters()
 
     def heartbeat(self) -> Heartbeat:
-        """Return the full observed state of this host."""
-        # Reports are counted first: what is reported after this is missing below only if it is counted next time.
-        unreported = self._journal.unreported()
+        """Return the full observed state of this host, all of it at one moment."""
+        with self.jobs.changed:
+            return self._heartbeat()
+
+    def _heartbeat(self) -> Heartbeat:
         settings = self.settings
         return Heartbeat(
             host=settings.host,
@@ -131,11 +139,11 @@ class AgentService:
             ingress_bps=settings.ingress_bps,
             data_address=settings.data_address,
             data_port=self._port,
-            slots=tuple(worker.observed(self._journal.fence(name)[1]) for name, worker in self.slots.items()),
+            slots=tuple(worker.observed(self._journal.fence(name)) for name, worker in self.slots.items()),
             jobs=tuple(
                 ObservedJob(job=job.uuid, attempt=job.assignment.attempt, slot=job.slot) for job in self.jobs.all()
             ),
-            unreported=unreported,
+            unreported=self._journal.unreported(),
         )
 
     def _beat(self) -> bool:
@@ -143,21 +151,23 @@ class AgentService:
         self.jobs.expire(now_s - self.settings.retention_s)
         self._journal.forget_tokens(now_s)
         try:
-            self._scheduler.heartbeat(self.heartbeat())
-        except (MessagingException, FpgaPoolError) as error:
+            with self._heartbeat_first:
+                self._scheduler.heartbeat(self.heartbeat())
+        except (MessagingError, FpgaPoolError) as error:
             LOG.warning("host %s: heartbeat not taken: %s", self.settings.host, error)
         return False
 
     def _report(self) -> bool:
         """Hand over the oldest reports; they stay in the journal until they are committed."""
-        last, reports = self._journal.reports(REPORTS)
+        with self._heartbeat_first:
+            last, reports = self._journal.reports(REPORTS)
         if not reports:
             return False
         try:
             self._scheduler.report(self.settings.host, reports)
         except InvalidInput:
             LOG.exception("host %s: the scheduler cannot read these reports; they are dropped", self.settings.host)
-        except (MessagingException, FpgaPoolError) as error:
+        except (MessagingError, FpgaPoolError) as error:
             LOG.warning("host %s: reports not taken, they wait: %s", self.settings.host, error)
             return False
         self._journal.taken(last)

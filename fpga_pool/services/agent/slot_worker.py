@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import threading
+import time
 from pathlib import Path
 
 from fpga_pool.core.dispatch import Load, Run
@@ -21,6 +22,10 @@ LOG = logging.getLogger(__name__)
 
 #: How often an idle slot looks whether its card is still there.
 IDLE_S = 0.5
+#: How often a running job is looked at: whether it is still wanted, and not late.
+WATCH_S = 0.2
+#: How long a job that was stopped at the end of a drain may take to end.
+STOP_S = 5.0
 
 
 class SlotWorker:
@@ -48,10 +53,9 @@ class SlotWorker:
         self._settings = settings
         self._clock = clock
         self._stop = threading.Event()
-        self._state = SlotState.EMPTY
-        self._function = ""
+        #: What was told last; changes together with the journal, under the lock of the jobs.
+        self._now = self._report(SlotState.EMPTY, "")
         self._running: HeldJob | None = None
-        self._reason = ""
         #: Project whose data the slot's memory may hold; None = scrubbed.
         self._memory_of: str | None = ""
         self._fault_pause_s = settings.fault_pause_s[0]
@@ -72,29 +76,33 @@ class SlotWorker:
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             self._driver.stop(self.address)
-            self._thread.join(5.0)
+            self._thread.join(STOP_S)
 
-    def observed(self, sequence: int) -> ObservedSlot:
-        """Return the slot as it is now."""
-        running = self._running
+    def observed(self, fence: tuple[int, int]) -> ObservedSlot:
+        """Return the slot as it is now; `fence` is that of the last command executed on it."""
+        epoch, sequence = fence
         return ObservedSlot(
             slot=self.name,
             card=self.address.card,
             region=self.address.region,
             board=self._board,
             kind=self._kind,
-            state=self._state,
-            function=self._function,
-            job=running.uuid if running is not None else "",
-            reason=self._reason,
+            state=self._now.state,
+            function=self._now.function,
+            job=self._now.job,
+            reason=self._now.reason,
             sequence=sequence,
+            epoch=epoch,
         )
 
     def stop_if_withdrawn(self) -> None:
         """Stop the running job if it is no longer held."""
         running = self._running
-        if running is not None and self._jobs.get(running.uuid) != running:
+        if running is not None and not self._wanted(running):
             self._driver.stop(self.address)
+
+    def _wanted(self, running: HeldJob) -> bool:
+        return self._jobs.get(running.uuid) == running
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -105,13 +113,13 @@ class SlotWorker:
                 self._stop.wait(1.0)
 
     def _step(self) -> None:
-        if self._state is not SlotState.FAULTED:
-            self._notice_lost_card()
-        if self._state is SlotState.FAULTED:
+        if self._now.state is not SlotState.FAULTED:
+            self._notice_changes()
+        if self._now.state is SlotState.FAULTED:
             self._recover()
             return
         with self._jobs.changed:
-            action = self._jobs.next_action(self.name, self._function)
+            action = self._jobs.next_action(self.name, self._now.function)
             if not isinstance(action, Load | Run):
                 self._jobs.changed.wait(IDLE_S)
                 return
@@ -120,68 +128,72 @@ class SlotWorker:
         else:
             self._compute(action.entry.key)
 
-    def _changed(self, state: SlotState, function: str, job: str = "", reason: str = "") -> SlotChanged:
-        """Return the report of a new state, and be in it."""
-        self._state, self._function, self._reason = state, function, reason
+    def _report(self, state: SlotState, function: str, job: str = "", reason: str = "") -> SlotChanged:
         return SlotChanged(slot=self.name, at=self._clock(), state=state, function=function, job=job, reason=reason)
+
+    def _become(self, state: SlotState, function: str, reason: str = "") -> None:
+        """Be in another state, and tell."""
+        with self._jobs.changed:
+            self._now = self._report(state, function, reason=reason)
+            self._jobs.slot_changed(self._now)
 
     # Loading ----------------------------------------------------------------------------------------------------
 
     def _load(self, function: str) -> None:
-        self._jobs.slot_changed(self._changed(SlotState.LOADING, function))
+        before = self._now.function
+        self._become(SlotState.LOADING, function)
         try:
             bitstream = self._library.read(function, self._board, self._kind)
             self._driver.load(self.address, bitstream)
-        except SlotFault as error:
-            self._fault(str(error))
         except (BitstreamRefused, NotFound) as error:
             LOG.error("slot %s: %s", self.name, error)  # noqa: TRY400  # the message says it all
-            self._jobs.slot_changed(self._changed(SlotState.EMPTY, ""))
+            self._become(SlotState.READY if before else SlotState.EMPTY, before)
             self._fail_jobs_of(function, error)
+        except (FpgaPoolError, OSError) as error:
+            self._fault(str(error))
         else:
             self._fault_pause_s = self._settings.fault_pause_s[0]
-            self._jobs.slot_changed(self._changed(SlotState.READY, function))
+            self._become(SlotState.READY, function)
 
     def _fail_jobs_of(self, function: str, error: FpgaPoolError) -> None:
         for job in self._jobs.all():
             if job.slot == self.name and job.assignment.function == function:
-                self._jobs.failed(job.uuid, error.code, str(error), retryable=False)
+                self._jobs.failed(job, error.code, str(error), retryable=False)
 
     # Computing --------------------------------------------------------------------------------------------------
 
     def _compute(self, uuid: str) -> None:
-        busy = self._changed(SlotState.BUSY, self._function, job=uuid)
-        job = self._jobs.started(uuid, busy)
-        if job is None:
-            self._changed(SlotState.READY, self._function)
-            return
-        self._running = job
+        with self._jobs.changed:
+            busy = self._report(SlotState.BUSY, self._now.function, job=uuid)
+            job = self._jobs.started(uuid, busy)
+            if job is None:
+                return
+            self._now, self._running = busy, job
         try:
             self._compute_started(job)
         finally:
             self._running = None
-            if self._jobs.get(uuid) is None:
-                self._jobs.delete_files(uuid)
+            self._jobs.clean_up(job)
 
     def _compute_started(self, job: HeldJob) -> None:
         try:
             compute_s = self._run_watched(job)
+            sink = self._jobs.sink_path(job)
+            result = JobResult(self._jobs.result_path(job.uuid), sink.stat().st_size, _sha256(sink))
         except RunStopped:
-            self._jobs.failed(job.uuid, "fpga_pool.stopped", "stopped by its agent", retryable=True)
-            self._jobs.slot_changed(self._changed(SlotState.READY, self._function))
+            self._jobs.failed(job, "fpga_pool.stopped", "stopped by its agent", retryable=True)
+            self._become(SlotState.READY, self._now.function)
         except SlotFault as error:
-            self._jobs.failed(job.uuid, error.code, str(error), retryable=True)
+            self._jobs.failed(job, error.code, str(error), retryable=True)
             self._fault(str(error))
-        except InvalidInput as error:
-            self._jobs.failed(job.uuid, error.code, str(error), retryable=False)
-            self._jobs.slot_changed(self._changed(SlotState.READY, self._function))
         except (FpgaPoolError, OSError) as error:
-            self._jobs.failed(job.uuid, getattr(error, "code", "fpga_pool.agent_error"), str(error), retryable=True)
-            self._jobs.slot_changed(self._changed(SlotState.READY, self._function))
+            code = getattr(error, "code", "fpga_pool.agent_error")
+            self._jobs.failed(job, code, str(error), retryable=not isinstance(error, InvalidInput))
+            self._become(SlotState.READY, self._now.function)
         else:
-            path = self._jobs.result_path(job.uuid)
-            result = JobResult(path, path.stat().st_size, _sha256(path))
-            self._jobs.finished(job, compute_s, result, self._changed(SlotState.READY, self._function))
+            with self._jobs.changed:
+                self._now = self._report(SlotState.READY, self._now.function)
+                self._jobs.finished(job, compute_s, result, self._now)
 
     def _run_watched(self, job: HeldJob) -> float:
         """Compute with a watchdog; a job that hangs is stopped, which the driver tells as a fault of the slot."""
@@ -189,34 +201,50 @@ class SlotWorker:
         if self._memory_of != assignment.project_id and self._memory_of is not None:
             self._driver.scrub(self.address)
             self._memory_of = None
-        limit_s = self._settings.hang_factor * assignment.expected_s + self._settings.hang_grace_s
-        watchdog = threading.Timer(limit_s, self._driver.stop, [self.address])
-        watchdog.daemon = True
-        watchdog.start()
         self._memory_of = assignment.project_id
+        ended = threading.Event()
+        watch = threading.Thread(target=self._watch, args=(job, ended), name=f"watch-{self.name}", daemon=True)
+        watch.start()
         try:
-            self.stop_if_withdrawn()
             return self._driver.run(
                 self.address,
                 assignment.function,
                 assignment.input_bytes,
                 self._jobs.input_path(job.uuid),
-                self._jobs.result_path(job.uuid),
+                self._jobs.sink_path(job),
                 assignment.project_id,
             ).seconds
         finally:
-            watchdog.cancel()
+            # Joined, so that it cannot stop the slot's next job.
+            ended.set()
+            watch.join(STOP_S)
+
+    def _watch(self, job: HeldJob, ended: threading.Event) -> None:
+        """Stop a job that is late or no longer wanted; again and again, for a stop before the start has no effect."""
+        limit_s = self._settings.hang_factor * job.assignment.expected_s + self._settings.hang_grace_s
+        late_at_s = time.monotonic() + limit_s
+        while not ended.wait(min(WATCH_S, limit_s)):
+            if time.monotonic() > late_at_s or not self._wanted(job):
+                self._driver.stop(self.address)
 
     # Faults -----------------------------------------------------------------------------------------------------
 
     def _fault(self, reason: str) -> None:
         LOG.warning("slot %s failed: %s", self.name, reason)
         self._memory_of = ""
-        self._jobs.slot_changed(self._changed(SlotState.FAULTED, "", reason=reason))
+        self._become(SlotState.FAULTED, "", reason)
 
-    def _notice_lost_card(self) -> None:
+    def _notice_changes(self) -> None:
+        """See what became of an idle slot: its card may be gone, or back after a moment with its slots empty."""
+        status = self._driver.state(self.address)
         if not self._card_present():
-            self._fault(self._driver.state(self.address).reason or "its card does not answer")
+            self._fault(status.reason or "its card does not answer")
+            return
+        function = status.function if status.state is SlotState.READY else ""
+        state = SlotState.READY if function else SlotState.EMPTY
+        if (self._now.state, self._now.function) != (state, function):
+            self._memory_of = ""
+            self._become(state, function)
 
     def _recover(self) -> None:
         """Wait, then offer the slot again if its card answers; the next load repairs it or fails again."""
@@ -224,7 +252,7 @@ class SlotWorker:
         self._fault_pause_s = min(2 * self._fault_pause_s, self._settings.fault_pause_s[1])
         if self._card_present() and not self._stop.is_set():
             LOG.info("slot %s: offered again", self.name)
-            self._jobs.slot_changed(self._changed(SlotState.EMPTY, ""))
+            self._become(SlotState.EMPTY, "")
 
     def _card_present(self) -> bool:
         return any(card.present for card in self._driver.inventory() if card.serial == self.address.card)

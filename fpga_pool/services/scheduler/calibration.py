@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from fpga_pool.core.timemodel import Fit, TimeModel, refit
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.rpc.scheduler_api import Calibration
+from fpga_pool.model.exchange import Calibration
 from fpga_pool.services.clock import Clock
 from fpga_pool.store.store import Store
 

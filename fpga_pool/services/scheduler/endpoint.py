@@ -5,12 +5,11 @@ import uuid
 from dataclasses import replace
 from typing import Any
 
-import oslo_messaging as messaging
-
 from fpga_pool.conf.policies import policy_names
 from fpga_pool.dataplane.tokens import TransferGrant, sign
 from fpga_pool.model.encoding import REPORTS, from_plain, to_plain
-from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound
+from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound
+from fpga_pool.model.exchange import FunctionInfo, Ticket, TicketRequest
 from fpga_pool.model.messages import Heartbeat
 from fpga_pool.model.objects import JobState
 from fpga_pool.model.pool.admission import BatchRequest, cancel_batch, create_batch, owned_batch
@@ -18,14 +17,12 @@ from fpga_pool.model.pool.operations import drain_slot, resume_slot
 from fpga_pool.model.pool.reconcile import apply_heartbeat
 from fpga_pool.model.pool.reports import apply_reports
 from fpga_pool.model.transaction import Transaction
-from fpga_pool.rpc.scheduler_api import FunctionInfo, Ticket, TicketRequest
-from fpga_pool.rpc.transport import read
+from fpga_pool.rpc.transport import VERSION_1, answers, read
 from fpga_pool.services.scheduler.service import SchedulerService, log_repairs
 
 LOG = logging.getLogger(__name__)
 
 Plain = dict[str, Any]
-expected = messaging.expected_exceptions(FpgaPoolError)
 
 #: States in which a ticket of each purpose makes sense.
 TICKET_STATES = {
@@ -37,15 +34,14 @@ TICKET_STATES = {
 class SchedulerEndpoint:
     """Answers tenants, operators and agents; every change is committed before it is answered."""
 
-    target = messaging.Target(version="1.0")
+    target = VERSION_1
 
     def __init__(self, service: SchedulerService) -> None:
         self._service = service
 
     # Tenants
 
-    @messaging.expose
-    @expected
+    @answers
     def create_batch(self, context: Plain, request: Plain) -> Plain:
         """See SchedulerAPI."""
         wanted = read(BatchRequest, request)
@@ -59,30 +55,26 @@ class SchedulerEndpoint:
         service.work_arrived()
         return to_plain(batch)
 
-    @messaging.expose
-    @expected
+    @answers
     def batches(self, context: Plain, project_id: str, limit: int, marker: str | None) -> list[Plain]:
         """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             return [to_plain(batch) for batch in tx.batches(project_id, limit=limit, marker=marker)]
 
-    @messaging.expose
-    @expected
+    @answers
     def batch(self, context: Plain, project_id: str, uuid: str) -> Plain:
         """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             return to_plain(owned_batch(tx, uuid, project_id))
 
-    @messaging.expose
-    @expected
+    @answers
     def batch_jobs(self, context: Plain, project_id: str, uuid: str) -> list[Plain]:
         """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             owned_batch(tx, uuid, project_id)
             return [to_plain(job) for job in tx.batch_jobs(uuid)]
 
-    @messaging.expose
-    @expected
+    @answers
     def cancel_batch(self, context: Plain, project_id: str, uuid: str) -> Plain:
         """See SchedulerAPI."""
         with self._service.transaction() as tx:
@@ -91,8 +83,7 @@ class SchedulerEndpoint:
         self._service.work_arrived()
         return to_plain(batch)
 
-    @messaging.expose
-    @expected
+    @answers
     def tickets(self, context: Plain, project_id: str, batch_uuid: str, requests: list[Plain]) -> list[Plain]:
         """See SchedulerAPI."""
         wanted = [read(TicketRequest, item) for item in requests]
@@ -136,22 +127,19 @@ class SchedulerEndpoint:
 
     # Operators
 
-    @messaging.expose
-    @expected
+    @answers
     def slots(self, context: Plain) -> list[Plain]:
         """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             return [to_plain(slot) for slot in tx.slots()]
 
-    @messaging.expose
-    @expected
+    @answers
     def slot(self, context: Plain, uuid: str) -> Plain:
         """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             return to_plain(tx.slot_by_uuid(uuid))
 
-    @messaging.expose
-    @expected
+    @answers
     def drain_slot(self, context: Plain, uuid: str, reason: str) -> Plain:
         """See SchedulerAPI."""
         with self._service.store.reading() as reading:
@@ -162,8 +150,7 @@ class SchedulerEndpoint:
         self._service.work_arrived()
         return to_plain(slot)
 
-    @messaging.expose
-    @expected
+    @answers
     def resume_slot(self, context: Plain, uuid: str) -> Plain:
         """See SchedulerAPI."""
         with self._service.store.reading() as reading:
@@ -174,15 +161,13 @@ class SchedulerEndpoint:
         self._service.work_arrived()
         return to_plain(slot)
 
-    @messaging.expose
-    @expected
+    @answers
     def hosts(self, context: Plain) -> list[Plain]:
         """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             return [to_plain(host) for host in tx.hosts()]
 
-    @messaging.expose
-    @expected
+    @answers
     def functions(self, context: Plain) -> list[Plain]:
         """See SchedulerAPI."""
         catalogue = self._service.catalogue
@@ -203,16 +188,14 @@ class SchedulerEndpoint:
             for name, function in sorted(catalogue.functions.items())
         ]
 
-    @messaging.expose
-    @expected
+    @answers
     def calibration(self, context: Plain, function: str | None) -> list[Plain]:
         """See SchedulerAPI."""
         return [to_plain(row) for row in self._service.calibrator.report(function)]
 
     # Agents
 
-    @messaging.expose
-    @expected
+    @answers
     def heartbeat(self, context: Plain, heartbeat: Plain) -> None:
         """See SchedulerAPI."""
         heard = read(Heartbeat, heartbeat)
@@ -222,8 +205,7 @@ class SchedulerEndpoint:
         if repairs:
             self._service.work_arrived()
 
-    @messaging.expose
-    @expected
+    @answers
     def report(self, context: Plain, host: str, reports: list[Plain]) -> None:
         """See SchedulerAPI."""
         told = [from_plain(REPORTS, item) for item in reports]

@@ -5,11 +5,10 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from oslo_messaging import MessagingException
-
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import Shard
 from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.transport import MessagingError
 from fpga_pool.services.clock import Clock
 from fpga_pool.store.store import Store
 
@@ -60,7 +59,7 @@ class Outbox:
             shard = self._shard
             self._store.delivered(shard.name, shard.owner, shard.epoch, [command.id for command in commands])
             self._pause_s.pop(host, None)
-        except MessagingException as error:
+        except MessagingError as error:
             pause_s = self._pause_s.get(host, RETRY_S[0])
             self._pause_s[host] = min(2 * pause_s, RETRY_S[1])
             self._not_before[host] = self._clock() + pause_s

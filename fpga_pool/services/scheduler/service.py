@@ -25,6 +25,9 @@ from fpga_pool.store.store import Store
 
 LOG = logging.getLogger(__name__)
 
+#: A tick that comes later than this after its time was held up by something else than its work.
+LONGEST_TICK_S = 3.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSettings:
@@ -69,13 +72,15 @@ class SchedulerService:
         self._policies = policies
         self._agents = agents
         self._shard: Shard | None = None
-        self._started_at = 0.0
+        #: Since when the pool listens without a break, and when it last found itself alive.
+        self._listening_since = 0.0
+        self._ticked_at = 0.0
         self._loops: list[Loop] = []
 
     def start(self) -> None:
         """Take the shard and begin; Conflict if another owner is alive."""
         settings = self.settings
-        self._started_at = now_s = self.clock()
+        self._listening_since = self._ticked_at = now_s = self.clock()
         expired_before = now_s - settings.shard_timeout_s
         self._shard = self.store.acquire_shard(settings.shard, settings.owner, now_s, expired_before)
         LOG.info("shard %s is owned by %s, epoch %d", settings.shard, settings.owner, self._shard.epoch)
@@ -127,9 +132,15 @@ class SchedulerService:
 
     def _tick(self) -> bool:
         assert self._shard is not None  # noqa: S101
-        self.store.renew_shard(self._shard, self.clock())
+        now_s = self.clock()
+        if now_s - self._ticked_at > LONGEST_TICK_S + self.settings.interval_s:
+            # Suspended, or starved: that nothing was heard in this time says nothing about the hosts.
+            LOG.warning("this scheduler did not run for %.1f s", now_s - self._ticked_at)
+            self._listening_since = now_s
+        self._ticked_at = now_s
+        self.store.renew_shard(self._shard, now_s)
         with self.transaction() as tx:
-            repairs = tick(tx, self.settings.pool, self.clock(), listening_since_s=self._started_at)
+            repairs = tick(tx, self.settings.pool, now_s, listening_since_s=self._listening_since)
         log_repairs(repairs)
         if repairs:
             self.work_arrived()

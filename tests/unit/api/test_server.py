@@ -30,6 +30,8 @@ def test_refuses_an_address_that_others_reach(pool, host):
         ApiServer(pool, host, 0)
 
 
+# cheroot leaves the socket that it could not bind to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_refuses_a_port_that_is_taken(pool, serve):
     port = urlsplit(serve(pool)).port
     with pytest.raises(OSError, match=str(port)):

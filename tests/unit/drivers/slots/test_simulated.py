@@ -22,7 +22,7 @@ def test_cards_have_three_equal_slots_and_a_larger_one(simulated):
 
 
 def test_there_is_at_least_one_card(simulated):
-    with pytest.raises(InvalidInput, match="cards must be >= 1, found 0"):
+    with pytest.raises(InvalidInput, match="cards must be >= 0, found -1"):
         simulated(cards=0)
 
 

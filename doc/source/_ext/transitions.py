@@ -1,0 +1,134 @@
+"""Directive ``.. transitions:: NOUN``: the transition table of an object, as the code has it.
+
+Every rule is asked what it does, with sample objects and events; so the page cannot say anything else than the code.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from fpga_pool.model import messages as m
+from fpga_pool.model.lifecycle import batch, job, lease, slot
+from fpga_pool.model.lifecycle.table import Table
+from fpga_pool.model.objects import Batch, BatchState, Job, JobState, Lease, LeaseKind, Slot, SlotState
+
+_NAME = "00000000-0000-0000-0000-000000000000"
+_ABOUT = {"job": _NAME, "attempt": 1, "at": 0.0}
+_TENANT = {"project_id": "p", "user_id": "u"}
+
+_JOB = Job(
+    uuid=_NAME, batch_uuid=_NAME, **_TENANT, index=0, name="", function="f", requester="h", input_bytes=0, created_at=0.0
+)
+_BATCH = Batch(uuid=_NAME, **_TENANT, name="", policy="", created_at=0.0, jobs=1)
+_SLOT = Slot(name="h/c/r", host="h", card="c", region="r", board="b", kind="k")
+_LEASE = Lease(
+    uuid=_NAME, slot="h/c/r", kind=LeaseKind.POOL, holder="s", project_id="", epoch=1, revocable=True, granted_at=0.0
+)
+
+_PLANNED = job.Planned(host="h", slot="h/c/r", order=0, dispatched_at=0.0, start_s=0.0, end_s=0.0, transfer=())
+_ENDS = (JobState.RESULT_HELD, JobState.FAILED, JobState.CANCELLED)
+
+#: What each table is asked about: its states, objects that make a difference to its rules, and one event of each kind,
+#: with the words that tell variants apart.
+SAMPLES: Mapping[str, tuple[Table[Any], Iterable[Any], Iterable[tuple[str, Any]], Iterable[tuple[str, Any]]]] = {
+    "job": (
+        job.JOB,
+        JobState,
+        [("", _JOB), ("cancellation requested", replace(_JOB, cancel_requested=True))],
+        [
+            ("", _PLANNED),
+            ("", m.InputStaged(**_ABOUT)),
+            ("", m.JobStarted(**_ABOUT)),
+            ("", m.JobFinished(**_ABOUT, compute_s=0.0, result_bytes=0, result_sha256="")),
+            ("retryable", m.JobFailed(**_ABOUT, code="", message="", retryable=True)),
+            ("not retryable", m.JobFailed(**_ABOUT, code="", message="", retryable=False)),
+            ("", job.Displaced(reason="")),
+            ("", job.GaveUp(code="", reason="")),
+            ("", job.CancelRequested()),
+            ("", m.JobReleased(**_ABOUT)),
+            ("", m.ResultDelivered(**_ABOUT)),
+            ("", m.ResultExpired(**_ABOUT)),
+        ],
+    ),
+    "batch": (
+        batch.BATCH,
+        BatchState,
+        [
+            ("the last job", _BATCH),
+            ("not the last job", replace(_BATCH, jobs=2)),
+            ("the last job, another failed", replace(_BATCH, jobs=2, jobs_failed=1)),
+        ],
+        [
+            ("", batch.BatchPlanned(dispatched_at=0.0, makespan_s=0.0, lower_bound_s=0.0)),
+            ("", batch.BatchCancelRequested()),
+            *[(f"job {state}", batch.JobEnded(state=state)) for state in _ENDS],
+        ],
+    ),
+    "slot": (
+        slot.SLOT,
+        SlotState,
+        [("", _SLOT), ("a function is loaded", replace(_SLOT, function="f"))],
+        [
+            *[
+                (f"agent saw {state}", m.SlotChanged(slot="h/c/r", at=0.0, state=state))
+                for state in SlotState
+                if state is not SlotState.DRAINED
+            ],
+            ("", slot.DrainRequested(reason="")),
+            ("", slot.DrainCompleted()),
+            ("", slot.ResumeRequested()),
+            ("", slot.HostLost()),
+        ],
+    ),
+    "lease": (lease.LEASE, type(_LEASE.state), [("", _LEASE)], [("", lease.LeaseReleased())]),
+}
+
+
+def transitions(noun: str) -> list[tuple[str, str, str, str]]:
+    """Return a row for each thing that can happen: state, event, next state, what the agent is told."""
+    table, states, things, events = SAMPLES[noun]
+    rows: dict[tuple[str, str, str, str], list[str]] = {}
+    for state in states:
+        for variant, event in events:
+            if not table.allows(state, type(event)):
+                continue
+            outcomes = {words: _outcome(table, replace(thing, state=state), event) for words, thing in things}
+            same = len(set(outcomes.values())) == 1
+            for words, (after, told) in outcomes.items():
+                key = (str(state), type(event).__name__, after, told)
+                rows.setdefault(key, []).append(", ".join(filter(None, [variant, "" if same else words])))
+    return [
+        (state, f"{event} ({'; '.join(dict.fromkeys(when))})" if any(when) else event, after, told)
+        for (state, event, after, told), when in rows.items()
+    ]
+
+
+def _outcome(table: Table[Any], thing: Any, event: object) -> tuple[str, str]:
+    changed, actions = table.transition(thing, event, 0.0)
+    return str(changed.state), ", ".join(type(action).__name__ for action in actions)
+
+
+class Transitions(SphinxDirective):
+    """Renders one table."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table, written as reStructuredText and parsed."""
+        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 16 44 16 16", ""]
+        for cells in [("State", "Event", "Next", "Told to the agent"), *transitions(self.arguments[0])]:
+            lines += [f"   {'*' if i == 0 else ' '} - {cell}" for i, cell in enumerate(cells)]
+        container = nodes.Element()
+        self.state.nested_parse(StringList(lines, source="transitions"), self.content_offset, container)
+        return container.children
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the directive."""
+    app.add_directive("transitions", Transitions)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,60 @@
+"""Tickets for many streams in few calls.
+
+Each call is a transaction of the pool, so streams that want a ticket while a call is under way wait for it and then
+share the next one.  A stream alone is not delayed.
+"""
+
+import threading
+from concurrent.futures import Future
+
+from fpga_pool.client.api import PoolApi
+from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound
+from fpga_pool.model.exchange import Ticket, TicketRequest
+
+#: What the API takes in one call.
+_MOST = 1000
+
+_Waiting = list[tuple[TicketRequest, "Future[Ticket]"]]
+
+
+class TicketDesk:
+    """Gets tickets for the jobs of one batch; threads share it."""
+
+    def __init__(self, api: PoolApi, batch_uuid: str) -> None:
+        self._api = api
+        self._batch_uuid = batch_uuid
+        self._queue: _Waiting = []
+        self._lock = threading.Lock()
+        self._calling = threading.Lock()
+
+    def get(self, request: TicketRequest) -> Ticket:
+        """Return a ticket, or raise what the pool has against it."""
+        wanted: Future[Ticket] = Future()
+        with self._lock:
+            self._queue.append((request, wanted))
+        with self._calling:
+            if not wanted.done():
+                self._serve(self._next())
+        return wanted.result()
+
+    def _next(self) -> _Waiting:
+        with self._lock:
+            served, self._queue = self._queue[:_MOST], self._queue[_MOST:]
+        return served
+
+    def _serve(self, waiting: _Waiting) -> None:
+        try:
+            tickets = self._api.tickets(self._batch_uuid, [request for request, _ in waiting])
+        except (Conflict, InvalidInput, NotFound) as error:
+            if len(waiting) == 1:
+                waiting[0][1].set_exception(error)
+                return
+            # All or none: one of them is refused, and the others must not suffer for it.
+            for one in waiting:
+                self._serve([one])
+        except Exception as error:
+            for _, wanted in waiting:
+                wanted.set_exception(error)
+        else:
+            for (_, wanted), ticket in zip(waiting, tickets, strict=True):
+                wanted.set_result(ticket)

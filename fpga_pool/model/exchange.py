@@ -1,0 +1,60 @@
+"""What tenants and operators exchange with the scheduler, beside the objects themselves, as plain data."""
+
+from dataclasses import dataclass
+
+from fpga_pool.model.objects import RateSegment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TicketRequest:
+    """A client's wish to move the bytes of one job; the source identifies its flow for rate control."""
+
+    job: str
+    #: "send" or "fetch".
+    purpose: str
+    source_address: str
+    source_port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket:
+    """Leave to move the bytes of one job: where to, with which token, how fast."""
+
+    job: str
+    purpose: str
+    address: str
+    port: int
+    token: str
+    input_bytes: int
+    #: Rates relative to the plan's time 0, and what time it is there now.
+    transfer: tuple[RateSegment, ...]
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionInfo:
+    """A catalogue entry as it is in force: time models refitted where runs were observed."""
+
+    name: str
+    version: str
+    slot_kinds: tuple[str, ...]
+    io_bps: float
+    preemptible: bool
+    speedup: float
+    #: Slots of the pool that can hold it.
+    slots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """How well a function's time model fits what was observed on one board."""
+
+    function: str
+    board: str
+    runs: int
+    catalogue_a_s: float
+    catalogue_b_s_per_byte: float
+    fitted_a_s: float
+    fitted_b_s_per_byte: float
+    mean_relative_error: float
+    worst_relative_error: float

@@ -1,0 +1,132 @@
+import logging
+import socket
+import time
+import uuid
+from dataclasses import replace
+
+import pytest
+from oslo_messaging import MessagingTimeout
+
+from fpga_pool.client import Client
+from fpga_pool.model import exceptions
+from fpga_pool.model.exchange import TicketRequest
+from fpga_pool.model.objects import BatchState, JobState, SlotState
+from fpga_pool.model.pool.admission import JobRequest
+
+
+def job(**changes):
+    values = {
+        "uuid": str(uuid.uuid4()), "name": "a", "function": "sha256", "requester": "node-1", "input_bytes": 7,
+    }  # fmt: skip
+    return JobRequest(**{**values, **changes})
+
+
+@pytest.fixture
+def no_pauses(monkeypatch):
+    monkeypatch.setattr("fpga_pool.client.api._CREATE_PAUSES_S", (0.0, 0.0))
+
+
+def test_objects_arrive_as_they_are_in_the_pool(client, pool):
+    batch = client.create_batch([job()], name="first")
+    assert client.batch(batch.uuid).state is BatchState.PENDING
+    assert client.slots() == [replace(slot, generation=0, sequence=0, lease_epoch=0) for slot in pool.tx.slots()]
+    assert client.hosts() == pool.tx.hosts()  # an infinite bandwidth included
+    assert client.functions() == pool.functions()
+    assert client.calibration("sha256") == pool.calibration("sha256")
+    (found,) = client.jobs(batch.uuid)
+    stored = pool.tx.batch_jobs(batch.uuid)[0]
+    assert (found.uuid, found.attempt, found.dispatched_at) == (stored.uuid, 1, pytest.approx(stored.dispatched_at))
+
+
+def test_batches_come_page_by_page(client, monkeypatch):
+    monkeypatch.setattr("fpga_pool.client.api._PAGE", 2)
+    made = [client.create_batch([job()]).uuid for _ in range(5)]
+    assert [batch.uuid for batch in client.batches()] == made[::-1]
+    assert [batch.uuid for batch in client.batches(3)] == made[:1:-1]
+
+
+def test_jobs_by_state(client):
+    batch = client.create_batch([job()])
+    assert len(client.jobs(batch.uuid, [JobState.WAITING_INPUT, JobState.DONE])) == 1
+    assert client.jobs(batch.uuid, [JobState.DONE]) == []
+
+
+def test_drain_and_resume(client):
+    slot = client.slots()[0]
+    assert client.drain(slot.uuid, "why not").state is SlotState.DRAINED
+    assert client.resume(slot.uuid).state is SlotState.EMPTY
+    assert client.slot(slot.uuid).story[0].event == "DrainRequested"
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"function": "sha3"}, exceptions.UnknownFunction),
+        ({"requester": "elsewhere"}, exceptions.UnknownRequester),
+        ({"input_bytes": -1}, exceptions.InvalidInput),
+    ],
+)
+def test_errors_come_back_as_what_they_were(client, changes, error):
+    with pytest.raises(error) as caught:
+        client.create_batch([job(**changes)])
+    assert type(caught.value) is error
+    assert "req-" in caught.value.__notes__[0]
+
+
+def test_batch_of_another_project_is_not_found(client, pool, serve):
+    batch = client.create_batch([job()])
+    with Client(serve(pool), project_id="other") as other, pytest.raises(exceptions.NotFound):
+        other.batch(batch.uuid)
+
+
+def test_odd_names_stay_in_their_part_of_the_path(client):
+    with pytest.raises(exceptions.NotFound):
+        client.batch("../slots")
+
+
+def test_batch_whose_answer_was_lost_is_recognised(client, pool, no_pauses):
+    pool.breaks["create_batch answer"] = MessagingTimeout("committed, and nobody heard of it")
+    batch = client.create_batch([job()])
+    assert pool.batch_uuids() == [batch.uuid]
+
+
+def test_id_that_exists_is_refused_where_nothing_was_lost(client):
+    batch = client.create_batch([job()])
+    with pytest.raises(exceptions.DuplicateId):
+        client.create_batch([job()], uuid=batch.uuid)
+
+
+def test_silent_endpoint_is_unavailable_in_words(no_pauses):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with Client(f"http://127.0.0.1:{port}", connect_retries=0) as client:
+        with pytest.raises(exceptions.ServiceUnavailable, match="no pool answers at"):
+            client.slots()
+        with pytest.raises(exceptions.ServiceUnavailable):
+            client.create_batch([job()])
+
+
+def test_endpoint_that_does_not_answer_in_time():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with (
+            Client(url, timeout_s=0.1, connect_retries=0) as client,
+            pytest.raises(exceptions.ServiceUnavailable, match=r"did not answer in 0\.1 s"),
+        ):
+            client.slots()
+
+
+def test_endpoint_that_is_no_pool(pool, serve):
+    with Client(f"{serve(pool)}/v2") as client, pytest.raises(exceptions.NotFound):
+        client.slots()
+
+
+def test_tokens_are_not_logged(client, pool, caplog):
+    caplog.set_level(logging.DEBUG)
+    batch = client.create_batch([job()])
+    wanted = TicketRequest(
+        job=client.jobs(batch.uuid)[0].uuid, purpose="send", source_address="127.0.0.1", source_port=1
+    )
+    (ticket,) = client.tickets(batch.uuid, [wanted])
+    assert ticket.elapsed_s <= time.time()
+    assert ticket.token not in caplog.text

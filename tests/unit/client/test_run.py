@@ -1,0 +1,284 @@
+"""Whole batches over real sockets, and everything that breaks on the way."""
+
+import hashlib
+import socket
+import threading
+import time
+from concurrent.futures import Future
+
+import pytest
+
+from fpga_pool.client import Client, RunSettings
+from fpga_pool.model.exceptions import NotFound, ServiceUnavailable, UnknownFunction
+from fpga_pool.model.objects import BatchState, JobState, RateSegment
+
+QUICK = RunSettings(fast_poll_s=0.02, slow_poll_s=0.05, first_pause_s=0.01, timeout_s=20.0)
+WAIT_S = 10.0
+
+
+def digest(data):
+    return f"{hashlib.sha256(data).hexdigest()}\n"
+
+
+@pytest.fixture
+def responder(pool):
+    return pool.open_data_port()
+
+
+@pytest.fixture
+def start(client, tmp_path):
+    """Run a batch in a thread; returns the runner and the future of its result."""
+    threads = []
+
+    def run(files, *, settings=QUICK, **options):
+        runner = client.runner(
+            "sha256", files, requester="node-1", output_dir=tmp_path / "out", settings=settings, **options
+        )
+        outcome = Future()
+
+        def work():
+            try:
+                outcome.set_result(runner.run())
+            except BaseException as error:
+                outcome.set_exception(error)
+
+        threads.append(threading.Thread(target=work))
+        threads[-1].start()
+        return runner, outcome
+
+    yield run
+    for thread in threads:
+        thread.join(WAIT_S)
+
+
+@pytest.fixture
+def in_state(pool, eventually):
+    def wait(state, jobs=1):
+        eventually(lambda: pool.batch_uuids() and [j.state for j in pool.first_jobs()].count(state) == jobs)
+
+    return wait
+
+
+def texts(result):
+    return [outcome.result.read_text() for outcome in result.jobs]
+
+
+def test_five_lines_of_the_readme(client, responder, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for name in ("a.bin", "b.bin"):
+        (tmp_path / name).write_bytes(name.encode())
+    batch = client.run("sha256", [tmp_path / "a.bin", tmp_path / "b.bin"], requester="node-1")
+    assert [(job.name, job.result.read_text()) for job in batch.jobs] == [
+        ("a.bin", digest(b"a.bin")),
+        ("b.bin", digest(b"b.bin")),
+    ]
+    assert batch.ok
+    assert batch.batch.state is BatchState.COMPLETED
+    assert [job.compute_s for job in batch.jobs] == [0.25, 0.25]
+
+
+def test_each_flow_is_reported_before_its_input_is_sent(start, responder, pool):
+    _, outcome = start([b"one", b"two"])
+    outcome.result(WAIT_S)
+    assert [flow[0] for flow in pool.flows] == ["send", "send"]
+    assert len({flow[3] for flow in pool.flows}) == 2
+
+
+def test_progress_ends_with_everything_sent_and_here(client, responder, tmp_path):
+    seen = []
+    client.run(
+        "sha256", [b"12345", b"678"], requester="node-1", output_dir=tmp_path, settings=QUICK, on_progress=seen.append
+    )
+    assert (seen[0].jobs, seen[0].input_bytes, seen[0].results) == (2, 8, 0)
+    assert (seen[-1].sent_bytes, seen[-1].results) == (8, 2)
+
+
+def test_same_names_get_their_own_results(client, responder, tmp_path):
+    for folder in "ab":
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x").write_bytes(folder.encode())
+    files = [tmp_path / "a" / "x", tmp_path / "b" / "x"]
+    result = client.run("sha256", files, requester="node-1", output_dir=tmp_path / "out", settings=QUICK)
+    assert texts(result) == [digest(b"a"), digest(b"b")]
+    assert [outcome.result.name for outcome in result.jobs] == ["x.0.sha256", "x.1.sha256"]
+
+
+def test_empty_input_is_an_input(start, responder):
+    _, outcome = start([b""])
+    assert texts(outcome.result(WAIT_S)) == [digest(b"")]
+
+
+def test_many_jobs_over_few_streams(start, responder):
+    files = [str(i).encode() for i in range(40)]
+    _, outcome = start(files, settings=RunSettings(max_streams=3, fast_poll_s=0.02, slow_poll_s=0.05, timeout_s=20.0))
+    assert texts(outcome.result(WAIT_S)) == [digest(data) for data in files]
+
+
+def test_jobs_that_wait_for_their_slot_do_not_hold_the_streams_of_others(start, responder, pool, in_state):
+    # Two streams, and the slot computes nothing before all three inputs are there.
+    responder.computes_at_once = False
+    _, outcome = start(
+        [b"0", b"1", b"2"], settings=RunSettings(max_streams=2, fast_poll_s=0.02, slow_poll_s=0.05, timeout_s=20.0)
+    )
+    in_state(JobState.STAGED, 3)
+    for job in pool.first_jobs():
+        responder.compute(job.uuid)
+    assert texts(outcome.result(WAIT_S)) == [digest(b"0"), digest(b"1"), digest(b"2")]
+    assert "fetch" in [flow[0] for flow in pool.flows]
+
+
+def test_input_moves_at_the_planned_time_and_not_before(start, responder, pool, in_state):
+    # 100,000 bytes at 8 Mbit/s take 0.1 s, from 0.3 s after the dispatch on.
+    pool.plans_at_once = False
+    runner, outcome = start([b"x" * 100_000])
+    in_state(JobState.PENDING)
+    pool.plan(runner.batch_uuid, transfer=(RateSegment(0.3, 0.4, 8e6),))
+    result = outcome.result(WAIT_S)
+    stored = pool.first_jobs()[0]
+    assert stored.staged_at - stored.dispatched_at >= 0.3
+    assert texts(result) == [digest(b"x" * 100_000)]
+
+
+def test_stream_is_not_opened_long_before_its_time(start, responder, pool, in_state):
+    pool.plans_at_once = False
+    runner, outcome = start([b"x"])
+    in_state(JobState.PENDING)
+    pool.plan(runner.batch_uuid, transfer=(RateSegment(600.0, 601.0, 8e6),))
+    time.sleep(0.2)
+    assert pool.flows == []
+    pool.displace(pool.first_jobs()[0].uuid)
+    pool.plan(runner.batch_uuid)
+    assert texts(outcome.result(WAIT_S)) == [digest(b"x")]
+
+
+def test_job_planned_anew_gets_a_new_stream(start, responder, pool, in_state):
+    responder.computes_at_once = False
+    runner, outcome = start([b"x"])
+    in_state(JobState.STAGED)
+    responder.computes_at_once = True
+    pool.displace(pool.first_jobs()[0].uuid)
+    pool.plan(runner.batch_uuid)
+    result = outcome.result(WAIT_S)
+    assert (texts(result), result.jobs[0].job.attempt) == ([digest(b"x")], 2)
+
+
+def test_job_planned_anew_on_another_host_goes_there(start, responder, pool, in_state):
+    other = pool.open_data_port("node-2")
+    responder.computes_at_once = False
+    runner, outcome = start([b"x"])
+    in_state(JobState.STAGED)
+    pool.displace(pool.first_jobs()[0].uuid)
+    pool.plan(runner.batch_uuid, "node-2")
+    assert texts(outcome.result(WAIT_S)) == [digest(b"x")]
+    assert len(other.streams) == 1
+
+
+@pytest.mark.parametrize("reason", ["busy", "wrong_attempt", "storage_full"])
+def test_refused_stream_is_opened_again(start, responder, reason):
+    responder.refusals = [reason] * 3
+    _, outcome = start([b"x"])
+    assert texts(outcome.result(WAIT_S)) == [digest(b"x")]
+    assert len(responder.streams) == 4
+
+
+def test_waits_for_a_data_port_that_is_not_there_yet(start, pool, eventually):
+    # Port 9 of the bench's hosts refuses connections until the agent starts, on another port.
+    _, outcome = start([b"x"])
+    eventually(lambda: pool.batch_uuids())
+    time.sleep(0.1)
+    pool.open_data_port()
+    assert texts(outcome.result(WAIT_S)) == [digest(b"x")]
+
+
+def test_trouble_of_the_api_is_waited_out(start, responder, pool):
+    pool.breaks["batch_jobs"] = [ServiceUnavailable("restarting")] * 3
+    pool.breaks["tickets"] = [RuntimeError("a bug, once"), ServiceUnavailable("restarting")]
+    _, outcome = start([b"x"])
+    assert texts(outcome.result(WAIT_S)) == [digest(b"x")]
+
+
+def test_api_that_restarts_in_the_middle(pool, responder, serve, tmp_path, in_state):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    url = serve(pool, port=port)
+    responder.computes_at_once = False
+    outcome = Future()
+    with Client(url) as client:
+        thread = threading.Thread(
+            target=lambda: outcome.set_result(
+                client.run("sha256", [b"x"], requester="node-1", output_dir=tmp_path / "out", settings=QUICK)
+            )
+        )
+        thread.start()
+        in_state(JobState.STAGED)
+        serve.stop()
+        responder.compute(pool.first_jobs()[0].uuid)
+        serve(pool, port=port)
+        assert texts(outcome.result(WAIT_S)) == [digest(b"x")]
+        thread.join()
+
+
+def test_api_that_stays_silent_ends_the_run(start, responder, pool):
+    responder.computes_at_once = False
+    settings = RunSettings(fast_poll_s=0.02, slow_poll_s=0.02, patience_s=0.1)
+    pool.breaks["batch_jobs"] = [ServiceUnavailable("gone")] * 10_000
+    _, outcome = start([b"x"], settings=settings)
+    with pytest.raises(ServiceUnavailable, match="lost touch with batch"):
+        outcome.result(WAIT_S)
+
+
+def test_batch_that_takes_too_long_ends_the_run_and_not_the_batch(start, responder, pool):
+    responder.computes_at_once = False
+    _, outcome = start([b"x"], settings=RunSettings(fast_poll_s=0.02, timeout_s=0.2))
+    with pytest.raises(ServiceUnavailable, match=r"did not end in 0\.2 s"):
+        outcome.result(WAIT_S)
+    assert pool.tx.batches()[0].cancel_requested is False
+
+
+def test_batch_that_is_not_accepted_is_an_error(client, pool, tmp_path):
+    with pytest.raises(UnknownFunction):
+        client.run("sha3", [b"x"], requester="node-1", output_dir=tmp_path)
+
+
+def test_failed_job_has_a_reason_and_the_others_their_results(start, responder, pool, in_state):
+    pool.plans_at_once = False
+    runner, outcome = start([b"good", b"bad"])
+    in_state(JobState.PENDING, 2)
+    pool.fails[pool.first_jobs()[1].uuid] = "broken"
+    pool.plan(runner.batch_uuid)
+    result = outcome.result(WAIT_S)
+    good, bad = result.jobs
+    assert good.result.read_text() == digest(b"good")
+    assert (bad.result, bad.state, bad.reason) == (None, JobState.FAILED, "broken")
+    assert (result.ok, result.batch.state) == (False, BatchState.FAILED)
+
+
+def test_batch_cancelled_elsewhere_ends(start, client, responder, in_state):
+    responder.computes_at_once = False
+    runner, outcome = start([b"x"])
+    in_state(JobState.STAGED)
+    client.cancel(runner.batch_uuid)
+    assert outcome.result(WAIT_S).batch.state is BatchState.CANCELLED
+
+
+def test_file_that_shrinks_ends_its_job_and_the_rest_is_kept(start, responder, pool, in_state, tmp_path):
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"12345")
+    pool.plans_at_once = False
+    runner, outcome = start([path, b"good"])
+    in_state(JobState.PENDING, 2)
+    path.write_bytes(b"1")
+    pool.plan(runner.batch_uuid)
+    short, good = outcome.result(WAIT_S).jobs
+    assert "ends 4 bytes before the size announced" in short.reason
+    assert short.state is JobState.CANCELLED
+    assert good.result.read_text() == digest(b"good")
+
+
+def test_batch_that_vanished_is_not_waited_for(start, responder, pool, in_state):
+    responder.computes_at_once = False
+    _, outcome = start([b"x"])
+    in_state(JobState.STAGED)
+    pool.breaks["batch_jobs"] = [NotFound("another database")]
+    with pytest.raises(NotFound):
+        outcome.result(WAIT_S)

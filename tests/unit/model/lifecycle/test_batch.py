@@ -1,0 +1,52 @@
+import itertools
+
+import pytest
+
+from fpga_pool.model.exceptions import InvalidTransition
+from fpga_pool.model.lifecycle.batch import BATCH, BatchCancelRequested, BatchPlanned, JobEnded
+from fpga_pool.model.objects import BatchState, JobState
+
+PENDING, RUNNING, COMPLETED, FAILED, CANCELLED = BatchState
+PLANNED = BatchPlanned(dispatched_at=10.0, makespan_s=5.0, lower_bound_s=4.0)
+
+
+def test_the_first_plan_starts_a_batch(new_batch):
+    batch, actions = BATCH.transition(new_batch(), PLANNED, 9.0)
+    assert (batch.state, batch.dispatched_at, batch.planned_makespan_s, batch.lower_bound_s) == (RUNNING, 10.0, 5.0, 4.0)
+    assert actions == []
+
+
+@pytest.mark.parametrize("state", [PENDING, RUNNING])
+def test_cancellation_is_a_flag_that_may_be_asked_for_again(new_batch, state):
+    batch = new_batch(state=state)
+    for _ in range(2):
+        batch, _ = BATCH.transition(batch, BatchCancelRequested(), 9.0)
+        assert (batch.state, batch.cancel_requested) == (state, True)
+
+
+OUTCOMES = {JobState.RESULT_HELD: COMPLETED, JobState.FAILED: FAILED, JobState.CANCELLED: CANCELLED}
+
+
+@pytest.mark.parametrize("ends", list(itertools.product(OUTCOMES, repeat=3)))
+@pytest.mark.parametrize("state", [PENDING, RUNNING])
+def test_a_batch_ends_with_its_last_job_as_the_worst_of_them(new_batch, state, ends):
+    batch = new_batch(state=state)
+    for at, end in enumerate(ends, start=1):
+        assert (batch.state, batch.ended_at) == (state, None)
+        batch, _ = BATCH.transition(batch, JobEnded(state=end), float(at))
+    worst = next(end for end in (JobState.FAILED, JobState.CANCELLED, JobState.RESULT_HELD) if end in ends)
+    assert (batch.state, batch.ended_at) == (OUTCOMES[worst], 3.0)
+    counted = batch.jobs_completed, batch.jobs_failed, batch.jobs_cancelled
+    assert counted == tuple(ends.count(end) for end in OUTCOMES)
+
+
+@pytest.mark.parametrize("state", [COMPLETED, FAILED, CANCELLED])
+@pytest.mark.parametrize("event", [PLANNED, BatchCancelRequested(), JobEnded(state=JobState.FAILED)])
+def test_nothing_happens_to_a_batch_that_has_ended(new_batch, state, event):
+    with pytest.raises(InvalidTransition, match=f"batch b: .* in state {state} .possible: nothing"):
+        BATCH.transition(new_batch(state=state), event, 9.0)
+
+
+def test_a_batch_that_runs_is_not_planned_for_the_first_time_again(new_batch):
+    with pytest.raises(InvalidTransition):
+        BATCH.transition(new_batch(state=RUNNING), PLANNED, 9.0)

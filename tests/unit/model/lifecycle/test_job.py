@@ -1,0 +1,158 @@
+"""The life of a job: every pair of state and event that is allowed, and what it leads to."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fpga_pool.model.exceptions import InvalidTransition
+from fpga_pool.model.lifecycle.job import JOB
+from fpga_pool.model.messages import AssignJob, ReleaseJob
+from fpga_pool.model.objects import ACTIVE_JOBS, ENDED_JOBS, STORY_LENGTH, Job, JobState, RateSegment
+
+PENDING, WAITING_INPUT, STAGED, RUNNING, RESULT_HELD, DONE, FAILED, CANCELLED = JobState
+
+#: What each event leads to; everything else is refused.
+ALLOWED = {
+    PENDING: {"Planned": WAITING_INPUT, "CancelRequested": CANCELLED, "GaveUp": FAILED},
+    WAITING_INPUT: {"InputStaged": STAGED, "GaveUp": FAILED},
+    STAGED: {"JobStarted": RUNNING},
+    RUNNING: {"JobStarted": RUNNING, "JobFinished": RESULT_HELD},
+    RESULT_HELD: {"ResultDelivered": DONE, "ResultExpired": DONE, "JobReleased": DONE},
+    DONE: {},
+    FAILED: {},
+    CANCELLED: {},
+}
+for planned in (WAITING_INPUT, STAGED, RUNNING):
+    ALLOWED[planned] |= {
+        "JobFailed": PENDING,
+        "JobFailed for good": FAILED,
+        "Displaced": PENDING,
+        "JobReleased": PENDING,
+        "CancelRequested": planned,
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "name", "after"), [(s, n, after) for s, row in ALLOWED.items() for n, after in row.items()]
+)
+def test_an_allowed_event_leads_where_the_table_says_and_is_in_the_story(new_job, job_events, state, name, after):
+    job, _ = JOB.transition(new_job(state=state), job_events[name], 7.0)
+    assert job.state is after
+    last = job.story[-1]
+    assert (last.at, last.event, last.before, last.after) == (7.0, name.split()[0], state, after)
+
+
+def test_every_other_pair_is_refused(new_job, job_events):
+    for state in JobState:
+        for name, event in job_events.items():
+            if name not in ALLOWED[state]:
+                with pytest.raises(InvalidTransition):
+                    JOB.transition(new_job(state=state), event, 7.0)
+
+
+def test_a_refusal_tells_the_object_its_state_what_is_possible_and_the_story(new_job, job_events):
+    job, _ = JOB.transition(new_job(), job_events["Planned"], 7.25)
+    with pytest.raises(InvalidTransition) as refusal:
+        JOB.transition(job, job_events["JobFinished"], 8.0)
+    assert str(refusal.value).splitlines() == [
+        "job j: JobFinished is not possible in state WAITING_INPUT (possible: CancelRequested, Displaced, GaveUp,"
+        " InputStaged, JobFailed, JobReleased)",
+        "  Story:",
+        "    7.250 Planned: PENDING -> WAITING_INPUT",
+    ]
+
+
+def test_a_refusal_in_a_final_state_says_that_nothing_is_possible(new_job, job_events):
+    with pytest.raises(InvalidTransition, match=r"in state DONE \(possible: nothing\)"):
+        JOB.transition(new_job(state=DONE), job_events["Planned"], 8.0)
+
+
+def test_the_story_keeps_only_the_last_transitions(new_job, job_events):
+    job = new_job(state=RUNNING)
+    for at in range(STORY_LENGTH + 5):
+        job, _ = JOB.transition(job, job_events["JobStarted"], float(at))
+    assert [entry.at for entry in job.story] == [float(at) for at in range(5, STORY_LENGTH + 5)]
+
+
+def test_planning_assigns_the_job_to_its_agent_and_forgets_the_attempt_before(new_job, job_events):
+    before = new_job(attempt=2, reason="it smoked", flow="192.0.2.1:7", staged_at=1.0, started_at=2.0)
+    job, actions = JOB.transition(before, job_events["Planned"], 7.0)
+    assert (job.attempt, job.host, job.slot, job.order) == (3, "h0", "h0/c/0", 3)
+    assert (job.reason, job.flow, job.staged_at, job.started_at) == ("", "", None, None)
+    assert job.transfer == (RateSegment(0.0, 2.0, 8e6),)
+    # expected_s: from 2 s to 5 s of the plan.
+    assert actions == [
+        AssignJob(job="j", attempt=3, project_id="p", function="aes", input_bytes=10, order=3, expected_s=3.0)
+    ]
+
+
+def test_what_happened_is_noted_in_the_agents_time(new_job, job_events):
+    job = new_job(state=WAITING_INPUT)
+    for name in ("InputStaged", "JobStarted", "JobFinished"):
+        job, actions = JOB.transition(job, job_events[name], 9.0)
+        assert actions == []
+    assert (job.staged_at, job.started_at, job.finished_at, job.ended_at) == (5.0, 5.0, 5.0, None)
+    assert (job.compute_s, job.result_bytes, job.result_sha256) == (3.0, 64, "ab")
+
+
+@pytest.mark.parametrize("state", sorted(ACTIVE_JOBS))
+def test_cancellation_of_a_planned_job_is_a_flag_and_one_release(new_job, job_events, state):
+    job, actions = JOB.transition(new_job(state=state), job_events["CancelRequested"], 7.0)
+    assert (job.state, job.cancel_requested, actions) == (state, True, [ReleaseJob(job="j")])
+    again, actions = JOB.transition(job, job_events["CancelRequested"], 8.0)
+    assert (again.state, again.cancel_requested, actions) == (state, True, [])
+
+
+@pytest.mark.parametrize("state", sorted(ACTIVE_JOBS))
+@pytest.mark.parametrize("name", ["JobReleased", "JobFailed", "JobFailed for good", "Displaced"])
+def test_a_job_to_be_cancelled_is_cancelled_by_whatever_takes_it_off_its_slot(new_job, job_events, state, name):
+    job, _ = JOB.transition(new_job(state=state, cancel_requested=True), job_events[name], 7.0)
+    assert (job.state, job.ended_at) == (CANCELLED, 7.0)
+
+
+def test_an_input_that_never_comes_for_a_job_to_be_cancelled_ends_it_cancelled(new_job, job_events):
+    job, actions = JOB.transition(new_job(state=WAITING_INPUT, cancel_requested=True), job_events["GaveUp"], 7.0)
+    assert (job.state, actions) == (CANCELLED, [ReleaseJob(job="j")])
+
+
+def test_a_job_that_is_complete_before_its_cancellation_arrives_stays_complete(new_job, job_events):
+    job, _ = JOB.transition(new_job(state=RUNNING, cancel_requested=True), job_events["JobFinished"], 7.0)
+    assert job.state is RESULT_HELD
+    job, _ = JOB.transition(job, job_events["JobReleased"], 8.0)
+    assert (job.state, job.reason) == (DONE, "result discarded: cancelled after completion")
+
+
+def test_a_retryable_failure_leaves_the_input_with_the_agent(new_job, job_events):
+    job, actions = JOB.transition(new_job(state=RUNNING, start_s=1.0, end_s=2.0), job_events["JobFailed"], 7.0)
+    assert (job.state, job.reason, job.start_s, job.end_s, actions) == (PENDING, "it smokes", None, None, [])
+
+
+def test_a_final_failure_has_a_code_and_releases_the_input(new_job, job_events):
+    job, actions = JOB.transition(new_job(state=RUNNING), job_events["JobFailed for good"], 7.0)
+    assert (job.error_code, job.reason, job.ended_at) == ("fpga_pool.invalid_input", "too long", 7.0)
+    assert actions == [ReleaseJob(job="j")]
+
+
+@given(names=st.lists(st.sampled_from(sorted({n for row in ALLOWED.values() for n in row})), max_size=60))
+def test_no_sequence_of_events_ends_a_job_twice_or_completes_it_after_its_end(job_events, names):
+    job = Job(
+        uuid="j", batch_uuid="b", project_id="p", user_id="u", index=0, name="", function="aes", requester="h0",
+        input_bytes=10, created_at=1.0,
+    )  # fmt: skip
+    ends, completions = 0, 0
+    for now_s, name in enumerate(names):
+        try:
+            after, _ = JOB.transition(job, job_events[name], float(now_s))
+        except InvalidTransition:
+            continue
+        ends += after.state in ENDED_JOBS and job.state not in ENDED_JOBS
+        completions += after.state is RESULT_HELD and job.state is not RESULT_HELD
+        assert not (job.state in ENDED_JOBS and after.state not in ENDED_JOBS)
+        assert after.attempt - job.attempt == (name == "Planned")
+        assert after.cancel_requested >= job.cancel_requested
+        assert len(after.story) == min(len(job.story) + 1, STORY_LENGTH)
+        job = after
+    assert ends <= 1
+    assert completions <= ends
+    assert (ends == 1) == (job.state in ENDED_JOBS)
+    assert (job.state in (FAILED, CANCELLED)) <= (completions == 0)

@@ -1,0 +1,135 @@
+"""Whatever happens to a pool, in whatever order, what must hold holds."""
+
+import contextlib
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fpga_pool.model.exceptions import InvalidTransition
+from fpga_pool.model.messages import InputStaged, JobFailed, JobFinished, JobReleased, JobStarted, ResultDelivered
+from fpga_pool.model.objects import ENDED_JOBS, Batch, Job, JobState, SlotState
+
+SLOTS = [f"{host}/c/{region}" for host in ("h0", "h1") for region in ("r0", "r1", "r2")]
+FUNCTIONS = ["aes", "sha256", "flow"]
+REPORTS = {
+    "staged": lambda about: InputStaged(**about),
+    "started": lambda about: JobStarted(**about),
+    "finished": lambda about: JobFinished(**about, compute_s=1.0, result_bytes=1, result_sha256=""),
+    "failed": lambda about: JobFailed(**about, code="c", message="m", retryable=True),
+    "failed for good": lambda about: JobFailed(**about, code="c", message="m", retryable=False),
+    "released": lambda about: JobReleased(**about),
+    "delivered": lambda about: ResultDelivered(**about),
+}
+
+number = st.integers(0, 7)
+steps = st.one_of(
+    st.tuples(st.just("create"), st.lists(st.sampled_from(FUNCTIONS), min_size=1, max_size=4)),
+    st.tuples(st.just("plan")),
+    st.tuples(st.just("commit late"), number),
+    st.tuples(st.just("cancel"), number),
+    st.tuples(st.sampled_from(["drain", "resume"]), st.sampled_from(SLOTS)),
+    st.tuples(st.just("slot"), st.sampled_from(SLOTS), st.sampled_from([s for s in SlotState if s != "DRAINED"])),
+    st.tuples(st.just("job"), number, st.sampled_from(sorted(REPORTS)), st.integers(0, 1)),
+    st.tuples(st.just("go on"), number),
+    st.tuples(st.just("heartbeat"), st.sampled_from(["h0", "h1"]), st.sets(number), st.booleans()),
+    st.tuples(st.just("time"), st.sampled_from([0.5, 12.0, 4000.0])),
+)
+
+
+class Walk:
+    def __init__(self, pool):
+        self.pool = pool
+        self.sent = []
+        self.plans = []
+
+    def take(self, step):
+        kind, *arguments = step
+        with contextlib.suppress(InvalidTransition):
+            getattr(self, kind.replace(" ", "_"))(*arguments)
+        self.sent += self.pool.sent()
+        self.pool.check_invariants(self.sent)
+
+    def jobs(self):
+        return sorted(self.pool.store.all(Job), key=lambda job: job.uuid)
+
+    def one_job(self, number):
+        jobs = self.jobs()
+        return jobs[number % len(jobs)] if jobs else None
+
+    def create(self, functions):
+        self.pool.create(*functions)
+
+    def plan(self):
+        if self.pool.snapshot():
+            self.plans.append(self.pool.decide())
+            self.pool.commit(*self.plans[-1])
+
+    def commit_late(self, number):
+        if self.plans:
+            self.pool.commit(*self.plans[number % len(self.plans)])
+
+    def cancel(self, number):
+        batches = sorted(batch.uuid for batch in self.pool.store.all(Batch))
+        if batches:
+            self.pool.cancel(batches[number % len(batches)])
+
+    def drain(self, slot):
+        self.pool.drain(slot)
+
+    def resume(self, slot):
+        self.pool.resume(slot)
+
+    def slot(self, slot, state):
+        self.pool.report(self.pool.slot_report(slot, state), host=slot.split("/")[0])
+
+    def job(self, number, report, age):
+        if job := self.one_job(number):
+            about = {"job": job.uuid, "attempt": job.attempt - age, "at": self.pool.now_s}
+            self.pool.report(REPORTS[report](about), host=job.host)
+
+    def go_on(self, number):
+        step = {
+            JobState.WAITING_INPUT: self.pool.stage,
+            JobState.STAGED: self.pool.start,
+            JobState.RUNNING: self.pool.finish,
+            JobState.RESULT_HELD: self.pool.delivered,
+        }
+        if (job := self.one_job(number)) and job.state in step:
+            step[job.state](job.uuid)
+
+    def heartbeat(self, host, forgotten, late):
+        heartbeat = self.pool.heartbeat(host)
+        held = [(job.job, job.attempt, job.slot) for i, job in enumerate(heartbeat.jobs) if i not in forgotten]
+        self.pool.heard(self.pool.heartbeat(host, jobs=[*held, ("stray", 1, f"{host}/c/r0")], unreported=int(late)))
+
+    def time(self, seconds):
+        self.pool.now_s += seconds
+        self.pool.tick()
+
+    def end(self):
+        """Whatever was done to it, the pool can be led to its end: every job ends."""
+        for _ in range(6):
+            for host in ("h0", "h1"):
+                self.pool.heard(self.pool.heartbeat(host))
+            for slot in SLOTS:
+                self.pool.report(self.pool.slot_report(slot, SlotState.EMPTY), host=slot.split("/")[0])
+                self.pool.resume(slot)
+            while self.pool.plan():
+                pass
+            for job in self.jobs():
+                if job.state in (JobState.WAITING_INPUT, JobState.STAGED, JobState.RUNNING):
+                    self.pool.bring(job.uuid, JobState.DONE)
+            self.pool.tick()
+        assert all(job.state in ENDED_JOBS for job in self.jobs())
+        self.pool.check_invariants()
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(walk=st.lists(steps, max_size=40))
+def test_a_pool_keeps_its_invariants_through_any_walk_and_can_always_be_led_to_its_end(new_pool, walk):
+    pool = new_pool()
+    pool.host_up("h1")
+    walker = Walk(pool)
+    for step in walk:
+        walker.take(step)
+    walker.end()

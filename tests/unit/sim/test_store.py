@@ -1,0 +1,63 @@
+"""The store in memory keeps the contract of every store: the same tests as for SQL, on another backend."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from fpga_pool.model.exceptions import Conflict, StaleEpoch
+from fpga_pool.sim.store import MemoryStore
+
+STORE_TESTS = Path(__file__).parents[1] / "store"
+
+
+def _load(name):
+    spec = importlib.util.spec_from_file_location(f"memory_{name}", STORE_TESTS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_conftest, _contract = _load("conftest"), _load("test_contract")
+make, begin, outbox = _conftest.make, _conftest.begin, _conftest.outbox
+saved, counted, bump = _conftest.saved, _conftest.counted, _conftest.bump
+globals().update({name: test for name, test in vars(_contract).items() if name.startswith("test_")})
+
+
+@pytest.fixture
+def backend():
+    store = MemoryStore()
+    shard = store.acquire_shard(_conftest.SHARD, _conftest.OWNER, 100.0, 0.0)
+    return _conftest.Backend(
+        lambda: store.transaction(shard.name, shard.owner, shard.epoch), lambda: store.undelivered(shard.name, 100)
+    )
+
+
+def test_only_the_owner_in_its_epoch_may_begin_a_transaction():
+    store = MemoryStore()
+    first = store.acquire_shard("s", "me", 0.0, 0.0)
+    store.acquire_shard("s", "me", 1.0, 0.0)
+    for owner, epoch in [("me", first.epoch), ("you", first.epoch + 1)]:
+        with pytest.raises(StaleEpoch, match=f"shard s: {owner} does not own it in epoch {epoch}"):
+            store.transaction("s", owner, epoch).__enter__()
+
+
+def test_a_shard_changes_hands_only_when_its_owner_did_not_renew_it():
+    store = MemoryStore()
+    store.acquire_shard("s", "me", 10.0, 0.0)
+    with pytest.raises(Conflict, match="shard s: me owns it"):
+        store.acquire_shard("s", "you", 15.0, 10.0)
+    assert store.acquire_shard("s", "you", 30.0, 20.0).epoch == 2
+
+
+def test_what_was_delivered_leaves_the_outbox(make):
+    store = MemoryStore()
+    shard = store.acquire_shard(_conftest.SHARD, "me", 0.0, 0.0)
+    commands = [make.command(sequence) for sequence in (1, 2, 3)]
+    with store.transaction(shard.name, "me", 1) as tx:
+        for command in commands:
+            tx.send(command)
+    store.delivered(shard.name, "me", 1, {commands[1].id})
+    assert store.undelivered(shard.name, 100) == [commands[0], commands[2]]
+    assert store.undelivered(shard.name, 1) == [commands[0]]
+    assert store.undelivered("another", 100) == []
