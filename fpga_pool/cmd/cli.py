@@ -99,3 +99,7 @@ def _version() -> str:
         return version("fpga_pool")
     except PackageNotFoundError:
         return "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

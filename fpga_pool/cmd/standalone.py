@@ -1,5 +1,6 @@
 """`fpga-pool-standalone`: the embedded pool with its REST API on loopback."""
 
+import contextlib
 import signal
 import sys
 import threading
@@ -38,19 +39,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         pool = StandalonePool(conf)
         app = create_app(pool.scheduler_api, max_batch_jobs=conf.scheduler.max_batch_jobs)
         api = ApiServer(app, conf.api.host, conf.api.port)
+        with contextlib.ExitStack() as running:
+            running.callback(pool.stop)
+            pool.start()
+            url = api.start()
+            running.callback(api.stop)
+            print(f"fpga-pool-standalone: ready on {url}", flush=True)
+            ended.wait()
     except (FpgaPoolError, OSError) as error:
         print(f"fpga-pool-standalone: {error}", file=sys.stderr)
         return 1
-    try:
-        pool.start()
-        print(f"fpga-pool-standalone: ready on {api.start()}", flush=True)
-        ended.wait()
-    except (FpgaPoolError, OSError) as error:
-        print(f"fpga-pool-standalone: {error}", file=sys.stderr)
-        return 1
-    finally:
-        api.stop()
-        pool.stop()
     return 0
 
 

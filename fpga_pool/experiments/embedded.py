@@ -59,8 +59,9 @@ def start_pool(directory: Path, options: Options, port: int = 0) -> tuple[subpro
 
 def _read_lines(process: subprocess.Popen[str], lines: Queue[str]) -> None:
     assert process.stdout is not None  # noqa: S101
-    for line in process.stdout:
-        lines.put(line)
+    with process.stdout as said:
+        for line in said:
+            lines.put(line)
     lines.put("")
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -43,18 +43,28 @@ def from_plain(table: KindTable, plain: object) -> Any:
 
 def _content(message: Any) -> dict[str, Any]:
     cls: Any = type(message)
+    return {name: write(getattr(message, name)) for name, write in _writers(cls)}
+
+
+@cache
+def _writers(cls: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    """Return the fields of a dataclass, each with what makes JSON of its value."""
     types, _ = _shape(cls)
-    return {name: _plain(expected, getattr(message, name)) for name, expected in types.items()}
+    return tuple((name, _writer(expected)) for name, expected in types.items())
 
 
-def _plain(expected: Any, value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(get_args(expected)[0], item) for item in value]
-    if isinstance(value, StrEnum):
-        return value.value
-    if is_dataclass(value):
-        return to_plain(value) if len(_options(expected)) > 1 else _content(value)
-    return value
+def _writer(expected: Any) -> Callable[[Any], Any]:
+    if get_origin(expected) is tuple:
+        write = _writer(get_args(expected)[0])
+        return lambda items: [write(item) for item in items]
+    options = _options(expected)
+    if len(options) > 1:
+        return to_plain
+    if is_dataclass(options[0]):
+        return lambda value: None if value is None else _content(value)
+    if issubclass(options[0], StrEnum):
+        return lambda value: None if value is None else value.value
+    return lambda value: value
 
 
 def _options(expected: Any) -> tuple[Any, ...]:
@@ -71,12 +81,12 @@ def _read_tagged(table: KindTable, plain: object, place: str) -> Any:
 
 
 def _read_content(cls: Any, plain: object, place: str) -> Any:
-    types, required = _shape(cls)
+    readers, required = _readers(cls)
     given = _object(plain, place)
-    for problem, names in (("unknown field", given.keys() - types), ("missing", required - given.keys())):
+    for problem, names in (("unknown field", given.keys() - readers), ("missing", required - given.keys())):
         if names:
             raise InvalidInput(f"{place}.{min(map(str, names))}: {problem} of {cls.__name__}")
-    return cls(**{name: _read(types[name], value, f"{place}.{name}") for name, value in given.items()})
+    return cls(**{name: readers[name](value, f"{place}.{name}") for name, value in given.items()})
 
 
 def _object(plain: object, place: str) -> dict[Any, Any]:
@@ -93,27 +103,51 @@ def _shape(cls: Any) -> tuple[dict[str, Any], set[str]]:
     return {f.name: hints[f.name] for f in fields(cls)}, required
 
 
-def _read(expected: Any, plain: Any, place: str) -> Any:
-    """Return a plain value as one of the expected type: a scalar, an enum, a message, a tuple or a union of those."""
+#: Reads a plain value that stands at a place, the name of which is for the error.
+Reader = Callable[[Any, str], Any]
+
+
+@cache
+def _readers(cls: Any) -> tuple[dict[str, Reader], set[str]]:
+    """Return what reads each field of a dataclass, and the names of those that have no default."""
+    types, required = _shape(cls)
+    return {name: _reader(expected) for name, expected in types.items()}, required
+
+
+def _reader(expected: Any) -> Reader:
+    """Return what reads a plain value as the expected type: a scalar, an enum, a message, a tuple, a union of those."""
     if get_origin(expected) is tuple:
-        if not isinstance(plain, list | tuple):
-            raise InvalidInput(f"{place}: expected a list, found {plain!r}")
-        return tuple(_read(get_args(expected)[0], item, f"{place}[{i}]") for i, item in enumerate(plain))
-    if plain is None and NoneType in get_args(expected):
-        return None
+        read_item = _reader(get_args(expected)[0])
+        return lambda plain, place: tuple(
+            read_item(item, f"{place}[{i}]") for i, item in enumerate(_list(plain, place))
+        )
     options = _options(expected)
-    if len(options) > 1:
-        return _read_tagged(kinds(*options), plain, place)
-    if is_dataclass(options[0]):
-        return _read_content(options[0], plain, place)
-    return _read_scalar(options[0], plain, place)
+    read = _reader_of_one(options[0]) if len(options) == 1 else partial(_read_tagged, kinds(*options))
+    if NoneType in get_args(expected):
+        return lambda plain, place: None if plain is None else read(plain, place)
+    return read
+
+
+def _reader_of_one(expected: Any) -> Reader:
+    if is_dataclass(expected):
+        return partial(_read_content, expected)
+    return partial(_read_enum if issubclass(expected, StrEnum) else _read_scalar, expected)
+
+
+def _list(plain: Any, place: str) -> Any:
+    if not isinstance(plain, list | tuple):
+        raise InvalidInput(f"{place}: expected a list, found {plain!r}")
+    return plain
+
+
+def _read_enum(expected: Any, plain: Any, place: str) -> Any:
+    try:
+        return expected(plain)
+    except ValueError:
+        raise InvalidInput(f"{place}: expected one of {', '.join(expected)}, found {plain!r}") from None
 
 
 def _read_scalar(expected: Any, plain: Any, place: str) -> Any:
-    if issubclass(expected, StrEnum):
-        if plain in list(expected):
-            return expected(plain)
-        raise InvalidInput(f"{place}: expected one of {', '.join(expected)}, found {plain!r}")
     accepts, name = _SCALARS[expected]
     if not accepts(plain):
         raise InvalidInput(f"{place}: expected {name}, found {plain!r}")

@@ -63,6 +63,10 @@ class Transaction(Protocol):
         """Return the jobs in a state of ACTIVE_JOBS (on one slot, or one host), in their order."""
         ...
 
+    def has_active_jobs(self, slot: str) -> bool:
+        """Say whether any job occupies a place in a slot's queue."""
+        ...
+
     def held_results(self, host: str) -> Sequence[Job]:
         """Return the jobs in state RESULT_HELD on a host."""
         ...

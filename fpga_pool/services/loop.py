@@ -4,10 +4,12 @@ import logging
 import threading
 from collections.abc import Callable
 
+from fpga_pool.model.exceptions import FpgaPoolError
+
 LOG = logging.getLogger(__name__)
 
-#: An error is followed by a pause that doubles up to this, so that a lasting one does not fill the log.
-MAX_PAUSE_S = 5.0
+#: An error is followed by a pause that doubles from the first to the second: a lasting one does not fill the log.
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 5.0
 
 
 class Loop:
@@ -36,16 +38,19 @@ class Loop:
             self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        pause_s = 0.1
+        pause_s = FIRST_PAUSE_S
         while not self._stop.is_set():
             self._wake.clear()
             try:
                 again = self._step()
-                pause_s = 0.1
+            except FpgaPoolError as error:  # known and named; its message says it all
+                LOG.error("%s: %s; next try in %.1f s", self._thread.name, error, pause_s)  # noqa: TRY400
             except Exception:
                 LOG.exception("%s: step failed; next try in %.1f s", self._thread.name, pause_s)
-                self._stop.wait(pause_s)
-                pause_s = min(2 * pause_s, MAX_PAUSE_S)
+            else:
+                pause_s = FIRST_PAUSE_S
+                if not again:
+                    self._wake.wait(self._interval_s)
                 continue
-            if not again:
-                self._wake.wait(self._interval_s)
+            self._stop.wait(pause_s)
+            pause_s = min(2 * pause_s, MAX_PAUSE_S)

@@ -4,11 +4,12 @@ Messages go over ``fake://`` and everything that must survive is in one state di
 goes on where it was.  The parts are the same as in separate processes; only this shell is its own.
 """
 
+import fcntl
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from oslo_config import cfg
 
@@ -19,6 +20,7 @@ from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.drivers.slots.faults import Faults
 from fpga_pool.drivers.slots.signing import load_or_create_signing_key
 from fpga_pool.drivers.slots.simulated import SimulatedSlots
+from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, server, transport
@@ -48,6 +50,7 @@ class StandalonePool:
         self._conf = conf
         self._state_dir = Path(conf.standalone.state_dir)
         self._state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = _lock(self._state_dir)
         self.catalogue = load_catalogue(catalogue_path(conf))
         self._clock = steady_utc()
         self._transport = transport(cfg.CONF, "fake://")
@@ -81,10 +84,11 @@ class StandalonePool:
 
     def stop(self) -> None:
         """End gracefully: running jobs complete, reports are taken, the database is closed."""
+        _attempt_all([self.scheduler.pause])
         _attempt_all([agent.stop for agent in self.agents])
         for one in self._servers:
             _attempt_all([one.stop, one.wait])
-        _attempt_all([self.scheduler.stop, self._store.close])
+        _attempt_all([self.scheduler.stop, self._store.close, self._lock.close])
 
     def _serve(self, topic: str, name: str, endpoint: object) -> None:
         one = server(self._transport, topic, name, [endpoint])
@@ -115,6 +119,17 @@ class StandalonePool:
             )
             for number, host in enumerate(responders + requesters, start=1)
         ]
+
+
+def _lock(state_dir: Path) -> TextIO:
+    """Keep a second pool off this state, for as long as the file returned is open; the kernel ends it with us."""
+    file = (state_dir / "lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise ServiceUnavailable(f"another pool runs on {state_dir}; give this one a --state-dir of its own") from None
+    return file
 
 
 def catalogue_path(conf: cfg.ConfigOpts) -> Path:

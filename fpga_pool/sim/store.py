@@ -86,6 +86,10 @@ class MemoryTransaction:
         ]
         return sorted(found, key=lambda job: (job.slot, job.order, job.uuid))
 
+    def has_active_jobs(self, slot: str) -> bool:
+        """See Transaction."""
+        return bool(self.active_jobs(slot=slot))
+
     def held_results(self, host: str) -> Sequence[Job]:
         """See Transaction."""
         found = [job for job in self._all(Job) if job.state is JobState.RESULT_HELD and job.host == host]

@@ -92,6 +92,11 @@ class Reads:
         where += [] if host is None else [JobRow.host == host]
         return self._all(Job, select(JobRow).where(*where).order_by(JobRow.slot, JobRow.order, JobRow.uuid))
 
+    def has_active_jobs(self, slot: str) -> bool:
+        """Say whether any job occupies a place in a slot's queue."""
+        query = select(JobRow.uuid).where(JobRow.slot == slot, JobRow.state.in_(ACTIVE_JOBS)).limit(1)
+        return self._session.execute(query).first() is not None
+
     def held_results(self, host: str) -> Sequence[Job]:
         """Return the jobs in state RESULT_HELD on a host, oldest first."""
         held = select(JobRow).where(JobRow.state == JobState.RESULT_HELD, JobRow.host == host)

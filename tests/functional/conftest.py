@@ -1,3 +1,5 @@
+import random
+import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,7 +15,7 @@ FAST = {
     "standalone": {"hosts": 3, "egress_mbps": 2000, "ingress_mbps": 4000},
     "driver_simulated": {"board": "kintex7", "cards": 1},
     "scheduler": {"interval_s": 0.2, "dispatch_lead_s": 0.05, "host_timeout_s": 5.0},
-    "agent": {"heartbeat_s": 0.2, "hang_factor": 2.0, "hang_grace_s": 1.0, "fault_pause_s": 0.3},
+    "agent": {"heartbeat_s": 0.5, "hang_factor": 2.0, "hang_grace_s": 1.0, "fault_pause_s": 0.3},
 }
 
 
@@ -26,12 +28,25 @@ def merged(*options):
     return names
 
 
+def free_port() -> int:
+    """A port that stays ours while the pool is down: below those that the kernel gives to outgoing connections."""
+    for port in random.sample(range(20_000, 32_000), 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no free port")
+
+
 @dataclass
 class Pool:
     """One embedded pool in a process of its own, that tests may kill and start again on the same state."""
 
     directory: Path
     options: dict
+    port: int = field(default_factory=lambda: free_port())
     process: subprocess.Popen | None = None
     endpoint: str = ""
     clients: list[Client] = field(default_factory=list)
@@ -39,10 +54,6 @@ class Pool:
     @property
     def state_dir(self) -> Path:
         return self.directory / "state"
-
-    @property
-    def port(self) -> int:
-        return int(self.endpoint.rsplit(":", 1)[1].strip("/")) if self.endpoint else 0
 
     def start(self) -> "Pool":
         self.process, self.endpoint = start_pool(self.directory, self.options, self.port)

@@ -22,7 +22,15 @@ _ABOUT = {"job": _NAME, "attempt": 1, "at": 0.0}
 _TENANT = {"project_id": "p", "user_id": "u"}
 
 _JOB = Job(
-    uuid=_NAME, batch_uuid=_NAME, **_TENANT, index=0, name="", function="f", requester="h", input_bytes=0, created_at=0.0
+    uuid=_NAME,
+    batch_uuid=_NAME,
+    **_TENANT,
+    index=0,
+    name="",
+    function="f",
+    requester="h",
+    input_bytes=0,
+    created_at=0.0,
 )
 _BATCH = Batch(uuid=_NAME, **_TENANT, name="", policy="", created_at=0.0, jobs=1)
 _SLOT = Slot(name="h/c/r", host="h", card="c", region="r", board="b", kind="k")

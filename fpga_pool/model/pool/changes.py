@@ -67,7 +67,7 @@ def grant_pool_lease(tx: Transaction, slot_name: str, now_s: float) -> None:
 
 def settle_slot(tx: Transaction, slot_name: str, now_s: float) -> None:
     """Give back the pool's lease of a slot without jobs, and complete a drain that waited for the last one."""
-    if tx.active_jobs(slot=slot_name):
+    if tx.has_active_jobs(slot_name):
         return
     for lease in tx.leases(slot=slot_name):
         if lease.kind is LeaseKind.POOL:

@@ -1,6 +1,7 @@
 """The jobs an agent holds: in memory for the slots' threads, in the journal for the next start."""
 
 import logging
+import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -184,6 +185,7 @@ class JobTable:
                 result_sha256=result.sha256,
             )
             self.sink_path(job).replace(result.path)
+            _sync_directory(self._results)
             self._change(held, report, slot)
             self.input_path(job.uuid).unlink(missing_ok=True)
             self._settle(job.uuid, result)
@@ -277,3 +279,12 @@ class JobTable:
 
     def _about(self, job: HeldJob) -> dict[str, Any]:
         return {"job": job.uuid, "attempt": job.assignment.attempt, "at": self._clock()}
+
+
+def _sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import os
 import threading
 import time
 from pathlib import Path
@@ -121,7 +122,8 @@ class SlotWorker:
         with self._jobs.changed:
             action = self._jobs.next_action(self.name, self._now.function)
             if not isinstance(action, Load | Run):
-                self._jobs.changed.wait(IDLE_S)
+                if not self._stop.is_set():
+                    self._jobs.changed.wait(IDLE_S)
                 return
         if isinstance(action, Load):
             self._load(action.function)
@@ -179,7 +181,7 @@ class SlotWorker:
         try:
             compute_s = self._run_watched(job)
             sink = self._jobs.sink_path(job)
-            result = JobResult(self._jobs.result_path(job.uuid), sink.stat().st_size, _sha256(sink))
+            result = JobResult(self._jobs.result_path(job.uuid), sink.stat().st_size, _hash_durably(sink))
         except RunStopped:
             self._jobs.failed(job, "fpga_pool.stopped", "stopped by its agent", retryable=True)
             self._become(SlotState.READY, self._now.function)
@@ -258,6 +260,8 @@ class SlotWorker:
         return any(card.present for card in self._driver.inventory() if card.serial == self.address.card)
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
+def _hash_durably(path: Path) -> str:
+    """Return the SHA-256 of a file whose content no power loss can take any more."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
         return hashlib.file_digest(file, "sha256").hexdigest()

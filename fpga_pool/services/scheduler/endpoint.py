@@ -10,8 +10,8 @@ from fpga_pool.dataplane.tokens import TransferGrant, sign
 from fpga_pool.model.encoding import REPORTS, from_plain, to_plain
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound
 from fpga_pool.model.exchange import FunctionInfo, Ticket, TicketRequest
-from fpga_pool.model.messages import Heartbeat
-from fpga_pool.model.objects import JobState
+from fpga_pool.model.messages import Heartbeat, JobFailed, JobReleased, Report, SlotChanged
+from fpga_pool.model.objects import JobState, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, cancel_batch, create_batch, owned_batch
 from fpga_pool.model.pool.operations import drain_slot, resume_slot
 from fpga_pool.model.pool.reconcile import apply_heartbeat
@@ -49,6 +49,7 @@ class SchedulerEndpoint:
         if wanted.policy and wanted.policy not in names:
             raise InvalidInput(f"policy: no batch policy {wanted.policy!r}; known: {', '.join(names)}")
         service = self._service
+        wanted = replace(wanted, policy=wanted.policy or service.settings.default_policy)
         with service.transaction() as tx:
             batch = create_batch(tx, wanted, service.catalogue, service.settings.pool, service.clock())
         LOG.info("batch %s of project %s: %d jobs", batch.uuid, batch.project_id, batch.jobs)
@@ -72,7 +73,8 @@ class SchedulerEndpoint:
         """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             owned_batch(tx, uuid, project_id)
-            return [to_plain(job) for job in tx.batch_jobs(uuid)]
+            # Without their stories, which nobody reads by the thousand.
+            return [to_plain(replace(job, story=())) for job in tx.batch_jobs(uuid)]
 
     @answers
     def cancel_batch(self, context: Plain, project_id: str, uuid: str) -> Plain:
@@ -213,4 +215,12 @@ class SchedulerEndpoint:
             void = apply_reports(tx, host, told, self._service.clock())
         for complaint in void:
             LOG.debug("void report of %s: %s", host, complaint)
-        self._service.work_arrived()
+        if any(map(_makes_work, told)):
+            self._service.work_arrived()
+
+
+def _makes_work(report: Report) -> bool:
+    """Say whether jobs may need a place, or an agent a command, after this report."""
+    if isinstance(report, SlotChanged):
+        return report.state in (SlotState.EMPTY, SlotState.FAULTED)
+    return isinstance(report, JobFailed | JobReleased)

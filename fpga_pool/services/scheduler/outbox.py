@@ -36,12 +36,15 @@ class Outbox:
 
     def dispatch(self, wake: Callable[[], None]) -> bool:
         """Start delivery to every host that has commands waiting and is not being served; `wake` when one is done."""
+        # Whoever is being served while the outbox is read is left to the next time: what was read may be delivered.
+        with self._lock:
+            served = set(self._busy)
         by_host: dict[str, list[Command]] = {}
         for command in self._store.undelivered(self._shard.name, limit=10_000):
             by_host.setdefault(command.host, []).append(command)
         for host, commands in by_host.items():
             with self._lock:
-                if host in self._busy or self._clock() < self._not_before.get(host, 0.0):
+                if host in served | self._busy or self._clock() < self._not_before.get(host, 0.0):
                     continue
                 self._busy.add(host)
             self._workers.submit(self._deliver, host, commands[:BATCH], wake)

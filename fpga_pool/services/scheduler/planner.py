@@ -27,6 +27,7 @@ class Planner:
 
     def __init__(
         self,
+        reading: Transactions,
         transactions: Transactions,
         catalogue: Catalogue,
         settings: PoolSettings,
@@ -35,6 +36,7 @@ class Planner:
         clock: Clock,
         rng: np.random.Generator,
     ) -> None:
+        self._reading = reading
         self._transactions = transactions
         self._catalogue = catalogue
         self._settings = settings
@@ -50,7 +52,7 @@ class Planner:
         now_s = self._clock()
         self._put_off = {uuid: until for uuid, until in self._put_off.items() if now_s < until}
         # 1. Snapshot.  The plan's time 0 is `dispatch_lead_s` ahead, when agents and clients know of it.
-        with self._transactions() as tx:
+        with self._reading() as tx:
             snap = snapshot(tx, self._catalogue, self._settings, now_s + self._settings.dispatch_lead_s, self._put_off)
         if snap is None:
             return False

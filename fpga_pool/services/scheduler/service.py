@@ -85,6 +85,7 @@ class SchedulerService:
         self._shard = self.store.acquire_shard(settings.shard, settings.owner, now_s, expired_before)
         LOG.info("shard %s is owned by %s, epoch %d", settings.shard, settings.owner, self._shard.epoch)
         planner = Planner(
+            lambda: self.store.reading(settings.shard),
             self.transaction,
             self.catalogue,
             settings.pool,
@@ -102,12 +103,18 @@ class SchedulerService:
         for loop in self._loops:
             loop.start()
 
-    def stop(self) -> None:
-        """Let running steps end; what is committed stays for the next owner."""
+    def pause(self) -> None:
+        """Plan and command no more, but keep listening, so that agents can tell what they have done and end."""
         for loop in reversed(self._loops):
             loop.stop()
+        self._loops = []
         if self._shard is not None:
             self._outbox.stop()
+
+    def stop(self) -> None:
+        """Let running steps end; what is committed stays for the next owner."""
+        self.pause()
+        if self._shard is not None:
             try:
                 self.store.release_shard(self._shard)
             except (StaleEpoch, Conflict) as error:

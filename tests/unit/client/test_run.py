@@ -9,6 +9,7 @@ from concurrent.futures import Future
 import pytest
 
 from fpga_pool.client import Client, RunSettings
+from fpga_pool.client.inputs import JobSpec
 from fpga_pool.model.exceptions import NotFound, ServiceUnavailable, UnknownFunction
 from fpga_pool.model.objects import BatchState, JobState, RateSegment
 
@@ -31,9 +32,8 @@ def start(client, tmp_path):
     threads = []
 
     def run(files, *, settings=QUICK, **options):
-        runner = client.runner(
-            "sha256", files, requester="node-1", output_dir=tmp_path / "out", settings=settings, **options
-        )
+        jobs = [JobSpec("sha256", file, "node-1") for file in files]
+        runner = client.runner(jobs, output_dir=tmp_path / "out", settings=settings, **options)
         outcome = Future()
 
         def work():

@@ -21,9 +21,9 @@ def test_cards_have_three_equal_slots_and_a_larger_one(simulated):
     assert [slot.kind for slot in cards[0].slots] == ["small", "small", "small", "large"]
 
 
-def test_there_is_at_least_one_card(simulated):
+def test_a_negative_number_of_cards_is_refused(simulated):
     with pytest.raises(InvalidInput, match="cards must be >= 0, found -1"):
-        simulated(cards=0)
+        simulated(cards=-1)
 
 
 def test_a_run_is_never_shorter_than_its_time_model(simulated, slot, build, files):

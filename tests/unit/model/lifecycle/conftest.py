@@ -1,5 +1,6 @@
 import pytest
 
+from fpga_pool.model.lifecycle.job import CancelRequested, Displaced, GaveUp, Planned
 from fpga_pool.model.messages import (
     InputStaged,
     JobFailed,
@@ -9,7 +10,6 @@ from fpga_pool.model.messages import (
     ResultDelivered,
     ResultExpired,
 )
-from fpga_pool.model.lifecycle.job import CancelRequested, Displaced, GaveUp, Planned
 from fpga_pool.model.objects import Batch, Job, Lease, LeaseKind, RateSegment, Slot
 
 ABOUT = {"job": "j", "attempt": 1, "at": 5.0}

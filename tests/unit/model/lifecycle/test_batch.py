@@ -12,7 +12,12 @@ PLANNED = BatchPlanned(dispatched_at=10.0, makespan_s=5.0, lower_bound_s=4.0)
 
 def test_the_first_plan_starts_a_batch(new_batch):
     batch, actions = BATCH.transition(new_batch(), PLANNED, 9.0)
-    assert (batch.state, batch.dispatched_at, batch.planned_makespan_s, batch.lower_bound_s) == (RUNNING, 10.0, 5.0, 4.0)
+    assert (batch.state, batch.dispatched_at, batch.planned_makespan_s, batch.lower_bound_s) == (
+        RUNNING,
+        10.0,
+        5.0,
+        4.0,
+    )
     assert actions == []
 
 

@@ -166,9 +166,7 @@ class Pool:
         """What an agent in agreement with the pool would say; `changes` of single slots by their region."""
         with self.tx() as tx:
             if slots is None:
-                slots = tuple(
-                    replace(self._observed(slot), **changes.get(slot.region, {})) for slot in tx.slots(host)
-                )
+                slots = tuple(replace(self._observed(slot), **changes.get(slot.region, {})) for slot in tx.slots(host))
             if jobs is None:
                 held = [*tx.active_jobs(host=host), *tx.held_results(host)]
                 jobs = [(job.uuid, job.attempt, job.slot) for job in held]

@@ -221,7 +221,7 @@ def test_a_new_database_counts_on_from_where_the_agents_are(new_pool):
 def test_an_agent_that_obeyed_a_later_epoch_is_refused_with_what_to_do(pool):
     with pytest.raises(StaleEpoch) as refusal:
         pool.heard(pool.heartbeat(r0={"epoch": 5}))
-    assert str(refusal.value) == (
-        "host h0 has obeyed epoch 5 of a shard, this database is at epoch 1 of s: another scheduler has taken over, or"
-        " the database was replaced by an older or a new one; in that case stop the agent and remove its state directory"
-    )
+    told = str(refusal.value)
+    assert told.startswith("host h0 has obeyed epoch 5 of a shard, this database is at epoch 1 of s: another scheduler")
+    assert "the database was replaced" in told
+    assert told.endswith("in that case stop the agent and remove its state directory")

@@ -1,0 +1,183 @@
+import threading
+import uuid
+
+import pytest
+
+from fpga_pool.drivers.slots.base import SlotAddress
+from fpga_pool.model.exceptions import ServiceUnavailable
+from fpga_pool.model.messages import AssignJob, Command, ReleaseJob, SlotChanged
+from fpga_pool.services.agent.jobs import JobTable
+from fpga_pool.services.agent.journal import Journal
+from fpga_pool.services.agent.service import AgentService
+
+SLOT = "h0/sim0/slot0"
+DATA = b"what the client sent"
+
+
+class Commands:
+    """Numbers commands as a scheduler does."""
+
+    def __init__(self):
+        self.sequences = {}
+
+    def command(self, action, slot=SLOT, epoch=1):
+        sequence = self.sequences[slot] = self.sequences.get(slot, 0) + 1
+        return Command(
+            id=str(uuid.uuid4()), shard="s", epoch=epoch, host="h0", slot=slot, sequence=sequence, action=action
+        )
+
+    def assign(self, job, *, slot=SLOT, epoch=1, **fields):
+        known = {"attempt": 1, "project_id": "p", "function": "sha256", "input_bytes": len(DATA), "order": 0}
+        return self.command(AssignJob(**{"job": job, "expected_s": 0.01} | known | fields), slot, epoch)
+
+    def release(self, job, *, slot=SLOT, epoch=1):
+        return self.command(ReleaseJob(job=job), slot, epoch)
+
+
+@pytest.fixture
+def commands():
+    return Commands()
+
+
+@pytest.fixture
+def journal(tmp_path):
+    journal = Journal(tmp_path / "journal.sqlite")
+    yield journal
+    journal.close()
+
+
+@pytest.fixture
+def new_jobs(tmp_path, journal, clock):
+    """A job table on the journal, as a starting agent makes it."""
+
+    def restore():
+        jobs = JobTable(journal, tmp_path, clock)
+        jobs.restore()
+        return jobs
+
+    return restore
+
+
+@pytest.fixture
+def jobs(new_jobs):
+    return new_jobs()
+
+
+@pytest.fixture
+def reported(journal):
+    """Return what waits to be reported, as (class, job or state, attempt or job)."""
+
+    def read():
+        return [
+            (item.state.value, item.function)
+            if isinstance(item, SlotChanged)
+            else (type(item).__name__, item.job, item.attempt)
+            for item in journal.reports(1000)[1]
+        ]
+
+    return read
+
+
+class Scheduler:
+    """The agent's peer, across the process boundary: hears, and can be away."""
+
+    def __init__(self):
+        self.away = False
+        self.heartbeats = []
+        self.reports = []
+
+    def heartbeat(self, heartbeat):
+        self._answer()
+        self.heartbeats.append(heartbeat)
+
+    def report(self, host, reports):
+        self._answer()
+        self.reports += reports
+
+    def _answer(self):
+        if self.away:
+            raise ServiceUnavailable("away")
+
+
+class Bench:
+    """One agent with a real driver on a fast board."""
+
+    slot = SLOT
+    address = SlotAddress("sim0", "slot0")
+
+    def __init__(self, settings, new_driver, library, key, clock):
+        self.settings = settings
+        self.library = library
+        self.scheduler = Scheduler()
+        self.commands = Commands()
+        self._new_driver = new_driver
+        self._key = key
+        self._clock = clock
+        self.agent = None
+        self.start()
+
+    def start(self):
+        self.driver = self._new_driver()
+        self.agent = AgentService(
+            self.settings, self.driver, self.library, self.scheduler, self._key.public_key(), self._clock
+        )
+        self.agent.start()
+
+    def stop(self):
+        self.agent.stop()
+
+    @property
+    def jobs(self):
+        return self.agent.jobs
+
+    @property
+    def worker(self):
+        return self.agent.slots[SLOT]
+
+    def execute(self, *commands):
+        return [outcome.outcome for outcome in self.agent.execute(list(commands))]
+
+    def assign(self, job, *, data=DATA, **fields):
+        """Have a job assigned, and its input arrive."""
+        assert self.execute(self.commands.assign(job, input_bytes=len(data), **fields)) == ["accepted"]
+        self.jobs.input_path(job).write_bytes(data)
+        self.jobs.staged(job)
+
+    def told(self, job):
+        """Return the classes of what was reported about a job."""
+        return [type(item).__name__ for item in list(self.scheduler.reports) if getattr(item, "job", "") == job
+                and not isinstance(item, SlotChanged)]  # fmt: skip
+
+    def slot_states(self):
+        return [item.state.value for item in list(self.scheduler.reports)
+                if isinstance(item, SlotChanged) and item.slot == SLOT]  # fmt: skip
+
+    def failure(self, job):
+        return next((item for item in list(self.scheduler.reports)
+                     if type(item).__name__ == "JobFailed" and item.job == job), None)  # fmt: skip
+
+    def state(self):
+        return self.worker.observed((0, 0)).state.value
+
+    def files(self):
+        root = self.settings.state_dir
+        return sorted(path.name for name in ("inputs", "results") for path in (root / name).iterdir())
+
+
+@pytest.fixture
+def new_bench(agent_settings, new_driver, library, key, clock):
+    benches = []
+
+    def build(**fields):
+        benches.append(Bench(agent_settings(**fields), new_driver, library, key, clock))
+        return benches[-1]
+
+    yield build
+    for bench in benches:
+        bench.stop()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("slot-", "watch-"))]
+
+
+@pytest.fixture
+def bench(new_bench):
+    return new_bench()

@@ -1,0 +1,283 @@
+"""The jobs an agent holds, without slots."""
+
+import pytest
+
+from fpga_pool.core.dispatch import Load, Run, Wait
+from fpga_pool.dataplane.handler import JobFailure, JobResult
+from fpga_pool.model.messages import SlotChanged
+from fpga_pool.model.objects import SlotState
+from fpga_pool.services.agent.journal import Phase
+
+SLOT, OTHER = "h0/sim0/slot0", "h0/sim0/slot1"
+
+
+def busy(slot=SLOT):
+    return SlotChanged(slot=slot, at=1.0, state=SlotState.BUSY, function="sha256")
+
+
+def ready(slot=SLOT):
+    return SlotChanged(slot=slot, at=1.0, state=SlotState.READY, function="sha256")
+
+
+def give(jobs, commands, uuid="j", phase=Phase.STAGED, **fields):
+    """Bring a job to a phase."""
+    assert jobs.execute(commands.assign(uuid, **fields)).outcome == "accepted"
+    if phase is Phase.WAITING:
+        return None
+    jobs.input_path(uuid).write_bytes(b"input")
+    jobs.staged(uuid)
+    if phase is Phase.STAGED:
+        return None
+    running = jobs.started(uuid, busy(fields.get("slot", SLOT)))
+    if phase is Phase.FAILED:
+        jobs.failed(running, "c", "m", retryable=True)
+    if phase is Phase.HELD:
+        finish(jobs, running)
+    return running
+
+
+def finish(jobs, running):
+    jobs.sink_path(running).write_bytes(b"output")
+    jobs.finished(running, 0.5, JobResult(jobs.result_path(running.uuid), 6, "ab"), ready(running.slot))
+
+
+def files(tmp_path):
+    return sorted(f"{name}/{p.name}" for name in ("inputs", "results") for p in (tmp_path / name).iterdir())
+
+
+# Commands
+
+
+def test_a_command_is_executed_once_and_a_repeat_is_answered(jobs, commands, reported):
+    command = commands.assign("j")
+    assert jobs.execute(command).outcome == "accepted"
+    jobs.input_path("j").write_bytes(b"input")
+    jobs.staged("j")
+    assert jobs.execute(command).outcome == "repeated"
+    assert jobs.get("j").phase is Phase.STAGED
+    assert reported() == [("InputStaged", "j", 1)]
+
+
+def test_a_command_that_is_late_is_refused_and_says_why(jobs, commands):
+    late, newer = commands.assign("late"), commands.assign("newer")
+    jobs.execute(newer)
+    outcome = jobs.execute(late)
+    assert (outcome.outcome, outcome.command) == ("refused", late.id)
+    assert outcome.reason == (
+        f"{SLOT} has executed command 2 of epoch 1: 1 of epoch 1 is late, or from a scheduler that was replaced"
+    )
+    assert jobs.get("late") is None
+
+
+def test_an_older_epoch_is_refused_whatever_its_sequence_and_a_newer_one_begins_anew(jobs, commands):
+    jobs.execute(commands.assign("a", epoch=3))
+    assert jobs.execute(commands.assign("b", epoch=2)).outcome == "refused"
+    commands.sequences.clear()
+    assert jobs.execute(commands.assign("c", epoch=4)).outcome == "accepted"
+
+
+def test_slots_have_fences_of_their_own(jobs, commands):
+    jobs.execute(commands.assign("a", epoch=5))
+    assert jobs.execute(commands.assign("b", slot=OTHER, epoch=1)).outcome == "accepted"
+
+
+@pytest.mark.parametrize("phase", [Phase.WAITING, Phase.STAGED, Phase.FAILED, Phase.HELD])
+def test_a_released_job_leaves_no_file_and_is_reported(jobs, commands, tmp_path, reported, phase):
+    give(jobs, commands, phase=phase)
+    (tmp_path / "inputs" / "j.part").write_bytes(b"half")
+    jobs.execute(commands.release("j"))
+    assert files(tmp_path) == []
+    assert reported()[-1] == ("JobReleased", "j", 1)
+    assert jobs.all() == []
+
+
+def test_the_files_of_a_released_running_job_stay_until_its_slot_is_done_with_them(jobs, commands, tmp_path):
+    running = give(jobs, commands, phase=Phase.RUNNING)
+    jobs.sink_path(running).write_bytes(b"half")
+    jobs.execute(commands.release("j"))
+    assert files(tmp_path) == ["inputs/j", "results/j.1"]
+    jobs.clean_up(running)
+    assert files(tmp_path) == []
+
+
+def test_the_release_of_a_job_that_is_not_held_is_noted_and_not_reported(jobs, commands, journal, reported):
+    assert jobs.execute(commands.release("nobody")).outcome == "accepted"
+    assert (journal.fence(SLOT), reported()) == ((1, 1), [])
+
+
+def test_an_input_that_was_kept_is_used_by_the_next_attempt(jobs, commands, reported):
+    give(jobs, commands, phase=Phase.FAILED)
+    jobs.execute(commands.assign("j", attempt=2, slot=OTHER))
+    assert (jobs.get("j").phase, jobs.get("j").slot) == (Phase.STAGED, OTHER)
+    assert reported()[-1] == ("InputStaged", "j", 2)
+
+
+# Attempts that overlap: the pool gave a job a new place while the old attempt still computes
+
+
+def test_an_older_attempt_that_ends_late_does_not_touch_the_newer_one(jobs, commands, tmp_path, reported):
+    old = give(jobs, commands, phase=Phase.RUNNING)
+    jobs.execute(commands.assign("j", attempt=2, slot=OTHER))
+    jobs.failed(old, "c", "m", retryable=True)
+    finish(jobs, old)
+    jobs.clean_up(old)
+    assert (jobs.get("j").assignment.attempt, jobs.get("j").phase) == (2, Phase.STAGED)
+    assert files(tmp_path) == ["inputs/j"]
+    new = jobs.started("j", busy(OTHER))
+    finish(jobs, new)
+    assert files(tmp_path) == ["results/j"]
+    told = [entry for entry in reported() if len(entry) == 3]
+    assert told == [
+        ("InputStaged", "j", 1),
+        ("JobStarted", "j", 1),
+        ("InputStaged", "j", 2),
+        ("JobStarted", "j", 2),
+        ("JobFinished", "j", 2),
+    ]
+
+
+def test_a_job_that_was_moved_to_another_slot_between_choice_and_start_does_not_start(jobs, commands):
+    give(jobs, commands)
+    assert isinstance(jobs.next_action(SLOT, "sha256"), Run)
+    jobs.execute(commands.assign("j", attempt=2, slot=OTHER))
+    assert jobs.started("j", busy(SLOT)) is None
+    assert jobs.started("j", busy(OTHER)).assignment.attempt == 2
+
+
+def test_a_job_that_was_released_between_choice_and_start_does_not_start(jobs, commands, reported):
+    give(jobs, commands)
+    jobs.execute(commands.release("j"))
+    assert jobs.started("j", busy()) is None
+    assert ("BUSY", "sha256") not in reported()
+
+
+def test_a_job_that_was_released_before_it_ended_does_not_finish(jobs, commands, reported):
+    running = give(jobs, commands, phase=Phase.RUNNING)
+    jobs.execute(commands.release("j"))
+    finish(jobs, running)
+    jobs.failed(running, "c", "m", retryable=True)
+    assert reported()[-2:] == [("JobReleased", "j", 1), ("READY", "sha256")]
+
+
+def test_a_job_fails_once_and_a_result_that_is_held_does_not_fail(jobs, commands, reported):
+    running = give(jobs, commands, phase=Phase.RUNNING)
+    finish(jobs, running)
+    jobs.failed(running, "c", "m", retryable=True)
+    assert jobs.get("j").phase is Phase.HELD
+    failed = give(jobs, commands, "k", Phase.FAILED)
+    jobs.failed(failed, "c", "m", retryable=True)
+    assert reported().count(("JobFailed", "k", 1)) == 1
+
+
+# The queue
+
+
+def test_the_slot_gets_the_staged_job_of_lowest_order(jobs, commands):
+    assert isinstance(jobs.next_action(SLOT, ""), Wait)
+    give(jobs, commands, "a", Phase.WAITING, order=0)
+    assert jobs.next_action(SLOT, "") == Load("sha256")
+    give(jobs, commands, "b", order=2)
+    give(jobs, commands, "c", order=1)
+    give(jobs, commands, "d", order=0, slot=OTHER)
+    assert jobs.next_action(SLOT, "sha256").entry.key == "c"
+
+
+# Results and those who wait for them
+
+
+def test_whoever_waits_for_a_job_is_told_its_end(jobs, commands):
+    running = give(jobs, commands, phase=Phase.RUNNING)
+    waiting, cancelled = jobs.end_of("j"), jobs.end_of("j")
+    cancelled.cancel()
+    assert not waiting.done()
+    finish(jobs, running)
+    expected = JobResult(jobs.result_path("j"), 6, "ab")
+    assert waiting.result(0) == expected == jobs.end_of("j").result(0)
+    assert jobs._waiters == {}
+
+
+@pytest.mark.parametrize("end", ["failed", "released"])
+def test_whoever_waits_for_a_job_without_result_is_told_why(jobs, commands, end):
+    running = give(jobs, commands, phase=Phase.RUNNING)
+    waiting = jobs.end_of("j")
+    if end == "failed":
+        jobs.failed(running, "fpga_pool.slot_fault", "smoke", retryable=False)
+        assert waiting.result(0) == JobFailure("fpga_pool.slot_fault", "smoke")
+    else:
+        jobs.execute(commands.release("j"))
+        assert waiting.result(0).code == "fpga_pool.released"
+    assert jobs.end_of("j").result(0).code == "fpga_pool.released"
+
+
+def test_a_delivered_result_is_deleted_and_reported_once(jobs, commands, tmp_path, reported):
+    give(jobs, commands, phase=Phase.HELD)
+    assert files(tmp_path) == ["results/j"]
+    jobs.delivered("j")
+    jobs.delivered("j")
+    assert files(tmp_path) == []
+    assert reported().count(("ResultDelivered", "j", 1)) == 1
+
+
+def test_delivery_and_cancellation_at_the_same_moment_end_the_job_once(jobs, commands, reported):
+    give(jobs, commands, phase=Phase.HELD)
+    jobs.execute(commands.release("j"))
+    jobs.delivered("j")
+    assert [entry[0] for entry in reported()[-2:]] == ["READY", "JobReleased"]
+
+
+def test_a_result_that_is_not_fetched_in_time_expires(jobs, commands, tmp_path, clock, reported):
+    give(jobs, commands, phase=Phase.HELD)
+    jobs.expire(clock() - 100)
+    assert files(tmp_path) == ["results/j"]
+    jobs.expire(clock() + 1)
+    assert files(tmp_path) == []
+    assert reported()[-1] == ("ResultExpired", "j", 1)
+
+
+# Restart
+
+
+@pytest.mark.parametrize(
+    ("phase", "after"),
+    [
+        (Phase.WAITING, Phase.WAITING),
+        (Phase.STAGED, Phase.STAGED),
+        (Phase.RUNNING, Phase.STAGED),
+        (Phase.FAILED, Phase.FAILED),
+        (Phase.HELD, Phase.HELD),
+    ],
+)
+def test_a_restarted_agent_goes_on_with_what_it_held(jobs, new_jobs, commands, phase, after, reported):
+    give(jobs, commands, phase=phase)
+    before = reported()
+    assert [(job.uuid, job.phase) for job in new_jobs().all()] == [("j", after)]
+    assert reported() == before
+
+
+@pytest.mark.parametrize("phase", [Phase.STAGED, Phase.RUNNING])
+def test_an_input_that_was_lost_in_a_restart_is_asked_for_again(jobs, new_jobs, commands, journal, phase):
+    give(jobs, commands, phase=phase)
+    jobs.input_path("j").unlink()
+    restarted = new_jobs()
+    failed = journal.reports(100)[1][-1]
+    assert (failed.code, failed.retryable) == ("fpga_pool.input_lost", True)
+    restarted.execute(commands.assign("j", attempt=2))
+    assert restarted.get("j").phase is Phase.WAITING
+
+
+def test_a_result_that_was_lost_in_a_restart_has_expired(jobs, new_jobs, commands, reported):
+    give(jobs, commands, phase=Phase.HELD)
+    jobs.result_path("j").unlink()
+    assert new_jobs().all() == []
+    assert reported()[-1] == ("ResultExpired", "j", 1)
+
+
+def test_a_restart_removes_what_belongs_to_no_job_and_what_was_being_computed(jobs, new_jobs, commands, tmp_path):
+    running = give(jobs, commands, "a", Phase.RUNNING)
+    jobs.sink_path(running).write_bytes(b"half")
+    give(jobs, commands, "b", Phase.WAITING)
+    give(jobs, commands, "c", Phase.HELD)
+    for name in ("inputs/b.part", "inputs/stray", "inputs/stray.part", "results/stray"):
+        (tmp_path / name).write_bytes(b"x")
+    new_jobs()
+    assert files(tmp_path) == ["inputs/a", "inputs/b.part", "results/c"]

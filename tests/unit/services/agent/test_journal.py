@@ -1,0 +1,151 @@
+"""What an agent must not forget."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fpga_pool.model.messages import InputStaged, JobFailed, ReleaseJob
+from fpga_pool.services.agent import journal as journal_module
+from fpga_pool.services.agent.journal import HeldJob, Journal, Phase
+
+ROOT = Path(__file__).parents[4]
+
+
+def held(commands, job="j", phase=Phase.WAITING, **fields):
+    return HeldJob(slot="h0/sim0/slot0", assignment=commands.assign(job).action, phase=phase, **fields)
+
+
+def staged(job):
+    return InputStaged(job=job, attempt=1, at=1.5)
+
+
+def test_a_command_is_known_once_it_was_executed(journal, commands):
+    command, other = commands.assign("a"), commands.assign("b")
+    journal.note_command(command, None, None, [])
+    assert journal.executed(command)
+    assert not journal.executed(other)
+    assert journal.fence(command.slot) == (1, 1)
+    assert journal.fence("h0/sim0/slot1") == (0, 0)
+
+
+def test_only_the_newest_commands_are_remembered(journal, commands, monkeypatch):
+    monkeypatch.setattr(journal_module, "REMEMBERED", 2)
+    sent = [commands.release("j") for _ in range(4)]
+    for command in sent:
+        journal.note_command(command, None, None, [])
+    assert [journal.executed(command) for command in sent] == [False, False, True, True]
+
+
+def test_a_new_journal_on_the_same_file_knows_everything(tmp_path, commands):
+    first = Journal(tmp_path / "j.sqlite")
+    job = held(commands, phase=Phase.HELD, result_bytes=7, result_sha256="ab", finished_at=2.5)
+    command = commands.assign("j")
+    failed = JobFailed(job="j", attempt=1, at=2.0, code="c", message="Märchen", retryable=True)
+    first.note_command(command, job, None, [staged("j"), failed])
+    assert first.use("token", 10.0)
+    first.close()
+    again = Journal(tmp_path / "j.sqlite")
+    assert (again.executed(command), again.fence(command.slot)) == (True, (1, 2))
+    assert again.jobs() == [job]
+    assert again.reports(10)[1] == [staged("j"), failed]
+    assert not again.use("token", 10.0)
+    again.close()
+
+
+def test_reports_wait_in_their_order_until_they_are_taken(journal):
+    journal.note(reports=[staged("a"), staged("b")])
+    journal.note(reports=[staged("c")])
+    last, first_two = journal.reports(2)
+    assert [report.job for report in first_two] == ["a", "b"]
+    assert journal.reports(2) == (last, first_two)
+    journal.note(reports=[staged("d")])
+    journal.taken(last)
+    assert [report.job for report in journal.reports(10)[1]] == ["c", "d"]
+    assert journal.unreported() == 2
+
+
+def test_a_number_is_never_given_to_a_second_report(journal):
+    journal.note(reports=[staged("a")])
+    last, _ = journal.reports(1)
+    journal.taken(last)
+    journal.note(reports=[staged("b")])
+    journal.taken(last)  # late, and again
+    assert [report.job for report in journal.reports(10)[1]] == ["b"]
+
+
+def test_a_token_is_used_once_until_it_has_expired_by_itself(journal):
+    assert journal.use("t", 10.0)
+    assert not journal.use("t", 10.0)
+    journal.forget_tokens(10.0)
+    assert not journal.use("t", 10.0)
+    journal.forget_tokens(10.5)
+    assert journal.use("t", 10.0)
+
+
+def test_a_change_that_fails_leaves_nothing_behind(journal, commands):
+    command = commands.assign("j")
+    journal.note_command(command, None, None, [])
+    before = journal.fence(command.slot)
+    with pytest.raises(Exception, match="UNIQUE"):
+        journal.note_command(command, held(commands), None, [staged("j")])
+    assert (journal.jobs(), journal.unreported(), journal.fence(command.slot)) == ([], 0, before)
+
+
+CHILD = """
+import sys, uuid
+from pathlib import Path
+from fpga_pool.model.messages import AssignJob, Command
+from fpga_pool.services.agent.jobs import JobTable
+from fpga_pool.services.agent.journal import Journal
+
+home = Path(sys.argv[1])
+jobs = JobTable(Journal(home / "journal.sqlite"), home, lambda: 1.0)
+jobs.restore()
+for number in range(1, 100_000):
+    job = f"job{number}"
+    action = AssignJob(job=job, attempt=1, project_id="p", function="f", input_bytes=1, order=0, expected_s=1.0)
+    command = Command(id=job, shard="s", epoch=1, host="h", slot="s0", sequence=number, action=action)
+    assert jobs.execute(command).outcome == "accepted"
+    jobs.input_path(job).write_bytes(b"x")
+    jobs.staged(job)
+    print(number, flush=True)
+"""
+
+
+def test_an_agent_that_is_killed_between_any_two_steps_has_lost_nothing_it_acknowledged(tmp_path, new_jobs, commands):
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    acknowledged = 0
+    while acknowledged < 25:
+        acknowledged = int(child.stdout.readline())
+    child.send_signal(signal.SIGKILL)
+    rest = child.stdout.read().split(b"\n")[:-1]
+    child.wait(10)
+    child.stdout.close()
+    acknowledged = int(rest[-1]) if rest else acknowledged
+
+    jobs = new_jobs()
+    journal = jobs._journal
+    _, executed = journal.fence("s0")
+    assert acknowledged <= executed <= acknowledged + 1
+    phases = {job.uuid: job.phase for job in jobs.all()}
+    assert set(phases) == {f"job{number}" for number in range(1, executed + 1)}
+    assert all(phases[f"job{number}"] is Phase.STAGED for number in range(1, acknowledged + 1))
+    told = [report.job for report in journal.reports(10_000)[1]]
+    assert told[:acknowledged] == [f"job{number}" for number in range(1, acknowledged + 1)]
+
+
+def test_an_action_is_kept_as_it_was(journal, commands):
+    job = held(commands)
+    journal.note(keep=job)
+    assert journal.jobs() == [job]
+    journal.note(forget="j")
+    assert journal.jobs() == []
+    assert commands.release("j").action == ReleaseJob(job="j")

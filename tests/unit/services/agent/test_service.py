@@ -1,0 +1,121 @@
+"""One agent: commands, reports and heartbeats, restarts."""
+
+from dataclasses import replace
+
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.messages import ObservedJob
+from fpga_pool.model.objects import SlotState
+from fpga_pool.services.agent.journal import Journal
+
+SLOT, OTHER = "h0/sim0/slot0", "h0/sim0/slot1"
+
+
+def test_a_heartbeat_tells_the_whole_host(bench, until):
+    bench.assign("j")
+    until(lambda: bench.told("j")[-1:] == ["JobFinished"])
+    until(lambda: bench.agent.heartbeat().unreported == 0)
+    heartbeat = bench.agent.heartbeat()
+    assert (heartbeat.host, heartbeat.egress_bps, heartbeat.data_address) == ("h0", 1e10, "127.0.0.1")
+    assert heartbeat.data_port > 0
+    assert heartbeat.jobs == (ObservedJob(job="j", attempt=1, slot=SLOT),)
+    slots = {slot.slot: slot for slot in heartbeat.slots}
+    assert list(slots) == [f"h0/sim0/slot{i}" for i in range(3)]
+    assert [slot.kind for slot in slots.values()] == ["small", "small", "large"]
+    first, second = slots[SLOT], slots[OTHER]
+    assert (first.state, first.function, first.job) == (SlotState.READY, "sha256", "")
+    assert (first.sequence, first.epoch) == (1, 1)
+    assert (second.state, second.sequence, second.epoch) == (SlotState.EMPTY, 0, 0)
+
+
+def test_a_heartbeat_tells_the_job_that_computes_and_its_execution(new_bench, until):
+    bench = new_bench(hang_grace_s=60.0)
+    bench.assign("j", function="wordcount")
+    until(lambda: bench.state() == "BUSY")
+    (busy,) = [slot for slot in bench.agent.heartbeat().slots if slot.slot == SLOT]
+    assert (busy.state, busy.function, busy.job) == (SlotState.BUSY, "wordcount", "j")
+
+
+def test_heartbeats_say_how_many_reports_wait_and_these_come_in_order_when_the_scheduler_is_back(bench, until):
+    until(lambda: bench.scheduler.heartbeats)
+    bench.scheduler.away = True
+    bench.assign("j")
+    # LOADING, READY, BUSY, READY of the slot; InputStaged, JobStarted, JobFinished of the job.
+    until(lambda: bench.agent.heartbeat().unreported == 7)
+    bench.scheduler.away = False
+    until(lambda: bench.told("j") == ["InputStaged", "JobStarted", "JobFinished"])
+    until(lambda: bench.scheduler.heartbeats[-1].unreported == 0)
+
+
+def test_no_report_overtakes_a_heartbeat_that_says_all_is_reported(bench, until, monkeypatch):
+    """1. A heartbeat is on its way.  2. A job goes on.  3. The heartbeat arrives before any report of it."""
+    told_meanwhile = []
+    heard = bench.scheduler.heartbeat
+
+    def slow(heartbeat):
+        if heartbeat.unreported == 0 and not told_meanwhile:
+            before = len(bench.scheduler.reports)
+            bench.execute(bench.commands.assign("j"))
+            until(lambda: bench.state() == "READY")
+            told_meanwhile.append(len(bench.scheduler.reports) - before)
+        heard(heartbeat)
+
+    monkeypatch.setattr(bench.scheduler, "heartbeat", slow)
+    until(lambda: bench.slot_states() == ["LOADING", "READY"])
+    assert told_meanwhile == [0]
+
+
+def test_reports_that_the_scheduler_cannot_read_do_not_hold_up_the_others(bench, until, monkeypatch):
+    report, refused = bench.scheduler.report, []
+
+    def refuse_first(host, reports):
+        if not refused:
+            refused.extend(reports)
+            raise InvalidInput("report: unknown field")
+        report(host, reports)
+
+    monkeypatch.setattr(bench.scheduler, "report", refuse_first)
+    bench.assign("j")
+    until(lambda: bench.told("j")[-1:] == ["JobFinished"])
+    assert refused
+
+
+def test_commands_for_another_host_or_an_unknown_slot_are_refused_by_name(bench):
+    elsewhere = replace(bench.commands.assign("j"), host="h9")
+    nowhere = bench.commands.assign("j", slot="h0/sim0/slot9")
+    outcomes = bench.agent.execute([elsewhere, nowhere, bench.commands.assign("j")])
+    assert [(outcome.outcome, outcome.reason) for outcome in outcomes] == [
+        ("refused", "no slot h0/sim0/slot0 on host h0"),
+        ("refused", "no slot h0/sim0/slot9 on host h0"),
+        ("accepted", ""),
+    ]
+
+
+def test_a_stopped_agent_has_told_what_its_last_jobs_left_to_tell(new_bench, until):
+    bench = new_bench(drain_timeout_s=10.0, heartbeat_s=100.0)
+    bench.assign("j")
+    until(lambda: bench.told("j"))
+    bench.stop()
+    journal = Journal(bench.settings.state_dir / "journal.sqlite")
+    assert journal.unreported() == 0
+    journal.close()
+    bench.start()
+
+
+def test_a_restarted_agent_computes_what_was_computing_and_refuses_what_is_late(new_bench, until):
+    bench = new_bench(hang_grace_s=60.0, drain_timeout_s=0.05)
+    late = bench.commands.assign("late")
+    repeated = bench.commands.assign("j")
+    bench.execute(repeated)
+    bench.stop()
+    bench.start()
+    assert bench.execute(repeated, late) == ["repeated", "refused"]
+    bench.jobs.input_path("j").write_bytes(b"what the client sent")
+    bench.jobs.staged("j")
+    until(lambda: bench.told("j") == ["InputStaged", "JobStarted", "JobFinished"])
+
+
+def test_results_expire_after_the_retention_time(new_bench, until):
+    bench = new_bench(retention_s=0.1)
+    bench.assign("j")
+    until(lambda: bench.told("j")[-1:] == ["ResultExpired"])
+    until(lambda: bench.files() == [])

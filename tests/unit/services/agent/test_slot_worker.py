@@ -1,0 +1,230 @@
+"""One slot with the real simulated driver."""
+
+import hashlib
+
+from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
+from fpga_pool.services.agent.journal import Phase
+
+OTHER = "h0/sim0/slot1"
+DONE = ["InputStaged", "JobStarted", "JobFinished"]
+
+
+def held(bench, job):
+    """Say whether a result is held."""
+    found = bench.jobs.get(job)
+    return found is not None and found.phase is Phase.HELD
+
+
+def test_a_job_is_loaded_computed_and_its_result_held(bench, until):
+    bench.assign("j", data=b"abc")
+    until(lambda: bench.told("j") == DONE)
+    finished = next(item for item in bench.scheduler.reports if type(item).__name__ == "JobFinished")
+    output = bench.jobs.result_path("j").read_bytes()
+    assert hashlib.sha256(b"abc").hexdigest().encode() in output
+    assert (finished.result_bytes, finished.result_sha256) == (len(output), hashlib.sha256(output).hexdigest())
+    assert finished.compute_s >= 0.005
+    until(lambda: bench.slot_states() == ["LOADING", "READY", "BUSY", "READY"])
+    assert bench.files() == ["j"]
+
+
+def test_a_function_is_loaded_ahead_while_the_input_is_on_its_way(bench, until):
+    bench.execute(bench.commands.assign("j"))
+    until(lambda: bench.slot_states() == ["LOADING", "READY"])
+
+
+def test_jobs_run_one_after_the_other_in_their_order_and_a_loaded_function_stays(bench, until):
+    bench.assign("first", order=0)
+    bench.assign("third", order=2)
+    bench.assign("second", order=1)
+    until(lambda: all(held(bench, job) for job in ("first", "second", "third")))
+    until(lambda: len(bench.slot_states()) == 8)
+    assert bench.slot_states() == ["LOADING", "READY"] + ["BUSY", "READY"] * 3
+
+
+def test_a_job_that_hangs_is_stopped_its_slot_faulted_and_offered_again(bench, until):
+    bench.driver.hang_next_run(bench.address)
+    bench.assign("j")
+    until(lambda: bench.failure("j"))
+    assert (bench.failure("j").code, bench.failure("j").retryable) == ("fpga_pool.slot_fault", True)
+    until(lambda: bench.slot_states()[3:] == ["FAULTED", "EMPTY"])
+    bench.assign("j", attempt=2)
+    until(lambda: held(bench, "j"))
+
+
+def test_a_job_that_takes_too_long_is_stopped_and_its_slot_is_sound(bench, until):
+    bench.assign("j", function="wordcount")
+    until(lambda: bench.failure("j"))
+    assert (bench.failure("j").code, bench.failure("j").retryable) == ("fpga_pool.stopped", True)
+    until(lambda: bench.slot_states()[3:] == ["READY"])
+
+
+def test_a_load_that_fails_faults_the_slot_which_is_offered_again_and_the_job_done(bench, until):
+    bench.driver.fail_next_load(bench.address)
+    bench.assign("j")
+    until(lambda: held(bench, "j"))
+    assert bench.slot_states()[:4] == ["LOADING", "FAULTED", "EMPTY", "LOADING"]
+
+
+def test_a_card_that_disappears_under_a_job_fails_it_and_comes_back(new_bench, until):
+    bench = new_bench(hang_grace_s=60.0)
+    bench.assign("j", function="wordcount")
+    until(lambda: bench.state() == "BUSY")
+    bench.driver.remove_card("sim0")
+    until(lambda: bench.failure("j"))
+    assert bench.failure("j").retryable
+    until(lambda: bench.slot_states()[-1] == "FAULTED")
+    bench.driver.restore_card("sim0")
+    until(lambda: bench.slot_states()[-1] == "EMPTY")
+    bench.assign("k")
+    until(lambda: held(bench, "k"))
+
+
+def test_a_card_that_disappears_while_idle_is_noticed(bench, until):
+    bench.driver.remove_card("sim0")
+    until(lambda: bench.slot_states() == ["FAULTED"])
+    assert bench.worker.observed((0, 0)).reason == "the card does not answer"
+    bench.driver.restore_card("sim0")
+    until(lambda: bench.slot_states() == ["FAULTED", "EMPTY"])
+
+
+def test_a_card_that_was_away_between_two_looks_is_loaded_again(bench, until):
+    bench.assign("j")
+    until(lambda: held(bench, "j") and bench.state() == "READY")
+    with bench.jobs.changed:  # the slot's thread waits
+        bench.driver.remove_card("sim0")
+        bench.driver.restore_card("sim0")
+    bench.assign("k")
+    until(lambda: held(bench, "k"))
+    assert bench.failure("k") is None
+
+
+def test_an_altered_bitstream_fails_its_jobs_with_a_clear_code_and_the_slot_stays_usable(bench, until):
+    path = next((bench.library._root / "fast" / "small").glob("aes.bit"))
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    bench.assign("bad", function="aes", data=bytes(64))
+    bench.assign("good", function="sha256", order=1)
+    until(lambda: bench.failure("bad") and held(bench, "good"))
+    failure = bench.failure("bad")
+    assert (failure.code, failure.retryable) == ("fpga_pool.bitstream_refused", False)
+    assert "bitstream of aes: sha256 is" in failure.message
+    assert "FAULTED" not in bench.slot_states()
+
+
+def test_a_missing_bitstream_fails_its_jobs_and_the_function_before_stays_loaded(bench, until, tmp_path):
+    bench.assign("j")
+    until(lambda: held(bench, "j") and bench.state() == "READY")
+    bench.library._path("aes", "fast", "small").unlink()
+    bench.assign("k", function="aes")
+    until(lambda: bench.failure("k"))
+    assert bench.failure("k").code == "fpga_pool.not_found"
+    until(lambda: bench.state() == "READY")
+    assert bench.worker.observed((0, 0)).function == "sha256"
+
+
+def test_a_library_that_cannot_be_read_faults_the_slot_and_is_tried_again(bench, until, monkeypatch):
+    read, errors = bench.library.read, [OSError(5, "Input/output error")]
+
+    def fail_first(*arguments):
+        if errors:
+            raise errors.pop()
+        return read(*arguments)
+
+    monkeypatch.setattr(bench.library, "read", fail_first)
+    bench.assign("j", function="aes", data=bytes(64))
+    until(lambda: held(bench, "j"))
+    assert bench.slot_states()[:4] == ["LOADING", "FAULTED", "EMPTY", "LOADING"]
+
+
+def test_an_input_that_the_function_cannot_take_fails_the_job_for_good(bench, until):
+    bench.assign("j", function="mvm", data=b"neither matrix nor vector")
+    until(lambda: bench.failure("j"))
+    assert (bench.failure("j").code, bench.failure("j").retryable) == ("fpga_pool.invalid_input", False)
+    until(lambda: bench.state() == "READY")
+
+
+def test_an_input_that_cannot_be_read_fails_the_attempt_and_the_slot_goes_on(bench, until):
+    bench.execute(bench.commands.assign("j"))
+    bench.jobs.staged("j")  # but there is no file
+    until(lambda: bench.failure("j"))
+    assert (bench.failure("j").code, bench.failure("j").retryable) == ("fpga_pool.agent_error", True)
+    bench.assign("k")
+    until(lambda: held(bench, "k"))
+
+
+def test_slot_memory_is_scrubbed_between_projects(bench, until):
+    bench.assign("a", data=b"secret of p, and long", project_id="p")
+    until(lambda: held(bench, "a") and bench.state() == "READY")
+    assert b"secret" in bench.driver.memory(bench.address)
+    bench.assign("b", data=b"q", project_id="q", order=1)
+    until(lambda: held(bench, "b") and bench.state() == "READY")
+    assert bench.driver.memory(bench.address).rstrip(b"\0") == b"q"
+
+
+# Withdrawal
+
+
+def test_the_release_of_a_running_job_stops_it_and_leaves_nothing(new_bench, until):
+    bench = new_bench(hang_grace_s=60.0)
+    bench.assign("j", function="wordcount")
+    until(lambda: bench.state() == "BUSY")
+    assert bench.execute(bench.commands.release("j")) == ["accepted"]
+    until(lambda: bench.slot_states() == ["LOADING", "READY", "BUSY", "READY"])
+    until(lambda: bench.files() == [])
+    assert bench.told("j") == ["InputStaged", "JobStarted", "JobReleased"]
+
+
+def test_a_job_that_is_released_just_before_its_computation_begins_is_stopped_too(new_bench, until, monkeypatch):
+    bench = new_bench(hang_grace_s=60.0)
+    run = bench.driver.run
+
+    def released_in_between(*arguments):
+        bench.execute(bench.commands.release("j"))  # the stop that this leads to comes too early
+        return run(*arguments)
+
+    monkeypatch.setattr(bench.driver, "run", released_in_between)
+    bench.assign("j", function="wordcount")
+    until(lambda: bench.told("j") == ["InputStaged", "JobStarted", "JobReleased"])
+    until(lambda: bench.slot_states() == ["LOADING", "READY", "BUSY", "READY"])
+    until(lambda: bench.files() == [])
+
+
+def test_a_job_that_comes_back_to_another_slot_is_stopped_on_the_first_one(new_bench, until):
+    bench = new_bench(hang_grace_s=60.0)
+    bench.assign("j", function="wordcount")
+    until(lambda: bench.state() == "BUSY")
+    bench.execute(bench.commands.assign("j", attempt=2, slot=OTHER, function="wordcount"))
+    until(lambda: bench.state() == "READY")
+    until(lambda: bench.agent.slots[OTHER].observed((0, 0)).job == "j")
+    assert "JobFailed" not in bench.told("j")
+    bench.execute(bench.commands.release("j", slot=OTHER))
+    until(lambda: bench.files() == [])
+
+
+def test_a_drain_lets_the_running_job_end_and_begins_nothing_new(new_bench, until):
+    bench = new_bench(drain_timeout_s=10.0)
+    bench.assign("j")
+    until(lambda: bench.told("j")[-1:] in (["JobStarted"], ["JobFinished"]))
+    bench.stop()
+    assert bench.told("j") == DONE
+    bench.start()
+    assert held(bench, "j")
+
+
+def test_a_drain_stops_a_job_that_does_not_end_in_time_and_the_next_start_computes_it_again(new_bench, until):
+    bench = new_bench(hang_grace_s=60.0, drain_timeout_s=0.05)
+    bench.assign("j", function="wordcount")
+    until(lambda: bench.state() == "BUSY")
+    bench.stop()
+    assert bench.failure("j").code == "fpga_pool.stopped"
+    bench.start()
+    assert bench.jobs.get("j").phase is Phase.FAILED
+    bench.execute(bench.commands.assign("j", attempt=2))
+    until(lambda: bench.told("j")[-2:] == ["InputStaged", "JobStarted"])
+
+
+def test_the_library_is_read_anew_for_each_load(bench, until):
+    assert isinstance(bench.library, BitstreamLibrary)
+    bench.assign("a", function="sha256")
+    bench.assign("b", function="aes", data=bytes(64), order=1)
+    until(lambda: held(bench, "a") and held(bench, "b"))
+    assert bench.slot_states().count("LOADING") == 2

@@ -1,0 +1,94 @@
+"""What the data port may do, by the jobs that the agent holds."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from fpga_pool.dataplane.tokens import TransferGrant
+from fpga_pool.model.exceptions import TransferRefused
+from fpga_pool.model.messages import SlotChanged
+from fpga_pool.model.objects import SlotState
+from fpga_pool.services.agent import streams as streams_module
+from fpga_pool.services.agent.journal import Phase
+from fpga_pool.services.agent.streams import Streams
+
+GRANT = TransferGrant(
+    job="j", attempt=1, project_id="p", host="h0", purpose="send", input_bytes=20, token_id="t", deadline_s=1e12
+)
+
+
+@pytest.fixture
+def streams(jobs, monkeypatch):
+    monkeypatch.setattr(streams_module, "ANNOUNCEMENT_S", 0.02)
+    return Streams(jobs)
+
+
+def refusal(call, *arguments):
+    with pytest.raises(TransferRefused) as refused:
+        call(*arguments)
+    return refused.value.reason
+
+
+def test_the_input_of_a_job_that_waits_for_it_is_admitted(streams, jobs, commands):
+    jobs.execute(commands.assign("j"))
+    assert streams.admit(GRANT).spool_path == jobs.input_path("j")
+
+
+def test_a_client_that_is_faster_than_the_command_waits_for_it(streams, jobs, commands, monkeypatch):
+    monkeypatch.setattr(streams_module, "ANNOUNCEMENT_S", 10.0)
+    threading.Timer(0.02, jobs.execute, [commands.assign("j")]).start()
+    assert streams.admit(GRANT).spool_path == jobs.input_path("j")
+
+
+def test_a_job_that_is_not_held_or_of_another_project_is_unknown(streams, jobs, commands):
+    assert refusal(streams.admit, GRANT) == "unknown_job"
+    jobs.execute(commands.assign("j", project_id="q"))
+    assert refusal(streams.admit, GRANT) == "unknown_job"
+
+
+@pytest.mark.parametrize("attempt", [1, 3])
+def test_a_token_of_another_attempt_is_refused(streams, jobs, commands, attempt):
+    jobs.execute(commands.assign("j", attempt=2))
+    grant = replace(GRANT, attempt=attempt)
+    for call in (streams.admit, streams.result):
+        assert refusal(call, grant) == "wrong_attempt"
+    assert refusal(streams.progress, grant, 10) == "wrong_attempt"
+    assert refusal(streams.staged, grant, "ab", 20) == "wrong_attempt"
+    assert jobs.get("j").phase is Phase.WAITING
+
+
+def test_an_input_that_is_complete_is_not_sent_again(streams, jobs, commands):
+    jobs.execute(commands.assign("j"))
+    jobs.input_path("j").write_bytes(b"x")
+    streams.staged(GRANT, "ab", 20)
+    assert jobs.get("j").phase is Phase.STAGED
+    assert refusal(streams.admit, GRANT) == "already_staged"
+
+
+def test_a_stream_whose_job_is_withdrawn_is_stopped(streams, jobs, commands):
+    jobs.execute(commands.assign("j"))
+    streams.progress(GRANT, 10)
+    jobs.execute(commands.release("j"))
+    assert refusal(streams.progress, GRANT, 11) == "unknown_job"
+    assert refusal(streams.staged, GRANT, "ab", 20) == "unknown_job"
+
+
+def test_the_stream_of_an_older_attempt_is_stopped_when_the_job_comes_back(streams, jobs, commands):
+    jobs.execute(commands.assign("j"))
+    streams.progress(GRANT, 10)
+    jobs.execute(commands.assign("j", attempt=2))
+    assert refusal(streams.progress, GRANT, 11) == "wrong_attempt"
+    assert streams.admit(replace(GRANT, attempt=2)).spool_path == jobs.input_path("j")
+
+
+def test_the_end_of_a_job_is_told_and_its_delivery_noted(streams, jobs, commands):
+    jobs.execute(commands.assign("j"))
+    jobs.input_path("j").write_bytes(b"x")
+    streams.staged(GRANT, "ab", 20)
+    end = streams.result(GRANT)
+    running = jobs.started("j", SlotChanged(slot="h0/sim0/slot0", at=1.0, state=SlotState.BUSY))
+    jobs.failed(running, "fpga_pool.slot_fault", "smoke", retryable=True)
+    assert (end.result(0).code, end.result(0).message) == ("fpga_pool.slot_fault", "smoke")
+    streams.delivered(GRANT)
+    assert jobs.get("j").phase is Phase.FAILED

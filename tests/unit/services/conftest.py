@@ -1,0 +1,100 @@
+"""A fast board with real parts around it, for the tests of the services."""
+
+import threading
+import time
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
+from fpga_pool.drivers.slots.simulated import SimulatedSlots
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.services.agent.settings import AgentSettings
+from fpga_pool.services.clock import steady_utc
+
+PATIENCE_S = 15.0
+#: No test lets a job of this length end by itself.
+LONG_S = 300.0
+
+
+def _function(a_s, *kinds):
+    return {
+        "version": "1.0",
+        "slot_kinds": list(kinds),
+        "io_bps": 8e6,
+        "preemptible": False,
+        "cpu_time": {"a_s": 0, "b_s_per_byte": 1e-6},
+        "fpga_time": {"fast": {"a_s": a_s, "b_s_per_byte": 1e-9}},
+        "source": "test",
+    }
+
+
+@pytest.fixture(scope="session")
+def catalogue():
+    """A board that loads in 1 ms; sha256 takes 5 ms, wordcount runs until it is stopped."""
+    region = {"bitstream_bytes": 4000}
+    return Catalogue.from_mapping(
+        {
+            "format_version": 1,
+            "functions": {
+                "sha256": _function(0.005, "small", "large"),
+                "aes": _function(0.005, "small", "large"),
+                "wordcount": _function(LONG_S, "small", "large"),
+                "mvm": _function(0.005, "small", "large"),
+                "optical_flow": _function(0.005, "large"),
+            },
+            "boards": {
+                "fast": {
+                    "slots": ["small", "small", "large"],
+                    "regions": {"small": region, "large": region},
+                    "configuration_bps": 3.2e7,
+                    "dma_bps": 1e9,
+                    "source": "test",
+                }
+            },
+        },
+        "test",
+    )
+
+
+@pytest.fixture(scope="session")
+def key():
+    return Ed25519PrivateKey.generate()
+
+
+@pytest.fixture
+def library(tmp_path, catalogue, key):
+    library = BitstreamLibrary(tmp_path / "bitstreams")
+    library.stock(catalogue, catalogue.board("fast"), key)
+    return library
+
+
+@pytest.fixture
+def new_driver(catalogue, key):
+    return lambda **options: SimulatedSlots(catalogue, "fast", 1, key.public_key(), **options)
+
+
+@pytest.fixture
+def agent_settings(tmp_path):
+    known = {"egress_bps": 1e10, "ingress_bps": 1e10, "heartbeat_s": 0.05, "hang_factor": 1.0, "hang_grace_s": 0.3}
+    known |= {"fault_pause_s": (0.01, 0.05), "drain_timeout_s": 0.5}
+    return lambda host="h0", **fields: AgentSettings(host=host, state_dir=tmp_path / "agents" / host, **known | fields)
+
+
+@pytest.fixture(scope="session")
+def clock():
+    return steady_utc()
+
+
+@pytest.fixture
+def until():
+    """Wait until a condition holds."""
+
+    def wait(condition):
+        give_up_s = time.monotonic() + PATIENCE_S
+        pause = threading.Event()
+        while not condition():
+            assert time.monotonic() < give_up_s, "what the test waits for does not happen"
+            pause.wait(0.002)
+
+    return wait

@@ -1,0 +1,221 @@
+import threading
+import uuid
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pytest
+from oslo_config import cfg
+
+from fpga_pool.conf.policies import load_policy
+from fpga_pool.model.encoding import to_plain
+from fpga_pool.model.exchange import TicketRequest
+from fpga_pool.model.messages import (
+    AssignJob,
+    Command,
+    Heartbeat,
+    InputStaged,
+    JobFinished,
+    JobStarted,
+    ObservedJob,
+    ObservedSlot,
+    Outcome,
+)
+from fpga_pool.model.objects import SlotState
+from fpga_pool.model.pool.admission import BatchRequest, JobRequest
+from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, VERSION_1, answers, read_all, server, transport
+from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
+from fpga_pool.services.scheduler.service import SchedulerService, SchedulerSettings
+from fpga_pool.store import Store
+
+KINDS = {"r0": "small", "r1": "small", "r2": "large"}
+
+
+class Agent:
+    """An agent across the process boundary: takes commands, and tells what a test lets it tell."""
+
+    target = VERSION_1
+
+    def __init__(self, name):
+        self.name = name
+        self.commands = []
+        self.held = {}
+        self.refuses = None
+        #: Cleared while it does not get to answering.
+        self.answers = threading.Event()
+        self.answers.set()
+
+    @answers
+    def execute(self, context, commands):
+        taken = read_all(Command, commands)
+        self.answers.wait(5.0)
+        return [to_plain(self._take(command)) for command in taken]
+
+    def _take(self, command):
+        if self.refuses:
+            return Outcome(command=command.id, outcome="refused", reason=self.refuses)
+        if command in self.commands:
+            return Outcome(command=command.id, outcome="repeated")
+        self.commands.append(command)
+        if isinstance(command.action, AssignJob):
+            self.held[command.action.job] = command
+        else:
+            self.held.pop(command.action.job, None)
+        return Outcome(command=command.id, outcome="accepted")
+
+    def heartbeat(self, at, unreported=0):
+        sequences = {command.slot: command.sequence for command in self.commands}
+        return Heartbeat(
+            host=self.name, boot_id="boot", at=at, egress_bps=1e10, ingress_bps=1e10, data_address="192.0.2.1",
+            data_port=7000, unreported=unreported,
+            slots=tuple(
+                ObservedSlot(
+                    slot=f"{self.name}/c/{region}", card="c", region=region, board="fast", kind=kind,
+                    state=SlotState.EMPTY, sequence=sequences.get(f"{self.name}/c/{region}", 0),
+                )
+                for region, kind in KINDS.items()
+            ),
+            jobs=tuple(
+                ObservedJob(job=uuid, attempt=command.action.attempt, slot=command.slot)
+                for uuid, command in list(self.held.items())
+            ),
+        )  # fmt: skip
+
+
+class Bench:
+    """A scheduler on a real database behind a real transport, and its agents."""
+
+    def __init__(self, stack, servers, connection, catalogue, key, clock):
+        self._stack = stack
+        self._servers = servers
+        self.catalogue, self.key, self.clock = catalogue, key, clock
+        self.transport = transport(cfg.CONF, "fake://")
+        self.api = SchedulerAPI(self.transport, timeout_s=10.0)
+        self.store = Store(connection)
+        stack.callback(self.store.close)
+        self.store.migrate()
+        self.agents = {}
+        self.service = self.new_service()
+
+    def new_service(self, owner="me", policies=lambda name: load_policy("batch", name), **pool):
+        settings = SchedulerSettings(
+            owner=owner, interval_s=0.1, refit_interval_s=0.1, pool=PoolSettings(dispatch_lead_s=0.0, **pool)
+        )
+        agents = AgentAPI(self.transport, timeout_s=0.3)
+        return SchedulerService(settings, self.store, self.catalogue, policies, agents, self.key, self.clock)
+
+    def start(self, service=None):
+        """Start the service and serve it; it stops with the test."""
+        self.service = service or self.service
+        self.service.start()
+        self._stack.callback(self.service.stop)
+        self._serve(SCHEDULER_TOPIC, "scheduler", SchedulerEndpoint(self.service))
+        return self
+
+    def _serve(self, topic, name, endpoint):
+        with warnings.catch_warnings():
+            # oslo.messaging announces that threads will be the only executor, which we ask for by name.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            one = server(self.transport, topic, name, [endpoint])
+            one.start()
+        self._stack.callback(self._servers.submit, lambda: (one.stop(), one.wait()))
+
+    def host(self, name=None, *, served=True):
+        """Bring up a host; the fake transport keeps what is sent to one that is away, so names are never reused."""
+        agent = Agent(name or f"h-{uuid.uuid4().hex[:8]}")
+        self.agents[agent.name] = agent
+        if served:
+            self.serve(agent)
+        self.api.heartbeat(agent.heartbeat(self.clock()))
+        return agent
+
+    def serve(self, agent):
+        self._serve(AGENT_TOPIC, agent.name, agent)
+
+    def request(self, agent, *functions, project="p", policy="", input_bytes=1000):
+        return BatchRequest(
+            uuid=str(uuid.uuid4()), project_id=project, user_id="u", name="n", policy=policy,
+            jobs=tuple(
+                JobRequest(
+                    uuid=str(uuid.uuid4()), name="", function=name, requester=agent.name, input_bytes=input_bytes
+                )
+                for name in functions
+            ),
+        )  # fmt: skip
+
+    def create(self, agent, *functions, **options):
+        return self.api.create_batch(self.request(agent, *functions, **options))
+
+    def jobs(self, batch):
+        return self.api.batch_jobs(batch.project_id, batch.uuid)
+
+    def states(self, batch):
+        return [job.state.value for job in self.jobs(batch)]
+
+    def report(self, job, *kinds):
+        about = {"job": job.uuid, "attempt": job.attempt, "at": self.clock()}
+        every = {
+            "staged": InputStaged(**about),
+            "started": JobStarted(**about),
+            "finished": JobFinished(**about, compute_s=0.02, result_bytes=1, result_sha256="ab"),
+        }
+        self.api.report(job.host, [every[kind] for kind in kinds])
+
+    def tickets(self, batch, *jobs, purpose="send", project="p"):
+        wanted = [TicketRequest(job=job, purpose=purpose, source_address="192.0.2.9", source_port=5) for job in jobs]
+        return self.api.tickets(project, batch.uuid, wanted)
+
+    def waiting(self):
+        return self.store.undelivered("default", 10_000)
+
+
+@pytest.fixture(scope="session")
+def servers():
+    """Servers are stopped in the background, for each takes seconds to stop."""
+    with ThreadPoolExecutor(32) as stopping:
+        yield stopping
+
+
+@pytest.fixture
+def bench(tmp_path, servers, catalogue, key, clock, monkeypatch):
+    # The fake transport is the whole process's: on an exchange of its own no server of another test listens.
+    monkeypatch.setattr("fpga_pool.rpc.transport.EXCHANGE", uuid.uuid4().hex)
+    with ExitStack() as stack:
+        yield Bench(stack, servers, f"sqlite:///{tmp_path}/pool.sqlite", catalogue, key, clock)
+
+
+class JumpingClock:
+    """A clock that a test can let jump."""
+
+    def __init__(self, clock):
+        self._clock = clock
+        self.ahead_s = 0.0
+
+    def __call__(self):
+        return self._clock() + self.ahead_s
+
+
+@pytest.fixture
+def jumping_clock(clock):
+    return JumpingClock(clock)
+
+
+@pytest.fixture
+def new_agent(bench):
+    """Bring up an agent that was not heard of yet."""
+
+    def build(*, served=True):
+        agent = Agent(f"h-{uuid.uuid4().hex[:8]}")
+        if served:
+            bench.serve(agent)
+        return agent
+
+    return build
+
+
+@pytest.fixture
+def running(bench):
+    return bench.start()

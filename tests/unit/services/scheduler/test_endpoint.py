@@ -1,0 +1,268 @@
+"""The scheduler over its transport, on a real database."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from fpga_pool.dataplane.tokens import verify
+from fpga_pool.model.exceptions import (
+    Conflict,
+    DuplicateId,
+    InvalidInput,
+    NotFound,
+    StaleEpoch,
+    UnknownFunction,
+    UnknownRequester,
+)
+from fpga_pool.model.messages import JobStarted, ReleaseJob
+from fpga_pool.model.objects import BatchState, JobState, SlotState
+
+
+@pytest.fixture
+def agent(running):
+    return running.host()
+
+
+@pytest.fixture
+def planned(running, agent, until):
+    """A batch of two jobs that were planned, and are known to their agent."""
+    batch = running.create(agent, "sha256", "sha256")
+    until(lambda: len(agent.held) == 2)
+    return batch
+
+
+def test_a_batch_is_stored_planned_and_commanded(running, agent, until):
+    batch = running.create(agent, "sha256", "optical_flow")
+    assert running.api.batch("p", batch.uuid).name == "n"
+    until(lambda: len(agent.held) == 2)
+    assert running.states(batch) == ["WAITING_INPUT"] * 2
+    assert running.api.batch("p", batch.uuid).state is BatchState.RUNNING
+    until(lambda: running.waiting() == [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"jobs": ()}, InvalidInput, "at least one job"),
+        ({"policy": "psychic"}, InvalidInput, "policy: no batch policy 'psychic'; known: .*ect"),
+    ],
+)
+def test_bad_batches_are_refused_with_their_own_error(running, agent, changes, error, message):
+    with pytest.raises(error, match=message):
+        running.api.create_batch(replace(running.request(agent, "sha256"), **changes))
+
+
+def test_a_bad_job_is_refused_with_its_own_error(running, agent):
+    with pytest.raises(UnknownFunction, match=r"jobs\[0\].function: 'md5'"):
+        running.create(agent, "md5")
+    request = running.request(agent, "sha256")
+    with pytest.raises(UnknownRequester):
+        running.api.create_batch(replace(request, jobs=(replace(request.jobs[0], requester="nobody"),)))
+    with pytest.raises(InvalidInput, match="input_bytes: expected an integer"):
+        running.api.create_batch(replace(request, jobs=(replace(request.jobs[0], input_bytes="many"),)))
+
+
+def test_a_batch_that_is_sent_again_is_a_duplicate(running, agent):
+    request = running.request(agent, "sha256")
+    running.api.create_batch(request)
+    with pytest.raises(DuplicateId, match=request.uuid):
+        running.api.create_batch(request)
+
+
+def test_another_project_sees_and_changes_nothing(running, planned):
+    job = running.jobs(planned)[0].uuid
+    for use in (
+        lambda: running.api.batch("q", planned.uuid),
+        lambda: running.api.batch_jobs("q", planned.uuid),
+        lambda: running.api.cancel_batch("q", planned.uuid),
+        lambda: running.tickets(planned, job, project="q"),
+    ):
+        with pytest.raises(NotFound, match=f"no batch {planned.uuid}"):
+            use()
+    assert running.api.batches("q", 10) == []
+    assert [batch.uuid for batch in running.api.batches("p", 10)] == [planned.uuid]
+
+
+def test_cancellation_reaches_the_agent(running, agent, planned, until):
+    assert running.api.cancel_batch("p", planned.uuid).cancel_requested
+    until(lambda: agent.held == {})
+    assert sum(isinstance(command.action, ReleaseJob) for command in agent.commands) == 2
+
+
+def test_a_drained_slot_takes_no_job_until_it_is_resumed(running, agent, until):
+    drained = [running.api.drain_slot(slot.uuid, "dust") for slot in running.api.slots()]
+    assert {slot.state for slot in drained} == {SlotState.DRAINED}
+    batch = running.create(agent, "sha256")
+    running.service._planning.wake()
+    assert running.states(batch) == ["PENDING"]
+    resumed = running.api.resume_slot(drained[1].uuid)
+    until(lambda: running.states(batch) == ["WAITING_INPUT"])
+    assert running.jobs(batch)[0].slot == resumed.name
+    assert running.api.slot(drained[0].uuid).reason == "dust"
+
+
+def test_an_unknown_slot_is_not_found(running, agent):
+    for use in (running.api.slot, running.api.resume_slot, lambda uuid: running.api.drain_slot(uuid, "")):
+        with pytest.raises(NotFound, match="no slot nothing"):
+            use("nothing")
+
+
+def test_hosts_and_functions_are_told_as_they_are_in_force(running, agent):
+    assert [host.name for host in running.api.hosts()] == [agent.name]
+    slots = {function.name: function.slots for function in running.api.functions()}
+    assert slots == {"aes": 3, "mvm": 3, "optical_flow": 1, "sha256": 3, "wordcount": 3}
+
+
+# Tickets
+
+
+def test_a_ticket_to_send_says_where_how_fast_and_for_how_long(running, agent, planned, clock):
+    job = running.jobs(planned)[0]
+    (ticket,) = running.tickets(planned, job.uuid)
+    assert (ticket.address, ticket.port, ticket.input_bytes) == ("192.0.2.1", 7000, 1000)
+    assert ticket.transfer == job.transfer
+    assert 0 <= ticket.elapsed_s < 60
+    grant = verify(ticket.token, running.key.public_key(), agent.name, clock())
+    assert (grant.job, grant.attempt, grant.project_id, grant.purpose) == (job.uuid, 1, "p", "send")
+    assert 0 < grant.deadline_s - clock() <= running.service.settings.token_lifetime_s
+    assert running.jobs(planned)[0].flow == "192.0.2.9:5"
+
+
+def test_each_ticket_has_a_token_of_its_own(running, planned, agent, clock):
+    job = running.jobs(planned)[0].uuid
+    grants = [
+        verify(ticket.token, running.key.public_key(), agent.name, clock())
+        for ticket in running.tickets(planned, job) + running.tickets(planned, job)
+    ]
+    assert grants[0].token_id != grants[1].token_id
+
+
+@pytest.mark.parametrize(
+    ("steps", "state", "purposes"),
+    [
+        ([], JobState.WAITING_INPUT, {"send"}),
+        (["staged"], JobState.STAGED, {"fetch"}),
+        (["staged", "started"], JobState.RUNNING, {"fetch"}),
+        (["staged", "started", "finished"], JobState.RESULT_HELD, {"fetch"}),
+    ],
+)
+def test_tickets_are_given_for_what_makes_sense_in_the_jobs_state(running, planned, steps, state, purposes):
+    job = running.jobs(planned)[0]
+    if steps:
+        running.report(job, *steps)
+    assert running.jobs(planned)[0].state is state
+    for purpose in ("send", "fetch"):
+        if purpose in purposes:
+            assert running.tickets(planned, job.uuid, purpose=purpose)[0].purpose == purpose
+        else:
+            with pytest.raises(Conflict, match=f"job {job.uuid} is {state}: nothing to {purpose} now"):
+                running.tickets(planned, job.uuid, purpose=purpose)
+
+
+def test_tickets_are_all_given_or_none(running, planned):
+    first, second = (job.uuid for job in running.jobs(planned))
+    running.report(running.jobs(planned)[1], "staged")
+    with pytest.raises(Conflict):
+        running.tickets(planned, first, second)
+    assert running.jobs(planned)[0].flow == ""
+
+
+def test_no_ticket_for_another_purpose_another_batch_or_a_job_to_be_cancelled(running, agent, planned, until):
+    other = running.create(agent, "sha256")
+    job = running.jobs(planned)[0].uuid
+    with pytest.raises(InvalidInput, match="purpose: 'keep' is neither send nor fetch"):
+        running.tickets(planned, job, purpose="keep")
+    with pytest.raises(NotFound, match=f"no job {job} in batch {other.uuid}"):
+        running.tickets(other, job)
+    with pytest.raises(NotFound, match="no job nothing"):
+        running.tickets(planned, "nothing")
+    running.api.cancel_batch("p", planned.uuid)
+    with pytest.raises(Conflict, match="nothing to send now"):
+        running.tickets(planned, job)
+
+
+# Agents
+
+
+def test_agents_that_report_at_once_complete_each_job_once(running, until):
+    agents = [running.host() for _ in range(4)]
+    batch = running.create(agents[0], *["sha256"] * 24)
+    until(lambda: sum(len(agent.held) for agent in agents) == 24)
+    jobs = running.jobs(batch)
+    failures = []
+
+    def tell(host):
+        try:
+            for job in (job for job in jobs if job.host == host):
+                running.report(job, "staged", "started")
+                for _ in range(2):  # at least once
+                    running.report(job, "finished")
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=tell, args=(agent.name,)) for agent in agents]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert failures == []
+    ended = running.api.batch("p", batch.uuid)
+    assert (ended.state, ended.jobs_completed) == (BatchState.COMPLETED, 24)
+    until(lambda: sum(row.runs for row in running.api.calibration("sha256")) == 24)
+
+
+def test_a_report_that_is_no_report_is_refused(running, agent):
+    with pytest.raises(InvalidInput, match=r"message\.type: expected one of InputStaged"):
+        running.api.report(agent.name, [ReleaseJob(job="j")])
+    running.api.report(agent.name, [JobStarted(job="nobody", attempt=1, at=1.0)])
+
+
+def test_a_job_that_its_agent_lost_is_planned_again(running, agent, planned, until, clock):
+    lost = running.jobs(planned)[0].uuid
+    until(lambda: running.waiting() == [])
+    del agent.held[lost]
+    running.api.heartbeat(agent.heartbeat(clock()))
+    until(lambda: next(job for job in running.jobs(planned) if job.uuid == lost).attempt == 2)
+    until(lambda: lost in agent.held)
+
+
+# Calibration
+
+
+def test_calibration_tells_the_catalogue_beside_what_was_observed_and_stores_the_fit(running, agent, planned, until):
+    assert running.api.calibration() == []
+    running.report(running.jobs(planned)[0], "staged", "started", "finished")
+    (row,) = running.api.calibration("sha256")
+    assert (row.function, row.board, row.runs) == ("sha256", "fast", 1)
+    assert (row.catalogue_a_s, row.catalogue_b_s_per_byte) == (0.005, 1e-9)
+    # It took 20 ms, four times the catalogue's 5 ms: the fit lies between them.
+    assert 0.005 < row.fitted_a_s + 1000 * row.fitted_b_s_per_byte < 0.02
+
+    def stored():
+        with running.store.reading() as tx:
+            return tx.time_models()
+
+    until(stored)
+    assert stored()["sha256", "fast"].a_s == pytest.approx(row.fitted_a_s)
+
+
+def test_calibration_of_an_unknown_function_is_refused(running):
+    with pytest.raises(UnknownFunction, match="md5"):
+        running.api.calibration("md5")
+
+
+# The shard
+
+
+def test_a_service_that_does_not_own_its_shard_changes_nothing(bench, agent_settings):
+    with pytest.raises(StaleEpoch, match="shard default is not owned yet"):
+        bench.service.transaction()
+
+
+def test_a_second_owner_is_refused_while_the_first_lives_and_the_first_is_fenced_when_replaced(running):
+    with pytest.raises(Conflict, match="shard default: me owns it"):
+        running.new_service("you").start()
+    running.store.acquire_shard("default", "you", running.clock(), running.clock() + 1)
+    with pytest.raises(StaleEpoch), running.service.transaction():
+        pass

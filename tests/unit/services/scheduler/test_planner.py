@@ -1,0 +1,104 @@
+"""The planning cycle on a real database."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from fpga_pool.conf.policies import load_policy
+from fpga_pool.core.makespan import Ect
+from fpga_pool.services.scheduler.planner import Planner
+
+
+class Broken:
+    name = "broken"
+
+    def decide(self, problem, state, now_s, rng):
+        raise ZeroDivisionError
+
+
+@pytest.fixture
+def quiet(bench):
+    """A scheduler that plans only when a test says so."""
+    bench.start()
+    bench.service._planning.stop()
+    return bench
+
+
+@pytest.fixture
+def new_planner(quiet):
+    def build(policies=lambda name: load_policy("batch", name), clock=None):
+        service = quiet.service
+        return Planner(
+            lambda: service.store.reading(service.settings.shard), service.transaction, quiet.catalogue, service.settings.pool, policies, "ect", clock or quiet.clock,
+            np.random.default_rng(0),
+        )  # fmt: skip
+
+    return build
+
+
+@pytest.fixture
+def agent(quiet):
+    return quiet.host()
+
+
+def test_batches_are_planned_one_at_a_time_oldest_first_each_by_its_policy(quiet, agent, new_planner):
+    used = []
+
+    def policies(name):
+        used.append(name)
+        return load_policy("batch", name)
+
+    planner = new_planner(policies)
+    first, second = quiet.create(agent, "sha256", policy="ljf"), quiet.create(agent, "sha256")
+    assert planner.plan_next()
+    assert (quiet.states(first), quiet.states(second)) == (["WAITING_INPUT"], ["PENDING"])
+    assert planner.plan_next()
+    assert quiet.states(second) == ["WAITING_INPUT"]
+    assert not planner.plan_next()
+    assert used == ["ljf", "ect"]
+
+
+def test_what_changes_while_the_policy_decides_is_left_out_of_the_commit(quiet, agent, new_planner):
+    class Slow(Ect):
+        def decide(self, *arguments):
+            quiet.api.cancel_batch("p", batch.uuid)
+            return super().decide(*arguments)
+
+    batch = quiet.create(agent, "sha256")
+    assert not new_planner(lambda name: Slow()).plan_next()
+    assert (quiet.states(batch), quiet.waiting()) == (["CANCELLED"], [])
+
+
+def test_a_batch_that_its_policy_cannot_plan_does_not_hold_up_the_others_and_is_tried_again(
+    quiet, agent, new_planner, jumping_clock, caplog
+):
+    broken, sound = quiet.create(agent, "sha256", policy="sjf"), quiet.create(agent, "sha256")
+    policies = {"sjf": Broken(), "ect": Ect()}
+    planner = new_planner(lambda name: policies[name], jumping_clock)
+    assert [planner.plan_next() for _ in range(3)] == [True, True, False]
+    assert (quiet.states(broken), quiet.states(sound)) == (["PENDING"], ["WAITING_INPUT"])
+    assert f"batch {broken.uuid}: policy sjf failed; next try in 60 s" in caplog.text
+    policies["sjf"] = Ect()
+    jumping_clock.ahead_s = 50.0
+    assert not planner.plan_next()
+    jumping_clock.ahead_s = 61.0
+    assert planner.plan_next()
+    assert quiet.states(broken) == ["WAITING_INPUT"]
+
+
+def test_planners_that_plan_the_same_batch_at_once_place_each_job_once(quiet, agent, new_planner):
+    barrier = threading.Barrier(2)
+
+    class Together(Ect):
+        def decide(self, *arguments):
+            barrier.wait(10)
+            return super().decide(*arguments)
+
+    batch = quiet.create(agent, *["sha256"] * 6)
+    threads = [threading.Thread(target=new_planner(lambda name: Together()).plan_next) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert [job.attempt for job in quiet.jobs(batch)] == [1] * 6
