@@ -33,6 +33,7 @@ from fpga_pool.sim.pool import Outcome, SimulatedHost, SimulatedPool
 MEAN_BYTES = 2.5e6
 FILES = 32
 SEED = 1
+POLICIES = ("ect", "sjf", "ljf")
 POOL: Options = {
     "standalone": {"hosts": 3, "requesters": 4, "egress_mbps": 80, "ingress_mbps": 200},
     "driver_simulated": {"board": "demo", "cards": 1},
@@ -76,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     output: Path = arguments.output
     try:
         files = arguments.files or generate_files(output / "input", FILES, MEAN_BYTES, SEED)
-        measured = [_measure(policy, files, output, console) for policy in arguments.policy]
+        measured = [_measure(policy, files, output, console) for policy in arguments.policy or POLICIES]
     except (FpgaPoolError, OSError) as error:
         console.print(f"tools/demo: {error}", style="red", markup=False)
         return 1
@@ -97,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="compute over these files, not generated")
     parser.add_argument("--output", type=Path, default=Path("demo-output"), help="directory for results and pictures")
     parser.add_argument(
-        "--policy", nargs="+", choices=known, default=["ect", "sjf", "ljf"], help="batch policies to compare"
+        "--policy", action="append", choices=known, help="batch policy; may be given again (default: ect, sjf and ljf)"
     )
     return parser
 

@@ -22,15 +22,17 @@ REPORTS = {
 }
 
 number = st.integers(0, 7)
+#: Work that goes on comes as often as what disturbs it.
 steps = st.one_of(
     st.tuples(st.just("create"), st.lists(st.sampled_from(FUNCTIONS), min_size=1, max_size=4)),
     st.tuples(st.just("plan")),
+    st.tuples(st.just("plan")),
+    *[st.tuples(st.just("go on"), number)] * 5,
     st.tuples(st.just("commit late"), number),
     st.tuples(st.just("cancel"), number),
     st.tuples(st.sampled_from(["drain", "resume"]), st.sampled_from(SLOTS)),
     st.tuples(st.just("slot"), st.sampled_from(SLOTS), st.sampled_from([s for s in SlotState if s != "DRAINED"])),
     st.tuples(st.just("job"), number, st.sampled_from(sorted(REPORTS)), st.integers(0, 1)),
-    st.tuples(st.just("go on"), number),
     st.tuples(st.just("heartbeat"), st.sampled_from(["h0", "h1"]), st.sets(number), st.booleans()),
     st.tuples(st.just("time"), st.sampled_from([0.5, 12.0, 4000.0])),
 )
@@ -124,8 +126,8 @@ class Walk:
         self.pool.check_invariants()
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(walk=st.lists(steps, max_size=40))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(walk=st.lists(steps, min_size=10, max_size=50))
 def test_a_pool_keeps_its_invariants_through_any_walk_and_can_always_be_led_to_its_end(new_pool, walk):
     pool = new_pool()
     pool.host_up("h1")

@@ -30,9 +30,15 @@ def new_planner(quiet):
     def build(policies=lambda name: load_policy("batch", name), clock=None):
         service = quiet.service
         return Planner(
-            lambda: service.store.reading(service.settings.shard), service.transaction, quiet.catalogue, service.settings.pool, policies, "ect", clock or quiet.clock,
+            lambda: service.store.reading(service.settings.shard),
+            service.transaction,
+            quiet.catalogue,
+            service.settings.pool,
+            policies,
+            "ect",
+            clock or quiet.clock,
             np.random.default_rng(0),
-        )  # fmt: skip
+        )
 
     return build
 

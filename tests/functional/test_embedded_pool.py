@@ -1,0 +1,130 @@
+"""What a user of the embedded pool sees: commands, the client library, restarts."""
+
+import hashlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+from fpga_pool.client import JobSpec
+from fpga_pool.model.objects import BatchState, SlotState
+
+
+def fpga_pool(pool, *words, code=0):
+    """Run one `fpga-pool` command; return what it prints, as JSON where it was asked to."""
+    command = [sys.executable, "-m", "fpga_pool.cmd.cli", "--endpoint", pool.endpoint, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout) if "json" in words else done.stdout + done.stderr
+
+
+@pytest.fixture
+def files(tmp_path):
+    paths = [tmp_path / f"file-{number}" for number in range(3)]
+    for number, path in enumerate(paths):
+        path.write_bytes(b"some words " * (1000 * number))
+    return paths
+
+
+def test_batch_create_gives_the_digests_that_sha256sum_gives(pool, files, tmp_path):
+    out = tmp_path / "out"
+    rows = fpga_pool(
+        pool,
+        "batch",
+        "create",
+        "--function",
+        "sha256",
+        "--requester",
+        "node-1",
+        "--output-dir",
+        out,
+        "-f",
+        "json",
+        *files,
+    )
+    sums = subprocess.run(["sha256sum", *files], capture_output=True, text=True, check=True).stdout.split()[::2]
+    assert [(out / f"{path.name}.sha256").read_text().strip() for path in files] == sums
+    assert len(rows) == len(files)
+
+
+def test_a_batch_is_listed_shown_and_watched_by_its_project_alone(pool, files):
+    client = pool.client("project-a")
+    uuid = client.run("wordcount", files, requester="requester-1").batch.uuid
+    mine = fpga_pool(pool, "--project", "project-a", "batch", "list", "-f", "json")
+    assert [row["state"] for row in mine if uuid in row.values()] == ["COMPLETED"]
+    assert not any(uuid in row.values() for row in fpga_pool(pool, "batch", "list", "-f", "json"))
+    shown = fpga_pool(pool, "--project", "project-a", "batch", "show", uuid, "-f", "json")
+    assert shown["state"] == "COMPLETED"
+    assert "COMPLETED" in fpga_pool(pool, "--project", "project-a", "batch", "watch", uuid)
+    assert f"no batch {uuid}" in fpga_pool(pool, "batch", "show", uuid, code=1)
+
+
+def test_slots_are_drained_and_resumed_by_name(pool):
+    name = fpga_pool(pool, "slot", "list", "-f", "json")[0]["name"]
+    fpga_pool(pool, "slot", "drain", name)
+    states = {slot.name: slot.state for slot in pool.client().slots()}
+    assert states[name] is SlotState.DRAINED
+    fpga_pool(pool, "slot", "resume", name)
+    assert {slot.name: slot.state for slot in pool.client().slots()}[name] in (SlotState.EMPTY, SlotState.READY)
+
+
+def test_hosts_functions_and_the_fit_of_their_time_models_are_listed(pool, files):
+    pool.client().run("sha256", files, requester="node-1")
+    assert [host["name"] for host in fpga_pool(pool, "host", "list", "-f", "json")][:3] == [
+        "node-1",
+        "node-2",
+        "node-3",
+    ]
+    assert {"aes", "sha256", "wordcount"} <= {row["name"] for row in fpga_pool(pool, "function", "list", "-f", "json")}
+    rows = fpga_pool(pool, "function", "calibrate", "-f", "json")
+    assert all(row["runs"] >= 1 for row in rows)
+    assert "sha256" in {row["function"] for row in rows}
+
+
+def test_a_batch_without_slots_to_run_on_is_cancelled(make_pool, tmp_path):
+    pool = make_pool({"standalone": {"hosts": 1, "requesters": 1}})
+    client = pool.client()
+    for slot in client.slots():
+        client.drain(slot.uuid)
+    runner = client.runner([JobSpec("sha256", b"data", "requester-1")], output_dir=tmp_path)
+    runner._create()
+    fpga_pool(pool, "batch", "cancel", runner.batch_uuid)
+    assert client.batch(runner.batch_uuid).state is BatchState.CANCELLED
+
+
+def test_a_restarted_pool_remembers(make_pool, files):
+    """1. a batch runs, a slot is drained; 2. the pool ends and starts again; 3. both are as they were."""
+    pool = make_pool()
+    client = pool.client()
+    batch = client.run("sha256", files, requester="node-1").batch
+    drained = client.drain(client.slots()[0].uuid)
+    assert pool.stop() == 0
+    pool.start()
+    client = pool.client()
+    assert client.batch(batch.uuid).state is BatchState.COMPLETED
+    assert client.slot(drained.uuid).state is SlotState.DRAINED
+    again = client.run("sha256", files, requester="node-1")
+    assert [job.result.read_text().strip() for job in again.jobs] == [
+        hashlib.sha256(path.read_bytes()).hexdigest() for path in files
+    ]
+
+
+def test_a_second_pool_on_the_same_state_is_refused(pool):
+    command = [sys.executable, "-m", "fpga_pool.cmd.standalone", "--state-dir", pool.state_dir, "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert f"another pool runs on {pool.state_dir}" in done.stderr
+    assert pool.client().slots()
+
+
+def test_the_demonstration_computes_over_a_users_own_files(files, tmp_path):
+    command = [sys.executable, "-m", "fpga_pool.experiments.demo", "--output", tmp_path / "demo"]
+    command += ["--policy", "ect", "--policy", "sjf"]
+    done = subprocess.run([*command, *files], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "18 of 18 results are right" in done.stdout  # 3 files x 3 functions x 2 policies
+    digest = (tmp_path / "demo" / "ect" / "results" / "file-1.sha256").read_text().strip()
+    assert digest == hashlib.sha256(files[1].read_bytes()).hexdigest()
+    assert (tmp_path / "demo" / "gantt.svg").stat().st_size > 0
+    assert (tmp_path / "demo" / "gantt.png").stat().st_size > 0
