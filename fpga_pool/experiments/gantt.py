@@ -43,7 +43,8 @@ def draw_gantt(jobs: Sequence[Job], title: str, path: Path, formats: Sequence[st
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
     axes.set_xlabel("seconds since the plan's time 0")
     axes.set_title(f"{title}: planned (pale) and happened (full)", fontsize=10)
-    axes.legend(handles=[Patch(color=colour[name], label=name) for name in functions], fontsize=8, loc="lower right")
+    patches = [Patch(color=colour[name], label=name) for name in functions]
+    figure.legend(handles=patches, fontsize=8, loc="outside lower center", ncols=len(patches))
     written = [path.with_suffix(f".{suffix}") for suffix in formats]
     for target in written:
         figure.savefig(target, dpi=120)

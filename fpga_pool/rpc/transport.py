@@ -61,6 +61,5 @@ def server(transport: Any, topic: str, name: str, endpoints: Sequence[object]) -
         transport,
         messaging.Target(topic=topic, server=name),
         list(endpoints),
-        executor="threading",
         access_policy=messaging.ExplicitRPCAccessPolicy,
     )

@@ -3,15 +3,9 @@
 import contextlib
 import importlib.util
 import time
-import warnings
 from pathlib import Path
 
 import pytest
-
-with warnings.catch_warnings():
-    # oslo.messaging reaches eventlet where that is installed, and eventlet complains of itself.
-    warnings.simplefilter("ignore")
-    import fpga_pool.rpc.transport  # noqa: F401
 
 WAIT_S = 10.0
 

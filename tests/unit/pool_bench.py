@@ -20,83 +20,26 @@ from fpga_pool.dataplane.handler import Admission, JobFailure, JobResult
 from fpga_pool.dataplane.server import DataServer
 from fpga_pool.dataplane.session import Limits
 from fpga_pool.dataplane.tokens import TransferGrant, sign
-from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound, TransferRefused
+from fpga_pool.model.exceptions import Conflict, NotFound, TransferRefused
 from fpga_pool.model.exchange import Calibration, FunctionInfo, Ticket
 from fpga_pool.model.lifecycle.job import Displaced, Planned
 from fpga_pool.model.messages import InputStaged, JobFailed, JobFinished, JobStarted, ResultDelivered
-from fpga_pool.model.objects import ACTIVE_JOBS, Host, JobState, Shard, Slot
+from fpga_pool.model.objects import ACTIVE_JOBS, Batch, Host, JobState, Shard, Slot
 from fpga_pool.model.pool import admission, changes, operations
 from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.sim.store import MemoryStore, MemoryTransaction
 
 CATALOGUE = Path(__file__).parents[2] / "etc" / "fpga_pool" / "catalogue.toml"
 
 
-class MemoryTransaction:
-    """What the rules need of a store, in dicts."""
+class EndlessTransaction(MemoryTransaction):
+    """The simulator's store, in one transaction that every call takes part in."""
 
     def __init__(self):
-        self.shard = Shard(name="default", owner="test", epoch=1, renewed_at=0.0)
-        self._things = {}
-        self.commands = []
-
-    def _of(self, kind):
-        return [thing for (name, _), thing in self._things.items() if name == kind]
-
-    def _one(self, kind, key):
-        if (kind, key) not in self._things:
-            raise NotFound(f"no {kind.lower()} {key}")
-        return self._things[kind, key]
-
-    @staticmethod
-    def _place(thing):
-        key = thing.name if isinstance(thing, Host | Slot) else thing.uuid
-        return type(thing).__name__, key
-
-    def batch(self, key):
-        return self._one("Batch", key)
-
-    def job(self, key):
-        return self._one("Job", key)
-
-    def host(self, key):
-        return self._one("Host", key)
-
-    def slot(self, key):
-        return self._one("Slot", key)
+        super().__init__(MemoryStore(), Shard(name="default", owner="test", epoch=1, renewed_at=0.0))
 
     def batches(self):
-        return self._of("Batch")
-
-    def hosts(self):
-        return sorted(self._of("Host"), key=lambda host: host.name)
-
-    def slots(self, host=None):
-        return sorted((s for s in self._of("Slot") if host in (None, s.host)), key=lambda slot: slot.name)
-
-    def batch_jobs(self, batch_uuid):
-        return sorted((j for j in self._of("Job") if j.batch_uuid == batch_uuid), key=lambda job: job.index)
-
-    def active_jobs(self, *, slot=None, host=None):
-        return [
-            j for j in self._of("Job") if j.state in ACTIVE_JOBS and slot in (None, j.slot) and host in (None, j.host)
-        ]
-
-    def leases(self, *, slot=None):
-        return []
-
-    def add(self, *things):
-        for thing in things:
-            if self._place(thing) in self._things:
-                raise DuplicateId(f"{' '.join(self._place(thing)).lower()} exists already")
-        self._things.update((self._place(thing), thing) for thing in things)
-
-    def save(self, thing):
-        if self._things[self._place(thing)].generation != thing.generation:
-            raise Conflict("changed meanwhile")
-        self._things[self._place(thing)] = replace(thing, generation=thing.generation + 1)
-
-    def send(self, command):
-        self.commands.append(command)
+        return self._all(Batch)
 
 
 class Responder:
@@ -173,7 +116,7 @@ class PoolBench:
     """The pool, and what a test may do to it."""
 
     def __init__(self, directory, max_batch_jobs):
-        self.tx = MemoryTransaction()
+        self.tx = EndlessTransaction()
         self.lock = threading.RLock()
         self.settings = PoolSettings(max_batch_jobs=max_batch_jobs)
         self.catalogue = load_catalogue(CATALOGUE)

@@ -60,6 +60,7 @@ class AgentService:
             clock=clock,
         )
         self._port = settings.data_port
+        self._reports_at_once = REPORTS
         self.slots = {
             worker.name: worker
             for card in driver.inventory()
@@ -160,13 +161,17 @@ class AgentService:
     def _report(self) -> bool:
         """Hand over the oldest reports; they stay in the journal until they are committed."""
         with self._heartbeat_first:
-            last, reports = self._journal.reports(REPORTS)
+            last, reports = self._journal.reports(self._reports_at_once)
         if not reports:
             return False
         try:
             self._scheduler.report(self.settings.host, reports)
-        except InvalidInput:
-            LOG.exception("host %s: the scheduler cannot read these reports; they are dropped", self.settings.host)
+            self._reports_at_once = REPORTS
+        except InvalidInput as error:
+            if len(reports) > 1:
+                self._reports_at_once = 1  # to find the one that cannot be read, and lose no other
+                return True
+            LOG.error("host %s: dropped %s, which the scheduler cannot read: %s", self.settings.host, reports[0], error)  # noqa: TRY400
         except (MessagingError, FpgaPoolError) as error:
             LOG.warning("host %s: reports not taken, they wait: %s", self.settings.host, error)
             return False

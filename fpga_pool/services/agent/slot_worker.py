@@ -226,7 +226,10 @@ class SlotWorker:
         limit_s = self._settings.hang_factor * job.assignment.expected_s + self._settings.hang_grace_s
         late_at_s = time.monotonic() + limit_s
         while not ended.wait(min(WATCH_S, limit_s)):
-            if time.monotonic() > late_at_s or not self._wanted(job):
+            late = time.monotonic() > late_at_s
+            if late:
+                LOG.warning("slot %s: job %s takes more than %.1f s; stopped", self.name, job.uuid, limit_s)
+            if late or not self._wanted(job):
                 self._driver.stop(self.address)
 
     # Faults -----------------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 import threading
 import uuid
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -116,11 +115,8 @@ class Bench:
         return self
 
     def _serve(self, topic, name, endpoint):
-        with warnings.catch_warnings():
-            # oslo.messaging announces that threads will be the only executor, which we ask for by name.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            one = server(self.transport, topic, name, [endpoint])
-            one.start()
+        one = server(self.transport, topic, name, [endpoint])
+        one.start()
         self._stack.callback(self._servers.submit, lambda: (one.stop(), one.wait()))
 
     def host(self, name=None, *, served=True):
