@@ -109,6 +109,8 @@ def host(thing: Host) -> View:
         "ingress_bps": number(thing.ingress_bps),
         "data_address": thing.data_address,
         "data_port": thing.data_port,
+        "data_tls": thing.data_tls,
+        "refused_streams": thing.refused_streams,
         "boot_id": thing.boot_id,
         "heard_at": time(thing.heard_at),
     }

@@ -35,6 +35,7 @@ class StreamContext:
 
     desk: TicketDesk
     egress: PacingDriver
+    #: For data ports that speak TLS; None = the system's certificate authorities.
     ssl_context: ssl.SSLContext | None = None
     connect_timeout_s: float = 10.0
     result_timeout_s: float = 3600.0
@@ -77,8 +78,9 @@ class Stream:
     def _connect(self) -> Connection:
         address = (self._host.data_address, self._host.data_port)
         context = self._context
+        tls = (context.ssl_context or ssl.create_default_context()) if self._host.data_tls else None
         try:
-            return connect(address, context.connect_timeout_s, ssl_context=context.ssl_context, cancel=self._cancel)
+            return connect(address, context.connect_timeout_s, ssl_context=tls, cancel=self._cancel)
         except OSError as error:
             raise TransferBroken(f"the connection to {self._host.name} broke at once: {error}") from error
 

@@ -2,6 +2,7 @@
 
 import argparse
 import shutil
+import ssl
 import tempfile
 import time
 from collections import Counter
@@ -36,6 +37,9 @@ class Create(PoolLister):
         parser.add_argument("--name", default="", help="a name for the batch")
         parser.add_argument("--output-dir", type=Path, metavar="DIR", help="where the results go")
         parser.add_argument("--header", type=Path, metavar="FILE", help="bytes to send before each file")
+        parser.add_argument(
+            "--ca", type=Path, metavar="FILE", help="trust this authority (PEM) for data ports that speak TLS"
+        )
         _add_progress(parser)
         parser.add_argument("files", nargs="+", metavar="FILE", help="input of one job")
         return parser
@@ -63,6 +67,7 @@ class Create(PoolLister):
                 name=parsed_args.name,
                 policy=parsed_args.policy,
                 on_progress=tell,
+                ssl_context=_trust(parsed_args.ca),
             )
             try:
                 return runner.run()
@@ -256,6 +261,15 @@ def _inline(path: Path) -> str | None:
 
 def _has_large_results(directory: Path) -> bool:
     return any(_inline(path) is None for path in directory.iterdir())
+
+
+def _trust(path: Path | None) -> ssl.SSLContext | None:
+    if path is None:
+        return None
+    try:
+        return ssl.create_default_context(cafile=path)
+    except OSError as error:
+        raise InvalidInput(f"--ca {path}: {error}") from error
 
 
 def _header(path: Path | None) -> bytes:

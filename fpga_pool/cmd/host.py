@@ -10,7 +10,10 @@ class List(PoolLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""
-        columns = ("name", "alive", "egress_bps", "ingress_bps", "data_address", "data_port", "heard_at")
+        columns = (
+            "name", "alive", "egress_bps", "ingress_bps", "data_address", "data_port", "data_tls", "refused_streams",
+            "heard_at",
+        )  # fmt: skip
         return columns, [
             (
                 host.name,
@@ -19,6 +22,8 @@ class List(PoolLister):
                 Number(host.ingress_bps),
                 host.data_address,
                 host.data_port,
+                host.data_tls,
+                host.refused_streams,
                 Moment(host.heard_at),
             )
             for host in self.client.hosts()

@@ -80,7 +80,7 @@ def connect(
     """Connect to a data port; no frame is sent yet.
 
     A server that neither takes nor says anything for `silence_s` is taken for dead; it must be well above the
-    server's `Limits.keepalive_s`.
+    server's `Limits.keepalive_s`.  InvalidInput if its certificate is not trusted: that will not pass by itself.
     """
     try:
         sock = socket.create_connection(address, timeout_s)
@@ -90,6 +90,11 @@ def connect(
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if ssl_context is not None:
             sock = ssl_context.wrap_socket(sock, server_hostname=address[0])
+    except ssl.SSLCertVerificationError as error:
+        sock.close()
+        raise InvalidInput(
+            f"the certificate of {address[0]} port {address[1]} is not trusted: {error.verify_message}"
+        ) from error
     except OSError as error:
         sock.close()
         raise TransferBroken(f"no TLS with {address[0]} port {address[1]}: {error}") from error

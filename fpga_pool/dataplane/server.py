@@ -86,6 +86,10 @@ class DataServer:
         """Return what happened since the start, by event and by reason of refusal, and the `connections` open now."""
         return {**self._counters, "connections": len(self._sessions)}
 
+    def refused(self) -> int:
+        """Return how many streams were refused since the start, for whatever reason."""
+        return sum(count for reason, count in self._counters.items() if reason not in _EVENTS)
+
     def _run(self) -> None:
         try:
             family = socket.AF_INET6 if ":" in self._bind[0] else socket.AF_INET

@@ -184,3 +184,7 @@ class Heartbeat:
     jobs: tuple[ObservedJob, ...]
     #: Reports in the agent's journal that were not yet acknowledged: while there are any, nothing is concluded at all.
     unreported: int = 0
+    #: The data port speaks TLS only.
+    data_tls: bool = False
+    #: Streams that the data port has refused since its start; its log tells why each.
+    refused_streams: int = 0

@@ -182,6 +182,10 @@ class Host:
     boot_id: str
     heard_at: float
     alive: bool = True
+    #: The data port speaks TLS only.
+    data_tls: bool = False
+    #: Streams that the data port has refused since the agent's start.
+    refused_streams: int = 0
     generation: int = 0
 
 

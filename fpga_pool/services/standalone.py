@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from oslo_config import cfg
 
+from fpga_pool.conf.agent import data_tls
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.conf.scheduler import pool_settings
@@ -100,6 +101,7 @@ class StandalonePool:
         library = BitstreamLibrary(self._state_dir / "bitstreams")
         board = self.catalogue.board(conf.driver_simulated.board)
         library.stock(self.catalogue, board, keys.bitstreams)
+        ssl_context = data_tls(conf)
         responders = [f"node-{number}" for number in range(1, conf.standalone.hosts + 1)]
         requesters = [f"requester-{number}" for number in range(1, conf.standalone.requesters + 1)]
         return [
@@ -116,6 +118,7 @@ class StandalonePool:
                 self.scheduler_api,
                 keys.tokens.public_key(),
                 self._clock,
+                ssl_context,
             )
             for number, host in enumerate(responders + requesters, start=1)
         ]

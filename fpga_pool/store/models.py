@@ -90,6 +90,8 @@ class HostRow(Versioned, Base):
     boot_id: Mapped[Word]
     heard_at: Mapped[float]
     alive: Mapped[bool]
+    data_tls: Mapped[bool]
+    refused_streams: Mapped[int]
 
 
 class SlotRow(Versioned, Base):

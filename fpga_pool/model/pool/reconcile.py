@@ -98,6 +98,8 @@ def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> bool:
         "ingress_bps": heartbeat.ingress_bps,
         "data_address": heartbeat.data_address,
         "data_port": heartbeat.data_port,
+        "data_tls": heartbeat.data_tls,
+        "refused_streams": heartbeat.refused_streams,
         "boot_id": heartbeat.boot_id,
         "heard_at": now_s,
         "alive": True,

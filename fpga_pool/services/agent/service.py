@@ -60,6 +60,7 @@ class AgentService:
             clock=clock,
         )
         self._port = settings.data_port
+        self._tls = ssl_context is not None
         self._reports_at_once = REPORTS
         self.slots = {
             worker.name: worker
@@ -145,6 +146,8 @@ class AgentService:
                 ObservedJob(job=job.uuid, attempt=job.assignment.attempt, slot=job.slot) for job in self.jobs.all()
             ),
             unreported=self._journal.unreported(),
+            data_tls=self._tls,
+            refused_streams=self._server.refused(),
         )
 
     def _beat(self) -> bool:

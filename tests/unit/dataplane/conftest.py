@@ -1,9 +1,7 @@
 """A data port with a small agent around it, on a real socket; clients that speak well, and ones that do not."""
 
 import contextlib
-import datetime
 import hashlib
-import ipaddress
 import select
 import socket
 import ssl
@@ -13,11 +11,7 @@ import uuid
 from concurrent.futures import Future
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.x509.oid import NameOID
 
 from fpga_pool.dataplane import client, frames
 from fpga_pool.dataplane.handler import Admission
@@ -229,31 +223,12 @@ def input_file(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def tls(tmp_path_factory):
+def tls(certificate):
     """Server and client contexts around a fresh self-signed certificate for 127.0.0.1."""
-    directory = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "responder-1")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    (directory / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    (directory / "key.pem").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
+    cert, key = certificate
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(directory / "cert.pem", directory / "key.pem")
-    return server, ssl.create_default_context(cafile=str(directory / "cert.pem"))
+    server.load_cert_chain(cert, key)
+    return server, ssl.create_default_context(cafile=cert)
 
 
 @pytest.fixture

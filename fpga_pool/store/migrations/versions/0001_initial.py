@@ -51,6 +51,8 @@ def _create_hosts() -> None:
         sa.Column("ingress_bps", sa.Double(), nullable=True),
         sa.Column("data_address", sa.String(255), nullable=False),
         sa.Column("data_port", sa.BigInteger(), nullable=False),
+        sa.Column("data_tls", sa.Boolean(), nullable=False),
+        sa.Column("refused_streams", sa.BigInteger(), nullable=False),
         sa.Column("boot_id", sa.String(64), nullable=False),
         sa.Column("heard_at", sa.Double(), nullable=False),
         sa.Column("alive", sa.Boolean(), nullable=False),
