@@ -12,7 +12,7 @@ from pathlib import Path
 from fpga_pool.client.inputs import Input
 from fpga_pool.client.tickets import TicketDesk
 from fpga_pool.dataplane.client import Connection, ResultInfo, TransferBroken, connect
-from fpga_pool.dataplane.schedule import Pacer, RateSchedule, RateSegment
+from fpga_pool.dataplane.schedule import Pacer, RateSchedule
 from fpga_pool.drivers.egress.base import Flow
 from fpga_pool.drivers.egress.pacing import PacingDriver
 from fpga_pool.model.exchange import Ticket, TicketRequest
@@ -100,13 +100,7 @@ class Stream:
     @contextlib.contextmanager
     def _paced(self, connection: Connection, ticket: Ticket) -> Iterator[Pacer | None]:
         """Hold the flow to its plan; without a plan (the same host, or no limits) it is not limited."""
-        schedule = RateSchedule(
-            [
-                RateSegment(piece.begin_s, piece.end_s, piece.bps)
-                for piece in ticket.transfer
-                if piece.begin_s < piece.end_s
-            ]
-        )
+        schedule = RateSchedule([piece for piece in ticket.transfer if piece.begin_s < piece.end_s])
         if not schedule.segments:
             yield None
             return

@@ -5,32 +5,26 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
 from fpga_pool.model.exceptions import InvalidInput
-
-
-@dataclass(frozen=True, slots=True)
-class RateSegment:
-    """A constant rate over a time, relative to the anchor of the schedule; 0 holds, `inf` does not limit."""
-
-    begin_s: float
-    end_s: float
-    bps: float
-
-    def __post_init__(self) -> None:
-        if not self.begin_s < self.end_s or math.isinf(self.begin_s):
-            raise InvalidInput(f"rate segment: must begin before it ends, got {self.begin_s}..{self.end_s}")
-        if not self.bps >= 0:
-            raise InvalidInput(f"rate segment: expected a rate of at least 0, got {self.bps}")
+from fpga_pool.model.objects import RateSegment
 
 
 class RateSchedule:
-    """Segments in order of time, without overlap; an empty schedule does not limit."""
+    """Segments in order of time, without overlap; an empty schedule does not limit.
+
+    Times are relative to the anchor of whoever follows it; a rate of 0 holds, `inf` does not limit.
+    """
 
     def __init__(self, segments: Sequence[RateSegment] = ()) -> None:
+        for i, segment in enumerate(segments):
+            if not segment.begin_s < segment.end_s or math.isinf(segment.begin_s):
+                span = f"{segment.begin_s}..{segment.end_s}"
+                raise InvalidInput(f"rate segment {i}: must begin before it ends, got {span}")
+            if not segment.bps >= 0:
+                raise InvalidInput(f"rate segment {i}: expected a rate of at least 0, got {segment.bps}")
         for i, (earlier, later) in enumerate(pairwise(segments)):
             if later.begin_s < earlier.end_s:
                 raise InvalidInput(f"rate segment {i + 1}: begins at {later.begin_s} s, inside the one before it")

@@ -11,8 +11,9 @@ import pytest
 from fpga_pool.dataplane import client, frames
 from fpga_pool.dataplane.client import JobFailed, TransferBroken, TransferCancelled
 from fpga_pool.dataplane.handler import Admission, JobFailure, JobResult
-from fpga_pool.dataplane.schedule import Pacer, RateSchedule, RateSegment
+from fpga_pool.dataplane.schedule import Pacer, RateSchedule
 from fpga_pool.model.exceptions import InvalidInput, TransferRefused
+from fpga_pool.model.objects import RateSegment
 
 
 class Gate:

@@ -2,8 +2,9 @@ import math
 
 import pytest
 
-from fpga_pool.dataplane.schedule import Pacer, RateSchedule, RateSegment
+from fpga_pool.dataplane.schedule import Pacer, RateSchedule
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.objects import RateSegment
 
 #: Nothing before 1 s, 100 until 2 s, a gap until 3 s, 300 until 4 s, then 200 until 6 s.
 PLAN = RateSchedule([RateSegment(1, 2, 100), RateSegment(3, 4, 300), RateSegment(4, 6, 200)])
@@ -45,7 +46,7 @@ def test_hold_without_end():
 )
 def test_segment_that_makes_no_sense(values):
     with pytest.raises(InvalidInput):
-        RateSegment(*values)
+        RateSchedule([RateSegment(*values)])
 
 
 def test_segments_that_overlap():

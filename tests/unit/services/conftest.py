@@ -8,7 +8,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.drivers.slots.simulated import SimulatedSlots
-from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.clock import steady_utc
 
@@ -17,44 +16,17 @@ PATIENCE_S = 15.0
 LONG_S = 300.0
 
 
-def _function(a_s, *kinds):
-    return {
-        "version": "1.0",
-        "slot_kinds": list(kinds),
-        "io_bps": 8e6,
-        "preemptible": False,
-        "cpu_time": {"a_s": 0, "b_s_per_byte": 1e-6},
-        "fpga_time": {"fast": {"a_s": a_s, "b_s_per_byte": 1e-9}},
-        "source": "test",
-    }
-
-
 @pytest.fixture(scope="session")
-def catalogue():
+def catalogue(make_catalogue):
     """A board that loads in 1 ms; sha256 takes 5 ms, wordcount runs until it is stopped."""
-    region = {"bitstream_bytes": 4000}
-    return Catalogue.from_mapping(
-        {
-            "format_version": 1,
-            "functions": {
-                "sha256": _function(0.005, "small", "large"),
-                "aes": _function(0.005, "small", "large"),
-                "wordcount": _function(LONG_S, "small", "large"),
-                "mvm": _function(0.005, "small", "large"),
-                "optical_flow": _function(0.005, "large"),
-            },
-            "boards": {
-                "fast": {
-                    "slots": ["small", "small", "large"],
-                    "regions": {"small": region, "large": region},
-                    "configuration_bps": 3.2e7,
-                    "dma_bps": 1e9,
-                    "source": "test",
-                }
-            },
-        },
-        "test",
-    )
+    functions = {
+        "sha256": (0.005, "small", "large"),
+        "aes": (0.005, "small", "large"),
+        "wordcount": (LONG_S, "small", "large"),
+        "mvm": (0.005, "small", "large"),
+        "optical_flow": (0.005, "large"),
+    }
+    return make_catalogue(functions, slots=["small", "small", "large"], load_s=0.001)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ import pytest
 
 from fpga_pool.core.makespan import Ect, Ljf, Sjf
 from fpga_pool.core.timemodel import TimeModel
-from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects import BatchState, JobState, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest
@@ -16,42 +15,11 @@ NO_DELAY = Delays(command_s=0.0, staging_s=0.0, turnaround_s=0.0)
 NO_LEAD = PoolSettings(dispatch_lead_s=0.0)
 
 
-def _function(a_s, *kinds):
-    return {
-        "version": "1.0",
-        "slot_kinds": list(kinds),
-        "io_bps": 8e6,
-        "preemptible": False,
-        "cpu_time": {"a_s": 0, "b_s_per_byte": 1e-5},
-        "fpga_time": {"fast": {"a_s": a_s, "b_s_per_byte": 1e-6}},
-        "source": "test",
-    }
-
-
 @pytest.fixture(scope="module")
-def catalogue():
+def catalogue(make_catalogue):
     """A board of two small slots and a large one, that loads in half a second."""
-    region = {"bitstream_bytes": 4000}
-    return Catalogue.from_mapping(
-        {
-            "format_version": 1,
-            "functions": {
-                "aes": _function(1.0, "small", "large"),
-                "sha256": _function(2.0, "small", "large"),
-                "flow": _function(4.0, "large"),
-            },
-            "boards": {
-                "fast": {
-                    "slots": ["small", "small", "large"],
-                    "regions": {"small": region, "large": region},
-                    "configuration_bps": 6.4e4,
-                    "dma_bps": 1e9,
-                    "source": "test",
-                }
-            },
-        },
-        "test",
-    )
+    functions = {"aes": (1.0, "small", "large"), "sha256": (2.0, "small", "large"), "flow": (4.0, "large")}
+    return make_catalogue(functions, slots=["small", "small", "large"], load_s=0.5, b_s_per_byte=1e-6)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.makespan import Ect
-from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.messages import (
     Heartbeat,
     InputStaged,
@@ -41,46 +40,17 @@ from fpga_pool.sim.store import MemoryStore
 KINDS = {"r0": "small", "r1": "small", "r2": "large"}
 
 
-def _function(a_s, *kinds):
-    return {
-        "version": "1.0",
-        "slot_kinds": list(kinds),
-        "io_bps": 8e6,
-        "preemptible": False,
-        "cpu_time": {"a_s": 0, "b_s_per_byte": 1e-5},
-        "fpga_time": {"fast": {"a_s": a_s, "b_s_per_byte": 1e-6}},
-        "source": "test",
-    }
-
-
 @pytest.fixture(scope="session")
-def catalogue():
-    """A board with two small slots and a large one, that loads in 0.5 s: 4000 bytes at 64 kbit/s."""
-    region = {"bitstream_bytes": 4000}
-    return Catalogue.from_mapping(
-        {
-            "format_version": 1,
-            "functions": {
-                "aes": _function(1.0, "small", "large"),
-                "sha256": _function(2.0, "small", "large"),
-                "flow": _function(4.0, "large"),
-                "unmeasured": {
-                    "version": "1.0", "slot_kinds": ["small"], "io_bps": 8e6, "preemptible": False, "speedup": 3.0,
-                    "source": "test",
-                },
-            },
-            "boards": {
-                "fast": {
-                    "slots": list(KINDS.values()),
-                    "regions": {"small": region, "large": region},
-                    "configuration_bps": 6.4e4,
-                    "dma_bps": 1e9,
-                    "source": "test",
-                }
-            },
-        },
-        "test",
-    )  # fmt: skip
+def catalogue(make_catalogue):
+    """A board with two small slots and a large one, that loads in half a second."""
+    unmeasured = {"version": "1.0", "slot_kinds": ["small"], "io_bps": 8e6, "preemptible": False, "speedup": 3.0}
+    functions = {
+        "aes": (1.0, "small", "large"),
+        "sha256": (2.0, "small", "large"),
+        "flow": (4.0, "large"),
+        "unmeasured": unmeasured | {"source": "test"},
+    }
+    return make_catalogue(functions, slots=KINDS.values(), load_s=0.5, b_s_per_byte=1e-6)
 
 
 class Pool:
