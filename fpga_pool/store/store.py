@@ -1,11 +1,10 @@
 """The pool's memory: transactions fenced by the epoch of a shard's owner, the outbox, and who owns a shard."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import cast
 
-from oslo_db.api import wrap_db_retry
 from sqlalchemy import ColumnElement, CursorResult, delete, select, update
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -19,20 +18,8 @@ from fpga_pool.store.mapping import from_row, to_columns
 from fpga_pool.store.models import CommandRow, ShardRow, TimeModelRow
 from fpga_pool.store.transaction import SqlReading, SqlTransaction, chunks
 
-ResultT = TypeVar("ResultT")
-
-#: How often a change that met another one is tried again, and after what pauses: they double, with jitter.
-RETRIES = 5
-RETRY_INTERVAL_S = 0.02
-LONGEST_RETRY_INTERVAL_S = 1.0
-
 #: What a reader is told of a shard it did not ask for.
 NO_SHARD = Shard(name="", owner="", epoch=0, renewed_at=0.0)
-
-
-def _may_succeed_next_time(error: BaseException) -> bool:
-    # The kinds of Conflict (DuplicateId, StaleEpoch, InvalidTransition) would come again.
-    return type(error) is Conflict
 
 
 def _owned(shard: str, owner: str, epoch: int) -> tuple[ColumnElement[bool], ...]:
@@ -83,23 +70,6 @@ class Store:
             _fence(session, shard, owner, epoch, changes=1)
             found = from_row(Shard, session.get_one(ShardRow, shard))
             yield SqlTransaction(session, replace(found, pool_generation=found.pool_generation - 1))
-
-    def change(self, shard: str, owner: str, epoch: int, decide: Callable[[SqlTransaction], ResultT]) -> ResultT:
-        """Return what `decide` returns in a transaction; where it met another change, it decides anew, a few times."""
-
-        @wrap_db_retry(
-            max_retries=RETRIES,
-            retry_interval=RETRY_INTERVAL_S,
-            max_retry_interval=LONGEST_RETRY_INTERVAL_S,
-            jitter=True,
-            exception_checker=_may_succeed_next_time,
-        )
-        def attempt() -> ResultT:
-            with self.transaction(shard, owner, epoch) as tx:
-                return decide(tx)
-
-        result: ResultT = attempt()
-        return result
 
     @contextmanager
     def reading(self, shard: str | None = None) -> Iterator[SqlReading]:

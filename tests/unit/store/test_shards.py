@@ -1,7 +1,5 @@
 """Who owns a shard, what a replaced owner can still do (nothing), and the outbox of the owner."""
 
-from dataclasses import replace
-
 import pytest
 
 from fpga_pool.model.exceptions import Conflict, NotFound, StaleEpoch
@@ -77,21 +75,3 @@ def test_the_outbox_of_a_shard_is_its_own(store, shard, begin, make):
     with begin() as tx:
         tx.send(make.command())
     assert store.undelivered("other", limit=10) == []
-
-
-def test_a_change_that_meets_another_one_decides_anew(store, shard, counted, bump):
-    attempts = []
-
-    def decide(tx):
-        attempts.append(1)
-        base = counted if len(attempts) < 3 else tx.batch(counted.uuid)
-        tx.save(replace(bump(base), generation=base.generation + (len(attempts) < 3)))
-        return "decided"
-
-    assert store.change(shard.name, shard.owner, shard.epoch, decide) == "decided"
-    assert len(attempts) == 3
-
-
-def test_a_change_of_a_replaced_owner_is_not_tried_again(store, shard):
-    with pytest.raises(StaleEpoch):
-        store.change(shard.name, shard.owner, shard.epoch + 1, lambda tx: pytest.fail("it must not get in"))
