@@ -28,15 +28,19 @@ from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.model.messages import ObservedSlot
 from fpga_pool.model.objects import Host, JobState, Slot
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest
+from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.sim.pool import Outcome, SimulatedHost, SimulatedPool
 
 MEAN_BYTES = 2.5e6
 FILES = 32
 SEED = 1
 POLICIES = ("ect", "sjf", "ljf")
+#: Enough for a client that looks five times a second to learn of a plan before its time 0.
+LEAD_S = 0.5
 POOL: Options = {
     "standalone": {"hosts": 3, "requesters": 4, "egress_mbps": 80, "ingress_mbps": 200},
     "driver_simulated": {"board": "demo", "cards": 1},
+    "scheduler": {"dispatch_lead_s": LEAD_S},
 }
 
 
@@ -135,7 +139,8 @@ def _simulate(client: Client, work: Sequence[Work], policy: str) -> Outcome:
         (row.function, row.board): TimeModel(row.fitted_a_s, row.fitted_b_s_per_byte) for row in client.calibration()
     }
     catalogue = load_catalogue(installed_catalogue())
-    pool = SimulatedPool(catalogue, [_as_simulated(host, slots) for host in client.hosts()], models=models)
+    hosts = [_as_simulated(host, slots) for host in client.hosts()]
+    pool = SimulatedPool(catalogue, hosts, PoolSettings(dispatch_lead_s=LEAD_S), models=models)
     jobs = tuple(
         JobRequest(
             uuid=str(uuid4()),
