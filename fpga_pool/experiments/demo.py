@@ -32,13 +32,13 @@ from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.sim.pool import Outcome, SimulatedHost, SimulatedPool
 
 MEAN_BYTES = 2.5e6
-FILES = 32
+FILES = 24
 SEED = 1
 POLICIES = ("ect", "sjf", "ljf")
 #: Enough for a client that looks five times a second to learn of a plan before its time 0.
 LEAD_S = 0.5
 POOL: Options = {
-    "standalone": {"hosts": 3, "requesters": 4, "egress_mbps": 80, "ingress_mbps": 200},
+    "standalone": {"hosts": 3, "requesters": 4, "egress_mbps": 40, "ingress_mbps": 100},
     "driver_simulated": {"board": "demo", "cards": 1},
     "scheduler": {"dispatch_lead_s": LEAD_S},
 }

@@ -68,6 +68,9 @@ class JobTable:
             self.failed(job, "fpga_pool.input_lost", "its input was lost in a restart", retryable=True)
         else:
             self._jobs[job.uuid] = job.at(Phase.STAGED) if job.phase is Phase.RUNNING else job
+            if job.phase is Phase.WAITING and self.input_path(job.uuid).exists():
+                # Complete and checked, or it would not have this name; the power went before the journal had it.
+                self.staged(job.uuid)
 
     def _remove_strays(self) -> None:
         strays = [path for path in self._inputs.iterdir() if path.name.removesuffix(".part") not in self._jobs]
@@ -163,7 +166,7 @@ class JobTable:
             if job is None or job.phase is not Phase.STAGED or job.slot != slot.slot:
                 return None
             job = job.at(Phase.RUNNING)
-            self._change(job, slot, JobStarted(**self._about(job)))
+            self._change(job, slot, JobStarted(**self._about(job)), durable=False)  # what is lost starts again
             return job
 
     def finished(self, job: HeldJob, compute_s: float, result: JobResult, slot: SlotChanged) -> None:
@@ -210,7 +213,7 @@ class JobTable:
     def slot_changed(self, report: SlotChanged) -> None:
         """Note a change of a slot that is no job's."""
         with self.changed:
-            self._change(None, report)
+            self._change(None, report, durable=False)  # the next heartbeat tells it too
 
     # What the streams do ----------------------------------------------------------------------------------------
 
@@ -220,7 +223,7 @@ class JobTable:
             job = self._jobs.get(uuid)
             if job is not None and job.phase is Phase.WAITING:
                 job = job.at(Phase.STAGED)
-                self._change(job, InputStaged(**self._about(job)))
+                self._change(job, InputStaged(**self._about(job)), durable=False)  # the file itself is: see _restore
 
     def end_of(self, uuid: str) -> "Future[End]":
         """Return a future of the job's end; resolved at once if it has ended."""
@@ -251,7 +254,8 @@ class JobTable:
             job = self._jobs.get(uuid)
             if job is not None and job.phase is Phase.HELD:
                 del self._jobs[uuid]
-                self._change(None, report(**self._about(job)), forget=uuid)
+                # Found again without its file, it is forgotten: see _restore.
+                self._change(None, report(**self._about(job)), forget=uuid, durable=False)
                 self.delete_files(uuid)
 
     # ------------------------------------------------------------------------------------------------------------
@@ -261,8 +265,8 @@ class JobTable:
         for path in (self.input_path(uuid), self._inputs / f"{uuid}.part", self.result_path(uuid)):
             path.unlink(missing_ok=True)
 
-    def _change(self, job: HeldJob | None, *reports: Report, forget: str | None = None) -> None:
-        self._journal.note(keep=job, forget=forget, reports=reports)
+    def _change(self, job: HeldJob | None, *reports: Report, forget: str | None = None, durable: bool = True) -> None:
+        self._journal.note(keep=job, forget=forget, reports=reports, durable=durable)
         if job is not None:
             self._jobs[job.uuid] = job
         self._announce(reports)

@@ -1,7 +1,8 @@
 """What an agent must not forget: executed commands, the jobs it holds, reports not yet taken, tokens used.
 
-One SQLite file in the state directory, synchronous, so that a repeat after kill -9 or power loss is answered and not
-executed, and a report is delivered at least once.  Each method is one transaction.
+One SQLite file in the state directory, so that a repeat after kill -9 or power loss is answered and not executed, and a
+report is delivered at least once.  Each method is one transaction.  Commands and completions are synced to disk before
+anybody hears of them; what the files on disk tell as well, or a repeat mends, is not (`_transaction`).
 """
 
 import json
@@ -66,10 +67,10 @@ class Journal:
     """The agent's memory; all methods may be called from any thread."""
 
     def __init__(self, path: Path) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._in_transaction = False
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
         self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=FULL")
         self._db.executescript(_SCHEMA)
 
     def close(self) -> None:
@@ -78,15 +79,33 @@ class Journal:
             self._db.close()
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def together(self) -> Iterator[None]:
+        """Make one transaction of all that is noted inside, in this thread."""
+        with self._transaction():
+            yield
+
+    @contextmanager
+    def _transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """Begin; commit at the end, or roll back.
+
+        Without `durable` a power loss (not a kill) may undo the change, until a durable one has followed.
+        """
         with self._lock:
+            if self._in_transaction:
+                yield self._db
+                return
+            self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._db.execute("BEGIN IMMEDIATE")
+            self._in_transaction = True
             try:
                 yield self._db
+                self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
                 raise
-            self._db.execute("COMMIT")
+            finally:
+                self._in_transaction = False
 
     # Commands
 
@@ -134,9 +153,16 @@ class Journal:
                 for slot, phase, action, result_bytes, sha256, finished_at in rows.fetchall()
             ]
 
-    def note(self, *, keep: HeldJob | None = None, forget: str | None = None, reports: Sequence[Report] = ()) -> None:
-        """Note a change of a job together with the reports that tell of it."""
-        with self._transaction() as db:
+    def note(
+        self,
+        *,
+        keep: HeldJob | None = None,
+        forget: str | None = None,
+        reports: Sequence[Report] = (),
+        durable: bool = True,
+    ) -> None:
+        """Note a change of a job together with the reports that tell of it; see `_transaction` for `durable`."""
+        with self._transaction(durable=durable) as db:
             _store(db, keep, forget, reports)
 
     def reports(self, limit: int) -> tuple[int, list[Report]]:
@@ -146,8 +172,8 @@ class Journal:
         return (rows[-1][0] if rows else 0), [from_plain(REPORTS, json.loads(text)) for _, text in rows]
 
     def taken(self, up_to: int) -> None:
-        """Forget the reports up to this number: the scheduler has committed them."""
-        with self._transaction() as db:
+        """Forget the reports up to this number: the scheduler has committed them (told again they are void)."""
+        with self._transaction(durable=False) as db:
             db.execute("DELETE FROM reports WHERE number <= ?", (up_to,))
 
     def unreported(self) -> int:
@@ -160,13 +186,13 @@ class Journal:
 
     def use(self, token_id: str, deadline_s: float) -> bool:
         """Mark a token as used; False if it was before (`dataplane.handler.TokenLedger`)."""
-        with self._transaction() as db:
+        with self._transaction(durable=False) as db:
             cursor = db.execute("INSERT INTO tokens VALUES (?, ?) ON CONFLICT DO NOTHING", (token_id, deadline_s))
         return cursor.rowcount == 1
 
     def forget_tokens(self, before_s: float) -> None:
         """Forget tokens that have expired on their own."""
-        with self._transaction() as db:
+        with self._transaction(durable=False) as db:
             db.execute("DELETE FROM tokens WHERE deadline_s < ?", (before_s,))
 
 

@@ -111,16 +111,17 @@ class AgentService:
 
     def execute(self, commands: list[Command]) -> list[Outcome]:
         """Execute commands in order; each is in the journal before its outcome is told."""
-        outcomes = []
-        for command in commands:
-            if command.host != self.settings.host or command.slot not in self.slots:
-                reason = f"no slot {command.slot} on host {self.settings.host}"
-                outcomes.append(Outcome(command=command.id, outcome="refused", reason=reason))
-                continue
-            outcomes.append(self.jobs.execute(command))
+        with self.jobs.changed, self._journal.together():
+            outcomes = [self._execute(command) for command in commands]
         for worker in self.slots.values():
             worker.stop_if_withdrawn()
         return outcomes
+
+    def _execute(self, command: Command) -> Outcome:
+        if command.host == self.settings.host and command.slot in self.slots:
+            return self.jobs.execute(command)
+        reason = f"no slot {command.slot} on host {self.settings.host}"
+        return Outcome(command=command.id, outcome="refused", reason=reason)
 
     def counters(self) -> dict[str, int]:
         """Return what the data port counted."""

@@ -281,3 +281,14 @@ def test_a_restart_removes_what_belongs_to_no_job_and_what_was_being_computed(jo
         (tmp_path / name).write_bytes(b"x")
     new_jobs()
     assert files(tmp_path) == ["inputs/a", "inputs/b.part", "results/c"]
+
+
+def test_an_input_that_is_complete_on_disk_is_staged_whatever_the_journal_had_time_for(
+    jobs, new_jobs, commands, reported
+):
+    """The file gets its name when it is complete, checked and synced; a power loss may take the note of it."""
+    give(jobs, commands, phase=Phase.WAITING)
+    jobs.input_path("j").write_bytes(b"input")
+    restarted = new_jobs()
+    assert restarted.get("j").phase is Phase.STAGED
+    assert reported() == [("InputStaged", "j", 1)]

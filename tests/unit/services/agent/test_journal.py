@@ -149,3 +149,21 @@ def test_an_action_is_kept_as_it_was(journal, commands):
     journal.note(forget="j")
     assert journal.jobs() == []
     assert commands.release("j").action == ReleaseJob(job="j")
+
+
+def test_what_is_noted_together_is_kept_together_or_not_at_all(journal, commands):
+    first, second = commands.assign("a"), commands.assign("b")
+
+    def note(*noted, fails=False):
+        with journal.together():
+            for command in noted:
+                journal.note_command(command, HeldJob(slot=command.slot, assignment=command.action), None, [])
+            if fails:
+                raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        note(first, second, fails=True)
+    assert not journal.executed(first)
+    assert journal.jobs() == []
+    note(first)
+    assert journal.executed(first)
