@@ -45,7 +45,7 @@ SHARD, OWNER = "default", "simulator"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
-    """What takes time around the decisions, in seconds; the defaults were measured on the embedded pool (doc/)."""
+    """What takes time around the decisions, in seconds; by default as in the embedded pool on idle processors."""
 
     #: From a commit to its execution by the agent.
     command_s: float = 0.03
