@@ -15,8 +15,6 @@ from fpga_pool.conf.opts import register_opts
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.services.standalone import StandalonePool
 
-LOG = log.getLogger(__name__)
-
 CLI_OPTS = [
     cfg.StrOpt("state-dir", help="Same as [standalone] state_dir."),
     cfg.StrOpt("catalogue", help="Same as [standalone] catalogue."),
@@ -59,11 +57,14 @@ def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
     conf.register_cli_opts(CLI_OPTS)
     log.register_options(conf)
     conf(list(argv), project="fpga_pool", prog="fpga-pool-standalone")
-    for option, group in (("state_dir", "standalone"), ("catalogue", "standalone"), ("hosts", "standalone")):
+    for group, option in (
+        ("standalone", "state_dir"),
+        ("standalone", "catalogue"),
+        ("standalone", "hosts"),
+        ("api", "port"),
+    ):
         if conf[option] is not None:
             conf.set_override(option, conf[option], group)
-    if conf.port is not None:
-        conf.set_override("port", conf.port, "api")
     log.setup(conf, "fpga_pool")
     return conf
 

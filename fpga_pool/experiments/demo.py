@@ -57,8 +57,8 @@ class Measured:
     @property
     def makespan_s(self) -> float:
         """From the plan's time 0 to the completion of the last job."""
-        ends = [job.job.finished_at for job in self.result.jobs if job.job.finished_at is not None]
-        return max(ends) - (self.result.batch.dispatched_at or 0.0)
+        jobs = tuple(job.job for job in self.result.jobs)
+        return Outcome(batch=self.result.batch, jobs=jobs, slots=tuple(self.slots)).makespan_s
 
     @property
     def error(self) -> float:
