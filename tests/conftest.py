@@ -1,5 +1,7 @@
 import datetime
 import ipaddress
+import tempfile
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -8,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 import fpga_pool.rpc  # noqa: F401  # chooses native threads before a test imports oslo.messaging
+from fpga_pool.experiments.servers import MariaDB, PostgreSQL, RabbitMQ
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +37,39 @@ def certificate(tmp_path_factory):
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     return directory / "cert.pem", directory / "key.pem"
+
+
+@pytest.fixture(scope="session")
+def servers_directory():
+    """A directory that the servers' own users can reach, which pytest's are not."""
+    with tempfile.TemporaryDirectory(prefix="fpga-pool-servers-") as directory:
+        Path(directory).chmod(0o711)
+        yield Path(directory)
+
+
+@pytest.fixture(scope="session")
+def run_server():
+    """Run a server for as long as a fixture lasts, or skip with what the machine lacks."""
+
+    def run(server):
+        if problem := server.missing():
+            pytest.skip(problem)
+        with server:
+            yield server
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(run_server, servers_directory):
+    yield from run_server(RabbitMQ(servers_directory))
+
+
+@pytest.fixture(scope="session")
+def mariadb(run_server, servers_directory):
+    yield from run_server(MariaDB(servers_directory))
+
+
+@pytest.fixture(scope="session")
+def postgresql(run_server, servers_directory):
+    yield from run_server(PostgreSQL(servers_directory))

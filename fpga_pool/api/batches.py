@@ -64,7 +64,7 @@ def cancel(batch_uuid: str) -> ResponseReturnValue:
 def jobs(batch_uuid: str) -> ResponseReturnValue:
     """List the jobs of a batch, by index; `at` is the time here, on the clock of all the times in it."""
     wanted = [_state(text) for text in request.args.getlist("state")]
-    found = scheduler().batch_jobs(tenant().project_id, known_uuid("batch", batch_uuid))
+    found = scheduler().batch_jobs(tenant().project_id, known_uuid("batch", batch_uuid)).jobs
     shown = [views.job(job) for job in found if not wanted or job.state in wanted]
     return jsonify({"jobs": shown, "at": views.time(time.time())})
 

@@ -111,7 +111,7 @@ def host(thing: Host) -> View:
         "data_port": thing.data_port,
         "data_tls": thing.data_tls,
         "refused_streams": thing.refused_streams,
-        "boot_id": thing.boot_id,
+        "boot": thing.boot,
         "heard_at": time(thing.heard_at),
     }
 

@@ -1,4 +1,4 @@
-"""`fpga-pool-sim`: plan and simulate from files, without a cloud."""
+"""`fpga-pool-sim`: plan and simulate from files, and run experiments, without a cloud."""
 
 import argparse
 import json
@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -26,21 +26,24 @@ class _Parser(argparse.ArgumentParser):
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """A subcommand: its help, its arguments, and what it does; `run` returns what `--json` prints."""
+    """A subcommand: its help, its arguments, and what it does; `run` returns what `--json` prints, else `show`."""
 
     help: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], Mapping[str, str | float]]
+    run: Callable[[argparse.Namespace], Mapping[str, Any]]
+    show: Callable[[Mapping[str, Any]], None]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; return the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = _parser(words).parse_args(words)
     except SystemExit as exit_:
         return int(exit_.code or OK)
+    command = COMMANDS[arguments.command]
     try:
-        result = COMMANDS[arguments.command].run(arguments)
+        result = command.run(arguments)
     except InvalidInput as error:
         return _complain(arguments, error, WRONG_USAGE)
     except (FpgaPoolError, OSError, MemoryError) as error:
@@ -48,21 +51,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.json:
         print(json.dumps(result))
     else:
-        print("\n".join(f"{key:14} {_shown(value)}" for key, value in result.items()))
+        command.show(result)
     return OK
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="fpga-pool-sim", description="Plan and simulate from files, without a cloud.")
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    parser = _Parser(prog="fpga-pool-sim", description="Plan and simulate from files, and run experiments.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
         subparser = commands.add_parser(name, help=command.help, description=command.help)
-        command.add_arguments(subparser)
-        _add_common_arguments(subparser)
+        if name in words:  # some take long to import
+            command.add_arguments(subparser)
+        subparser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 
 
-def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of all random choices (default: 0)")
     limit = parser.add_mutually_exclusive_group()
     limit.add_argument(
@@ -74,7 +78,6 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="units of work to search, the same result each time; ect, ljf and sjf end at once and ignore it",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,6 +85,7 @@ def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
     names = ", ".join(policy_names("batch"))
     parser.add_argument("--policy", required=True, metavar="NAME", help=f"who plans: {names}")
     parser.add_argument("--out", required=True, metavar="PLAN", help="plan file to write (.npz)")
+    _add_search_arguments(parser)
 
 
 def _plan(arguments: argparse.Namespace) -> Mapping[str, str | float]:
@@ -103,9 +107,38 @@ def _plan(arguments: argparse.Namespace) -> Mapping[str, str | float]:
     }
 
 
+def _show_lines(result: Mapping[str, Any]) -> None:
+    for key, value in result.items():
+        print(f"{key:14} {_shown(value)}")
+
+
+def _add_testbed_arguments(parser: argparse.ArgumentParser) -> None:
+    from fpga_pool.experiments.testbed import command
+
+    command.add_arguments(parser)
+
+
+def _testbed(arguments: argparse.Namespace) -> Mapping[str, Any]:
+    from fpga_pool.experiments.testbed import command
+
+    return command.run(arguments)
+
+
+def _show_testbed(result: Mapping[str, Any]) -> None:
+    from fpga_pool.experiments.testbed import report
+
+    report.show(result)
+
+
 #: Every subcommand, by name.
 COMMANDS: Mapping[str, _Command] = {
-    "plan": _Command("Plan a batch of jobs.", _add_plan_arguments, _plan),
+    "plan": _Command("Plan a batch of jobs.", _add_plan_arguments, _plan, _show_lines),
+    "testbed": _Command(
+        "Run the testbed of paper 000, section 5.1, in network namespaces; needs root.",
+        _add_testbed_arguments,
+        _testbed,
+        _show_testbed,
+    ),
 }
 
 

@@ -1,13 +1,75 @@
-"""[agent]: habits of the compute-node agent."""
+"""[agent]: one compute node, and the habits of its agent."""
 
+import socket
 import ssl
 
 from oslo_config import cfg
 
+from fpga_pool.conf.places import KEYS
 from fpga_pool.model.exceptions import InvalidInput
+
+#: The name of no egress driver.
+NO_EGRESS = "none"
 
 GROUP = cfg.OptGroup("agent", title="Compute-node agent")
 OPTS = [
+    cfg.HostAddressOpt(
+        "host",
+        default=socket.gethostname(),
+        sample_default="<host name>",
+        help="Name of this host in the pool; as nova-compute knows it. Requesters of batches are named by it too.",
+    ),
+    cfg.StrOpt(
+        "availability_zone",
+        default="",
+        help="Availability zone of this host. With [scheduler] shard_by = availability_zone it is the shard that the "
+        "host joins when it is first heard.",
+    ),
+    cfg.StrOpt(
+        "state_dir",
+        default="/var/lib/fpga_pool/agent",
+        help="Directory of the journal, of inputs and of results; must survive a restart, and belongs to one agent. It "
+        "needs room for the inputs and results of all jobs of this host.",
+    ),
+    cfg.StrOpt(
+        "nic",
+        help="Network device that inputs and results go through. Where egress_mbps or ingress_mbps is not set, the "
+        "limit is the speed that the kernel knows of this device.",
+    ),
+    cfg.FloatOpt("egress_mbps", min=0.001, help="Egress limit of this host, Mbit/s."),
+    cfg.FloatOpt("ingress_mbps", min=0.001, help="Ingress limit of this host, Mbit/s."),
+    cfg.HostAddressOpt("data_address", help="Address at which clients reach the data port of this host. Required."),
+    cfg.IPOpt("data_bind_address", help="Address that the data port listens on; data_address unless this is set."),
+    cfg.PortOpt("data_port", default=9512, min=0, help="Data port; 0 takes a free one, another at every start."),
+    cfg.StrOpt(
+        "slot_driver",
+        default="simulated",
+        help="Driver of the cards of this host: an entry point of group fpga_pool.slot_drivers.",
+    ),
+    cfg.StrOpt(
+        "egress_driver",
+        default=NO_EGRESS,
+        choices=[
+            (NO_EGRESS, "nothing: senders pace themselves, as the client library does"),
+            ("tc", "the kernel's traffic control, see [driver_tc]; it also holds senders that are not ours"),
+        ],
+        help="What holds the flows that leave this host to their rates.",
+    ),
+    cfg.StrOpt(
+        "bitstream_library",
+        default="/var/lib/fpga_pool/bitstreams",
+        help="Directory of the partial bitstreams, BOARD/KIND/FUNCTION.bit.",
+    ),
+    cfg.StrOpt(
+        "bitstream_public_key",
+        default=str(KEYS / "bitstreams.pub"),
+        help="Public key (PEM, Ed25519) under which bitstreams must be signed.",
+    ),
+    cfg.StrOpt(
+        "token_public_key",
+        default=str(KEYS / "tokens.pub"),
+        help="Public key (PEM, Ed25519) of the schedulers' [scheduler] token_key.",
+    ),
     cfg.FloatOpt("heartbeat_s", default=1.0, min=0.05, help="How often the observed state is told, in seconds."),
     cfg.FloatOpt(
         "retention_s",

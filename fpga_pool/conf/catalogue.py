@@ -1,11 +1,27 @@
-"""Read the catalogue from its file."""
+"""[functions]: the catalogue, read from its file."""
 
 import sys
 import tomllib
 from pathlib import Path
 
+from oslo_config import cfg
+
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidCatalogue
+
+GROUP = cfg.OptGroup("functions", title="Functions and boards")
+OPTS = [
+    cfg.StrOpt(
+        "catalogue",
+        help="Catalogue file, the same for schedulers and agents; unless set it is /etc/fpga_pool/catalogue.toml, or "
+        "the one that came with fpga_pool.",
+    ),
+]
+
+
+def configured_catalogue(conf: cfg.ConfigOpts) -> Catalogue:
+    """Return the catalogue of this pool."""
+    return load_catalogue(Path(conf.functions.catalogue) if conf.functions.catalogue else installed_catalogue())
 
 
 def load_catalogue(path: Path) -> Catalogue:

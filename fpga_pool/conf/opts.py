@@ -4,9 +4,10 @@ from types import ModuleType
 
 from oslo_config import cfg
 
-from fpga_pool.conf import agent, api, scheduler, simulated, standalone
+from fpga_pool.conf import agent, api, catalogue, scheduler, simulated, standalone, tc
+from fpga_pool.model.exceptions import InvalidInput
 
-GROUPS: tuple[ModuleType, ...] = (scheduler, agent, api, simulated, standalone)
+GROUPS: tuple[ModuleType, ...] = (scheduler, agent, api, catalogue, simulated, tc, standalone)
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
@@ -19,3 +20,14 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     for group, options in list_opts():
         conf.register_group(group)
         conf.register_opts(options, group)
+
+
+def check_values(conf: cfg.ConfigOpts) -> None:
+    """Read every option once, because oslo.config finds a wrong value only then; InvalidInput names the first."""
+    for group, options in list_opts():
+        for option in options:
+            try:
+                conf[group.name][option.name]
+            except cfg.ConfigSourceValueError as error:
+                reason = str(error).rpartition(" is not valid: ")[2]
+                raise InvalidInput(f"[{group.name}] {option.name}: {reason}") from None

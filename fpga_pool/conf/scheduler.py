@@ -1,13 +1,56 @@
 """[scheduler]: how the pool plans, and when it gives up."""
 
+import socket
+
 from oslo_config import cfg
 
+from fpga_pool.conf.places import KEYS
 from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.pool.sharding import BY_NUMBER, BY_ZONE, ShardRule
 
 GROUP = cfg.OptGroup("scheduler", title="Pool scheduler")
 _DEFAULTS = PoolSettings()
 
 OPTS = [
+    cfg.HostAddressOpt(
+        "name",
+        default=socket.gethostname(),
+        sample_default="<host name>",
+        help="Name of this scheduler; no other one may have it. A scheduler that starts again under its name takes its "
+        "shards back at once.",
+    ),
+    cfg.StrOpt(
+        "state_dir",
+        default="/var/lib/fpga_pool/scheduler",
+        help="Directory of the lock that keeps a second scheduler of this name from starting on this machine.",
+    ),
+    cfg.StrOpt(
+        "token_key",
+        default=str(KEYS / "tokens.pem"),
+        help="Private key (PEM, Ed25519, mode 0600) that signs transfer tokens; the same for all schedulers.",
+    ),
+    cfg.StrOpt(
+        "shard_by",
+        default=BY_NUMBER,
+        choices=[
+            (BY_NUMBER, "into as many shards as the option shards says; a new host joins the smallest"),
+            (BY_ZONE, "one shard for each availability zone of the agents"),
+        ],
+        help="How the pool is divided into shards that are planned independently, each by one scheduler at a time. All "
+        "schedulers must have the same value. Hosts stay in the shard that they joined first.",
+    ),
+    cfg.IntOpt(
+        "shards",
+        default=1,
+        min=1,
+        help="Number of shards with shard_by = number. As many as there are schedulers keeps them all busy; more make "
+        "plans quicker to find, and longer.",
+    ),
+    cfg.BoolOpt(
+        "split_batches",
+        default=False,
+        help="Divide every batch among the shards that can run it; otherwise one shard runs the whole batch.",
+    ),
     cfg.StrOpt(
         "default_policy",
         default="ect",
@@ -19,6 +62,12 @@ OPTS = [
         min=0.01,
         help="How often, in seconds, pending jobs, undelivered commands and silent hosts are looked at when nothing "
         "else wakes the scheduler. Lower it only to find faults sooner.",
+    ),
+    cfg.FloatOpt(
+        "shard_timeout_s",
+        default=5.0,
+        min=0.5,
+        help="A scheduler that gave no sign of life for so many seconds loses its shards to the others.",
     ),
     cfg.FloatOpt("refit_interval_s", default=5.0, min=0.1, help="How often time models are refitted, in seconds."),
     cfg.FloatOpt(
@@ -72,4 +121,5 @@ def pool_settings(conf: cfg.ConfigOpts) -> PoolSettings:
         host_timeout_s=group.host_timeout_s,
         input_timeout_s=group.input_timeout_s,
         dispatch_lead_s=group.dispatch_lead_s,
+        shards=ShardRule(by=group.shard_by, number=group.shards, split_batches=group.split_batches),
     )

@@ -5,7 +5,7 @@ from oslo_config import cfg
 GROUP = cfg.OptGroup("driver_simulated", title="Simulated slot driver")
 OPTS = [
     cfg.StrOpt("board", default="demo", help="Board of the catalogue that every simulated card is."),
-    cfg.IntOpt("cards", default=1, min=1, help="Simulated cards per host."),
+    cfg.IntOpt("cards", default=1, min=0, help="Simulated cards per host; 0 makes a host that only sends inputs."),
     cfg.FloatOpt("load_fails", default=0.0, min=0.0, max=1.0, help="Probability per load that it fails."),
     cfg.FloatOpt("job_hangs", default=0.0, min=0.0, max=1.0, help="Probability per job that it never ends by itself."),
     cfg.FloatOpt(

@@ -35,7 +35,7 @@ def start_pool(directory: Path, options: Options, port: int = 0) -> tuple[subpro
     """Start a pool and return its process and endpoint once it is ready; ServiceUnavailable tells where its log is."""
     directory.mkdir(parents=True, exist_ok=True)
     config, log = directory / "fpga_pool.conf", directory / "pool.log"
-    config.write_text(_config_text(options))
+    config.write_text(config_text(options))
     command = [sys.executable, "-P", "-m", "fpga_pool.cmd.standalone", "--config-file", str(config)]
     command += ["--state-dir", str(directory / "state"), "--port", str(port), "--log-file", str(log)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603
@@ -65,7 +65,8 @@ def _read_lines(process: subprocess.Popen[str], lines: Queue[str]) -> None:
     lines.put("")
 
 
-def _config_text(options: Options) -> str:
+def config_text(options: Options) -> str:
+    """Return a configuration file."""
     groups = (
         "\n".join([f"[{group}]", *(f"{name} = {value}" for name, value in values.items())])
         for group, values in options.items()

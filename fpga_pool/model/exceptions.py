@@ -73,6 +73,18 @@ class StaleEpoch(Conflict):
     code = "fpga_pool.stale_epoch"
 
 
+class LateMessage(Conflict):
+    """A message that is not newer than one that was heard before: a repeat, or overtaken."""
+
+    code = "fpga_pool.late_message"
+
+
+class HostTaken(Conflict):
+    """A message in the name of a host for which another agent speaks."""
+
+    code = "fpga_pool.host_taken"
+
+
 class StorageFull(FpgaPoolError):
     """The database cannot take more; nothing of the request was stored."""
 
@@ -83,6 +95,12 @@ class ServiceUnavailable(FpgaPoolError):
     """A part of the pool does not answer; try again later."""
 
     code = "fpga_pool.unavailable"
+
+
+class Contended(ServiceUnavailable):
+    """Other writers were in the way; the same again will do."""
+
+    code = "fpga_pool.contended"
 
 
 class BitstreamRefused(FpgaPoolError):

@@ -1,8 +1,12 @@
 """What tenants and operators exchange with the scheduler, beside the objects themselves, as plain data."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fpga_pool.model.objects import RateSegment
+from fpga_pool.model.objects import Job, RateSegment
+
+#: An input of at most this size moves in one burst: no flow of its own is limited for it.
+SMALL_INPUT_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,19 @@ class Ticket:
     #: Rates relative to the plan's time 0, and what time it is there now.
     transfer: tuple[RateSegment, ...]
     elapsed_s: float
+    #: The requester's host holds the stream to these rates: the client need not.
+    shaped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobChanges:
+    """The jobs of a batch that changed after what the asker has seen, by index."""
+
+    jobs: tuple[Job, ...]
+    #: Generation of each shard at this moment: what the next question passes as seen.
+    seen: Mapping[str, int]
+    #: What time it is in the pool.
+    at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

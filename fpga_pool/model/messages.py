@@ -7,7 +7,7 @@ void.  Both are encoded by `rpc.codec`, so field types are JSON types, enums and
 
 from dataclasses import dataclass
 
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.objects import RateSegment, SlotState
 
 # Commands ------------------------------------------------------------------------------------------------------
 
@@ -34,12 +34,41 @@ class ReleaseJob:
     job: str
 
 
-Action = AssignJob | ReleaseJob
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeFlow:
+    """Hold the stream that brings a job's input to the rates of the plan; a command to the requester's agent.
+
+    It needs no fence: it is about one attempt only, and what is left of it ends with the plan's last segment.
+    """
+
+    job: str
+    attempt: int
+    source_address: str
+    source_port: int
+    destination_address: str
+    destination_port: int
+    #: Time 0 of the segments, UTC seconds of the pool.
+    dispatched_at: float
+    transfer: tuple[RateSegment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseFlow:
+    """Lift the limit of a job's stream."""
+
+    job: str
+    attempt: int
+
+
+Action = AssignJob | ReleaseJob | ShapeFlow | ReleaseFlow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """An action for one slot of one host, with what an agent needs to refuse a late or repeated one."""
+    """An action for one host, with what its agent needs to refuse a late or repeated one.
+
+    Actions on a slot are fenced; those on the host itself (flows) have no slot, and only their repeats are refused.
+    """
 
     id: str
     shard: str
@@ -90,11 +119,13 @@ class JobStarted(JobReport):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFinished(JobReport):
-    """The job is complete and its result is held."""
+    """The job is complete and its result is held; of a short one the earlier steps are told together with it."""
 
     compute_s: float
     result_bytes: int
     result_sha256: str
+    staged_at: float | None = None
+    started_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +205,10 @@ class Heartbeat:
     """The full observed state of one host."""
 
     host: str
-    boot_id: str
+    #: Secret of the agent, how often it was started, and how many heartbeats it has sent since.
+    agent_id: str
+    boot: int
+    beat: int
     at: float
     egress_bps: float
     ingress_bps: float
@@ -186,5 +220,9 @@ class Heartbeat:
     unreported: int = 0
     #: The data port speaks TLS only.
     data_tls: bool = False
-    #: Streams that the data port has refused since its start; its log tells why each.
+    #: Streams and commands that were refused since its start; its log tells why each.
     refused_streams: int = 0
+    refused_commands: int = 0
+    availability_zone: str = ""
+    #: Egress driver by which flows that leave this host are limited; "" = none.
+    egress_driver: str = ""

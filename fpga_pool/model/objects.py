@@ -12,6 +12,9 @@ from enum import StrEnum
 #: Namespace of the deterministic uuids of slots (and, later, of Placement's providers).
 SLOT_NAMESPACE = uuid.UUID("5b0c1b9e-6b0e-5f0c-9d0a-4f1f7c1f2a11")
 
+#: The only shard of a pool that is not divided.
+DEFAULT_SHARD = "default"
+
 #: How many transitions an object remembers.
 STORY_LENGTH = 24
 
@@ -139,6 +142,8 @@ class Job:
     requester: str
     input_bytes: int
     created_at: float
+    #: Part of the pool that plans and runs it; for its whole life.
+    shard: str = DEFAULT_SHARD
     state: JobState = JobState.PENDING
     cancel_requested: bool = False
     #: How many times it was planned; reports of an older attempt are void.
@@ -169,6 +174,11 @@ class Job:
     story: tuple[StoryEntry, ...] = ()
 
 
+def input_due_at(job: Job) -> float:
+    """Return when a job's planned transfer is over, UTC seconds."""
+    return (job.dispatched_at or job.created_at) + max((piece.end_s for piece in job.transfer), default=0.0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """A compute node: NIC limits, the address of its data port, and when it was last heard."""
@@ -178,14 +188,27 @@ class Host:
     ingress_bps: float
     data_address: str
     data_port: int
-    #: Changes with every start of the agent.
-    boot_id: str
     heard_at: float
+    #: Part of the pool that it belongs to; given when it was first heard.
+    shard: str = DEFAULT_SHARD
+    availability_zone: str = ""
+    #: Secret of the agent that speaks for the host; another one is not listened to while this one lives.
+    agent_id: str = ""
+    #: Starts of that agent, and heartbeats since the last of them: what is not later than these is void.
+    boot: int = 0
+    beat: int = 0
+    #: Number of the last report that was applied; a repeat is void.
+    reported: int = 0
     alive: bool = True
+    #: Egress driver by which its agent limits flows; "" = senders pace themselves.
+    egress_driver: str = ""
     #: The data port speaks TLS only.
     data_tls: bool = False
-    #: Streams that the data port has refused since the agent's start.
+    #: Streams that the data port, and commands that the agent has refused since the agent's start.
     refused_streams: int = 0
+    refused_commands: int = 0
+    #: Heartbeats and reports in its name that the scheduler has refused.
+    refused_messages: int = 0
     generation: int = 0
 
 
@@ -199,6 +222,8 @@ class Slot:
     region: str
     board: str
     kind: str
+    #: That of its host.
+    shard: str = DEFAULT_SHARD
     state: SlotState = SlotState.EMPTY
     #: Function loaded now, as observed; "" = none.
     function: str = ""
@@ -245,7 +270,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """A part of the pool with one active owner, fenced by an epoch that grows with every change of owner."""
+    """A part of the pool with one active owner, fenced by an epoch that grows with every change of owner.
+
+    `generation` grows with every renewal: whoever sees it stand still knows that the owner is gone.
+    """
 
     name: str
     owner: str
@@ -253,6 +281,15 @@ class Shard:
     renewed_at: float
     #: Grows with every committed change of the shard's objects: the stamp of a PoolView.
     pool_generation: int = 0
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduler:
+    """A pool scheduler process; like a shard's, its `generation` grows as long as it lives."""
+
+    name: str
+    heard_at: float
     generation: int = 0
 
 

@@ -17,6 +17,8 @@ Stored = Batch | Job | Host | Slot | Lease
 class Transaction(Protocol):
     """One transaction on one shard.
 
+    Lists of slots, jobs and leases are those of the shard (of the whole pool in a transaction on none); hosts are
+    always all, because a job's input may come from any.
     `save` compares the object's `generation` with the stored one and raises Conflict if they differ; the stored one
     grows by one.  Objects read after a `save` in the same transaction are as saved.  Reads raise NotFound where a
     single named object does not exist.
@@ -65,6 +67,18 @@ class Transaction(Protocol):
 
     def has_active_jobs(self, slot: str) -> bool:
         """Say whether any job occupies a place in a slot's queue."""
+        ...
+
+    def exhausted_jobs(self, attempts: int) -> Sequence[Job]:
+        """Return the jobs in state PENDING that were planned at least so often."""
+        ...
+
+    def overdue_inputs(self, due_before: float) -> Sequence[Job]:
+        """Return the jobs in state WAITING_INPUT whose planned transfer was over before a point in time."""
+        ...
+
+    def jobs_by_shard(self) -> dict[str, int]:
+        """Return how many jobs of each shard are pending or active."""
         ...
 
     def held_results(self, host: str) -> Sequence[Job]:

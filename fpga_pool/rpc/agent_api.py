@@ -16,14 +16,18 @@ class AgentAPI:
     Version history
     ---------------
     1.0
-        Commands.
+        Commands, in the name of a shard's owner.
     """
 
     def __init__(self, transport: Any, timeout_s: float = 10.0) -> None:
         target = messaging.Target(topic=AGENT_TOPIC, version="1.0")
         self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap="1.0")
 
-    def execute(self, host: str, commands: Sequence[Command]) -> list[Outcome]:
-        """Have commands executed, in order; an outcome for each is returned once it is in the agent's journal."""
-        plain = self._client.prepare(server=host).call({}, "execute", commands=[to_plain(item) for item in commands])
-        return read_all(Outcome, plain)
+    def execute(self, host: str, shard: str, epoch: int, commands: Sequence[Command]) -> list[Outcome]:
+        """Have commands executed, in order; an outcome for each is returned once it is in the agent's journal.
+
+        StaleEpoch if the agent knows a later owner of the shard; without commands the agent learns who owns it.
+        """
+        plain = [to_plain(item) for item in commands]
+        call = self._client.prepare(server=host).call
+        return read_all(Outcome, call({}, "execute", shard=shard, epoch=epoch, commands=plain))

@@ -1,16 +1,23 @@
 """What others ask of the scheduler."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import oslo_messaging as messaging
 
 from fpga_pool.model.encoding import to_plain
-from fpga_pool.model.exchange import Calibration, FunctionInfo, Ticket, TicketRequest
+from fpga_pool.model.exchange import Calibration, FunctionInfo, JobChanges, Ticket, TicketRequest
 from fpga_pool.model.messages import Heartbeat, Report
-from fpga_pool.model.objects import Batch, Host, Job, Slot
+from fpga_pool.model.objects import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.pool.admission import BatchRequest
-from fpga_pool.rpc.transport import SCHEDULER_TOPIC, read, read_all
+from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, read, read_all
+
+#: How long, and how often, a scheduler is looked for.
+FIND_S, FIND_ATTEMPTS = 2.0, 5
+#: A batch of the largest size is stored within this.
+CREATE_S = 60.0
+#: A question that waits for changes is answered within this.
+LONGEST_WAIT_S = 5.0
 
 
 class SchedulerAPI:
@@ -22,18 +29,50 @@ class SchedulerAPI:
         Batches, tickets, slots, hosts, functions; reports and heartbeats of agents.
     """
 
-    def __init__(self, transport: Any, timeout_s: float = 30.0) -> None:
+    def __init__(self, transport: Any, timeout_s: float = 10.0) -> None:
         target = messaging.Target(topic=SCHEDULER_TOPIC, version="1.0")
         self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap="1.0")
+        #: The scheduler that answers: one that stalls takes its share of the topic's messages for a while, so calls
+        #: go to one that was heard of, until it does not answer.
+        self._server = ""
 
-    def _call(self, method: str, **arguments: Any) -> Any:
-        return self._client.call({}, method, **arguments)
+    def _call(self, method: str, timeout_s: float | None = None, **arguments: Any) -> Any:
+        options = {} if timeout_s is None else {"timeout": timeout_s}
+        server = self._server or self._find()
+        try:
+            return self._client.prepare(server=server, **options).call({}, method, **arguments)
+        except NO_ANSWER:
+            self._server = ""
+            raise
+
+    def _find(self) -> str:
+        """Return a scheduler that answers now."""
+        for attempt in range(FIND_ATTEMPTS):
+            try:
+                self._server = self._client.prepare(timeout=FIND_S).call({}, "describe")["name"]
+            except NO_ANSWER:
+                if attempt + 1 == FIND_ATTEMPTS:
+                    raise
+            else:
+                break
+        return self._server
+
+    # Schedulers
+
+    def describe(self, server: str) -> dict[str, Any]:
+        """Return the name of a scheduler, its shards, and how many messages it has refused, by code."""
+        description: dict[str, Any] = self._client.prepare(server=server, timeout=FIND_S).call({}, "describe")
+        return description
+
+    def wake(self) -> None:
+        """Tell all schedulers that there may be something to do; nothing is lost when it does not reach them."""
+        self._client.prepare(fanout=True).cast({}, "wake")
 
     # Tenants
 
     def create_batch(self, request: BatchRequest) -> Batch:
         """Store a batch; it is committed when this returns."""
-        return read(Batch, self._call("create_batch", request=to_plain(request)))
+        return read(Batch, self._call("create_batch", CREATE_S, request=to_plain(request)))
 
     def batches(self, project_id: str, limit: int, marker: str | None = None) -> list[Batch]:
         """Return a project's batches, newest first."""
@@ -43,9 +82,27 @@ class SchedulerAPI:
         """Return one batch."""
         return read(Batch, self._call("batch", project_id=project_id, uuid=uuid))
 
-    def batch_jobs(self, project_id: str, uuid: str) -> list[Job]:
-        """Return the jobs of a batch, by index."""
-        return read_all(Job, self._call("batch_jobs", project_id=project_id, uuid=uuid))
+    def batch_jobs(
+        self,
+        project_id: str,
+        uuid: str,
+        states: Sequence[JobState] = (),
+        changed_after: Mapping[str, int] | None = None,
+        wait_s: float = 0.0,
+    ) -> JobChanges:
+        """Return the jobs of a batch (in some states; of those changed after what was seen before).
+
+        Where none has changed, the answer comes when one does, or after `wait_s`.
+        """
+        plain = self._call(
+            "batch_jobs",
+            project_id=project_id,
+            uuid=uuid,
+            states=[str(state) for state in states],
+            changed_after=None if changed_after is None else dict(changed_after),
+            wait_s=min(wait_s, LONGEST_WAIT_S),
+        )
+        return JobChanges(jobs=tuple(read_all(Job, plain["jobs"])), seen=plain["seen"], at=plain["at"])
 
     def cancel_batch(self, project_id: str, uuid: str) -> Batch:
         """Ask for the end of a batch."""
@@ -90,10 +147,11 @@ class SchedulerAPI:
 
     # Agents
 
-    def heartbeat(self, heartbeat: Heartbeat) -> None:
-        """Tell the full observed state of a host."""
-        self._call("heartbeat", heartbeat=to_plain(heartbeat))
+    def heartbeat(self, heartbeat: Heartbeat) -> float:
+        """Tell the full observed state of a host; return what time it is in the pool, UTC seconds."""
+        return float(self._call("heartbeat", heartbeat=to_plain(heartbeat)))
 
-    def report(self, host: str, reports: Sequence[Report]) -> None:
-        """Tell what happened, in order; it is committed when this returns."""
-        self._call("report", host=host, reports=[to_plain(item) for item in reports])
+    def report(self, host: str, agent_id: str, numbered: Sequence[tuple[int, Report]]) -> None:
+        """Tell what happened, in order, each under its number; it is committed when this returns."""
+        plain = [[number, to_plain(report)] for number, report in numbered]
+        self._call("report", host=host, agent_id=agent_id, reports=plain)

@@ -1,13 +1,20 @@
 """Transports, servers and clients with the pool's habits: plain JSON, native threads, bounded waits."""
 
+import logging
+import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import oslo_messaging as messaging
 from oslo_config import cfg
+from oslo_messaging.rpc.server import RPCServer
 
 from fpga_pool.model.encoding import from_plain, kinds
-from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, LateMessage, StaleEpoch
+from fpga_pool.rpc.options import set_defaults
+
+LOG = logging.getLogger(__name__)
 
 #: Exchange and topics; a version of an interface is in its Target.
 EXCHANGE = "fpga_pool"
@@ -46,20 +53,67 @@ def read_all(wanted: type[T], plain: Sequence[object]) -> list[T]:
     return [read(wanted, item) for item in plain]
 
 
-def transport(conf: cfg.ConfigOpts, url: str) -> Any:
-    """Return the RPC transport of `url`; ``fake://`` stays within the process.
+def transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:
+    """Return the RPC transport of `url`, or of the option transport_url; ``fake://`` stays within the process.
 
     `conf` must be the process's own `cfg.CONF`: oslo.messaging 18 registers some of the options it reads with no other.
     """
     messaging.set_transport_defaults(EXCHANGE)
-    return messaging.get_rpc_transport(conf, url=url, allowed_remote_exmods=ERROR_MODULES)
+    made = messaging.get_rpc_transport(conf, url=url, allowed_remote_exmods=ERROR_MODULES)
+    set_defaults(conf)
+    return made
 
 
-def server(transport: Any, topic: str, name: str, endpoints: Sequence[object]) -> Any:
+class Refusals:
+    """What a server has refused, by the code of the error; threads may share it."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def note(self, code: str) -> None:
+        """Count one."""
+        with self._lock:
+            self._counts[code] += 1
+
+    def counts(self) -> dict[str, int]:
+        """Return how many of each there were."""
+        with self._lock:
+            return dict(self._counts)
+
+
+#: Errors that say of a message that it should not have been sent: not of a tenant's wish, but of a peer.
+_REFUSED = (InvalidInput, HostTaken, LateMessage, StaleEpoch)
+
+
+class _Dispatcher(messaging.RPCDispatcher):
+    """Counts what it does not let through, and says in one line what it was."""
+
+    def __init__(self, endpoints: Sequence[object], refusals: Refusals) -> None:
+        super().__init__(list(endpoints), None, messaging.ExplicitRPCAccessPolicy)
+        self._refusals = refusals
+
+    def dispatch(self, incoming: Any) -> Any:
+        try:
+            return super().dispatch(incoming)
+        except messaging.UnsupportedVersion as error:
+            self._note("fpga_pool.unsupported_version", incoming, error)
+            raise
+        except messaging.NoSuchMethod as error:
+            self._note("fpga_pool.no_such_method", incoming, error)
+            raise
+        except messaging.ExpectedException as expected:
+            cause = expected.exc_info[1]
+            if isinstance(cause, _REFUSED):
+                self._note(cause.code, incoming, cause)
+            raise
+
+    def _note(self, code: str, incoming: Any, error: BaseException) -> None:
+        self._refusals.note(code)
+        LOG.warning("refused %s: %s", incoming.message.get("method"), error)
+
+
+def server(transport: Any, topic: str, name: str, endpoints: Sequence[object], refusals: Refusals | None = None) -> Any:
     """Return a server that is not yet started; `name` addresses it alone, the topic any of its kind."""
-    return messaging.get_rpc_server(
-        transport,
-        messaging.Target(topic=topic, server=name),
-        list(endpoints),
-        access_policy=messaging.ExplicitRPCAccessPolicy,
-    )
+    target = messaging.Target(topic=topic, server=name)
+    return RPCServer(transport, target, _Dispatcher(endpoints, refusals or Refusals()), "threading")

@@ -4,36 +4,40 @@ Messages go over ``fake://`` and everything that must survive is in one state di
 goes on where it was.  The parts are the same as in separate processes; only this shell is its own.
 """
 
-import fcntl
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from oslo_config import cfg
 
 from fpga_pool.conf.agent import data_tls
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.conf.policies import load_policy
-from fpga_pool.conf.scheduler import pool_settings
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.drivers.slots.faults import Faults
 from fpga_pool.drivers.slots.signing import load_or_create_signing_key
 from fpga_pool.drivers.slots.simulated import SimulatedSlots
-from fpga_pool.model.exceptions import ServiceUnavailable
+from fpga_pool.model.exceptions import LateMessage
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, server, transport
+from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, Refusals, server, transport
 from fpga_pool.services.agent.endpoint import AgentEndpoint
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
-from fpga_pool.services.clock import steady_utc
+from fpga_pool.services.clock import SteadyClock
+from fpga_pool.services.configured import agent_settings, scheduler_settings
+from fpga_pool.services.lock import exclusive
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
-from fpga_pool.services.scheduler.service import SchedulerService, SchedulerSettings
+from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.store.store import Store
 
 LOG = logging.getLogger(__name__)
+
+#: Name of its only scheduler.
+NAME = "standalone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +55,12 @@ class StandalonePool:
         self._conf = conf
         self._state_dir = Path(conf.standalone.state_dir)
         self._state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = _lock(self._state_dir)
+        self._lock = exclusive(
+            self._state_dir / "lock",
+            f"another pool runs on {self._state_dir}; give this one a --state-dir of its own",
+        )
         self.catalogue = load_catalogue(catalogue_path(conf))
-        self._clock = steady_utc()
+        self._clock = SteadyClock()
         self._transport = transport(cfg.CONF, "fake://")
         self.scheduler_api = SchedulerAPI(self._transport)
         keys = _Keys(
@@ -63,11 +70,12 @@ class StandalonePool:
         self._store = Store(f"sqlite:///{self._state_dir / 'pool.sqlite'}")
         self._store.migrate()
         self.scheduler = SchedulerService(
-            _scheduler_settings(conf),
+            scheduler_settings(conf, NAME),
             self._store,
             self.catalogue,
             lambda name: load_policy("batch", name),
             AgentAPI(self._transport),
+            self.scheduler_api,
             keys.tokens,
             self._clock,
         )
@@ -76,12 +84,14 @@ class StandalonePool:
 
     def start(self) -> None:
         """Begin: the scheduler first, so that the first heartbeats find it."""
+        self._serve(SCHEDULER_TOPIC, NAME, SchedulerEndpoint(self.scheduler), self.scheduler.refusals)
         self.scheduler.start()
-        self._serve(SCHEDULER_TOPIC, "scheduler", SchedulerEndpoint(self.scheduler))
         for agent in self.agents:
-            self._serve(AGENT_TOPIC, agent.settings.host, AgentEndpoint(agent))
+            self._serve(AGENT_TOPIC, agent.settings.host, AgentEndpoint(agent), agent.refusals)
             agent.start()
-            self.scheduler_api.heartbeat(agent.heartbeat())
+            # What comes later than the agent's own is as good: the pool knows the host.
+            with contextlib.suppress(LateMessage):
+                self.scheduler_api.heartbeat(agent.heartbeat())
 
     def stop(self) -> None:
         """End gracefully: running jobs complete, reports are taken, the database is closed."""
@@ -91,8 +101,8 @@ class StandalonePool:
             _attempt_all([one.stop, one.wait])
         _attempt_all([self.scheduler.stop, self._store.close, self._lock.close])
 
-    def _serve(self, topic: str, name: str, endpoint: object) -> None:
-        one = server(self._transport, topic, name, [endpoint])
+    def _serve(self, topic: str, name: str, endpoint: object, refusals: Refusals) -> None:
+        one = server(self._transport, topic, name, [endpoint], refusals)
         one.start()
         self._servers.append(one)
 
@@ -124,47 +134,18 @@ class StandalonePool:
         ]
 
 
-def _lock(state_dir: Path) -> TextIO:
-    """Keep a second pool off this state, for as long as the file returned is open; the kernel ends it with us."""
-    file = (state_dir / "lock").open("w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise ServiceUnavailable(f"another pool runs on {state_dir}; give this one a --state-dir of its own") from None
-    return file
-
-
 def catalogue_path(conf: cfg.ConfigOpts) -> Path:
     """Return the configured catalogue file, or the installed one."""
     return Path(conf.standalone.catalogue) if conf.standalone.catalogue else installed_catalogue()
 
 
-def _scheduler_settings(conf: cfg.ConfigOpts) -> SchedulerSettings:
-    group = conf.scheduler
-    return SchedulerSettings(
-        owner="standalone",
-        default_policy=group.default_policy,
-        interval_s=group.interval_s,
-        refit_interval_s=group.refit_interval_s,
-        token_lifetime_s=group.token_lifetime_s,
-        pool=pool_settings(conf),
-    )
-
-
 def _agent_settings(conf: cfg.ConfigOpts, state_dir: Path, host: str) -> AgentSettings:
-    group = conf.agent
-    return AgentSettings(
+    return agent_settings(
+        conf,
         host=host,
         state_dir=state_dir / "agents" / host,
         egress_bps=conf.standalone.egress_mbps * 1e6,
         ingress_bps=conf.standalone.ingress_mbps * 1e6,
-        heartbeat_s=group.heartbeat_s,
-        retention_s=group.retention_s,
-        hang_factor=group.hang_factor,
-        hang_grace_s=group.hang_grace_s,
-        fault_pause_s=(group.fault_pause_s, max(group.fault_pause_s, 60.0)),
-        drain_timeout_s=group.drain_timeout_s,
     )
 
 

@@ -5,6 +5,7 @@ that take turns at a card's configuration port, computations that last as long a
 slow clients and an oversubscribed DMA are not.
 """
 
+import itertools
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ from fpga_pool.model.messages import (
     ResultDelivered,
     SlotChanged,
 )
-from fpga_pool.model.objects import Batch, Job, Slot, SlotState
+from fpga_pool.model.objects import DEFAULT_SHARD, Batch, Job, Slot, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, create_batch
 from fpga_pool.model.pool.planning import batch_problem, commit_plan, known_time_models, require_answer, snapshot
 from fpga_pool.model.pool.reconcile import apply_heartbeat
@@ -40,7 +41,7 @@ from fpga_pool.model.transaction import Transaction
 from fpga_pool.sim.engine import Engine
 from fpga_pool.sim.store import MemoryStore
 
-SHARD, OWNER = "default", "simulator"
+OWNER = "simulator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,9 @@ class SimulatedHost:
         """Return what its agent would tell."""
         return Heartbeat(
             host=self.name,
-            boot_id="simulated",
+            agent_id="simulated",
+            boot=1,
+            beat=1,
             at=at,
             egress_bps=self.egress_bps,
             ingress_bps=self.ingress_bps,
@@ -123,9 +126,11 @@ class SimulatedPool:
         self._store = MemoryStore()
         self._store.time_models.update(models or {})
         self._models = known_time_models(catalogue, self._store.time_models)
-        self._shard = self._store.acquire_shard(SHARD, OWNER, 0.0, 0.0)
+        self._shard = self._store.acquire_shard(DEFAULT_SHARD, OWNER, 0.0)
         self._slots: dict[str, _Slot] = {}
         self._port_free_s: dict[tuple[str, str], float] = {}
+        #: Numbers of reports.
+        self._numbers = itertools.count(1)
         for host in hosts:
             with self._transaction() as tx:
                 apply_heartbeat(tx, host.heartbeat(0.0), 0.0)
@@ -158,14 +163,15 @@ class SimulatedPool:
         require_answer(request, plan)
         with self._transaction() as tx:
             commit_plan(tx, request, plan, self._settings, now_s)
-        commands = self._store.undelivered(SHARD, limit=len(self._store.outbox))
-        self._store.delivered(SHARD, OWNER, self._shard.epoch, {command.id for command in commands})
+        commands = self._store.undelivered(DEFAULT_SHARD, limit=len(self._store.outbox))
+        self._store.delivered(DEFAULT_SHARD, OWNER, self._shard.epoch, {command.id for command in commands})
         self._engine.after(self._delays.command_s, partial(self._execute, commands))
 
     def _report(self, slot: _Slot, *reports: Report) -> None:
         host = slot.observed.slot.split("/")[0]
+        numbered = list(zip(itertools.islice(self._numbers, len(reports)), reports, strict=True))
         with self._transaction() as tx:
-            void = apply_reports(tx, host, reports, self._engine.now_s)
+            void = apply_reports(tx, host, "simulated", numbered, self._engine.now_s)
         assert not void, void  # noqa: S101  # nothing fails here, so nothing may be void
 
     # The agents -------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The pool's objects in memory: the simulator's side of `model.transaction`."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,10 +20,12 @@ from fpga_pool.model.objects import (
     Run,
     Shard,
     Slot,
+    input_due_at,
 )
 from fpga_pool.model.transaction import Stored
 
 T = TypeVar("T")
+SlotOrJob = TypeVar("SlotOrJob", Slot, Job)
 
 
 def _key(thing: Stored) -> str:
@@ -63,7 +66,7 @@ class MemoryTransaction:
 
     def slots(self, host: str | None = None) -> Sequence[Slot]:
         """See Transaction."""
-        found = [slot for slot in self._all(Slot) if host is None or slot.host == host]
+        found = [slot for slot in self._ours(Slot) if host in (None, slot.host)]
         return sorted(found, key=lambda slot: slot.name)
 
     def batch_jobs(self, batch_uuid: str) -> Sequence[Job]:
@@ -74,14 +77,28 @@ class MemoryTransaction:
     def pending_jobs(self) -> Sequence[Job]:
         """See Transaction."""
         created = {batch.uuid: (batch.created_at, batch.uuid) for batch in self._all(Batch)}
-        found = [job for job in self._all(Job) if job.state is JobState.PENDING]
+        found = [job for job in self._ours(Job) if job.state is JobState.PENDING]
         return sorted(found, key=lambda job: (created[job.batch_uuid], job.index))
+
+    def exhausted_jobs(self, attempts: int) -> Sequence[Job]:
+        """See Transaction."""
+        return [job for job in self.pending_jobs() if job.attempt >= attempts]
+
+    def overdue_inputs(self, due_before: float) -> Sequence[Job]:
+        """See Transaction."""
+        waiting = [job for job in self.active_jobs() if job.state is JobState.WAITING_INPUT]
+        return [job for job in waiting if input_due_at(job) < due_before]
+
+    def jobs_by_shard(self) -> dict[str, int]:
+        """See Transaction."""
+        open_states = ACTIVE_JOBS | {JobState.PENDING}
+        return dict(Counter(job.shard for job in self._all(Job) if job.state in open_states))
 
     def active_jobs(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Job]:
         """See Transaction."""
         found = [
             job
-            for job in self._all(Job)
+            for job in self._ours(Job)
             if job.state in ACTIVE_JOBS and slot in (None, job.slot) and host in (None, job.host)
         ]
         return sorted(found, key=lambda job: (job.slot, job.order, job.uuid))
@@ -97,7 +114,8 @@ class MemoryTransaction:
 
     def leases(self, *, slot: str | None = None) -> Sequence[Lease]:
         """See Transaction."""
-        found = [lease for lease in self._all(Lease) if lease.state is LeaseState.HELD and slot in (None, lease.slot)]
+        ours = {held.name for held in self._ours(Slot)} if slot is None else {slot}
+        found = [lease for lease in self._all(Lease) if lease.state is LeaseState.HELD and lease.slot in ours]
         return sorted(found, key=lambda lease: lease.slot)
 
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
@@ -146,6 +164,10 @@ class MemoryTransaction:
     def _all(self, kind: type[T]) -> list[T]:
         return self._store.all(kind)
 
+    def _ours(self, kind: type[SlotOrJob]) -> list[SlotOrJob]:
+        """Return the slots or jobs of the transaction's shard; of all in a transaction on none."""
+        return [thing for thing in self._all(kind) if self._shard.name in ("", thing.shard)]
+
 
 class MemoryStore:
     """All objects of one simulated pool, and its outbox.
@@ -161,11 +183,9 @@ class MemoryStore:
         #: What the current transaction replaced, oldest first: kind, key, the thing before (None = nothing).
         self._replaced: list[tuple[type, str, Any]] = []
 
-    def acquire_shard(self, name: str, owner: str, now_s: float, expired_before: float) -> Shard:
-        """See store.Store."""
+    def acquire_shard(self, name: str, owner: str, now_s: float) -> Shard:
+        """Make `owner` the owner of a shard, in a new epoch; in a simulation nobody else wants it."""
         held = self._shards.get(name, Shard(name=name, owner="", epoch=0, renewed_at=now_s))
-        if held.owner not in ("", owner) and held.renewed_at >= expired_before:
-            raise Conflict(f"shard {name}: {held.owner} owns it (epoch {held.epoch})")
         self._shards[name] = replace(held, owner=owner, epoch=held.epoch + 1, renewed_at=now_s)
         return self._shards[name]
 

@@ -1,6 +1,8 @@
 """Connections to the database, each kind set up to keep what it has acknowledged."""
 
+import contextlib
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,16 @@ from oslo_db.api import wrap_db_retry
 from oslo_db.sqlalchemy import engines, exc_filters
 from sqlalchemy import URL, Connection, Engine, event, make_url
 
+from fpga_pool.store.errors import is_away, translated
+
 #: How long a writer waits for another one.
 BUSY_TIMEOUT_S = 30.0
+#: After which silence within a transaction a server ends the session, and so its locks: those of a scheduler that is
+#: stalled or cut off.  Our transactions pause for milliseconds; others wait for the locks for BUSY_TIMEOUT_S.
+IDLE_TRANSACTION_TIMEOUT_S = 5
+#: After which silence a client gives a server up: longer than any statement takes, the wait for a lock included.
+SILENCE_TIMEOUT_S = 60
+CONNECT_TIMEOUT_S = 10
 #: How often, and at what interval, a database server that does not answer yet is tried at start.
 CONNECT_RETRIES = 5
 CONNECT_INTERVAL_S = 2.0
@@ -19,19 +29,103 @@ LOG_RETRIES = 100
 LOG_INTERVAL_S = 0.02
 
 
-def connect(connection: str) -> Engine:
-    """Return an engine for the database at a URL; a SQLite file is made if it is missing."""
+def connect(connection: str, **options: Any) -> Engine:
+    """Return an engine for the database at a URL; a SQLite file is made if it is missing.
+
+    `options` are those of oslo.db's engine; they are for database servers.
+    """
     url = make_url(connection)
     if url.get_backend_name() == "sqlite":
         return _sqlite(url)
-    return engines.create_engine(connection, max_retries=CONNECT_RETRIES, retry_interval=CONNECT_INTERVAL_S)
+    return _server(url, options)
 
 
 def snapshots_of(engine: Engine) -> Engine:
     """Return the engine for readers: a transaction sees one moment of the database, and delays no writer."""
-    if engine.dialect.name == "sqlite":
-        return engine.execution_options(sqlite_begin="BEGIN DEFERRED")
-    return engine.execution_options(isolation_level="REPEATABLE READ")
+    return engine.execution_options(snapshot=True)
+
+
+def _is_snapshot(connection: Connection) -> bool:
+    return bool(connection.get_execution_options().get("snapshot"))
+
+
+# Database servers --------------------------------------------------------------------------------------------------
+
+#: What a URL asks of its driver, unless it says otherwise.  libpq has no limit to the silence of a server whose host
+#: still answers for it.
+_DRIVER_OPTIONS = {
+    "mysql": {
+        "charset": "utf8mb4",
+        "connect_timeout": str(CONNECT_TIMEOUT_S),
+        "read_timeout": str(SILENCE_TIMEOUT_S),
+        "write_timeout": str(SILENCE_TIMEOUT_S),
+    },
+    "postgresql": {
+        "connect_timeout": str(CONNECT_TIMEOUT_S),
+        "keepalives_idle": str(SILENCE_TIMEOUT_S // 2),
+        "keepalives_interval": str(SILENCE_TIMEOUT_S // 6),
+        "keepalives_count": "3",
+        "tcp_user_timeout": str(SILENCE_TIMEOUT_S * 1000),
+    },
+}
+
+#: What every session begins with: a writer reads what is committed, whoever holds a lock loses it by silence.
+#: The comment is code to MariaDB; MySQL has no such setting, and a stalled client keeps its locks there until TCP
+#: gives its connection up.
+_SESSION_SETTINGS = {
+    "mysql": (
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        f"SET SESSION innodb_lock_wait_timeout = {BUSY_TIMEOUT_S:.0f}"
+        f" /*M!100300 , idle_transaction_timeout = {IDLE_TRANSACTION_TIMEOUT_S} */",
+    ),
+    "postgresql": (
+        "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        f"SET SESSION lock_timeout = '{BUSY_TIMEOUT_S:.0f}s'",
+        f"SET SESSION idle_in_transaction_session_timeout = '{IDLE_TRANSACTION_TIMEOUT_S}s'",
+    ),
+}
+
+
+def _server(url: URL, options: dict[str, Any]) -> Engine:
+    # oslo.db knows the errors of MariaDB under the older name only.
+    url = url.set(drivername=url.drivername.replace("mariadb+", "mysql+"))
+    backend = url.get_backend_name()
+    if backend not in _DRIVER_OPTIONS:
+        raise ValueError(f"{url!r}: the pool's database is one of sqlite, {', '.join(_DRIVER_OPTIONS)}")
+    url = url.set(query=_DRIVER_OPTIONS[backend] | dict(url.query))
+    options = {"max_retries": CONNECT_RETRIES, "retry_interval": CONNECT_INTERVAL_S} | options
+    options["mysql_sql_mode"] = options.get("mysql_sql_mode") or "TRADITIONAL"
+    retries, interval_s = options.pop("max_retries"), options.pop("retry_interval")
+    engine = engines.create_engine(url.render_as_string(hide_password=False), max_retries=0, **options)
+    event.listen(engine, "connect", partial(_set_up_session, _SESSION_SETTINGS[backend]))
+    event.listen(engine, "begin", _begin_on_server)
+    _wait_for_server(engine, retries, interval_s)
+    return engine
+
+
+def _wait_for_server(engine: Engine, retries: int, interval_s: float) -> None:
+    # oslo.db does it as well, but takes no error of psycopg for a server that is away.
+    @wrap_db_retry(max_retries=retries, retry_interval=interval_s, inc_retry_interval=False, exception_checker=is_away)
+    def connect_once() -> None:
+        engine.connect().close()
+
+    with translated():
+        connect_once()
+
+
+def _set_up_session(settings: tuple[str, ...], connection: Any, _record: Any) -> None:
+    with contextlib.closing(connection.cursor()) as cursor:
+        for setting in settings:
+            cursor.execute(setting)
+    connection.commit()  # PostgreSQL takes settings back with their transaction
+
+
+def _begin_on_server(connection: Connection) -> None:
+    if _is_snapshot(connection):
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+
+
+# SQLite ------------------------------------------------------------------------------------------------------------
 
 
 def _sqlite(url: URL) -> Engine:
@@ -72,4 +166,4 @@ def _use_log(connection: Any) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     # A writer takes its place in the queue at once: two readers that both want to become writers would deadlock.
-    connection.exec_driver_sql(connection.get_execution_options().get("sqlite_begin", "BEGIN IMMEDIATE"))
+    connection.exec_driver_sql("BEGIN DEFERRED" if _is_snapshot(connection) else "BEGIN IMMEDIATE")

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from fpga_pool.model.messages import Command
-from fpga_pool.model.objects import Batch, Host, Job, Lease, LeaseState, Run, Shard, Slot
+from fpga_pool.model.objects import Batch, Host, Job, Lease, LeaseState, Run, Scheduler, Shard, Slot, input_due_at
 from fpga_pool.store import models
 
 ValueT = TypeVar("ValueT")
@@ -30,13 +30,14 @@ class Place:
 #: In the order in which rows may refer to each other.
 PLACES: Mapping[type, Place] = {
     Shard: Place(models.ShardRow, "name"),
+    Scheduler: Place(models.SchedulerRow, "name"),
     Host: Place(models.HostRow, "name"),
     Slot: Place(models.SlotRow, "name", lambda slot: {"uuid": slot.uuid}),
     Lease: Place(
         models.LeaseRow, "uuid", lambda lease: {"held_slot": lease.slot if lease.state is LeaseState.HELD else None}
     ),
     Batch: Place(models.BatchRow, "uuid"),
-    Job: Place(models.JobRow, "uuid"),
+    Job: Place(models.JobRow, "uuid", lambda job: {"input_due_at": input_due_at(job)}),
     Command: Place(models.CommandRow, "id"),
     Run: Place(models.RunRow, "job"),
 }

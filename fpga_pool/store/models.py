@@ -77,6 +77,16 @@ class ShardRow(Base):
     generation: Mapped[int]
 
 
+class SchedulerRow(Base):
+    """See `model.objects.Scheduler`."""
+
+    __tablename__ = "schedulers"
+
+    name: Mapped[Name] = mapped_column(primary_key=True)
+    heard_at: Mapped[float]
+    generation: Mapped[int]
+
+
 class HostRow(Versioned, Base):
     """See `model.objects.Host`."""
 
@@ -87,11 +97,19 @@ class HostRow(Versioned, Base):
     ingress_bps: Mapped[Rate]
     data_address: Mapped[Name]
     data_port: Mapped[int]
-    boot_id: Mapped[Word]
     heard_at: Mapped[float]
+    shard: Mapped[Name]
+    availability_zone: Mapped[Name]
+    agent_id: Mapped[Word]
+    boot: Mapped[int]
+    beat: Mapped[int]
+    reported: Mapped[int]
     alive: Mapped[bool]
+    egress_driver: Mapped[Word]
     data_tls: Mapped[bool]
     refused_streams: Mapped[int]
+    refused_commands: Mapped[int]
+    refused_messages: Mapped[int]
 
 
 class SlotRow(Versioned, Base):
@@ -106,6 +124,7 @@ class SlotRow(Versioned, Base):
     region: Mapped[Name]
     board: Mapped[Word]
     kind: Mapped[Word]
+    shard: Mapped[Name]
     state: Mapped[SlotState]
     function: Mapped[Word]
     job: Mapped[Uuid]
@@ -115,6 +134,8 @@ class SlotRow(Versioned, Base):
     lease_epoch: Mapped[int]
     reconfigurations: Mapped[int]
     story: Mapped[Story]
+    #: Generation of the shard in which it changed last.
+    changed_in: Mapped[int]
 
 
 class LeaseRow(Versioned, Base):
@@ -176,6 +197,7 @@ class JobRow(Versioned, Base):
     requester: Mapped[Name]
     input_bytes: Mapped[int]
     created_at: Mapped[float]
+    shard: Mapped[Name]
     state: Mapped[JobState]
     cancel_requested: Mapped[bool]
     attempt: Mapped[int]
@@ -197,6 +219,10 @@ class JobRow(Versioned, Base):
     result_bytes: Mapped[int | None]
     result_sha256: Mapped[Word]
     story: Mapped[Story]
+    #: `model.objects.input_due_at`, for the search for inputs that never came.
+    input_due_at: Mapped[float]
+    #: Generation of the shard in which it changed last: who knows an earlier one asks for what is newer.
+    changed_in: Mapped[int]
 
 
 class CommandRow(Base):
@@ -247,6 +273,8 @@ Index("ix_batches_newest", BatchRow.created_at, BatchRow.uuid)
 Index("ix_batches_newest_of_project", BatchRow.project_id, BatchRow.created_at, BatchRow.uuid)
 Index("ix_jobs_of_batch", JobRow.batch_uuid, JobRow.index)
 Index("ix_jobs_in_state_on_slot", JobRow.state, JobRow.slot, JobRow.order)
+Index("ix_jobs_in_state_of_shard", JobRow.state, JobRow.shard)
+Index("ix_slots_shard", SlotRow.shard)
 Index("ix_jobs_in_state_on_host", JobRow.state, JobRow.host)
 Index("ix_commands_in_order", CommandRow.shard, CommandRow.position)
 Index("ix_runs_newest", RunRow.function, RunRow.board, RunRow.finished_at)

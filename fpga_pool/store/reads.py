@@ -1,17 +1,27 @@
 """What can be asked of the store: the reads of `model.transaction.Transaction`, and those of the API."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Select, select, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Select, func, or_, select, tuple_
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.exceptions import InvalidInput, NotFound
-from fpga_pool.model.objects import ACTIVE_JOBS, Batch, Host, Job, JobState, Lease, Shard, Slot
+from fpga_pool.model.objects import ACTIVE_JOBS, Batch, Host, Job, JobState, Lease, Scheduler, Shard, Slot
 from fpga_pool.store.mapping import PLACES, called, from_row
-from fpga_pool.store.models import BatchRow, HostRow, JobRow, LeaseRow, RunRow, SlotRow, TimeModelRow
+from fpga_pool.store.models import (
+    BatchRow,
+    HostRow,
+    JobRow,
+    LeaseRow,
+    RunRow,
+    SchedulerRow,
+    ShardRow,
+    SlotRow,
+    TimeModelRow,
+)
 
 ValueT = TypeVar("ValueT")
 
@@ -19,8 +29,10 @@ ValueT = TypeVar("ValueT")
 class Reads:
     """The reads of one transaction, on one session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, scope: str) -> None:
         self._session = session
+        #: The shard whose slots, jobs and leases are listed; "" = all.
+        self._scope = scope
         # The session forgets rows that nobody holds, and would have to read them again to change them.
         self._rows: set[Any] = set()
 
@@ -44,6 +56,20 @@ class Reads:
         """Return a shard."""
         return from_row(Shard, self._row(Shard, name))
 
+    def shards(self) -> Sequence[Shard]:
+        """Return all shards, by name."""
+        return self._all(Shard, select(ShardRow).order_by(ShardRow.name))
+
+    def schedulers(self) -> Sequence[Scheduler]:
+        """Return the schedulers that ever were, by name."""
+        return self._all(Scheduler, select(SchedulerRow).order_by(SchedulerRow.name))
+
+    def beats(self) -> dict[str, tuple[str, int, int]]:
+        """Return agent, start and last heartbeat of every living host of the shard, by name."""
+        columns = select(HostRow.name, HostRow.agent_id, HostRow.boot, HostRow.beat)
+        alive = columns.where(HostRow.alive, *self._within(HostRow.shard))
+        return {name: (agent_id, boot, beat) for name, agent_id, boot, beat in self._session.execute(alive)}
+
     def slot_by_uuid(self, uuid: str) -> Slot:
         """Return the slot with this uuid."""
         found = self._all(Slot, select(SlotRow).where(SlotRow.uuid == uuid))
@@ -57,7 +83,8 @@ class Reads:
 
     def slots(self, host: str | None = None) -> Sequence[Slot]:
         """Return all slots (of one host), by name."""
-        where = [] if host is None else [SlotRow.host == host]
+        where = self._within(SlotRow.shard)
+        where += [] if host is None else [SlotRow.host == host]
         return self._all(Slot, select(SlotRow).where(*where).order_by(SlotRow.name))
 
     def batches(
@@ -74,20 +101,48 @@ class Reads:
         newest = select(BatchRow).where(*where).order_by(BatchRow.created_at.desc(), BatchRow.uuid.desc())
         return self._all(Batch, newest.limit(limit))
 
-    def batch_jobs(self, batch_uuid: str, *, states: Collection[JobState] | None = None) -> Sequence[Job]:
-        """Return the jobs of a batch (in some states), by index."""
-        where = [] if states is None else [JobRow.state.in_(states)]
+    def generations(self) -> dict[str, int]:
+        """Return the generation of every shard."""
+        return dict(self._session.execute(select(ShardRow.name, ShardRow.pool_generation)).tuples().all())
+
+    def batch_jobs(
+        self,
+        batch_uuid: str,
+        *,
+        states: Collection[JobState] = (),
+        changed_after: Mapping[str, int] | None = None,
+    ) -> Sequence[Job]:
+        """Return the jobs of a batch (in some states, changed after these generations of the shards), by index."""
+        where: list[ColumnElement[bool]] = [JobRow.state.in_(states)] if states else []
+        if changed_after is not None:
+            newer = [(JobRow.shard == shard) & (JobRow.changed_in > seen) for shard, seen in changed_after.items()]
+            where.append(or_(*newer, JobRow.shard.not_in(changed_after)))
         return self._all(Job, select(JobRow).where(JobRow.batch_uuid == batch_uuid, *where).order_by(JobRow.index))
 
     def pending_jobs(self) -> Sequence[Job]:
         """Return the jobs in state PENDING, oldest batch first, then by index."""
         pending = select(JobRow).join(BatchRow, BatchRow.uuid == JobRow.batch_uuid)
-        pending = pending.where(JobRow.state == JobState.PENDING)
+        pending = pending.where(JobRow.state == JobState.PENDING, *self._within(JobRow.shard))
         return self._all(Job, pending.order_by(BatchRow.created_at, BatchRow.uuid, JobRow.index))
+
+    def exhausted_jobs(self, attempts: int) -> Sequence[Job]:
+        """Return the jobs in state PENDING that were planned at least so often."""
+        pending = select(JobRow).where(JobRow.state == JobState.PENDING, *self._within(JobRow.shard))
+        return self._all(Job, pending.where(JobRow.attempt >= attempts).order_by(JobRow.uuid))
+
+    def overdue_inputs(self, due_before: float) -> Sequence[Job]:
+        """Return the jobs in state WAITING_INPUT whose planned transfer was over before a point in time."""
+        waiting = select(JobRow).where(JobRow.state == JobState.WAITING_INPUT, *self._within(JobRow.shard))
+        return self._all(Job, waiting.where(JobRow.input_due_at < due_before).order_by(JobRow.uuid))
+
+    def jobs_by_shard(self) -> dict[str, int]:
+        """Return how many jobs of each shard are pending or active."""
+        open_jobs = select(JobRow.shard, func.count()).where(JobRow.state.in_(ACTIVE_JOBS | {JobState.PENDING}))
+        return dict(self._session.execute(open_jobs.group_by(JobRow.shard)).tuples().all())
 
     def active_jobs(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Job]:
         """Return the jobs in a state of ACTIVE_JOBS (on one slot, or one host), slot by slot, in their order."""
-        where: list[ColumnElement[bool]] = [JobRow.state.in_(ACTIVE_JOBS)]
+        where = [JobRow.state.in_(ACTIVE_JOBS), *self._within(JobRow.shard)]
         where += [] if slot is None else [JobRow.slot == slot]
         where += [] if host is None else [JobRow.host == host]
         return self._all(Job, select(JobRow).where(*where).order_by(JobRow.slot, JobRow.order, JobRow.uuid))
@@ -104,8 +159,10 @@ class Reads:
 
     def leases(self, *, slot: str | None = None) -> Sequence[Lease]:
         """Return the HELD leases (of one slot: none or one), by slot."""
-        held = LeaseRow.held_slot.is_not(None) if slot is None else LeaseRow.held_slot == slot
-        return self._all(Lease, select(LeaseRow).where(held).order_by(LeaseRow.held_slot))
+        if slot is not None:
+            return self._all(Lease, select(LeaseRow).where(LeaseRow.held_slot == slot))
+        held = select(LeaseRow).join(SlotRow, SlotRow.name == LeaseRow.held_slot)
+        return self._all(Lease, held.where(*self._within(SlotRow.shard)).order_by(LeaseRow.held_slot))
 
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         """Return the refitted time models, by (function, board)."""
@@ -121,6 +178,10 @@ class Reads:
         query = select(RunRow.input_bytes, RunRow.compute_s).where(RunRow.function == function, RunRow.board == board)
         rows = self._session.execute(query.order_by(RunRow.finished_at.desc(), RunRow.job).limit(newest)).all()
         return ints([row.input_bytes for row in rows]), floats([row.compute_s for row in rows])
+
+    def _within(self, shard: InstrumentedAttribute[str]) -> list[ColumnElement[bool]]:
+        """Return what limits a list to the shard in question."""
+        return [shard == self._scope] if self._scope else []
 
     def _row(self, cls: type, key: str) -> Any:
         row = self._session.get(PLACES[cls].row, key)

@@ -1,21 +1,22 @@
 """The pool's memory: transactions fenced by the epoch of a shard's owner, the outbox, and who owns a shard."""
 
-from collections.abc import Collection, Iterator
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
-from sqlalchemy import ColumnElement, CursorResult, delete, select, update
+from sqlalchemy import ColumnElement, CursorResult, Table, bindparam, delete, select, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from fpga_pool.core.timemodel import TimeModel
-from fpga_pool.model.exceptions import Conflict, StaleEpoch
+from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound, StaleEpoch
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import Shard
 from fpga_pool.store import engine, schema
 from fpga_pool.store.errors import translated
-from fpga_pool.store.mapping import from_row, to_columns
-from fpga_pool.store.models import CommandRow, ShardRow, TimeModelRow
+from fpga_pool.store.mapping import called, from_row, to_columns
+from fpga_pool.store.models import CommandRow, HostRow, SchedulerRow, ShardRow, TimeModelRow
 from fpga_pool.store.transaction import SqlReading, SqlTransaction, chunks
 
 #: What a reader is told of a shard it did not ask for.
@@ -34,11 +35,18 @@ def _fence(session: Session, shard: str, owner: str, epoch: int, *, changes: int
         raise StaleEpoch(f"shard {shard}: {owner} does not own it in epoch {epoch}, or not any more")
 
 
+def _lock(session: Session, shard: str) -> None:
+    """Lock the shard for this transaction and count its changes, whoever owns it."""
+    counted = update(ShardRow).where(ShardRow.name == shard).values(pool_generation=ShardRow.pool_generation + 1)
+    if not cast("CursorResult[None]", session.execute(counted)).rowcount:
+        raise NotFound(f"no shard {shard}")
+
+
 class Store:
     """Objects of the pool in one database, given by its SQLAlchemy URL."""
 
-    def __init__(self, connection: str) -> None:
-        self.engine = engine.connect(connection)
+    def __init__(self, connection: str, **engine_options: Any) -> None:
+        self.engine = engine.connect(connection, **engine_options)
         self._writers = sessionmaker(self.engine, expire_on_commit=False)
         self._readers = sessionmaker(engine.snapshots_of(self.engine))
 
@@ -58,16 +66,32 @@ class Store:
         with translated(), self.engine.connect() as connection:
             schema.check(connection)
 
+    def schema_version(self) -> str:
+        """Return the revision of the schema; "" before the first migration."""
+        with translated(), self.engine.connect() as connection:
+            return schema.version(connection)
+
     # Transactions ----------------------------------------------------------------------------------------------
 
     @contextmanager
-    def transaction(self, shard: str, owner: str, epoch: int) -> Iterator[SqlTransaction]:
-        """Begin a transaction on a shard as its owner; committed at the end, rolled back if anything was raised.
+    def admission(self) -> Iterator[SqlTransaction]:
+        """Begin a transaction that sees the whole pool and adds to it; it changes nothing that is a shard's."""
+        with self._session() as session:
+            yield SqlTransaction(session, NO_SHARD)
 
-        Raises StaleEpoch if `owner` does not own the shard in this epoch (any more).
+    @contextmanager
+    def transaction(self, shard: str, owner: str | None = None, epoch: int = 0) -> Iterator[SqlTransaction]:
+        """Begin a transaction on a shard; committed at the end, rolled back if anything was raised.
+
+        Transactions on a shard follow one another, whoever begins them.  What was decided before it began is
+        committed as its owner: StaleEpoch tells one that has lost the shard since.  Without an owner (somebody
+        else's request is carried out) the transaction acts for the present one.  NotFound if there is no such shard.
         """
         with self._session() as session:
-            _fence(session, shard, owner, epoch, changes=1)
+            if owner is None:
+                _lock(session, shard)
+            else:
+                _fence(session, shard, owner, epoch, changes=1)
             found = from_row(Shard, session.get_one(ShardRow, shard))
             yield SqlTransaction(session, replace(found, pool_generation=found.pool_generation - 1))
 
@@ -75,28 +99,44 @@ class Store:
     def reading(self, shard: str | None = None) -> Iterator[SqlReading]:
         """Begin a transaction that sees one moment of the database, and changes nothing.
 
-        `shard` names the one whose generation the reader wants to know.
+        `shard` names the one whose generation the reader wants to know, and whose slots, jobs and leases it lists.
         """
         with translated(), self._readers() as session:
-            tx = SqlReading(session, NO_SHARD)
-            if shard is not None:
-                tx.shard = tx.shard_named(shard)
-            yield tx
+            found = NO_SHARD if shard is None else SqlReading(session, NO_SHARD).shard_named(shard)
+            yield SqlReading(session, found)
+
+    def note_alive(self, beats: Mapping[str, tuple[int, int]], now_s: float) -> None:
+        """Note the last heartbeats (start and number) of hosts that said nothing else."""
+        hosts = cast("Table", HostRow.__table__)
+        same_start = (hosts.c.name == bindparam("host")) & (hosts.c.boot == bindparam("start"))
+        noted = update(hosts).where(same_start, hosts.c.beat < bindparam("number"))
+        noted = noted.values(beat=bindparam("number"), heard_at=now_s)
+        rows = [{"host": host, "start": boot, "number": beat} for host, (boot, beat) in sorted(beats.items())]
+        with self._session() as session:
+            session.connection().execute(noted, rows)
 
     # Shards ----------------------------------------------------------------------------------------------------
 
-    def acquire_shard(self, name: str, owner: str, now_s: float, expired_before: float) -> Shard:
+    def ensure_shards(self, names: Collection[str], now_s: float) -> None:
+        """Have these shards exist, without an owner where they are new."""
+        for name in names:
+            with contextlib.suppress(DuplicateId), self._session() as session:
+                if session.get(ShardRow, name) is None:
+                    session.add(ShardRow(**to_columns(Shard(name=name, owner="", epoch=0, renewed_at=now_s))))
+                    session.flush()
+
+    def acquire_shard(self, name: str, owner: str, now_s: float, expired: Shard | None = None) -> Shard:
         """Make `owner` the owner of a shard, in a new epoch.
 
-        The shard must be new, released, its own from before a restart, or not renewed since `expired_before`; else
-        Conflict names the owner.
+        The shard must be without an owner, its own from before a restart, or still as in `expired`: as whoever asks
+        saw it so long ago that its owner cannot live.  Else Conflict names the owner.
         """
         with self._session() as session:
             row = session.get(ShardRow, name, with_for_update=True)
             if row is None:
-                row = ShardRow(**to_columns(Shard(name=name, owner="", epoch=0, renewed_at=now_s)))
-                session.add(row)
-            elif row.owner not in ("", owner) and row.renewed_at >= expired_before:
+                raise NotFound(f"no {called(Shard, name)}")
+            unrenewed = expired is not None and (row.epoch, row.generation) == (expired.epoch, expired.generation)
+            if row.owner not in ("", owner) and not unrenewed:
                 raise Conflict(f"shard {name}: {row.owner} owns it (epoch {row.epoch})")
             row.owner, row.epoch, row.renewed_at, row.generation = owner, row.epoch + 1, now_s, row.generation + 1
             return from_row(Shard, row)
@@ -113,6 +153,20 @@ class Store:
         """Leave the shard to the next who wants it; nothing is done if it is lost already."""
         with self._session() as session:
             session.execute(update(ShardRow).where(*_owned(shard.name, shard.owner, shard.epoch)).values(owner=""))
+
+    def beat(self, scheduler: str, now_s: float) -> None:
+        """Say that a scheduler lives."""
+        with self._session() as session:
+            row = session.get(SchedulerRow, scheduler)
+            if row is None:
+                session.add(SchedulerRow(name=scheduler, heard_at=now_s, generation=0))
+            else:
+                row.heard_at, row.generation = now_s, row.generation + 1
+
+    def forget_scheduler(self, scheduler: str) -> None:
+        """Remove a scheduler that has ended."""
+        with self._session() as session:
+            session.execute(delete(SchedulerRow).where(SchedulerRow.name == scheduler))
 
     # Outbox ----------------------------------------------------------------------------------------------------
 

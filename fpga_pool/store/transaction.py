@@ -5,18 +5,23 @@ from typing import Any
 
 from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.orm.util import identity_key
 
-from fpga_pool.model.exceptions import Conflict, DuplicateId
+from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound
 from fpga_pool.model.messages import Command
-from fpga_pool.model.objects import Lease, LeaseState, Run, Shard
+from fpga_pool.model.objects import Batch, Job, Lease, LeaseState, Run, Shard, Slot
 from fpga_pool.model.transaction import Stored
 from fpga_pool.store.errors import translated
-from fpga_pool.store.mapping import PLACES, called, to_columns, update_row
-from fpga_pool.store.models import CommandRow, LeaseRow
+from fpga_pool.store.mapping import PLACES, called, from_row, to_columns, update_row
+from fpga_pool.store.models import BatchRow, CommandRow, LeaseRow
 from fpga_pool.store.reads import Reads
 
 #: How many keys one query asks for: every database takes so many parameters.
 KEYS_PER_QUERY = 500
+
+
+#: Objects that know in which generation of their shard they changed.
+CHANGES_ARE_ASKED_FOR = frozenset({Job, Slot})
 
 
 def chunks(keys: list[str]) -> Iterator[list[str]]:
@@ -33,8 +38,19 @@ class SqlTransaction(Reads):
     """
 
     def __init__(self, session: Session, shard: Shard) -> None:
-        super().__init__(session)
+        super().__init__(session, shard.name)
         self.shard = shard
+        self._generation = shard.pool_generation + 1
+
+    def batch(self, uuid: str) -> Batch:
+        """Return a batch; it is locked, because the jobs of other shards may be counted in it as well."""
+        row = self._session.identity_map.get(identity_key(BatchRow, uuid))
+        if row is None or row not in self._rows:
+            row = self._session.get(BatchRow, uuid, with_for_update=True)
+            if row is None:
+                raise NotFound(f"no {called(Batch, uuid)}")
+            self._rows.add(row)
+        return from_row(Batch, row)
 
     def add(self, *things: Stored) -> None:
         """Store new objects; raises DuplicateId if one exists, Conflict for a lease on a slot that is held."""
@@ -57,6 +73,8 @@ class SqlTransaction(Reads):
                 " read it again and decide anew"
             )
         update_row(row, thing)
+        if cls in CHANGES_ARE_ASKED_FOR:
+            row.changed_in = self._generation
 
     def send(self, command: Command) -> None:
         """Put a command into the outbox."""
@@ -74,10 +92,10 @@ class SqlTransaction(Reads):
 
     def _insert(self, things: list[Any]) -> None:
         if things:
+            extra = {"changed_in": self._generation} if type(things[0]) in CHANGES_ARE_ASKED_FOR else {}
+            rows = [to_columns(thing) | extra for thing in things]
             with translated():
-                self._session.execute(
-                    insert(PLACES[type(things[0])].row.__table__), [to_columns(thing) for thing in things]
-                )
+                self._session.execute(insert(PLACES[type(things[0])].row.__table__), rows)
 
     def _refuse_stored(self, cls: type, keys: list[str]) -> None:
         place = PLACES[cls]
@@ -96,6 +114,8 @@ class SqlTransaction(Reads):
 
 class SqlReading(SqlTransaction):
     """A transaction that only reads: code written for a Transaction can ask it all, and change nothing."""
+
+    batch = Reads.batch
 
     def add(self, *things: Stored) -> None:
         """Refuse."""

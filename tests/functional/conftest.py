@@ -1,3 +1,4 @@
+import contextlib
 import random
 import socket
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fpga_pool.client import Client
+from fpga_pool.experiments.deployment import Deployment
 from fpga_pool.experiments.embedded import start_pool
 
 #: A pool that answers fast: real boards, heartbeats and retries in fractions of a second.
@@ -105,3 +107,28 @@ def pool(tmp_path_factory) -> Iterator[Pool]:
     shared = Pool(tmp_path_factory.mktemp("shared-pool"), FAST).start()
     yield shared
     assert shared.stop() == 0
+
+
+@pytest.fixture
+def deployment(tmp_path) -> Iterator:
+    """Start pools of processes: `deployment(rabbitmq.url, database_url, schedulers=2, agents=3)`; see Deployment."""
+    pools = []
+    with contextlib.ExitStack() as stack:
+
+        def start(transport_url: str, database_url: str, **parts) -> Deployment:
+            parts["options"] = merged(
+                {group: FAST[group] for group in ("scheduler", "agent")}, parts.get("options", {})
+            )
+            pools.append(Deployment(tmp_path / f"pool-{len(pools)}", transport_url, database_url, **parts))
+            return stack.enter_context(pools[-1])
+
+        yield start
+        for pool in pools:  # pytest shows it where the test failed
+            for name in pool.names:
+                print(f"--- {name}\n{pool.last_lines(name)}")
+
+
+@pytest.fixture
+def mariadb_url(mariadb) -> str:
+    """A fresh database; it ends with its server."""
+    return mariadb.new_database()

@@ -21,7 +21,7 @@ from fpga_pool.dataplane.server import DataServer
 from fpga_pool.dataplane.session import Limits
 from fpga_pool.dataplane.tokens import TransferGrant, sign
 from fpga_pool.model.exceptions import Conflict, NotFound, TransferRefused
-from fpga_pool.model.exchange import Calibration, FunctionInfo, Ticket
+from fpga_pool.model.exchange import Calibration, FunctionInfo, JobChanges, Ticket
 from fpga_pool.model.lifecycle.job import Displaced, Planned
 from fpga_pool.model.messages import InputStaged, JobFailed, JobFinished, JobStarted, ResultDelivered
 from fpga_pool.model.objects import ACTIVE_JOBS, Batch, Host, JobState, Shard, Slot
@@ -134,7 +134,7 @@ class PoolBench:
             self.tx.add(
                 Host(
                     name=name, egress_bps=1e9, ingress_bps=float("inf"), data_address="127.0.0.1", data_port=9,
-                    boot_id="b", heard_at=1000.0,
+                    heard_at=1000.0,
                 )
             )  # fmt: skip
             self.tx.add(Slot(name=f"{name}/card-0/r0", host=name, card="card-0", region="r0", board=board, kind=kind))
@@ -228,14 +228,15 @@ class PoolBench:
         with self._answering("batch"):
             return admission.owned_batch(self.tx, uuid, project_id)
 
-    def batch_jobs(self, project_id, uuid):
+    def batch_jobs(self, project_id, uuid, **_):
         with self._answering("batch_jobs"):
             admission.owned_batch(self.tx, uuid, project_id)
-            return self.tx.batch_jobs(uuid)
+            return JobChanges(jobs=tuple(self.tx.batch_jobs(uuid)), seen={}, at=time.time())
 
     def cancel_batch(self, project_id, uuid):
         with self._answering("cancel_batch"):
             admission.cancel_batch(self.tx, uuid, project_id, time.time())
+            admission.cancel_jobs(self.tx, uuid, time.time())
             for job in self.tx.batch_jobs(uuid):
                 if job.state in ACTIVE_JOBS:
                     changes.change_job(self.tx, job, Displaced(reason="cancelled"), time.time())

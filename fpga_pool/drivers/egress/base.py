@@ -5,6 +5,7 @@ Entry-point group: `fpga_pool.egress_drivers`.
 """
 
 import abc
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fpga_pool.model.exceptions import InvalidInput
@@ -53,6 +54,27 @@ class EgressDriver(abc.ABC):
     @abc.abstractmethod
     def flows(self) -> tuple[LimitedFlow, ...]:
         """Return what is limited now, as observed, for reconciliation."""
+
+    # Many flows at once: a driver overrides these where it does better than one by one.
+
+    def open_all(self, limits: Iterable[LimitedFlow]) -> None:
+        """Open each flow at its rate; `open` says what a repeat is."""
+        for limit in limits:
+            self.open(limit.flow, limit.rate_bps)
+
+    def set_rates(self, rates_bps: Mapping[str, float]) -> None:
+        """Change the rates of open flows, by key."""
+        for key, rate_bps in rates_bps.items():
+            self.set_rate(key, rate_bps)
+
+    def close_all(self, keys: Iterable[str]) -> None:
+        """Forget these flows."""
+        for key in keys:
+            self.close(key)
+
+    def reset(self) -> None:
+        """Forget every flow and lift every limit, those that an earlier process left on this host included."""
+        self.close_all([limited.flow.key for limited in self.flows()])
 
 
 def check_rate(rate_bps: float) -> None:

@@ -4,8 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from oslo_config import cfg
 
 from fpga_pool.drivers.slots.bitstream import Bitstream
+from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import SlotFault
 from fpga_pool.model.objects import SlotState
 
@@ -70,6 +75,14 @@ class SlotDriver(ABC):
     Refusals leave the slot as it was: NotFound for an address that is not in the inventory, Conflict for a slot that
     is not in the state the call needs.  SlotFault says that the slot failed.
     """
+
+    @classmethod
+    @abstractmethod
+    def from_conf(cls, conf: cfg.ConfigOpts, catalogue: Catalogue, trusted_key: Ed25519PublicKey) -> Self:
+        """Return the driver of this host as configured; bitstreams must be signed under `trusted_key`.
+
+        InvalidInput names the option that is wrong.
+        """
 
     @abstractmethod
     def inventory(self) -> Sequence[CardInventory]:

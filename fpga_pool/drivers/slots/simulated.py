@@ -6,10 +6,13 @@ during the software's own computation takes effect at its end; everything else i
 """
 
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from oslo_config import cfg
 
 from fpga_pool.drivers.slots.base import CardInventory, RunResult, SlotAddress, SlotDriver, SlotStatus
 from fpga_pool.drivers.slots.bitstream import Bitstream, verify
@@ -40,6 +43,19 @@ class SimulatedSlots(SlotDriver):
         self._models = models
         every_card = (Card(f"sim{i}", i, self._board, faults or Faults()) for i in range(cards))
         self._cards = {card.serial: card for card in every_card}
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts, catalogue: Catalogue, trusted_key: Ed25519PublicKey) -> Self:
+        """See SlotDriver.  The cards of each host have their own luck, the same at every start."""
+        group = conf.driver_simulated
+        faults = Faults(
+            load_fails=group.load_fails,
+            job_hangs=group.job_hangs,
+            card_disappears=group.card_disappears,
+            card_returns_after_s=group.card_returns_after_s,
+            seed=1000 * group.fault_seed + zlib.crc32(conf.agent.host.encode()) % 1000,
+        )
+        return cls(catalogue, group.board, group.cards, trusted_key, faults)
 
     def inventory(self) -> Sequence[CardInventory]:
         """See SlotDriver."""

@@ -9,7 +9,7 @@ from fpga_pool.model.objects import Batch, BatchState, JobState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPlanned:
-    """The first plan of the batch was committed."""
+    """The first plan of the batch, or of a shard's part of it, was committed."""
 
     dispatched_at: float
     makespan_s: float
@@ -42,6 +42,17 @@ def _planned(batch: Batch, event: BatchPlanned, now_s: float) -> Outcome:
     return planned, []
 
 
+def _part_planned(batch: Batch, event: BatchPlanned, now_s: float) -> Outcome:
+    """Extend what the batch was promised: it is complete when the last part is."""
+    begin_at = batch.dispatched_at if batch.dispatched_at is not None else event.dispatched_at
+    delay_s = event.dispatched_at - begin_at
+    return replace(
+        batch,
+        planned_makespan_s=max(batch.planned_makespan_s or 0.0, delay_s + event.makespan_s),
+        lower_bound_s=max(batch.lower_bound_s or 0.0, event.lower_bound_s),
+    ), []
+
+
 def _cancel_requested(batch: Batch, event: BatchCancelRequested, now_s: float) -> Outcome:
     return replace(batch, cancel_requested=True), []
 
@@ -68,6 +79,7 @@ def _final_state(batch: Batch) -> BatchState:
 
 _RULES: dict[tuple[BatchState, type], Rule[Batch]] = {
     (BatchState.PENDING, BatchPlanned): _planned,
+    (BatchState.RUNNING, BatchPlanned): _part_planned,
     (BatchState.PENDING, BatchCancelRequested): _cancel_requested,
     (BatchState.RUNNING, BatchCancelRequested): _cancel_requested,
     (BatchState.PENDING, JobEnded): _job_ended,

@@ -107,6 +107,8 @@ def _finished(job: Job, event: JobFinished, now_s: float) -> Outcome:
     finished = replace(
         job,
         state=JobState.RESULT_HELD,
+        staged_at=job.staged_at if event.staged_at is None else event.staged_at,
+        started_at=job.started_at if event.started_at is None else event.started_at,
         finished_at=event.at,
         compute_s=event.compute_s,
         result_bytes=event.result_bytes,
@@ -187,6 +189,8 @@ _RULES: dict[tuple[JobState, type], Rule[Job]] = {
     (JobState.STAGED, JobStarted): _started,
     (JobState.WAITING_INPUT, GaveUp): _gave_up_waiting,
     (JobState.RUNNING, JobStarted): _started,  # its agent restarted, and the job with it
+    (JobState.WAITING_INPUT, JobFinished): _finished,  # its agent tells of a short job only when it is complete
+    (JobState.STAGED, JobFinished): _finished,
     (JobState.RUNNING, JobFinished): _finished,
     (JobState.RESULT_HELD, ResultDelivered): _delivered,
     (JobState.RESULT_HELD, ResultExpired): _expired,

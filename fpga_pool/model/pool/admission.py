@@ -7,9 +7,10 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput, NoSlotFits, NotFound, UnknownFunction, UnknownRequester
 from fpga_pool.model.lifecycle.batch import BATCH, BatchCancelRequested
 from fpga_pool.model.lifecycle.job import CancelRequested
-from fpga_pool.model.objects import ENDED_JOBS, Batch, Job, Slot
+from fpga_pool.model.objects import ENDED_JOBS, Batch, Host, Job, Slot
 from fpga_pool.model.pool.changes import change_job
 from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.pool.sharding import Work, assign, parts
 from fpga_pool.model.transaction import Transaction
 
 
@@ -49,7 +50,11 @@ def create_batch(
         If the batch or a job of it exists already.
 
     """
-    _check(tx, request, catalogue, settings)
+    hosts, slots = tx.hosts(), tx.slots()
+    _check(request, hosts, slots, catalogue, settings)
+    work = [_work(job, catalogue) for job in request.jobs]
+    shards = parts(catalogue, slots, hosts, tx.jobs_by_shard())
+    places = assign(work, shards, split=settings.shards.split_batches)
     batch = Batch(
         uuid=request.uuid,
         project_id=request.project_id,
@@ -71,22 +76,30 @@ def create_batch(
             requester=job.requester,
             input_bytes=job.input_bytes,
             created_at=now_s,
+            shard=shard,
         )
-        for index, job in enumerate(request.jobs)
+        for index, (job, shard) in enumerate(zip(request.jobs, places, strict=True))
     ]
     tx.add(batch, *jobs)
     return batch
 
 
-def _check(tx: Transaction, request: BatchRequest, catalogue: Catalogue, settings: PoolSettings) -> None:
+def _work(job: JobRequest, catalogue: Catalogue) -> Work:
+    """Return what a job asks for; on several boards it takes as long as on the quickest."""
+    models = catalogue.functions[job.function].fpga_time.values()
+    return Work(job.function, min(model.seconds(job.input_bytes) for model in models), job.input_bytes)
+
+
+def _check(
+    request: BatchRequest, hosts: Sequence[Host], slots: Sequence[Slot], catalogue: Catalogue, settings: PoolSettings
+) -> None:
     if not request.jobs:
         raise InvalidInput("jobs: a batch needs at least one job")
     if len(request.jobs) > settings.max_batch_jobs:
         raise InvalidInput(
             f"jobs: {len(request.jobs)} jobs in one batch, at most {settings.max_batch_jobs} are accepted; split it"
         )
-    requesters = {host.name for host in tx.hosts()}
-    slots = tx.slots()
+    requesters = {host.name for host in hosts}
     seen: set[str] = set()
     fitting: set[str] = set()
     for index, job in enumerate(request.jobs):
@@ -133,11 +146,15 @@ def owned_batch(tx: Transaction, uuid: str, project_id: str) -> Batch:
 
 
 def cancel_batch(tx: Transaction, uuid: str, project_id: str, now_s: float) -> Batch:
-    """Ask for the end of a batch: what has not completed is cancelled, what has is kept."""
+    """Ask for the end of a batch: what has not completed is cancelled (`cancel_jobs`), what has is kept."""
     batch = owned_batch(tx, uuid, project_id)
     changed, _ = BATCH.transition(batch, BatchCancelRequested(), now_s)
     tx.save(changed)
-    for job in tx.batch_jobs(uuid):
-        if job.state not in ENDED_JOBS:
+    return changed
+
+
+def cancel_jobs(tx: Transaction, batch_uuid: str, now_s: float) -> None:
+    """Have the jobs of a cancelled batch that are this shard's end; to be called for each of its shards."""
+    for job in tx.batch_jobs(batch_uuid):
+        if job.shard == tx.shard.name and job.state not in ENDED_JOBS:
             change_job(tx, job, CancelRequested(), now_s)
-    return tx.batch(uuid)

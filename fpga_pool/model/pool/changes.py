@@ -3,11 +3,12 @@
 import uuid
 from dataclasses import replace
 
+from fpga_pool.model.exchange import SMALL_INPUT_BYTES
 from fpga_pool.model.lifecycle.batch import BATCH, JobEnded
 from fpga_pool.model.lifecycle.job import JOB, Displaced
 from fpga_pool.model.lifecycle.lease import LEASE, LeaseReleased
 from fpga_pool.model.lifecycle.slot import SLOT, DrainCompleted
-from fpga_pool.model.messages import Action, Command
+from fpga_pool.model.messages import Action, Command, ReleaseFlow, ShapeFlow
 from fpga_pool.model.objects import ACTIVE_JOBS, ENDED_JOBS, Job, JobState, Lease, LeaseKind, Slot, SlotState
 from fpga_pool.model.transaction import Transaction
 
@@ -18,6 +19,8 @@ def change_job(tx: Transaction, job: Job, event: object, now_s: float) -> Job:
     tx.save(changed)
     for action in actions:
         send(tx, changed.slot, action)
+    if job.flow and job.state is JobState.WAITING_INPUT:
+        _release_flow(tx, job)
     if changed.state in ENDED_JOBS and job.state not in ENDED_JOBS:
         batch, _ = BATCH.transition(tx.batch(job.batch_uuid), JobEnded(state=changed.state), now_s)
         tx.save(batch)
@@ -39,6 +42,50 @@ def send(tx: Transaction, slot_name: str, action: Action) -> None:
             host=slot.host,
             slot=slot.name,
             sequence=sequence,
+            action=action,
+        )
+    )
+
+
+def admit_flow(tx: Transaction, job: Job, source_address: str, source_port: int) -> bool:
+    """Have the requester's host hold a stream to its planned rates; say whether it can."""
+    requester, responder = tx.host(job.requester), tx.host(job.host)
+    local = requester.name == responder.name
+    if not requester.egress_driver or not job.transfer or local or job.input_bytes <= SMALL_INPUT_BYTES:
+        return False
+    flow = f"{source_address}:{source_port}"
+    if job.flow == flow:
+        return True
+    tx.save(replace(job, flow=flow))
+    shape = ShapeFlow(
+        job=job.uuid,
+        attempt=job.attempt,
+        source_address=source_address,
+        source_port=source_port,
+        destination_address=responder.data_address,
+        destination_port=responder.data_port,
+        dispatched_at=job.dispatched_at or job.created_at,
+        transfer=job.transfer,
+    )
+    _send_to_host(tx, requester.name, f"shape {job.attempt} {flow}", shape)
+    return True
+
+
+def _release_flow(tx: Transaction, job: Job) -> None:
+    release = ReleaseFlow(job=job.uuid, attempt=job.attempt)
+    _send_to_host(tx, job.requester, f"release {job.attempt} {job.flow}", release)
+
+
+def _send_to_host(tx: Transaction, host: str, what: str, action: ShapeFlow | ReleaseFlow) -> None:
+    """Send an action that is no slot's, under an id that is the same whoever sends it."""
+    tx.send(
+        Command(
+            id=str(uuid.uuid5(uuid.UUID(action.job), what)),
+            shard=tx.shard.name,
+            epoch=tx.shard.epoch,
+            host=host,
+            slot="",
+            sequence=0,
             action=action,
         )
     )

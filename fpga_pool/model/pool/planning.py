@@ -17,7 +17,6 @@ from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
 from fpga_pool.model.lifecycle.job import Planned
 from fpga_pool.model.messages import ReleaseJob
 from fpga_pool.model.objects import (
-    BatchState,
     Host,
     Job,
     JobState,
@@ -240,8 +239,12 @@ def commit_plan(
             )
             _withdraw_from_former_host(tx, request.jobs[i], slot.host)
             placed.append(change_job(tx, request.jobs[i], event, now_s))
-    if placed:
-        _note_first_plan(tx, batch_uuid, plan, dispatched_at, now_s)
+    if placed and all(job.attempt == 0 for job in request.jobs):
+        promised = BatchPlanned(
+            dispatched_at=dispatched_at, makespan_s=plan.makespan_s, lower_bound_s=plan.lower_bound_s
+        )
+        changed, _ = BATCH.transition(tx.batch(batch_uuid), promised, now_s)
+        tx.save(changed)
     return placed
 
 
@@ -267,15 +270,6 @@ def _transfers(plan: BatchPlan, jobs: int) -> list[tuple[RateSegment, ...]]:
     for job, begin_s, end_s, bps in zip(*(column.tolist() for column in columns), strict=True):
         pieces[job].append(RateSegment(begin_s, end_s, bps))
     return [tuple(sorted(segments, key=lambda segment: segment.begin_s)) for segments in pieces]
-
-
-def _note_first_plan(tx: Transaction, batch_uuid: str, plan: BatchPlan, dispatched_at: float, now_s: float) -> None:
-    batch = tx.batch(batch_uuid)
-    if batch.state is not BatchState.PENDING:
-        return
-    event = BatchPlanned(dispatched_at=dispatched_at, makespan_s=plan.makespan_s, lower_bound_s=plan.lower_bound_s)
-    changed, _ = BATCH.transition(batch, event, now_s)
-    tx.save(changed)
 
 
 def require_answer(request: PlanRequest, plan: BatchPlan) -> None:

@@ -4,16 +4,17 @@ The database owns desired state, the agents own observed state.  Every heartbeat
 its host; every tick looks for hosts that are silent and jobs that will not get on.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fpga_pool.model.exceptions import NotFound, StaleEpoch
+from fpga_pool.model.exceptions import InvalidInput, LateMessage, NotFound, StaleEpoch
 from fpga_pool.model.lifecycle.job import Displaced, GaveUp
 from fpga_pool.model.lifecycle.slot import HostLost
 from fpga_pool.model.messages import Heartbeat, ObservedJob, ObservedSlot, ReleaseJob, ResultExpired, SlotChanged
 from fpga_pool.model.objects import ACTIVE_JOBS, Host, Job, JobState, Slot, SlotState
 from fpga_pool.model.pool.changes import change_job, change_slot, displace_jobs, send
+from fpga_pool.model.pool.reports import require_agent
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
@@ -33,8 +34,15 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
     ------
     StaleEpoch
         If the host has obeyed a later owner of the shard than the one that listens.
+    HostTaken
+        If another agent, which is not given up, speaks for the host.
+    LateMessage
+        If a later heartbeat of this agent was heard before.
+    InvalidInput
+        If it tells of a slot that cannot be the host's own.
 
     """
+    _refuse_foreign_slots(heartbeat)
     _refuse_later_epoch(tx, heartbeat)
     returned = _store_host(tx, heartbeat, now_s)
     repairs = []
@@ -42,7 +50,7 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
     for observed in heartbeat.slots:
         slot = stored.pop(observed.slot, None)
         if slot is None:
-            tx.add(_new_slot(heartbeat.host, observed))
+            tx.add(_new_slot(heartbeat.host, tx.shard.name, observed))
             repairs.append(Repair(observed.slot, "new to the pool"))
         else:
             repairs += _compare_slot(tx, slot, observed, heartbeat, now_s)
@@ -58,6 +66,12 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
     elif heartbeat.unreported == 0:
         repairs += _compare_jobs(tx, heartbeat, now_s)
     return repairs
+
+
+def _refuse_foreign_slots(heartbeat: Heartbeat) -> None:
+    for observed in heartbeat.slots:
+        if not observed.slot.startswith(f"{heartbeat.host}/"):
+            raise InvalidInput(f"slots: {observed.slot} is no slot of host {heartbeat.host}: its name says otherwise")
 
 
 def _refuse_later_epoch(tx: Transaction, heartbeat: Heartbeat) -> None:
@@ -100,23 +114,38 @@ def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> bool:
         "data_port": heartbeat.data_port,
         "data_tls": heartbeat.data_tls,
         "refused_streams": heartbeat.refused_streams,
-        "boot_id": heartbeat.boot_id,
+        "refused_commands": heartbeat.refused_commands,
+        "availability_zone": heartbeat.availability_zone,
+        "egress_driver": heartbeat.egress_driver,
+        "agent_id": heartbeat.agent_id,
+        "boot": heartbeat.boot,
+        "beat": heartbeat.beat,
         "heard_at": now_s,
         "alive": True,
     }
     try:
         host = tx.host(heartbeat.host)
     except NotFound:
-        tx.add(Host(name=heartbeat.host, **facts))  # type: ignore[arg-type]
+        tx.add(Host(name=heartbeat.host, shard=tx.shard.name, **facts))  # type: ignore[arg-type]
         return False
+    if heartbeat.agent_id != host.agent_id:
+        if host.alive:
+            require_agent(host, heartbeat.agent_id)
+        facts["reported"] = 0  # a new agent counts from the beginning
+    elif (heartbeat.boot, heartbeat.beat) <= (host.boot, host.beat):
+        raise LateMessage(
+            f"host {host.name}: heartbeat {heartbeat.beat} of start {heartbeat.boot} comes after heartbeat {host.beat}"
+            f" of start {host.boot}"
+        )
     tx.save(replace(host, **facts))  # type: ignore[arg-type]
     return not host.alive
 
 
-def _new_slot(host: str, observed: ObservedSlot) -> Slot:
+def _new_slot(host: str, shard: str, observed: ObservedSlot) -> Slot:
     return Slot(
         name=observed.slot,
         host=host,
+        shard=shard,
         **_facts(observed),
         state=observed.state,
         function=observed.function,
@@ -191,31 +220,25 @@ def _is_current(tx: Transaction, uuid: str, attempt: int, host: str) -> bool:
     return (job.attempt, job.host) == (attempt, host) and job.state in holds
 
 
-def tick(tx: Transaction, settings: PoolSettings, now_s: float, listening_since_s: float) -> list[Repair]:
+def tick(tx: Transaction, settings: PoolSettings, now_s: float, silent_s: Mapping[str, float]) -> list[Repair]:
     """Give up on what time has decided: silent hosts, jobs planned too often, inputs that never came.
 
-    A host's silence counts only from when the pool itself listened.
+    `silent_s` tells for how long nothing new was heard of a host, by the clock of whoever listens: clocks of different
+    machines are never compared.
     """
     repairs = []
-    for host in tx.hosts():
-        silent_s = now_s - max(host.heard_at, listening_since_s)
-        if host.alive and silent_s > settings.host_timeout_s:
-            repairs.append(_lose_host(tx, host, silent_s, now_s))
-    for job in tx.pending_jobs():
-        if job.attempt >= settings.max_attempts:
-            reason = f"given up after {job.attempt} attempts; last: {job.reason}"
-            change_job(tx, job, GaveUp(code="fpga_pool.too_many_attempts", reason=reason), now_s)
-            repairs.append(Repair(job.uuid, reason))
-    for job in tx.active_jobs():
-        if job.state is JobState.WAITING_INPUT and now_s > _input_due_at(job) + settings.input_timeout_s:
-            reason = f"no complete input within {settings.input_timeout_s:g} s after its planned transfer"
-            change_job(tx, job, GaveUp(code="fpga_pool.input_timeout", reason=reason), now_s)
-            repairs.append(Repair(job.uuid, reason))
+    for name, seconds in silent_s.items():
+        if seconds > settings.host_timeout_s and (host := tx.host(name)).alive:
+            repairs.append(_lose_host(tx, host, seconds, now_s))
+    for job in tx.exhausted_jobs(settings.max_attempts):
+        reason = f"given up after {job.attempt} attempts; last: {job.reason}"
+        change_job(tx, job, GaveUp(code="fpga_pool.too_many_attempts", reason=reason), now_s)
+        repairs.append(Repair(job.uuid, reason))
+    for job in tx.overdue_inputs(now_s - settings.input_timeout_s):
+        reason = f"no complete input within {settings.input_timeout_s:g} s after its planned transfer"
+        change_job(tx, job, GaveUp(code="fpga_pool.input_timeout", reason=reason), now_s)
+        repairs.append(Repair(job.uuid, reason))
     return repairs
-
-
-def _input_due_at(job: Job) -> float:
-    return (job.dispatched_at or job.created_at) + max((piece.end_s for piece in job.transfer), default=0.0)
 
 
 def _lose_host(tx: Transaction, host: Host, silent_s: float, now_s: float) -> Repair:

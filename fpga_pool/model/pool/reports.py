@@ -1,24 +1,40 @@
 """What agents report, applied in the order in which it happened."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from fpga_pool.model.exceptions import NotFound
+from fpga_pool.model.exceptions import HostTaken, NotFound
 from fpga_pool.model.lifecycle.job import JOB
 from fpga_pool.model.lifecycle.slot import SLOT
 from fpga_pool.model.messages import JobFinished, Report, SlotChanged
-from fpga_pool.model.objects import Run
+from fpga_pool.model.objects import Host, Run
 from fpga_pool.model.pool.changes import change_job, change_slot
 from fpga_pool.model.transaction import Transaction
 
 
-def apply_reports(tx: Transaction, host: str, reports: Sequence[Report], now_s: float) -> list[str]:
-    """Apply what `host` reports; return why each void report is void, for the log.
+def apply_reports(
+    tx: Transaction, host: str, agent_id: str, numbered: Sequence[tuple[int, Report]], now_s: float
+) -> list[str]:
+    """Apply what the agent of `host` reports, each under its number; return why each void report is void, for the log.
 
-    A report is void when it is about something that is over (an attempt that was displaced meanwhile, a job that
-    ended) or not the host's own.  Nothing is lost by that: the pool has decided otherwise since.
+    A report is void when it was applied before, is about something that is over (an attempt that was displaced
+    meanwhile, a job that ended) or not the host's own.  Nothing is lost by that: the pool has decided otherwise since.
+
+    Raises
+    ------
+    HostTaken
+        If another agent speaks for the host.
+    NotFound
+        If the host is not known yet: its next heartbeat comes first.
+
     """
-    void = []
-    for report in reports:
+    teller = tx.host(host)
+    require_agent(teller, agent_id)
+    fresh = [report for number, report in numbered if number > teller.reported]
+    if fresh:
+        tx.save(replace(teller, reported=numbered[-1][0]))
+    void = [f"{len(numbered) - len(fresh)} applied before"] if len(fresh) < len(numbered) else []
+    for report in fresh:
         complaint = (
             _apply_slot_report(tx, host, report, now_s)
             if isinstance(report, SlotChanged)
@@ -27,6 +43,15 @@ def apply_reports(tx: Transaction, host: str, reports: Sequence[Report], now_s: 
         if complaint:
             void.append(f"{type(report).__name__}: {complaint}")
     return void
+
+
+def require_agent(host: Host, agent_id: str) -> None:
+    """Refuse who is not the agent of the host."""
+    if agent_id != host.agent_id:
+        raise HostTaken(
+            f"host {host.name}: another agent speaks for it; if two hosts have this name, give one another"
+            " ([agent] host); if the state directory of this one was lost, it is heard once the old one is given up"
+        )
 
 
 def _apply_slot_report(tx: Transaction, host: str, report: SlotChanged, now_s: float) -> str:

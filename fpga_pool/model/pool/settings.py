@@ -1,6 +1,8 @@
 """Limits and times the rules go by; filled alike from configuration, experiment files and tests."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+
+from fpga_pool.model.pool.sharding import ShardRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,10 +21,13 @@ class PoolSettings:
     input_timeout_s: float = 3600.0
     #: Time between the commit of a plan and its time 0, in which agents and clients learn of it.
     dispatch_lead_s: float = 0.25
+    #: How the pool is divided.
+    shards: ShardRule = field(default_factory=ShardRule)
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if getattr(self, field.name) < 0:
-                raise ValueError(f"{field.name} must not be negative, found {getattr(self, field.name)}")
+        for knob in fields(self):
+            value = getattr(self, knob.name)
+            if knob.name != "shards" and value < 0:
+                raise ValueError(f"{knob.name} must not be negative, found {value}")
         if self.max_attempts < 1 or self.max_batch_jobs < 1:
             raise ValueError("max_attempts and max_batch_jobs must be at least 1")

@@ -19,6 +19,7 @@ class AgentEndpoint:
         self._service = service
 
     @answers
-    def execute(self, context: Plain, commands: list[Plain]) -> list[Plain]:
+    def execute(self, context: Plain, shard: str, epoch: int, commands: list[Plain]) -> list[Plain]:
         """See AgentAPI."""
-        return [to_plain(outcome) for outcome in self._service.execute(read_all(Command, commands))]
+        outcomes = self._service.execute(shard, epoch, read_all(Command, commands))
+        return [to_plain(outcome) for outcome in outcomes]

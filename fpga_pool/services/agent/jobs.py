@@ -117,8 +117,11 @@ class JobTable:
                 return Outcome(command=command.id, outcome="refused", reason=reason)
             if isinstance(command.action, AssignJob):
                 self._assign(command, command.action)
-            else:
+            elif isinstance(command.action, ReleaseJob):
                 self._release(command, command.action)
+            else:
+                reason = f"{type(command.action).__name__} is no command for a slot"
+                return Outcome(command=command.id, outcome="refused", reason=reason)
             return Outcome(command=command.id, outcome="accepted")
 
     def _assign(self, command: Command, assignment: AssignJob) -> None:

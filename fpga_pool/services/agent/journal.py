@@ -8,6 +8,7 @@ anybody hears of them; what the files on disk tell as well, or a repeat mends, i
 import json
 import sqlite3
 import threading
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from fpga_pool.model.encoding import ACTIONS, REPORTS, from_plain, to_plain
-from fpga_pool.model.messages import AssignJob, Command, Report
+from fpga_pool.model.messages import AssignJob, Command, Report, ShapeFlow
 
 #: Commands whose repetition is answered; older ones are refused as late, which comes to the same.
 REMEMBERED = 100_000
@@ -28,6 +29,9 @@ CREATE TABLE IF NOT EXISTS jobs (
     result_bytes INTEGER, result_sha256 TEXT NOT NULL, finished_at REAL);
 CREATE TABLE IF NOT EXISTS reports (number INTEGER PRIMARY KEY AUTOINCREMENT, report TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS tokens (id TEXT PRIMARY KEY, deadline_s REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS shards (name TEXT PRIMARY KEY, epoch INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS flows (name TEXT PRIMARY KEY, action TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS agent (id TEXT NOT NULL, boot INTEGER NOT NULL);
 """
 
 
@@ -107,7 +111,26 @@ class Journal:
             finally:
                 self._in_transaction = False
 
+    def identify(self) -> tuple[str, int]:
+        """Return the agent's secret, made at its first start, and how often it was started, this time included."""
+        with self._transaction() as db:
+            if db.execute("UPDATE agent SET boot = boot + 1").rowcount == 0:
+                db.execute("INSERT INTO agent VALUES (?, 1)", (str(uuid.uuid4()),))
+            identity, boot = db.execute("SELECT id, boot FROM agent").fetchone()
+        return str(identity), int(boot)
+
     # Commands
+
+    def epoch(self, shard: str) -> int:
+        """Return the latest epoch of a shard in which somebody gave commands."""
+        with self._lock:
+            row = self._db.execute("SELECT epoch FROM shards WHERE name = ?", (shard,)).fetchone()
+        return int(row[0]) if row else 0
+
+    def note_epoch(self, shard: str, epoch: int) -> None:
+        """Note who gives commands from now on."""
+        with self._transaction() as db:
+            db.execute("INSERT OR REPLACE INTO shards VALUES (?, ?)", (shard, epoch))
 
     def executed(self, command: Command) -> bool:
         """Say whether this very command was executed before."""
@@ -126,14 +149,33 @@ class Journal:
     ) -> None:
         """Note that a command is executed, together with what it changed."""
         with self._transaction() as db:
-            db.execute("INSERT INTO commands VALUES (?)", (command.id,))
-            db.execute("DELETE FROM commands WHERE rowid <= (SELECT MAX(rowid) FROM commands) - ?", (REMEMBERED,))
+            _remember(db, command)
             db.execute(
                 "INSERT INTO fences VALUES (?, ?, ?) ON CONFLICT (slot) DO UPDATE"
                 " SET epoch = excluded.epoch, sequence = excluded.sequence",
                 (command.slot, command.epoch, command.sequence),
             )
             _store(db, keep, forget, reports)
+
+    # Flows
+
+    def note_flow(self, command: Command, name: str) -> None:
+        """Note that a command about a flow is executed."""
+        with self._transaction() as db:
+            _remember(db, command)
+            if isinstance(command.action, ShapeFlow):
+                db.execute("INSERT OR REPLACE INTO flows VALUES (?, ?)", (name, json.dumps(to_plain(command.action))))
+
+    def forget_flow(self, name: str) -> None:
+        """Forget a flow that is not held any more."""
+        with self._transaction(durable=False) as db:
+            db.execute("DELETE FROM flows WHERE name = ?", (name,))
+
+    def flows(self) -> list[ShapeFlow]:
+        """Return the flows to hold."""
+        with self._lock:
+            rows = self._db.execute("SELECT action FROM flows ORDER BY rowid").fetchall()
+        return [from_plain(ACTIONS, json.loads(action)) for (action,) in rows]
 
     # Jobs and reports
 
@@ -165,11 +207,11 @@ class Journal:
         with self._transaction(durable=durable) as db:
             _store(db, keep, forget, reports)
 
-    def reports(self, limit: int) -> tuple[int, list[Report]]:
-        """Return the oldest reports not yet taken, and the number of the last of them."""
+    def reports(self, limit: int) -> list[tuple[int, Report]]:
+        """Return the oldest reports not yet taken, each with its number."""
         with self._lock:
             rows = self._db.execute("SELECT number, report FROM reports ORDER BY number LIMIT ?", (limit,)).fetchall()
-        return (rows[-1][0] if rows else 0), [from_plain(REPORTS, json.loads(text)) for _, text in rows]
+        return [(number, from_plain(REPORTS, json.loads(text))) for number, text in rows]
 
     def taken(self, up_to: int) -> None:
         """Forget the reports up to this number: the scheduler has committed them (told again they are void)."""
@@ -194,6 +236,12 @@ class Journal:
         """Forget tokens that have expired on their own."""
         with self._transaction(durable=False) as db:
             db.execute("DELETE FROM tokens WHERE deadline_s < ?", (before_s,))
+
+
+def _remember(db: sqlite3.Connection, command: Command) -> None:
+    """Note that a command is executed, and forget those that were so long ago."""
+    db.execute("INSERT INTO commands VALUES (?)", (command.id,))
+    db.execute("DELETE FROM commands WHERE rowid <= (SELECT MAX(rowid) FROM commands) - ?", (REMEMBERED,))
 
 
 def _store(db: sqlite3.Connection, keep: HeldJob | None, forget: str | None, reports: Sequence[Report]) -> None:

@@ -1,25 +1,28 @@
 """The agent of one host: its threads, and what ends them."""
 
+import itertools
 import logging
 import ssl
 import threading
-import uuid
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fpga_pool.dataplane.server import DataServer
+from fpga_pool.drivers.egress.base import EgressDriver
 from fpga_pool.drivers.slots.base import SlotAddress, SlotDriver
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
-from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
-from fpga_pool.model.messages import Command, Heartbeat, ObservedJob, Outcome
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, StaleEpoch
+from fpga_pool.model.messages import Command, Heartbeat, ObservedJob, Outcome, ReleaseFlow, ShapeFlow
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.transport import MessagingError
+from fpga_pool.rpc.transport import MessagingError, Refusals
 from fpga_pool.services.agent.jobs import JobTable
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.settings import AgentSettings
+from fpga_pool.services.agent.shaper import FlowShaper
+from fpga_pool.services.agent.shaper import key as flow_key
 from fpga_pool.services.agent.slot_worker import SlotWorker
 from fpga_pool.services.agent.streams import Streams
-from fpga_pool.services.clock import Clock
+from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.loop import Loop
 
 LOG = logging.getLogger(__name__)
@@ -38,22 +41,26 @@ class AgentService:
         library: BitstreamLibrary,
         scheduler: SchedulerAPI,
         token_key: Ed25519PublicKey,
-        clock: Clock,
+        clock: SteadyClock,
         ssl_context: ssl.SSLContext | None = None,
+        egress: EgressDriver | None = None,
     ) -> None:
         self.settings = settings
         self._clock = clock
         self._scheduler = scheduler
-        self._boot_id = str(uuid.uuid4())
         settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._journal = Journal(settings.state_dir / "journal.sqlite")
+        self._agent_id, self._boot = self._journal.identify()
+        self._beats = itertools.count(1)
+        self._shaper = FlowShaper(egress, self._journal, clock) if egress is not None else None
+        self.refusals = Refusals()
         self.jobs = JobTable(self._journal, settings.state_dir, clock)
         self._server = DataServer(
             Streams(self.jobs),
             self._journal,
             host=settings.host,
             public_key=token_key,
-            bind_address=settings.data_address,
+            bind_address=settings.data_bind_address or settings.data_address,
             bind_port=settings.data_port,
             ssl_context=ssl_context,
             ingress_bps=settings.ingress_bps,
@@ -89,6 +96,8 @@ class AgentService:
     def start(self) -> None:
         """Take up what the journal holds, open the data port, begin."""
         self.jobs.restore()
+        if self._shaper is not None:
+            self._shaper.start()
         _, self._port = self._server.start()
         for worker in self.slots.values():
             worker.start()
@@ -107,21 +116,53 @@ class AgentService:
         self._reporting.stop()
         while self._report():
             pass  # what the last jobs left to tell
+        if self._shaper is not None:
+            self._shaper.stop()
         self._journal.close()
 
-    def execute(self, commands: list[Command]) -> list[Outcome]:
-        """Execute commands in order; each is in the journal before its outcome is told."""
+    def execute(self, shard: str, epoch: int, commands: list[Command]) -> list[Outcome]:
+        """Execute commands in order, in the name of a shard's owner; each is in the journal before its outcome is told.
+
+        StaleEpoch if a later owner of the shard was heard of.
+        """
         with self.jobs.changed, self._journal.together():
+            self._obey(shard, epoch)
             outcomes = [self._execute(command) for command in commands]
+        for outcome in outcomes:
+            if outcome.outcome == "refused":
+                self.refusals.note("fpga_pool.command_refused")
+                LOG.warning("refused command %s: %s", outcome.command, outcome.reason)
         for worker in self.slots.values():
             worker.stop_if_withdrawn()
         return outcomes
 
+    def _obey(self, shard: str, epoch: int) -> None:
+        known = self._journal.epoch(shard)
+        if epoch < known:
+            raise StaleEpoch(
+                f"host {self.settings.host} takes commands of epoch {known} of shard {shard}: {epoch} is over"
+            )
+        if epoch > known:
+            self._journal.note_epoch(shard, epoch)
+
     def _execute(self, command: Command) -> Outcome:
-        if command.host == self.settings.host and command.slot in self.slots:
-            return self.jobs.execute(command)
+        if command.host == self.settings.host:
+            if command.slot in self.slots:
+                return self.jobs.execute(command)
+            if self._shaper is not None and isinstance(command.action, ShapeFlow | ReleaseFlow):
+                return self._shape(self._shaper, command, command.action)
         reason = f"no slot {command.slot} on host {self.settings.host}"
         return Outcome(command=command.id, outcome="refused", reason=reason)
+
+    def _shape(self, shaper: FlowShaper, command: Command, action: ShapeFlow | ReleaseFlow) -> Outcome:
+        if self._journal.executed(command):
+            return Outcome(command=command.id, outcome="repeated")
+        try:
+            shaper.take(action)
+        except InvalidInput as error:
+            return Outcome(command=command.id, outcome="refused", reason=str(error))
+        self._journal.note_flow(command, flow_key(action))
+        return Outcome(command=command.id, outcome="accepted")
 
     def counters(self) -> dict[str, int]:
         """Return what the data port counted."""
@@ -136,7 +177,9 @@ class AgentService:
         settings = self.settings
         return Heartbeat(
             host=settings.host,
-            boot_id=self._boot_id,
+            agent_id=self._agent_id,
+            boot=self._boot,
+            beat=next(self._beats),
             at=self._clock(),
             egress_bps=settings.egress_bps,
             ingress_bps=settings.ingress_bps,
@@ -149,6 +192,9 @@ class AgentService:
             unreported=self._journal.unreported(),
             data_tls=self._tls,
             refused_streams=self._server.refused(),
+            refused_commands=sum(self.refusals.counts().values()),
+            availability_zone=settings.availability_zone,
+            egress_driver=settings.egress_driver,
         )
 
     def _beat(self) -> bool:
@@ -157,7 +203,9 @@ class AgentService:
         self._journal.forget_tokens(now_s)
         try:
             with self._heartbeat_first:
-                self._scheduler.heartbeat(self.heartbeat())
+                asked_at = self._clock()
+                told_at = self._scheduler.heartbeat(self.heartbeat())
+                self._clock.agree(told_at, asked_at, self._clock())
         except (MessagingError, FpgaPoolError) as error:
             LOG.warning("host %s: heartbeat not taken: %s", self.settings.host, error)
         return False
@@ -165,19 +213,20 @@ class AgentService:
     def _report(self) -> bool:
         """Hand over the oldest reports; they stay in the journal until they are committed."""
         with self._heartbeat_first:
-            last, reports = self._journal.reports(self._reports_at_once)
+            reports = self._journal.reports(self._reports_at_once)
         if not reports:
             return False
         try:
-            self._scheduler.report(self.settings.host, reports)
+            self._scheduler.report(self.settings.host, self._agent_id, reports)
             self._reports_at_once = REPORTS
         except InvalidInput as error:
             if len(reports) > 1:
                 self._reports_at_once = 1  # to find the one that cannot be read, and lose no other
                 return True
-            LOG.error("host %s: dropped %s, which the scheduler cannot read: %s", self.settings.host, reports[0], error)  # noqa: TRY400
+            dropped = reports[0][1]
+            LOG.error("host %s: dropped %s, which the scheduler cannot read: %s", self.settings.host, dropped, error)  # noqa: TRY400
         except (MessagingError, FpgaPoolError) as error:
             LOG.warning("host %s: reports not taken, they wait: %s", self.settings.host, error)
             return False
-        self._journal.taken(last)
+        self._journal.taken(reports[-1][0])
         return True

@@ -15,8 +15,12 @@ class AgentSettings:
     #: NIC limits of this host, bits per second.
     egress_bps: float
     ingress_bps: float
-    #: Where clients reach the data port.
+    availability_zone: str = ""
+    #: Name of the egress driver, as the pool is told; "" = none.
+    egress_driver: str = ""
+    #: Where clients reach the data port, and where it listens.
     data_address: str = "127.0.0.1"
+    data_bind_address: str = ""
     data_port: int = 0
     heartbeat_s: float = 1.0
     #: How long a result stays fetchable.

@@ -2,23 +2,25 @@
 
 import logging
 import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from fpga_pool.conf.policies import policy_names
 from fpga_pool.dataplane.tokens import TransferGrant, sign
 from fpga_pool.model.encoding import REPORTS, from_plain, to_plain
-from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound
+from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMessage, NotFound
 from fpga_pool.model.exchange import FunctionInfo, Ticket, TicketRequest
 from fpga_pool.model.messages import Heartbeat, JobFailed, JobReleased, Report, SlotChanged
-from fpga_pool.model.objects import JobState, SlotState
-from fpga_pool.model.pool.admission import BatchRequest, cancel_batch, create_batch, owned_batch
+from fpga_pool.model.objects import Job, JobState, SlotState
+from fpga_pool.model.pool.admission import BatchRequest, cancel_batch, cancel_jobs, create_batch, owned_batch
+from fpga_pool.model.pool.changes import admit_flow
 from fpga_pool.model.pool.operations import drain_slot, resume_slot
-from fpga_pool.model.pool.reconcile import apply_heartbeat
-from fpga_pool.model.pool.reports import apply_reports
 from fpga_pool.model.transaction import Transaction
-from fpga_pool.rpc.transport import VERSION_1, answers, read
-from fpga_pool.services.scheduler.service import SchedulerService, log_repairs
+from fpga_pool.rpc.transport import VERSION_1, answers, read, read_all
+from fpga_pool.services.scheduler.owned import log_repairs
+from fpga_pool.services.scheduler.service import SchedulerService
 
 LOG = logging.getLogger(__name__)
 
@@ -50,7 +52,7 @@ class SchedulerEndpoint:
             raise InvalidInput(f"policy: no batch policy {wanted.policy!r}; known: {', '.join(names)}")
         service = self._service
         wanted = replace(wanted, policy=wanted.policy or service.settings.default_policy)
-        with service.transaction() as tx:
+        with service.store.admission() as tx:
             batch = create_batch(tx, wanted, service.catalogue, service.settings.pool, service.clock())
         LOG.info("batch %s of project %s: %d jobs", batch.uuid, batch.project_id, batch.jobs)
         service.work_arrived()
@@ -69,29 +71,78 @@ class SchedulerEndpoint:
             return to_plain(owned_batch(tx, uuid, project_id))
 
     @answers
-    def batch_jobs(self, context: Plain, project_id: str, uuid: str) -> list[Plain]:
+    def batch_jobs(
+        self,
+        context: Plain,
+        project_id: str,
+        uuid: str,
+        states: Sequence[str],
+        changed_after: Mapping[str, int] | None,
+        wait_s: float,
+    ) -> Plain:
         """See SchedulerAPI."""
-        with self._service.store.reading() as tx:
-            owned_batch(tx, uuid, project_id)
-            # Without their stories, which nobody reads by the thousand.
-            return [to_plain(replace(job, story=())) for job in tx.batch_jobs(uuid)]
+        wanted = [JobState(state) for state in states]
+
+        changes = self._service.changes
+
+        def look() -> tuple[int, Sequence[Job], dict[str, int]]:
+            count = changes.count
+            with self._service.store.reading() as tx:
+                owned_batch(tx, uuid, project_id)
+                return count, tx.batch_jobs(uuid, states=wanted, changed_after=changed_after), tx.generations()
+
+        count, jobs, seen = look()
+        with changes.waiting() as may_wait:
+            give_up_at = self._service.clock() + (wait_s if may_wait else 0.0)
+            while not jobs and changed_after is not None and (left_s := give_up_at - self._service.clock()) > 0:
+                changes.wait(count, left_s)
+                count, jobs, seen = look()
+        # Without their stories, which nobody reads by the thousand.
+        plain = [to_plain(replace(job, story=())) for job in jobs]
+        return {"jobs": plain, "seen": seen, "at": self._service.clock()}
 
     @answers
     def cancel_batch(self, context: Plain, project_id: str, uuid: str) -> Plain:
         """See SchedulerAPI."""
-        with self._service.transaction() as tx:
-            batch = cancel_batch(tx, uuid, project_id, self._service.clock())
+        service = self._service
+        with service.store.admission() as tx:
+            cancel_batch(tx, uuid, project_id, service.clock())
+            shards = {job.shard for job in tx.batch_jobs(uuid)}
+        for shard in sorted(shards):
+            service.writer(shard).run(lambda tx: cancel_jobs(tx, uuid, service.clock()))
         LOG.info("batch %s: cancellation requested", uuid)
-        self._service.work_arrived()
-        return to_plain(batch)
+        service.work_arrived()
+        return self.batch(context, project_id, uuid)
 
     @answers
     def tickets(self, context: Plain, project_id: str, batch_uuid: str, requests: list[Plain]) -> list[Plain]:
         """See SchedulerAPI."""
-        wanted = [read(TicketRequest, item) for item in requests]
-        with self._service.transaction() as tx:
+        wanted = read_all(TicketRequest, requests)
+        with self._service.store.reading() as tx:
             owned_batch(tx, batch_uuid, project_id)
-            return [to_plain(self._ticket(tx, batch_uuid, request)) for request in wanted]
+            tickets = [self._ticket(tx, batch_uuid, request) for request in wanted]
+            shapers = {host.name for host in tx.hosts() if host.egress_driver}
+            to_shape = [
+                (job, request)
+                for request in wanted
+                for job in ([tx.job(request.job)] if shapers and request.purpose == "send" else [])
+                if job.requester in shapers
+            ]
+        shaped = {request.job for job, request in to_shape if self._shape(job, request)}
+        return [to_plain(replace(ticket, shaped=ticket.job in shaped)) for ticket in tickets]
+
+    def _shape(self, planned: Job, request: TicketRequest) -> bool:
+        """Have the requester's host hold the stream to its rates; say whether it can."""
+
+        def admit(tx: Transaction) -> bool:
+            job = tx.job(planned.uuid)
+            current = (job.state, job.attempt) == (planned.state, planned.attempt)
+            return current and admit_flow(tx, job, request.source_address, request.source_port)
+
+        shaped = self._service.writer(planned.shard).run(admit)
+        if shaped:
+            self._service.work_arrived()
+        return shaped
 
     def _ticket(self, tx: Transaction, batch_uuid: str, request: TicketRequest) -> Ticket:
         job = tx.job(request.job)
@@ -102,8 +153,6 @@ class SchedulerEndpoint:
             raise InvalidInput(f"purpose: {request.purpose!r} is neither send nor fetch")
         if job.state not in states or job.cancel_requested:
             raise Conflict(f"job {job.uuid} is {job.state}: nothing to {request.purpose} now")
-        if request.purpose == "send":
-            tx.save(replace(job, flow=f"{request.source_address}:{request.source_port}"))
         host = tx.host(job.host)
         now_s = self._service.clock()
         grant = TransferGrant(
@@ -145,10 +194,11 @@ class SchedulerEndpoint:
     def drain_slot(self, context: Plain, uuid: str, reason: str) -> Plain:
         """See SchedulerAPI."""
         with self._service.store.reading() as reading:
-            name = reading.slot_by_uuid(uuid).name
-        with self._service.transaction() as tx:
-            slot = drain_slot(tx, name, reason, self._service.clock())
-        LOG.info("slot %s: drain requested: %s", name, slot.reason)
+            found = reading.slot_by_uuid(uuid)
+        slot = self._service.writer(found.shard).run(
+            lambda tx: drain_slot(tx, found.name, reason, self._service.clock())
+        )
+        LOG.info("slot %s: drain requested: %s", slot.name, slot.reason)
         self._service.work_arrived()
         return to_plain(slot)
 
@@ -156,10 +206,9 @@ class SchedulerEndpoint:
     def resume_slot(self, context: Plain, uuid: str) -> Plain:
         """See SchedulerAPI."""
         with self._service.store.reading() as reading:
-            name = reading.slot_by_uuid(uuid).name
-        with self._service.transaction() as tx:
-            slot = resume_slot(tx, name, self._service.clock())
-        LOG.info("slot %s: resumed", name)
+            found = reading.slot_by_uuid(uuid)
+        slot = self._service.writer(found.shard).run(lambda tx: resume_slot(tx, found.name, self._service.clock()))
+        LOG.info("slot %s: resumed", slot.name)
         self._service.work_arrived()
         return to_plain(slot)
 
@@ -195,28 +244,54 @@ class SchedulerEndpoint:
         """See SchedulerAPI."""
         return [to_plain(row) for row in self._service.calibrator.report(function)]
 
+    # Schedulers
+
+    @answers
+    def describe(self, context: Plain) -> Plain:
+        """See SchedulerAPI."""
+        service = self._service
+        return {
+            "name": service.settings.name,
+            "shards": service.ownership.shards(),
+            "refused": service.refusals.counts(),
+        }
+
+    @answers
+    def wake(self, context: Plain) -> None:
+        """See SchedulerAPI."""
+        self._service.ownership.wake()
+
     # Agents
 
     @answers
-    def heartbeat(self, context: Plain, heartbeat: Plain) -> None:
+    def heartbeat(self, context: Plain, heartbeat: Plain) -> float:
         """See SchedulerAPI."""
-        heard = read(Heartbeat, heartbeat)
-        with self._service.transaction() as tx:
-            repairs = apply_heartbeat(tx, heard, self._service.clock())
+        with self._counting(heartbeat.get("host")):
+            repairs = self._service.hearing.heartbeat(read(Heartbeat, heartbeat))
         log_repairs(repairs)
         if repairs:
             self._service.work_arrived()
+        return self._service.clock()
 
     @answers
-    def report(self, context: Plain, host: str, reports: list[Plain]) -> None:
+    def report(self, context: Plain, host: str, agent_id: str, reports: list[tuple[int, Plain]]) -> None:
         """See SchedulerAPI."""
-        told = [from_plain(REPORTS, item) for item in reports]
-        with self._service.transaction() as tx:
-            void = apply_reports(tx, host, told, self._service.clock())
+        with self._counting(host):
+            told = [(number, from_plain(REPORTS, plain)) for number, plain in reports]
+            void = self._service.hearing.report(host, agent_id, told)
         for complaint in void:
             LOG.debug("void report of %s: %s", host, complaint)
-        if any(map(_makes_work, told)):
+        if any(_makes_work(report) for _, report in told):
             self._service.work_arrived()
+
+    @contextmanager
+    def _counting(self, host: object) -> Iterator[None]:
+        """Count what is refused of what is said in the name of a host."""
+        try:
+            yield
+        except (InvalidInput, HostTaken, LateMessage):
+            self._service.hearing.refused(str(host))
+            raise
 
 
 def _makes_work(report: Report) -> bool:

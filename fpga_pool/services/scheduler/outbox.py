@@ -2,9 +2,10 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
+from fpga_pool.model.exceptions import FpgaPoolError, StaleEpoch
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import Shard
 from fpga_pool.rpc.agent_api import AgentAPI
@@ -34,6 +35,17 @@ class Outbox:
         self._pause_s: dict[str, float] = {}
         self._not_before: dict[str, float] = {}
 
+    def announce(self, hosts: Iterable[str]) -> None:
+        """Tell agents in whose hands the shard is now: what its former owner still says they refuse."""
+        for host in hosts:
+            self._workers.submit(self._announce, host)
+
+    def _announce(self, host: str) -> None:
+        try:
+            self._agents.execute(host, self._shard.name, self._shard.epoch, [])
+        except (MessagingError, FpgaPoolError) as error:
+            LOG.debug("agent %s was not told of the owner of shard %s: %s", host, self._shard.name, error)
+
     def dispatch(self, wake: Callable[[], None]) -> bool:
         """Start delivery to every host that has commands waiting and is not being served; `wake` when one is done."""
         # Whoever is being served while the outbox is read is left to the next time: what was read may be delivered.
@@ -56,10 +68,10 @@ class Outbox:
 
     def _deliver(self, host: str, commands: list[Command], wake: Callable[[], None]) -> None:
         try:
-            for outcome in self._agents.execute(host, commands):
+            shard = self._shard
+            for outcome in self._agents.execute(host, shard.name, shard.epoch, commands):
                 if outcome.outcome == "refused":
                     LOG.warning("agent %s refused command %s: %s", host, outcome.command, outcome.reason)
-            shard = self._shard
             self._store.delivered(shard.name, shard.owner, shard.epoch, [command.id for command in commands])
             self._pause_s.pop(host, None)
         except MessagingError as error:
@@ -67,6 +79,9 @@ class Outbox:
             self._pause_s[host] = min(2 * pause_s, RETRY_S[1])
             self._not_before[host] = self._clock() + pause_s
             LOG.warning("agent %s does not answer (%s); next try in %.1f s", host, error, pause_s)
+        except StaleEpoch as error:
+            LOG.warning("agent %s: %s", host, error)
+            self._not_before[host] = self._clock() + RETRY_S[1]
         except Exception:
             LOG.exception("delivery to agent %s failed", host)
             self._not_before[host] = self._clock() + RETRY_S[1]

@@ -1,8 +1,7 @@
-"""The pool scheduler as a service: its threads, and what ends them."""
+"""The pool scheduler as a service: one of several that answer requests and share the shards among themselves."""
 
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,32 +9,32 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.core.policy import BatchPolicy
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.exceptions import Conflict, StaleEpoch
 from fpga_pool.model.objects import Shard
-from fpga_pool.model.pool.reconcile import Repair, tick
 from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.model.transaction import Transaction
 from fpga_pool.rpc.agent_api import AgentAPI
-from fpga_pool.services.clock import Clock
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.transport import MessagingError, Refusals
+from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.loop import Loop
 from fpga_pool.services.scheduler.calibration import Calibrator
+from fpga_pool.services.scheduler.changes import Changes
+from fpga_pool.services.scheduler.hearing import Hearing
 from fpga_pool.services.scheduler.outbox import Outbox
+from fpga_pool.services.scheduler.owned import OwnedShard
+from fpga_pool.services.scheduler.ownership import Ownership
 from fpga_pool.services.scheduler.planner import Planner
+from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store.store import Store
 
 LOG = logging.getLogger(__name__)
-
-#: A tick that comes later than this after its time was held up by something else than its work.
-LONGEST_TICK_S = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSettings:
     """Knobs of the service; those of the rules are in `pool`."""
 
-    shard: str = "default"
-    #: Who owns the shard: this process, by a name that is its own.
-    owner: str = "scheduler"
+    #: Name of this scheduler among all of the pool; stays the same when it is started again.
+    name: str = "scheduler"
     default_policy: str = "ect"
     #: Seed of the policies' random generator.
     seed: int = 0
@@ -43,15 +42,18 @@ class SchedulerSettings:
     interval_s: float = 1.0
     #: How often time models are refitted.
     refit_interval_s: float = 5.0
-    #: An owner that did not renew its shard for longer has lost it.
-    shard_timeout_s: float = 10.0
+    #: A scheduler that gave no sign of life for longer has lost its shards to the others.
+    shard_timeout_s: float = 5.0
     #: How long a token may be used to open a stream.
     token_lifetime_s: float = 300.0
     pool: PoolSettings = field(default_factory=PoolSettings)
 
 
 class SchedulerService:
-    """Owns one shard: plans, commands, mends.  `start` and `stop` are called once each."""
+    """Answers requests for the whole pool, and plans, commands and mends the shards it owns.
+
+    `start` and `stop` are called once each; the server of its endpoint is started before it.
+    """
 
     def __init__(
         self,
@@ -60,46 +62,37 @@ class SchedulerService:
         catalogue: Catalogue,
         policies: Callable[[str], BatchPolicy],
         agents: AgentAPI,
+        peers: SchedulerAPI,
         token_key: Ed25519PrivateKey,
-        clock: Clock,
+        clock: SteadyClock,
     ) -> None:
         self.settings = settings
         self.store = store
         self.catalogue = catalogue
         self.token_key = token_key
         self.clock = clock
+        self.refusals = Refusals()
+        self.changes = Changes()
         self.calibrator = Calibrator(store, catalogue, clock)
+        self.hearing = Hearing(store, self.writer, settings.pool.shards, clock)
+        self.ownership = Ownership(settings.name, settings.shard_timeout_s, store, clock, self._take_up)
         self._policies = policies
         self._agents = agents
-        self._shard: Shard | None = None
-        #: Since when the pool listens without a break, and when it last found itself alive.
-        self._listening_since = 0.0
-        self._ticked_at = 0.0
+        self._peers = peers
+        self._writers: dict[str, ShardWriter] = {}
         self._loops: list[Loop] = []
 
     def start(self) -> None:
-        """Take the shard and begin; Conflict if another owner is alive."""
+        """Join the other schedulers: shards without a living owner are taken, now or a moment later."""
         settings = self.settings
-        self._listening_since = self._ticked_at = now_s = self.clock()
-        expired_before = now_s - settings.shard_timeout_s
-        self._shard = self.store.acquire_shard(settings.shard, settings.owner, now_s, expired_before)
-        LOG.info("shard %s is owned by %s, epoch %d", settings.shard, settings.owner, self._shard.epoch)
-        planner = Planner(
-            lambda: self.store.reading(settings.shard),
-            self.transaction,
-            self.catalogue,
-            settings.pool,
-            self._policies,
-            settings.default_policy,
-            self.clock,
-            np.random.default_rng(settings.seed),
-        )
-        self._outbox = Outbox(self.store, self._shard, self._agents, self.clock)
-        self._dispatching = Loop("dispatch", lambda: self._outbox.dispatch(self._dispatching.wake), settings.interval_s)
-        self._planning = Loop("plan", lambda: self._plan(planner), settings.interval_s)
-        ticking = Loop("tick", self._tick, settings.interval_s)
-        refitting = Loop("refit", self.calibrator.refit, settings.refit_interval_s)
-        self._loops = [self._dispatching, self._planning, ticking, refitting]
+        self.store.ensure_shards(settings.pool.shards.names(), self.clock())
+        self.ownership.step()
+        self._loops = [
+            Loop("own", self.ownership.step, min(settings.interval_s, settings.shard_timeout_s / 5)),
+            Loop("refit", self.calibrator.refit, settings.refit_interval_s),
+            Loop("hear", self.hearing.flush, settings.interval_s),
+            Loop("listen", self._listen, settings.interval_s),
+        ]
         for loop in self._loops:
             loop.start()
 
@@ -108,53 +101,52 @@ class SchedulerService:
         for loop in reversed(self._loops):
             loop.stop()
         self._loops = []
-        if self._shard is not None:
-            self._outbox.stop()
+        self.ownership.pause()
 
     def stop(self) -> None:
-        """Let running steps end; what is committed stays for the next owner."""
+        """Let running steps end; what is committed stays for the next owner, which can take over at once."""
         self.pause()
-        if self._shard is not None:
-            try:
-                self.store.release_shard(self._shard)
-            except (StaleEpoch, Conflict) as error:
-                LOG.warning("shard %s was lost before it was released: %s", self._shard.name, error)
+        self.ownership.leave()
 
-    def transaction(self) -> AbstractContextManager[Transaction]:
-        """Begin a transaction on the shard, fenced by the epoch under which it is owned."""
-        if self._shard is None:
-            raise StaleEpoch(f"shard {self.settings.shard} is not owned yet")
-        return self.store.transaction(self._shard.name, self._shard.owner, self._shard.epoch)
+    def writer(self, shard: str) -> ShardWriter:
+        """Return who carries out requests on a shard, in the name of whoever owns it."""
+        writer = self._writers.get(shard)
+        if writer is None:
+            begin = self.changes.noted(lambda: self.store.transaction(shard))
+            writer = self._writers.setdefault(shard, ShardWriter(begin))
+        return writer
 
     def work_arrived(self) -> None:
-        """Look at pending jobs and at the outbox now."""
-        self._planning.wake()
-        self._dispatching.wake()
+        """Have pending jobs and the outbox looked at now, here and by the other owners."""
+        if not self.ownership.wake():
+            try:
+                self._peers.wake()
+            except MessagingError as error:
+                LOG.debug("the other schedulers were not woken, they look for themselves soon: %s", error)
 
-    def _plan(self, planner: Planner) -> bool:
-        placed = planner.plan_next()
-        if placed:
-            self._dispatching.wake()
-        return placed
+    def _take_up(self, shard: Shard) -> OwnedShard:
+        """Begin to plan and command a shard that was acquired."""
+        settings = self.settings
+        planner = Planner(
+            lambda: self.store.reading(shard.name),
+            self.changes.noted(lambda: self.store.transaction(shard.name, shard.owner, shard.epoch)),
+            self.catalogue,
+            settings.pool,
+            self._policies,
+            settings.default_policy,
+            self.clock,
+            np.random.default_rng(settings.seed),
+        )
+        outbox = Outbox(self.store, shard, self._agents, self.clock)
+        owned = OwnedShard(shard, self.store, planner, outbox, settings.pool, settings.interval_s, self.clock)
+        owned.start()
+        return owned
 
-    def _tick(self) -> bool:
-        assert self._shard is not None  # noqa: S101
-        now_s = self.clock()
-        if now_s - self._ticked_at > LONGEST_TICK_S + self.settings.interval_s:
-            # Suspended, or starved: that nothing was heard in this time says nothing about the hosts.
-            LOG.warning("this scheduler did not run for %.1f s", now_s - self._ticked_at)
-            self._listening_since = now_s
-        self._ticked_at = now_s
-        self.store.renew_shard(self._shard, now_s)
-        with self.transaction() as tx:
-            repairs = tick(tx, self.settings.pool, now_s, listening_since_s=self._listening_since)
-        log_repairs(repairs)
-        if repairs:
-            self.work_arrived()
+    def _listen(self) -> bool:
+        """Call this scheduler as agents do: while that fails, their silence says nothing about them."""
+        try:
+            self._peers.describe(self.settings.name)
+        except MessagingError as error:
+            LOG.warning("this scheduler cannot be reached by messages: %s", error)
+            self.ownership.deaf()
         return False
-
-
-def log_repairs(repairs: list[Repair]) -> None:
-    """Tell what was mended, and why."""
-    for repair in repairs:
-        LOG.info("mended %s: %s", repair.subject, repair.reason)

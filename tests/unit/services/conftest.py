@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.drivers.slots.simulated import SimulatedSlots
 from fpga_pool.services.agent.settings import AgentSettings
-from fpga_pool.services.clock import steady_utc
+from fpga_pool.services.clock import SteadyClock
 
 PATIENCE_S = 15.0
 #: No test lets a job of this length end by itself.
@@ -55,7 +55,7 @@ def agent_settings(tmp_path):
 
 @pytest.fixture(scope="session")
 def clock():
-    return steady_utc()
+    return SteadyClock()
 
 
 @pytest.fixture

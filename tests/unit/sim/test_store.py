@@ -27,7 +27,7 @@ globals().update({name: test for name, test in vars(_contract).items() if name.s
 @pytest.fixture
 def backend():
     store = MemoryStore()
-    shard = store.acquire_shard(_conftest.SHARD, _conftest.OWNER, 100.0, 0.0)
+    shard = store.acquire_shard(_conftest.SHARD, _conftest.OWNER, 100.0)
     return _conftest.Backend(
         lambda: store.transaction(shard.name, shard.owner, shard.epoch), lambda: store.undelivered(shard.name, 100)
     )
@@ -35,24 +35,16 @@ def backend():
 
 def test_only_the_owner_in_its_epoch_may_begin_a_transaction():
     store = MemoryStore()
-    first = store.acquire_shard("s", "me", 0.0, 0.0)
-    store.acquire_shard("s", "me", 1.0, 0.0)
+    first = store.acquire_shard("s", "me", 0.0)
+    store.acquire_shard("s", "me", 1.0)
     for owner, epoch in [("me", first.epoch), ("you", first.epoch + 1)]:
         with pytest.raises(StaleEpoch, match=f"shard s: {owner} does not own it in epoch {epoch}"):
             store.transaction("s", owner, epoch).__enter__()
 
 
-def test_a_shard_changes_hands_only_when_its_owner_did_not_renew_it():
-    store = MemoryStore()
-    store.acquire_shard("s", "me", 10.0, 0.0)
-    with pytest.raises(Conflict, match="shard s: me owns it"):
-        store.acquire_shard("s", "you", 15.0, 10.0)
-    assert store.acquire_shard("s", "you", 30.0, 20.0).epoch == 2
-
-
 def test_what_was_delivered_leaves_the_outbox(make):
     store = MemoryStore()
-    shard = store.acquire_shard(_conftest.SHARD, "me", 0.0, 0.0)
+    shard = store.acquire_shard(_conftest.SHARD, "me", 0.0)
     commands = [make.command(sequence) for sequence in (1, 2, 3)]
     with store.transaction(shard.name, "me", 1) as tx:
         for command in commands:

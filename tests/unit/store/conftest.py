@@ -22,7 +22,7 @@ class Make:
 
     def job(self, batch, **fields):
         known = {"batch_uuid": batch.uuid, "project_id": batch.project_id, "user_id": batch.user_id, "index": 0}
-        known |= {"name": "", "function": "aes", "requester": "client", "input_bytes": 2**40, "created_at": 1.0}
+        known |= {"name": "", "function": "aes", "requester": "client", "input_bytes": 2**40, "created_at": 1.0, "shard": SHARD}
         return Job(**{"uuid": str(uuid.uuid4())} | known | fields)
 
     def jobs(self, batch, count):
@@ -30,11 +30,11 @@ class Make:
 
     def host(self, name="host-0", **fields):
         known = {"egress_bps": 1e10, "ingress_bps": 1e10, "data_address": "127.0.0.1", "data_port": 7000}
-        return Host(**{"name": name, "boot_id": "boot-1", "heard_at": 1.0} | known | fields)
+        return Host(**{"name": name, "heard_at": 1.0} | known | fields)
 
     def slot(self, host="host-0", region="0", **fields):
         known = {"name": f"{host}/card-0/{region}", "host": host, "card": "card-0", "region": region}
-        return Slot(**known | {"board": "vc709", "kind": "small"} | fields)
+        return Slot(**known | {"board": "vc709", "kind": "small", "shard": SHARD} | fields)
 
     def lease(self, slot, **fields):
         known = {"kind": LeaseKind.POOL, "holder": SHARD, "project_id": "", "epoch": 1, "revocable": True}
@@ -70,7 +70,8 @@ def store(connection):
 
 @pytest.fixture
 def shard(store) -> Shard:
-    return store.acquire_shard(SHARD, OWNER, now_s=100.0, expired_before=0.0)
+    store.ensure_shards([SHARD], now_s=100.0)
+    return store.acquire_shard(SHARD, OWNER, now_s=100.0)
 
 
 @dataclass

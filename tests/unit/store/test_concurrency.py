@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -69,18 +68,3 @@ def test_two_stores_on_one_database_see_each_other(connection, shard, begin, cou
     other.close()
     with begin() as tx:
         assert tx.batch(counted.uuid).jobs_completed == 1
-
-
-def test_a_new_file_can_be_opened_by_many_at_once(connection):
-    start = threading.Barrier(6)
-
-    def open_and_ask(_):
-        store = Store(connection)
-        start.wait(timeout=30)
-        with store.engine.connect() as opened:
-            mode = opened.exec_driver_sql("PRAGMA journal_mode").scalar()
-        store.close()
-        return mode
-
-    with ThreadPoolExecutor(6) as threads:
-        assert list(threads.map(open_and_ask, range(6))) == ["wal"] * 6

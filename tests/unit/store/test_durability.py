@@ -1,8 +1,10 @@
-"""What a SQLite file holds after a kill, on a full disk, and who may read it."""
+"""What is particular to a SQLite file: what it holds after a kill, on a full disk, and who may read it."""
 
 import stat
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,18 @@ def test_rows_cannot_refer_to_what_does_not_exist(store):
 def test_a_database_in_memory_is_refused():
     with pytest.raises(ValueError, match="must be a file"):
         Store("sqlite://")
+
+
+def test_a_new_file_can_be_opened_by_many_at_once(connection):
+    start = threading.Barrier(6)
+
+    def open_and_ask(_):
+        store = Store(connection)
+        start.wait(timeout=30)
+        with store.engine.connect() as opened:
+            mode = opened.exec_driver_sql("PRAGMA journal_mode").scalar()
+        store.close()
+        return mode
+
+    with ThreadPoolExecutor(6) as threads:
+        assert list(threads.map(open_and_ask, range(6))) == ["wal"] * 6

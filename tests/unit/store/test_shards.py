@@ -5,21 +5,36 @@ import pytest
 from fpga_pool.model.exceptions import Conflict, NotFound, StaleEpoch
 
 
-def test_a_new_shard_goes_to_whoever_asks_first(store):
-    shard = store.acquire_shard("s", "one", now_s=100.0, expired_before=90.0)
+@pytest.fixture
+def acquire(store):
+    """Acquire the shard `s`."""
+    store.ensure_shards(["s"], now_s=99.0)
+    return lambda owner, **seen: store.acquire_shard("s", owner, now_s=100.0, **seen)
+
+
+def test_a_free_shard_goes_to_whoever_asks_first(acquire):
+    shard = acquire("one")
     assert (shard.name, shard.owner, shard.epoch, shard.renewed_at) == ("s", "one", 1, 100.0)
     with pytest.raises(Conflict, match=r"shard s: one owns it \(epoch 1\)"):
-        store.acquire_shard("s", "two", now_s=101.0, expired_before=91.0)
+        acquire("two")
 
 
-def test_a_restarted_owner_gets_its_shard_back_in_a_new_epoch(store):
-    store.acquire_shard("s", "one", now_s=100.0, expired_before=90.0)
-    assert store.acquire_shard("s", "one", now_s=101.0, expired_before=91.0).epoch == 2
+def test_a_shard_that_exists_is_left_as_it_is(store, acquire):
+    owned = acquire("one")
+    store.ensure_shards(["s", "t"], now_s=200.0)
+    with store.reading() as tx:
+        assert [(shard.name, shard.owner) for shard in tx.shards()] == [("s", "one"), ("t", "")]
+        assert tx.shards()[0] == owned
 
 
-def test_a_shard_that_was_not_renewed_can_be_taken_and_its_old_owner_is_fenced_off(store, make):
-    lost = store.acquire_shard("s", "one", now_s=100.0, expired_before=90.0)
-    taken = store.acquire_shard("s", "two", now_s=111.0, expired_before=101.0)
+def test_a_restarted_owner_gets_its_shard_back_in_a_new_epoch(acquire):
+    acquire("one")
+    assert acquire("one").epoch == 2
+
+
+def test_a_shard_that_was_not_renewed_can_be_taken_and_its_old_owner_is_fenced_off(store, acquire, make):
+    lost = acquire("one")
+    taken = acquire("two", expired=lost)
     assert (taken.owner, taken.epoch) == ("two", 2)
     with pytest.raises(StaleEpoch, match="one does not own it in epoch 1"), store.transaction("s", "one", 1) as tx:
         tx.add(make.batch())
@@ -29,26 +44,67 @@ def test_a_shard_that_was_not_renewed_can_be_taken_and_its_old_owner_is_fenced_o
         assert list(tx.batches()) == []
 
 
-def test_a_renewed_shard_is_not_taken(store):
-    shard = store.acquire_shard("s", "one", now_s=100.0, expired_before=90.0)
-    assert store.renew_shard(shard, now_s=110.0).renewed_at == 110.0
+def test_a_shard_that_was_renewed_meanwhile_is_not_taken(store, acquire):
+    seen = acquire("one")
+    assert store.renew_shard(seen, now_s=110.0).renewed_at == 110.0
     with pytest.raises(Conflict):
-        store.acquire_shard("s", "two", now_s=111.0, expired_before=101.0)
+        acquire("two", expired=seen)
 
 
-def test_a_released_shard_is_free_at_once_and_its_epoch_is_not_used_again(store):
-    shard = store.acquire_shard("s", "one", now_s=100.0, expired_before=90.0)
+def test_a_shard_that_changed_hands_meanwhile_is_not_taken(acquire):
+    seen = acquire("one")
+    acquire("two", expired=seen)
+    with pytest.raises(Conflict, match="two owns it"):
+        acquire("three", expired=seen)
+
+
+def test_a_released_shard_is_free_at_once_and_its_epoch_is_not_used_again(store, acquire):
+    shard = acquire("one")
     store.release_shard(shard)
-    assert store.acquire_shard("s", "two", now_s=100.0, expired_before=90.0).epoch == 2
+    assert acquire("two").epoch == 2
     store.release_shard(shard)  # lost already: nothing happens to the new owner
-    assert store.acquire_shard("s", "two", now_s=100.0, expired_before=90.0).epoch == 3
+    assert acquire("two").epoch == 3
 
 
 def test_an_unknown_shard_cannot_be_worked_on(store):
     with pytest.raises(StaleEpoch), store.transaction("nowhere", "one", 1):
         pass
-    with pytest.raises(NotFound, match="no shard nowhere"), store.reading("nowhere"):
-        pass
+    for attempt in (lambda: store.reading("nowhere"), lambda: store.transaction("nowhere")):
+        with pytest.raises(NotFound, match="no shard nowhere"), attempt():
+            pass
+    with pytest.raises(NotFound, match="no shard nowhere"):
+        store.acquire_shard("nowhere", "one", now_s=1.0)
+
+
+def test_a_request_is_carried_out_for_whoever_owns_the_shard(store, shard, make):
+    with store.transaction(shard.name) as tx:
+        assert (tx.shard.owner, tx.shard.epoch, tx.shard.pool_generation) == (shard.owner, 1, 0)
+        tx.add(make.host())
+    with store.reading(shard.name) as tx:
+        assert tx.shard.pool_generation == 1
+
+
+def test_a_transaction_on_a_shard_lists_what_is_its_own_and_all_hosts(store, shard, begin, make, saved):
+    store.ensure_shards(["other"], now_s=1.0)
+    batch = make.batch()
+    saved(batch, make.host("a"), make.host("b", shard="other"))
+    slots = saved(make.slot("a"), make.slot("b", shard="other"))
+    saved(make.job(batch), make.job(batch, shard="other", index=1), *map(make.lease, slots))
+    with begin() as ours, store.reading() as all_of_it:
+        assert [[host.name for host in tx.hosts()] for tx in (ours, all_of_it)] == [["a", "b"]] * 2
+        assert [[slot.host for slot in tx.slots()] for tx in (ours, all_of_it)] == [["a"], ["a", "b"]]
+        assert [len(tx.pending_jobs()) for tx in (ours, all_of_it)] == [1, 2]
+        assert [len(tx.leases()) for tx in (ours, all_of_it)] == [1, 2]
+        assert ours.jobs_by_shard() == {shard.name: 1, "other": 1}
+
+
+def test_a_scheduler_is_known_by_its_beats(store):
+    store.beat("one", now_s=5.0)
+    store.beat("one", now_s=6.0)
+    store.beat("two", now_s=6.0)
+    store.forget_scheduler("two")
+    with store.reading() as tx:
+        assert [(known.name, known.heard_at, known.generation) for known in tx.schedulers()] == [("one", 6.0, 1)]
 
 
 def test_delivered_commands_leave_the_outbox_and_the_others_stay_in_order(store, shard, begin, outbox, make):
@@ -64,14 +120,15 @@ def test_delivered_commands_leave_the_outbox_and_the_others_stay_in_order(store,
 def test_a_replaced_owner_cannot_take_commands_out_of_the_outbox(store, shard, begin, outbox, make):
     with begin() as tx:
         tx.send(command := make.command())
-    store.acquire_shard(shard.name, "successor", now_s=200.0, expired_before=150.0)
+    store.acquire_shard(shard.name, "successor", now_s=200.0, expired=shard)
     with pytest.raises(StaleEpoch):
         store.delivered(shard.name, shard.owner, shard.epoch, [command.id])
     assert outbox() == [command]
 
 
 def test_the_outbox_of_a_shard_is_its_own(store, shard, begin, make):
-    store.acquire_shard("other", "scheduler-1", now_s=100.0, expired_before=0.0)
+    store.ensure_shards(["other"], now_s=1.0)
+    store.acquire_shard("other", "scheduler-1", now_s=100.0)
     with begin() as tx:
         tx.send(make.command())
     assert store.undelivered("other", limit=10) == []

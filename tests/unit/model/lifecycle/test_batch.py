@@ -52,6 +52,9 @@ def test_nothing_happens_to_a_batch_that_has_ended(new_batch, state, event):
         BATCH.transition(new_batch(state=state), event, 9.0)
 
 
-def test_a_batch_that_runs_is_not_planned_for_the_first_time_again(new_batch):
-    with pytest.raises(InvalidTransition):
-        BATCH.transition(new_batch(state=RUNNING), PLANNED, 9.0)
+def test_a_batch_in_several_shards_is_promised_when_its_last_part_is(new_batch):
+    running, _ = BATCH.transition(new_batch(), BatchPlanned(dispatched_at=10.0, makespan_s=5.0, lower_bound_s=4.5), 9.0)
+    later = BatchPlanned(dispatched_at=12.0, makespan_s=4.0, lower_bound_s=3.0)
+    both, _ = BATCH.transition(running, later, 11.0)
+    # The second part starts 2 s after the first and ends 6 s after it.
+    assert (both.dispatched_at, both.planned_makespan_s, both.lower_bound_s) == (10.0, 6.0, 4.5)

@@ -14,8 +14,8 @@ PENDING, WAITING_INPUT, STAGED, RUNNING, RESULT_HELD, DONE, FAILED, CANCELLED = 
 #: What each event leads to; everything else is refused.
 ALLOWED = {
     PENDING: {"Planned": WAITING_INPUT, "CancelRequested": CANCELLED, "GaveUp": FAILED},
-    WAITING_INPUT: {"InputStaged": STAGED, "GaveUp": FAILED},
-    STAGED: {"JobStarted": RUNNING},
+    WAITING_INPUT: {"InputStaged": STAGED, "GaveUp": FAILED, "JobFinished": RESULT_HELD},
+    STAGED: {"JobStarted": RUNNING, "JobFinished": RESULT_HELD},
     RUNNING: {"JobStarted": RUNNING, "JobFinished": RESULT_HELD},
     RESULT_HELD: {"ResultDelivered": DONE, "ResultExpired": DONE, "JobReleased": DONE},
     DONE: {},
@@ -53,10 +53,10 @@ def test_every_other_pair_is_refused(new_job, job_events):
 def test_a_refusal_tells_the_object_its_state_what_is_possible_and_the_story(new_job, job_events):
     job, _ = JOB.transition(new_job(), job_events["Planned"], 7.25)
     with pytest.raises(InvalidTransition) as refusal:
-        JOB.transition(job, job_events["JobFinished"], 8.0)
+        JOB.transition(job, job_events["JobStarted"], 8.0)
     assert str(refusal.value).splitlines() == [
-        "job j: JobFinished is not possible in state WAITING_INPUT (possible: CancelRequested, Displaced, GaveUp,"
-        " InputStaged, JobFailed, JobReleased)",
+        "job j: JobStarted is not possible in state WAITING_INPUT (possible: CancelRequested, Displaced, GaveUp,"
+        " InputStaged, JobFailed, JobFinished, JobReleased)",
         "  Story:",
         "    7.250 Planned: PENDING -> WAITING_INPUT",
     ]

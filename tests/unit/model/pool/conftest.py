@@ -1,3 +1,4 @@
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -29,7 +30,7 @@ from fpga_pool.model.objects import (
     Run,
     SlotState,
 )
-from fpga_pool.model.pool.admission import BatchRequest, JobRequest, cancel_batch, create_batch
+from fpga_pool.model.pool.admission import BatchRequest, JobRequest, cancel_batch, cancel_jobs, create_batch
 from fpga_pool.model.pool.operations import drain_slot, resume_slot
 from fpga_pool.model.pool.planning import batch_problem, commit_plan, require_answer, snapshot
 from fpga_pool.model.pool.reconcile import apply_heartbeat, tick
@@ -60,9 +61,10 @@ class Pool:
         self.catalogue = catalogue
         self.settings = PoolSettings(max_batch_jobs=20, max_input_bytes=10**6, max_attempts=3, dispatch_lead_s=0.25)
         self.store = MemoryStore()
-        self.shard = self.store.acquire_shard("s", "me", 0.0, 0.0)
+        self.shard = self.store.acquire_shard("s", "me", 0.0)
         self.now_s = 1000.0
         self.batches = 0
+        self.numbers = itertools.count(1)
 
     def tx(self):
         return self.store.transaction("s", "me", self.shard.epoch)
@@ -88,7 +90,9 @@ class Pool:
 
     def cancel(self, batch):
         with self.tx() as tx:
-            return cancel_batch(tx, batch, "p", self.now_s)
+            cancel_batch(tx, batch, "p", self.now_s)
+            cancel_jobs(tx, batch, self.now_s)
+            return tx.batch(batch)
 
     def drain(self, slot, reason="repair"):
         with self.tx() as tx:
@@ -117,9 +121,10 @@ class Pool:
     def plan(self):
         return self.commit(*self.decide()) if self.snapshot() else []
 
-    def tick(self, listening_since_s=0.0):
+    def tick(self):
         with self.tx() as tx:
-            return tick(tx, self.settings, self.now_s, listening_since_s)
+            silent_s = {host.name: self.now_s - host.heard_at for host in tx.hosts()}
+            return tick(tx, self.settings, self.now_s, silent_s)
 
     # What agents do
 
@@ -141,7 +146,7 @@ class Pool:
                 held = [*tx.active_jobs(host=host), *tx.held_results(host)]
                 jobs = [(job.uuid, job.attempt, job.slot) for job in held]
         return Heartbeat(
-            host=host, boot_id="boot", at=self.now_s, egress_bps=8e6, ingress_bps=8e6, data_address="::1", data_port=9,
+            host=host, agent_id=f"agent of {host}", boot=1, beat=next(self.numbers), at=self.now_s, egress_bps=8e6, ingress_bps=8e6, data_address="::1", data_port=9,
             slots=slots, jobs=tuple(ObservedJob(job=j, attempt=a, slot=s) for j, a, s in jobs), unreported=unreported,
         )  # fmt: skip
 
@@ -160,8 +165,10 @@ class Pool:
             return [(repair.subject, repair.reason) for repair in apply_heartbeat(tx, heartbeat, self.now_s)]
 
     def report(self, *reports, host="h0"):
+        host = host or "h0"  # a job that has no place is told of by somebody who is wrong
         with self.tx() as tx:
-            return apply_reports(tx, host, reports, self.now_s)
+            numbered = [(next(self.numbers), report) for report in reports]
+            return apply_reports(tx, host, f"agent of {host}", numbered, self.now_s)
 
     def about(self, uuid):
         return {"job": uuid, "attempt": self.job(uuid).attempt, "at": self.now_s}

@@ -72,7 +72,7 @@ def reported(journal):
             (item.state.value, item.function)
             if isinstance(item, SlotChanged)
             else (type(item).__name__, item.job, item.attempt)
-            for item in journal.reports(1000)[1]
+            for _, item in journal.reports(1000)
         ]
 
     return read
@@ -83,16 +83,19 @@ class Scheduler:
 
     def __init__(self):
         self.away = False
+        #: How far its clock is ahead of the agent's.
+        self.ahead_s = 0.0
         self.heartbeats = []
         self.reports = []
 
     def heartbeat(self, heartbeat):
         self._answer()
         self.heartbeats.append(heartbeat)
+        return heartbeat.at + self.ahead_s
 
-    def report(self, host, reports):
+    def report(self, host, agent_id, numbered):
         self._answer()
-        self.reports += reports
+        self.reports += [report for _, report in numbered]
 
     def _answer(self):
         if self.away:
@@ -135,7 +138,7 @@ class Bench:
         return self.agent.slots[SLOT]
 
     def execute(self, *commands):
-        return [outcome.outcome for outcome in self.agent.execute(list(commands))]
+        return [outcome.outcome for outcome in self.agent.execute("s", 1, list(commands))]
 
     def assign(self, job, *, data=DATA, **fields):
         """Have a job assigned, and its input arrive."""

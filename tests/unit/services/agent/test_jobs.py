@@ -259,7 +259,7 @@ def test_an_input_that_was_lost_in_a_restart_is_asked_for_again(jobs, new_jobs, 
     give(jobs, commands, phase=phase)
     jobs.input_path("j").unlink()
     restarted = new_jobs()
-    failed = journal.reports(100)[1][-1]
+    _, failed = journal.reports(100)[-1]
     assert (failed.code, failed.retryable) == ("fpga_pool.input_lost", True)
     restarted.execute(commands.assign("j", attempt=2))
     assert restarted.get("j").phase is Phase.WAITING

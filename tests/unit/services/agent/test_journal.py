@@ -51,7 +51,7 @@ def test_a_new_journal_on_the_same_file_knows_everything(tmp_path, commands):
     again = Journal(tmp_path / "j.sqlite")
     assert (again.executed(command), again.fence(command.slot)) == (True, (1, 2))
     assert again.jobs() == [job]
-    assert again.reports(10)[1] == [staged("j"), failed]
+    assert [report for _, report in again.reports(10)] == [staged("j"), failed]
     assert not again.use("token", 10.0)
     again.close()
 
@@ -59,22 +59,23 @@ def test_a_new_journal_on_the_same_file_knows_everything(tmp_path, commands):
 def test_reports_wait_in_their_order_until_they_are_taken(journal):
     journal.note(reports=[staged("a"), staged("b")])
     journal.note(reports=[staged("c")])
-    last, first_two = journal.reports(2)
-    assert [report.job for report in first_two] == ["a", "b"]
-    assert journal.reports(2) == (last, first_two)
+    first_two = journal.reports(2)
+    assert [report.job for _, report in first_two] == ["a", "b"]
+    assert journal.reports(2) == first_two
+    last = first_two[-1][0]
     journal.note(reports=[staged("d")])
     journal.taken(last)
-    assert [report.job for report in journal.reports(10)[1]] == ["c", "d"]
+    assert [report.job for _, report in journal.reports(10)] == ["c", "d"]
     assert journal.unreported() == 2
 
 
 def test_a_number_is_never_given_to_a_second_report(journal):
     journal.note(reports=[staged("a")])
-    last, _ = journal.reports(1)
+    ((last, _),) = journal.reports(1)
     journal.taken(last)
     journal.note(reports=[staged("b")])
     journal.taken(last)  # late, and again
-    assert [report.job for report in journal.reports(10)[1]] == ["b"]
+    assert [report.job for _, report in journal.reports(10)] == ["b"]
 
 
 def test_a_token_is_used_once_until_it_has_expired_by_itself(journal):
@@ -138,7 +139,7 @@ def test_an_agent_that_is_killed_between_any_two_steps_has_lost_nothing_it_ackno
     phases = {job.uuid: job.phase for job in jobs.all()}
     assert set(phases) == {f"job{number}" for number in range(1, executed + 1)}
     assert all(phases[f"job{number}"] is Phase.STAGED for number in range(1, acknowledged + 1))
-    told = [report.job for report in journal.reports(10_000)[1]]
+    told = [report.job for _, report in journal.reports(10_000)]
     assert told[:acknowledged] == [f"job{number}" for number in range(1, acknowledged + 1)]
 
 

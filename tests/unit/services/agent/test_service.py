@@ -57,7 +57,7 @@ def test_no_report_overtakes_a_heartbeat_that_says_all_is_reported(bench, until,
             bench.execute(bench.commands.assign("j"))
             until(lambda: bench.state() == "READY")
             told_meanwhile.append(len(bench.scheduler.reports) - before)
-        heard(heartbeat)
+        return heard(heartbeat)
 
     monkeypatch.setattr(bench.scheduler, "heartbeat", slow)
     until(lambda: bench.slot_states() == ["LOADING", "READY"])
@@ -67,11 +67,11 @@ def test_no_report_overtakes_a_heartbeat_that_says_all_is_reported(bench, until,
 def test_reports_that_the_scheduler_cannot_read_do_not_hold_up_the_others(bench, until, monkeypatch):
     report, refused = bench.scheduler.report, []
 
-    def refuse_first(host, reports):
+    def refuse_first(host, agent_id, numbered):
         if not refused:
-            refused.extend(reports)
+            refused.extend(numbered)
             raise InvalidInput("report: unknown field")
-        report(host, reports)
+        report(host, agent_id, numbered)
 
     monkeypatch.setattr(bench.scheduler, "report", refuse_first)
     bench.assign("j")
@@ -82,7 +82,7 @@ def test_reports_that_the_scheduler_cannot_read_do_not_hold_up_the_others(bench,
 def test_commands_for_another_host_or_an_unknown_slot_are_refused_by_name(bench):
     elsewhere = replace(bench.commands.assign("j"), host="h9")
     nowhere = bench.commands.assign("j", slot="h0/sim0/slot9")
-    outcomes = bench.agent.execute([elsewhere, nowhere, bench.commands.assign("j")])
+    outcomes = bench.agent.execute("s", 1, [elsewhere, nowhere, bench.commands.assign("j")])
     assert [(outcome.outcome, outcome.reason) for outcome in outcomes] == [
         ("refused", "no slot h0/sim0/slot0 on host h0"),
         ("refused", "no slot h0/sim0/slot9 on host h0"),

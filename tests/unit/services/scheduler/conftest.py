@@ -1,3 +1,4 @@
+import itertools
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -42,13 +43,16 @@ class Agent:
         self.name = name
         self.commands = []
         self.held = {}
+        self.owners = []
+        self.beats = itertools.count(1)
         self.refuses = None
         #: Cleared while it does not get to answering.
         self.answers = threading.Event()
         self.answers.set()
 
     @answers
-    def execute(self, context, commands):
+    def execute(self, context, shard, epoch, commands):
+        self.owners.append((shard, epoch))
         taken = read_all(Command, commands)
         self.answers.wait(5.0)
         return [to_plain(self._take(command)) for command in taken]
@@ -68,7 +72,7 @@ class Agent:
     def heartbeat(self, at, unreported=0):
         sequences = {command.slot: command.sequence for command in self.commands}
         return Heartbeat(
-            host=self.name, boot_id="boot", at=at, egress_bps=1e10, ingress_bps=1e10, data_address="192.0.2.1",
+            host=self.name, agent_id=self.name, boot=1, beat=next(self.beats), at=at, egress_bps=1e10, ingress_bps=1e10, data_address="192.0.2.1",
             data_port=7000, unreported=unreported,
             slots=tuple(
                 ObservedSlot(
@@ -97,25 +101,32 @@ class Bench:
         stack.callback(self.store.close)
         self.store.migrate()
         self.agents = {}
+        self.numbers = itertools.count(1)
         self.service = self.new_service()
 
-    def new_service(self, owner="me", policies=lambda name: load_policy("batch", name), **pool):
+    def new_service(self, name="me", policies=lambda name: load_policy("batch", name), shard_timeout_s=1.0, **pool):
         settings = SchedulerSettings(
-            owner=owner, interval_s=0.1, refit_interval_s=0.1, pool=PoolSettings(dispatch_lead_s=0.0, **pool)
+            name=name,
+            interval_s=0.1,
+            refit_interval_s=0.1,
+            shard_timeout_s=shard_timeout_s,
+            pool=PoolSettings(dispatch_lead_s=0.0, **pool),
         )
         agents = AgentAPI(self.transport, timeout_s=0.3)
-        return SchedulerService(settings, self.store, self.catalogue, policies, agents, self.key, self.clock)
+        peers = SchedulerAPI(self.transport)
+        return SchedulerService(settings, self.store, self.catalogue, policies, agents, peers, self.key, self.clock)
 
     def start(self, service=None):
         """Start the service and serve it; it stops with the test."""
         self.service = service or self.service
+        endpoint = SchedulerEndpoint(self.service)
+        self._serve(SCHEDULER_TOPIC, self.service.settings.name, endpoint, self.service.refusals)
         self.service.start()
         self._stack.callback(self.service.stop)
-        self._serve(SCHEDULER_TOPIC, "scheduler", SchedulerEndpoint(self.service))
         return self
 
-    def _serve(self, topic, name, endpoint):
-        one = server(self.transport, topic, name, [endpoint])
+    def _serve(self, topic, name, endpoint, refusals=None):
+        one = server(self.transport, topic, name, [endpoint], refusals)
         one.start()
         self._stack.callback(self._servers.submit, lambda: (one.stop(), one.wait()))
 
@@ -146,7 +157,7 @@ class Bench:
         return self.api.create_batch(self.request(agent, *functions, **options))
 
     def jobs(self, batch):
-        return self.api.batch_jobs(batch.project_id, batch.uuid)
+        return self.api.batch_jobs(batch.project_id, batch.uuid).jobs
 
     def states(self, batch):
         return [job.state.value for job in self.jobs(batch)]
@@ -158,7 +169,7 @@ class Bench:
             "started": JobStarted(**about),
             "finished": JobFinished(**about, compute_s=0.02, result_bytes=1, result_sha256="ab"),
         }
-        self.api.report(job.host, [every[kind] for kind in kinds])
+        self.api.report(job.host, job.host, [(next(self.numbers), every[kind]) for kind in kinds])
 
     def tickets(self, batch, *jobs, purpose="send", project="p"):
         wanted = [TicketRequest(job=job, purpose=purpose, source_address="192.0.2.9", source_port=5) for job in jobs]
@@ -192,6 +203,9 @@ class JumpingClock:
 
     def __call__(self):
         return self._clock() + self.ahead_s
+
+    def advance_to(self, at):
+        pass
 
 
 @pytest.fixture

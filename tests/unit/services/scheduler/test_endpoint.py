@@ -11,7 +11,6 @@ from fpga_pool.model.exceptions import (
     DuplicateId,
     InvalidInput,
     NotFound,
-    StaleEpoch,
     UnknownFunction,
     UnknownRequester,
 )
@@ -94,7 +93,7 @@ def test_a_drained_slot_takes_no_job_until_it_is_resumed(running, agent, until):
     drained = [running.api.drain_slot(slot.uuid, "dust") for slot in running.api.slots()]
     assert {slot.state for slot in drained} == {SlotState.DRAINED}
     batch = running.create(agent, "sha256")
-    running.service._planning.wake()
+    running.service.work_arrived()
     assert running.states(batch) == ["PENDING"]
     resumed = running.api.resume_slot(drained[1].uuid)
     until(lambda: running.states(batch) == ["WAITING_INPUT"])
@@ -126,7 +125,7 @@ def test_a_ticket_to_send_says_where_how_fast_and_for_how_long(running, agent, p
     grant = verify(ticket.token, running.key.public_key(), agent.name, clock())
     assert (grant.job, grant.attempt, grant.project_id, grant.purpose) == (job.uuid, 1, "p", "send")
     assert 0 < grant.deadline_s - clock() <= running.service.settings.token_lifetime_s
-    assert running.jobs(planned)[0].flow == "192.0.2.9:5"
+    assert not ticket.shaped
 
 
 def test_each_ticket_has_a_token_of_its_own(running, planned, agent, clock):
@@ -214,8 +213,11 @@ def test_agents_that_report_at_once_complete_each_job_once(running, until):
 
 def test_a_report_that_is_no_report_is_refused(running, agent):
     with pytest.raises(InvalidInput, match=r"message\.type: expected one of InputStaged"):
-        running.api.report(agent.name, [ReleaseJob(job="j")])
-    running.api.report(agent.name, [JobStarted(job="nobody", attempt=1, at=1.0)])
+        running.api.report(agent.name, agent.name, [(1, ReleaseJob(job="j"))])
+    running.api.report(agent.name, agent.name, [(1, JobStarted(job="nobody", attempt=1, at=1.0))])
+    (host,) = running.api.hosts()
+    assert (host.reported, host.refused_messages) == (1, 1)
+    assert running.api.describe("me")["refused"] == {"fpga_pool.invalid_input": 1}
 
 
 def test_a_job_that_its_agent_lost_is_planned_again(running, agent, planned, until, clock):
@@ -250,19 +252,3 @@ def test_calibration_tells_the_catalogue_beside_what_was_observed_and_stores_the
 def test_calibration_of_an_unknown_function_is_refused(running):
     with pytest.raises(UnknownFunction, match="md5"):
         running.api.calibration("md5")
-
-
-# The shard
-
-
-def test_a_service_that_does_not_own_its_shard_changes_nothing(bench, agent_settings):
-    with pytest.raises(StaleEpoch, match="shard default is not owned yet"):
-        bench.service.transaction()
-
-
-def test_a_second_owner_is_refused_while_the_first_lives_and_the_first_is_fenced_when_replaced(running):
-    with pytest.raises(Conflict, match="shard default: me owns it"):
-        running.new_service("you").start()
-    running.store.acquire_shard("default", "you", running.clock(), running.clock() + 1)
-    with pytest.raises(StaleEpoch), running.service.transaction():
-        pass

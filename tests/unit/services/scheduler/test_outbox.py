@@ -14,7 +14,8 @@ from fpga_pool.services.scheduler.outbox import Outbox
 @pytest.fixture
 def outbox(bench, clock, monkeypatch):
     monkeypatch.setattr(outbox_module, "RETRY_S", (0.05, 0.1))
-    shard = bench.store.acquire_shard("default", "me", clock(), 0.0)
+    bench.store.ensure_shards(["default"], clock())
+    shard = bench.store.acquire_shard("default", "me", clock())
     outbox = Outbox(bench.store, shard, AgentAPI(bench.transport, timeout_s=0.3), clock)
     yield outbox
     outbox.stop()
@@ -114,8 +115,10 @@ def test_a_host_is_sent_a_bounded_number_of_commands_at_a_time(bench, new_agent,
 def test_a_replaced_owner_leaves_what_it_sent_to_the_next_one(bench, new_agent, send, deliver, clock, caplog):
     host = new_agent()
     send(host, "a")
-    bench.store.acquire_shard("default", "you", clock(), clock() + 1)
-    deliver(lambda: f"delivery to agent {host.name} failed" in caplog.text)
+    with bench.store.reading("default") as tx:
+        seen = tx.shard
+    bench.store.acquire_shard("default", "you", clock(), expired=seen)
+    deliver(lambda: f"agent {host.name}: shard default: me does not own it in epoch 1" in caplog.text)
     assert len(bench.waiting()) == 1
     with pytest.raises(StaleEpoch):
         bench.store.delivered("default", "me", 1, ["x"])

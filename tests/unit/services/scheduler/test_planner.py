@@ -19,9 +19,9 @@ class Broken:
 
 @pytest.fixture
 def quiet(bench):
-    """A scheduler that plans only when a test says so."""
+    """A scheduler that owns a shard, and plans only when a test says so."""
     bench.start()
-    bench.service._planning.stop()
+    bench.service.ownership._owned["default"]._planning.stop()
     return bench
 
 
@@ -30,8 +30,8 @@ def new_planner(quiet):
     def build(policies=lambda name: load_policy("batch", name), clock=None):
         service = quiet.service
         return Planner(
-            lambda: service.store.reading(service.settings.shard),
-            service.transaction,
+            lambda: service.store.reading("default"),
+            lambda: service.store.transaction("default", "me", 1),
             quiet.catalogue,
             service.settings.pool,
             policies,

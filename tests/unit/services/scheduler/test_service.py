@@ -46,8 +46,7 @@ def test_a_restarted_scheduler_delivers_what_was_committed_and_not_delivered(ben
         assert isinstance(command.action, AssignJob)
         # Decided by the owner of epoch 1; the next command is of epoch 2, so agents accept both in this order.
         assert command.epoch == 1
-        with again.transaction() as tx:
-            assert tx.shard.epoch == 2
+        with bench.store.transaction("default", "me", 2) as tx:
             assert tx.job(batch_job(bench, batch)).state is JobState.WAITING_INPUT
     finally:
         again.stop()
@@ -62,7 +61,3 @@ def test_a_service_that_was_never_started_can_be_stopped(bench):
     bench.service.stop()
 
 
-def test_an_unknown_owner_cannot_start_while_the_shard_is_held(running):
-    other = running.new_service("other")
-    with pytest.raises(Exception, match="me owns it"):
-        other.start()

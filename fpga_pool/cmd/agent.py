@@ -1,0 +1,86 @@
+"""`fpga-pool-agent`: the slots and the data port of one compute node."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from oslo_config import cfg
+
+from fpga_pool.cmd.services import attempt, run
+from fpga_pool.conf.agent import NO_EGRESS, data_tls
+from fpga_pool.conf.catalogue import configured_catalogue
+from fpga_pool.conf.nic import nic_limits_bps
+from fpga_pool.conf.places import present_directory, public_key, state_directory
+from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.transport import AGENT_TOPIC, server, transport
+from fpga_pool.services.agent.endpoint import AgentEndpoint
+from fpga_pool.services.agent.service import AgentService
+from fpga_pool.services.agent.settings import AgentSettings
+from fpga_pool.services.clock import SteadyClock
+from fpga_pool.services.configured import agent_settings, egress_driver, slot_driver
+from fpga_pool.services.lock import exclusive
+
+
+@contextmanager
+def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
+    """Run the agent of this configuration."""
+    settings = settings_of_host(conf)
+    token_key = public_key("[agent] token_public_key", conf.agent.token_public_key)
+    library = BitstreamLibrary(present_directory("[agent] bitstream_library", conf.agent.bitstream_library))
+    driver = slot_driver(conf, configured_catalogue(conf))
+    with ExitStack() as ends:
+        ends.enter_context(
+            exclusive(
+                settings.state_dir / "lock",
+                f"another agent runs on {settings.state_dir}; give this one an [agent] state_dir of its own",
+            )
+        )
+        messages = transport(conf)
+        ends.callback(messages.cleanup)
+        service = AgentService(
+            settings,
+            driver,
+            library,
+            SchedulerAPI(messages),
+            token_key,
+            SteadyClock(),
+            data_tls(conf),
+            egress_driver(conf),
+        )
+        endpoints = [AgentEndpoint(service)]
+        listening = server(messages, AGENT_TOPIC, settings.host, endpoints, service.refusals)
+        ends.callback(attempt, [service.stop, listening.stop, listening.wait])
+        service.start()
+        listening.start()
+        yield f"agent {settings.host}"
+
+
+def settings_of_host(conf: cfg.ConfigOpts) -> AgentSettings:
+    """Return the settings of this host's agent; InvalidInput names the option that is wrong or wanting."""
+    group = conf.agent
+    if not group.data_address:
+        raise InvalidInput("[agent] data_address: set it to the address at which clients reach this host")
+    egress_bps, ingress_bps = nic_limits_bps(conf)
+    return agent_settings(
+        conf,
+        host=group.host,
+        state_dir=state_directory("[agent] state_dir", group.state_dir),
+        egress_bps=egress_bps,
+        ingress_bps=ingress_bps,
+        availability_zone=group.availability_zone,
+        egress_driver="" if group.egress_driver == NO_EGRESS else group.egress_driver,
+        data_address=group.data_address,
+        data_bind_address=group.data_bind_address or "",
+        data_port=group.data_port,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `fpga-pool-agent`."""
+    return run("fpga-pool-agent", agent, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

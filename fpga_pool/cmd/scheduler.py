@@ -1,0 +1,69 @@
+"""`fpga-pool-scheduler`: plans, commits, commands the agents."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from oslo_config import cfg
+
+from fpga_pool.cmd.services import attempt, run
+from fpga_pool.conf.catalogue import configured_catalogue
+from fpga_pool.conf.places import private_key, state_directory
+from fpga_pool.conf.policies import load_policy
+from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.transport import SCHEDULER_TOPIC, server, transport
+from fpga_pool.services.clock import SteadyClock
+from fpga_pool.services.configured import scheduler_settings
+from fpga_pool.services.lock import exclusive
+from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
+from fpga_pool.services.scheduler.service import SchedulerService
+from fpga_pool.store.options import open_store
+
+
+@contextmanager
+def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
+    """Run the scheduler of this configuration."""
+    name = conf.scheduler.name
+    state_dir = state_directory("[scheduler] state_dir", conf.scheduler.state_dir)
+    catalogue = configured_catalogue(conf)
+    token_key = private_key("[scheduler] token_key", conf.scheduler.token_key)
+    load_policy("batch", conf.scheduler.default_policy)
+    with ExitStack() as ends:
+        ends.enter_context(
+            exclusive(
+                state_dir / f"{name}.lock",
+                f"another scheduler {name} runs on {state_dir}; give this one a [scheduler] name of its own",
+            )
+        )
+        store = open_store(conf)
+        ends.callback(store.close)
+        store.check_schema()
+        messages = transport(conf)
+        ends.callback(messages.cleanup)
+        service = SchedulerService(
+            scheduler_settings(conf, name),
+            store,
+            catalogue,
+            lambda policy: load_policy("batch", policy),
+            AgentAPI(messages),
+            SchedulerAPI(messages),
+            token_key,
+            SteadyClock(),
+        )
+        endpoints = [SchedulerEndpoint(service)]
+        listening = server(messages, SCHEDULER_TOPIC, name, endpoints, service.refusals)
+        # Its shards are left first, so that others take them over while the last messages are answered.
+        ends.callback(attempt, [service.stop, listening.stop, listening.wait])
+        listening.start()
+        service.start()
+        yield f"scheduler {name}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `fpga-pool-scheduler`."""
+    return run("fpga-pool-scheduler", scheduler, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""The life of a service process: configuration, start, signals, end.
+
+It is one process.  The launchers of oslo.service fork a worker: a worker that cannot start is forked again for ever,
+systemd hears READY before it has begun, and a signal to the process that systemd knows is not one to the process that
+works.  What we take of oslo.service is its options, its notification of systemd and, in all libraries, its threads.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from importlib.metadata import version
+from queue import SimpleQueue
+from types import FrameType
+from typing import NoReturn
+
+from oslo_config import cfg
+from oslo_log import log
+from oslo_service import opts as service_options
+from oslo_service import systemd
+
+from fpga_pool.conf.opts import check_values, register_opts
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
+from fpga_pool.rpc.transport import MessagingError
+from fpga_pool.store import options as database
+
+LOG = logging.getLogger(__name__)
+
+#: Exit status: it ended as asked; it could not start, or not end in order; its configuration is wrong.
+OK, FAILED, WRONG_USAGE = 0, 1, 2
+
+#: A service: entered it has started, left it has stopped.  It gives the name by which the log calls it.
+Service = Callable[[cfg.ConfigOpts], AbstractContextManager[str]]
+
+
+class Ended(BaseException):
+    """The process was asked to end; raised in the main thread, wherever that is."""
+
+
+def run(program: str, service: Service, argv: Sequence[str] | None = None) -> int:
+    """Run a service until SIGTERM or SIGINT; return the exit status."""
+    signals = Signals()
+    try:
+        # oslo.messaging finds some of its options in the global configuration only.
+        conf = configure(cfg.CONF, program, sys.argv[1:] if argv is None else argv)
+        signals.end_within(conf.graceful_shutdown_timeout)
+        with service(conf) as name:
+            systemd.notify_once()
+            LOG.info("%s is ready", name)
+            signals.serve(lambda: reload(conf))
+        LOG.info("%s has ended", name)
+    except Ended:
+        LOG.info("%s was ended before it had started", program)
+    except (cfg.Error, ValueError, InvalidInput) as error:
+        return _complain(program, error, WRONG_USAGE)
+    except (FpgaPoolError, MessagingError, OSError) as error:
+        return _complain(program, error, FAILED)
+    return OK
+
+
+def configure(conf: cfg.ConfigOpts, program: str, argv: Sequence[str]) -> cfg.ConfigOpts:
+    """Read files and command line into `conf`, check every value, and begin to log."""
+    register_opts(conf)
+    database.register_opts(conf)
+    service_options.register_service_opts(conf)
+    log.register_options(conf)
+    conf(list(argv), project="fpga_pool", prog=program, version=version("fpga_pool"))
+    check_values(conf)
+    log.setup(conf, "fpga_pool", version("fpga_pool"))
+    if conf.log_options:
+        conf.log_opt_values(LOG, logging.DEBUG)
+    return conf
+
+
+def reload(conf: cfg.ConfigOpts) -> None:
+    """Read the files again: what may change while running does, and the log says what may not."""
+    try:
+        conf.mutate_config_files()
+    except (cfg.Error, ValueError, OSError) as error:
+        LOG.error("the configuration stays as it was: %s", error)  # noqa: TRY400
+    else:
+        LOG.info("the configuration was read again")
+
+
+class Signals:
+    """SIGTERM and SIGINT end, the second of them at once; SIGHUP has the configuration read again."""
+
+    def __init__(self) -> None:
+        self._ending = False
+        self._limit_s: float | None = None
+        self._hangups: SimpleQueue[int] = SimpleQueue()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._end)
+        signal.signal(signal.SIGHUP, lambda number, _frame: self._hangups.put(number))
+
+    def end_within(self, limit_s: float) -> None:
+        """Give an end in order so much time; 0 is for ever, as oslo.service has it."""
+        self._limit_s = limit_s or None
+
+    def serve(self, on_hangup: Callable[[], None]) -> None:
+        """Wait for signals until one says to end."""
+        with contextlib.suppress(Ended):
+            while True:
+                self._hangups.get()
+                on_hangup()
+
+    def _end(self, number: int, _frame: FrameType | None) -> None:
+        if self._ending:
+            give_up(f"a second {signal.Signals(number).name}")
+        self._ending = True
+        if self._limit_s is not None:
+            limit = threading.Timer(self._limit_s, give_up, [f"no end within {self._limit_s:g} s"])
+            limit.daemon = True
+            limit.start()
+        raise Ended
+
+
+def give_up(reason: str) -> NoReturn:
+    """End at once; what was acknowledged is on disk."""
+    LOG.warning("ended at once: %s", reason)
+    os._exit(FAILED)
+
+
+def attempt(steps: Iterable[Callable[[], object]]) -> None:
+    """Take every step of an end, whatever happens in the others."""
+    for step in steps:
+        try:
+            step()
+        except Exception:
+            LOG.exception("a part did not stop cleanly")
+
+
+def _complain(program: str, error: Exception, status: int) -> int:
+    """Say in one line what keeps the process from working."""
+    print(f"{program}: {(str(error).strip() or type(error).__name__).splitlines()[0]}", file=sys.stderr, flush=True)
+    return status

@@ -1,0 +1,112 @@
+"""Where the queue of a device is: at its root for what leaves the host, behind an ifb for what enters it from a guest.
+
+Reading needs no privilege; what changes something goes through `privileged`.
+"""
+
+import abc
+import zlib
+
+from fpga_pool.drivers import privileged
+from fpga_pool.drivers.egress.tc import attach, observe
+from fpga_pool.drivers.egress.tc.shaping import Link
+from fpga_pool.model.exceptions import Conflict, NotFound
+
+
+class Attachment(abc.ABC):
+    """Puts the queue in place, once per device; a `Link` is the device that bears the queue."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    @abc.abstractmethod
+    def attach(self) -> Link:
+        """Put a fresh queue there instead of what an earlier process left; Conflict where it is someone else's."""
+
+    @abc.abstractmethod
+    def current(self) -> Link | None:
+        """Return the device that bears our queue now, None where there is none."""
+
+    @abc.abstractmethod
+    def detach(self) -> None:
+        """Remove what is ours, if anything is; Conflict where it is someone else's."""
+
+    def _index(self) -> int | None:
+        try:
+            return observe.link(self.device).index
+        except NotFound:
+            return None
+
+
+class EgressAttachment(Attachment):
+    """The queue is the root of the device."""
+
+    def attach(self) -> Link:
+        """See Attachment."""
+        link = observe.link(self.device)
+        try:
+            if attach.is_ours(link.index):
+                privileged.detach_root(link.index)
+        except Conflict as conflict:
+            raise Conflict(f"device {self.device}: {conflict}") from None
+        privileged.attach_root(link.index)
+        return link
+
+    def current(self) -> Link | None:
+        """See Attachment."""
+        try:
+            link = observe.link(self.device)
+            return link if attach.is_ours(link.index) else None
+        except (Conflict, NotFound):
+            return None
+
+    def detach(self) -> None:
+        """See Attachment."""
+        index = self._index()
+        if index is not None and self.current():
+            privileged.detach_root(index)
+
+
+class IngressAttachment(Attachment):
+    """What enters at the device goes through an ifb, whose root is the queue, and on as if it entered there.
+
+    The ifb is named after the device, so that it is found again after a restart.
+    """
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        self._ifb = f"fpi{zlib.crc32(device.encode()):08x}"
+
+    def attach(self) -> Link:
+        """See Attachment."""
+        link = observe.link(self.device)
+        self._check_ours(link.index)
+        privileged.remove_redirect(link.index, self._ifb)
+        try:
+            privileged.redirect_ingress(self.device, link.index, self._ifb)
+            ifb = observe.link(self._ifb)
+            privileged.attach_root(ifb.index)
+        except BaseException:
+            privileged.remove_redirect(link.index, self._ifb)
+            raise
+        return ifb
+
+    def current(self) -> Link | None:
+        """See Attachment."""
+        index = self._index()
+        try:
+            if index is None or not attach.redirects(index, self._ifb):
+                return None
+            ifb = observe.link(self._ifb)
+            return ifb if attach.is_ours(ifb.index) else None
+        except (Conflict, NotFound):
+            return None
+
+    def detach(self) -> None:
+        """See Attachment."""
+        privileged.remove_redirect(self._index(), self._ifb)
+
+    def _check_ours(self, index: int) -> None:
+        try:
+            attach.redirects(index, self._ifb)
+        except Conflict as conflict:
+            raise Conflict(f"device {self.device}: {conflict}") from None

@@ -1,0 +1,210 @@
+"""The egress driver on one device: an HTB class per flow, and hashed u32 filters that know the flow by its ports."""
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from fpga_pool.drivers import privileged
+from fpga_pool.drivers.egress.base import EgressDriver, Flow, LimitedFlow, check_rate
+from fpga_pool.drivers.egress.tc import observe
+from fpga_pool.drivers.egress.tc.addresses import packed
+from fpga_pool.drivers.egress.tc.attachment import Attachment, EgressAttachment, IngressAttachment
+from fpga_pool.drivers.egress.tc.messages import HtbClass
+from fpga_pool.drivers.egress.tc.places import Place, Places
+from fpga_pool.drivers.egress.tc.shaping import QUANTUM_BYTES, Link, Shape, debt_matters, goodput_bps, shape
+from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound
+
+_ATTACHMENTS: dict[str, type[Attachment]] = {"egress": EgressAttachment, "ingress": IngressAttachment}
+
+
+@dataclass
+class _ShapedFlow:
+    flow: Flow
+    rate_bps: float
+    place: Place
+
+    @property
+    def ip_version(self) -> int:
+        return 4 if len(self.place.filters[0].source) == 4 else 6
+
+    def shape(self, link: Link) -> Shape:
+        return shape(self.rate_bps, link, self.ip_version)
+
+    def htb(self, link: Link) -> HtbClass:
+        """Return the class as it should be."""
+        return HtbClass(self.place.group.qdisc, self.place.classid, *self.shape(link), QUANTUM_BYTES)
+
+
+class TcDriver(EgressDriver):
+    """Holds flows to their rates as goodput, at one device; other traffic passes as before.
+
+    direction "egress" is for what leaves this host by the device, "ingress" for what a guest sends: it enters the host
+    at the guest's tap.  The first flow puts the queue in place, `reset` removes it; a queue that someone else
+    configured is a Conflict, and nothing is changed.
+    """
+
+    def __init__(self, device: str, direction: Literal["egress", "ingress"] = "egress") -> None:
+        if direction not in _ATTACHMENTS:
+            raise InvalidInput(f"direction: expected egress or ingress, got {direction!r}")
+        self._attachment = _ATTACHMENTS[direction](device)
+        self._lock = threading.Lock()
+        self._link: Link | None = None
+        self._forget_all()
+
+    def open(self, flow: Flow, rate_bps: float) -> None:
+        """See EgressDriver."""
+        self.open_all([LimitedFlow(flow, rate_bps)])
+
+    def open_all(self, limits: Iterable[LimitedFlow]) -> None:
+        """See EgressDriver.  Either all new flows are limited or, with an error, none of them."""
+        limits = list(limits)
+        for limit in limits:
+            check_rate(limit.rate_bps)
+            packed(limit.flow)
+        with self._lock:
+            link = self._attached()
+            fresh = self._fresh(limits)
+            repeats = {limit.flow.key: limit.rate_bps for limit in limits if limit.flow.key not in fresh}
+            self._install(list(fresh.values()), link)
+            self._change(repeats)
+
+    def set_rate(self, key: str, rate_bps: float) -> None:
+        """See EgressDriver.  What waits in the queue stays there, unless the flow was held."""
+        self.set_rates({key: rate_bps})
+
+    def set_rates(self, rates_bps: Mapping[str, float]) -> None:
+        """See EgressDriver."""
+        for rate_bps in rates_bps.values():
+            check_rate(rate_bps)
+        with self._lock:
+            self._change(rates_bps)
+
+    def close(self, key: str) -> None:
+        """See EgressDriver."""
+        self.close_all([key])
+
+    def close_all(self, keys: Iterable[str]) -> None:
+        """See EgressDriver."""
+        with self._lock:
+            self._remove([key for key in dict.fromkeys(keys) if key in self._flows])
+
+    def flows(self) -> tuple[LimitedFlow, ...]:
+        """Return the flows whose class and filters the kernel has, with the rates it has for them."""
+        with self._lock:
+            link = self._attachment.current()
+            if link is None or link != self._link:
+                return ()
+            rates = observe.class_rates(link.index)
+            queues = {flow_filter.parent for shaped in self._flows.values() for flow_filter in shaped.place.filters}
+            filters = {(queue, found.handle) for queue in queues for found in observe.filters(link.index, queue)}
+            return tuple(
+                LimitedFlow(shaped.flow, _rate_bps(shaped, link, rates[shaped.place.classid]))
+                for shaped in self._flows.values()
+                if shaped.place.classid in rates
+                and all((each.parent, each.handle) in filters for each in shaped.place.filters)
+            )
+
+    def reset(self) -> None:
+        """See EgressDriver.  The kernel's default queue comes back."""
+        with self._lock:
+            self._attachment.detach()
+            self._link = None
+            self._forget_all()
+
+    # The lock is held in all that follows ---------------------------------------------------------------------
+
+    def _attached(self) -> Link:
+        """Put the queue in place, unless it is; where it vanished, its flows did too."""
+        link = self._attachment.current() if self._link else None
+        if link is None or self._link is None or link.index != self._link.index:
+            self._forget_all()
+            link = self._attachment.attach()
+        self._link = link
+        return link
+
+    def _forget_all(self) -> None:
+        self._flows: dict[str, _ShapedFlow] = {}
+        self._keys: dict[tuple[str, int, str, int], str] = {}
+        self._places = Places()
+        self._groups = {0}
+
+    def _fresh(self, limits: list[LimitedFlow]) -> dict[str, LimitedFlow]:
+        """Return the flows that are new, by key; the last rate counts."""
+        fresh: dict[str, LimitedFlow] = {}
+        streams: dict[tuple[str, int, str, int], str] = {}
+        for limit in limits:
+            flow = limit.flow
+            known = self._flows[flow.key].flow if flow.key in self._flows else None
+            known = fresh[flow.key].flow if flow.key in fresh else known
+            if known is not None and known != flow:
+                raise Conflict(f"flow {flow.key}: open already, with other addresses")
+            other = self._keys.get(_stream(flow)) or streams.setdefault(_stream(flow), flow.key)
+            if other != flow.key:
+                raise Conflict(f"flow {flow.key}: the same stream is open as {other}")
+            if flow.key not in self._flows:
+                fresh[flow.key] = limit
+        return fresh
+
+    def _install(self, limits: list[LimitedFlow], link: Link) -> None:
+        if not limits:
+            return
+        shaped: list[_ShapedFlow] = []
+        try:
+            for limit in limits:
+                shaped.append(_ShapedFlow(limit.flow, limit.rate_bps, self._places.take(limit.flow)))
+            groups = sorted({each.place.position for each in shaped} - self._groups)
+            if groups:
+                privileged.add_groups(link.index, groups)
+                self._groups.update(groups)
+            filters = [flow_filter for each in shaped for flow_filter in each.place.filters]
+            privileged.add_flows(link.index, [each.htb(link) for each in shaped], filters)
+        except BaseException:
+            for each in shaped:
+                self._places.give_back(each.place)
+            raise
+        for each in shaped:
+            self._flows[each.flow.key] = each
+            self._keys[_stream(each.flow)] = each.flow.key
+
+    def _change(self, rates_bps: Mapping[str, float]) -> None:
+        unknown = next((key for key in rates_bps if key not in self._flows), None)
+        if unknown is not None:
+            raise NotFound(f"flow {unknown}: not open")
+        if not rates_bps or self._link is None:
+            return
+        classes: dict[int, HtbClass] = {}
+        forgiven = []
+        for key, rate_bps in rates_bps.items():
+            shaped = self._flows[key]
+            old = shaped.shape(self._link)
+            shaped.rate_bps = rate_bps
+            classes[shaped.place.classid] = shaped.htb(self._link)
+            if debt_matters(old, shaped.shape(self._link)):
+                forgiven.append(shaped.place.classid)
+        missing = privileged.change_classes(self._link.index, list(classes.values()), forgiven)
+        if missing:
+            lost = [key for key in rates_bps if self._flows[key].place.classid in missing]
+            self._remove(lost)
+            raise NotFound(f"flow {lost[0]}: device {self._attachment.device} lost its class; open it again")
+
+    def _remove(self, keys: list[str]) -> None:
+        if not keys or self._link is None:
+            return
+        places = [self._flows[key].place for key in keys]
+        filters = [flow_filter for place in places for flow_filter in place.filters]
+        privileged.remove_flows(self._link.index, [place.classid for place in places], filters)
+        for key, place in zip(keys, places, strict=True):
+            del self._keys[_stream(self._flows.pop(key).flow)]
+            self._places.give_back(place)
+
+
+def _stream(flow: Flow) -> tuple[str, int, str, int]:
+    return flow.source_address, flow.source_port, flow.destination_address, flow.destination_port
+
+
+def _rate_bps(shaped: _ShapedFlow, link: Link, bytes_s: int) -> float:
+    """Return the rate that was asked where the kernel has it, else what the kernel has."""
+    if bytes_s == shaped.shape(link).bytes_s:
+        return shaped.rate_bps
+    return goodput_bps(bytes_s, link, shaped.ip_version)

@@ -1,0 +1,128 @@
+"""Messages to the kernel and back, many at a time."""
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+from fpga_pool.drivers.egress.tc.messages import ACK, attributes_of, numbered
+from fpga_pool.model.exceptions import ServiceUnavailable
+
+#: The kernel answers a batch before `send` returns: what it answers must fit the socket's buffer, if it refuses all.
+_BATCH = 100
+_BUFFER_BYTES = 1 << 20
+#: A whole dump part; the kernel makes them no larger.
+_PART_BYTES = 1 << 16
+#: A dump during which something changed is begun anew.
+_DUMP_ATTEMPTS = 5
+_TIMEOUT_S = 30.0
+
+_SOL_NETLINK, _CAP_ACK, _EXT_ACK = 270, 10, 11
+_HEADER = struct.Struct("=IHHII")
+_ERROR = struct.Struct("=i")
+_NLMSG_ERROR, _NLMSG_DONE = 2, 3
+_DUMP_INTERRUPTED, _TEXT_FOLLOWS = 0x10, 0x200
+_ERROR_TEXT = 1
+#: An error message without the original's content: the error number and the header of what failed.
+_ERROR_BYTES = _ERROR.size + _HEADER.size
+
+
+class Refusal(NamedTuple):
+    """What the kernel did not do: position of the message, error number, and the kernel's words for it, if any."""
+
+    position: int
+    number: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{os.strerror(self.number)}{f' ({self.text})' if self.text else ''}"
+
+
+class _Answer(NamedTuple):
+    kind: int
+    flags: int
+    sequence: int
+    body: bytes
+
+
+def transact(messages: Sequence[bytes]) -> list[Refusal]:
+    """Have the kernel execute the messages in this order; one that it refuses does not keep it from the others."""
+    refusals = []
+    with closing(_socket()) as sock:
+        for begin in range(0, len(messages), _BATCH):
+            batch = messages[begin : begin + _BATCH]
+            last = begin + len(batch) - 1
+            # Errors are always told; the acknowledgement of the last one says that all were seen.
+            flags = [0] * (len(batch) - 1) + [ACK]
+            sock.send(b"".join(map(numbered, batch, range(begin, last + 1), flags)))
+            refusals += [refusal for refusal in _acknowledged(sock, last) if refusal.number]
+    return refusals
+
+
+def query(message: bytes) -> list[bytes]:
+    """Return what the kernel says: the bodies of its messages; OSError where it refuses."""
+    for _ in range(_DUMP_ATTEMPTS):
+        with closing(_socket()) as sock:
+            # A queue that cannot be configured is answered by nothing but the acknowledgement.
+            sock.send(numbered(message, 1, ACK))
+            answers = list(_until_done(sock))
+        if not any(answer.flags & _DUMP_INTERRUPTED for answer in answers):
+            return [answer.body for answer in answers]
+    raise ServiceUnavailable("the kernel's traffic control changes faster than it can be read; try again later")
+
+
+def _socket() -> socket.socket:
+    sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+    sock.settimeout(_TIMEOUT_S)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+    sock.setsockopt(_SOL_NETLINK, _CAP_ACK, 1)
+    sock.setsockopt(_SOL_NETLINK, _EXT_ACK, 1)
+    sock.bind((0, 0))
+    return sock
+
+
+def _acknowledged(sock: socket.socket, last: int) -> Iterator[Refusal]:
+    while True:
+        for answer in _receive(sock):
+            if answer.kind == _NLMSG_ERROR:
+                yield _refusal(answer)
+                if answer.sequence == last:
+                    return
+
+
+def _until_done(sock: socket.socket) -> Iterator[_Answer]:
+    while True:
+        for answer in _receive(sock):
+            if answer.kind == _NLMSG_DONE:
+                return
+            if answer.kind == _NLMSG_ERROR:
+                refusal = _refusal(answer)
+                if refusal.number:
+                    raise OSError(refusal.number, str(refusal))
+                return
+            yield answer
+
+
+def _receive(sock: socket.socket) -> Iterator[_Answer]:
+    try:
+        data = sock.recv(_PART_BYTES)
+    except OSError as error:
+        if error.errno == errno.ENOBUFS or isinstance(error, TimeoutError):
+            raise ServiceUnavailable(f"the kernel's answer was lost: {error}") from error
+        raise
+    at = 0
+    while at < len(data):
+        length, kind, flags, sequence, _ = _HEADER.unpack_from(data, at)
+        yield _Answer(kind, flags, sequence, data[at + _HEADER.size : at + length])
+        at += length + -length % 4
+
+
+def _refusal(answer: _Answer) -> Refusal:
+    (number,) = _ERROR.unpack_from(answer.body)
+    text = b""
+    if answer.flags & _TEXT_FOLLOWS:
+        text = dict(attributes_of(answer.body[_ERROR_BYTES:])).get(_ERROR_TEXT, b"")
+    return Refusal(answer.sequence, -number, text.rstrip(b"\0").decode(errors="replace"))

@@ -1,0 +1,97 @@
+"""All devices of a host as one egress driver: a flow is limited where its source's packets pass."""
+
+import ipaddress
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from fpga_pool.drivers.egress.base import EgressDriver, Flow, LimitedFlow
+from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound
+
+
+class TcEgress(EgressDriver):
+    """`drivers` by the network that they serve, such as "192.0.2.0/24" for the NIC and "10.0.0.7/32" for a guest's tap.
+
+    The most specific network counts.
+    """
+
+    def __init__(self, drivers: Mapping[str, EgressDriver]) -> None:
+        try:
+            networks = {ipaddress.ip_network(network): driver for network, driver in drivers.items()}
+        except ValueError as error:
+            raise InvalidInput(f"network of a device: {error}") from error
+        self._networks = sorted(networks.items(), key=lambda item: item[0].prefixlen, reverse=True)
+        self._driver_of: dict[str, EgressDriver] = {}
+        self._lock = threading.Lock()
+
+    def open(self, flow: Flow, rate_bps: float) -> None:
+        """See EgressDriver."""
+        self.open_all([LimitedFlow(flow, rate_bps)])
+
+    def open_all(self, limits: Iterable[LimitedFlow]) -> None:
+        """See EgressDriver.  Device by device: where one refuses, the flows of those before it are open."""
+        with self._lock:
+            parts: defaultdict[EgressDriver, list[LimitedFlow]] = defaultdict(list)
+            for limit in limits:
+                driver = self._serving(limit.flow)
+                if self._driver_of.get(limit.flow.key, driver) is not driver:
+                    raise Conflict(f"flow {limit.flow.key}: open already, with other addresses")
+                parts[driver].append(limit)
+            for driver, part in parts.items():
+                driver.open_all(part)
+                self._driver_of.update((limit.flow.key, driver) for limit in part)
+
+    def set_rate(self, key: str, rate_bps: float) -> None:
+        """See EgressDriver."""
+        self.set_rates({key: rate_bps})
+
+    def set_rates(self, rates_bps: Mapping[str, float]) -> None:
+        """See EgressDriver."""
+        with self._lock:
+            parts: defaultdict[EgressDriver, dict[str, float]] = defaultdict(dict)
+            for key, rate_bps in rates_bps.items():
+                if key not in self._driver_of:
+                    raise NotFound(f"flow {key}: not open")
+                parts[self._driver_of[key]][key] = rate_bps
+            for driver, part in parts.items():
+                driver.set_rates(part)
+
+    def close(self, key: str) -> None:
+        """See EgressDriver."""
+        self.close_all([key])
+
+    def close_all(self, keys: Iterable[str]) -> None:
+        """See EgressDriver."""
+        with self._lock:
+            parts: defaultdict[EgressDriver, list[str]] = defaultdict(list)
+            for key in keys:
+                if key in self._driver_of:
+                    parts[self._driver_of[key]].append(key)
+            for driver, part in parts.items():
+                driver.close_all(part)
+                for key in part:
+                    self._driver_of.pop(key, None)
+
+    def flows(self) -> tuple[LimitedFlow, ...]:
+        """See EgressDriver."""
+        return tuple(limited for driver in self._distinct() for limited in driver.flows())
+
+    def reset(self) -> None:
+        """See EgressDriver."""
+        with self._lock:
+            for driver in self._distinct():
+                driver.reset()
+            self._driver_of.clear()
+
+    def _distinct(self) -> list[EgressDriver]:
+        return list(dict.fromkeys(driver for _, driver in self._networks))
+
+    def _serving(self, flow: Flow) -> EgressDriver:
+        try:
+            address = ipaddress.ip_address(flow.source_address)
+        except ValueError:
+            raise InvalidInput(f"source_address: expected an address, got {flow.source_address!r}") from None
+        for network, driver in self._networks:
+            if address in network:
+                return driver
+        raise InvalidInput(f"flow {flow.key}: no device is configured for source {flow.source_address}")

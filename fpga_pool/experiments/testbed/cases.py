@@ -1,0 +1,121 @@
+"""What is run on the testbed: the two experiments of paper 000, section 5.1, and one where rate control decides.
+
+Four requesters with one job each, two responders with one accelerator each.  What the paper leaves open is decided
+here, and told on the documentation's page about the testbed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from fpga_pool.core.timemodel import TimeModel
+from fpga_pool.core.types import BatchProblem, floats, ints
+from fpga_pool.experiments.testbed.network import GOODPUT, Nic
+from fpga_pool.model.exceptions import InvalidInput
+
+GBPS = 1e9
+MB = 1_000_000
+PHOTO_BYTES = 2048
+JOBS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One batch and the network it crosses; job i comes from requester i."""
+
+    name: str
+    title: str
+    #: What is computed, by its name among the function models, and how long an accelerator takes.
+    function: str
+    time: TimeModel
+    #: (4,) of each job, a whole number of units.
+    input_bytes: tuple[int, ...]
+    unit_bytes: int = 1
+    #: (2,) on the wire, of each responder.
+    ingress_bps: tuple[float, ...]
+    #: Jobs that the baselines send ahead of an accelerator that computes.
+    prefetch: int = 1
+    #: What the paper measured: improvement of its algorithm over a baseline, percent of the baseline.
+    paper_percent: Mapping[str, float] = field(default_factory=dict)
+    #: Run the first policy's plan without rate control too.
+    uncontrolled: bool = False
+
+    @property
+    def requesters(self) -> tuple[str, ...]:
+        """Names of the hosts that send."""
+        return tuple(f"requester-{number}" for number in range(1, len(self.input_bytes) + 1))
+
+    @property
+    def responders(self) -> tuple[str, ...]:
+        """Names of the hosts that compute."""
+        return tuple(f"responder-{number}" for number in range(1, len(self.ingress_bps) + 1))
+
+    @property
+    def patience_s(self) -> float:
+        """A run that takes longer has gone wrong: everything one after the other, several times over."""
+        alone_s = (8 * size / (GOODPUT * min(self.ingress_bps)) + self.time.seconds(size) for size in self.input_bytes)
+        return 60.0 + 3.0 * sum(alone_s)
+
+    def nics(self) -> list[Nic]:
+        """Return the cables of all hosts."""
+        senders = [Nic(host=host, egress_bps=GBPS, ingress_bps=GBPS) for host in self.requesters]
+        receivers = [
+            Nic(host=host, egress_bps=GBPS, ingress_bps=ingress_bps)
+            for host, ingress_bps in zip(self.responders, self.ingress_bps, strict=True)
+        ]
+        return senders + receivers
+
+    def problem(self) -> BatchProblem:
+        """Return what a policy plans, with rates as payload: what is left of the wire's."""
+        seconds = [[self.time.seconds(size)] * len(self.responders) for size in self.input_bytes]
+        return BatchProblem(
+            seconds=floats(seconds),
+            input_bytes=ints(self.input_bytes),
+            requester=ints(np.arange(len(self.requesters))),
+            egress_bps=floats([GOODPUT * GBPS] * len(self.requesters)),
+            responder=ints(np.arange(len(self.responders))),
+            ingress_bps=floats([GOODPUT * ingress_bps for ingress_bps in self.ingress_bps]),
+        )
+
+    def scaled(self, factor: float) -> "Case":
+        """Return the case with inputs, and so times, multiplied by `factor`."""
+        if not 0 < factor <= 1:
+            raise InvalidInput(f"scale: expected more than 0 and at most 1, got {factor:g}")
+        sizes = (self.unit_bytes * max(1, round(factor * size / self.unit_bytes)) for size in self.input_bytes)
+        return replace(self, input_bytes=tuple(sizes))
+
+
+WORDCOUNT = Case(
+    name="wordcount",
+    title="word count, 300/300/300/900 MB (network-intensive)",
+    function="bytecount",
+    time=TimeModel(0.0, 0.0),
+    input_bytes=(300 * MB, 300 * MB, 300 * MB, 900 * MB),
+    ingress_bps=(GBPS, GBPS / 2),
+    paper_percent={"sjf": 19.56, "ljf": 33.72},
+)
+DNN = Case(
+    name="dnn",
+    title="DNN, 6000/6000/6000/18000 photos (computation-intensive)",
+    function="dnn",
+    # Section 1: 12 MB of photos of 2 KB need about 1 s.
+    time=TimeModel(0.0, 1.0 / (6000 * PHOTO_BYTES)),
+    input_bytes=(6000 * PHOTO_BYTES, 6000 * PHOTO_BYTES, 6000 * PHOTO_BYTES, 18000 * PHOTO_BYTES),
+    unit_bytes=PHOTO_BYTES,
+    ingress_bps=(GBPS, GBPS),
+    prefetch=0,
+    paper_percent={"sjf": 25.80, "ljf": 0.0},
+)
+COMPETITION = Case(
+    name="competition",
+    title="four jobs of 300 MB that compute as fast as 1 Gbit/s brings them",
+    function="bytecount",
+    time=TimeModel(0.0, 8.0 / (GOODPUT * GBPS)),
+    input_bytes=(300 * MB,) * JOBS,
+    ingress_bps=(GBPS, GBPS / 2),
+    uncontrolled=True,
+)
+
+#: Every case, by name.
+CASES: Mapping[str, Case] = {case.name: case for case in (WORDCOUNT, DNN, COMPETITION)}

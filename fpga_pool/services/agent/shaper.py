@@ -1,0 +1,135 @@
+"""Flows that leave this host, held to the rates of their plans by an egress driver.
+
+A client reports its stream when it asks for a ticket, the scheduler tells this agent, and from then on the rates
+change here, whatever the client does.  The flows are in the journal: an agent that starts again lifts every limit that
+was left behind and sets those that still hold.
+"""
+
+import contextlib
+import logging
+import queue
+import threading
+from collections.abc import Callable
+
+from fpga_pool.dataplane.schedule import RateSchedule
+from fpga_pool.drivers.egress.base import EgressDriver, Flow, LimitedFlow
+from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.model.messages import ReleaseFlow, ShapeFlow
+from fpga_pool.services.agent.journal import Journal
+from fpga_pool.services.clock import Clock
+
+LOG = logging.getLogger(__name__)
+
+#: How long after its planned end a flow is still held; by then it was released, or nobody knows of it any more.
+LINGER_S = 3600.0
+#: The longest time between two looks at the flows.
+LOOK_S = 1.0
+#: How long the thread may take to end.
+STOP_S = 5.0
+
+
+class FlowShaper:
+    """Follows the schedules of all flows of one host, in one thread.  `start` and `stop` are called once each."""
+
+    def __init__(self, driver: EgressDriver, journal: Journal, clock: Clock) -> None:
+        self._driver = driver
+        self._journal = journal
+        self._clock = clock
+        self._flows: dict[str, tuple[ShapeFlow, RateSchedule]] = {}
+        self._rates: dict[str, float] = {}
+        #: What is to be done; None at the end.
+        self._wanted: queue.SimpleQueue[ShapeFlow | ReleaseFlow | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="shaper", daemon=True)
+
+    def start(self) -> None:
+        """Lift what an earlier agent left, set what still holds, and follow the schedules from now on."""
+        self._attempt(self._driver.reset)
+        for action in self._journal.flows():
+            self._wanted.put(action)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Lift every limit; the journal keeps the flows for the next start."""
+        self._wanted.put(None)
+        self._thread.join(STOP_S)
+        self._attempt(self._driver.reset)
+
+    def take(self, action: ShapeFlow | ReleaseFlow) -> None:
+        """Hold a stream to its plan, in place of an earlier stream of the same attempt; or lift its limit.
+
+        The caller has it in the journal.  InvalidInput if the plan makes no sense.
+        """
+        if isinstance(action, ShapeFlow):
+            RateSchedule(action.transfer)
+        self._wanted.put(action)
+
+    def _run(self) -> None:
+        pause_s = 0.0
+        while self._carry_out(pause_s):
+            pause_s = min(self._follow(), LOOK_S)
+
+    def _carry_out(self, timeout_s: float) -> bool:
+        """Wait for something to do, and do all that waits; False at the end."""
+        with contextlib.suppress(queue.Empty):
+            action = self._wanted.get(timeout=timeout_s) if timeout_s > 0 else self._wanted.get_nowait()
+            while action is not None:
+                self._forget(key(action))
+                if isinstance(action, ShapeFlow):
+                    self._flows[key(action)] = action, RateSchedule(action.transfer)
+                else:
+                    self._journal.forget_flow(key(action))
+                action = self._wanted.get_nowait()
+            return False
+        return True
+
+    def _follow(self) -> float:
+        """Give every flow the rate of this moment; return the seconds until another one changes."""
+        now_s = self._clock()
+        next_s = LOOK_S
+        opened, changed = [], {}
+        for name, (action, schedule) in list(self._flows.items()):
+            t_s = now_s - action.dispatched_at
+            if schedule.segments and t_s > schedule.segments[-1].end_s + LINGER_S:
+                self._forget(name)
+                self._journal.forget_flow(name)
+                continue
+            rate_bps = schedule.rate_at(t_s)
+            if name not in self._rates:
+                opened.append(LimitedFlow(_flow(action), rate_bps))
+            elif self._rates[name] != rate_bps:
+                changed[name] = rate_bps
+            next_s = min(next_s, schedule.next_change_s(t_s) - t_s)
+        if opened and self._attempt(lambda: self._driver.open_all(opened)):
+            self._rates |= {limit.flow.key: limit.rate_bps for limit in opened}
+        if changed and self._attempt(lambda: self._driver.set_rates(changed)):
+            self._rates |= changed
+        return next_s
+
+    def _forget(self, name: str) -> None:
+        self._flows.pop(name, None)
+        if self._rates.pop(name, None) is not None:
+            self._attempt(lambda: self._driver.close_all([name]))
+
+    def _attempt(self, step: Callable[[], None]) -> bool:
+        """Take a step; a flow whose limit cannot be set is told of, tried again at the next look, and not held up."""
+        try:
+            step()
+        except (FpgaPoolError, OSError) as error:
+            LOG.error("egress: %s", error)  # noqa: TRY400
+            return False
+        return True
+
+
+def key(action: ShapeFlow | ReleaseFlow) -> str:
+    """Return the name of a stream: one per attempt of a job."""
+    return f"{action.job}.{action.attempt}"
+
+
+def _flow(action: ShapeFlow) -> Flow:
+    return Flow(
+        key=key(action),
+        source_address=action.source_address,
+        source_port=action.source_port,
+        destination_address=action.destination_address,
+        destination_port=action.destination_port,
+    )

@@ -1,0 +1,84 @@
+"""Settings and drivers of the services as configured, for processes of their own and for the embedded pool alike."""
+
+import logging
+from importlib.metadata import entry_points
+from typing import Any
+
+from oslo_config import cfg
+from stevedore import driver
+
+from fpga_pool.conf.agent import NO_EGRESS
+from fpga_pool.conf.places import public_key
+from fpga_pool.conf.scheduler import pool_settings
+from fpga_pool.conf.tc import shaped_devices
+from fpga_pool.drivers.egress.base import EgressDriver
+from fpga_pool.drivers.slots.base import SlotDriver
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.services.agent.settings import AgentSettings
+from fpga_pool.services.scheduler.service import SchedulerSettings
+
+LOG = logging.getLogger(__name__)
+
+SLOT_DRIVERS = "fpga_pool.slot_drivers"
+
+#: The longest pause of a slot that fails again and again.
+LONGEST_FAULT_PAUSE_S = 60.0
+
+
+def scheduler_settings(conf: cfg.ConfigOpts, name: str) -> SchedulerSettings:
+    """Return the settings of the scheduler of this name."""
+    group = conf.scheduler
+    return SchedulerSettings(
+        name=name,
+        default_policy=group.default_policy,
+        interval_s=group.interval_s,
+        refit_interval_s=group.refit_interval_s,
+        shard_timeout_s=group.shard_timeout_s,
+        token_lifetime_s=group.token_lifetime_s,
+        pool=pool_settings(conf),
+    )
+
+
+def agent_settings(conf: cfg.ConfigOpts, **host: Any) -> AgentSettings:
+    """Return the settings of an agent with the configured habits; `host` are the fields that tell one from another."""
+    group = conf.agent
+    return AgentSettings(
+        heartbeat_s=group.heartbeat_s,
+        retention_s=group.retention_s,
+        hang_factor=group.hang_factor,
+        hang_grace_s=group.hang_grace_s,
+        fault_pause_s=(group.fault_pause_s, max(group.fault_pause_s, LONGEST_FAULT_PAUSE_S)),
+        drain_timeout_s=group.drain_timeout_s,
+        **host,
+    )
+
+
+def slot_driver(conf: cfg.ConfigOpts, catalogue: Catalogue) -> SlotDriver:
+    """Return the driver of this host's cards; InvalidInput names those there are."""
+    name, known = conf.agent.slot_driver, sorted(entry_points(group=SLOT_DRIVERS).names)
+    if name not in known:
+        raise InvalidInput(f"[agent] slot_driver: no driver {name!r}; there is: {', '.join(known) or 'none'}")
+    kind: Any = driver.DriverManager(SLOT_DRIVERS, name).driver
+    trusted = public_key("[agent] bitstream_public_key", conf.agent.bitstream_public_key)
+    made: SlotDriver = kind.from_conf(conf, catalogue, trusted)
+    return made
+
+
+def egress_driver(conf: cfg.ConfigOpts) -> EgressDriver | None:
+    """Return what limits the flows that leave this host; None where senders pace themselves."""
+    if conf.agent.egress_driver == NO_EGRESS:
+        return None
+    # Loaded where it is used only: it brings a library that talks to the kernel.
+    from fpga_pool.drivers.egress.tc.driver import TcDriver
+    from fpga_pool.drivers.egress.tc.router import TcEgress
+    from fpga_pool.drivers.privileged import use_own_capabilities
+
+    helped = "this process" if use_own_capabilities() else "the helper of [privsep_tc]"
+    LOG.info("flows that leave this host are held to their rates by tc, set up by %s", helped)
+    return TcEgress(
+        {
+            network: TcDriver(device.name, "ingress" if device.from_guest else "egress")
+            for network, device in shaped_devices(conf).items()
+        }
+    )

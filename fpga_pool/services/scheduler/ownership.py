@@ -1,0 +1,142 @@
+"""Which shards this scheduler owns: each has one owner, and a living one within seconds.
+
+Owners renew their shards and say that they live by counting in the database.  Whoever sees a count stand still for
+longer than the timeout, by its own clock, knows that its owner is gone, and takes the shard in a new epoch: from then
+on neither the database nor the agents accept anything that was decided in the one before.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from fpga_pool.model.exceptions import Conflict, FpgaPoolError, StaleEpoch
+from fpga_pool.model.objects import Shard
+from fpga_pool.services.clock import SteadyClock
+from fpga_pool.services.scheduler.owned import OwnedShard
+from fpga_pool.services.stillness import Stillness
+from fpga_pool.store.store import Store
+
+LOG = logging.getLogger(__name__)
+
+
+class Ownership:
+    """Takes, renews and gives up shards, so that all living schedulers have about as many."""
+
+    def __init__(
+        self,
+        name: str,
+        timeout_s: float,
+        store: Store,
+        clock: SteadyClock,
+        take_up: Callable[[Shard], OwnedShard],
+    ) -> None:
+        self._name = name
+        self._timeout_s = timeout_s
+        self._store = store
+        self._clock = clock
+        self._take_up = take_up
+        self._shards = Stillness(clock)
+        self._schedulers = Stillness(clock)
+        self._owned: dict[str, OwnedShard] = {}
+        self._lock = threading.Lock()
+
+    def shards(self) -> tuple[str, ...]:
+        """Return the shards that are owned here, by name."""
+        with self._lock:
+            return tuple(sorted(self._owned))
+
+    def step(self) -> bool:
+        """Say that this scheduler lives, and see to it that every shard has an owner."""
+        self._store.beat(self._name, self._clock())
+        with self._store.reading() as tx:
+            shards, schedulers = tx.shards(), tx.schedulers()
+        self._clock.advance_to(max((shard.renewed_at for shard in shards), default=0.0))
+        self._renew()
+        still_s = self._shards.note({shard.name: (shard.epoch, shard.generation) for shard in shards})
+        quiet_s = self._schedulers.note({known.name: known.generation for known in schedulers})
+        living = {name for name, seconds in quiet_s.items() if seconds <= self._timeout_s} | {self._name}
+        share = -(-len(shards) // len(living))
+        self._give_up_more_than(share, shards, living)
+        self._take_up_to(share, shards, still_s)
+        return False
+
+    def wake(self) -> bool:
+        """Have every shard owned here look for work; return whether these are all."""
+        with self._lock:
+            owned = list(self._owned.values())
+            complete = len(owned) == len(self._shards.names)
+        for shard in owned:
+            shard.wake()
+        return complete
+
+    def deaf(self) -> None:
+        """Nothing can be heard here now: no host is silent for that."""
+        with self._lock:
+            for owned in self._owned.values():
+                owned.deaf()
+
+    def pause(self) -> None:
+        """Plan and command no more; the shards stay owned until `leave`."""
+        for owned in list(self._owned.values()):
+            owned.stop()
+
+    def leave(self) -> None:
+        """Give up everything, so that others take over at once."""
+        for name in self.shards():
+            self._release(name)
+        self._attempt(lambda: self._store.forget_scheduler(self._name))
+
+    # ------------------------------------------------------------------------------------------------------------
+
+    def _renew(self) -> None:
+        for name, owned in list(self._owned.items()):
+            try:
+                self._store.renew_shard(owned.shard, self._clock())
+            except StaleEpoch as error:
+                LOG.warning("shard %s is lost: %s", name, error)
+                self._drop(name)
+
+    def _give_up_more_than(self, share: int, shards: Sequence[Shard], living: set[str]) -> None:
+        """Leave surplus shards to the schedulers that have fewer; nobody else's need is known better than by count."""
+        owners = [shard.owner for shard in shards]
+        if any(owners.count(name) < len(shards) // len(living) for name in living):
+            for name in self.shards()[share:]:
+                LOG.info("shard %s is left to another scheduler", name)
+                self._release(name)
+
+    def _take_up_to(self, share: int, shards: Sequence[Shard], still_s: Mapping[str, float]) -> None:
+        for shard in shards:
+            free = shard.owner in ("", self._name)
+            if shard.name in self._owned or len(self._owned) >= share:
+                continue
+            if free or still_s[shard.name] > self._timeout_s:
+                self._take(shard, expired=None if free else shard)
+
+    def _take(self, shard: Shard, expired: Shard | None) -> None:
+        try:
+            acquired = self._store.acquire_shard(shard.name, self._name, self._clock(), expired)
+        except Conflict as error:  # another was quicker
+            LOG.debug("shard %s is not taken: %s", shard.name, error)
+            return
+        former = f", after {expired.owner} gave no sign of life for {self._timeout_s:g} s" if expired else ""
+        LOG.info("shard %s is owned by %s, epoch %d%s", shard.name, self._name, acquired.epoch, former)
+        owned = self._take_up(acquired)
+        with self._lock:
+            self._owned[shard.name] = owned
+
+    def _drop(self, name: str) -> OwnedShard:
+        with self._lock:
+            owned = self._owned.pop(name)
+        owned.stop()
+        return owned
+
+    def _release(self, name: str) -> None:
+        owned = self._drop(name)
+        self._attempt(lambda: self._store.release_shard(owned.shard))
+
+    def _attempt(self, last_step: Callable[[], None]) -> None:
+        """Take a step that others can do without."""
+        try:
+            last_step()
+        except FpgaPoolError as error:
+            LOG.warning("scheduler %s does not leave cleanly; the others notice soon: %s", self._name, error)

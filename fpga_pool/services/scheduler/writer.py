@@ -1,0 +1,97 @@
+"""Requests on one shard, carried out together: as many as wait share one transaction, and one sync to disk."""
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from fpga_pool.model.exceptions import Contended, ServiceUnavailable
+from fpga_pool.model.transaction import Transaction
+
+LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Requests in one transaction at most: while it lasts no other scheduler can change the shard.
+GROUP = 64
+#: How often one is tried that other writers were in the way of.
+ATTEMPTS = 5
+
+
+@dataclass(slots=True)
+class _Request:
+    work: Callable[[Transaction], Any]
+    done: bool = False
+    answer: Any = None
+    error: Exception | None = None
+
+
+class ShardWriter:
+    """Carries out work in transactions on one shard; whoever comes first does so for all who wait."""
+
+    def __init__(self, begin: Callable[[], AbstractContextManager[Transaction]]) -> None:
+        self._begin = begin
+        self._waiting: list[_Request] = []
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()
+
+    def run(self, work: Callable[[Transaction], T]) -> T:
+        """Return what `work` returns, once it is committed; what it raises, and nothing of it was done.
+
+        It may be called more than once, each time in a new transaction.
+        """
+        request = _Request(work)
+        with self._lock:
+            self._waiting.append(request)
+        while not request.done:
+            with self._turn:
+                if not request.done:
+                    with self._lock:
+                        group, self._waiting = self._waiting[:GROUP], self._waiting[GROUP:]
+                    self._carry_out(group)
+        if request.error is not None:
+            raise request.error
+        answer: T = request.answer
+        return answer
+
+    def _carry_out(self, group: list[_Request]) -> None:
+        try:
+            if len(group) > 1 and self._together(group):
+                return
+            for request in group:
+                self._alone(request)
+        finally:
+            for request in group:
+                request.done = True
+
+    def _together(self, group: list[_Request]) -> bool:
+        """Carry out all in one transaction; False if one of them failed, and so none was done."""
+        try:
+            with self._begin() as tx:
+                answers = [request.work(tx) for request in group]
+        except Exception as error:
+            if type(error) is not ServiceUnavailable:
+                LOG.debug("%d requests are carried out one by one: %s", len(group), error)
+                return False
+            for request in group:
+                request.error = error
+        else:
+            for request, answer in zip(group, answers, strict=True):
+                request.answer = answer
+        return True
+
+    def _alone(self, request: _Request) -> None:
+        for _ in range(ATTEMPTS):
+            try:
+                with self._begin() as tx:
+                    request.answer = request.work(tx)
+            except Contended as error:
+                request.error = error
+            except Exception as error:
+                request.error = error
+                return
+            else:
+                request.error = None
+                return

@@ -1,0 +1,35 @@
+"""For how long things that change as long as they live have stood still.
+
+Judged by the observer's own clock alone: what another machine's clock says is never compared with it.
+"""
+
+from collections.abc import Hashable, Mapping
+
+from fpga_pool.services.clock import Clock
+
+
+class Stillness:
+    """Watches named things, each by a value that changes while it lives; for one thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seen: dict[str, tuple[Hashable, float]] = {}
+
+    def note(self, values: Mapping[str, Hashable]) -> dict[str, float]:
+        """Take note of what there is now; return for how many seconds each has been seen as it is."""
+        now_s = self._clock()
+        before = self._seen
+        self._seen = {
+            name: before[name] if name in before and before[name][0] == value else (value, now_s)
+            for name, value in values.items()
+        }
+        return {name: now_s - since_s for name, (_, since_s) in self._seen.items()}
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What was there at the last look."""
+        return frozenset(self._seen)
+
+    def restart(self) -> None:
+        """Count from now: nothing could be seen meanwhile."""
+        self._seen.clear()

@@ -1,0 +1,59 @@
+"""[database]: the options of oslo.db, as far as the pool's store follows them."""
+
+import copy
+
+from oslo_config import cfg
+from oslo_db import options
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.store.engine import CONNECT_INTERVAL_S, CONNECT_RETRIES
+from fpga_pool.store.errors import translated
+from fpga_pool.store.store import Store
+
+GROUP = "database"
+
+#: What goes to the engine of a database server; a SQLite file needs none of them.
+FOLLOWED = (
+    "connection_recycle_time",
+    "max_overflow",
+    "max_pool_size",
+    "max_retries",
+    "mysql_sql_mode",
+    "mysql_wsrep_sync_wait",
+    "pool_timeout",
+    "retry_interval",
+)
+
+
+#: A start that cannot succeed ends after seconds, not minutes.
+DEFAULTS = {"max_retries": CONNECT_RETRIES, "retry_interval": int(CONNECT_INTERVAL_S)}
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return oslo.db's options that the store follows, for the sample configuration too."""
+    followed = [copy.copy(option) for option in options.database_opts if option.name in ("connection", *FOLLOWED)]
+    for option in followed:
+        option.default = DEFAULTS.get(option.name, option.default)
+    return [(GROUP, followed)]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Make these options known to `conf`."""
+    for group, followed in list_opts():
+        conf.register_opts(followed, group)
+
+
+def open_store(conf: cfg.ConfigOpts) -> Store:
+    """Return the store in the configured database; InvalidInput or ServiceUnavailable says why there is none."""
+    group = conf[GROUP]
+    if not group.connection:
+        raise InvalidInput(
+            "[database] connection: set it to the URL of the pool's database, such as"
+            " mysql+pymysql://USER:PASSWORD@HOST/fpga_pool"
+        )
+    try:
+        with translated():
+            return Store(group.connection, **{name: group[name] for name in FOLLOWED})
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
+        raise InvalidInput(f"[database] connection: {error}") from error

@@ -1,0 +1,62 @@
+"""The services as an operator runs them: processes, RabbitMQ, a database server."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from fpga_pool.client import JobSpec
+from fpga_pool.drivers.slots.functions.registry import function_model
+from fpga_pool.model.objects import BatchState, LeaseState
+from fpga_pool.store.store import Store
+
+
+@pytest.fixture
+def work(tmp_path):
+    """Jobs of three functions; aes takes its key and counter from the first 48 bytes."""
+    jobs = []
+    for number in range(1, 7):
+        path = tmp_path / f"input-{number}"
+        path.write_bytes(f"some words {number} ".encode() * (5000 * number))
+        jobs += [JobSpec(function, path, "node-1") for function in ("sha256", "aes", "wordcount")]
+    return jobs
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def expected(job: JobSpec, directory: Path) -> str:
+    """Digest of what the function gives when it is run here."""
+    function_model(job.function)(job.source, directory / "expected")
+    return digest((directory / "expected").read_bytes())
+
+
+def processes_of(directory: Path) -> list[str]:
+    """Command lines of all processes that were started with a file of this directory."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:  # it has ended meanwhile
+            continue
+        if str(directory) in words:
+            found.append(words)
+    return found
+
+
+def test_a_mixed_batch_is_computed_and_a_graceful_end_leaves_nothing_behind(
+    deployment, rabbitmq, mariadb_url, work, tmp_path
+):
+    pool = deployment(rabbitmq.url, mariadb_url, agents=2)
+    outcome = pool.client().run_jobs(work, output_dir=tmp_path / "out")
+    assert outcome.batch.state is BatchState.COMPLETED
+    assert [digest(job.result.read_bytes()) for job in outcome.jobs] == [expected(job, tmp_path) for job in work]
+
+    assert [pool.terminate(name) for name in ("node-1", "node-2", "api", "scheduler-1")] == [0, 0, 0, 0]
+    assert processes_of(pool.directory) == []
+    store = Store(mariadb_url)
+    with store.reading() as tx:
+        assert [lease for lease in tx.leases() if lease.state is LeaseState.HELD] == []
+        assert [shard.owner for shard in tx.shards()] == [""]
+    store.close()

@@ -1,0 +1,127 @@
+"""The private servers that other tests rely on: they come back as they were, and leave nothing behind."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fpga_pool.experiments.servers import MariaDB, PostgreSQL, RabbitMQ
+from fpga_pool.model.exceptions import ServiceUnavailable
+
+KINDS = [RabbitMQ, MariaDB, PostgreSQL]
+
+#: Starts a server and says so, then waits to be killed.
+OWNER = """
+import sys
+from pathlib import Path
+from fpga_pool.experiments.servers import MariaDB, PostgreSQL, RabbitMQ
+
+kind = {kind.name: kind for kind in (MariaDB, PostgreSQL, RabbitMQ)}[sys.argv[1]]
+with kind(Path(sys.argv[2])) as server:
+    print(server.port, flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
+def kind(request):
+    if problem := request.param.missing():
+        pytest.skip(problem)
+    return request.param
+
+
+@pytest.fixture
+def directory(servers_directory, kind, request):
+    return servers_directory / f"{request.node.originalname}-{kind.name}"
+
+
+def listens(port, address="127.0.0.1"):
+    with socket.socket() as client:
+        client.settimeout(5)
+        return client.connect_ex((address, port)) == 0
+
+
+def test_it_comes_back_at_the_same_place_after_a_stop_and_a_kill(kind, directory):
+    server = kind(directory)
+    with server:
+        url = server.url
+        for end in (server.stop, server.kill):
+            end()
+            assert not server.running
+            assert not listens(server.port)
+            server.start()
+            assert listens(server.port)
+            assert server.url == url
+    assert not listens(server.port)
+
+
+def test_it_listens_where_it_is_told_and_nowhere_else(kind, directory):
+    with kind(directory, ("127.0.0.1", "127.0.0.2")) as server:
+        heard = {address for address in ("127.0.0.1", "127.0.0.2", "127.0.0.3") if listens(server.port, address)}
+    assert heard == {"127.0.0.1", "127.0.0.2"}
+
+
+def test_another_process_finds_what_was_started_to_be_kept(kind, directory):
+    kind(directory).start(keep=True)
+    found = kind(directory)
+    try:
+        assert found.running
+        assert listens(found.port)
+    finally:
+        found.stop()
+    assert not listens(found.port)
+
+
+def test_it_dies_with_the_process_that_started_it(kind, directory):
+    command = [sys.executable, "-c", OWNER, kind.name, str(directory)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
+        port = int(owner.stdout.readline())
+        owner.kill()
+    end_s = time.monotonic() + 30
+    while processes_below(directory):
+        assert time.monotonic() < end_s, "did not die in time"
+        time.sleep(0.05)
+    assert not listens(port)
+
+
+def processes_below(directory):
+    """Return the processes that work in a directory."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (process / "cwd").readlink().is_relative_to(directory):
+                found.append(process.name)
+    return found
+
+
+def test_a_stalled_server_takes_connections_and_answers_nothing(directory, kind):
+    with kind(directory) as server:
+        server.pause()
+        assert server.running
+        with socket.create_connection(("127.0.0.1", server.port), 5) as client:
+            client.settimeout(0.2)
+            client.sendall(b"AMQP\x00\x00\x09\x01")
+            with pytest.raises(TimeoutError):
+                client.recv(1)
+        server.resume()
+        assert server._answers()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root hands a server over to another user")
+def test_a_directory_that_the_servers_user_cannot_reach_is_refused(kind, tmp_path):
+    tmp_path.chmod(0o700)
+    with pytest.raises(ServiceUnavailable, match=f"{kind.package_user} cannot reach .*chmod o"):
+        kind(tmp_path).start()
+
+
+def test_a_program_that_is_missing_is_named_with_its_package(tmp_path):
+    class Absent(PostgreSQL):
+        programs = ("postgres-of-nobody",)
+
+    with pytest.raises(ServiceUnavailable, match="needs postgres-of-nobody: install the package postgresql"):
+        Absent(tmp_path).start()

@@ -1,0 +1,53 @@
+"""The unit tests of the store, on MariaDB and PostgreSQL; what is particular to SQLite stays with the unit tests."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+
+from fpga_pool.store.models import Base
+
+UNIT_TESTS = Path(__file__).parents[1] / "unit" / "store"
+PORTABLE = ("conftest", "test_bulk", "test_concurrency", "test_contract", "test_queries", "test_schema", "test_shards")
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(f"store_{name}", UNIT_TESTS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return vars(module)
+
+
+for module in PORTABLE:
+    # Tests and fixtures are what pytest finds in a module, wherever they were written.
+    globals().update({name: value for name, value in load(module).items() if not name.startswith("__")})
+
+
+@pytest.fixture(scope="module")
+def migrated():
+    """One database per server for all tests that do not look at how it comes to be."""
+    return {}
+
+
+@pytest.fixture(params=["mariadb", "postgresql"])
+def connection(request, migrated):
+    server = request.getfixturevalue(request.param)
+    if request.function.__module__ == "store_test_schema":
+        url = server.new_database()
+        yield url
+        server.drop_database(url)
+        return
+    if server.name not in migrated:
+        migrated[server.name] = server.new_database()
+    url = migrated[server.name]
+    yield url
+    delete_all_rows(url)
+
+
+def delete_all_rows(url):
+    engine = sqlalchemy.create_engine(url)
+    with engine.begin() as emptied:
+        for table in reversed(Base.metadata.sorted_tables):
+            emptied.execute(table.delete())
+    engine.dispose()

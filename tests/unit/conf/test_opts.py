@@ -1,0 +1,86 @@
+import socket
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg, generator
+
+from fpga_pool.conf.agent import data_tls
+from fpga_pool.conf.opts import check_values, list_opts
+from fpga_pool.conf.scheduler import pool_settings
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.pool.sharding import BY_ZONE, ShardRule
+
+ROOT = Path(__file__).parents[3]
+GENERATOR = ROOT / "etc/fpga_pool/fpga-pool-config-generator.conf"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[api]\nport = 99999", "[api] port: Should be less than or equal to 65535"),
+        ("[scheduler]\nshards = 0", "[scheduler] shards: Should be greater than or equal to 1"),
+        ("[scheduler]\nshard_by = zone", "[scheduler] shard_by: Valid values are [number, availability_zone]"),
+        ("[agent]\ndata_bind_address = here", "[agent] data_bind_address: "),
+        ("[agent]\negress_mbps = fast", "[agent] egress_mbps: could not convert string to float: 'fast'"),
+        ("[scheduler]\nname = a/b", "[scheduler] name: "),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_option_and_what_is_right(read_conf, text, reason):
+    with pytest.raises(InvalidInput) as refused:
+        check_values(read_conf(text))
+    assert str(refused.value).startswith(reason)
+    assert "\n" not in str(refused.value)
+
+
+def test_without_a_file_every_value_is_right(read_conf):
+    check_values(read_conf())
+
+
+def test_agents_and_schedulers_are_named_after_their_machine(read_conf):
+    conf = read_conf()
+    assert (conf.agent.host, conf.scheduler.name) == (socket.gethostname(), socket.gethostname())
+
+
+def test_shards_are_divided_as_configured(read_conf):
+    conf = read_conf("[scheduler]\nshard_by = availability_zone\nsplit_batches = true")
+    assert pool_settings(conf).shards == ShardRule(by=BY_ZONE, number=1, split_batches=True)
+
+
+def test_half_of_a_tls_pair_is_refused(read_conf):
+    with pytest.raises(InvalidInput, match="set both or none"):
+        data_tls(read_conf("[agent]\ndata_tls_cert = /x"))
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    """The sample configuration, every option of it switched on."""
+    path = tmp_path_factory.mktemp("sample") / "fpga_pool.conf"
+    generator.main([f"--config-file={GENERATOR}", f"--output-file={path}"])
+    return path
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[scheduler]", "[agent]", "[api]", "[functions]", "[database]", "[oslo_messaging_rabbit]", "#transport_url = ",
+        "#connection = <None>", "#log_file = <None>", "#graceful_shutdown_timeout = 60", "#shard_by = number",
+        "#heartbeat_timeout_threshold = 10", "#max_retries = 5", "#helper_command = ",
+    ],
+)  # fmt: skip
+def test_the_sample_has_all_groups_and_the_pools_own_defaults(sample, line):
+    assert any(found.startswith(line) for found in sample.read_text().splitlines())
+
+
+def test_the_sample_can_be_read_again(sample, read_conf):
+    ours = {group.name for group, _ in list_opts()}
+    lines, group = [], ""
+    for line in sample.read_text().splitlines():
+        group = line.strip("[]") if line.startswith("[") else group
+        is_value = line.startswith("#") and " = " in line and not line.startswith("# ") and "<" not in line
+        lines.append(line[1:] if is_value and group in ours else line)
+    conf = read_conf("\n".join(lines))
+    check_values(conf)
+    for group, options in list_opts():
+        for option in options:
+            if option.sample_default is None:
+                assert conf[group.name][option.name] == cfg.ConfigOpts._substitute(conf, option.default)

@@ -1,0 +1,27 @@
+import pytest
+
+from fpga_pool.conf.tc import ShapedDevice, shaped_devices
+from fpga_pool.model.exceptions import InvalidInput
+
+
+def test_each_network_has_its_device(read_conf):
+    text = "[driver_tc]\ndevices = eth0=192.0.2.0/24, eth1=2001:db8::/64\ntaps = tap1=10.0.0.7/32"
+    assert shaped_devices(read_conf(text)) == {
+        "192.0.2.0/24": ShapedDevice("eth0", from_guest=False),
+        "2001:db8::/64": ShapedDevice("eth1", from_guest=False),
+        "10.0.0.7/32": ShapedDevice("tap1", from_guest=True),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", r"\[driver_tc\] devices: .* needs one"),
+        ("devices = eth0", r"devices: 'eth0' is not DEVICE=NETWORK"),
+        ("taps = tap1=10.0.0.7/24", r"taps: 'tap1=10.0.0.7/24' is not DEVICE=NETWORK: .* has host bits set"),
+        ("devices = eth0=10.0.0.0/8, eth1=10.0.0.0/8", r"devices: 10.0.0.0/8 has a device already, eth0"),
+    ],
+)
+def test_a_wrong_entry_is_named(read_conf, text, reason):
+    with pytest.raises(InvalidInput, match=reason):
+        shaped_devices(read_conf(f"[driver_tc]\n{text}"))

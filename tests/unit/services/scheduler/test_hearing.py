@@ -1,0 +1,98 @@
+"""Heartbeats and reports, as far as the database is spared and impostors are not believed."""
+
+from dataclasses import replace
+
+import pytest
+
+from fpga_pool.model.exceptions import HostTaken, InvalidInput, LateMessage
+from fpga_pool.model.messages import JobStarted
+from fpga_pool.services.scheduler.hearing import FULL_EVERY
+
+
+@pytest.fixture
+def agent(running):
+    agent = running.host()
+    # The first heartbeat brought new slots: it and the next are compared in full.
+    running.api.heartbeat(agent.heartbeat(running.clock()))
+    return agent
+
+
+def generation(bench):
+    with bench.store.reading("default") as tx:
+        return tx.shard.pool_generation
+
+
+def beat(bench):
+    with bench.store.reading() as tx:
+        (host,) = tx.hosts()
+        return host.beat
+
+
+def test_a_heartbeat_that_says_nothing_new_changes_no_shard_and_is_noted(running, agent, until):
+    running.service.ownership.pause()
+    before = generation(running)
+    heartbeats = [agent.heartbeat(running.clock()) for _ in range(FULL_EVERY - 1)]
+    for heartbeat in heartbeats:
+        running.api.heartbeat(heartbeat)
+    assert generation(running) == before
+    until(lambda: beat(running) == heartbeats[-1].beat)
+
+
+def test_now_and_then_a_heartbeat_is_compared_in_full(running, agent):
+    running.service.ownership.pause()
+    before = generation(running)
+    for _ in range(3 * FULL_EVERY):
+        running.api.heartbeat(agent.heartbeat(running.clock()))
+    assert generation(running) == before + 3
+
+
+def test_a_heartbeat_answers_with_the_pools_time(running, agent, clock):
+    asked_at = clock()
+    assert asked_at <= running.api.heartbeat(agent.heartbeat(asked_at)) <= clock()
+
+
+def test_a_replayed_heartbeat_is_refused_and_counted(running, agent):
+    heartbeat = agent.heartbeat(running.clock())
+    running.api.heartbeat(heartbeat)
+    running.service.hearing.flush()
+    with pytest.raises(LateMessage, match=f"heartbeat {heartbeat.beat} of start 1 comes after"):
+        running.api.heartbeat(heartbeat)
+    assert running.api.hosts()[0].refused_messages == 1
+    assert running.api.describe("me")["refused"] == {"fpga_pool.late_message": 1}
+
+
+def test_an_agent_in_anothers_name_is_refused_and_changes_nothing(running, agent, clock):
+    before = running.api.hosts()[0]
+    forged = replace(agent.heartbeat(clock()), agent_id="mallory", data_address="203.0.113.1")
+    with pytest.raises(HostTaken, match=f"host {agent.name}: another agent speaks for it"):
+        running.api.heartbeat(forged)
+    with pytest.raises(HostTaken):
+        running.api.report(agent.name, "mallory", [(10**6, JobStarted(job="j", attempt=1, at=1.0))])
+    after = running.api.hosts()[0]
+    assert after.refused_messages == 2
+    assert (after.data_address, after.reported) == (before.data_address, before.reported)
+
+
+def test_an_agent_that_tells_of_anothers_slots_is_refused(running, agent, clock):
+    mallory = running.host()
+    forged = replace(mallory.heartbeat(clock()), slots=agent.heartbeat(clock()).slots)
+    with pytest.raises(InvalidInput, match=f"is no slot of host {mallory.name}"):
+        running.api.heartbeat(forged)
+
+
+def test_another_agent_is_the_hosts_once_the_old_one_is_given_up(bench, until, clock):
+    bench.start(bench.new_service(host_timeout_s=0.3))
+    agent = bench.host()
+    until(lambda: not bench.api.hosts()[0].alive)
+    bench.api.heartbeat(replace(agent.heartbeat(clock()), agent_id="reinstalled", beat=1))
+    assert bench.api.hosts()[0].alive
+
+
+def test_a_report_is_applied_once_however_often_it_comes(running, agent):
+    started = JobStarted(job="nobody", attempt=1, at=1.0)
+    running.api.report(agent.name, agent.name, [(5, started), (6, started)])
+    assert running.service.hearing.report(agent.name, agent.name, [(5, started), (6, started)]) == ["2 applied before"]
+    assert running.service.hearing.report(agent.name, agent.name, [(6, started), (7, started)]) == [
+        "1 applied before",
+        "JobStarted: no job nobody",
+    ]

@@ -1,0 +1,100 @@
+"""Several schedulers on one database: who owns what, and what becomes of it when one is gone."""
+
+import pytest
+
+from fpga_pool.model.exceptions import StaleEpoch
+from fpga_pool.model.pool.sharding import ShardRule
+from fpga_pool.rpc.transport import MessagingError
+
+TWO = ShardRule(number=2)
+
+
+@pytest.fixture
+def pair(bench, until):
+    """Two schedulers that share two shards."""
+    one, two = (bench.new_service(name, shard_timeout_s=0.5, shards=TWO) for name in ("one", "two"))
+    bench.start(one)
+    bench.start(two)
+    until(lambda: len(one.ownership.shards()) == len(two.ownership.shards()) == 1)
+    return one, two
+
+
+def owners(bench):
+    with bench.store.reading() as tx:
+        return {shard.name: shard.owner for shard in tx.shards()}
+
+
+def stall(service):
+    """What a SIGSTOP does to its loops, as the others see it."""
+    for loop in service._loops:
+        loop.stop()
+
+
+def test_the_first_scheduler_takes_everything_and_shares_it_with_the_second(bench, pair):
+    assert sorted(owners(bench).values()) == ["one", "two"]
+
+
+def test_a_scheduler_that_leaves_is_replaced_at_once(bench, pair, until):
+    one, two = pair
+    one.stop()
+    until(lambda: two.ownership.shards() == ("shard-1", "shard-2"))
+
+
+def test_a_scheduler_that_stalls_is_replaced_and_fenced_off(bench, pair, until):
+    one, two = pair
+    (lost,) = one.ownership.shards()
+    epoch = one.ownership._owned[lost].shard.epoch
+    stall(one)
+    until(lambda: set(owners(bench).values()) == {"two"})
+    with pytest.raises(StaleEpoch), bench.store.transaction(lost, "one", epoch):
+        pass
+    # It wakes up, finds that it has lost the shard, and gets one back when there is one to spare.
+    one.ownership.step()
+    assert lost not in one.ownership.shards()
+
+
+def test_a_new_owner_is_told_to_the_agents(bench, pair, until):
+    one, two = pair
+    agent = bench.host()
+    stall(one)
+    (lost,) = one.ownership.shards()
+    epoch = one.ownership._owned[lost].shard.epoch
+    until(lambda: (lost, epoch + 1) in agent.owners)
+
+
+def test_work_of_a_lost_scheduler_goes_on_with_the_next(bench, pair, until):
+    one, two = pair
+    agents = [bench.host(), bench.host()]
+    stall(one)
+    for owned in one.ownership._owned.values():
+        owned.stop()
+    batches = [bench.create(agent, "sha256", "sha256") for agent in agents for _ in range(3)]
+    until(lambda: all(bench.states(batch) == ["WAITING_INPUT"] * 2 for batch in batches))
+    until(lambda: sum(len(agent.held) for agent in agents) == 12)
+
+
+def test_hosts_join_both_shards_and_a_divided_batch_runs_in_both(bench, until):
+    service = bench.new_service(shards=ShardRule(number=2, split_batches=True))
+    bench.start(service)
+    agents = [bench.host(), bench.host()]
+    assert {host.shard for host in bench.api.hosts()} == {"shard-1", "shard-2"}
+    batch = bench.create(agents[0], *["sha256"] * 6)
+    until(lambda: bench.states(batch) == ["WAITING_INPUT"] * 6)
+    assert {job.shard for job in bench.jobs(batch)} == {"shard-1", "shard-2"}
+    until(lambda: all(len(agent.held) == 3 for agent in agents))
+    assert bench.api.batch("p", batch.uuid).planned_makespan_s is not None
+    bench.api.cancel_batch("p", batch.uuid)
+    until(lambda: not any(agent.held for agent in agents))
+
+
+def test_a_scheduler_that_cannot_be_reached_declares_no_host_lost(bench, until, monkeypatch):
+    service = bench.new_service(host_timeout_s=0.3)
+    bench.start(service)
+    bench.host()
+    monkeypatch.setattr(service._peers, "describe", unreachable)
+    until(lambda: service.ownership._owned["default"]._hosts.names == frozenset())
+    assert bench.api.hosts()[0].alive
+
+
+def unreachable(_server):
+    raise MessagingError("no broker")
