@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 from oslo_config import cfg
 
-from fpga_pool.cmd.services import attempt, run
+from fpga_pool.cmd.services import attempt, end_messages, run
 from fpga_pool.conf.agent import NO_EGRESS, data_tls
 from fpga_pool.conf.catalogue import configured_catalogue
 from fpga_pool.conf.nic import nic_limits_bps
@@ -38,7 +38,6 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
             )
         )
         messages = transport(conf)
-        ends.callback(messages.cleanup)
         service = AgentService(
             settings,
             driver,
@@ -51,7 +50,8 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
         )
         endpoints = [AgentEndpoint(service)]
         listening = server(messages, AGENT_TOPIC, settings.host, endpoints, service.refusals)
-        ends.callback(attempt, [service.stop, listening.stop, listening.wait])
+        ends.callback(end_messages, [listening.stop, listening.wait, messages.cleanup])
+        ends.callback(attempt, [service.stop])
         service.start()
         listening.start()
         yield f"agent {settings.host}"

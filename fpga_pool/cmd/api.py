@@ -8,7 +8,7 @@ from oslo_config import cfg
 
 from fpga_pool.api.app import create_app
 from fpga_pool.api.server import ApiServer
-from fpga_pool.cmd.services import attempt, run
+from fpga_pool.cmd.services import attempt, end_messages, run
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import transport
 
@@ -18,7 +18,7 @@ def api(conf: cfg.ConfigOpts) -> Iterator[str]:
     """Run the API of this configuration."""
     with ExitStack() as ends:
         messages = transport(conf)
-        ends.callback(messages.cleanup)
+        ends.callback(end_messages, [messages.cleanup])
         app = create_app(SchedulerAPI(messages), max_batch_jobs=conf.scheduler.max_batch_jobs)
         listening = ApiServer(app, conf.api.host, conf.api.port)
         url = listening.start()

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 from oslo_config import cfg
 
-from fpga_pool.cmd.services import attempt, run
+from fpga_pool.cmd.services import attempt, end_messages, run
 from fpga_pool.conf.catalogue import configured_catalogue
 from fpga_pool.conf.places import private_key, state_directory
 from fpga_pool.conf.policies import load_policy
@@ -28,7 +28,7 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
     state_dir = state_directory("[scheduler] state_dir", conf.scheduler.state_dir)
     catalogue = configured_catalogue(conf)
     token_key = private_key("[scheduler] token_key", conf.scheduler.token_key)
-    load_policy("batch", conf.scheduler.default_policy)
+    load_policy("batch", conf.scheduler.default_policy, conf)
     with ExitStack() as ends:
         ends.enter_context(
             exclusive(
@@ -40,12 +40,11 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
         ends.callback(store.close)
         store.check_schema()
         messages = transport(conf)
-        ends.callback(messages.cleanup)
         service = SchedulerService(
             scheduler_settings(conf, name),
             store,
             catalogue,
-            lambda policy: load_policy("batch", policy),
+            lambda policy: load_policy("batch", policy, conf),
             AgentAPI(messages),
             SchedulerAPI(messages),
             token_key,
@@ -53,8 +52,9 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
         )
         endpoints = [SchedulerEndpoint(service)]
         listening = server(messages, SCHEDULER_TOPIC, name, endpoints, service.refusals)
+        ends.callback(end_messages, [listening.stop, listening.wait, messages.cleanup])
         # Its shards are left first, so that others take them over while the last messages are answered.
-        ends.callback(attempt, [service.stop, listening.stop, listening.wait])
+        ends.callback(attempt, [service.stop])
         listening.start()
         service.start()
         yield f"scheduler {name}"

@@ -33,6 +33,9 @@ LOG = logging.getLogger(__name__)
 #: Exit status: it ended as asked; it could not start, or not end in order; its configuration is wrong.
 OK, FAILED, WRONG_USAGE = 0, 1, 2
 
+#: An end takes oslo.messaging up to 5 s, in which it looks whether it shall still listen.
+MESSAGES_END_S = 15.0
+
 #: A service: entered it has started, left it has stopped.  It gives the name by which the log calls it.
 Service = Callable[[cfg.ConfigOpts], AbstractContextManager[str]]
 
@@ -58,8 +61,8 @@ def run(program: str, service: Service, argv: Sequence[str] | None = None) -> in
     except (cfg.Error, ValueError, InvalidInput) as error:
         return _complain(program, error, WRONG_USAGE)
     except (FpgaPoolError, MessagingError, OSError) as error:
-        return _complain(program, error, FAILED)
-    return OK
+        return _leave(_complain(program, error, FAILED))
+    return _leave(OK)
 
 
 def configure(conf: cfg.ConfigOpts, program: str, argv: Sequence[str]) -> cfg.ConfigOpts:
@@ -132,6 +135,23 @@ def attempt(steps: Iterable[Callable[[], object]]) -> None:
             step()
         except Exception:
             LOG.exception("a part did not stop cleanly")
+
+
+def end_messages(steps: Iterable[Callable[[], object]]) -> None:
+    """Take the steps that end the work with messages; without a broker oslo.messaging would wait for one to do so."""
+    ending = threading.Thread(target=attempt, args=[steps], name="end-messages", daemon=True)
+    ending.start()
+    ending.join(MESSAGES_END_S)
+    if ending.is_alive():
+        LOG.warning("the message broker does not answer: its connections are left as they are")
+
+
+def _leave(status: int) -> int:
+    """Return the status, or end with it here: a library's thread that waits for the broker must not keep us."""
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        logging.shutdown()
+        os._exit(status)
+    return status
 
 
 def _complain(program: str, error: Exception, status: int) -> int:

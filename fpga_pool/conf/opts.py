@@ -5,6 +5,7 @@ from types import ModuleType
 from oslo_config import cfg
 
 from fpga_pool.conf import agent, api, catalogue, scheduler, simulated, standalone, tc
+from fpga_pool.conf.policies import policy_opts
 from fpga_pool.model.exceptions import InvalidInput
 
 GROUPS: tuple[ModuleType, ...] = (scheduler, agent, api, catalogue, simulated, tc, standalone)
@@ -12,7 +13,7 @@ GROUPS: tuple[ModuleType, ...] = (scheduler, agent, api, catalogue, simulated, t
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Return every group with its options, as oslo-config-generator wants them."""
-    return [(module.GROUP, module.OPTS) for module in GROUPS]
+    return [*((module.GROUP, module.OPTS) for module in GROUPS), *policy_opts()]
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:

@@ -1,12 +1,17 @@
-"""Scheduling policies by name, from the entry points of any installed package."""
+"""Scheduling policies by name, from the entry points of any installed package, and their knobs: [policy_NAME]."""
 
+from collections.abc import Iterator
+from dataclasses import Field, fields
 from importlib.metadata import entry_points
 from typing import Any
 
+from oslo_config import cfg
 from stevedore import driver, exception
 
 from fpga_pool.core.policy import GROUPS
 from fpga_pool.model.exceptions import InvalidInput
+
+_OPTIONS: dict[type, type[cfg.Opt]] = {bool: cfg.BoolOpt, int: cfg.IntOpt, float: cfg.FloatOpt, str: cfg.StrOpt}
 
 
 def policy_names(group: str) -> list[str]:
@@ -14,12 +19,45 @@ def policy_names(group: str) -> list[str]:
     return sorted(entry_points(group=GROUPS[group]).names)
 
 
-def load_policy(group: str, name: str) -> Any:
-    """Return the policy of that name, made with its default parameters; InvalidInput names those there are."""
+def load_policy(group: str, name: str, conf: cfg.ConfigOpts | None = None) -> Any:
+    """Return the policy of that name, with the parameters that `conf` says, or its default ones.
+
+    InvalidInput names the policies there are, or the parameter that is wrong.
+    """
+    policy = _policy_class(group, name)
+    params = getattr(policy, "Params", None)
+    if params is None or conf is None:
+        return policy()
+    values = conf[_group_name(name)]
+    try:
+        return policy(params(**{field.name: values[field.name] for field in fields(params)}))
+    except ValueError as error:
+        raise InvalidInput(f"[{_group_name(name)}] {error}") from error
+
+
+def policy_opts() -> Iterator[tuple[cfg.OptGroup, list[cfg.Opt]]]:
+    """Yield the knobs of every policy that has some: the fields of its `Params`, each with its help as metadata."""
+    for group in GROUPS:
+        for name in policy_names(group):
+            params = getattr(_policy_class(group, name), "Params", None)
+            if params is not None:
+                title = f"Parameters of the {group} policy {name}"
+                yield cfg.OptGroup(_group_name(name), title=title), [_option(field) for field in fields(params)]
+
+
+def _policy_class(group: str, name: str) -> Any:
     known = policy_names(group)
     if name not in known:
         raise InvalidInput(f"policy {name!r}: no such {group} policy; there is: {', '.join(known) or 'none'}")
     try:
-        return driver.DriverManager(GROUPS[group], name, invoke_on_load=True).driver
+        return driver.DriverManager(GROUPS[group], name).driver
     except exception.MultipleMatches:
         raise InvalidInput(f"policy {name!r}: more than one {group} policy of this name is installed") from None
+
+
+def _group_name(policy: str) -> str:
+    return f"policy_{policy}"
+
+
+def _option(field: Field[Any]) -> cfg.Opt:
+    return _OPTIONS[type(field.default)](field.name, default=field.default, **field.metadata)

@@ -4,7 +4,7 @@
 with the commands it sent, or not at all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from fpga_pool.core.timemodel import TimeModel
@@ -35,6 +35,10 @@ class Transaction(Protocol):
 
     def job(self, uuid: str) -> Job:
         """Return a job."""
+        ...
+
+    def jobs(self, uuids: Collection[str]) -> Sequence[Job]:
+        """Return these jobs, as far as they exist; each is known from then on, and `job` asks nobody."""
         ...
 
     def host(self, name: str) -> Host:
@@ -110,5 +114,5 @@ class Transaction(Protocol):
         ...
 
     def record_run(self, run: Run) -> None:
-        """Record the completion of a job; at most one per job, a second one raises DuplicateId."""
+        """Record the completion of a job; at most one per job: a second one raises DuplicateId, now or at the end."""
         ...

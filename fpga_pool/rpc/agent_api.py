@@ -7,6 +7,7 @@ import oslo_messaging as messaging
 
 from fpga_pool.model.encoding import to_plain
 from fpga_pool.model.messages import Command, Outcome
+from fpga_pool.rpc.bounded import Caller
 from fpga_pool.rpc.transport import AGENT_TOPIC, read_all
 
 
@@ -22,6 +23,8 @@ class AgentAPI:
     def __init__(self, transport: Any, timeout_s: float = 10.0) -> None:
         target = messaging.Target(topic=AGENT_TOPIC, version="1.0")
         self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap="1.0")
+        self._caller = Caller()
+        self._timeout_s = timeout_s
 
     def execute(self, host: str, shard: str, epoch: int, commands: Sequence[Command]) -> list[Outcome]:
         """Have commands executed, in order; an outcome for each is returned once it is in the agent's journal.
@@ -30,4 +33,7 @@ class AgentAPI:
         """
         plain = [to_plain(item) for item in commands]
         call = self._client.prepare(server=host).call
-        return read_all(Outcome, call({}, "execute", shard=shard, epoch=epoch, commands=plain))
+        answer = self._caller.run(
+            lambda: call({}, "execute", shard=shard, epoch=epoch, commands=plain), self._timeout_s
+        )
+        return read_all(Outcome, answer)

@@ -10,6 +10,8 @@ from fpga_pool.model.exchange import Calibration, FunctionInfo, JobChanges, Tick
 from fpga_pool.model.messages import Heartbeat, Report
 from fpga_pool.model.objects import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.pool.admission import BatchRequest
+from fpga_pool.model.pool.columns import PoolColumns
+from fpga_pool.rpc.bounded import Caller
 from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, read, read_all
 
 #: How long, and how often, a scheduler is looked for.
@@ -26,30 +28,36 @@ class SchedulerAPI:
     Version history
     ---------------
     1.0
-        Batches, tickets, slots, hosts, functions; reports and heartbeats of agents.
+        Batches, tickets, slots, hosts, functions, snapshots; reports and heartbeats of agents.
     """
 
     def __init__(self, transport: Any, timeout_s: float = 10.0) -> None:
         target = messaging.Target(topic=SCHEDULER_TOPIC, version="1.0")
         self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap="1.0")
+        self._caller = Caller()
+        self._timeout_s = timeout_s
         #: The scheduler that answers: one that stalls takes its share of the topic's messages for a while, so calls
         #: go to one that was heard of, until it does not answer.
         self._server = ""
 
     def _call(self, method: str, timeout_s: float | None = None, **arguments: Any) -> Any:
-        options = {} if timeout_s is None else {"timeout": timeout_s}
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
         server = self._server or self._find()
         try:
-            return self._client.prepare(server=server, **options).call({}, method, **arguments)
+            return self._ask(timeout_s, method, server=server, **arguments)
         except NO_ANSWER:
             self._server = ""
             raise
+
+    def _ask(self, timeout_s: float, method: str, server: str | None = None, **arguments: Any) -> Any:
+        prepared = self._client.prepare(server=server, timeout=timeout_s)
+        return self._caller.run(lambda: prepared.call({}, method, **arguments), timeout_s)
 
     def _find(self) -> str:
         """Return a scheduler that answers now."""
         for attempt in range(FIND_ATTEMPTS):
             try:
-                self._server = self._client.prepare(timeout=FIND_S).call({}, "describe")["name"]
+                self._server = self._ask(FIND_S, "describe")["name"]
             except NO_ANSWER:
                 if attempt + 1 == FIND_ATTEMPTS:
                     raise
@@ -61,12 +69,12 @@ class SchedulerAPI:
 
     def describe(self, server: str) -> dict[str, Any]:
         """Return the name of a scheduler, its shards, and how many messages it has refused, by code."""
-        description: dict[str, Any] = self._client.prepare(server=server, timeout=FIND_S).call({}, "describe")
+        description: dict[str, Any] = self._ask(FIND_S, "describe", server)
         return description
 
     def wake(self) -> None:
         """Tell all schedulers that there may be something to do; nothing is lost when it does not reach them."""
-        self._client.prepare(fanout=True).cast({}, "wake")
+        self._caller.run(lambda: self._client.prepare(fanout=True).cast({}, "wake"), FIND_S)
 
     # Tenants
 
@@ -136,6 +144,10 @@ class SchedulerAPI:
     def hosts(self) -> list[Host]:
         """Return all hosts."""
         return read_all(Host, self._call("hosts"))
+
+    def snapshot(self, seen: Mapping[str, int] | None = None) -> PoolColumns:
+        """Return all hosts and slots as columns, or those that changed after what was seen before."""
+        return PoolColumns.from_plain(self._call("snapshot", seen=None if seen is None else dict(seen)))
 
     def functions(self) -> list[FunctionInfo]:
         """Return the catalogue as it is in force."""

@@ -73,7 +73,7 @@ class StandalonePool:
             scheduler_settings(conf, NAME),
             self._store,
             self.catalogue,
-            lambda name: load_policy("batch", name),
+            lambda name: load_policy("batch", name, conf),
             AgentAPI(self._transport),
             self.scheduler_api,
             keys.tokens,

@@ -52,6 +52,10 @@ class MemoryTransaction:
         """See Transaction."""
         return self._get(Job, uuid)
 
+    def jobs(self, uuids: Collection[str]) -> Sequence[Job]:
+        """See Transaction."""
+        return [job for uuid in uuids if (job := self._store.get(Job, uuid)) is not None]
+
     def host(self, name: str) -> Host:
         """See Transaction."""
         return self._get(Host, name)

@@ -12,6 +12,7 @@ from sqlalchemy.orm.exc import StaleDataError
 
 from fpga_pool.model.exceptions import (
     Conflict,
+    Contended,
     DuplicateId,
     FpgaPoolError,
     InvalidInput,
@@ -61,7 +62,9 @@ def _translation(error: Exception) -> FpgaPoolError | None:
         return StorageFull("the database is full: nothing was stored; free space on its disk and try again")
     if code in _BUSY or isinstance(error, PoolTimeout):
         return ServiceUnavailable("the database is busy with other writers; try again later")
-    if code in _GIVES_WAY or isinstance(error, StaleDataError | db.DBDeadlock):
+    if code in _GIVES_WAY or isinstance(error, db.DBDeadlock):
+        return Contended("the database gave way to other writers; try again")
+    if isinstance(error, StaleDataError):
         return Conflict("what this change was based on has changed meanwhile; read it again and decide anew")
     if is_away(error):
         return ServiceUnavailable("the database does not answer; try again later")

@@ -1,9 +1,11 @@
 """Rows to values and back: the columns of a table are the fields of its dataclass, and a few derived ones."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, TypeVar
+
+from sqlalchemy import Column, Table
 
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import Batch, Host, Job, Lease, LeaseState, Run, Scheduler, Shard, Slot, input_due_at
@@ -47,6 +49,9 @@ PLACES: Mapping[type, Place] = {
 _FIELDS: Mapping[type, tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]] = {
     cls: (names, attrgetter(*names)) for cls in PLACES for names in [tuple(field.name for field in fields(cls))]
 }
+_COLUMNS: Mapping[type, tuple[Column[Any], ...]] = {
+    cls: tuple(place.row.__table__.c[name] for name in _FIELDS[cls][0]) for cls, place in PLACES.items()
+}
 
 
 def to_columns(thing: Any) -> dict[str, Any]:
@@ -56,17 +61,25 @@ def to_columns(thing: Any) -> dict[str, Any]:
 
 
 def from_row(cls: type[ValueT], row: Any) -> ValueT:
-    """Return the value that a row holds."""
+    """Return the value that an ORM row holds."""
     names, values_of = _FIELDS[cls]
     return cls(**dict(zip(names, values_of(row), strict=True)))
 
 
-def update_row(row: Any, thing: Any) -> None:
-    """Change a row to hold `thing`, one generation later."""
-    for name, value in to_columns(thing).items():
-        if getattr(row, name) != value:
-            setattr(row, name, value)
-    row.generation = thing.generation + 1
+def table(cls: type) -> Table:
+    """Return the table of a class."""
+    found: Table = PLACES[cls].row.__table__
+    return found
+
+
+def columns(cls: type) -> tuple[Column[Any], ...]:
+    """Return the columns of a class's fields, in their order."""
+    return _COLUMNS[cls]
+
+
+def from_columns(cls: type[ValueT], row: Sequence[Any]) -> ValueT:
+    """Return the value that was read from `columns`."""
+    return cls(**dict(zip(_FIELDS[cls][0], row, strict=True)))
 
 
 def called(cls: type, key: object) -> str:

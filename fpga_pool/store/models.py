@@ -110,6 +110,8 @@ class HostRow(Versioned, Base):
     refused_streams: Mapped[int]
     refused_commands: Mapped[int]
     refused_messages: Mapped[int]
+    #: Generation of the shard in which last changed what others plan by: not with every heartbeat.
+    changed_in: Mapped[int]
 
 
 class SlotRow(Versioned, Base):
@@ -134,7 +136,7 @@ class SlotRow(Versioned, Base):
     lease_epoch: Mapped[int]
     reconfigurations: Mapped[int]
     story: Mapped[Story]
-    #: Generation of the shard in which it changed last.
+    #: Generation of the shard in which it, or the lease on it, changed last.
     changed_in: Mapped[int]
 
 
@@ -274,7 +276,8 @@ Index("ix_batches_newest_of_project", BatchRow.project_id, BatchRow.created_at, 
 Index("ix_jobs_of_batch", JobRow.batch_uuid, JobRow.index)
 Index("ix_jobs_in_state_on_slot", JobRow.state, JobRow.slot, JobRow.order)
 Index("ix_jobs_in_state_of_shard", JobRow.state, JobRow.shard)
-Index("ix_slots_shard", SlotRow.shard)
+Index("ix_slots_changed", SlotRow.shard, SlotRow.changed_in)
+Index("ix_hosts_changed", HostRow.shard, HostRow.changed_in)
 Index("ix_jobs_in_state_on_host", JobRow.state, JobRow.host)
 Index("ix_commands_in_order", CommandRow.shard, CommandRow.position)
 Index("ix_runs_newest", RunRow.function, RunRow.board, RunRow.finished_at)

@@ -1,16 +1,16 @@
 """What can be asked of the store: the reads of `model.transaction.Transaction`, and those of the API."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Select, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Result, Select, func, or_, select, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.objects import ACTIVE_JOBS, Batch, Host, Job, JobState, Lease, Scheduler, Shard, Slot
-from fpga_pool.store.mapping import PLACES, called, from_row
+from fpga_pool.store.mapping import PLACES, called, columns, from_columns
 from fpga_pool.store.models import (
     BatchRow,
     HostRow,
@@ -25,6 +25,15 @@ from fpga_pool.store.models import (
 
 ValueT = TypeVar("ValueT")
 
+#: How many keys one query asks for: every database takes so many parameters.
+KEYS_PER_QUERY = 500
+
+
+def chunks(keys: list[str]) -> Iterator[list[str]]:
+    """Cut a list of keys into what one query can ask for."""
+    for begin in range(0, len(keys), KEYS_PER_QUERY):
+        yield keys[begin : begin + KEYS_PER_QUERY]
+
 
 class Reads:
     """The reads of one transaction, on one session."""
@@ -33,28 +42,34 @@ class Reads:
         self._session = session
         #: The shard whose slots, jobs and leases are listed; "" = all.
         self._scope = scope
-        # The session forgets rows that nobody holds, and would have to read them again to change them.
-        self._rows: set[Any] = set()
+        #: What was read, by class and key, as it is now.
+        self._known: dict[tuple[type, str], Any] = {}
 
     def batch(self, uuid: str) -> Batch:
         """Return a batch."""
-        return from_row(Batch, self._row(Batch, uuid))
+        return self._one(Batch, uuid)
 
     def job(self, uuid: str) -> Job:
         """Return a job."""
-        return from_row(Job, self._row(Job, uuid))
+        return self._one(Job, uuid)
+
+    def jobs(self, uuids: Collection[str]) -> Sequence[Job]:
+        """Return these jobs, as far as they exist, in no order."""
+        return [
+            job for some in chunks(list(uuids)) for job in self._all(Job, select(JobRow).where(JobRow.uuid.in_(some)))
+        ]
 
     def host(self, name: str) -> Host:
         """Return a host."""
-        return from_row(Host, self._row(Host, name))
+        return self._one(Host, name)
 
     def slot(self, name: str) -> Slot:
         """Return a slot."""
-        return from_row(Slot, self._row(Slot, name))
+        return self._one(Slot, name)
 
     def shard_named(self, name: str) -> Shard:
         """Return a shard."""
-        return from_row(Shard, self._row(Shard, name))
+        return self._one(Shard, name)
 
     def shards(self) -> Sequence[Shard]:
         """Return all shards, by name."""
@@ -68,7 +83,7 @@ class Reads:
         """Return agent, start and last heartbeat of every living host of the shard, by name."""
         columns = select(HostRow.name, HostRow.agent_id, HostRow.boot, HostRow.beat)
         alive = columns.where(HostRow.alive, *self._within(HostRow.shard))
-        return {name: (agent_id, boot, beat) for name, agent_id, boot, beat in self._session.execute(alive)}
+        return {name: (agent_id, boot, beat) for name, agent_id, boot, beat in self._execute(alive)}
 
     def slot_by_uuid(self, uuid: str) -> Slot:
         """Return the slot with this uuid."""
@@ -138,7 +153,7 @@ class Reads:
     def jobs_by_shard(self) -> dict[str, int]:
         """Return how many jobs of each shard are pending or active."""
         open_jobs = select(JobRow.shard, func.count()).where(JobRow.state.in_(ACTIVE_JOBS | {JobState.PENDING}))
-        return dict(self._session.execute(open_jobs.group_by(JobRow.shard)).tuples().all())
+        return dict(self._execute(open_jobs.group_by(JobRow.shard)).tuples().all())
 
     def active_jobs(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Job]:
         """Return the jobs in a state of ACTIVE_JOBS (on one slot, or one host), slot by slot, in their order."""
@@ -150,7 +165,7 @@ class Reads:
     def has_active_jobs(self, slot: str) -> bool:
         """Say whether any job occupies a place in a slot's queue."""
         query = select(JobRow.uuid).where(JobRow.slot == slot, JobRow.state.in_(ACTIVE_JOBS)).limit(1)
-        return self._session.execute(query).first() is not None
+        return self._execute(query).first() is not None
 
     def held_results(self, host: str) -> Sequence[Job]:
         """Return the jobs in state RESULT_HELD on a host, oldest first."""
@@ -183,14 +198,29 @@ class Reads:
         """Return what limits a list to the shard in question."""
         return [shard == self._scope] if self._scope else []
 
-    def _row(self, cls: type, key: str) -> Any:
-        row = self._session.get(PLACES[cls].row, key)
-        if row is None:
+    def _one(self, cls: type[ValueT], key: str, *, lock: bool = False) -> ValueT:
+        """Return a value by its key, read at most once; NotFound if there is none."""
+        known: ValueT | None = self._known.get((cls, key))
+        if known is not None:
+            return known
+        place = PLACES[cls]
+        query = select(place.row).where(getattr(place.row, place.key) == key)
+        found = self._all(cls, query.with_for_update() if lock else query)
+        if not found:
             raise NotFound(f"no {called(cls, key)}")
-        self._rows.add(row)
-        return row
+        return found[0]
 
     def _all(self, cls: type[ValueT], query: Select[Any]) -> list[ValueT]:
-        rows = self._session.scalars(query).all()
-        self._rows.update(rows)
-        return [from_row(cls, row) for row in rows]
+        """Return the values of the rows that a query finds."""
+        rows = self._execute(query.with_only_columns(*columns(cls), maintain_column_froms=True)).all()
+        key = PLACES[cls].key
+        values = [from_columns(cls, row) for row in rows]
+        return [self._known.setdefault((cls, getattr(value, key)), value) for value in values]
+
+    def _execute(self, query: Select[Any]) -> Result[Any]:
+        """Run a query on the database as this transaction has changed it."""
+        self.flush()
+        return self._session.execute(query)
+
+    def flush(self) -> None:
+        """Write what was changed: nothing, in a transaction that only reads."""

@@ -13,11 +13,13 @@ from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound, StaleEpoch
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import Shard
-from fpga_pool.store import engine, schema
+from fpga_pool.model.pool.columns import PoolColumns
+from fpga_pool.store import columns, engine, schema
 from fpga_pool.store.errors import translated
 from fpga_pool.store.mapping import called, from_row, to_columns
 from fpga_pool.store.models import CommandRow, HostRow, SchedulerRow, ShardRow, TimeModelRow
-from fpga_pool.store.transaction import SqlReading, SqlTransaction, chunks
+from fpga_pool.store.reads import chunks
+from fpga_pool.store.transaction import SqlReading, SqlTransaction
 
 #: What a reader is told of a shard it did not ask for.
 NO_SHARD = Shard(name="", owner="", epoch=0, renewed_at=0.0)
@@ -77,7 +79,9 @@ class Store:
     def admission(self) -> Iterator[SqlTransaction]:
         """Begin a transaction that sees the whole pool and adds to it; it changes nothing that is a shard's."""
         with self._session() as session:
-            yield SqlTransaction(session, NO_SHARD)
+            tx = SqlTransaction(session, NO_SHARD)
+            yield tx
+            tx.flush()
 
     @contextmanager
     def transaction(self, shard: str, owner: str | None = None, epoch: int = 0) -> Iterator[SqlTransaction]:
@@ -93,7 +97,9 @@ class Store:
             else:
                 _fence(session, shard, owner, epoch, changes=1)
             found = from_row(Shard, session.get_one(ShardRow, shard))
-            yield SqlTransaction(session, replace(found, pool_generation=found.pool_generation - 1))
+            tx = SqlTransaction(session, replace(found, pool_generation=found.pool_generation - 1))
+            yield tx
+            tx.flush()
 
     @contextmanager
     def reading(self, shard: str | None = None) -> Iterator[SqlReading]:
@@ -104,6 +110,11 @@ class Store:
         with translated(), self._readers() as session:
             found = NO_SHARD if shard is None else SqlReading(session, NO_SHARD).shard_named(shard)
             yield SqlReading(session, found)
+
+    def pool_columns(self, seen: Mapping[str, int] | None = None) -> PoolColumns:
+        """Return the whole pool at one moment; or only what changed after these generations of its shards."""
+        with translated(), self._readers() as session:
+            return columns.read(session.connection(), seen or {})
 
     def note_alive(self, beats: Mapping[str, tuple[int, int]], now_s: float) -> None:
         """Note the last heartbeats (start and number) of hosts that said nothing else."""

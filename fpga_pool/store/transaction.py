@@ -1,101 +1,148 @@
-"""One transaction on SQL: `model.transaction.Transaction` on a session that writes in bulk, before it reads."""
+"""One transaction on SQL: `model.transaction.Transaction`, which keeps what it changes and writes it in bulk.
 
-from collections.abc import Iterator
+What was read or saved is known from then on; what was saved reaches the database before the next query, or at the end,
+by as few statements as there are tables.  Nobody else can change it meanwhile: writers of a shard follow one another,
+and a batch, which jobs of other shards may be counted in, is locked when it is read.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.orm import InstrumentedAttribute, Session
-from sqlalchemy.orm.util import identity_key
 
-from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound
+from fpga_pool.model.exceptions import Conflict, DuplicateId
 from fpga_pool.model.messages import Command
-from fpga_pool.model.objects import Batch, Job, Lease, LeaseState, Run, Shard, Slot
+from fpga_pool.model.objects import Batch, Host, Job, Lease, LeaseState, Run, Shard, Slot
 from fpga_pool.model.transaction import Stored
+from fpga_pool.store.bulk import upsert
 from fpga_pool.store.errors import translated
-from fpga_pool.store.mapping import PLACES, called, from_row, to_columns, update_row
-from fpga_pool.store.models import BatchRow, CommandRow, LeaseRow
-from fpga_pool.store.reads import Reads
+from fpga_pool.store.mapping import PLACES, called, table, to_columns
+from fpga_pool.store.models import CommandRow, LeaseRow
+from fpga_pool.store.reads import Reads, chunks
 
-#: How many keys one query asks for: every database takes so many parameters.
-KEYS_PER_QUERY = 500
-
-
-#: Objects that know in which generation of their shard they changed.
-CHANGES_ARE_ASKED_FOR = frozenset({Job, Slot})
-
-
-def chunks(keys: list[str]) -> Iterator[list[str]]:
-    """Cut a list of keys into what one query can ask for."""
-    for begin in range(0, len(keys), KEYS_PER_QUERY):
-        yield keys[begin : begin + KEYS_PER_QUERY]
+#: Objects that know in which generation of their shard they changed, and in which of their fields (none named = any).
+CHANGES_ARE_ASKED_FOR: Mapping[type, tuple[str, ...]] = {Job: (), Slot: (), Host: ("alive", "availability_zone")}
 
 
 class SqlTransaction(Reads):
-    """Reads and writes of one fenced transaction on one shard.
+    """Reads and writes of one fenced transaction on one shard; `flush` ends it.
 
-    `add` and `record_run` look before they write, so that a refused one leaves the transaction usable; saved objects
-    are written together, before the next query or at the end.
+    `add` looks before it writes, so that a refused one leaves the transaction usable.
     """
 
     def __init__(self, session: Session, shard: Shard) -> None:
         super().__init__(session, shard.name)
         self.shard = shard
         self._generation = shard.pool_generation + 1
+        #: What was saved and is not written yet, in the order in which it was saved first, and the stored generation.
+        self._saved: dict[tuple[type, str], int] = {}
+        #: Of those that know in which generation they changed, the ones that did.
+        self._changed: set[tuple[type, str]] = set()
+        self._commands: list[Command] = []
+        self._completions: dict[str, Run] = {}
 
     def batch(self, uuid: str) -> Batch:
         """Return a batch; it is locked, because the jobs of other shards may be counted in it as well."""
-        row = self._session.identity_map.get(identity_key(BatchRow, uuid))
-        if row is None or row not in self._rows:
-            row = self._session.get(BatchRow, uuid, with_for_update=True)
-            if row is None:
-                raise NotFound(f"no {called(Batch, uuid)}")
-            self._rows.add(row)
-        return from_row(Batch, row)
+        return self._one(Batch, uuid, lock=True)
 
     def add(self, *things: Stored) -> None:
         """Store new objects; raises DuplicateId if one exists, Conflict for a lease on a slot that is held."""
-        self._session.flush()
+        self.flush()
         for cls, place in PLACES.items():
             new: list[Any] = [thing for thing in things if type(thing) is cls]
             self._refuse_stored(cls, [getattr(thing, place.key) for thing in new])
             if cls is Lease:
                 self._refuse_held([thing.slot for thing in new if thing.state is LeaseState.HELD])
             self._insert(new)
+            for thing in new:
+                self._known[cls, getattr(thing, place.key)] = thing
+                if cls is Lease:
+                    self._touch(thing.slot)
 
     def save(self, thing: Stored) -> None:
         """Store a changed object."""
         cls = type(thing)
         key = getattr(thing, PLACES[cls].key)
-        row = self._row(cls, key)
-        if row.generation != thing.generation:
+        known = self._one(cls, key)
+        if known.generation != thing.generation:
             raise Conflict(
-                f"{called(cls, key)}: changed meanwhile (generation {row.generation}, expected {thing.generation});"
+                f"{called(cls, key)}: changed meanwhile (generation {known.generation}, expected {thing.generation});"
                 " read it again and decide anew"
             )
-        update_row(row, thing)
-        if cls in CHANGES_ARE_ASKED_FOR:
-            row.changed_in = self._generation
+        told = CHANGES_ARE_ASKED_FOR.get(cls)
+        if told is not None and (not told or any(getattr(known, name) != getattr(thing, name) for name in told)):
+            self._changed.add((cls, key))
+        self._known[cls, key] = replace(thing, generation=thing.generation + 1)
+        self._saved.setdefault((cls, key), known.generation)
+        if isinstance(thing, Lease):
+            self._touch(thing.slot)
 
     def send(self, command: Command) -> None:
         """Put a command into the outbox."""
-        self._session.add(CommandRow(**to_columns(command)))
+        self._commands.append(command)
 
     def drop_commands(self, host: str) -> None:
         """Remove what the outbox holds for a host that is lost."""
-        self._session.flush()
+        self.flush()
         self._session.execute(delete(CommandRow).where(CommandRow.shard == self.shard.name, CommandRow.host == host))
 
     def record_run(self, run: Run) -> None:
-        """Record the completion of a job; at most one per job, a second one raises DuplicateId."""
-        self._refuse_stored(Run, [run.job])
-        self._insert([run])
+        """Record the completion of a job; at most one per job: a second one raises DuplicateId, now or at the end."""
+        if run.job in self._completions:
+            raise DuplicateId(f"{called(Run, run.job)}: exists already")
+        self._completions[run.job] = run
+
+    def flush(self) -> None:
+        """Write what was saved, and what is to be sent and recorded."""
+        if not (self._saved or self._commands or self._completions):
+            return
+        saved, self._saved = self._saved, {}
+        changed, self._changed = self._changed, set()
+        for cls in PLACES:
+            self._write(cls, {key: stored for (kind, key), stored in saved.items() if kind is cls}, changed)
+        commands, self._commands = self._commands, []
+        self._insert(commands)
+        runs, self._completions = self._completions, {}
+        self._refuse_stored(Run, list(runs))
+        self._insert(list(runs.values()))
+
+    def _write(self, cls: type, stored: Mapping[str, int], changed: set[tuple[type, str]]) -> None:
+        """Write the objects with these keys, which are stored in these generations."""
+        rows = {key: to_columns(self._known[cls, key]) for key in stored}
+        if cls is Job:  # by the hundred; nothing but this transaction can have changed them
+            upsert(self._session, table(cls), [row | {"changed_in": self._generation} for row in rows.values()], "uuid")
+            return
+        found = {key: {"the_key": key, "the_generation": generation} for key, generation in stored.items()}
+        counted = [
+            row | found[key] | {"changed_in": self._generation} for key, row in rows.items() if (cls, key) in changed
+        ]
+        self._update(cls, counted)
+        self._update(cls, [row | found[key] for key, row in rows.items() if (cls, key) not in changed])
+
+    def _update(self, cls: type, rows: list[dict[str, Any]]) -> None:
+        if not rows:
+            return
+        columns = table(cls).c
+        same = (columns[PLACES[cls].key] == bindparam("the_key")) & (columns.generation == bindparam("the_generation"))
+        changed: Any = {name: bindparam(name) for name in rows[0] if not name.startswith("the_")}
+        with translated():
+            matched = self._session.connection().execute(update(table(cls)).where(same).values(changed), rows)
+        if matched.rowcount != len(rows):
+            raise Conflict(f"{cls.__name__.lower()}: one of {len(rows)} has changed meanwhile; read it and decide anew")
+
+    def _touch(self, slot: str) -> None:
+        """Count a slot as changed: the lease on it is part of what is told of it."""
+        self._saved.setdefault((Slot, slot), self._one(Slot, slot).generation)
+        self._changed.add((Slot, slot))
 
     def _insert(self, things: list[Any]) -> None:
         if things:
             extra = {"changed_in": self._generation} if type(things[0]) in CHANGES_ARE_ASKED_FOR else {}
             rows = [to_columns(thing) | extra for thing in things]
             with translated():
-                self._session.execute(insert(PLACES[type(things[0])].row.__table__), rows)
+                self._session.execute(insert(table(type(things[0]))), rows)
 
     def _refuse_stored(self, cls: type, keys: list[str]) -> None:
         place = PLACES[cls]
@@ -106,9 +153,9 @@ class SqlTransaction(Reads):
         for slot in self._stored(LeaseRow.held_slot, slots):
             raise Conflict(f"slot {slot}: another lease on it is in force")
 
-    def _stored(self, column: InstrumentedAttribute[Any], values: list[str]) -> Iterator[str]:
+    def _stored(self, column: InstrumentedAttribute[Any], values: Iterable[str]) -> Iterator[str]:
         """Yield those of the values that the column holds."""
-        for chunk in chunks(values):
+        for chunk in chunks(list(values)):
             yield from self._session.scalars(select(column).where(column.in_(chunk)))
 
 

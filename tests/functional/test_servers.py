@@ -66,15 +66,18 @@ def test_it_listens_where_it_is_told_and_nowhere_else(kind, directory):
     assert heard == {"127.0.0.1", "127.0.0.2"}
 
 
-def test_another_process_finds_what_was_started_to_be_kept(kind, directory):
-    kind(directory).start(keep=True)
+def test_the_command_keeps_servers_until_it_is_told_to_stop_them(kind, directory):
+    url = command("start", directory, kind).removeprefix(f"{kind.name}: ").strip()
     found = kind(directory)
-    try:
-        assert found.running
-        assert listens(found.port)
-    finally:
-        found.stop()
+    assert (found.running, found.url) == (True, url)
+    assert command("status", directory, kind) == f"{kind.name}: {url}\n"
+    assert command("stop", directory, kind) == f"{kind.name}: stopped\n"
     assert not listens(found.port)
+
+
+def command(act, directory, kind):
+    arguments = [sys.executable, "-m", "fpga_pool.experiments.servers", act, str(directory), kind.name]
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 def test_it_dies_with_the_process_that_started_it(kind, directory):
@@ -83,10 +86,9 @@ def test_it_dies_with_the_process_that_started_it(kind, directory):
         port = int(owner.stdout.readline())
         owner.kill()
     end_s = time.monotonic() + 30
-    while processes_below(directory):
+    while processes_below(directory) or listens(port):
         assert time.monotonic() < end_s, "did not die in time"
         time.sleep(0.05)
-    assert not listens(port)
 
 
 def processes_below(directory):

@@ -1,6 +1,6 @@
 """The baselines of paper 000, section 5: shortest and largest job first."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,10 +15,16 @@ from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 class BaselineParams:
     """Knobs of `sjf` and `ljf`."""
 
-    #: Jobs an accelerator may have assigned beyond the one it computes, so that their inputs move meanwhile; 0 = none.
     #: Section 5 lets a job be transmitted "even though it cannot start execution" and gives no number: 1 is the least
     #: that overlaps, and more would only bind jobs to accelerators earlier.
-    prefetch: int = 1
+    prefetch: int = field(
+        default=1,
+        metadata={
+            "min": 0,
+            "help": "Jobs that an accelerator may have assigned beyond the one it computes, so that their inputs move "
+            "meanwhile; 0 = none.",
+        },
+    )
 
     def __post_init__(self) -> None:
         if not isinstance(self.prefetch, int) or self.prefetch < 0:
@@ -33,6 +39,7 @@ class Sjf:
     """
 
     name = "sjf"
+    Params = BaselineParams
 
     def __init__(self, params: BaselineParams | None = None) -> None:
         self._params = params or BaselineParams()
@@ -54,6 +61,7 @@ class Ljf:
     """
 
     name = "ljf"
+    Params = BaselineParams
 
     def __init__(self, params: BaselineParams | None = None) -> None:
         self._params = params or BaselineParams()

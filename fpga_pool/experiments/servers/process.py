@@ -7,6 +7,7 @@ import select
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -97,21 +98,44 @@ class Process:
         if self._child is not None:
             self._child.wait(END_TIMEOUT_S)
 
-    def signal_family(self, sign: signal.Signals) -> None:
-        """Send a signal to it and its children."""
+    def stall(self) -> None:
+        """Stop it and its children in their tracks; return when no thread runs any more."""
+        self._signal_family(signal.SIGSTOP)
+        end_s = time.monotonic() + END_TIMEOUT_S
+        while any(not _is_stalled(member) for member in self._family()) and time.monotonic() < end_s:
+            time.sleep(0.005)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._signal_family(signal.SIGCONT)
+
+    def _family(self) -> list[int]:
         pid = self.pid
-        for member in [pid, *_children(pid)] if pid is not None else []:
+        return [pid, *_children(pid)] if pid is not None else []
+
+    def _signal_family(self, sign: signal.Signals) -> None:
+        for member in self._family():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(member, sign)
 
 
 def _born(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot (proc(5), field 22 of stat); None if it is gone."""
+    """Return when a process started, in clock ticks since boot; None if it is gone."""
+    fields = _stat(Path(f"/proc/{pid}"))
+    return None if not fields or fields[0] == "Z" else int(fields[19])
+
+
+def _is_stalled(pid: int) -> bool:
+    states = [fields[0] for thread in Path(f"/proc/{pid}/task").glob("*") if (fields := _stat(thread))]
+    return all(state in ("T", "Z") for state in states)
+
+
+def _stat(process: Path) -> list[str]:
+    """Return the fields of /proc/PID/stat from the third one, the state, on (proc(5)); nothing if it is gone."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (process / "stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if fields[0] == "Z" else int(fields[19])
+        return []
 
 
 def _children(pid: int) -> list[int]:

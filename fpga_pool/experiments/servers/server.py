@@ -102,11 +102,11 @@ class Server(ABC):
 
     def pause(self) -> None:
         """Stall it: connections stay, nothing answers."""
-        self._process.signal_family(signal.SIGSTOP)
+        self._process.stall()
 
     def resume(self) -> None:
         """Let a stalled server go on."""
-        self._process.signal_family(signal.SIGCONT)
+        self._process.resume()
 
     def __enter__(self) -> Self:
         return self.start()

@@ -13,8 +13,11 @@ from fpga_pool.model.objects import ACTIVE_JOBS, ENDED_JOBS, Job, JobState, Leas
 from fpga_pool.model.transaction import Transaction
 
 
-def change_job(tx: Transaction, job: Job, event: object, now_s: float) -> Job:
-    """Apply `event` to a job: command its agent, count it in its batch when it ends, free its slot when it leaves."""
+def change_job(tx: Transaction, job: Job, event: object, now_s: float, *, settle: bool = True) -> Job:
+    """Apply `event` to a job: command its agent, count it in its batch when it ends, free its slot when it leaves.
+
+    Without `settle` the caller sees to the slot (`settle_slot`), once for all jobs that leave it.
+    """
     changed, actions = JOB.transition(job, event, now_s)
     tx.save(changed)
     for action in actions:
@@ -24,7 +27,7 @@ def change_job(tx: Transaction, job: Job, event: object, now_s: float) -> Job:
     if changed.state in ENDED_JOBS and job.state not in ENDED_JOBS:
         batch, _ = BATCH.transition(tx.batch(job.batch_uuid), JobEnded(state=changed.state), now_s)
         tx.save(batch)
-    if job.state in ACTIVE_JOBS and changed.state not in ACTIVE_JOBS:
+    if settle and job.state in ACTIVE_JOBS and changed.state not in ACTIVE_JOBS:
         settle_slot(tx, job.slot, now_s)
     return changed
 
@@ -142,4 +145,5 @@ def displace_jobs(
     """Take all jobs (or all but the `running` one) off a slot; they are planned again."""
     for job in tx.active_jobs(slot=slot_name):
         if running or job.state is not JobState.RUNNING:
-            change_job(tx, job, Displaced(reason=reason, agent_reachable=agent_reachable), now_s)
+            change_job(tx, job, Displaced(reason=reason, agent_reachable=agent_reachable), now_s, settle=False)
+    settle_slot(tx, slot_name, now_s)

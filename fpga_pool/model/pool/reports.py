@@ -7,8 +7,8 @@ from fpga_pool.model.exceptions import HostTaken, NotFound
 from fpga_pool.model.lifecycle.job import JOB
 from fpga_pool.model.lifecycle.slot import SLOT
 from fpga_pool.model.messages import JobFinished, Report, SlotChanged
-from fpga_pool.model.objects import Host, Run
-from fpga_pool.model.pool.changes import change_job, change_slot
+from fpga_pool.model.objects import ACTIVE_JOBS, Host, Job, Run
+from fpga_pool.model.pool.changes import change_job, change_slot, settle_slot
 from fpga_pool.model.transaction import Transaction
 
 
@@ -34,6 +34,7 @@ def apply_reports(
     if fresh:
         tx.save(replace(teller, reported=numbered[-1][0]))
     void = [f"{len(numbered) - len(fresh)} applied before"] if len(fresh) < len(numbered) else []
+    jobs = tx.jobs({report.job for report in fresh if not isinstance(report, SlotChanged)})
     for report in fresh:
         complaint = (
             _apply_slot_report(tx, host, report, now_s)
@@ -42,7 +43,13 @@ def apply_reports(
         )
         if complaint:
             void.append(f"{type(report).__name__}: {complaint}")
+    for slot in dict.fromkeys(job.slot for job in jobs if _has_left(job, tx.job(job.uuid))):
+        settle_slot(tx, slot, now_s)
     return void
+
+
+def _has_left(before: Job, now: Job) -> bool:
+    return before.state in ACTIVE_JOBS and now.state not in ACTIVE_JOBS
 
 
 def require_agent(host: Host, agent_id: str) -> None:
@@ -90,5 +97,5 @@ def _apply_job_report(tx: Transaction, host: str, report: Report, now_s: float) 
                 finished_at=report.at,
             )
         )
-    change_job(tx, job, report, now_s)
+    change_job(tx, job, report, now_s, settle=False)
     return ""

@@ -21,6 +21,7 @@ from fpga_pool.model.transaction import Transaction
 from fpga_pool.rpc.transport import VERSION_1, answers, read, read_all
 from fpga_pool.services.scheduler.owned import log_repairs
 from fpga_pool.services.scheduler.service import SchedulerService
+from fpga_pool.services.scheduler.snapshots import Snapshots
 
 LOG = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class SchedulerEndpoint:
 
     def __init__(self, service: SchedulerService) -> None:
         self._service = service
+        self._snapshots = Snapshots(service.store)
 
     # Tenants
 
@@ -217,6 +219,11 @@ class SchedulerEndpoint:
         """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             return [to_plain(host) for host in tx.hosts()]
+
+    @answers
+    def snapshot(self, context: Plain, seen: Mapping[str, int] | None) -> Plain:
+        """See SchedulerAPI."""
+        return self._snapshots.changed_after(seen).to_plain()
 
     @answers
     def functions(self, context: Plain) -> list[Plain]:

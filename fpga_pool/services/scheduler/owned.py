@@ -76,6 +76,9 @@ class OwnedShard:
         return placed
 
     def _tick(self) -> bool:
+        shard = self.shard
+        with self._store.reading(shard.name) as reading:
+            silent_s = self._hosts.note(reading.beats())
         now_s = self._clock()
         if now_s - self._ticked_at > LONGEST_TICK_S + self._interval_s:
             # Suspended, or starved: that nothing was heard in this time says nothing about the hosts.
@@ -85,9 +88,7 @@ class OwnedShard:
         if self._deaf:
             self._deaf = False
             self._hosts.restart()
-        shard = self.shard
-        with self._store.reading(shard.name) as reading:
-            silent_s = self._hosts.note(reading.beats())
+            silent_s = {}
         try:
             with self._store.transaction(shard.name, shard.owner, shard.epoch) as tx:
                 repairs = tick(tx, self._settings, now_s, silent_s)

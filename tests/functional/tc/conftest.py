@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Self
 
 import pytest
 from pyroute2 import netns
@@ -156,7 +157,8 @@ def net(tc_tools, own_capabilities) -> Iterator[Net]:
         for space, addresses in ((net.host, (HOST, HOST_6)), (net.neighbour, (NEIGHBOUR, NEIGHBOUR_6))):
             space.shell(
                 f"ip address add {addresses[0]}/24 dev {net.device};"
-                f"ip address add {addresses[1]}/64 dev {net.device} nodad; ip link set {net.device} up; ip link set lo up"
+                f"ip address add {addresses[1]}/64 dev {net.device} nodad;"
+                f"ip link set {net.device} up; ip link set lo up"
             )
         yield net
         for stream in net.streams:
@@ -187,7 +189,7 @@ class Canary:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch)
 
-    def __enter__(self) -> "Canary":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

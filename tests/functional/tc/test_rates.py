@@ -41,7 +41,11 @@ def retransmits(stream):
 def wrong(goodputs_bps, rates_bps):
     """Relative errors above 1 %."""
     errors = [goodput / rate - 1 for goodput, rate in zip(goodputs_bps, rates_bps, strict=True)]
-    return [f"{rate / 1e6:g} Mbit/s: {error:+.2%}" for rate, error in zip(rates_bps, errors) if abs(error) > 0.01]
+    return [
+        f"{rate / 1e6:g} Mbit/s: {error:+.2%}"
+        for rate, error in zip(rates_bps, errors, strict=True)
+        if abs(error) > 0.01
+    ]
 
 
 def check_rates(measure, streams, rates_bps):
@@ -56,8 +60,7 @@ def test_goodput_is_the_rate(net, measure, congestion, direction):
     driver = TcDriver(net.device, direction)
     streams = [net.stream(congestion, from_neighbour=direction == "ingress") for _ in RATES_BPS]
     limits = [
-        LimitedFlow(stream.flow(f"{rate_bps}"), rate_bps)
-        for stream, rate_bps in zip(streams, RATES_BPS, strict=True)
+        LimitedFlow(stream.flow(f"{rate_bps}"), rate_bps) for stream, rate_bps in zip(streams, RATES_BPS, strict=True)
     ]
     net.host.run(driver.open_all, limits)
     for stream in streams:

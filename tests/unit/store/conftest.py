@@ -22,7 +22,14 @@ class Make:
 
     def job(self, batch, **fields):
         known = {"batch_uuid": batch.uuid, "project_id": batch.project_id, "user_id": batch.user_id, "index": 0}
-        known |= {"name": "", "function": "aes", "requester": "client", "input_bytes": 2**40, "created_at": 1.0, "shard": SHARD}
+        known |= {
+            "name": "",
+            "function": "aes",
+            "requester": "client",
+            "input_bytes": 2**40,
+            "created_at": 1.0,
+            "shard": SHARD,
+        }
         return Job(**{"uuid": str(uuid.uuid4())} | known | fields)
 
     def jobs(self, batch, count):

@@ -152,16 +152,15 @@ def test_commands_for_a_lost_host_are_dropped_also_those_of_this_transaction(beg
     assert outbox() == [kept]
 
 
-def test_a_second_completion_of_a_job_is_refused_and_leaves_the_transaction_usable(begin, make, saved):
+def test_a_second_completion_of_a_job_is_refused_with_all_that_is_told_with_it(begin, make, saved):
     batch, job = saved(*(batch := make.batch(), make.job(batch)))
     with begin() as tx:
         tx.record_run(make.run(job))
-    with begin() as tx:
-        with pytest.raises(DuplicateId, match=f"run {job.uuid}: exists already"):
-            tx.record_run(make.run(job, attempt=2))
+    with pytest.raises(DuplicateId, match=f"run {job.uuid}: exists already"), begin() as tx:
         tx.save(replace(batch, jobs_completed=1))
+        tx.record_run(make.run(job, attempt=2))
     with begin() as tx:
-        assert tx.batch(batch.uuid).jobs_completed == 1
+        assert tx.batch(batch.uuid).jobs_completed == 0
 
 
 def test_a_second_lease_on_a_held_slot_is_refused(begin, make, saved):

@@ -11,7 +11,13 @@ from fpga_pool.store.errors import translated
 
 
 class PostgresError(Exception):
-    sqlstate = "53100"
+    def __init__(self, message, sqlstate="53100"):
+        super().__init__(message)
+        self.sqlstate = sqlstate
+
+
+class MariaError(Exception):
+    sqlstate = "HY000"  # PyMySQL has it as well, but only the number tells errors apart
 
 
 @pytest.mark.parametrize(
@@ -19,9 +25,15 @@ class PostgresError(Exception):
     [
         (OperationalError("INSERT", {}, Exception(1021, "Disk full")), exceptions.StorageFull),
         (OperationalError("INSERT", {}, Exception(1114, "The table is full")), exceptions.StorageFull),
+        (OperationalError("INSERT", {}, MariaError(1021, "Disk full")), exceptions.StorageFull),
+        (OperationalError("UPDATE", {}, MariaError(1205, "Lock wait timeout")), exceptions.ServiceUnavailable),
+        (OperationalError("UPDATE", {}, PostgresError("lock timeout", "55P03")), exceptions.ServiceUnavailable),
+        (OperationalError("UPDATE", {}, PostgresError("serialize", "40001")), exceptions.Contended),
+        (OperationalError("SELECT", {}, MariaError(1040, "Too many connections")), exceptions.ServiceUnavailable),
+        (OperationalError("SELECT", {}, MariaError(1045, "Access denied")), exceptions.ServiceUnavailable),
         (OperationalError("INSERT", {}, PostgresError("could not extend file")), exceptions.StorageFull),
         (db.DBError(OperationalError("INSERT", {}, PostgresError("no space"))), exceptions.StorageFull),
-        (db.DBDeadlock(), exceptions.Conflict),
+        (db.DBDeadlock(), exceptions.Contended),
         (StaleDataError("0 of 1 rows matched"), exceptions.Conflict),
         (db.DBDuplicateEntry(["uuid"]), exceptions.DuplicateId),
         (db.DBReferenceError("jobs", "fk", "batch_uuid", "batches"), exceptions.NotFound),

@@ -4,10 +4,12 @@ Reading needs no privilege; what changes something goes through `privileged`.
 """
 
 import abc
+import contextlib
 import zlib
+from collections.abc import Callable
 
 from fpga_pool.drivers import privileged
-from fpga_pool.drivers.egress.tc import attach, observe
+from fpga_pool.drivers.egress.tc import observe
 from fpga_pool.drivers.egress.tc.shaping import Link
 from fpga_pool.model.exceptions import Conflict, NotFound
 
@@ -28,7 +30,13 @@ class Attachment(abc.ABC):
 
     @abc.abstractmethod
     def detach(self) -> None:
-        """Remove what is ours, if anything is; Conflict where it is someone else's."""
+        """Remove what is ours, if anything is; what is someone else's stays."""
+
+    def _named(self, check: Callable[..., bool], *args: object) -> bool:
+        try:
+            return check(*args)
+        except Conflict as conflict:
+            raise Conflict(f"device {self.device}: {conflict}") from None
 
     def _index(self) -> int | None:
         try:
@@ -43,11 +51,8 @@ class EgressAttachment(Attachment):
     def attach(self) -> Link:
         """See Attachment."""
         link = observe.link(self.device)
-        try:
-            if attach.is_ours(link.index):
-                privileged.detach_root(link.index)
-        except Conflict as conflict:
-            raise Conflict(f"device {self.device}: {conflict}") from None
+        if self._named(observe.is_ours, link.index):
+            privileged.detach_root(link.index)
         privileged.attach_root(link.index)
         return link
 
@@ -55,7 +60,7 @@ class EgressAttachment(Attachment):
         """See Attachment."""
         try:
             link = observe.link(self.device)
-            return link if attach.is_ours(link.index) else None
+            return link if observe.is_ours(link.index) else None
         except (Conflict, NotFound):
             return None
 
@@ -79,7 +84,7 @@ class IngressAttachment(Attachment):
     def attach(self) -> Link:
         """See Attachment."""
         link = observe.link(self.device)
-        self._check_ours(link.index)
+        self._named(observe.redirects, link.index, self._ifb)
         privileged.remove_redirect(link.index, self._ifb)
         try:
             privileged.redirect_ingress(self.device, link.index, self._ifb)
@@ -94,19 +99,16 @@ class IngressAttachment(Attachment):
         """See Attachment."""
         index = self._index()
         try:
-            if index is None or not attach.redirects(index, self._ifb):
+            if index is None or not observe.redirects(index, self._ifb):
                 return None
             ifb = observe.link(self._ifb)
-            return ifb if attach.is_ours(ifb.index) else None
+            return ifb if observe.is_ours(ifb.index) else None
         except (Conflict, NotFound):
             return None
 
     def detach(self) -> None:
         """See Attachment."""
-        privileged.remove_redirect(self._index(), self._ifb)
-
-    def _check_ours(self, index: int) -> None:
-        try:
-            attach.redirects(index, self._ifb)
-        except Conflict as conflict:
-            raise Conflict(f"device {self.device}: {conflict}") from None
+        index, ours = self._index(), None
+        with contextlib.suppress(Conflict):
+            ours = index if index is not None and observe.redirects(index, self._ifb) else None
+        privileged.remove_redirect(ours, self._ifb)

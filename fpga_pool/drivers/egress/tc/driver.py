@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fpga_pool.drivers import privileged
@@ -18,7 +18,7 @@ from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound
 _ATTACHMENTS: dict[str, type[Attachment]] = {"egress": EgressAttachment, "ingress": IngressAttachment}
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _ShapedFlow:
     flow: Flow
     rate_bps: float
@@ -93,10 +93,10 @@ class TcDriver(EgressDriver):
         """Return the flows whose class and filters the kernel has, with the rates it has for them."""
         with self._lock:
             link = self._attachment.current()
-            if link is None or link != self._link:
+            if link is None or self._link is None or link.index != self._link.index:
                 return ()
             rates = observe.class_rates(link.index)
-            queues = {flow_filter.parent for shaped in self._flows.values() for flow_filter in shaped.place.filters}
+            queues = {each.parent for shaped in self._flows.values() for each in shaped.place.filters}
             filters = {(queue, found.handle) for queue in queues for found in observe.filters(link.index, queue)}
             return tuple(
                 LimitedFlow(shaped.flow, _rate_bps(shaped, link, rates[shaped.place.classid]))
@@ -173,16 +173,14 @@ class TcDriver(EgressDriver):
             raise NotFound(f"flow {unknown}: not open")
         if not rates_bps or self._link is None:
             return
-        classes: dict[int, HtbClass] = {}
-        forgiven = []
-        for key, rate_bps in rates_bps.items():
-            shaped = self._flows[key]
-            old = shaped.shape(self._link)
-            shaped.rate_bps = rate_bps
-            classes[shaped.place.classid] = shaped.htb(self._link)
-            if debt_matters(old, shaped.shape(self._link)):
-                forgiven.append(shaped.place.classid)
-        missing = privileged.change_classes(self._link.index, list(classes.values()), forgiven)
+        changed = [replace(self._flows[key], rate_bps=rate_bps) for key, rate_bps in rates_bps.items()]
+        forgiven = [
+            new.place.classid
+            for new in changed
+            if debt_matters(self._flows[new.flow.key].shape(self._link), new.shape(self._link))
+        ]
+        missing = privileged.change_classes(self._link.index, [new.htb(self._link) for new in changed], forgiven)
+        self._flows.update((new.flow.key, new) for new in changed)
         if missing:
             lost = [key for key in rates_bps if self._flows[key].place.classid in missing]
             self._remove(lost)

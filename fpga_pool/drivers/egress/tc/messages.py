@@ -37,7 +37,8 @@ _LINKLAYER_ETHERNET = 1
 _HTB_VERSION, _RATE2QUANTUM = 3, 10
 #: The unit of HTB's bursts, in nanoseconds.
 _TICK_NS = 64
-ROOT = 0xFFFFFFFF
+#: Places of a device that queues are at, and the handle that every queue at the ingress has.
+ROOT, INGRESS, INGRESS_HANDLE = 0xFFFFFFFF, 0xFFFFFFF1, 0xFFFF0000
 
 #: Buckets of a hash table: the most that u32 takes.
 BUCKETS = 256

@@ -1,5 +1,6 @@
 """Find the software model of a function by name."""
 
+from functools import cache
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -18,6 +19,7 @@ class FunctionModel(Protocol):
         """Read the whole input file and write the result file; InvalidInput says what is wrong with the input."""
 
 
+@cache
 def function_model(name: str) -> FunctionModel:
     """Return the model registered under this name; UnknownFunction if there is none."""
     try:

@@ -22,9 +22,10 @@ def upgrade() -> None:
     )
     for table in ("hosts", "slots", "jobs"):
         op.add_column(table, sa.Column("shard", sa.String(255), nullable=False, server_default="default"))
-    for table in ("slots", "jobs"):
+    for table in ("hosts", "slots", "jobs"):
         op.add_column(table, sa.Column("changed_in", sa.BigInteger(), nullable=False, server_default="0"))
-    op.create_index("ix_slots_shard", "slots", ["shard"])
+    op.create_index("ix_slots_changed", "slots", ["shard", "changed_in"])
+    op.create_index("ix_hosts_changed", "hosts", ["shard", "changed_in"])
     op.create_index("ix_jobs_in_state_of_shard", "jobs", ["state", "shard"])
     op.add_column("hosts", sa.Column("availability_zone", sa.String(255), nullable=False, server_default=""))
     # The agent that is heard first from now on is the host's; it counts from the beginning.

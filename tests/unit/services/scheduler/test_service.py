@@ -59,5 +59,3 @@ def batch_job(bench, batch):
 
 def test_a_service_that_was_never_started_can_be_stopped(bench):
     bench.service.stop()
-
-

@@ -1,0 +1,250 @@
+"""The pool's hosts and slots as columns: a snapshot, and deltas that bring it up to date.
+
+A scheduler of virtual machines looks at every slot for each request, so it wants arrays rather than objects.  Texts
+are kept once, as words; a column holds the number of a row's word.  Rows are known by their names, numbers of words
+mean nothing outside the value they are in.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpga_pool.core.types import Ints, ints
+from fpga_pool.model.exceptions import Conflict, InvalidInput
+from fpga_pool.model.objects import SlotState
+
+#: Columns whose values are words, and columns of plain numbers.  A slot is `place` (card/region) on its host; `lease`
+#: is the kind of the lease in force on it ("" = none), `holder` what holds it.  `changed_in` is the generation of the
+#: shard in which the row changed last.
+HOST_WORDS, HOST_NUMBERS = ("name", "shard", "availability_zone"), ("alive", "changed_in")
+SLOT_WORDS = ("host", "shard", "place", "card", "board", "kind", "state", "function", "lease", "holder")
+SLOT_NUMBERS = ("revocable", "drain_requested", "changed_in")
+#: The columns that together name a row.
+HOST_KEY, SLOT_KEY = ("name",), ("host", "place")
+
+#: Version of the form on the wire.
+FORMAT = 1
+#: Numbers on the wire are little-endian and as short as the largest of their column allows.
+_WIRE_TYPES = {name: np.dtype(f"<{name}") for name in ("u1", "u2", "u4", "i8")}
+#: Words of rows that changed since are kept until there are so many for each row.
+_WORDS_PER_ROW = 4
+
+Columns = Mapping[str, Ints]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class PoolColumns:
+    """Hosts and slots of the pool at one moment: all of them, or those that changed after an earlier one."""
+
+    #: Generation of each shard at that moment: who asks for what changed after it passes this.
+    seen: Mapping[str, int]
+    #: Texts by number.
+    words: tuple[str, ...]
+    #: (H,) int64 each, and (S,) int64 each, in the order of the rows' names.
+    hosts: Columns
+    slots: Columns
+    #: How many hosts and slots the pool had at that moment.
+    host_count: int
+    slot_count: int
+
+    @classmethod
+    def of(
+        cls,
+        seen: Mapping[str, int],
+        hosts: Sequence[Sequence[Any]],
+        slots: Sequence[Sequence[Any]],
+        host_count: int,
+        slot_count: int,
+    ) -> "PoolColumns":
+        """Make columns of rows: the values of HOST_WORDS + HOST_NUMBERS, and of SLOT_WORDS + SLOT_NUMBERS."""
+        numbers: dict[str, int] = {}
+        made_hosts = _columns(hosts, HOST_WORDS, HOST_NUMBERS, numbers)
+        made_slots = _columns(slots, SLOT_WORDS, SLOT_NUMBERS, numbers)
+        words = tuple(numbers)
+        return cls(
+            seen=dict(seen),
+            words=words,
+            hosts=_sorted(made_hosts, HOST_KEY, words),
+            slots=_sorted(made_slots, SLOT_KEY, words),
+            host_count=host_count,
+            slot_count=slot_count,
+        )
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether these are all hosts and slots."""
+        return (len(self.hosts["name"]), len(self.slots["host"])) == (self.host_count, self.slot_count)
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """Number of each word; one that is in no row may be missing."""
+        return {word: number for number, word in enumerate(self.words)}
+
+    @cached_property
+    def slot_host(self) -> Ints:
+        """(S,) row of each slot's host; of a whole snapshot."""
+        rows = np.full(len(self.words), -1, dtype=np.int64)
+        rows[self.hosts["name"]] = np.arange(len(self.hosts["name"]))
+        return ints(rows[self.slots["host"]])
+
+    @cached_property
+    def in_service(self) -> Bools:
+        """(S,) whether new work can be given to the slot, whoever holds it now; of a whole snapshot."""
+        out = [self.numbers.get(state, -1) for state in (SlotState.FAULTED, SlotState.DRAINED)]
+        usable = ~np.isin(self.slots["state"], out) & (self.slots["drain_requested"] == 0)
+        in_service: Bools = usable & (self.hosts["alive"][self.slot_host] == 1)
+        return in_service
+
+    def slot_name(self, row: int) -> str:
+        """Return the name of the slot in a row."""
+        return f"{self.words[self.slots['host'][row]]}/{self.words[self.slots['place'][row]]}"
+
+    def changed_after(self, seen: Mapping[str, int]) -> "PoolColumns":
+        """Return what changed after `seen`; everything if that is not a moment before this one."""
+        told = already_told(seen, self.seen)
+        seen_in = np.array([told.get(word, -1) for word in self.words], dtype=np.int64)
+        hosts = _taken(self.hosts, self.hosts["changed_in"] > seen_in[self.hosts["shard"]])
+        slots = _taken(self.slots, self.slots["changed_in"] > seen_in[self.slots["shard"]])
+        return replace(self, hosts=hosts, slots=slots)._compact()
+
+    def merged(self, delta: "PoolColumns") -> "PoolColumns":
+        """Return the snapshot of the delta's moment, from this one of an earlier moment.
+
+        Raises Conflict if the delta does not lead there, because it is of another pool or something was removed.
+        """
+        if delta.whole:
+            return delta
+        numbers = dict(self.numbers)
+        renumbered = np.array([numbers.setdefault(word, len(numbers)) for word in delta.words], dtype=np.int64)
+        words = tuple(numbers)
+        hosts = _merged(self.hosts, _renumbered(delta.hosts, HOST_WORDS, renumbered), HOST_KEY, words)
+        slots = _merged(self.slots, _renumbered(delta.slots, SLOT_WORDS, renumbered), SLOT_KEY, words)
+        merged = replace(delta, words=words, hosts=hosts, slots=slots)
+        if not merged.whole:
+            raise Conflict("the delta does not complete this snapshot: take the whole again")
+        rows = delta.host_count + delta.slot_count
+        return merged._compact() if len(words) > _WORDS_PER_ROW * rows else merged
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return JSON types."""
+        return {
+            "format": FORMAT,
+            "seen": dict(self.seen),
+            "words": list(self.words),
+            "hosts": {name: _to_text(column) for name, column in self.hosts.items()},
+            "slots": {name: _to_text(column) for name, column in self.slots.items()},
+            "host_count": self.host_count,
+            "slot_count": self.slot_count,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "PoolColumns":
+        """Return what `to_plain` told of; InvalidInput if it cannot be that."""
+        if plain.get("format") != FORMAT:
+            raise InvalidInput(f"format: expected {FORMAT}, found {plain.get('format')!r}")
+        try:
+            words = tuple(plain["words"])
+            return cls(
+                seen=dict(plain["seen"]),
+                words=words,
+                hosts=_read_columns(plain["hosts"], HOST_WORDS, HOST_NUMBERS, len(words)),
+                slots=_read_columns(plain["slots"], SLOT_WORDS, SLOT_NUMBERS, len(words)),
+                host_count=plain["host_count"],
+                slot_count=plain["slot_count"],
+            )
+        except (KeyError, TypeError, ValueError, binascii.Error) as error:
+            raise InvalidInput(f"columns of the pool: {error!r}") from None
+
+    def _compact(self) -> "PoolColumns":
+        """Return the same with only the words that are used."""
+        columns = [self.hosts[name] for name in HOST_WORDS] + [self.slots[name] for name in SLOT_WORDS]
+        used = np.unique(np.concatenate(columns))
+        renumbered = np.zeros(len(self.words), dtype=np.int64)
+        renumbered[used] = np.arange(len(used))
+        return replace(
+            self,
+            words=tuple(self.words[number] for number in used),
+            hosts=_renumbered(self.hosts, HOST_WORDS, renumbered),
+            slots=_renumbered(self.slots, SLOT_WORDS, renumbered),
+        )
+
+
+def already_told(seen: Mapping[str, int], now: Mapping[str, int]) -> Mapping[str, int]:
+    """Return of which generations nothing need be told to who has seen these; nothing is known of another database."""
+    return seen if all(seen[shard] <= now.get(shard, -1) for shard in seen) else {}
+
+
+def _columns(
+    rows: Sequence[Sequence[Any]], words: Sequence[str], plain: Sequence[str], numbers: dict[str, int]
+) -> Columns:
+    """Return the columns of rows; `numbers` learns the words that are new."""
+    columns = list(zip(*rows, strict=True)) or [()] * (len(words) + len(plain))
+    texts = [[numbers.setdefault(word, len(numbers)) for word in column] for column in columns[: len(words)]]
+    values = [*texts, *columns[len(words) :]]
+    return {name: np.array(column, dtype=np.int64) for name, column in zip((*words, *plain), values, strict=True)}
+
+
+def _taken(columns: Columns, rows: Ints | Bools) -> Columns:
+    return {name: column[rows] for name, column in columns.items()}
+
+
+def _renumbered(columns: Columns, words: Sequence[str], renumbered: Ints) -> Columns:
+    return {name: renumbered[column] if name in words else column for name, column in columns.items()}
+
+
+def _sorted(columns: Columns, key: Sequence[str], words: Sequence[str]) -> Columns:
+    rank = np.empty(len(words), dtype=np.int64)
+    rank[sorted(range(len(words)), key=words.__getitem__)] = np.arange(len(words))
+    return _taken(columns, np.lexsort([rank[columns[name]] for name in reversed(key)]))
+
+
+def _keys(columns: Columns, key: Sequence[str]) -> Ints:
+    """Return one number per row: those of the words of its key, which are below 2**31, side by side."""
+    keys = columns[key[0]]
+    for name in key[1:]:
+        keys = (keys << 32) | columns[name]
+    return keys
+
+
+def _merged(old: Columns, new: Columns, key: Sequence[str], words: Sequence[str]) -> Columns:
+    """Return the old rows, with the new ones in the place of those that have the same key, or beside them."""
+    old_keys, new_keys = _keys(old, key), _keys(new, key)
+    if not len(new_keys):
+        return old
+    order = np.argsort(old_keys)
+    places = np.searchsorted(old_keys, new_keys, sorter=order)
+    rows = order[np.minimum(places, len(order) - 1)] if len(order) else np.zeros(len(new_keys), dtype=np.int64)
+    known = old_keys[rows] == new_keys if len(order) else np.zeros(len(new_keys), dtype=bool)
+    merged = {}
+    for name, column in old.items():
+        changed = column.copy()
+        changed[rows[known]] = new[name][known]
+        merged[name] = np.concatenate([changed, new[name][~known]])
+    return merged if known.all() else _sorted(merged, key, words)
+
+
+def _to_text(column: Ints) -> list[str]:
+    largest = int(column.max(initial=0))
+    name = next(name for name, wire in _WIRE_TYPES.items() if largest <= np.iinfo(wire).max)
+    return [name, base64.b64encode(column.astype(_WIRE_TYPES[name]).tobytes()).decode("ascii")]
+
+
+def _read_columns(
+    plain: Mapping[str, Sequence[str]], words: Sequence[str], numbers: Sequence[str], word_count: int
+) -> Columns:
+    columns = {}
+    for name in (*words, *numbers):
+        wire, text = plain[name]
+        columns[name] = ints(np.frombuffer(base64.b64decode(text, validate=True), dtype=_WIRE_TYPES[wire]))
+        if name in words and columns[name].max(initial=-1) >= word_count:
+            raise ValueError(f"{name}: a number without a word")
+    if len({len(column) for column in columns.values()}) != 1:
+        raise ValueError("columns of different lengths")
+    return columns

@@ -1,0 +1,74 @@
+"""Calls that end in time: oslo.messaging waits for a broker that is away for as long as it takes, whatever the timeout.
+
+A call that is given up may still be carried out when the broker is back; so every call of the pool is one that may come
+late or twice.
+"""
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+import oslo_messaging as messaging
+
+T = TypeVar("T")
+
+#: Threads at most; while all wait for the broker, further calls are given up without having been sent.
+THREADS = 64
+#: A thread that has nothing to do for so long ends.
+IDLE_S = 30.0
+#: What a call may take longer than its own timeout, before it is given up from outside.
+GRACE_S = 1.0
+
+
+class Caller:
+    """Makes calls in threads of its own, which keep no process from ending; threads may share it."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[tuple[Future[object], Callable[[], object]]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._idle = 0
+
+    def run(self, call: Callable[[], T], timeout_s: float) -> T:
+        """Return what `call` returns; MessagingTimeout if it does not within its timeout."""
+        future: Future[T] = Future()
+        self._calls.put((future, call))  # type: ignore[arg-type]
+        self._provide_thread()
+        try:
+            return future.result(timeout_s + GRACE_S)
+        except TimeoutError:
+            future.cancel()
+            raise messaging.MessagingTimeout(
+                f"no answer within {timeout_s:g} s; is the message broker there?"
+            ) from None
+
+    def _provide_thread(self) -> None:
+        with self._lock:
+            if self._idle >= self._calls.qsize() or self._threads >= THREADS:
+                return
+            self._threads += 1
+        threading.Thread(target=self._work, name="rpc-call", daemon=True).start()
+
+    def _work(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                future, call = self._next()
+                if future.set_running_or_notify_cancel():
+                    try:
+                        future.set_result(call())
+                    except BaseException as error:  # noqa: BLE001  # it is the caller's
+                        future.set_exception(error)
+        with self._lock:
+            self._threads -= 1
+
+    def _next(self) -> tuple[Future[object], Callable[[], object]]:
+        with self._lock:
+            self._idle += 1
+        try:
+            return self._calls.get(timeout=IDLE_S)
+        finally:
+            with self._lock:
+                self._idle -= 1

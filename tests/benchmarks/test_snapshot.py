@@ -1,0 +1,149 @@
+"""How long a scheduler of virtual machines waits for what the pool is now: 8,000 slots, over real messages.
+
+    pytest tests/benchmarks/test_snapshot.py -s
+
+1,000 hosts with 2 cards of 4 slots each; half of the slots are held by an instance.  Prints medians, as the asker
+sees them; nothing is asserted about times, which belong to the machine.
+"""
+
+import statistics
+import time
+import uuid
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from oslo_config import cfg
+
+from fpga_pool.conf.policies import load_policy
+from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
+from fpga_pool.model.objects import Host, Lease, LeaseKind, Slot, SlotState
+from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.follower import PoolFollower
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.transport import SCHEDULER_TOPIC, server, transport
+from fpga_pool.services.clock import SteadyClock
+from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
+from fpga_pool.services.scheduler.service import SchedulerService, SchedulerSettings
+from fpga_pool.store import Store
+
+SHARD = "default"
+HOSTS, CARDS, REGIONS = 1000, ("0000:3b:00.0", "0000:af:00.0"), range(4)
+ROUNDS, CHANGED = 50, 10
+
+
+def fill(store):
+    """Store the pool; returns the names of its slots."""
+    hosts = [
+        Host(
+            name=f"compute-{number:04d}.example.org",
+            egress_bps=1e10,
+            ingress_bps=1e10,
+            data_address="192.0.2.1",
+            data_port=7000,
+            heard_at=time.time(),
+            availability_zone=f"zone-{number % 3}",
+        )
+        for number in range(HOSTS)
+    ]
+    slots = [
+        Slot(name=f"{host.name}/{card}/r{region}", host=host.name, card=card, region=f"r{region}", board="u250", kind="s")
+        for host in hosts
+        for card in CARDS
+        for region in REGIONS
+    ]
+    known = {"kind": LeaseKind.INSTANCE, "project_id": "p", "epoch": 1, "revocable": False, "granted_at": 1.0}
+    leases = [
+        Lease(uuid=str(uuid.uuid4()), slot=slot.name, holder=str(uuid.uuid4()), **known) for slot in slots[::2]
+    ]
+    with store.transaction(SHARD) as tx:
+        tx.add(*hosts, *slots, *leases)
+    return [slot.name for slot in slots]
+
+
+@pytest.fixture
+def embedded(tmp_path):
+    """A scheduler in this process, on SQLite."""
+    with ExitStack() as stack:
+        store = Store(f"sqlite:///{tmp_path}/pool.sqlite")
+        stack.callback(store.close)
+        store.migrate()
+        messages = transport(cfg.CONF, "fake://")
+        service = SchedulerService(
+            SchedulerSettings(name="me", pool=PoolSettings(host_timeout_s=3600.0)),
+            store,
+            load_catalogue(installed_catalogue()),
+            lambda name: load_policy("batch", name),
+            AgentAPI(messages),
+            SchedulerAPI(messages),
+            Ed25519PrivateKey.generate(),
+            SteadyClock(),
+        )
+        listening = server(messages, SCHEDULER_TOPIC, "me", [SchedulerEndpoint(service)])
+        listening.start()
+        stack.callback(lambda: (listening.stop(), listening.wait()))
+        service.start()
+        stack.callback(service.stop)
+        yield store, SchedulerAPI(messages)
+
+
+@pytest.fixture
+def processes(scheduler_process, rabbitmq):
+    """A scheduler process, on MariaDB."""
+    _, url = scheduler_process
+    store, messages = Store(url), transport(cfg.CONF, rabbitmq.url)
+    api = SchedulerAPI(messages)
+    yield store, api
+    messages.cleanup()
+    store.close()
+
+
+def test_embedded(embedded):
+    measure("fake://, SQLite", *embedded)
+
+
+def test_processes(processes):
+    measure("RabbitMQ, MariaDB", *processes)
+
+
+def measure(name, store, api):
+    while SHARD not in api.snapshot().seen:
+        time.sleep(0.1)
+    slots = fill(store)
+    api.snapshot()
+    whole_ms, delta_ms, empty_ms, call_ms = [], [], [], []
+    for _ in range(ROUNDS):
+        follower = PoolFollower(api)
+        whole_ms.append(milliseconds(follower.now))
+    for turn in range(ROUNDS):
+        expected = change(store, slots[turn :: len(slots) // CHANGED][:CHANGED])
+        delta_ms.append(milliseconds(follower.now))
+        assert expected <= busy(follower)
+        empty_ms.append(milliseconds(follower.now))
+        call_ms.append(milliseconds(lambda: api.describe(api._server)))
+    print(f"\n{name}, {len(slots)} slots on {HOSTS} hosts: median (least, most) of {ROUNDS}")
+    rows = {"whole": whole_ms, f"{CHANGED} changed": delta_ms, "none changed": empty_ms, "any call": call_ms}
+    for what, times_ms in rows.items():
+        print(f"  {what:>12}: {statistics.median(times_ms):6.2f} ms ({min(times_ms):.2f}, {max(times_ms):.2f})")
+
+
+def change(store, names):
+    """Change slots as reports of agents do; returns their names."""
+    with store.transaction(SHARD) as tx:
+        for name in names:
+            tx.save(replace(tx.slot(name), state=SlotState.BUSY, function="aes"))
+    return set(names)
+
+
+def busy(follower):
+    pool = follower.now()
+    rows = (pool.slots["state"] == pool.numbers["BUSY"]).nonzero()[0]
+    return {pool.slot_name(row) for row in rows}
+
+
+def milliseconds(call):
+    began_s = time.perf_counter()
+    call()
+    return 1e3 * (time.perf_counter() - began_s)

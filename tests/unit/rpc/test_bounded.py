@@ -1,0 +1,55 @@
+"""Calls that end in time, whatever becomes of the broker."""
+
+import threading
+
+import pytest
+
+from fpga_pool.rpc import bounded
+from fpga_pool.rpc.bounded import Caller
+from fpga_pool.rpc.transport import NO_ANSWER
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch):
+    monkeypatch.setattr(bounded, "GRACE_S", 0.0)
+
+
+@pytest.fixture
+def broker():
+    """Calls to `broker.wait` are stuck until the test ends."""
+    back = threading.Event()
+    yield back
+    back.set()
+
+
+def test_an_answer_or_an_error_is_the_calls_own():
+    caller = Caller()
+    assert caller.run(lambda: 7, 1.0) == 7
+    with pytest.raises(ZeroDivisionError):
+        caller.run(lambda: 1 / 0, 1.0)
+
+
+def test_a_call_that_is_stuck_is_given_up_and_others_go_on(broker):
+    caller = Caller()
+    with pytest.raises(NO_ANSWER, match=r"no answer within 0.05 s; is the message broker there\?"):
+        caller.run(broker.wait, 0.05)
+    assert caller.run(lambda: "next", 1.0) == "next"
+
+
+def test_calls_that_find_no_thread_are_given_up_without_having_been_made(broker, monkeypatch):
+    monkeypatch.setattr(bounded, "THREADS", 2)
+    caller, made = Caller(), []
+    for _ in range(2):
+        with pytest.raises(NO_ANSWER):
+            caller.run(broker.wait, 0.02)
+    with pytest.raises(NO_ANSWER):
+        caller.run(lambda: made.append("late"), 0.02)
+    broker.set()
+    assert caller.run(lambda: "back", 5.0) == "back"
+    assert made == []
+
+
+def test_a_thread_serves_one_call_after_another():
+    caller = Caller()
+    threads = {caller.run(threading.get_ident, 1.0) for _ in range(20)}
+    assert len(threads) <= 2
