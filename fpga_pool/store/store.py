@@ -111,10 +111,10 @@ class Store:
             found = NO_SHARD if shard is None else SqlReading(session, NO_SHARD).shard_named(shard)
             yield SqlReading(session, found)
 
-    def pool_columns(self, seen: Mapping[str, int] | None = None) -> PoolColumns:
-        """Return the whole pool at one moment; or only what changed after these generations of its shards."""
+    def pool_columns(self, seen: Mapping[str, int] | None = None, *, count: bool = True) -> PoolColumns:
+        """Return the whole pool at one moment; or what changed after these generations, and of how many (`count`)."""
         with translated(), self._readers() as session:
-            return columns.read(session.connection(), seen or {})
+            return columns.read(session.connection(), seen or {}, count=count)
 
     def note_alive(self, beats: Mapping[str, tuple[int, int]], now_s: float) -> None:
         """Note the last heartbeats (start and number) of hosts that said nothing else."""

@@ -50,9 +50,8 @@ class PoolColumns:
     #: (H,) int64 each, and (S,) int64 each, in the order of the rows' names.
     hosts: Columns
     slots: Columns
-    #: How many hosts and slots the pool had at that moment.
-    host_count: int
-    slot_count: int
+    #: How many hosts and slots the pool had at that moment; None = not counted.
+    size: tuple[int, int] | None
 
     @classmethod
     def of(
@@ -60,8 +59,7 @@ class PoolColumns:
         seen: Mapping[str, int],
         hosts: Sequence[Sequence[Any]],
         slots: Sequence[Sequence[Any]],
-        host_count: int,
-        slot_count: int,
+        size: tuple[int, int] | None,
     ) -> "PoolColumns":
         """Make columns of rows: the values of HOST_WORDS + HOST_NUMBERS, and of SLOT_WORDS + SLOT_NUMBERS."""
         numbers: dict[str, int] = {}
@@ -73,14 +71,18 @@ class PoolColumns:
             words=words,
             hosts=_sorted(made_hosts, HOST_KEY, words),
             slots=_sorted(made_slots, SLOT_KEY, words),
-            host_count=host_count,
-            slot_count=slot_count,
+            size=size,
         )
 
-    @cached_property
+    @property
+    def rows(self) -> tuple[int, int]:
+        """How many hosts and slots these are."""
+        return len(self.hosts["name"]), len(self.slots["host"])
+
+    @property
     def whole(self) -> bool:
         """Whether these are all hosts and slots."""
-        return (len(self.hosts["name"]), len(self.slots["host"])) == (self.host_count, self.slot_count)
+        return self.rows == self.size
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
@@ -126,11 +128,11 @@ class PoolColumns:
         words = tuple(numbers)
         hosts = _merged(self.hosts, _renumbered(delta.hosts, HOST_WORDS, renumbered), HOST_KEY, words)
         slots = _merged(self.slots, _renumbered(delta.slots, SLOT_WORDS, renumbered), SLOT_KEY, words)
-        merged = replace(delta, words=words, hosts=hosts, slots=slots)
-        if not merged.whole:
+        size = len(hosts["name"]), len(slots["host"])
+        if delta.size not in (None, size):
             raise Conflict("the delta does not complete this snapshot: take the whole again")
-        rows = delta.host_count + delta.slot_count
-        return merged._compact() if len(words) > _WORDS_PER_ROW * rows else merged
+        merged = replace(delta, words=words, hosts=hosts, slots=slots, size=size)
+        return merged._compact() if len(words) > _WORDS_PER_ROW * sum(size) else merged
 
     def to_plain(self) -> dict[str, Any]:
         """Return JSON types."""
@@ -140,8 +142,7 @@ class PoolColumns:
             "words": list(self.words),
             "hosts": {name: _to_text(column) for name, column in self.hosts.items()},
             "slots": {name: _to_text(column) for name, column in self.slots.items()},
-            "host_count": self.host_count,
-            "slot_count": self.slot_count,
+            "size": self.size,
         }
 
     @classmethod
@@ -156,10 +157,9 @@ class PoolColumns:
                 words=words,
                 hosts=_read_columns(plain["hosts"], HOST_WORDS, HOST_NUMBERS, len(words)),
                 slots=_read_columns(plain["slots"], SLOT_WORDS, SLOT_NUMBERS, len(words)),
-                host_count=plain["host_count"],
-                slot_count=plain["slot_count"],
+                size=None if plain["size"] is None else (int(plain["size"][0]), int(plain["size"][1])),
             )
-        except (KeyError, TypeError, ValueError, binascii.Error) as error:
+        except (IndexError, KeyError, TypeError, ValueError, binascii.Error) as error:
             raise InvalidInput(f"columns of the pool: {error!r}") from None
 
     def _compact(self) -> "PoolColumns":

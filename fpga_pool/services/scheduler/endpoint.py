@@ -41,7 +41,7 @@ class SchedulerEndpoint:
 
     def __init__(self, service: SchedulerService) -> None:
         self._service = service
-        self._snapshots = Snapshots(service.store)
+        self._snapshots = Snapshots(service.store, service.clock)
 
     # Tenants
 

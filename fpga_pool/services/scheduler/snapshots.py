@@ -5,7 +5,11 @@ from collections.abc import Mapping
 
 from fpga_pool.model.exceptions import Conflict
 from fpga_pool.model.pool.columns import PoolColumns
+from fpga_pool.services.clock import Clock
 from fpga_pool.store.store import Store
+
+#: How often hosts and slots are counted, to notice that one was removed.
+COUNT_INTERVAL_S = 1.0
 
 
 class Snapshots:
@@ -15,8 +19,10 @@ class Snapshots:
     scheduler can answer what comes after the snapshot of another.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
+        self._clock = clock
+        self._counted_at = 0.0
         self._lock = threading.Lock()
         self._pool: PoolColumns | None = None
 
@@ -27,11 +33,13 @@ class Snapshots:
         return pool if seen is None else pool.changed_after(seen)
 
     def _newest(self) -> PoolColumns:
+        now_s = self._clock()
+        count = now_s - self._counted_at >= COUNT_INTERVAL_S
+        if count:
+            self._counted_at = now_s
         if self._pool is None:
             return self._store.pool_columns()
-        if self._pool.seen != (delta := self._store.pool_columns(self._pool.seen)).seen:
-            try:
-                return self._pool.merged(delta)
-            except Conflict:  # something was removed
-                return self._store.pool_columns()
-        return self._pool
+        try:
+            return self._pool.merged(self._store.pool_columns(self._pool.seen, count=count))
+        except Conflict:  # something was removed
+            return self._store.pool_columns()
