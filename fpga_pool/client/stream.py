@@ -1,6 +1,7 @@
 """The bytes of one job on one connection, in a thread of its own."""
 
 import contextlib
+import math
 import ssl
 import threading
 import time
@@ -16,7 +17,7 @@ from fpga_pool.dataplane.schedule import Pacer, RateSchedule
 from fpga_pool.drivers.egress.base import Flow
 from fpga_pool.drivers.egress.pacing import PacingDriver
 from fpga_pool.model.exchange import Ticket, TicketRequest
-from fpga_pool.model.objects import Host, Job
+from fpga_pool.model.objects import Host, Job, RateSegment
 
 
 class Phase(Enum):
@@ -100,7 +101,7 @@ class Stream:
     @contextlib.contextmanager
     def _paced(self, connection: Connection, ticket: Ticket) -> Iterator[Pacer | None]:
         """Hold the flow to its plan; without a plan (the same host, or no limits) it is not limited."""
-        schedule = RateSchedule([piece for piece in ticket.transfer if piece.begin_s < piece.end_s])
+        schedule = _schedule(ticket)
         if not schedule.segments:
             yield None
             return
@@ -124,3 +125,11 @@ class Stream:
 
     def _note_received(self, _received_bytes: int) -> None:
         self.phase = Phase.RECEIVING
+
+
+def _schedule(ticket: Ticket) -> RateSchedule:
+    """Return what this end of the flow keeps to: only the begin of a plan whose rates the requester's host keeps."""
+    planned = [piece for piece in ticket.transfer if piece.begin_s < piece.end_s]
+    if ticket.shaped and planned:
+        planned = [RateSegment(planned[0].begin_s, math.inf, math.inf)]
+    return RateSchedule(planned)

@@ -15,7 +15,7 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
-from fpga_pool.cmd import bitstreams, db, keys, service
+from fpga_pool.cmd import audit, bitstreams, db, keys, service
 from fpga_pool.cmd.base import WRONG_USAGE
 from fpga_pool.conf.opts import check_values, register_opts
 from fpga_pool.store import options as database
@@ -25,6 +25,7 @@ PROGRAM = "fpga-pool-manage"
 VERBOSE = 2
 
 COMMANDS: dict[str, Any] = {
+    "audit": audit.Audit,
     "bitstreams stock": bitstreams.Stock,
     "db check": db.Check,
     "db sync": db.Sync,

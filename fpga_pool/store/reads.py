@@ -4,26 +4,28 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Result, Select, func, or_, select, tuple_
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.orm import Session
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.exceptions import InvalidInput, NotFound
-from fpga_pool.model.objects import ACTIVE_JOBS, Batch, Host, Job, JobState, Lease, Scheduler, Shard, Slot
-from fpga_pool.store.mapping import PLACES, called, columns, from_columns
-from fpga_pool.store.models import (
-    BatchRow,
-    HostRow,
-    JobRow,
-    LeaseRow,
-    RunRow,
-    SchedulerRow,
-    ShardRow,
-    SlotRow,
-    TimeModelRow,
-)
+from fpga_pool.model.messages import Command
+from fpga_pool.model.objects import ACTIVE_JOBS, Batch, Host, Job, JobState, Lease, Run, Scheduler, Shard, Slot
+from fpga_pool.store.mapping import PLACES, called, columns, from_columns, table
+from fpga_pool.store.models import TimeModelRow
 
 ValueT = TypeVar("ValueT")
+
+#: Tables rather than mapped classes: nothing of what the ORM adds is needed here.
+_BATCHES = table(Batch)
+_COMMANDS = table(Command)
+_HOSTS = table(Host)
+_JOBS = table(Job)
+_LEASES = table(Lease)
+_RUNS = table(Run)
+_SCHEDULERS = table(Scheduler)
+_SHARDS = table(Shard)
+_SLOTS = table(Slot)
 
 #: How many keys one query asks for: every database takes so many parameters.
 KEYS_PER_QUERY = 500
@@ -56,7 +58,7 @@ class Reads:
     def jobs(self, uuids: Collection[str]) -> Sequence[Job]:
         """Return these jobs, as far as they exist, in no order."""
         return [
-            job for some in chunks(list(uuids)) for job in self._all(Job, select(JobRow).where(JobRow.uuid.in_(some)))
+            job for some in chunks(list(uuids)) for job in self._all(Job, select(_JOBS).where(_JOBS.c.uuid.in_(some)))
         ]
 
     def host(self, name: str) -> Host:
@@ -73,52 +75,52 @@ class Reads:
 
     def shards(self) -> Sequence[Shard]:
         """Return all shards, by name."""
-        return self._all(Shard, select(ShardRow).order_by(ShardRow.name))
+        return self._all(Shard, select(_SHARDS).order_by(_SHARDS.c.name))
 
     def schedulers(self) -> Sequence[Scheduler]:
         """Return the schedulers that ever were, by name."""
-        return self._all(Scheduler, select(SchedulerRow).order_by(SchedulerRow.name))
+        return self._all(Scheduler, select(_SCHEDULERS).order_by(_SCHEDULERS.c.name))
 
     def beats(self) -> dict[str, tuple[str, int, int]]:
         """Return agent, start and last heartbeat of every living host of the shard, by name."""
-        columns = select(HostRow.name, HostRow.agent_id, HostRow.boot, HostRow.beat)
-        alive = columns.where(HostRow.alive, *self._within(HostRow.shard))
+        columns = select(_HOSTS.c.name, _HOSTS.c.agent_id, _HOSTS.c.boot, _HOSTS.c.beat)
+        alive = columns.where(_HOSTS.c.alive, *self._within(_HOSTS.c.shard))
         return {name: (agent_id, boot, beat) for name, agent_id, boot, beat in self._execute(alive)}
 
     def slot_by_uuid(self, uuid: str) -> Slot:
         """Return the slot with this uuid."""
-        found = self._all(Slot, select(SlotRow).where(SlotRow.uuid == uuid))
+        found = self._all(Slot, select(_SLOTS).where(_SLOTS.c.uuid == uuid))
         if not found:
             raise NotFound(f"no {called(Slot, uuid)}")
         return found[0]
 
     def hosts(self) -> Sequence[Host]:
         """Return all hosts, by name."""
-        return self._all(Host, select(HostRow).order_by(HostRow.name))
+        return self._all(Host, select(_HOSTS).order_by(_HOSTS.c.name))
 
     def slots(self, host: str | None = None) -> Sequence[Slot]:
         """Return all slots (of one host), by name."""
-        where = self._within(SlotRow.shard)
-        where += [] if host is None else [SlotRow.host == host]
-        return self._all(Slot, select(SlotRow).where(*where).order_by(SlotRow.name))
+        where = self._within(_SLOTS.c.shard)
+        where += [] if host is None else [_SLOTS.c.host == host]
+        return self._all(Slot, select(_SLOTS).where(*where).order_by(_SLOTS.c.name))
 
     def batches(
         self, project_id: str | None = None, *, limit: int | None = None, marker: str | None = None
     ) -> Sequence[Batch]:
         """Return the batches (of one project), newest first, from the one after `marker` on."""
-        age = tuple_(BatchRow.created_at, BatchRow.uuid)
-        where: list[ColumnElement[bool]] = [] if project_id is None else [BatchRow.project_id == project_id]
+        age = tuple_(_BATCHES.c.created_at, _BATCHES.c.uuid)
+        where: list[ColumnElement[bool]] = [] if project_id is None else [_BATCHES.c.project_id == project_id]
         if marker is not None:
-            last = self._all(Batch, select(BatchRow).where(BatchRow.uuid == marker, *where))
+            last = self._all(Batch, select(_BATCHES).where(_BATCHES.c.uuid == marker, *where))
             if not last:
                 raise InvalidInput(f"marker: no {called(Batch, marker)}")
             where.append(age < (last[0].created_at, last[0].uuid))
-        newest = select(BatchRow).where(*where).order_by(BatchRow.created_at.desc(), BatchRow.uuid.desc())
+        newest = select(_BATCHES).where(*where).order_by(_BATCHES.c.created_at.desc(), _BATCHES.c.uuid.desc())
         return self._all(Batch, newest.limit(limit))
 
     def generations(self) -> dict[str, int]:
         """Return the generation of every shard."""
-        return dict(self._session.execute(select(ShardRow.name, ShardRow.pool_generation)).tuples().all())
+        return dict(self._execute(select(_SHARDS.c.name, _SHARDS.c.pool_generation)).tuples().all())
 
     def batch_jobs(
         self,
@@ -128,56 +130,65 @@ class Reads:
         changed_after: Mapping[str, int] | None = None,
     ) -> Sequence[Job]:
         """Return the jobs of a batch (in some states, changed after these generations of the shards), by index."""
-        where: list[ColumnElement[bool]] = [JobRow.state.in_(states)] if states else []
+        where: list[ColumnElement[bool]] = [_JOBS.c.state.in_(states)] if states else []
         if changed_after is not None:
-            newer = [(JobRow.shard == shard) & (JobRow.changed_in > seen) for shard, seen in changed_after.items()]
-            where.append(or_(*newer, JobRow.shard.not_in(changed_after)))
-        return self._all(Job, select(JobRow).where(JobRow.batch_uuid == batch_uuid, *where).order_by(JobRow.index))
+            newer = [(_JOBS.c.shard == shard) & (_JOBS.c.changed_in > seen) for shard, seen in changed_after.items()]
+            where.append(or_(*newer, _JOBS.c.shard.not_in(changed_after)))
+        return self._all(Job, select(_JOBS).where(_JOBS.c.batch_uuid == batch_uuid, *where).order_by(_JOBS.c.index))
 
     def pending_jobs(self) -> Sequence[Job]:
         """Return the jobs in state PENDING, oldest batch first, then by index."""
-        pending = select(JobRow).join(BatchRow, BatchRow.uuid == JobRow.batch_uuid)
-        pending = pending.where(JobRow.state == JobState.PENDING, *self._within(JobRow.shard))
-        return self._all(Job, pending.order_by(BatchRow.created_at, BatchRow.uuid, JobRow.index))
+        pending = select(_JOBS).join(_BATCHES, _BATCHES.c.uuid == _JOBS.c.batch_uuid)
+        pending = pending.where(_JOBS.c.state == JobState.PENDING, *self._within(_JOBS.c.shard))
+        return self._all(Job, pending.order_by(_BATCHES.c.created_at, _BATCHES.c.uuid, _JOBS.c.index))
 
     def exhausted_jobs(self, attempts: int) -> Sequence[Job]:
         """Return the jobs in state PENDING that were planned at least so often."""
-        pending = select(JobRow).where(JobRow.state == JobState.PENDING, *self._within(JobRow.shard))
-        return self._all(Job, pending.where(JobRow.attempt >= attempts).order_by(JobRow.uuid))
+        pending = select(_JOBS).where(_JOBS.c.state == JobState.PENDING, *self._within(_JOBS.c.shard))
+        return self._all(Job, pending.where(_JOBS.c.attempt >= attempts).order_by(_JOBS.c.uuid))
 
     def overdue_inputs(self, due_before: float) -> Sequence[Job]:
         """Return the jobs in state WAITING_INPUT whose planned transfer was over before a point in time."""
-        waiting = select(JobRow).where(JobRow.state == JobState.WAITING_INPUT, *self._within(JobRow.shard))
-        return self._all(Job, waiting.where(JobRow.input_due_at < due_before).order_by(JobRow.uuid))
+        waiting = select(_JOBS).where(_JOBS.c.state == JobState.WAITING_INPUT, *self._within(_JOBS.c.shard))
+        return self._all(Job, waiting.where(_JOBS.c.input_due_at < due_before).order_by(_JOBS.c.uuid))
 
     def jobs_by_shard(self) -> dict[str, int]:
         """Return how many jobs of each shard are pending or active."""
-        open_jobs = select(JobRow.shard, func.count()).where(JobRow.state.in_(ACTIVE_JOBS | {JobState.PENDING}))
-        return dict(self._execute(open_jobs.group_by(JobRow.shard)).tuples().all())
+        open_jobs = select(_JOBS.c.shard, func.count()).where(_JOBS.c.state.in_(ACTIVE_JOBS | {JobState.PENDING}))
+        return dict(self._execute(open_jobs.group_by(_JOBS.c.shard)).tuples().all())
 
     def active_jobs(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Job]:
         """Return the jobs in a state of ACTIVE_JOBS (on one slot, or one host), slot by slot, in their order."""
-        where = [JobRow.state.in_(ACTIVE_JOBS), *self._within(JobRow.shard)]
-        where += [] if slot is None else [JobRow.slot == slot]
-        where += [] if host is None else [JobRow.host == host]
-        return self._all(Job, select(JobRow).where(*where).order_by(JobRow.slot, JobRow.order, JobRow.uuid))
+        where = [_JOBS.c.state.in_(ACTIVE_JOBS), *self._within(_JOBS.c.shard)]
+        where += [] if slot is None else [_JOBS.c.slot == slot]
+        where += [] if host is None else [_JOBS.c.host == host]
+        return self._all(Job, select(_JOBS).where(*where).order_by(_JOBS.c.slot, _JOBS.c.order, _JOBS.c.uuid))
 
     def has_active_jobs(self, slot: str) -> bool:
         """Say whether any job occupies a place in a slot's queue."""
-        query = select(JobRow.uuid).where(JobRow.slot == slot, JobRow.state.in_(ACTIVE_JOBS)).limit(1)
+        query = select(_JOBS.c.uuid).where(_JOBS.c.slot == slot, _JOBS.c.state.in_(ACTIVE_JOBS)).limit(1)
         return self._execute(query).first() is not None
 
     def held_results(self, host: str) -> Sequence[Job]:
         """Return the jobs in state RESULT_HELD on a host, oldest first."""
-        held = select(JobRow).where(JobRow.state == JobState.RESULT_HELD, JobRow.host == host)
-        return self._all(Job, held.order_by(JobRow.finished_at, JobRow.uuid))
+        held = select(_JOBS).where(_JOBS.c.state == JobState.RESULT_HELD, _JOBS.c.host == host)
+        return self._all(Job, held.order_by(_JOBS.c.finished_at, _JOBS.c.uuid))
 
     def leases(self, *, slot: str | None = None) -> Sequence[Lease]:
         """Return the HELD leases (of one slot: none or one), by slot."""
         if slot is not None:
-            return self._all(Lease, select(LeaseRow).where(LeaseRow.held_slot == slot))
-        held = select(LeaseRow).join(SlotRow, SlotRow.name == LeaseRow.held_slot)
-        return self._all(Lease, held.where(*self._within(SlotRow.shard)).order_by(LeaseRow.held_slot))
+            return self._all(Lease, select(_LEASES).where(_LEASES.c.held_slot == slot))
+        held = select(_LEASES).join(_SLOTS, _SLOTS.c.name == _LEASES.c.held_slot)
+        return self._all(Lease, held.where(*self._within(_SLOTS.c.shard)).order_by(_LEASES.c.held_slot))
+
+    def commands(self) -> Sequence[Command]:
+        """Return what the outbox holds, in the order of the commits."""
+        return self._all(Command, select(_COMMANDS).order_by(_COMMANDS.c.position))
+
+    def completions(self, batch_uuid: str) -> dict[str, int]:
+        """Return the jobs of a batch whose completion is recorded, each with the attempt that counts."""
+        recorded = select(_RUNS.c.job, _RUNS.c.attempt).join(_JOBS, _JOBS.c.uuid == _RUNS.c.job)
+        return dict(self._execute(recorded.where(_JOBS.c.batch_uuid == batch_uuid)).tuples().all())
 
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         """Return the refitted time models, by (function, board)."""
@@ -186,15 +197,17 @@ class Reads:
 
     def runs(self, function: str, *, newest: int) -> dict[str, tuple[Ints, Floats]]:
         """Return, by board, the (N,) input bytes and (N,) seconds of the newest runs of a function, newest first."""
-        boards = self._session.scalars(select(RunRow.board).where(RunRow.function == function).distinct())
+        boards = self._execute(select(_RUNS.c.board).where(_RUNS.c.function == function).distinct()).scalars()
         return {board: self._runs(function, board, newest) for board in sorted(boards)}
 
     def _runs(self, function: str, board: str, newest: int) -> tuple[Ints, Floats]:
-        query = select(RunRow.input_bytes, RunRow.compute_s).where(RunRow.function == function, RunRow.board == board)
-        rows = self._session.execute(query.order_by(RunRow.finished_at.desc(), RunRow.job).limit(newest)).all()
+        query = select(_RUNS.c.input_bytes, _RUNS.c.compute_s).where(
+            _RUNS.c.function == function, _RUNS.c.board == board
+        )
+        rows = self._execute(query.order_by(_RUNS.c.finished_at.desc(), _RUNS.c.job).limit(newest)).all()
         return ints([row.input_bytes for row in rows]), floats([row.compute_s for row in rows])
 
-    def _within(self, shard: InstrumentedAttribute[str]) -> list[ColumnElement[bool]]:
+    def _within(self, shard: ColumnElement[str]) -> list[ColumnElement[bool]]:
         """Return what limits a list to the shard in question."""
         return [shard == self._scope] if self._scope else []
 
@@ -203,8 +216,8 @@ class Reads:
         known: ValueT | None = self._known.get((cls, key))
         if known is not None:
             return known
-        place = PLACES[cls]
-        query = select(place.row).where(getattr(place.row, place.key) == key)
+        rows = table(cls)
+        query = select(rows).where(rows.c[PLACES[cls].key] == key)
         found = self._all(cls, query.with_for_update() if lock else query)
         if not found:
             raise NotFound(f"no {called(cls, key)}")
@@ -220,7 +233,7 @@ class Reads:
     def _execute(self, query: Select[Any]) -> Result[Any]:
         """Run a query on the database as this transaction has changed it."""
         self.flush()
-        return self._session.execute(query)
+        return self._session.connection().execute(query)
 
     def flush(self) -> None:
         """Write what was changed: nothing, in a transaction that only reads."""

@@ -134,7 +134,8 @@ class SqlTransaction(Reads):
 
     def _touch(self, slot: str) -> None:
         """Count a slot as changed: the lease on it is part of what is told of it."""
-        self._saved.setdefault((Slot, slot), self._one(Slot, slot).generation)
+        generation = self._one(Slot, slot).generation  # may have to read it, and write first what was saved
+        self._saved.setdefault((Slot, slot), generation)
         self._changed.add((Slot, slot))
 
     def _insert(self, things: list[Any]) -> None:

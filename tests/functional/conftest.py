@@ -1,16 +1,26 @@
 import contextlib
+import hashlib
 import random
 import socket
 import subprocess
-from collections.abc import Iterator
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from fpga_pool.client import Client
+from fpga_pool.client import Client, JobSpec
+from fpga_pool.client.outcome import BatchResult
+from fpga_pool.client.runner import RunSettings
 from fpga_pool.experiments.deployment import Deployment
 from fpga_pool.experiments.embedded import start_pool
+from fpga_pool.model.objects import BatchState, Job, JobState
+from fpga_pool.services.agent.journal import Journal
+from fpga_pool.services.audit import audit
+from fpga_pool.store import Store
 
 #: A pool that answers fast: real boards, heartbeats and retries in fractions of a second.
 FAST = {
@@ -128,7 +138,175 @@ def deployment(tmp_path) -> Iterator:
                 print(f"--- {name}\n{pool.last_lines(name)}")
 
 
+class Work:
+    """Small jobs whose results are known, run batch by batch, each by a client in a thread of its own."""
+
+    def __init__(self, directory: Path, requesters: Sequence[str], jobs: int, seed: int = 7) -> None:
+        self._directory = directory
+        self._requesters = requesters
+        rng = random.Random(seed)
+        self.payloads = [rng.randbytes(rng.randrange(0, 60_000)) for _ in range(jobs)]
+        self._outcomes: dict[str, BatchResult | Exception] = {}
+        self._threads: list[threading.Thread] = []
+        self._numbers: dict[str, list[int]] = {}
+
+    def start(self, client: Client, numbers: Sequence[int], settings: RunSettings | None = None) -> None:
+        """Run these jobs as one batch."""
+        name = f"batch-{len(self._threads)}"
+        self._numbers[name] = list(numbers)
+        self._threads.append(threading.Thread(target=self._run, args=(client, name, settings), daemon=True))
+        self._threads[-1].start()
+
+    def _run(self, client: Client, name: str, settings: RunSettings | None) -> None:
+        specs = [
+            JobSpec(
+                self.function(number),
+                self.payloads[number],
+                requester=self._requesters[number % len(self._requesters)],
+                name=f"job-{number}",
+            )
+            for number in self._numbers[name]
+        ]
+        try:
+            self._outcomes[name] = client.run_jobs(
+                specs, name=name, output_dir=self._directory / name, settings=settings
+            )
+        except Exception as error:  # told by `wrong`
+            self._outcomes[name] = error
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until all batches have ended."""
+        until_s = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(until_s - time.monotonic(), 0.0))
+
+    @property
+    def running(self) -> int:
+        """How many batches have not ended."""
+        return sum(thread.is_alive() for thread in self._threads)
+
+    def wrong(self) -> list[str]:
+        """What is not as it should be: every job ended with the right result, every batch COMPLETED."""
+        found = []
+        for name, numbers in self._numbers.items():
+            outcome = self._outcomes.get(name)
+            if not isinstance(outcome, BatchResult):
+                found.append(f"{name}: {outcome!r}")
+                continue
+            if outcome.batch.state is not BatchState.COMPLETED:
+                found.append(f"{name}: {outcome.batch.state}")
+            for number, job in zip(numbers, outcome.jobs, strict=True):
+                if job.result is None or job.result.read_bytes() != self.expected(number):
+                    found.append(f"{name}, {job.name}: {job.state} {job.reason or 'with a wrong result'}")
+        return found
+
+    def function(self, number: int) -> str:
+        return "sha256" if number % 3 else "wordcount"
+
+    def expected(self, number: int) -> bytes:
+        payload = self.payloads[number]
+        if self.function(number) == "sha256":
+            return hashlib.sha256(payload).hexdigest().encode() + b"\n"
+        return b"%d\n" % len(payload.split())
+
+
+@pytest.fixture
+def new_work(tmp_path) -> Iterator:
+    """Make work: `new_work(requesters, jobs)`; see Work."""
+    made = []
+
+    def make(requesters: Sequence[str], jobs: int, seed: int = 7) -> Work:
+        made.append(Work(tmp_path / f"work-{len(made)}", requesters, jobs, seed))
+        return made[-1]
+
+    return make
+
+
+#: How long a pool may take to tidy up after its last job: a host that was lost is heard again, a result is let go.
+IDLE_S = 40.0
+
+
+def idle_findings(database_url: str, timeout_s: float = IDLE_S) -> list[str]:
+    """What is still wrong or under way in a running pool after it had time to become idle."""
+    store = Store(database_url)
+    try:
+        until_s = time.monotonic() + timeout_s
+        while (found := audit(store, idle=True)) and time.monotonic() < until_s:
+            time.sleep(0.3)
+    finally:
+        store.close()
+    return found
+
+
+def journal_findings(database_url: str, state_dirs: Mapping[str, Path]) -> list[str]:
+    """What agents that have ended still hold of jobs that are over, or know that the database does not."""
+    found = []
+    store = Store(database_url)
+    with store.reading() as tx:
+        shards = {shard.name: shard.epoch for shard in tx.shards()}
+        for host, directory in state_dirs.items():
+            journal = Journal(directory / "journal.sqlite")
+            for held in journal.jobs():
+                job = tx.job(held.uuid)
+                if (job.state, job.host, job.attempt) != (JobState.RESULT_HELD, host, held.assignment.attempt):
+                    found.append(f"{host} holds job {job.uuid}: {job.state}, attempt {job.attempt} on {job.host}")
+            for slot in tx.slots(host):
+                epoch, sequence = journal.fence(slot.name)
+                if epoch > shards[slot.shard] or sequence > slot.sequence:
+                    found.append(f"slot {slot.name}: executed command {sequence} of epoch {epoch}, which was not sent")
+            if unreported := journal.unreported():
+                found.append(f"{host} has {unreported} reports to tell")
+            journal.close()
+    store.close()
+    return found
+
+
+def completed_jobs(database_url: str) -> list[Job]:
+    """Every job of the pool; each has to be complete."""
+    store = Store(database_url)
+    with store.reading() as tx:
+        jobs = [job for batch in tx.batches() for job in tx.batch_jobs(batch.uuid)]
+    store.close()
+    assert Counter(job.state for job in jobs).keys() <= {JobState.DONE, JobState.RESULT_HELD}
+    return jobs
+
+
+@pytest.fixture
+def end_and_audit():
+    """End a deployment in order and hold all that it leaves against the rules; returns its jobs, all complete."""
+
+    def end(pool: Deployment, database_url: str) -> list[Job]:
+        assert idle_findings(database_url) == []
+        assert {name: pool.terminate(name) for name in reversed(pool.names)} == dict.fromkeys(pool.names, 0)
+        assert idle_findings(database_url, timeout_s=0.0) == []
+        assert journal_findings(database_url, {host: pool.directory / host for host in pool.hosts}) == []
+        return completed_jobs(database_url)
+
+    return end
+
+
+@pytest.fixture
+def end_and_audit_embedded():
+    """Do the same with an embedded pool."""
+
+    def end(pool: Pool) -> list[Job]:
+        database_url = f"sqlite:///{pool.state_dir / 'pool.sqlite'}"
+        assert idle_findings(database_url) == []
+        assert pool.stop() == 0
+        agents = pool.state_dir / "agents"
+        assert journal_findings(database_url, {path.name: path for path in agents.iterdir()}) == []
+        return completed_jobs(database_url)
+
+    return end
+
+
 @pytest.fixture
 def mariadb_url(mariadb) -> str:
     """A fresh database; it ends with its server."""
     return mariadb.new_database()
+
+
+@pytest.fixture
+def postgresql_url(postgresql) -> str:
+    """A fresh database; it ends with its server."""
+    return postgresql.new_database()

@@ -127,6 +127,7 @@ def _services(
         endpoint = network.hosts[nic.host]
         options = {
             "agent": _agent(nic, endpoint, directory, egress_driver),
+            "driver_tc": {"devices": f"{Endpoint.nic}={endpoint.data_address}/32"},
             "driver_simulated": {"board": _BOARD, "cards": int(nic.host in case.responders)},
         }
         yield nic.host, "fpga_pool.cmd.agent", options, endpoint.command()

@@ -19,18 +19,19 @@ from fpga_pool.model.messages import (
 )
 from fpga_pool.model.objects import (
     ACTIVE_JOBS,
-    ENDED_JOBS,
     Batch,
-    BatchState,
+    Host,
     Job,
     JobState,
     Lease,
     LeaseKind,
     LeaseState,
     Run,
+    Slot,
     SlotState,
 )
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest, cancel_batch, cancel_jobs, create_batch
+from fpga_pool.model.pool.audit import Stock, audit_batch, audit_stock
 from fpga_pool.model.pool.operations import drain_slot, resume_slot
 from fpga_pool.model.pool.planning import batch_problem, commit_plan, require_answer, snapshot
 from fpga_pool.model.pool.reconcile import apply_heartbeat, tick
@@ -237,35 +238,27 @@ class Pool:
 
     def check_invariants(self, sent=()):
         """What must hold after whatever happened; `sent` are all commands so far, oldest first."""
-        jobs, slots = self.store.all(Job), {slot.name: slot for slot in self.store.all(type(self.slot("h0/c/r0")))}
-        held = [lease for lease in self.store.all(Lease) if lease.state is LeaseState.HELD]
-        assert len({lease.slot for lease in held}) == len(held)
-        active = [job for job in jobs if job.state in ACTIVE_JOBS]
-        ours = {lease.slot for lease in held if lease.kind is LeaseKind.POOL}
-        assert {job.slot for job in active} == ours
-        for job in active:
-            assert slots[job.slot].host == job.host
-            assert job.attempt >= 1
-        for slot in slots.values():
-            if slot.state is SlotState.DRAINED:
-                assert slot.drain_requested
-                assert slot.name not in ours
-            epochs = [lease.epoch for lease in self.store.all(Lease) if lease.slot == slot.name]
-            assert epochs == sorted(set(epochs))
+        jobs, slots = self.store.all(Job), self.store.all(Slot)
+        leases = self.store.all(Lease)
+        stock = Stock(
+            shards=[self.shard],
+            hosts=self.store.all(Host),
+            slots=slots,
+            leases=[lease for lease in leases if lease.state is LeaseState.HELD],
+            active_jobs=[job for job in jobs if job.state in ACTIVE_JOBS],
+            commands=(),
+        )
+        assert list(audit_stock(stock)) == []
+        runs = {run.job: run.attempt for run in self.store.all(Run)}
         for batch in self.store.all(Batch):
             own = [job for job in jobs if job.batch_uuid == batch.uuid]
-            completed = [job for job in own if job.state in (JobState.RESULT_HELD, JobState.DONE)]
-            assert len(own) == batch.jobs
-            assert batch.jobs_completed == len(completed)
-            assert batch.jobs_failed == sum(job.state is JobState.FAILED for job in own)
-            assert batch.jobs_cancelled == sum(job.state is JobState.CANCELLED for job in own)
-            ended = all(job.state in ENDED_JOBS for job in own)
-            assert ended == (batch.state in (BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED))
-        runs = {run.job for run in self.store.all(Run)}
-        assert runs == {job.uuid for job in jobs if job.state in (JobState.RESULT_HELD, JobState.DONE)}
+            assert list(audit_batch(batch, own, runs)) == []
+        for slot in slots:
+            epochs = [lease.epoch for lease in leases if lease.slot == slot.name]
+            assert epochs == sorted(set(epochs))
         assert len({command.id for command in sent}) == len(sent)
-        for name in slots:
-            sequences = [command.sequence for command in sent if command.slot == name]
+        for slot in slots:
+            sequences = [command.sequence for command in sent if command.slot == slot.name]
             assert sequences == sorted(set(sequences))
 
 

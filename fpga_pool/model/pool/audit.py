@@ -1,0 +1,152 @@
+"""What holds of a pool at every moment, whatever failed; and what more holds when nobody has work for it.
+
+Each rule yields what contradicts it, in words for an operator.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fpga_pool.model.messages import Command
+from fpga_pool.model.objects import (
+    ACTIVE_JOBS,
+    ENDED_JOBS,
+    Batch,
+    BatchState,
+    Host,
+    Job,
+    JobState,
+    Lease,
+    LeaseKind,
+    Shard,
+    Slot,
+    SlotState,
+)
+
+#: Jobs whose completion is recorded.
+COMPLETED = frozenset({JobState.RESULT_HELD, JobState.DONE})
+ENDED_BATCHES = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stock:
+    """What a pool has beside its batches, all of it at one moment."""
+
+    shards: Sequence[Shard]
+    hosts: Sequence[Host]
+    slots: Sequence[Slot]
+    #: Those in force.
+    leases: Sequence[Lease]
+    active_jobs: Sequence[Job]
+    #: The outbox, in the order of its commits.
+    commands: Sequence[Command]
+
+
+def audit_batch(batch: Batch, jobs: Sequence[Job], runs: Mapping[str, int]) -> Iterator[str]:
+    """Compare a batch with its jobs, and these with the recorded completions: attempts by job."""
+    states = Counter(job.state for job in jobs)
+    counted = {
+        "jobs": (batch.jobs, len(jobs)),
+        "jobs completed": (batch.jobs_completed, sum(states[state] for state in COMPLETED)),
+        "jobs failed": (batch.jobs_failed, states[JobState.FAILED]),
+        "jobs cancelled": (batch.jobs_cancelled, states[JobState.CANCELLED]),
+    }
+    for what, (stored, found) in counted.items():
+        if stored != found:
+            yield f"batch {batch.uuid}: counts {stored} {what}, there are {found}"
+    ended = all(job.state in ENDED_JOBS for job in jobs)
+    if ended != (batch.state in ENDED_BATCHES):
+        yield f"batch {batch.uuid}: is {batch.state}, and {'all' if ended else 'not all'} of its jobs have ended"
+    for job in jobs:
+        yield from _audit_completion(job, runs.get(job.uuid))
+
+
+def _audit_completion(job: Job, run_attempt: int | None) -> Iterator[str]:
+    completed = job.state in COMPLETED
+    if completed and run_attempt is None:
+        yield f"job {job.uuid}: is {job.state}, and no run is recorded"
+    if run_attempt is not None and not completed:
+        yield f"job {job.uuid}: is {job.state}, and a run of attempt {run_attempt} is recorded"
+    if completed and run_attempt not in (None, job.attempt):
+        yield f"job {job.uuid}: is complete at attempt {job.attempt}, the run recorded is of attempt {run_attempt}"
+    completions = sum(entry.after == JobState.RESULT_HELD != entry.before for entry in job.story)
+    if completions > 1:
+        yield f"job {job.uuid}: was completed {completions} times"
+
+
+def audit_stock(stock: Stock) -> Iterator[str]:
+    """Compare slots, leases, jobs on slots and the outbox with each other."""
+    slots = {slot.name: slot for slot in stock.slots}
+    yield from _audit_places(stock, slots)
+    yield from _audit_leases(stock, slots)
+    yield from _audit_outbox(stock, slots)
+
+
+def _audit_places(stock: Stock, slots: Mapping[str, Slot]) -> Iterator[str]:
+    """Look whether everything is in a shard that there is, and jobs are where their slots are."""
+    shards = {shard.name for shard in stock.shards}
+    hosts = {host.name: host.shard for host in stock.hosts}
+    for host in stock.hosts:
+        if host.shard not in shards:
+            yield f"host {host.name}: is in shard {host.shard}, which there is not"
+    for slot in stock.slots:
+        if slot.shard != hosts.get(slot.host):
+            yield f"slot {slot.name}: is in shard {slot.shard}, its host is in {hosts.get(slot.host, 'none')}"
+        if slot.state is SlotState.DRAINED and not slot.drain_requested:
+            yield f"slot {slot.name}: is DRAINED, and nobody asked for it"
+    for job in stock.active_jobs:
+        found = slots.get(job.slot)
+        if found is None or (found.host, found.shard) != (job.host, job.shard):
+            yield f"job {job.uuid}: is {job.state} on {job.host} of shard {job.shard}, slot {job.slot} is not there"
+
+
+def _audit_leases(stock: Stock, slots: Mapping[str, Slot]) -> Iterator[str]:
+    """Compare what the pool holds with what it needs: the slots that have its jobs, and no others."""
+    held = Counter(lease.slot for lease in stock.leases)
+    for name, count in held.items():
+        if count > 1:
+            yield f"slot {name}: {count} leases on it are in force"
+    pool_leases = [lease for lease in stock.leases if lease.kind is LeaseKind.POOL]
+    for lease in pool_leases:
+        if lease.slot not in slots or lease.epoch != slots[lease.slot].lease_epoch:
+            yield f"lease {lease.uuid}: epoch {lease.epoch} is not the last that was granted on slot {lease.slot}"
+    ours = {lease.slot for lease in pool_leases}
+    used = {job.slot for job in stock.active_jobs}
+    yield from (f"slot {name}: has jobs, and the pool does not hold it" for name in sorted(used - ours))
+    yield from (f"slot {name}: the pool holds it, and it has no jobs" for name in sorted(ours - used))
+
+
+def _audit_outbox(stock: Stock, slots: Mapping[str, Slot]) -> Iterator[str]:
+    """Look whether commands are numbered in their order, and no later than their slot and shard count."""
+    epochs = {shard.name: shard.epoch for shard in stock.shards}
+    last = Counter[str]()
+    for command in stock.commands:
+        if command.epoch > epochs.get(command.shard, 0):
+            yield f"command {command.id}: epoch {command.epoch} of shard {command.shard} has not begun yet"
+        if not command.slot:  # it is for the host itself
+            continue
+        slot = slots.get(command.slot)
+        if slot is None or not last[command.slot] < command.sequence <= slot.sequence:
+            yield f"command {command.id}: number {command.sequence} of slot {command.slot} is out of order"
+        last[command.slot] = command.sequence
+
+
+def audit_rest(stock: Stock, unfinished: Mapping[str, int]) -> Iterator[str]:
+    """Look for what an idle pool does not have; `unfinished` are counts of jobs that have not ended, by batch."""
+    for batch, count in sorted(unfinished.items()):
+        yield f"batch {batch}: {count} jobs have not ended"
+    for job in stock.active_jobs:
+        yield f"job {job.uuid}: is {job.state} on slot {job.slot}"
+    for lease in stock.leases:
+        if lease.kind is LeaseKind.POOL:
+            yield f"lease {lease.uuid}: the pool holds slot {lease.slot}"
+    for slot in stock.slots:
+        if slot.state in (SlotState.BUSY, SlotState.LOADING) or slot.job:
+            yield f"slot {slot.name}: is {slot.state} {slot.function} with job {slot.job or 'none'}"
+    for command in stock.commands:
+        yield f"command {command.id}: waits for host {command.host}"
+
+
+def unfinished(jobs: Sequence[Job]) -> int:
+    """Return how many jobs have not ended."""
+    return sum(job.state in ACTIVE_JOBS or job.state is JobState.PENDING for job in jobs)

@@ -1,0 +1,32 @@
+"""The whole database held against the rules of `model.pool.audit`."""
+
+from fpga_pool.model.pool.audit import Stock, audit_batch, audit_rest, audit_stock, unfinished
+from fpga_pool.store.store import Store
+
+
+def audit(store: Store, *, idle: bool = False) -> list[str]:
+    """Return all that contradicts the rules; of an `idle` pool also what is still under way.
+
+    The pool may go on meanwhile: what belongs together is read at one moment.
+    """
+    with store.reading() as tx:
+        stock = Stock(
+            shards=tx.shards(),
+            hosts=tx.hosts(),
+            slots=tx.slots(),
+            leases=tx.leases(),
+            active_jobs=tx.active_jobs(),
+            commands=tx.commands(),
+        )
+        batches = [batch.uuid for batch in tx.batches()]
+    findings = list(audit_stock(stock))
+    waiting = {}
+    for uuid in batches:
+        with store.reading() as tx:
+            jobs = tx.batch_jobs(uuid)
+            findings += audit_batch(tx.batch(uuid), jobs, tx.completions(uuid))
+        if count := unfinished(jobs):
+            waiting[uuid] = count
+    if idle:
+        findings += audit_rest(stock, waiting)
+    return findings

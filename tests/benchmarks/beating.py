@@ -1,0 +1,100 @@
+"""A process that is many agents to a scheduler: each tells once a second that its two cards are as they were.
+
+    python beating.py TRANSPORT_URL PREFIX AGENTS SECONDS
+
+Says "ready" when every agent is known to the pool, and at the end, as JSON, how long the scheduler took for each
+heartbeat of the last SECONDS, in seconds, and how many it did not answer.
+"""
+
+import json
+import sys
+import threading
+import time
+
+from oslo_config import cfg
+
+import fpga_pool.rpc  # noqa: F401  # chooses native threads before oslo.messaging is used
+from fpga_pool.model.messages import Heartbeat, ObservedSlot
+from fpga_pool.model.objects import SlotState
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.transport import MessagingError, transport
+
+INTERVAL_S = 1.0
+CARDS, REGIONS = ("0000:3b:00.0", "0000:af:00.0"), range(4)
+#: Agents that join at once.
+JOINING = threading.Semaphore(8)
+
+
+def heartbeat(host, beat):
+    slots = tuple(
+        ObservedSlot(
+            slot=f"{host}/{card}/r{region}", card=card, region=f"r{region}", board="u250", kind="s", state=SlotState.EMPTY
+        )
+        for card in CARDS
+        for region in REGIONS
+    )
+    return Heartbeat(
+        host=host, agent_id=host, boot=1, beat=beat, at=time.time(), egress_bps=1e10, ingress_bps=1e10,
+        data_address="192.0.2.1", data_port=7000, slots=slots, jobs=(),
+    )  # fmt: skip
+
+
+class Agent(threading.Thread):
+    """One agent; its phase is its share of the interval."""
+
+    def __init__(self, api, host, phase_s, begin, until):
+        super().__init__(daemon=True)
+        self._api, self._host, self._phase_s = api, host, phase_s
+        self._begin, self._until = begin, until
+        self.known = threading.Event()
+        self.times_s, self.unanswered = [], 0
+
+    def run(self):
+        with JOINING:
+            while not self.known.is_set():
+                try:
+                    self._api.heartbeat(heartbeat(self._host, 1))
+                except MessagingError:
+                    continue
+                self.known.set()
+        self._begin.wait()
+        next_s = time.monotonic() + self._phase_s
+        beat = 1
+        while time.monotonic() < self._until[0]:
+            time.sleep(max(next_s - time.monotonic(), 0.0))
+            next_s = max(next_s + INTERVAL_S, time.monotonic())
+            beat += 1
+            asked_s = time.monotonic()
+            try:
+                self._api.heartbeat(heartbeat(self._host, beat))
+            except MessagingError:
+                self.unanswered += 1
+            else:
+                self.times_s.append((asked_s, time.monotonic() - asked_s))
+
+
+def main(url, prefix, agents, seconds):
+    messages = transport(cfg.CONF, url)
+    api = SchedulerAPI(messages)
+    begin, until = threading.Event(), [0.0]
+    all_of_them = [
+        Agent(api, f"{prefix}-{number:04d}", INTERVAL_S * number / agents, begin, until) for number in range(agents)
+    ]
+    for agent in all_of_them:
+        agent.start()
+    for agent in all_of_them:
+        agent.known.wait()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    # The first rounds, in which every heartbeat is compared in full, are not measured.
+    measured_from_s = time.monotonic() + 3 * INTERVAL_S
+    until[0] = measured_from_s + seconds
+    begin.set()
+    for agent in all_of_them:
+        agent.join()
+    times_s = [took_s for agent in all_of_them for asked_s, took_s in agent.times_s if asked_s >= measured_from_s]
+    print(json.dumps({"times_s": times_s, "unanswered": sum(agent.unanswered for agent in all_of_them)}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))

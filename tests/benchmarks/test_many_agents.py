@@ -1,0 +1,64 @@
+"""What the heartbeats of many agents cost one scheduler: its CPU and memory, and how they grow.
+
+    pytest tests/benchmarks/test_many_agents.py -s
+
+A scheduler process on RabbitMQ and MariaDB; agents are threads of another process, of 8 slots each, which beat once a
+second.  Prints one line per number of agents; nothing is asserted about times, which belong to the machine.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+WARM_S, MEASURED_S = 3.0, 15.0
+TICKS_PER_S = 100
+
+
+@pytest.mark.parametrize("agents", [100, 300, 1000])
+def test_many_agents(scheduler_process, rabbitmq, agents):
+    pool, _ = scheduler_process
+    beating = [sys.executable, str(Path(__file__).with_name("beating.py")), rabbitmq.url, f"node{agents}"]
+    with subprocess.Popen(
+        [*beating, str(agents), str(MEASURED_S)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as load:
+        assert load.stdout.readline() == "ready\n"
+        load.stdin.write("go\n")
+        load.stdin.flush()
+        time.sleep(WARM_S)
+        pids = {"scheduler": pool.pid("scheduler-1"), "load": load.pid}
+        before, idle = {name: cpu_s(pid) for name, pid in pids.items()}, idle_s()
+        time.sleep(MEASURED_S)
+        cpu = {name: (cpu_s(pid) - before[name]) / MEASURED_S for name, pid in pids.items()}
+        idle = (idle_s() - idle) / MEASURED_S
+        memory = resident_bytes(pids["scheduler"])
+        answered = json.loads(load.stdout.readline())
+    times_ms = 1e3 * np.array(answered["times_s"])
+    median, worst = np.percentile(times_ms, [50, 99])
+    taken = len(times_ms) / MEASURED_S
+    print(
+        f"\n{agents:5d} agents: {taken:6.1f} heartbeats/s, {answered['unanswered']} unanswered;"
+        f" answered in {median:.0f} ms (99 %: {worst:.0f} ms); scheduler {cpu['scheduler']:.2f} s/s of CPU"
+        f" ({1e3 * cpu['scheduler'] / taken:.2f} ms each), {memory / 2**20:.0f} MiB;"
+        f" agents {cpu['load']:.2f} s/s, idle {idle:.2f} s/s"
+    )
+
+
+def cpu_s(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def idle_s():
+    """Seconds that all processors together had nothing to do."""
+    fields = Path("/proc/stat").read_text().splitlines()[0].split()
+    return int(fields[4]) / TICKS_PER_S
+
+
+def resident_bytes(pid):
+    status = Path(f"/proc/{pid}/status").read_text()
+    return 1024 * int(status.split("VmRSS:")[1].split()[0])
