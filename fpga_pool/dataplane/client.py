@@ -31,7 +31,7 @@ __all__ = [
 
 #: A frame that began is completed even when the schedule holds, so a short frame makes a hold prompt; each costs the
 #: server a thread switch, so a long one makes it fast.
-_FRAME_BYTES = 512 * 1024
+_FRAME_BYTES = 128 * 1024
 _KEEPALIVE_S = 5.0
 
 F = TypeVar("F", frames.Accept, frames.Staged, frames.Result)
@@ -225,12 +225,13 @@ def _data_frames(file: BinaryIO, left_bytes: int) -> Iterator[memoryview]:
     buffer = bytearray(frames.HEADER_BYTES + _FRAME_BYTES)
     body = memoryview(buffer)[frames.HEADER_BYTES :]
     while left_bytes > 0:
-        length = file.readinto(body[: min(_FRAME_BYTES, left_bytes)])  # type: ignore[attr-defined]
-        if not length:
+        piece = file.read(min(_FRAME_BYTES, left_bytes))
+        if not piece:
             raise InvalidInput(f"the source ends {left_bytes} bytes before the size announced")
-        buffer[: frames.HEADER_BYTES] = frames.encode_data_header(length)
-        left_bytes -= length
-        yield memoryview(buffer)[: frames.HEADER_BYTES + length]
+        body[: len(piece)] = piece
+        buffer[: frames.HEADER_BYTES] = frames.encode_data_header(len(piece))
+        left_bytes -= len(piece)
+        yield memoryview(buffer)[: frames.HEADER_BYTES + len(piece)]
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ A frame is a header of five bytes, then a body::
     +------+----------------+------------------------+
 
 Kind ``J`` is a control frame: a JSON object ``{"version": 1, "type": ..., fields}`` of at most 64 KiB.  Kind ``D`` is
-data: up to 512 KiB of input or result.  Data comes in frames too, so that a sender can say that it is alive while its
+data: up to 256 KiB of input or result.  Data comes in frames too, so that a sender can say that it is alive while its
 rate is 0, a server can refuse in the middle, and one byte too many is seen before it is read.
 
 Sending an input (token with purpose ``send``)::
@@ -39,7 +39,7 @@ from typing import Any, ClassVar
 
 VERSION = 1
 MAX_CONTROL_BYTES = 64 * 1024
-MAX_DATA_BYTES = 512 * 1024
+MAX_DATA_BYTES = 256 * 1024
 #: Numbers beyond this are no sizes of files.
 MAX_SIZE_BYTES = 2**63 - 1
 

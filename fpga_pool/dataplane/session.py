@@ -16,7 +16,7 @@ from fpga_pool.dataplane import frames, tokens
 from fpga_pool.dataplane.bucket import TokenBucket
 from fpga_pool.dataplane.handler import JobFailure, JobResult, TokenLedger, TransferHandler
 from fpga_pool.dataplane.spool import Spool
-from fpga_pool.dataplane.stream import FrameStream
+from fpga_pool.dataplane.stream import PIECE_BYTES, FrameStream
 from fpga_pool.dataplane.tokens import TransferGrant
 from fpga_pool.model.exceptions import TransferRefused
 
@@ -200,7 +200,7 @@ class Session:
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
 
-    def _keep(self, grant: TransferGrant, spool: Spool, piece: memoryview) -> None:
+    def _keep(self, grant: TransferGrant, spool: Spool, piece: bytes) -> None:
         spool.write(piece)
         self._guarded(self._port.handler.progress, grant, spool.size_bytes)
 
@@ -249,7 +249,7 @@ class Session:
             await self._stream.send(frames.Result(result.size_bytes, result.sha256))
             left_bytes = result.size_bytes
             while left_bytes > 0:
-                piece = await self._work(file.read, min(frames.MAX_DATA_BYTES, left_bytes))
+                piece = await self._work(file.read, min(PIECE_BYTES, left_bytes))
                 if not piece:
                     raise TransferRefused("internal_error", "the result file is shorter than it was")
                 await self._stream.send_data(piece)

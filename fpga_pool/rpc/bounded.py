@@ -59,7 +59,7 @@ class Caller:
                 if future.set_running_or_notify_cancel():
                     try:
                         future.set_result(call())
-                    except BaseException as error:  # noqa: BLE001  # it is the caller's
+                    except BaseException as error:  # it is the caller's
                         future.set_exception(error)
         with self._lock:
             self._threads -= 1

@@ -28,7 +28,12 @@ JOINING = threading.Semaphore(8)
 def heartbeat(host, beat):
     slots = tuple(
         ObservedSlot(
-            slot=f"{host}/{card}/r{region}", card=card, region=f"r{region}", board="u250", kind="s", state=SlotState.EMPTY
+            slot=f"{host}/{card}/r{region}",
+            card=card,
+            region=f"r{region}",
+            board="u250",
+            kind="s",
+            state=SlotState.EMPTY,
         )
         for card in CARDS
         for region in REGIONS

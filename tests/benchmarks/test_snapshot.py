@@ -16,8 +16,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from oslo_config import cfg
 
-from fpga_pool.conf.policies import load_policy
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
+from fpga_pool.conf.policies import load_policy
 from fpga_pool.model.objects import Host, Lease, LeaseKind, Slot, SlotState
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.rpc.agent_api import AgentAPI
@@ -49,15 +49,15 @@ def fill(store):
         for number in range(HOSTS)
     ]
     slots = [
-        Slot(name=f"{host.name}/{card}/r{region}", host=host.name, card=card, region=f"r{region}", board="u250", kind="s")
+        Slot(
+            name=f"{host.name}/{card}/r{region}", host=host.name, card=card, region=f"r{region}", board="u250", kind="s"
+        )
         for host in hosts
         for card in CARDS
         for region in REGIONS
     ]
     known = {"kind": LeaseKind.INSTANCE, "project_id": "p", "epoch": 1, "revocable": False, "granted_at": 1.0}
-    leases = [
-        Lease(uuid=str(uuid.uuid4()), slot=slot.name, holder=str(uuid.uuid4()), **known) for slot in slots[::2]
-    ]
+    leases = [Lease(uuid=str(uuid.uuid4()), slot=slot.name, holder=str(uuid.uuid4()), **known) for slot in slots[::2]]
     with store.transaction(SHARD) as tx:
         tx.add(*hosts, *slots, *leases)
     return [slot.name for slot in slots]

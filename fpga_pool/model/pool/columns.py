@@ -114,7 +114,7 @@ class PoolColumns:
         seen_in = np.array([told.get(word, -1) for word in self.words], dtype=np.int64)
         hosts = _taken(self.hosts, self.hosts["changed_in"] > seen_in[self.hosts["shard"]])
         slots = _taken(self.slots, self.slots["changed_in"] > seen_in[self.slots["shard"]])
-        return replace(self, hosts=hosts, slots=slots)._compact()
+        return replace(self, hosts=hosts, slots=slots)._compact()  # noqa: SLF001
 
     def merged(self, delta: "PoolColumns") -> "PoolColumns":
         """Return the snapshot of the delta's moment, from this one of an earlier moment.
@@ -132,7 +132,7 @@ class PoolColumns:
         if delta.size not in (None, size):
             raise Conflict("the delta does not complete this snapshot: take the whole again")
         merged = replace(delta, words=words, hosts=hosts, slots=slots, size=size)
-        return merged._compact() if len(words) > _WORDS_PER_ROW * sum(size) else merged
+        return merged._compact() if len(words) > _WORDS_PER_ROW * sum(size) else merged  # noqa: SLF001
 
     def to_plain(self) -> dict[str, Any]:
         """Return JSON types."""

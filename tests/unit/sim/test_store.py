@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fpga_pool.model.exceptions import Conflict, StaleEpoch
+from fpga_pool.model.exceptions import StaleEpoch
 from fpga_pool.sim.store import MemoryStore
 
 STORE_TESTS = Path(__file__).parents[1] / "store"

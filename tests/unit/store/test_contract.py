@@ -156,7 +156,7 @@ def test_a_second_completion_of_a_job_is_refused_with_all_that_is_told_with_it(b
     batch, job = saved(*(batch := make.batch(), make.job(batch)))
     with begin() as tx:
         tx.record_run(make.run(job))
-    with pytest.raises(DuplicateId, match=f"run {job.uuid}: exists already"), begin() as tx:
+    with pytest.raises(DuplicateId, match=f"run {job.uuid}: exists already"), begin() as tx:  # noqa: PT012
         tx.save(replace(batch, jobs_completed=1))
         tx.record_run(make.run(job, attempt=2))
     with begin() as tx:

@@ -72,7 +72,7 @@ class Agent:
     def heartbeat(self, at, unreported=0):
         sequences = {command.slot: command.sequence for command in self.commands}
         return Heartbeat(
-            host=self.name, agent_id=self.name, boot=1, beat=next(self.beats), at=at, egress_bps=1e10, ingress_bps=1e10, data_address="192.0.2.1",
+            host=self.name, agent_id=self.name, boot=1, beat=next(self.beats), at=at, egress_bps=1e10, ingress_bps=1e10, data_address="192.0.2.1",  # noqa: E501
             data_port=7000, unreported=unreported,
             slots=tuple(
                 ObservedSlot(

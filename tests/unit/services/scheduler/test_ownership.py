@@ -41,7 +41,7 @@ def test_a_scheduler_that_leaves_is_replaced_at_once(bench, pair, until):
 
 
 def test_a_scheduler_that_stalls_is_replaced_and_fenced_off(bench, pair, until):
-    one, two = pair
+    one, _two = pair
     (lost,) = one.ownership.shards()
     epoch = one.ownership._owned[lost].shard.epoch
     stall(one)
@@ -54,7 +54,7 @@ def test_a_scheduler_that_stalls_is_replaced_and_fenced_off(bench, pair, until):
 
 
 def test_a_new_owner_is_told_to_the_agents(bench, pair, until):
-    one, two = pair
+    one, _two = pair
     agent = bench.host()
     stall(one)
     (lost,) = one.ownership.shards()
@@ -63,7 +63,7 @@ def test_a_new_owner_is_told_to_the_agents(bench, pair, until):
 
 
 def test_work_of_a_lost_scheduler_goes_on_with_the_next(bench, pair, until):
-    one, two = pair
+    one, _two = pair
     agents = [bench.host(), bench.host()]
     stall(one)
     for owned in one.ownership._owned.values():

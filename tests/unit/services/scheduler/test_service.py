@@ -2,8 +2,6 @@
 
 import threading
 
-import pytest
-
 from fpga_pool.model.messages import AssignJob
 from fpga_pool.model.objects import JobState
 
