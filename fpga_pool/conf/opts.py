@@ -3,7 +3,6 @@
 from types import ModuleType
 
 from oslo_config import cfg
-from oslo_privsep import priv_context
 
 from fpga_pool.conf import agent, api, catalogue, scheduler, simulated, standalone, tc
 from fpga_pool.conf.policies import policy_opts
@@ -11,14 +10,10 @@ from fpga_pool.model.exceptions import InvalidInput
 
 GROUPS: tuple[ModuleType, ...] = (scheduler, agent, api, catalogue, simulated, tc, standalone)
 
-#: oslo.privsep's options for the one context in which the agent changes the kernel's queues.
-PRIVSEP = cfg.OptGroup("privsep_tc", title="Helper process for the tc egress driver")
-PRIVSEP_OPTS = [option for option in priv_context.OPTS if option.name in ("user", "group", "helper_command")]
-
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Return every group with its options, as oslo-config-generator wants them."""
-    return [*((module.GROUP, module.OPTS) for module in GROUPS), (PRIVSEP, PRIVSEP_OPTS), *policy_opts()]
+    return [*((module.GROUP, module.OPTS) for module in GROUPS), *policy_opts()]
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:

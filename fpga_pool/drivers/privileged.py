@@ -7,6 +7,7 @@ do these things itself needs no daemon: see `use_own_capabilities`.
 from collections.abc import Sequence
 from pathlib import Path
 
+from oslo_config import cfg
 from oslo_privsep import capabilities, priv_context
 
 from fpga_pool.drivers.egress.tc import attach, install
@@ -22,6 +23,12 @@ tc_context = priv_context.PrivContext(
     capabilities=[capabilities.CAP_NET_ADMIN],
     timeout=_TIMEOUT_S,
 )
+
+
+def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
+    """Return the options of oslo.privsep that an operator may want to set, for the sample configuration."""
+    group = cfg.OptGroup("privsep_tc", title="Helper process for the tc egress driver")
+    return [(group, [option for option in priv_context.OPTS if option.name in ("user", "group", "helper_command")])]
 
 
 def use_own_capabilities() -> bool:

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import event, text
 
 from fpga_pool.experiments.servers import MariaDB, PostgreSQL
-from fpga_pool.model.exceptions import Conflict, InvalidInput, ServiceUnavailable
+from fpga_pool.model.exceptions import Contended, InvalidInput, ServiceUnavailable
 from fpga_pool.model.objects import Batch
 from fpga_pool.store import Store
 
@@ -171,7 +171,7 @@ def test_a_lock_that_is_held_too_long_is_told_to_come_back(server, store, begin)
         pass
 
 
-def test_the_victim_of_a_deadlock_is_told_to_decide_anew(store, begin):
+def test_the_victim_of_a_deadlock_is_told_to_try_again(store, begin):
     store.ensure_shards(["a", "b"], now_s=1.0)
     both_hold = threading.Barrier(2)
     outcomes = []
@@ -181,7 +181,7 @@ def test_the_victim_of_a_deadlock_is_told_to_decide_anew(store, begin):
             with store.transaction(first) as tx:
                 both_hold.wait(timeout=30)
                 tx._session.execute(text("UPDATE shards SET generation = 7 WHERE name = :name"), {"name": second})
-        except Conflict as error:
+        except Contended as error:
             outcomes.append(str(error))
         else:
             outcomes.append("done")
@@ -193,7 +193,7 @@ def test_the_victim_of_a_deadlock_is_told_to_decide_anew(store, begin):
         thread.join(60)
     assert sorted(outcome.partition(";")[0] for outcome in outcomes) == [
         "done",
-        "what this change was based on has changed meanwhile",
+        "the database gave way to other writers",
     ]
 
 
