@@ -30,10 +30,10 @@ PROGRAM = """
         with contextlib.ExitStack() as ends:
             ends.callback(print, "closed", flush=True)
             act(start)
+            ends.callback(act, stop)
+            ends.callback(print, "stopping", flush=True)
             print("ready", flush=True)
             yield "service"
-            print("stopping", flush=True)
-            act(stop)
 
     sys.exit(run("fpga-pool-test", service, argv))
 """
