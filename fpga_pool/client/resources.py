@@ -1,8 +1,10 @@
 """JSON of the API as the pool's own objects."""
 
 import math
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from datetime import datetime
+from functools import cache, partial
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from fpga_pool.model.encoding import TAG, from_plain, kinds
@@ -37,16 +39,26 @@ def seconds(date: str) -> float:
 def _plain(wanted: Any, view: object) -> object:
     if not isinstance(view, dict):
         return view
+    return {name: convert(view[name]) for name, convert in _converters(wanted) if name in view}
+
+
+@cache
+def _converters(wanted: Any) -> tuple[tuple[str, Callable[[object], object]], ...]:
+    """Return the fields of a class, each with what makes the plain value of the shown one."""
     hints = get_type_hints(wanted)
-    known = {field.name: view[field.name] for field in fields(wanted) if field.name in view}
-    return {name: _value(hints[name], value) for name, value in known.items()}
+    return tuple((field.name, _converter(hints[field.name])) for field in fields(wanted))
 
 
-def _value(hint: Any, value: object) -> object:
-    if hint is float and value is None:
-        return math.inf  # no limit
-    if isinstance(value, str) and float in (hint, *get_args(hint)):
+def _converter(hint: Any) -> Callable[[object], object]:
+    if get_origin(hint) is tuple and is_dataclass(get_args(hint)[0]):
+        item = get_args(hint)[0]
+        return lambda value: [_plain(item, one) for one in value] if isinstance(value, list) else value
+    if float in (hint, *get_args(hint)):
+        return partial(_time_or_number, unlimited=hint is float)
+    return lambda value: value
+
+
+def _time_or_number(value: object, *, unlimited: bool) -> object:
+    if isinstance(value, str):
         return seconds(value)
-    if get_origin(hint) is tuple and is_dataclass(get_args(hint)[0]) and isinstance(value, list):
-        return [_plain(get_args(hint)[0], item) for item in value]
-    return value
+    return math.inf if unlimited and value is None else value

@@ -9,17 +9,19 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.inputs import Input
+from fpga_pool.client.lane import Lane, Outcome, Parcel
 from fpga_pool.client.outcome import BatchProgress, BatchResult, JobOutcome
 from fpga_pool.client.stream import Phase, Stream, StreamContext
 from fpga_pool.client.tickets import TicketDesk
 from fpga_pool.dataplane.client import ResultInfo, TransferCancelled
+from fpga_pool.dataplane.frames import SMALL_BYTES
 from fpga_pool.drivers.egress.pacing import PacingDriver
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.objects import ENDED_JOBS, Batch, BatchState, Host, Job, JobState
@@ -38,6 +40,8 @@ class RunSettings:
     """Knobs of a run."""
 
     max_streams: int = 64
+    #: Inputs and results of at most so many bytes share a connection to their host; larger ones have their own.
+    small_bytes: int = SMALL_BYTES
     #: Time between two looks at the batch: it grows from the first to the second while nothing moves.
     fast_poll_s: float = 0.1
     slow_poll_s: float = 1.0
@@ -61,7 +65,8 @@ class _Transfer:
     job: Job
     #: The job was looked at since its last stream ended.
     fresh: bool = True
-    stream: Stream | None = None
+    #: What moves its bytes now.
+    stream: Stream | Parcel | None = None
     result: ResultInfo | None = None
     failures: int = 0
     #: No new stream before this, on the monotonic clock.
@@ -81,6 +86,11 @@ class _Transfer:
         if self.job.state is JobState.RESULT_HELD:
             return self.result is not None
         return self.job.state in ENDED_JOBS and self.stream is None
+
+    @property
+    def moving_bytes(self) -> int:
+        """How much the next stream has to move: the input, or the result that waits."""
+        return self.job.result_bytes or 0 if self.job.state is JobState.RESULT_HELD else self.job.input_bytes
 
     @property
     def begin_at(self) -> float:
@@ -117,8 +127,11 @@ class BatchRunner:
         )
         self._transfers: list[_Transfer] = []
         self._hosts: dict[str, Host] = {}
-        #: Streams whose thread has ended.
-        self._done: queue.SimpleQueue[tuple[_Transfer, Future[ResultInfo]]] = queue.SimpleQueue()
+        #: Streams that have ended, each with what came of it.
+        self._done: queue.SimpleQueue[list[tuple[Stream | Parcel, Outcome]]] = queue.SimpleQueue()
+        self._transfer_of: dict[str, _Transfer] = {}
+        #: By host.
+        self._lanes: dict[str, Lane] = {}
         self._next_poll_s = 0.0
         self._pause_s = self._settings.fast_poll_s
         self._heard_s = 0.0
@@ -153,6 +166,8 @@ class BatchRunner:
             for transfer in self._transfers:
                 if transfer.stream is not None:
                     transfer.stream.cancel()
+            for lane in self._lanes.values():
+                lane.close()
             workers.shutdown()
         self._tell()
         return self._result(batch)
@@ -177,6 +192,7 @@ class BatchRunner:
             _Transfer(source=source, sink=sink, job=_new_job(batch, index, request))
             for index, (source, sink, request) in enumerate(zip(self._inputs, sinks, requests, strict=True))
         ]
+        self._transfer_of = {transfer.job.uuid: transfer for transfer in self._transfers}
 
     # Looking
 
@@ -187,6 +203,9 @@ class BatchRunner:
         begin_s = time.monotonic()
         moved = False
         try:
+            if self._all_here and self._api.batch(self.batch_uuid).state not in _ENDED_BATCHES:
+                self._heard_s = time.monotonic()
+                return None
             moved = self._look()
             self._heard_s = time.monotonic()
             if all(transfer.settled for transfer in self._transfers):
@@ -246,8 +265,11 @@ class BatchRunner:
 
     def _open_streams(self, workers: ThreadPoolExecutor) -> None:
         """Open the streams whose time has come."""
-        streams = [transfer.stream for transfer in self._transfers if transfer.stream is not None]
+        streams = [transfer.stream for transfer in self._transfers if isinstance(transfer.stream, Stream)]
         wanting = sorted((t for t in self._transfers if self._wants_stream(t)), key=_urgency)
+        small_bytes = self._settings.small_bytes
+        self._fill_lanes([transfer for transfer in wanting if transfer.moving_bytes <= small_bytes])
+        wanting = [transfer for transfer in wanting if transfer.moving_bytes > small_bytes]
         free = self._settings.max_streams - len(streams)
         for transfer in wanting[:free]:
             self._open_stream(workers, transfer)
@@ -277,7 +299,20 @@ class BatchRunner:
         stream = Stream(self._context, job, self._hosts[job.host], transfer.source, transfer.sink)
         transfer.stream = stream
         future = workers.submit(stream.send if job.state is JobState.WAITING_INPUT else stream.fetch)
-        future.add_done_callback(lambda ended: self._done.put((transfer, ended)))
+        future.add_done_callback(lambda ended: self._done.put([(stream, ended.exception() or ended.result())]))
+
+    def _fill_lanes(self, transfers: Sequence[_Transfer]) -> None:
+        """Give small jobs to the lanes of their hosts."""
+        by_host: dict[str, list[Parcel]] = {}
+        for transfer in transfers:
+            transfer.stream = Parcel(transfer.job, transfer.source, transfer.sink)
+            by_host.setdefault(transfer.job.host, []).append(transfer.stream)
+        for name, parcels in by_host.items():
+            lane = self._lanes.get(name)
+            if lane is None or lane.host != self._hosts[name] or not lane.add(parcels):
+                if lane is not None:
+                    lane.close()
+                self._lanes[name] = Lane(self._context, self._hosts[name], parcels, self._done.put)
 
     def _wait(self) -> None:
         """Wait until a stream has ended, the next look is due, or a stream may have become due."""
@@ -286,32 +321,39 @@ class BatchRunner:
             # Between two looks at a large batch streams become due, too.
             ended = self._done.get(timeout=min(max(until_poll_s, 0.0), self._settings.fast_poll_s))
             while True:
-                self._collect(*ended)
+                for stream, outcome in ended:
+                    self._collect(stream, outcome)
                 ended = self._done.get_nowait()
         except queue.Empty:
             pass
 
-    def _collect(self, transfer: _Transfer, ended: Future[ResultInfo]) -> None:
+    def _collect(self, stream: Stream | Parcel, outcome: Outcome) -> None:
         """Take note of how a stream ended."""
-        stream = transfer.stream
-        former_attempt = stream is not None and stream.job.attempt != transfer.job.attempt
-        if stream is not None and stream.phase in (Phase.WAITING, Phase.RECEIVING) and not former_attempt:
+        transfer = self._transfer_of[stream.job.uuid]
+        former_attempt = stream.job.attempt != transfer.job.attempt
+        if stream.phase in (Phase.WAITING, Phase.RECEIVING) and not former_attempt:
             transfer.staged_until_s = time.monotonic() + _REPORT_S
         transfer.stream, transfer.fresh = None, False
-        self._next_poll_s = min(self._next_poll_s, time.monotonic() + self._settings.fast_poll_s)
-        try:
-            result = ended.result()
-        except TransferCancelled:
-            pass
-        except (InvalidInput, OSError) as error:
-            transfer.problem = str(error)
-        except FpgaPoolError as error:
-            self._pause(transfer, str(error))
-            # Its host may have come back under another port.
-            self._hosts = {}
-        else:
-            if not former_attempt:
-                transfer.result, transfer.failures = result, 0
+        match outcome:
+            case ResultInfo():
+                if not former_attempt:
+                    transfer.result, transfer.failures = outcome, 0
+            case TransferCancelled():
+                pass
+            case InvalidInput() | OSError():
+                transfer.problem = str(outcome)
+            case FpgaPoolError():
+                self._pause(transfer, str(outcome))
+                # Its host may have come back under another port.
+                self._hosts = {}
+            case _:
+                raise outcome
+        if self._all_here or not isinstance(outcome, ResultInfo):
+            self._next_poll_s = min(self._next_poll_s, time.monotonic() + self._settings.fast_poll_s)
+
+    @property
+    def _all_here(self) -> bool:
+        return all(transfer.result is not None for transfer in self._transfers)
 
     def _pause(self, transfer: _Transfer, trouble: str) -> None:
         settings = self._settings

@@ -5,6 +5,7 @@ share the next one.  A stream alone is not delayed.
 """
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 
 from fpga_pool.client.api import PoolApi
@@ -36,6 +37,13 @@ class TicketDesk:
             if not wanted.done():
                 self._serve(self._next())
         return wanted.result()
+
+    def get_all(self, requests: Sequence[TicketRequest]) -> list["Future[Ticket]"]:
+        """Return the outcome for each request: one call, unless one of them is refused."""
+        waiting: _Waiting = [(request, Future()) for request in requests]
+        for begin in range(0, len(waiting), _MOST):
+            self._serve(waiting[begin : begin + _MOST])
+        return [wanted for _, wanted in waiting]
 
     def _next(self) -> _Waiting:
         with self._lock:

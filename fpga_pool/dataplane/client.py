@@ -21,8 +21,9 @@ from types import TracebackType
 from typing import IO, BinaryIO, ClassVar, Self, TypeVar
 
 from fpga_pool.dataplane import frames
+from fpga_pool.dataplane.lane_client import LaneConnection
 from fpga_pool.dataplane.schedule import Pacer
-from fpga_pool.dataplane.wire import TICK_S, TransferBroken, TransferCancelled, Wire
+from fpga_pool.dataplane.wire import KEEPALIVE_S, TICK_S, TransferBroken, TransferCancelled, Wire
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 
 __all__ = [
@@ -31,8 +32,7 @@ __all__ = [
 
 #: A frame that began is completed even when the schedule holds, so a short frame makes a hold prompt; each costs the
 #: server a thread switch, so a long one makes it fast.
-_FRAME_BYTES = 128 * 1024
-_KEEPALIVE_S = 5.0
+_FRAME_BYTES = 512 * 1024
 
 F = TypeVar("F", frames.Accept, frames.Staged, frames.Result)
 
@@ -82,6 +82,18 @@ def connect(
     A server that neither takes nor says anything for `silence_s` is taken for dead; it must be well above the
     server's `Limits.keepalive_s`.  InvalidInput if its certificate is not trusted: that will not pass by itself.
     """
+    sock = _connected(address, timeout_s, ssl_context)
+    return Connection(sock, Wire(sock, silence_s=silence_s, cancel=cancel or threading.Event()))
+
+
+def connect_lane(
+    address: tuple[str, int], timeout_s: float, *, ssl_context: ssl.SSLContext | None = None
+) -> LaneConnection:
+    """Connect to a data port for small jobs; see `connect`."""
+    return LaneConnection(_connected(address, timeout_s, ssl_context))
+
+
+def _connected(address: tuple[str, int], timeout_s: float, ssl_context: ssl.SSLContext | None) -> socket.socket:
     try:
         sock = socket.create_connection(address, timeout_s)
     except OSError as error:
@@ -98,7 +110,7 @@ def connect(
     except OSError as error:
         sock.close()
         raise TransferBroken(f"no TLS with {address[0]} port {address[1]}: {error}") from error
-    return Connection(sock, Wire(sock, silence_s=silence_s, cancel=cancel or threading.Event()))
+    return sock
 
 
 class Connection:
@@ -202,7 +214,7 @@ class Connection:
     def _stay_alive(self) -> None:
         """Hear what the server says while we send no data, and tell it that we are there."""
         self._wire.listen()
-        if time.monotonic() - self._wire.sent_s >= _KEEPALIVE_S:
+        if time.monotonic() - self._wire.sent_s >= KEEPALIVE_S:
             self._wire.send(frames.KeepAlive())
 
     def _expect(self, kind: type[F], deadline_s: float = math.inf) -> F:
@@ -225,13 +237,12 @@ def _data_frames(file: BinaryIO, left_bytes: int) -> Iterator[memoryview]:
     buffer = bytearray(frames.HEADER_BYTES + _FRAME_BYTES)
     body = memoryview(buffer)[frames.HEADER_BYTES :]
     while left_bytes > 0:
-        piece = file.read(min(_FRAME_BYTES, left_bytes))
-        if not piece:
+        length = file.readinto(body[: min(_FRAME_BYTES, left_bytes)])  # type: ignore[attr-defined]
+        if not length:
             raise InvalidInput(f"the source ends {left_bytes} bytes before the size announced")
-        body[: len(piece)] = piece
-        buffer[: frames.HEADER_BYTES] = frames.encode_data_header(len(piece))
-        left_bytes -= len(piece)
-        yield memoryview(buffer)[: frames.HEADER_BYTES + len(piece)]
+        buffer[: frames.HEADER_BYTES] = frames.encode_data_header(length)
+        left_bytes -= length
+        yield memoryview(buffer)[: frames.HEADER_BYTES + length]
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ A frame is a header of five bytes, then a body::
     +------+----------------+------------------------+
 
 Kind ``J`` is a control frame: a JSON object ``{"version": 1, "type": ..., fields}`` of at most 64 KiB.  Kind ``D`` is
-data: up to 256 KiB of input or result.  Data comes in frames too, so that a sender can say that it is alive while its
+data: up to 512 KiB of input or result.  Data comes in frames too, so that a sender can say that it is alive while its
 rate is 0, a server can refuse in the middle, and one byte too many is seen before it is read.
 
 Sending an input (token with purpose ``send``)::
@@ -27,6 +27,20 @@ Fetching a result later (``fetch``): ``Hello`` is followed by the server's ``Kee
 of any frame the server may send ``Refuse(reason, message)``, and in that of ``Result`` ``Failed(code, message)``;
 both end the connection.  The server may send ``KeepAlive`` wherever the client waits for it.
 
+Small jobs share a connection, a *lane*: inputs of at most 64 KiB, any number of them on their way at once, each under a
+number that the client gives it.  A lane begins with ``Order`` or ``Fetch`` in the place of ``Hello``::
+
+    client                                    server
+    Order(number, token, ..), data  ->                                  the whole input in one data frame
+    Fetch(number, token)            ->                                  a result that waits
+                                    <-        Result(.., number), data  as jobs end, in whatever order
+                                    <-        Failed(.., number)        this job ended without a result
+                                    <-        Refuse(.., number)        this order is not taken; the lane goes on
+                                    <-        Held(number)              the result is too large for a lane
+    ResultReceived(number)          ->
+
+``KeepAlive`` may come from either side at any time, and a ``Refuse`` without a number ends the lane.
+
 The address the client sends from is not part of the exchange: the client reports it to the scheduler, and the server
 sees it.
 """
@@ -34,12 +48,14 @@ sees it.
 import json
 import re
 import struct
-from dataclasses import MISSING, asdict, dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, get_args
 
 VERSION = 1
 MAX_CONTROL_BYTES = 64 * 1024
-MAX_DATA_BYTES = 256 * 1024
+MAX_DATA_BYTES = 512 * 1024
+#: Largest input, and largest result, that travels on a lane.
+SMALL_BYTES = 64 * 1024
 #: Numbers beyond this are no sizes of files.
 MAX_SIZE_BYTES = 2**63 - 1
 
@@ -59,6 +75,26 @@ class Hello:
 
     type: ClassVar[str] = "hello"
     token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One small job: its input follows in one data frame, or it has none (0 bytes)."""
+
+    type: ClassVar[str] = "order"
+    number: int
+    token: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """The result of one job is wanted."""
+
+    type: ClassVar[str] = "fetch"
+    number: int
+    token: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +128,8 @@ class Result:
     type: ClassVar[str] = "result"
     size_bytes: int
     sha256: str
+    #: Of the order on a lane; a connection for one job has no numbers.
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +137,15 @@ class ResultReceived:
     """The client has the result, checked: the server may forget it."""
 
     type: ClassVar[str] = "result_received"
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The job is complete, and its result too large for a lane: it waits to be fetched on a connection of its own."""
+
+    type: ClassVar[str] = "held"
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +155,7 @@ class Failed:
     type: ClassVar[str] = "failed"
     code: str
     message: str
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +165,7 @@ class Refuse:
     type: ClassVar[str] = "refuse"
     reason: str
     message: str
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +175,10 @@ class KeepAlive:
     type: ClassVar[str] = "keep_alive"
 
 
-Frame = Hello | Accept | Trailer | Staged | Result | ResultReceived | Failed | Refuse | KeepAlive
+Frame = Hello | Order | Fetch | Accept | Trailer | Staged | Result | ResultReceived | Held | Failed | Refuse | KeepAlive
 
-_TYPES: dict[str, type[Frame]] = {
-    cls.type: cls for cls in (Hello, Accept, Trailer, Staged, Result, ResultReceived, Failed, Refuse, KeepAlive)
-}
+_TYPES: dict[str, type[Frame]] = {cls.type: cls for cls in get_args(Frame)}
+_FIELDS = {cls: {field.name: field for field in fields(cls)} for cls in get_args(Frame)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +191,8 @@ class Header:
 
 def encode(frame: Frame) -> bytes:
     """Return a control frame as it goes on the wire, header included."""
-    body = json.dumps({"version": VERSION, "type": frame.type, **asdict(frame)}).encode()
+    content = {name: getattr(frame, name) for name in _FIELDS[type(frame)]}
+    body = json.dumps({"version": VERSION, "type": frame.type, **content}).encode()
     if len(body) > MAX_CONTROL_BYTES:
         raise BadFrame(f"{frame.type}: {len(body)} bytes, at most {MAX_CONTROL_BYTES} fit")
     return _HEADER.pack(_CONTROL, len(body)) + body
@@ -156,7 +205,7 @@ def encode_data_header(length: int) -> bytes:
     return _HEADER.pack(_DATA, length)
 
 
-def decode_header(header: bytes) -> Header:
+def decode_header(header: bytes | memoryview) -> Header:
     """Read the five bytes before each body."""
     kind, length = _HEADER.unpack(header)
     if kind not in (_CONTROL, _DATA):
@@ -185,7 +234,7 @@ def decode(body: bytes) -> Frame:
 
 
 def _build(cls: type[Frame], document: dict[str, Any]) -> Frame:
-    known = {field.name: field for field in fields(cls)}
+    known = _FIELDS[cls]
     if not document.keys() <= known.keys():
         raise BadFrame(f"{cls.type}: a field that does not belong here")
     for name, field in known.items():

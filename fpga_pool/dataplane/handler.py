@@ -5,12 +5,14 @@ may raise TransferRefused: the client is told its reason and the stream ends.
 """
 
 import math
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from fpga_pool.dataplane.tokens import TransferGrant
+from fpga_pool.model.exceptions import TransferRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,16 @@ class JobResult:
     path: Path
     size_bytes: int
     sha256: str
+    #: The output itself where it is small; there is no file then.
+    data: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SmallInput:
+    """The whole input of a small job, its digest checked."""
+
+    grant: TransferGrant
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +70,18 @@ class TransferHandler(Protocol):
     def result(self, grant: TransferGrant) -> "Future[JobResult | JobFailure]":
         """Return a new future of the job's end; the server cancels it when its client no longer waits."""
 
-    def delivered(self, grant: TransferGrant) -> None:
-        """Note that a client has the result, checked; called again if the client fetches it again."""
+    def delivered(self, grants: Sequence[TransferGrant]) -> None:
+        """Note that clients have these results, checked; called again if one is fetched again."""
+
+    def stage_small(self, inputs: Sequence[SmallInput]) -> list[TransferRefused | None]:
+        """Take whole inputs, all at once; return what is against each of them.
+
+        They are on disk when this returns.  An input that is here already is no reason to refuse it.
+        """
 
 
 class TokenLedger(Protocol):
     """Remembers which tokens were used, across restarts of the agent."""
 
-    def use(self, token_id: str, deadline_s: float) -> bool:
-        """Mark a token as used; False if it was before.  It may be forgotten after its deadline (epoch)."""
+    def use(self, tokens: Sequence[tuple[str, float]]) -> list[bool]:
+        """Mark tokens as used; False for each that was before.  They may be forgotten after their deadlines (epoch)."""

@@ -16,8 +16,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fpga_pool.dataplane.bucket import TokenBucket
 from fpga_pool.dataplane.handler import TokenLedger, TransferHandler
-from fpga_pool.dataplane.session import REASONS, Limits, Port, Session
-from fpga_pool.dataplane.stream import PIECE_BYTES, FrameStream
+from fpga_pool.dataplane.port import Limits, Port
+from fpga_pool.dataplane.session import REASONS, Session
+from fpga_pool.dataplane.stream import FrameStream
 from fpga_pool.model.exceptions import ServiceUnavailable
 
 LOG = logging.getLogger(__name__)
@@ -167,12 +168,11 @@ class DataServer:
 
     async def _open_stream(self, sock: socket.socket) -> FrameStream:
         loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=PIECE_BYTES)
-        protocol = asyncio.StreamReaderProtocol(reader)
+        stream = FrameStream(self._limits.stall_timeout_s)
         tls_timeout_s = self._limits.hello_timeout_s if self._ssl_context else None
         opening = loop.create_task(
             loop.connect_accepted_socket(
-                lambda: protocol,
+                lambda: stream,
                 sock,
                 ssl=self._ssl_context,
                 ssl_handshake_timeout=tls_timeout_s,
@@ -180,7 +180,7 @@ class DataServer:
             )
         )
         try:
-            transport, _ = await asyncio.shield(opening)
+            await asyncio.shield(opening)
         except asyncio.CancelledError:
             # asyncio leaves a TLS connection open whose handshake is cancelled; ended from below, it fails and closes.
             with contextlib.suppress(OSError):
@@ -189,5 +189,4 @@ class DataServer:
             if opening.exception() is None:
                 opening.result()[0].abort()
             raise
-        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-        return FrameStream(reader, writer, self._limits.stall_timeout_s)
+        return stream

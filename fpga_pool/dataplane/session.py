@@ -3,20 +3,17 @@
 import asyncio
 import contextlib
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from fpga_pool.dataplane import frames, tokens
 from fpga_pool.dataplane.bucket import TokenBucket
-from fpga_pool.dataplane.handler import JobFailure, JobResult, TokenLedger, TransferHandler
+from fpga_pool.dataplane.handler import JobFailure, JobResult
+from fpga_pool.dataplane.lane import Lane
+from fpga_pool.dataplane.port import Port
 from fpga_pool.dataplane.spool import Spool
-from fpga_pool.dataplane.stream import PIECE_BYTES, FrameStream
+from fpga_pool.dataplane.stream import FrameStream
 from fpga_pool.dataplane.tokens import TransferGrant
 from fpga_pool.model.exceptions import TransferRefused
 
@@ -28,47 +25,11 @@ T = TypeVar("T")
 REASONS = (
     "bad_frame", "bad_signature", "busy", "digest_mismatch", "disconnected", "expired", "internal_error",
     "missing_token", "no_hello", "no_tls", "oversized", "result_timeout", "reused_token", "short", "stalled",
-    "storage_error", "storage_full", "wrong_host",
+    "storage_error", "storage_full", "wrong_host", "wrong_purpose",
 )  # fmt: skip
 
 #: The stream broke, the bytes so far are good: they stay for the next stream.
 _CONTINUABLE = frozenset({"short", "stalled"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Times and amounts that bound what a client can hold."""
-
-    #: For the first frame.
-    hello_timeout_s: float = 5.0
-    #: Not one byte for so long ends a stream.
-    stall_timeout_s: float = 30.0
-    #: A client whose schedule holds it says KeepAlive; after so long without data that is not enough.
-    hold_timeout_s: float = 600.0
-    #: How long a connection waits for the result; it can be fetched later.
-    result_timeout_s: float = 3600.0
-    keepalive_s: float = 10.0
-    #: How long a refused client may take to read why.
-    linger_s: float = 1.0
-    max_connections: int = 256
-
-
-@dataclass(slots=True, kw_only=True)
-class Port:
-    """What the sessions of one data port share; used on its event loop only."""
-
-    host: str
-    public_key: Ed25519PublicKey
-    handler: TransferHandler
-    ledger: TokenLedger
-    #: Seconds since the epoch, for deadlines of tokens.
-    clock: Callable[[], float]
-    limits: Limits
-    ingress: TokenBucket
-    workers: Executor
-    counters: Counter[str]
-    #: Jobs whose input is arriving now.
-    receiving: set[str] = field(default_factory=set)
 
 
 class Session:
@@ -101,23 +62,31 @@ class Session:
         await self._refuse(TransferRefused("busy", "too many connections; try again later"))
 
     async def _converse(self) -> None:
-        grant = await self._greet()
+        first = await self._hear_first()
+        if isinstance(first, frames.Order | frames.Fetch):
+            await Lane(self._port, self._stream, self._ask).run(first)
+            return
+        grant = await self._identify(first)
         self._job = grant.job
         if grant.purpose == "send":
             await self._take_input(grant)
         await self._give_result(grant)
 
-    async def _greet(self) -> TransferGrant:
-        port = self._port
+    async def _hear_first(self) -> frames.Hello | frames.Order | frames.Fetch:
+        timeout_s = self._port.limits.hello_timeout_s
         try:
-            async with asyncio.timeout(port.limits.hello_timeout_s):
-                hello = await self._stream.read()
+            async with asyncio.timeout(timeout_s):
+                first = await self._stream.read()
         except TimeoutError:
-            raise TransferRefused("no_hello", f"no first frame in {port.limits.hello_timeout_s:g} s") from None
-        if not isinstance(hello, frames.Hello):
+            raise TransferRefused("no_hello", f"no first frame in {timeout_s:g} s") from None
+        if not isinstance(first, frames.Hello | frames.Order | frames.Fetch):
             raise frames.BadFrame("the first frame must be hello")
+        return first
+
+    async def _identify(self, hello: frames.Hello) -> TransferGrant:
+        port = self._port
         grant = tokens.verify(hello.token, port.public_key, port.host, port.clock())
-        if not await self._ask(port.ledger.use, grant.token_id, grant.deadline_s):
+        if not all(await self._ask(port.ledger.use, [(grant.token_id, grant.deadline_s)])):
             raise TransferRefused("reused_token", "the token was used before; ask the scheduler for a new one")
         return grant
 
@@ -200,7 +169,7 @@ class Session:
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
 
-    def _keep(self, grant: TransferGrant, spool: Spool, piece: bytes) -> None:
+    def _keep(self, grant: TransferGrant, spool: Spool, piece: memoryview) -> None:
         spool.write(piece)
         self._guarded(self._port.handler.progress, grant, spool.size_bytes)
 
@@ -214,7 +183,7 @@ class Session:
                 answer = await self._stream.read()
                 if not isinstance(answer, frames.ResultReceived):
                     raise frames.BadFrame("expected result_received")
-                await self._ask(self._port.handler.delivered, grant)
+                await self._ask(self._port.handler.delivered, [grant])
                 self._port.counters["delivered"] += 1
                 LOG.info("job %s: result delivered, %d bytes", grant.job, result.size_bytes)
 
@@ -244,12 +213,16 @@ class Session:
             await _settled(gone)
 
     async def _send_result(self, result: JobResult) -> None:
+        await self._stream.send(frames.Result(result.size_bytes, result.sha256))
+        if result.data is not None:
+            if result.data:
+                await self._stream.send_data(result.data)
+            return
         file = await self._work(_open, result.path)
         try:
-            await self._stream.send(frames.Result(result.size_bytes, result.sha256))
             left_bytes = result.size_bytes
             while left_bytes > 0:
-                piece = await self._work(file.read, min(PIECE_BYTES, left_bytes))
+                piece = await self._work(file.read, min(frames.MAX_DATA_BYTES, left_bytes))
                 if not piece:
                     raise TransferRefused("internal_error", "the result file is shorter than it was")
                 await self._stream.send_data(piece)

@@ -64,14 +64,13 @@ class Spool:
                 self.size_bytes += len(block)
         return self.size_bytes == self._found_bytes
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: memoryview) -> None:
         """Append a piece of the input."""
         self._digest.update(piece)
-        view = memoryview(piece)
-        with _storage_errors():
-            while view:
-                view = view[self._opened.write(view) :]
         self.size_bytes += len(piece)
+        with _storage_errors():
+            while piece:
+                piece = piece[self._opened.write(piece) :]
 
     def finish(self, sha256: str) -> None:
         """Make the input durable under its final name, if it is what the client meant to send."""

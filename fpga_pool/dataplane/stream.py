@@ -6,80 +6,206 @@ import socket
 
 from fpga_pool.dataplane import frames
 
-#: Upper bound of one read; asyncio buffers at most twice this per stream before TCP pushes back.
-PIECE_BYTES = 128 * 1024
+#: Two data frames: while one is digested and written, the next one arrives.
+BUFFER_BYTES = 2 * frames.MAX_DATA_BYTES
+#: Until a peer has shown that it sends more than a few frames.
+_FIRST_BUFFER_BYTES = 16 * 1024
 
 
-class FrameStream:
-    """The server's side of one connection.
+class FrameStream(asyncio.BufferedProtocol):
+    """The server's side of one connection: bytes arrive in a buffer of its own, and are handed out where they lie.
 
     Waits raise TimeoutError when not one byte moved for `stall_timeout_s`; EOFError and OSError mean that the other
     side is gone.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stall_timeout_s: float) -> None:
-        self._reader = reader
-        self._writer = writer
+    def __init__(self, stall_timeout_s: float) -> None:
         self._stall_timeout_s = stall_timeout_s
-        writer.transport.set_write_buffer_limits(high=PIECE_BYTES)
-        sock = writer.get_extra_info("socket")
+        self._buffer = memoryview(bytearray(_FIRST_BUFFER_BYTES))
+        #: What has arrived and was not handed out lies between these.
+        self._begin = self._end = 0
+        self._paused = False
+        self._transport: asyncio.Transport
+        self._gone: Exception | None = None
+        self._arrival: asyncio.Future[None] | None = None
+        self._wanted_bytes = 1
+        self._writable: asyncio.Future[None] | None = None
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101
+        self._transport = transport
+        transport.set_write_buffer_limits(high=frames.MAX_DATA_BYTES)
+        sock = transport.get_extra_info("socket")
         # A peer that vanished acknowledges nothing: without this the kernel would try for a quarter of an hour.
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * stall_timeout_s))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * self._stall_timeout_s))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See asyncio."""
+        return self._buffer[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio."""
+        self._end += nbytes
+        if self._end == len(self._buffer):
+            self._transport.pause_reading()
+            self._paused = True
+        if self._end - self._begin >= self._wanted_bytes:
+            self._wake()
+
+    def eof_received(self) -> bool:
+        """See asyncio."""
+        self._gone = self._gone or EOFError()
+        self._wake()
+        return True  # closing is ours
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio."""
+        self._gone = exc or self._gone or EOFError()
+        self._wake()
+        self.resume_writing()
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    def pause_writing(self) -> None:
+        """See asyncio."""
+        self._writable = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        """See asyncio."""
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    # Reading
 
     async def read(self) -> frames.Frame | frames.Header:
         """Read a control frame, or the header of a data frame, whose body `read_data` returns in pieces."""
-        async with asyncio.timeout(self._stall_timeout_s):
-            header = frames.decode_header(await self._reader.readexactly(frames.HEADER_BYTES))
+        await self._need(frames.HEADER_BYTES)
+        header = frames.decode_header(self._take(frames.HEADER_BYTES))
         if header.is_data:
             return header
-        async with asyncio.timeout(self._stall_timeout_s):
-            return frames.decode(await self._reader.readexactly(header.length))
+        await self._need(header.length)
+        return frames.decode(bytes(self._take(header.length)))
 
-    async def read_data(self, limit: int) -> bytes:
-        """Return some bytes of a data frame's body, at most `limit`."""
-        async with asyncio.timeout(self._stall_timeout_s):
-            piece = await self._reader.read(min(limit, PIECE_BYTES))
-        if not piece:
-            raise EOFError
-        return piece
+    async def read_data(self, limit: int) -> memoryview:
+        """Return bytes of a data frame's body, at most `limit`; all of them, if they come and the buffer holds them.
 
-    async def send(self, frame: frames.Frame) -> None:
-        """Send a control frame."""
-        self._writer.write(frames.encode(frame))
-        await self._drain()
+        They lie in the buffer, and are good until the next call.
+        """
+        try:
+            await self._need(min(limit, BUFFER_BYTES))
+        except (EOFError, OSError, TimeoutError):
+            if self._begin == self._end:
+                raise
+        return self._take(min(limit, self._end - self._begin))
 
-    async def send_data(self, piece: bytes) -> None:
-        """Send a data frame."""
-        self._writer.writelines([frames.encode_data_header(len(piece)), piece])
-        await self._drain()
+    def holds_frame(self) -> bool:
+        """Say whether the next `read` would not wait; it may still raise."""
+        here_bytes = self._end - self._begin
+        if here_bytes < frames.HEADER_BYTES:
+            return False
+        header = frames.decode_header(self._buffer[self._begin : self._begin + frames.HEADER_BYTES])
+        return header.is_data or here_bytes >= frames.HEADER_BYTES + header.length
 
     async def wait_closed_by_peer(self) -> None:
         """Return when the peer closes; a peer that speaks out of turn is refused."""
-        if await self._reader.read(1):
-            raise frames.BadFrame("a frame where none may come: the server has the word")
+        try:
+            while self._begin == self._end:
+                await self._wait_arrival(1)
+        except EOFError:
+            return
+        raise frames.BadFrame("a frame where none may come: the server has the word")
+
+    def _take(self, size: int) -> memoryview:
+        piece = self._buffer[self._begin : self._begin + size]
+        self._begin += size
+        return piece
+
+    async def _need(self, size: int) -> None:
+        """Wait until so many bytes are in the buffer."""
+        if self._begin == self._end and not self._paused:
+            self._begin = self._end = 0
+        while (here_bytes := self._end - self._begin) < size:
+            self._make_room(size)
+            try:
+                async with asyncio.timeout(self._stall_timeout_s):
+                    await self._wait_arrival(size)
+            except TimeoutError:
+                if self._end - self._begin == here_bytes:
+                    raise
+
+    def _make_room(self, size: int) -> None:
+        """Move what is left to the front if the rest would not fit behind it; nothing that was handed out is used."""
+        left = self._end - self._begin
+        if size > len(self._buffer):
+            grown = memoryview(bytearray(BUFFER_BYTES))
+            grown[:left] = self._buffer[self._begin : self._end]
+            self._buffer = grown
+        elif self._paused or self._begin + size > len(self._buffer):
+            self._buffer[:left] = bytes(self._buffer[self._begin : self._end])
+        else:
+            return
+        self._begin, self._end = 0, left
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+
+    async def _wait_arrival(self, size: int) -> None:
+        """Wait until so many bytes are here, or nothing more will come."""
+        if self._gone is not None:
+            raise self._gone
+        self._wanted_bytes = size
+        self._arrival = asyncio.get_running_loop().create_future()
+        await self._arrival
+
+    def _wake(self) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+    # Writing
+
+    async def send(self, frame: frames.Frame) -> None:
+        """Send a control frame."""
+        await self.send_bytes(frames.encode(frame))
+
+    async def send_data(self, piece: bytes) -> None:
+        """Send a data frame."""
+        self._transport.write(frames.encode_data_header(len(piece)))
+        await self.send_bytes(piece)
+
+    async def send_bytes(self, encoded: bytes) -> None:
+        """Send frames as they are; wait while the peer takes too little of what was sent before."""
+        if self._gone is not None and not isinstance(self._gone, EOFError):
+            raise self._gone
+        self._transport.write(encoded)
+        if self._writable is not None:
+            async with asyncio.timeout(self._stall_timeout_s):
+                await asyncio.shield(self._writable)
 
     async def linger(self, timeout_s: float) -> None:
         """Let the peer read our last words: closing while its bytes still arrive would reset the connection."""
-        with contextlib.suppress(OSError, TimeoutError):
+        with contextlib.suppress(OSError, TimeoutError, EOFError):
             async with asyncio.timeout(timeout_s):
-                if self._writer.can_write_eof():
-                    self._writer.write_eof()
-                while await self._reader.read(PIECE_BYTES):
-                    pass
+                if self._transport.can_write_eof():
+                    self._transport.write_eof()
+                while True:
+                    self._begin = self._end
+                    await self._need(1)
 
     async def close(self) -> None:
         """Close; what the peer has not taken within the stall timeout is dropped."""
-        self._writer.close()
+        self._transport.close()
         try:
             async with asyncio.timeout(self._stall_timeout_s):
-                await self._writer.wait_closed()
-        except (OSError, TimeoutError):
+                await asyncio.shield(self._closed)
+        except TimeoutError:
             self.abort()
 
     def abort(self) -> None:
         """Drop the connection at once."""
-        self._writer.transport.abort()
-
-    async def _drain(self) -> None:
-        async with asyncio.timeout(self._stall_timeout_s):
-            await self._writer.drain()
+        self._transport.abort()

@@ -15,11 +15,13 @@ from fpga_pool.model.exceptions import FpgaPoolError, TransferRefused
 #: How soon a waiting thread notices that it was cancelled or has another rate.
 TICK_S = 0.05
 #: Bound of one write: OpenSSL must be given the same bytes again when a write did not go through.
-_WRITE_BYTES = 64 * 1024
+WRITE_BYTES = 64 * 1024
+#: How long after the last byte we say that we are there.
+KEEPALIVE_S = 5.0
 #: How long the last words of a server that hung up may take to be read.
 _LAST_WORDS_S = 1.0
 
-_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class TransferBroken(FpgaPoolError):
@@ -60,8 +62,8 @@ class Wire:
             on_tick()
             self.listen()
             try:
-                sent = self._sock.send(view[:_WRITE_BYTES])
-            except _WOULD_BLOCK:
+                sent = self._sock.send(view[:WRITE_BYTES])
+            except WOULD_BLOCK:
                 self._wait(select.POLLIN | select.POLLOUT, moved_s, "took nothing")
             except OSError as error:
                 raise self._last_words(error) from error
@@ -74,7 +76,7 @@ class Wire:
         self._check_cancelled()
         try:
             first = self._sock.recv(1)
-        except _WOULD_BLOCK:
+        except WOULD_BLOCK:
             return
         except OSError as error:
             raise TransferBroken(f"the connection broke: {error}") from error
@@ -96,7 +98,7 @@ class Wire:
                 raise TransferBroken("not complete when the time was over")
             try:
                 received = self._sock.recv_into(view)
-            except _WOULD_BLOCK as blocked:
+            except WOULD_BLOCK as blocked:
                 wants_write = isinstance(blocked, ssl.SSLWantWriteError)
                 self._wait(select.POLLOUT if wants_write else select.POLLIN, moved_s, "said nothing")
             except OSError as error:

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fpga_pool.conf.catalogue import load_catalogue
 from fpga_pool.dataplane.handler import Admission, JobFailure, JobResult
 from fpga_pool.dataplane.server import DataServer
-from fpga_pool.dataplane.session import Limits
+from fpga_pool.dataplane.port import Limits
 from fpga_pool.dataplane.tokens import TransferGrant, sign
 from fpga_pool.model.exceptions import Conflict, NotFound, TransferRefused
 from fpga_pool.model.exchange import Calibration, FunctionInfo, JobChanges, Ticket
@@ -57,10 +57,8 @@ class Responder:
         self.refusals = []
         self.streams = []
 
-    def use(self, token_id, deadline_s):
-        fresh = token_id not in self._used
-        self._used.add(token_id)
-        return fresh
+    def use(self, tokens):
+        return [token_id not in self._used and not self._used.add(token_id) for token_id, _ in tokens]
 
     def admit(self, grant):
         self.streams.append(grant.job)
@@ -86,7 +84,7 @@ class Responder:
         output = f"{hashlib.sha256((self._directory / f'{job}-{attempt}').read_bytes()).hexdigest()}\n".encode()
         path = self._directory / f"{job}-{attempt}.result"
         path.write_bytes(output)
-        result = JobResult(path, len(output), hashlib.sha256(output).hexdigest())
+        result = JobResult(path, len(output), hashlib.sha256(output).hexdigest(), output)
         self._pool.report(
             job, JobFinished, attempt=attempt, compute_s=0.25, result_bytes=len(output), result_sha256=result.sha256
         )
@@ -107,9 +105,21 @@ class Responder:
             self._waiting.append((future, grant.job))
         return future
 
-    def delivered(self, grant):
-        with contextlib.suppress(Conflict):
-            self._pool.report(grant.job, ResultDelivered, attempt=grant.attempt)
+    def delivered(self, grants):
+        for grant in grants:
+            with contextlib.suppress(Conflict):
+                self._pool.report(grant.job, ResultDelivered, attempt=grant.attempt)
+
+    def stage_small(self, inputs):
+        return [self._stage_small(one.grant, one.data) for one in inputs]
+
+    def _stage_small(self, grant, data):
+        try:
+            self.admit(grant).spool_path.write_bytes(data)
+        except TransferRefused as refused:
+            return refused
+        self.staged(grant, "", len(data))
+        return None
 
 
 class PoolBench:

@@ -3,9 +3,10 @@
 import logging
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from fpga_pool.model.messages import (
     ResultExpired,
     SlotChanged,
 )
+from fpga_pool.services.agent.grouped import Grouped
 from fpga_pool.services.agent.journal import HeldJob, Journal, Phase
 from fpga_pool.services.clock import Clock
 
@@ -34,8 +36,18 @@ LOG = logging.getLogger(__name__)
 End = JobResult | JobFailure
 
 
+@dataclass(frozen=True, slots=True)
+class _End:
+    """A job that computed to its end."""
+
+    job: HeldJob
+    compute_s: float
+    result: JobResult
+    slot: SlotChanged
+
+
 class JobTable:
-    """All jobs of one agent, with one lock and one condition on which slots and streams wait for changes.
+    """All jobs of one agent, under one lock; each slot waits on a condition of its own for work.
 
     Every change is in the journal, with the reports that tell of it, before anyone sees it.
     """
@@ -46,8 +58,16 @@ class JobTable:
         self._results = state_dir / "results"
         self._clock = clock
         self._jobs: dict[str, HeldJob] = {}
+        #: Jobs by slot, and how an idle slot is woken; the conditions share the lock of `changed`.
+        self._of_slot: defaultdict[str, dict[str, HeldJob]] = defaultdict(dict)
+        self._wakeups: dict[str, threading.Condition] = {}
+        #: What was told last of each slot.
+        self._states: dict[str, SlotChanged] = {}
+        self._ends = Grouped(self._record)
         self._waiters: dict[str, list[Future[End]]] = {}
-        self.changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        #: Notified when a job is announced.
+        self.changed = threading.Condition(self._lock)
         #: Called after every change that made a report.
         self.on_report = lambda: None
 
@@ -61,13 +81,13 @@ class JobTable:
             self._remove_strays()
 
     def _restore(self, job: HeldJob) -> None:
-        if job.phase is Phase.HELD and not self.result_path(job.uuid).exists():
+        if job.phase is Phase.HELD and not self._has_result(job.uuid):
             self._change(None, ResultExpired(**self._about(job)), forget=job.uuid)
-        elif job.phase in (Phase.STAGED, Phase.RUNNING) and not self.input_path(job.uuid).exists():
-            self._jobs[job.uuid] = job
+        elif job.phase in (Phase.STAGED, Phase.RUNNING) and not self._has_input(job.uuid):
+            self._put(job)
             self.failed(job, "fpga_pool.input_lost", "its input was lost in a restart", retryable=True)
         else:
-            self._jobs[job.uuid] = job.at(Phase.STAGED) if job.phase is Phase.RUNNING else job
+            self._put(job.at(Phase.STAGED) if job.phase is Phase.RUNNING else job)
             if job.phase is Phase.WAITING and self.input_path(job.uuid).exists():
                 # Complete and checked, or it would not have this name; the power went before the journal had it.
                 self.staged(job.uuid)
@@ -90,6 +110,16 @@ class JobTable:
     def sink_path(self, job: HeldJob) -> Path:
         """Where an attempt's result grows; an older attempt may still compute when a newer one begins."""
         return self._results / f"{job.uuid}.{job.assignment.attempt}"
+
+    def small_input(self, uuid: str) -> bytes | None:
+        """Return a job's input if it is a small one; else it is in a file."""
+        return self._journal.input(uuid)
+
+    def _has_input(self, uuid: str) -> bool:
+        return self.input_path(uuid).exists() or self._journal.input(uuid) is not None
+
+    def _has_result(self, uuid: str) -> bool:
+        return self.result_path(uuid).exists() or self._journal.result(uuid) is not None
 
     def get(self, uuid: str) -> HeldJob | None:
         """Return a job, if it is held."""
@@ -127,15 +157,16 @@ class JobTable:
     def _assign(self, command: Command, assignment: AssignJob) -> None:
         job = HeldJob(slot=command.slot, assignment=assignment)
         reports: list[Report] = []
-        if self.input_path(job.uuid).exists():  # kept from an attempt that failed
+        if self._has_input(job.uuid):  # kept from an attempt that failed
             job = job.at(Phase.STAGED)
             reports.append(InputStaged(**self._about(job)))
         self._journal.note_command(command, job, None, reports)
-        self._jobs[job.uuid] = job
-        self._announce(reports)
+        self._put(job)
+        self.changed.notify_all()
+        self._tell(reports)
 
     def _release(self, command: Command, action: ReleaseJob) -> None:
-        job = self._jobs.pop(action.job, None)
+        job = self._drop(action.job)
         reports = [JobReleased(**self._about(job))] if job is not None else []
         self._journal.note_command(command, None, action.job, reports)
         if job is not None:
@@ -143,7 +174,7 @@ class JobTable:
             if job.phase is not Phase.RUNNING:
                 self.delete_files(job.uuid)
             self._settle(job.uuid, JobFailure("fpga_pool.released", "the job was withdrawn from this host"))
-        self._announce(reports)
+        self._tell(reports)
 
     # What the slots do ------------------------------------------------------------------------------------------
 
@@ -157,10 +188,15 @@ class JobTable:
                     function=job.assignment.function,
                     staged=job.phase is Phase.STAGED,
                 )
-                for job in self._jobs.values()
-                if job.slot == slot and job.phase in (Phase.WAITING, Phase.STAGED)
+                for job in self._of_slot[slot].values()
+                if job.phase in (Phase.WAITING, Phase.STAGED)
             ]
         return next_action(queue, loaded or None)
+
+    def wakeup(self, slot: str) -> threading.Condition:
+        """Return what is notified when a slot may have something to do."""
+        with self.changed:
+            return self._wakeups.setdefault(slot, threading.Condition(self._lock))
 
     def started(self, uuid: str, slot: SlotChanged) -> HeldJob | None:
         """Note that a job computes; None if it was withdrawn meanwhile."""
@@ -169,32 +205,88 @@ class JobTable:
             if job is None or job.phase is not Phase.STAGED or job.slot != slot.slot:
                 return None
             job = job.at(Phase.RUNNING)
-            self._change(job, slot, JobStarted(**self._about(job)), durable=False)  # what is lost starts again
+            # The journal need not know: what was running is staged after a restart, and starts again.
+            self._journal.tell_later([slot, JobStarted(**self._about(job))])
+            self._put(job)
+            self._states[slot.slot] = slot
+            self._tell([slot])
             return job
 
     def finished(self, job: HeldJob, compute_s: float, result: JobResult, slot: SlotChanged) -> None:
-        """Note that a job is complete, if it is still wanted."""
+        """Note that a job is complete, if it is still wanted.
+
+        Nobody hears of an end before it is durable.  The disk takes as long for many as for one, so an end that comes
+        while others are being recorded is left to whoever does that, and its slot goes on meanwhile.
+        """
+        self._states[slot.slot] = slot
+        self._ends.add(_End(job, compute_s, result, slot))
+
+    def _record(self, ends: Sequence[_End]) -> None:
+        try:
+            held, reports = self._record_durably(ends)
+        except BaseException:
+            self._compute_again(ends)
+            raise
         with self.changed:
-            if self._jobs.get(job.uuid) != job:
-                self.slot_changed(slot)
-                return
-            held = replace(
-                job.at(Phase.HELD),
-                result_bytes=result.size_bytes,
-                result_sha256=result.sha256,
-                finished_at=self._clock(),
-            )
-            report = JobFinished(
-                **self._about(job),
-                compute_s=compute_s,
-                result_bytes=result.size_bytes,
-                result_sha256=result.sha256,
-            )
-            self.sink_path(job).replace(result.path)
+            for end in ends:
+                if end.job.uuid in held and self._jobs.get(end.job.uuid) == end.job:
+                    self._put(held[end.job.uuid])
+                    self._settle(end.job.uuid, end.result)
+        self._tell(reports)
+
+    def _record_durably(self, ends: Sequence[_End]) -> tuple[dict[str, HeldJob], list[Report]]:
+        """Put ends into the journal, without the lock on the jobs: slots and streams need not wait for the disk.
+
+        A job that is withdrawn leaves the table before the journal hears of it, so that one which is there, seen from
+        within a transaction, is withdrawn after this transaction if at all.
+        """
+        held: dict[str, HeldJob] = {}
+        reports: list[Report] = []
+        with self._journal.together():
+            wanted = [end for end in ends if self._jobs.get(end.job.uuid) == end.job]
+            self._name_files([end.job for end in wanted if end.result.data is None])
+            for end in wanted:
+                if end.result.data is not None:
+                    self._journal.keep_result(end.job.uuid, end.result.data)
+                held[end.job.uuid] = self._held(end)
+                reports.append(self._finish_report(end))
+                self._journal.note(keep=held[end.job.uuid], reports=reports[-1:])
+            # A slot that computes the next job already has told so.
+            states: list[Report] = [end.slot for end in ends if self._states.get(end.slot.slot) is end.slot]
+            self._journal.note(reports=states)
+        for uuid in held:
+            self.input_path(uuid).unlink(missing_ok=True)
+        return held, reports + states
+
+    def _name_files(self, jobs: Sequence[HeldJob]) -> None:
+        """Give large results the names under which they are found."""
+        for job in jobs:
+            self.sink_path(job).replace(self.result_path(job.uuid))
+        if jobs:
             _sync_directory(self._results)
-            self._change(held, report, slot)
-            self.input_path(job.uuid).unlink(missing_ok=True)
-            self._settle(job.uuid, result)
+
+    def _held(self, end: _End) -> HeldJob:
+        return replace(
+            end.job.at(Phase.HELD),
+            result_bytes=end.result.size_bytes,
+            result_sha256=end.result.sha256,
+            finished_at=self._clock(),
+        )
+
+    def _finish_report(self, end: _End) -> JobFinished:
+        return JobFinished(
+            **self._about(end.job),
+            compute_s=end.compute_s,
+            result_bytes=end.result.size_bytes,
+            result_sha256=end.result.sha256,
+        )
+
+    def _compute_again(self, ends: Sequence[_End]) -> None:
+        """Give up ends that could not be recorded (the disk is full, perhaps): their jobs are computed anew."""
+        with self.changed:
+            for end in ends:
+                if self._jobs.get(end.job.uuid) == end.job:
+                    self._put(end.job.at(Phase.STAGED))
 
     def failed(self, job: HeldJob, code: str, message: str, *, retryable: bool) -> None:
         """Note that an attempt failed, unless it is over; the input stays if the job may come back."""
@@ -216,6 +308,7 @@ class JobTable:
     def slot_changed(self, report: SlotChanged) -> None:
         """Note a change of a slot that is no job's."""
         with self.changed:
+            self._states[report.slot] = report
             self._change(None, report, durable=False)  # the next heartbeat tells it too
 
     # What the streams do ----------------------------------------------------------------------------------------
@@ -228,6 +321,20 @@ class JobTable:
                 job = job.at(Phase.STAGED)
                 self._change(job, InputStaged(**self._about(job)), durable=False)  # the file itself is: see _restore
 
+    def staged_small(self, inputs: Sequence[tuple[str, bytes]]) -> None:
+        """Note that small jobs' inputs are complete: they are in the journal when this returns."""
+        with self.changed:
+            jobs = [(self._jobs[uuid], data) for uuid, data in inputs if uuid in self._jobs]
+            staged = [(job.at(Phase.STAGED), data) for job, data in jobs if job.phase is Phase.WAITING]
+            reports = [InputStaged(**self._about(job)) for job, _ in staged]
+            with self._journal.together():
+                for (job, data), report in zip(staged, reports, strict=True):
+                    self._journal.keep_input(job.uuid, data)
+                    self._journal.note(keep=job, reports=[report])
+            for job, _ in staged:
+                self._put(job)
+            self._tell(reports)
+
     def end_of(self, uuid: str) -> "Future[End]":
         """Return a future of the job's end; resolved at once if it has ended."""
         future: Future[End] = Future()
@@ -236,14 +343,20 @@ class JobTable:
             if job is None or job.phase is Phase.FAILED:
                 future.set_result(JobFailure("fpga_pool.released", "the job is not held by this host"))
             elif job.phase is Phase.HELD:
-                future.set_result(JobResult(self.result_path(uuid), job.result_bytes or 0, job.result_sha256))
+                future.set_result(
+                    JobResult(
+                        self.result_path(uuid), job.result_bytes or 0, job.result_sha256, self._journal.result(uuid)
+                    )
+                )
             else:
                 self._waiters.setdefault(uuid, []).append(future)
         return future
 
-    def delivered(self, uuid: str) -> None:
-        """Note that the client has the result; it is deleted."""
-        self._end_retention(uuid, ResultDelivered)
+    def delivered(self, uuids: Sequence[str]) -> None:
+        """Note that clients have these results; they are deleted."""
+        with self.changed, self._journal.together(durable=False):
+            for uuid in uuids:
+                self._end_retention(uuid, ResultDelivered)
 
     def expire(self, finished_before: float) -> None:
         """Delete results that were not fetched in time."""
@@ -256,10 +369,12 @@ class JobTable:
         with self.changed:
             job = self._jobs.get(uuid)
             if job is not None and job.phase is Phase.HELD:
-                del self._jobs[uuid]
+                self._drop(uuid)
+                small = self._journal.result(uuid) is not None
                 # Found again without its file, it is forgotten: see _restore.
                 self._change(None, report(**self._about(job)), forget=uuid, durable=False)
-                self.delete_files(uuid)
+                if not small:
+                    self.delete_files(uuid)
 
     # ------------------------------------------------------------------------------------------------------------
 
@@ -271,11 +386,22 @@ class JobTable:
     def _change(self, job: HeldJob | None, *reports: Report, forget: str | None = None, durable: bool = True) -> None:
         self._journal.note(keep=job, forget=forget, reports=reports, durable=durable)
         if job is not None:
-            self._jobs[job.uuid] = job
-        self._announce(reports)
+            self._put(job)
+        self._tell(reports)
 
-    def _announce(self, reports: Sequence[Report]) -> None:
-        self.changed.notify_all()
+    def _put(self, job: HeldJob) -> None:
+        self._drop(job.uuid)
+        self._jobs[job.uuid] = self._of_slot[job.slot][job.uuid] = job
+        if job.phase in (Phase.WAITING, Phase.STAGED):
+            self.wakeup(job.slot).notify()
+
+    def _drop(self, uuid: str) -> HeldJob | None:
+        job = self._jobs.pop(uuid, None)
+        if job is not None:
+            del self._of_slot[job.slot][uuid]
+        return job
+
+    def _tell(self, reports: Sequence[Report]) -> None:
         if reports:
             self.on_report()
 

@@ -28,6 +28,8 @@ CREATE TABLE IF NOT EXISTS jobs (
     uuid TEXT PRIMARY KEY, slot TEXT NOT NULL, phase TEXT NOT NULL, action TEXT NOT NULL,
     result_bytes INTEGER, result_sha256 TEXT NOT NULL, finished_at REAL);
 CREATE TABLE IF NOT EXISTS reports (number INTEGER PRIMARY KEY AUTOINCREMENT, report TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS inputs (job TEXT PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS results (job TEXT PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS tokens (id TEXT PRIMARY KEY, deadline_s REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS shards (name TEXT PRIMARY KEY, epoch INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS flows (name TEXT PRIMARY KEY, action TEXT NOT NULL);
@@ -73,19 +75,27 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._lock = threading.RLock()
         self._in_transaction = False
+        #: Reports that go with the next transaction.
+        self._later: list[Report] = []
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.executescript(_SCHEMA)
+        #: Reads what is committed while the other connection waits for the disk.
+        self._reader = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
+        self._reader_lock = threading.Lock()
 
     def close(self) -> None:
         """End; everything is on disk already."""
         with self._lock:
+            self._write_later()
             self._db.close()
+        with self._reader_lock:
+            self._reader.close()
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """Make one transaction of all that is noted inside, in this thread."""
-        with self._transaction():
+    def together(self, *, durable: bool = True) -> Iterator[None]:
+        """Make one transaction of all that is noted inside, in this thread; see `_transaction` for `durable`."""
+        with self._transaction(durable=durable):
             yield
 
     @contextmanager
@@ -101,9 +111,12 @@ class Journal:
             self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._db.execute("BEGIN IMMEDIATE")
             self._in_transaction = True
+            told = len(self._later)
             try:
+                _tell(self._db, self._later[:told])
                 yield self._db
                 self._db.execute("COMMIT")
+                del self._later[:told]
             except BaseException:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
@@ -207,9 +220,19 @@ class Journal:
         with self._transaction(durable=durable) as db:
             _store(db, keep, forget, reports)
 
+    def tell_later(self, reports: Sequence[Report]) -> None:
+        """Have reports told with the next transaction, or when reports are read; a kill may lose them until then."""
+        self._later += reports
+
+    def _write_later(self) -> None:
+        if self._later:
+            with self._transaction(durable=False):
+                pass
+
     def reports(self, limit: int) -> list[tuple[int, Report]]:
         """Return the oldest reports not yet taken, each with its number."""
         with self._lock:
+            self._write_later()
             rows = self._db.execute("SELECT number, report FROM reports ORDER BY number LIMIT ?", (limit,)).fetchall()
         return [(number, from_plain(REPORTS, json.loads(text))) for number, text in rows]
 
@@ -221,16 +244,45 @@ class Journal:
     def unreported(self) -> int:
         """Return how many reports wait."""
         with self._lock:
+            self._write_later()
             (count,) = self._db.execute("SELECT COUNT(*) FROM reports").fetchone()
         return int(count)
 
+    # Small inputs and results, which are not worth a file
+
+    def keep_input(self, job: str, data: bytes) -> None:
+        """Keep the whole input of a small job until it is complete."""
+        with self._transaction() as db:
+            db.execute("INSERT OR REPLACE INTO inputs VALUES (?, ?)", (job, data))
+
+    def input(self, job: str) -> bytes | None:
+        """Return a small job's input, if it is here."""
+        return self._blob("SELECT data FROM inputs WHERE job = ?", job)
+
+    def keep_result(self, job: str, data: bytes) -> None:
+        """Keep a small result in the place of the job's input."""
+        with self._transaction() as db:
+            db.execute("DELETE FROM inputs WHERE job = ?", (job,))
+            db.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", (job, data))
+
+    def result(self, job: str) -> bytes | None:
+        """Return a small result, if it is here."""
+        return self._blob("SELECT data FROM results WHERE job = ?", job)
+
+    def _blob(self, query: str, job: str) -> bytes | None:
+        with self._reader_lock:
+            row = self._reader.execute(query, (job,)).fetchone()
+        return None if row is None else row[0]
+
     # Tokens
 
-    def use(self, token_id: str, deadline_s: float) -> bool:
-        """Mark a token as used; False if it was before (`dataplane.handler.TokenLedger`)."""
+    def use(self, tokens: Sequence[tuple[str, float]]) -> list[bool]:
+        """Mark tokens as used; False for each that was before (`dataplane.handler.TokenLedger`)."""
         with self._transaction(durable=False) as db:
-            cursor = db.execute("INSERT INTO tokens VALUES (?, ?) ON CONFLICT DO NOTHING", (token_id, deadline_s))
-        return cursor.rowcount == 1
+            return [
+                db.execute("INSERT INTO tokens VALUES (?, ?) ON CONFLICT DO NOTHING", token).rowcount == 1
+                for token in tokens
+            ]
 
     def forget_tokens(self, before_s: float) -> None:
         """Forget tokens that have expired on their own."""
@@ -246,11 +298,16 @@ def _remember(db: sqlite3.Connection, command: Command) -> None:
 
 def _store(db: sqlite3.Connection, keep: HeldJob | None, forget: str | None, reports: Sequence[Report]) -> None:
     if forget is not None:
-        db.execute("DELETE FROM jobs WHERE uuid = ?", (forget,))
+        for table in ("jobs WHERE uuid", "inputs WHERE job", "results WHERE job"):
+            db.execute(f"DELETE FROM {table} = ?", (forget,))  # noqa: S608
     if keep is not None:
         action = json.dumps(to_plain(keep.assignment))
         db.execute(
             "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?)",
             (keep.uuid, keep.slot, keep.phase, action, keep.result_bytes, keep.result_sha256, keep.finished_at),
         )
+    _tell(db, reports)
+
+
+def _tell(db: sqlite3.Connection, reports: Sequence[Report]) -> None:
     db.executemany("INSERT INTO reports (report) VALUES (?)", [(json.dumps(to_plain(item)),) for item in reports])

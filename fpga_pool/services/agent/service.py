@@ -4,6 +4,7 @@ import itertools
 import logging
 import ssl
 import threading
+import time
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -27,6 +28,8 @@ from fpga_pool.services.loop import Loop
 
 LOG = logging.getLogger(__name__)
 
+#: How often a running job is looked at: whether it is still wanted, and not late.
+WATCH_S = 0.2
 #: Reports sent in one call.
 REPORTS = 200
 
@@ -87,6 +90,9 @@ class AgentService:
                 )
             ]
         }
+        self._watching = Loop(f"watch-{settings.host}", self._watch, settings.heartbeat_s)
+        for worker in self.slots.values():
+            worker.on_run = self._watching.wake
         #: A heartbeat that says "all is reported" must not be overtaken by a later report.
         self._heartbeat_first = threading.Lock()
         self._reporting = Loop(f"report-{settings.host}", self._report, settings.heartbeat_s)
@@ -101,6 +107,7 @@ class AgentService:
         _, self._port = self._server.start()
         for worker in self.slots.values():
             worker.start()
+        self._watching.start()
         self._reporting.start()
         self._beating.start()
 
@@ -112,6 +119,7 @@ class AgentService:
         drained_by_s = self._clock() + self.settings.drain_timeout_s
         for worker in self.slots.values():
             worker.join(max(drained_by_s - self._clock(), 0.0))
+        self._watching.stop()
         self._server.stop()
         self._reporting.stop()
         while self._report():
@@ -133,7 +141,7 @@ class AgentService:
                 self.refusals.note("fpga_pool.command_refused")
                 LOG.warning("refused command %s: %s", outcome.command, outcome.reason)
         for worker in self.slots.values():
-            worker.stop_if_withdrawn()
+            worker.watch()
         return outcomes
 
     def _obey(self, shard: str, epoch: int) -> None:
@@ -196,6 +204,11 @@ class AgentService:
             availability_zone=settings.availability_zone,
             egress_driver=settings.egress_driver,
         )
+
+    def _watch(self) -> bool:
+        """Look after the running jobs, at this pace while there are any."""
+        time.sleep(WATCH_S)
+        return sum(worker.watch() for worker in self.slots.values()) > 0
 
     def _beat(self) -> bool:
         now_s = self._clock()

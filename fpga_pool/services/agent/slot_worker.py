@@ -2,12 +2,15 @@
 
 import hashlib
 import logging
+import math
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from fpga_pool.core.dispatch import Load, Run
+from fpga_pool.dataplane.frames import SMALL_BYTES
 from fpga_pool.dataplane.handler import JobResult
 from fpga_pool.drivers.slots.base import RunStopped, SlotAddress, SlotDriver
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
@@ -23,8 +26,6 @@ LOG = logging.getLogger(__name__)
 
 #: How often an idle slot looks whether its card is still there.
 IDLE_S = 0.5
-#: How often a running job is looked at: whether it is still wanted, and not late.
-WATCH_S = 0.2
 #: How long a job that was stopped at the end of a drain may take to end.
 STOP_S = 5.0
 
@@ -56,7 +57,18 @@ class SlotWorker:
         self._stop = threading.Event()
         #: What was told last; changes together with the journal, under the lock of the jobs.
         self._now = self._report(SlotState.EMPTY, "")
+        #: Changes under its lock, so that whoever stops a job cannot stop the slot's next one.
         self._running: HeldJob | None = None
+        self._running_lock = threading.Lock()
+        self._late_at_s = 0.0
+        #: Called when a job begins: from then on `watch` is wanted.
+        self.on_run: Callable[[], object] = lambda: None
+        self._looked_s = -math.inf
+        scratch = settings.state_dir / "scratch"
+        scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
+        #: Where small inputs lie while they are computed on, and where results grow: one job after the other.
+        self._source = scratch / f"{address.card}-{address.region}.in"
+        self._sink = scratch / f"{address.card}-{address.region}.out"
         #: Project whose data the slot's memory may hold; None = scrubbed.
         self._memory_of: str | None = ""
         self._fault_pause_s = settings.fault_pause_s[0]
@@ -70,7 +82,7 @@ class SlotWorker:
         """Begin nothing new; a running job goes on."""
         self._stop.set()
         with self._jobs.changed:
-            self._jobs.changed.notify_all()
+            self._jobs.wakeup(self.name).notify_all()
 
     def join(self, timeout_s: float) -> None:
         """Wait for the running job; stop it when the time is up."""
@@ -96,14 +108,21 @@ class SlotWorker:
             epoch=epoch,
         )
 
-    def stop_if_withdrawn(self) -> None:
-        """Stop the running job if it is no longer held."""
-        running = self._running
-        if running is not None and not self._wanted(running):
-            self._driver.stop(self.address)
+    def watch(self) -> bool:
+        """Stop the running job if it is late or no longer held; say whether one runs.
 
-    def _wanted(self, running: HeldJob) -> bool:
-        return self._jobs.get(running.uuid) == running
+        To be called again and again while one does, for a stop before the computation starts has no effect.
+        """
+        with self._running_lock:
+            running = self._running
+            if running is None:
+                return False
+            late = time.monotonic() > self._late_at_s
+            if late:
+                LOG.warning("slot %s: job %s takes too long; stopped", self.name, running.uuid)
+            if late or self._jobs.get(running.uuid) != running:
+                self._driver.stop(self.address)
+            return True
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -114,7 +133,8 @@ class SlotWorker:
                 self._stop.wait(1.0)
 
     def _step(self) -> None:
-        if self._now.state is not SlotState.FAULTED:
+        if self._now.state is not SlotState.FAULTED and time.monotonic() - self._looked_s > IDLE_S:
+            self._looked_s = time.monotonic()
             self._notice_changes()
         if self._now.state is SlotState.FAULTED:
             self._recover()
@@ -123,7 +143,7 @@ class SlotWorker:
             action = self._jobs.next_action(self.name, self._now.function)
             if not isinstance(action, Load | Run):
                 if not self._stop.is_set():
-                    self._jobs.changed.wait(IDLE_S)
+                    self._jobs.wakeup(self.name).wait(IDLE_S)
                 return
         if isinstance(action, Load):
             self._load(action.function)
@@ -170,18 +190,13 @@ class SlotWorker:
             job = self._jobs.started(uuid, busy)
             if job is None:
                 return
-            self._now, self._running = busy, job
-        try:
-            self._compute_started(job)
-        finally:
-            self._running = None
-            self._jobs.clean_up(job)
+            self._now = busy
+        self._compute_started(job)
 
     def _compute_started(self, job: HeldJob) -> None:
         try:
             compute_s = self._run_watched(job)
-            sink = self._jobs.sink_path(job)
-            result = JobResult(self._jobs.result_path(job.uuid), sink.stat().st_size, _hash_durably(sink))
+            result = self._take_result(job)
         except RunStopped:
             self._jobs.failed(job, "fpga_pool.stopped", "stopped by its agent", retryable=True)
             self._become(SlotState.READY, self._now.function)
@@ -193,44 +208,53 @@ class SlotWorker:
             self._jobs.failed(job, code, str(error), retryable=not isinstance(error, InvalidInput))
             self._become(SlotState.READY, self._now.function)
         else:
-            with self._jobs.changed:
-                self._now = self._report(SlotState.READY, self._now.function)
-                self._jobs.finished(job, compute_s, result, self._now)
+            self._now = self._report(SlotState.READY, self._now.function)
+            self._jobs.finished(job, compute_s, result, self._now)
+        finally:
+            self._jobs.clean_up(job)
 
     def _run_watched(self, job: HeldJob) -> float:
-        """Compute with a watchdog; a job that hangs is stopped, which the driver tells as a fault of the slot."""
+        """Compute under `watch`; a job that hangs is stopped, which the driver tells as a fault of the slot."""
         assignment = job.assignment
         if self._memory_of != assignment.project_id and self._memory_of is not None:
             self._driver.scrub(self.address)
             self._memory_of = None
         self._memory_of = assignment.project_id
-        ended = threading.Event()
-        watch = threading.Thread(target=self._watch, args=(job, ended), name=f"watch-{self.name}", daemon=True)
-        watch.start()
+        source = self._place_input(job)
+        with self._running_lock:
+            limit_s = self._settings.hang_factor * assignment.expected_s + self._settings.hang_grace_s
+            self._running, self._late_at_s = job, time.monotonic() + limit_s
+        self.on_run()
         try:
             return self._driver.run(
                 self.address,
                 assignment.function,
                 assignment.input_bytes,
-                self._jobs.input_path(job.uuid),
-                self._jobs.sink_path(job),
+                source,
+                self._sink,
                 assignment.project_id,
             ).seconds
         finally:
-            # Joined, so that it cannot stop the slot's next job.
-            ended.set()
-            watch.join(STOP_S)
+            with self._running_lock:
+                self._running = None
 
-    def _watch(self, job: HeldJob, ended: threading.Event) -> None:
-        """Stop a job that is late or no longer wanted; again and again, for a stop before the start has no effect."""
-        limit_s = self._settings.hang_factor * job.assignment.expected_s + self._settings.hang_grace_s
-        late_at_s = time.monotonic() + limit_s
-        while not ended.wait(min(WATCH_S, limit_s)):
-            late = time.monotonic() > late_at_s
-            if late:
-                LOG.warning("slot %s: job %s takes more than %.1f s; stopped", self.name, job.uuid, limit_s)
-            if late or not self._wanted(job):
-                self._driver.stop(self.address)
+    def _place_input(self, job: HeldJob) -> Path:
+        """Return the file that holds the job's input."""
+        small = self._jobs.small_input(job.uuid)
+        if small is None:
+            return self._jobs.input_path(job.uuid)
+        self._source.write_bytes(small)
+        return self._source
+
+    def _take_result(self, job: HeldJob) -> JobResult:
+        """Take the result away, so that the slot's next job can have the place."""
+        place, size_bytes = self._jobs.result_path(job.uuid), self._sink.stat().st_size
+        if size_bytes <= SMALL_BYTES:
+            data = self._sink.read_bytes()
+            return JobResult(place, size_bytes, hashlib.sha256(data).hexdigest(), data)
+        sha256 = _hash_durably(self._sink)
+        self._sink.replace(self._jobs.sink_path(job))
+        return JobResult(place, size_bytes, sha256)
 
     # Faults -----------------------------------------------------------------------------------------------------
 

@@ -1,9 +1,10 @@
 """The agent as its data port sees it (`dataplane.handler.TransferHandler`)."""
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from fpga_pool.dataplane.handler import Admission, JobFailure, JobResult
+from fpga_pool.dataplane.handler import Admission, JobFailure, JobResult, SmallInput
 from fpga_pool.dataplane.tokens import TransferGrant
 from fpga_pool.model.exceptions import TransferRefused
 from fpga_pool.services.agent.jobs import JobTable
@@ -42,9 +43,25 @@ class Streams:
         self._current(grant)
         return self._jobs.end_of(grant.job)
 
-    def delivered(self, grant: TransferGrant) -> None:
-        """End the retention of the result."""
-        self._jobs.delivered(grant.job)
+    def delivered(self, grants: Sequence[TransferGrant]) -> None:
+        """End the retention of the results."""
+        self._jobs.delivered([grant.job for grant in grants])
+
+    def stage_small(self, inputs: Sequence[SmallInput]) -> list[TransferRefused | None]:
+        """Queue small jobs for their slots; the inputs of some may be here already, from a lane that broke."""
+        with self._jobs.changed:
+            self._jobs.changed.wait_for(lambda: all(self._held(one.grant) for one in inputs), ANNOUNCEMENT_S)
+            refusals = [self._refusal(one.grant) for one in inputs]
+            accepted = [one for one, refusal in zip(inputs, refusals, strict=True) if refusal is None]
+            self._jobs.staged_small([(one.grant.job, one.data) for one in accepted])
+        return refusals
+
+    def _refusal(self, grant: TransferGrant) -> TransferRefused | None:
+        try:
+            self._current(grant)
+        except TransferRefused as refused:
+            return refused
+        return None
 
     def _held(self, grant: TransferGrant) -> HeldJob | None:
         job = self._jobs.get(grant.job)

@@ -5,11 +5,13 @@ import socket
 import threading
 import time
 from concurrent.futures import Future
+from dataclasses import replace
 
 import pytest
 
 from fpga_pool.client import Client, RunSettings
 from fpga_pool.client.inputs import JobSpec
+from fpga_pool.dataplane.frames import SMALL_BYTES
 from fpga_pool.model.exceptions import NotFound, ServiceUnavailable, UnknownFunction
 from fpga_pool.model.objects import BatchState, JobState, RateSegment
 
@@ -26,12 +28,19 @@ def responder(pool):
     return pool.open_data_port()
 
 
+@pytest.fixture(params=[0, SMALL_BYTES], ids=["streams", "lanes"])
+def small_bytes(request):
+    """Whether each job has a connection of its own, or all to a host share one."""
+    return request.param
+
+
 @pytest.fixture
-def start(client, tmp_path):
+def start(client, tmp_path, small_bytes):
     """Run a batch in a thread; returns the runner and the future of its result."""
     threads = []
 
     def run(files, *, settings=QUICK, **options):
+        settings = replace(settings, small_bytes=small_bytes)
         jobs = [JobSpec("sha256", file, "node-1") for file in files]
         runner = client.runner(jobs, output_dir=tmp_path / "out", settings=settings, **options)
         outcome = Future()
@@ -77,11 +86,11 @@ def test_five_lines_of_the_readme(client, responder, tmp_path, monkeypatch):
     assert [job.compute_s for job in batch.jobs] == [0.25, 0.25]
 
 
-def test_each_flow_is_reported_before_its_input_is_sent(start, responder, pool):
+def test_each_flow_is_reported_before_its_input_is_sent(start, responder, pool, small_bytes):
     _, outcome = start([b"one", b"two"])
     outcome.result(WAIT_S)
     assert [flow[0] for flow in pool.flows] == ["send", "send"]
-    assert len({flow[3] for flow in pool.flows}) == 2
+    assert len({flow[3] for flow in pool.flows}) == (1 if small_bytes else 2)
 
 
 def test_progress_ends_with_everything_sent_and_here(client, responder, tmp_path):
@@ -114,6 +123,7 @@ def test_many_jobs_over_few_streams(start, responder):
     assert texts(outcome.result(WAIT_S)) == [digest(data) for data in files]
 
 
+@pytest.mark.parametrize("small_bytes", [0])
 def test_jobs_that_wait_for_their_slot_do_not_hold_the_streams_of_others(start, responder, pool, in_state):
     # Two streams, and the slot computes nothing before all three inputs are there.
     responder.computes_at_once = False

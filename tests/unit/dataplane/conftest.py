@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fpga_pool.dataplane import client, frames
 from fpga_pool.dataplane.handler import Admission
 from fpga_pool.dataplane.server import DataServer
-from fpga_pool.dataplane.session import Limits
+from fpga_pool.dataplane.port import Limits
 from fpga_pool.dataplane.tokens import TransferGrant, sign
 from fpga_pool.model.exceptions import TransferRefused
 
@@ -53,10 +53,8 @@ class Agent:
     def part(self, job):
         return self.spool / f"{job}.part"
 
-    def use(self, token_id, deadline_s):
-        fresh = token_id not in self.used
-        self.used.add(token_id)
-        return fresh
+    def use(self, tokens):
+        return [token_id not in self.used and not self.used.add(token_id) for token_id, _ in tokens]
 
     def admit(self, grant):
         if self.admit_refusal:
@@ -82,8 +80,13 @@ class Agent:
         self.end.add_done_callback(pass_on)
         return mine
 
-    def delivered(self, grant):
-        self.delivered_jobs.append(grant.job)
+    def delivered(self, grants):
+        self.delivered_jobs += [grant.job for grant in grants]
+
+    def stage_small(self, inputs):
+        for one in inputs:
+            self.staged_inputs[one.grant.job] = one.data
+        return [self.admit_refusal for _ in inputs]
 
 
 class Raw:

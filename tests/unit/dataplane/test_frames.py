@@ -64,9 +64,9 @@ def test_anything_unexpected_is_refused(document, message):
         frames.decode(document.encode())
 
 
-@pytest.mark.parametrize("header", [b"X\0\0\0\x01", b"J\0\0\0\0", b"D\0\0\0\0", b"J\0\x01\0\x01", b"D\0\x04\0\x01"])
+@pytest.mark.parametrize("header", [b"X\0\0\0\x01", b"J\0\0\0\0", b"D\0\0\0\0", b"J\0\x01\0\x01", b"D\0\x08\0\x01"])
 def test_header_of_unknown_kind_or_absurd_length(header):
-    """64 KiB = 0x10000 of control and 256 KiB = 0x40000 of data are the most."""
+    """64 KiB = 0x10000 of control and 512 KiB = 0x80000 of data are the most."""
     with pytest.raises(frames.BadFrame):
         frames.decode_header(header)
 

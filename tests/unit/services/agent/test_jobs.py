@@ -1,5 +1,8 @@
 """The jobs an agent holds, without slots."""
 
+import sqlite3
+import threading
+
 import pytest
 
 from fpga_pool.core.dispatch import Load, Run, Wait
@@ -212,8 +215,8 @@ def test_whoever_waits_for_a_job_without_result_is_told_why(jobs, commands, end)
 def test_a_delivered_result_is_deleted_and_reported_once(jobs, commands, tmp_path, reported):
     give(jobs, commands, phase=Phase.HELD)
     assert files(tmp_path) == ["results/j"]
-    jobs.delivered("j")
-    jobs.delivered("j")
+    jobs.delivered(["j"])
+    jobs.delivered(["j"])
     assert files(tmp_path) == []
     assert reported().count(("ResultDelivered", "j", 1)) == 1
 
@@ -221,7 +224,7 @@ def test_a_delivered_result_is_deleted_and_reported_once(jobs, commands, tmp_pat
 def test_delivery_and_cancellation_at_the_same_moment_end_the_job_once(jobs, commands, reported):
     give(jobs, commands, phase=Phase.HELD)
     jobs.execute(commands.release("j"))
-    jobs.delivered("j")
+    jobs.delivered(["j"])
     assert [entry[0] for entry in reported()[-2:]] == ["READY", "JobReleased"]
 
 
@@ -232,6 +235,108 @@ def test_a_result_that_is_not_fetched_in_time_expires(jobs, commands, tmp_path, 
     jobs.expire(clock() + 1)
     assert files(tmp_path) == []
     assert reported()[-1] == ("ResultExpired", "j", 1)
+
+
+# Small inputs and results
+
+
+def give_small(jobs, commands, uuid="j", phase=Phase.STAGED, **fields):
+    """Bring a job to a phase whose input and result are in the journal."""
+    jobs.execute(commands.assign(uuid, **fields))
+    jobs.staged_small([(uuid, b"input")])
+    if phase is Phase.STAGED:
+        return None
+    running = jobs.started(uuid, busy())
+    if phase is Phase.HELD:
+        finish_small(jobs, running)
+    return running
+
+
+def finish_small(jobs, running):
+    result = JobResult(jobs.result_path(running.uuid), 6, "ab", b"output")
+    jobs.finished(running, 0.5, result, ready(running.slot))
+
+
+def test_a_small_job_needs_no_files(jobs, commands, tmp_path, reported):
+    running = give_small(jobs, commands, phase=Phase.RUNNING)
+    waiting = jobs.end_of("j")
+    assert (jobs.small_input("j"), jobs.small_input("k")) == (b"input", None)
+    finish_small(jobs, running)
+    assert waiting.result(0).data == jobs.end_of("j").result(0).data == b"output"
+    assert jobs.small_input("j") is None
+    jobs.delivered(["j"])
+    assert jobs.get("j") is None
+    assert files(tmp_path) == []
+    assert [entry[0] for entry in reported()] == [
+        "InputStaged", "BUSY", "JobStarted", "JobFinished", "READY", "ResultDelivered",
+    ]  # fmt: skip
+
+
+def test_a_small_input_that_is_here_already_is_not_staged_again(jobs, commands, reported):
+    give_small(jobs, commands)
+    jobs.staged_small([("j", b"other"), ("unknown", b"x")])
+    assert jobs.small_input("j") == b"input"
+    assert reported() == [("InputStaged", "j", 1)]
+
+
+@pytest.mark.parametrize(("phase", "after"), [(Phase.STAGED, Phase.STAGED), (Phase.RUNNING, Phase.STAGED)])
+def test_a_small_input_outlives_a_restart(jobs, new_jobs, commands, phase, after, reported):
+    give_small(jobs, commands, phase=phase)
+    before = reported()
+    restarted = new_jobs()
+    assert (restarted.get("j").phase, restarted.small_input("j")) == (after, b"input")
+    assert reported() == before
+
+
+def test_a_small_result_outlives_a_restart(jobs, new_jobs, commands):
+    give_small(jobs, commands, phase=Phase.HELD)
+    assert new_jobs().end_of("j").result(0).data == b"output"
+
+
+def test_a_released_job_leaves_nothing_in_the_journal(jobs, commands, journal):
+    give_small(jobs, commands, "a")
+    give_small(jobs, commands, "b", Phase.HELD)
+    for uuid in "ab":
+        jobs.execute(commands.release(uuid))
+    assert (journal.input("a"), journal.result("b")) == (None, None)
+
+
+def test_ends_that_come_while_others_are_recorded_are_recorded_together(jobs, commands, journal, monkeypatch):
+    running = [give_small(jobs, commands, uuid, Phase.RUNNING) for uuid in "abc"]
+    together, sizes = journal.together, []
+
+    def slow(**options):
+        if not sizes:
+            # Two more end while the first is being recorded, in other threads.
+            threads = [threading.Thread(target=finish_small, args=(jobs, job)) for job in running[1:]]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        sizes.append(len(jobs._ends._items))
+        return together(**options)
+
+    monkeypatch.setattr(journal, "together", slow)
+    finish_small(jobs, running[0])
+    assert [jobs.get(uuid).phase for uuid in "abc"] == [Phase.HELD] * 3
+    # One transaction for the first, during which two were waiting, and one for both of them.
+    assert sizes == [2, 0]
+
+
+def test_an_end_that_cannot_be_recorded_is_computed_again(jobs, commands, journal, monkeypatch):
+    running = give_small(jobs, commands, phase=Phase.RUNNING)
+
+    def full(job, data):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "keep_result", full)
+        with pytest.raises(sqlite3.OperationalError):
+            finish_small(jobs, running)
+    assert jobs.get("j").phase is Phase.STAGED
+    again = jobs.started("j", busy())
+    finish_small(jobs, again)
+    assert jobs.get("j").phase is Phase.HELD
 
 
 # Restart

@@ -46,13 +46,13 @@ def test_a_new_journal_on_the_same_file_knows_everything(tmp_path, commands):
     command = commands.assign("j")
     failed = JobFailed(job="j", attempt=1, at=2.0, code="c", message="Märchen", retryable=True)
     first.note_command(command, job, None, [staged("j"), failed])
-    assert first.use("token", 10.0)
+    assert first.use([("token", 10.0)]) == [True]
     first.close()
     again = Journal(tmp_path / "j.sqlite")
     assert (again.executed(command), again.fence(command.slot)) == (True, (1, 2))
     assert again.jobs() == [job]
     assert [report for _, report in again.reports(10)] == [staged("j"), failed]
-    assert not again.use("token", 10.0)
+    assert again.use([("token", 10.0)]) == [False]
     again.close()
 
 
@@ -79,12 +79,12 @@ def test_a_number_is_never_given_to_a_second_report(journal):
 
 
 def test_a_token_is_used_once_until_it_has_expired_by_itself(journal):
-    assert journal.use("t", 10.0)
-    assert not journal.use("t", 10.0)
+    token = ("t", 10.0)
+    assert journal.use([token, token, ("u", 10.0)]) == [True, False, True]
     journal.forget_tokens(10.0)
-    assert not journal.use("t", 10.0)
+    assert journal.use([token]) == [False]
     journal.forget_tokens(10.5)
-    assert journal.use("t", 10.0)
+    assert journal.use([token]) == [True]
 
 
 def test_a_change_that_fails_leaves_nothing_behind(journal, commands):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from fpga_pool.dataplane.handler import SmallInput
 from fpga_pool.dataplane.tokens import TransferGrant
 from fpga_pool.model.exceptions import TransferRefused
 from fpga_pool.model.messages import SlotChanged
@@ -90,5 +91,26 @@ def test_the_end_of_a_job_is_told_and_its_delivery_noted(streams, jobs, commands
     running = jobs.started("j", SlotChanged(slot="h0/sim0/slot0", at=1.0, state=SlotState.BUSY))
     jobs.failed(running, "fpga_pool.slot_fault", "smoke", retryable=True)
     assert (end.result(0).code, end.result(0).message) == ("fpga_pool.slot_fault", "smoke")
-    streams.delivered(GRANT)
+    streams.delivered([GRANT])
     assert jobs.get("j").phase is Phase.FAILED
+
+
+def test_small_inputs_are_taken_together_and_those_that_are_here_already_too(streams, jobs, commands):
+    jobs.execute(commands.assign("j"))
+    jobs.execute(commands.assign("k", attempt=2))
+    both = [SmallInput(GRANT, b"x"), SmallInput(replace(GRANT, job="k"), b"y")]
+    none, refused = streams.stage_small(both)
+    assert (none, refused.reason) == (None, "wrong_attempt")
+    assert (jobs.get("j").phase, jobs.get("k").phase) == (Phase.STAGED, Phase.WAITING)
+    assert streams.stage_small(both[:1]) == [None]
+
+
+def test_small_inputs_wait_for_the_command_that_announces_them(streams, jobs, commands, monkeypatch):
+    monkeypatch.setattr(streams_module, "ANNOUNCEMENT_S", 10.0)
+    threading.Timer(0.02, jobs.execute, [commands.assign("j")]).start()
+    assert streams.stage_small([SmallInput(GRANT, b"x")]) == [None]
+
+
+def test_a_small_input_of_no_known_job_is_refused(streams):
+    (refused,) = streams.stage_small([SmallInput(GRANT, b"x")])
+    assert refused.reason == "unknown_job"

@@ -1,0 +1,234 @@
+"""Small jobs of one host, all on one connection, in a thread of their own."""
+
+import hashlib
+import itertools
+import ssl
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from fpga_pool.client.inputs import Input
+from fpga_pool.client.results import write_files
+from fpga_pool.client.stream import Phase, StreamContext
+from fpga_pool.dataplane import frames
+from fpga_pool.dataplane.client import JobFailed, ResultInfo, TransferBroken, TransferCancelled, connect_lane
+from fpga_pool.dataplane.lane_client import Answer, LaneConnection
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, TransferRefused
+from fpga_pool.model.exchange import Ticket, TicketRequest
+from fpga_pool.model.objects import Host, Job, JobState
+
+#: Orders on one lane at once: enough to keep the slots of a host busy.
+_OPEN = 512
+_TICK_S = 0.5
+
+Outcome = ResultInfo | BaseException
+
+
+class Parcel:
+    """One small job on a lane; the lane's thread moves it, others may look at it and cancel it."""
+
+    def __init__(self, job: Job, source: Input, sink: Path) -> None:
+        self.job = job
+        self.phase = Phase.OPENING
+        self.sent_bytes = 0
+        self.source = source
+        self.sink = sink
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """Have it given up soon."""
+        self.cancelled = True
+
+    @property
+    def purpose(self) -> str:
+        """What its token is for."""
+        return "fetch" if self.job.state is JobState.RESULT_HELD else "send"
+
+
+class Lane:
+    """A connection to one host, opened with the first job and kept for the next ones."""
+
+    def __init__(
+        self,
+        context: StreamContext,
+        host: Host,
+        parcels: Sequence[Parcel],
+        ended: Callable[[list[tuple[Any, Outcome]]], object],
+    ) -> None:
+        self.host = host
+        self._context = context
+        #: Called with parcels that are through, or not, in the lane's thread.
+        self._ended = ended
+        self._lock = threading.Lock()
+        self._new = list(parcels)
+        self._open: dict[int, Parcel] = {}
+        self._numbers = itertools.count(1)
+        self._connection: LaneConnection | None = None
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name=f"lane-{host.name}", daemon=True)
+        self._thread.start()
+
+    def add(self, parcels: Sequence[Parcel]) -> bool:
+        """Take jobs; False if the lane has ended and takes no more."""
+        with self._lock:
+            if self._closing:
+                return False
+            self._new += parcels
+            if self._connection is not None:
+                self._connection.wake()
+        return True
+
+    def close(self) -> None:
+        """End; what is open is cancelled."""
+        with self._lock:
+            self._closing = True
+            if self._connection is not None:
+                self._connection.wake()
+        self._thread.join()
+
+    def _run(self) -> None:
+        error: BaseException = TransferCancelled("cancelled by the caller")
+        try:
+            with self._connect() as connection:
+                with self._lock:
+                    self._connection = connection
+                try:
+                    self._serve(connection)
+                finally:
+                    with self._lock:
+                        self._connection = None
+        except OSError as caught:
+            error = TransferBroken(f"the lane to {self.host.name} broke: {caught}")
+        except Exception as caught:
+            error = caught
+        with self._lock:
+            self._closing = True
+            left = [*self._open.values(), *self._new]
+        for parcel in left:
+            parcel.phase = Phase.OPENING
+        self._ended([(parcel, error) for parcel in left])
+
+    def _connect(self) -> LaneConnection:
+        context, host = self._context, self.host
+        tls = (context.ssl_context or ssl.create_default_context()) if host.data_tls else None
+        try:
+            return connect_lane((host.data_address, host.data_port), context.connect_timeout_s, ssl_context=tls)
+        except OSError as error:
+            raise TransferBroken(f"the connection to {host.name} broke at once: {error}") from error
+
+    def _serve(self, connection: LaneConnection) -> None:
+        while not self._closing:
+            self._give_up_cancelled()
+            with self._lock:
+                room = max(_OPEN - len(self._open), 0)
+                new, self._new = self._new[:room], self._new[room:]
+            if new:
+                self._order(connection, new)
+            answers = connection.pump(_TICK_S)
+            if answers:
+                self._take(connection, answers)
+
+    def _give_up_cancelled(self) -> None:
+        given_up = [number for number, parcel in self._open.items() if parcel.cancelled]
+        if given_up:
+            error = TransferCancelled("cancelled by the caller")
+            self._ended([(self._open.pop(number), error) for number in given_up])
+
+    # Ordering
+
+    def _order(self, connection: LaneConnection, parcels: Sequence[Parcel]) -> None:
+        """Report the flow, get leave for all of them, and send what is to be sent."""
+        tickets = self._context.desk.get_all(
+            [
+                TicketRequest(
+                    job=parcel.job.uuid,
+                    purpose=parcel.purpose,
+                    source_address=connection.source_address,
+                    source_port=connection.source_port,
+                )
+                for parcel in parcels
+            ]
+        )
+        failed: list[tuple[Parcel, Outcome]] = []
+        for parcel, ticket in zip(parcels, tickets, strict=True):
+            try:
+                self._send(connection, parcel, ticket.result())
+            except (FpgaPoolError, OSError) as error:
+                failed.append((parcel, error))
+        if failed:
+            self._ended(failed)
+
+    def _send(self, connection: LaneConnection, parcel: Parcel, ticket: Ticket) -> None:
+        if (ticket.address, ticket.port) != (self.host.data_address, self.host.data_port):
+            raise TransferBroken(f"job {parcel.job.uuid} is not on host {self.host.name} at that address any more")
+        number = next(self._numbers)
+        if parcel.purpose == "fetch":
+            connection.put(frames.Fetch(number, ticket.token))
+        else:
+            data = _read(parcel.source, ticket.input_bytes)
+            order = frames.Order(number, ticket.token, len(data), hashlib.sha256(data).hexdigest())
+            connection.put(order, data)
+            parcel.sent_bytes = len(data)
+        parcel.phase = Phase.SENDING
+        self._open[number] = parcel
+
+    # Answers
+
+    def _take(self, connection: LaneConnection, answers: Sequence[Answer]) -> None:
+        ended: list[tuple[Parcel, Outcome]] = []
+        results: list[tuple[int, Parcel, frames.Result, bytes]] = []
+        for frame, data in answers:
+            parcel = self._open.pop(frame.number, None)
+            if parcel is None:
+                continue  # given up meanwhile
+            if isinstance(frame, frames.Result):
+                results.append((frame.number, parcel, frame, data))
+            else:
+                # Unless its result is held, a new order may follow: one whose input is there already does no harm.
+                parcel.phase = Phase.WAITING if isinstance(frame, frames.Held) else Phase.OPENING
+                ended.append((parcel, _error(frame)))
+        for number, parcel, frame, data in _good(results, ended):
+            connection.put(frames.ResultReceived(number))
+            ended.append((parcel, ResultInfo(parcel.sink, len(data), frame.sha256)))
+        self._ended(ended)
+
+
+def _read(source: Input, input_bytes: int) -> bytes:
+    with source.open() as file:
+        data = file.read(input_bytes + 1)
+    if len(data) < input_bytes:
+        raise InvalidInput(f"the source ends {input_bytes - len(data)} bytes before the size announced")
+    if len(data) > input_bytes:
+        raise InvalidInput(f"the source is larger than the {input_bytes} bytes announced")
+    return data
+
+
+def _error(frame: frames.Failed | frames.Refuse | frames.Held) -> FpgaPoolError:
+    match frame:
+        case frames.Failed(code=code, message=message):
+            return JobFailed(code, message)
+        case frames.Refuse(reason=reason, message=message):
+            return TransferRefused(reason, message)
+        case frames.Held():
+            return TransferCancelled("the result is too large for a lane")
+
+
+_Arrived = tuple[int, Parcel, frames.Result, bytes]
+
+
+def _good(results: Sequence[_Arrived], ended: list[tuple[Parcel, Outcome]]) -> list[_Arrived]:
+    """Check results and write them to their files; those that cannot be are `ended` with the reason."""
+    sound: list[_Arrived] = []
+    for arrived in results:
+        _, parcel, frame, data = arrived
+        if hashlib.sha256(data).hexdigest() == frame.sha256:
+            sound.append(arrived)
+        else:
+            ended.append((parcel, TransferBroken("the result that arrived is not the one that was sent")))
+    try:
+        write_files([(parcel.sink, data) for _, parcel, _, data in sound])
+    except OSError as error:
+        ended += [(parcel, error) for _, parcel, _, _ in sound]
+        return []
+    return sound
