@@ -11,8 +11,9 @@ from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import ACTIVE_JOBS, Batch, Host, Job, JobState, Lease, Run, Scheduler, Shard, Slot
-from fpga_pool.store.mapping import PLACES, called, columns, from_columns, table
+from fpga_pool.store.mapping import PLACES, called, from_columns, table
 from fpga_pool.store.models import TimeModelRow
+from fpga_pool.store.statements import all_of, by_key, by_keys
 
 ValueT = TypeVar("ValueT")
 
@@ -57,9 +58,10 @@ class Reads:
 
     def jobs(self, uuids: Collection[str]) -> Sequence[Job]:
         """Return these jobs, as far as they exist, in no order."""
-        return [
-            job for some in chunks(list(uuids)) for job in self._all(Job, select(_JOBS).where(_JOBS.c.uuid.in_(some)))
-        ]
+        wanted = [uuid for uuid in uuids if (Job, uuid) not in self._known]
+        for some in chunks(wanted):
+            self._all(Job, by_keys(Job), values={"keys": some})
+        return [self._known[Job, uuid] for uuid in uuids if (Job, uuid) in self._known]
 
     def host(self, name: str) -> Host:
         """Return a host."""
@@ -75,34 +77,34 @@ class Reads:
 
     def shards(self) -> Sequence[Shard]:
         """Return all shards, by name."""
-        return self._all(Shard, select(_SHARDS).order_by(_SHARDS.c.name))
+        return self._all(Shard, all_of(Shard).order_by(_SHARDS.c.name))
 
     def schedulers(self) -> Sequence[Scheduler]:
         """Return the schedulers that ever were, by name."""
-        return self._all(Scheduler, select(_SCHEDULERS).order_by(_SCHEDULERS.c.name))
+        return self._all(Scheduler, all_of(Scheduler).order_by(_SCHEDULERS.c.name))
 
     def beats(self) -> dict[str, tuple[str, int, int]]:
         """Return agent, start and last heartbeat of every living host of the shard, by name."""
         columns = select(_HOSTS.c.name, _HOSTS.c.agent_id, _HOSTS.c.boot, _HOSTS.c.beat)
         alive = columns.where(_HOSTS.c.alive, *self._within(_HOSTS.c.shard))
-        return {name: (agent_id, boot, beat) for name, agent_id, boot, beat in self._execute(alive)}
+        return {name: (agent_id, boot, beat) for name, agent_id, boot, beat in self._execute(alive, Host)}
 
     def slot_by_uuid(self, uuid: str) -> Slot:
         """Return the slot with this uuid."""
-        found = self._all(Slot, select(_SLOTS).where(_SLOTS.c.uuid == uuid))
+        found = self._all(Slot, all_of(Slot).where(_SLOTS.c.uuid == uuid))
         if not found:
             raise NotFound(f"no {called(Slot, uuid)}")
         return found[0]
 
     def hosts(self) -> Sequence[Host]:
         """Return all hosts, by name."""
-        return self._all(Host, select(_HOSTS).order_by(_HOSTS.c.name))
+        return self._all(Host, all_of(Host).order_by(_HOSTS.c.name))
 
     def slots(self, host: str | None = None) -> Sequence[Slot]:
         """Return all slots (of one host), by name."""
         where = self._within(_SLOTS.c.shard)
         where += [] if host is None else [_SLOTS.c.host == host]
-        return self._all(Slot, select(_SLOTS).where(*where).order_by(_SLOTS.c.name))
+        return self._all(Slot, all_of(Slot).where(*where).order_by(_SLOTS.c.name))
 
     def batches(
         self, project_id: str | None = None, *, limit: int | None = None, marker: str | None = None
@@ -111,16 +113,16 @@ class Reads:
         age = tuple_(_BATCHES.c.created_at, _BATCHES.c.uuid)
         where: list[ColumnElement[bool]] = [] if project_id is None else [_BATCHES.c.project_id == project_id]
         if marker is not None:
-            last = self._all(Batch, select(_BATCHES).where(_BATCHES.c.uuid == marker, *where))
+            last = self._all(Batch, all_of(Batch).where(_BATCHES.c.uuid == marker, *where))
             if not last:
                 raise InvalidInput(f"marker: no {called(Batch, marker)}")
             where.append(age < (last[0].created_at, last[0].uuid))
-        newest = select(_BATCHES).where(*where).order_by(_BATCHES.c.created_at.desc(), _BATCHES.c.uuid.desc())
+        newest = all_of(Batch).where(*where).order_by(_BATCHES.c.created_at.desc(), _BATCHES.c.uuid.desc())
         return self._all(Batch, newest.limit(limit))
 
     def generations(self) -> dict[str, int]:
         """Return the generation of every shard."""
-        return dict(self._execute(select(_SHARDS.c.name, _SHARDS.c.pool_generation)).tuples().all())
+        return dict(self._execute(select(_SHARDS.c.name, _SHARDS.c.pool_generation), Shard).tuples().all())
 
     def batch_jobs(
         self,
@@ -134,61 +136,61 @@ class Reads:
         if changed_after is not None:
             newer = [(_JOBS.c.shard == shard) & (_JOBS.c.changed_in > seen) for shard, seen in changed_after.items()]
             where.append(or_(*newer, _JOBS.c.shard.not_in(changed_after)))
-        return self._all(Job, select(_JOBS).where(_JOBS.c.batch_uuid == batch_uuid, *where).order_by(_JOBS.c.index))
+        return self._all(Job, all_of(Job).where(_JOBS.c.batch_uuid == batch_uuid, *where).order_by(_JOBS.c.index))
 
     def pending_jobs(self) -> Sequence[Job]:
         """Return the jobs in state PENDING, oldest batch first, then by index."""
-        pending = select(_JOBS).join(_BATCHES, _BATCHES.c.uuid == _JOBS.c.batch_uuid)
+        pending = all_of(Job).join(_BATCHES, _BATCHES.c.uuid == _JOBS.c.batch_uuid)
         pending = pending.where(_JOBS.c.state == JobState.PENDING, *self._within(_JOBS.c.shard))
         return self._all(Job, pending.order_by(_BATCHES.c.created_at, _BATCHES.c.uuid, _JOBS.c.index))
 
     def exhausted_jobs(self, attempts: int) -> Sequence[Job]:
         """Return the jobs in state PENDING that were planned at least so often."""
-        pending = select(_JOBS).where(_JOBS.c.state == JobState.PENDING, *self._within(_JOBS.c.shard))
+        pending = all_of(Job).where(_JOBS.c.state == JobState.PENDING, *self._within(_JOBS.c.shard))
         return self._all(Job, pending.where(_JOBS.c.attempt >= attempts).order_by(_JOBS.c.uuid))
 
     def overdue_inputs(self, due_before: float) -> Sequence[Job]:
         """Return the jobs in state WAITING_INPUT whose planned transfer was over before a point in time."""
-        waiting = select(_JOBS).where(_JOBS.c.state == JobState.WAITING_INPUT, *self._within(_JOBS.c.shard))
+        waiting = all_of(Job).where(_JOBS.c.state == JobState.WAITING_INPUT, *self._within(_JOBS.c.shard))
         return self._all(Job, waiting.where(_JOBS.c.input_due_at < due_before).order_by(_JOBS.c.uuid))
 
     def jobs_by_shard(self) -> dict[str, int]:
         """Return how many jobs of each shard are pending or active."""
         open_jobs = select(_JOBS.c.shard, func.count()).where(_JOBS.c.state.in_(ACTIVE_JOBS | {JobState.PENDING}))
-        return dict(self._execute(open_jobs.group_by(_JOBS.c.shard)).tuples().all())
+        return dict(self._execute(open_jobs.group_by(_JOBS.c.shard), Job).tuples().all())
 
     def active_jobs(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Job]:
         """Return the jobs in a state of ACTIVE_JOBS (on one slot, or one host), slot by slot, in their order."""
         where = [_JOBS.c.state.in_(ACTIVE_JOBS), *self._within(_JOBS.c.shard)]
         where += [] if slot is None else [_JOBS.c.slot == slot]
         where += [] if host is None else [_JOBS.c.host == host]
-        return self._all(Job, select(_JOBS).where(*where).order_by(_JOBS.c.slot, _JOBS.c.order, _JOBS.c.uuid))
+        return self._all(Job, all_of(Job).where(*where).order_by(_JOBS.c.slot, _JOBS.c.order, _JOBS.c.uuid))
 
     def has_active_jobs(self, slot: str) -> bool:
         """Say whether any job occupies a place in a slot's queue."""
         query = select(_JOBS.c.uuid).where(_JOBS.c.slot == slot, _JOBS.c.state.in_(ACTIVE_JOBS)).limit(1)
-        return self._execute(query).first() is not None
+        return self._execute(query, Job).first() is not None
 
     def held_results(self, host: str) -> Sequence[Job]:
         """Return the jobs in state RESULT_HELD on a host, oldest first."""
-        held = select(_JOBS).where(_JOBS.c.state == JobState.RESULT_HELD, _JOBS.c.host == host)
+        held = all_of(Job).where(_JOBS.c.state == JobState.RESULT_HELD, _JOBS.c.host == host)
         return self._all(Job, held.order_by(_JOBS.c.finished_at, _JOBS.c.uuid))
 
     def leases(self, *, slot: str | None = None) -> Sequence[Lease]:
         """Return the HELD leases (of one slot: none or one), by slot."""
         if slot is not None:
-            return self._all(Lease, select(_LEASES).where(_LEASES.c.held_slot == slot))
-        held = select(_LEASES).join(_SLOTS, _SLOTS.c.name == _LEASES.c.held_slot)
+            return self._all(Lease, all_of(Lease).where(_LEASES.c.held_slot == slot))
+        held = all_of(Lease).join(_SLOTS, _SLOTS.c.name == _LEASES.c.held_slot)
         return self._all(Lease, held.where(*self._within(_SLOTS.c.shard)).order_by(_LEASES.c.held_slot))
 
     def commands(self) -> Sequence[Command]:
         """Return what the outbox holds, in the order of the commits."""
-        return self._all(Command, select(_COMMANDS).order_by(_COMMANDS.c.position))
+        return self._all(Command, all_of(Command).order_by(_COMMANDS.c.position))
 
     def completions(self, batch_uuid: str) -> dict[str, int]:
         """Return the jobs of a batch whose completion is recorded, each with the attempt that counts."""
         recorded = select(_RUNS.c.job, _RUNS.c.attempt).join(_JOBS, _JOBS.c.uuid == _RUNS.c.job)
-        return dict(self._execute(recorded.where(_JOBS.c.batch_uuid == batch_uuid)).tuples().all())
+        return dict(self._execute(recorded.where(_JOBS.c.batch_uuid == batch_uuid), Run).tuples().all())
 
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         """Return the refitted time models, by (function, board)."""
@@ -197,14 +199,14 @@ class Reads:
 
     def runs(self, function: str, *, newest: int) -> dict[str, tuple[Ints, Floats]]:
         """Return, by board, the (N,) input bytes and (N,) seconds of the newest runs of a function, newest first."""
-        boards = self._execute(select(_RUNS.c.board).where(_RUNS.c.function == function).distinct()).scalars()
+        boards = self._execute(select(_RUNS.c.board).where(_RUNS.c.function == function).distinct(), Run).scalars()
         return {board: self._runs(function, board, newest) for board in sorted(boards)}
 
     def _runs(self, function: str, board: str, newest: int) -> tuple[Ints, Floats]:
         query = select(_RUNS.c.input_bytes, _RUNS.c.compute_s).where(
             _RUNS.c.function == function, _RUNS.c.board == board
         )
-        rows = self._execute(query.order_by(_RUNS.c.finished_at.desc(), _RUNS.c.job).limit(newest)).all()
+        rows = self._execute(query.order_by(_RUNS.c.finished_at.desc(), _RUNS.c.job).limit(newest), Run).all()
         return ints([row.input_bytes for row in rows]), floats([row.compute_s for row in rows])
 
     def _within(self, shard: ColumnElement[str]) -> list[ColumnElement[bool]]:
@@ -216,24 +218,23 @@ class Reads:
         known: ValueT | None = self._known.get((cls, key))
         if known is not None:
             return known
-        rows = table(cls)
-        query = select(rows).where(rows.c[PLACES[cls].key] == key)
-        found = self._all(cls, query.with_for_update() if lock else query)
+        kind: type = cls  # what a cache takes
+        found = self._all(cls, by_key(kind, lock=lock), values={"key": key})
         if not found:
             raise NotFound(f"no {called(cls, key)}")
         return found[0]
 
-    def _all(self, cls: type[ValueT], query: Select[Any]) -> list[ValueT]:
-        """Return the values of the rows that a query finds."""
-        rows = self._execute(query.with_only_columns(*columns(cls), maintain_column_froms=True)).all()
+    def _all(self, cls: type[ValueT], query: Select[Any], values: Mapping[str, Any] | None = None) -> list[ValueT]:
+        """Return the values that a query on the rows of their class finds."""
+        rows = self._execute(query, cls, values=values).all()
         key = PLACES[cls].key
-        values = [from_columns(cls, row) for row in rows]
-        return [self._known.setdefault((cls, getattr(value, key)), value) for value in values]
+        found = [from_columns(cls, row) for row in rows]
+        return [self._known.setdefault((cls, getattr(value, key)), value) for value in found]
 
-    def _execute(self, query: Select[Any]) -> Result[Any]:
-        """Run a query on the database as this transaction has changed it."""
-        self.flush()
-        return self._session.connection().execute(query)
+    def _execute(self, query: Select[Any], *classes: type, values: Mapping[str, Any] | None = None) -> Result[Any]:
+        """Run a query on rows of these classes, as this transaction has changed them."""
+        self.flush(classes)
+        return self._session.connection().execute(query, values)
 
-    def flush(self) -> None:
-        """Write what was changed: nothing, in a transaction that only reads."""
+    def flush(self, classes: Collection[type] = ()) -> None:
+        """Write what was changed (of some classes): nothing, in a transaction that only reads."""

@@ -5,23 +5,25 @@ by as few statements as there are tables.  Nobody else can change it meanwhile: 
 and a batch, which jobs of other shards may be counted in, is locked when it is read.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import bindparam, delete, insert, select, update
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy import delete
+from sqlalchemy.orm import Session
 
 from fpga_pool.model.exceptions import Conflict, DuplicateId
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import Batch, Host, Job, Lease, LeaseState, Run, Shard, Slot
 from fpga_pool.model.transaction import Stored
-from fpga_pool.store.bulk import upsert
 from fpga_pool.store.errors import translated
-from fpga_pool.store.mapping import PLACES, called, table, to_columns
-from fpga_pool.store.models import CommandRow, LeaseRow
+from fpga_pool.store.mapping import PLACES, called, to_columns
+from fpga_pool.store.models import CommandRow
 from fpga_pool.store.reads import Reads, chunks
+from fpga_pool.store.statements import among, change, insertion, upsertion
 
+#: How many rows the driver is given at once; it may send them in several packets.
+ROWS_PER_CALL = 1000
 #: Objects that know in which generation of their shard they changed, and in which of their fields (none named = any).
 CHANGES_ARE_ASKED_FOR: Mapping[type, tuple[str, ...]] = {Job: (), Slot: (), Host: ("alive", "availability_zone")}
 
@@ -36,10 +38,11 @@ class SqlTransaction(Reads):
         super().__init__(session, shard.name)
         self.shard = shard
         self._generation = shard.pool_generation + 1
-        #: What was saved and is not written yet, in the order in which it was saved first, and the stored generation.
-        self._saved: dict[tuple[type, str], int] = {}
+        #: Keys of what was saved and is not written yet, in the order in which it was saved first, each with the stored
+        #: generation.
+        self._saved: dict[type, dict[str, int]] = {}
         #: Of those that know in which generation they changed, the ones that did.
-        self._changed: set[tuple[type, str]] = set()
+        self._changed: dict[type, set[str]] = {}
         self._commands: list[Command] = []
         self._completions: dict[str, Run] = {}
 
@@ -49,9 +52,11 @@ class SqlTransaction(Reads):
 
     def add(self, *things: Stored) -> None:
         """Store new objects; raises DuplicateId if one exists, Conflict for a lease on a slot that is held."""
-        self.flush()
+        self.flush()  # before what may refer to it
         for cls, place in PLACES.items():
             new: list[Any] = [thing for thing in things if type(thing) is cls]
+            if not new:
+                continue
             self._refuse_stored(cls, [getattr(thing, place.key) for thing in new])
             if cls is Lease:
                 self._refuse_held([thing.slot for thing in new if thing.state is LeaseState.HELD])
@@ -73,9 +78,9 @@ class SqlTransaction(Reads):
             )
         told = CHANGES_ARE_ASKED_FOR.get(cls)
         if told is not None and (not told or any(getattr(known, name) != getattr(thing, name) for name in told)):
-            self._changed.add((cls, key))
+            self._changed.setdefault(cls, set()).add(key)
         self._known[cls, key] = replace(thing, generation=thing.generation + 1)
-        self._saved.setdefault((cls, key), known.generation)
+        self._saved.setdefault(cls, {}).setdefault(key, known.generation)
         if isinstance(thing, Lease):
             self._touch(thing.slot)
 
@@ -85,7 +90,7 @@ class SqlTransaction(Reads):
 
     def drop_commands(self, host: str) -> None:
         """Remove what the outbox holds for a host that is lost."""
-        self.flush()
+        self.flush([Command])
         self._session.execute(delete(CommandRow).where(CommandRow.shard == self.shard.name, CommandRow.host == host))
 
     def record_run(self, run: Run) -> None:
@@ -94,70 +99,76 @@ class SqlTransaction(Reads):
             raise DuplicateId(f"{called(Run, run.job)}: exists already")
         self._completions[run.job] = run
 
-    def flush(self) -> None:
-        """Write what was saved, and what is to be sent and recorded."""
-        if not (self._saved or self._commands or self._completions):
-            return
-        saved, self._saved = self._saved, {}
-        changed, self._changed = self._changed, set()
+    def flush(self, classes: Collection[type] = ()) -> None:
+        """Write what was saved, and what is to be sent and recorded; only of some classes, if any are named."""
         for cls in PLACES:
-            self._write(cls, {key: stored for (kind, key), stored in saved.items() if kind is cls}, changed)
-        commands, self._commands = self._commands, []
-        self._insert(commands)
-        runs, self._completions = self._completions, {}
-        self._refuse_stored(Run, list(runs))
-        self._insert(list(runs.values()))
+            if cls in classes or not classes:
+                self._write(cls)
+        if self._commands and (Command in classes or not classes):
+            commands, self._commands = self._commands, []
+            self._insert(commands)
+        if self._completions and (Run in classes or not classes):
+            self._write(Job)  # a run refers to its job
+            runs, self._completions = self._completions, {}
+            self._refuse_stored(Run, list(runs))
+            self._insert(list(runs.values()))
 
-    def _write(self, cls: type, stored: Mapping[str, int], changed: set[tuple[type, str]]) -> None:
-        """Write the objects with these keys, which are stored in these generations."""
+    def _write(self, cls: type) -> None:
+        """Write what was saved of a class."""
+        stored = self._saved.pop(cls, None)
+        if not stored:
+            return
+        changed = self._changed.pop(cls, set())
         rows = {key: to_columns(self._known[cls, key]) for key in stored}
         if cls is Job:  # by the hundred; nothing but this transaction can have changed them
-            upsert(self._session, table(cls), [row | {"changed_in": self._generation} for row in rows.values()], "uuid")
+            self._upsert(cls, [row | {"changed_in": self._generation} for row in rows.values()])
             return
         found = {key: {"the_key": key, "the_generation": generation} for key, generation in stored.items()}
-        counted = [
-            row | found[key] | {"changed_in": self._generation} for key, row in rows.items() if (cls, key) in changed
-        ]
+        counted = [row | found[key] | {"changed_in": self._generation} for key, row in rows.items() if key in changed]
         self._update(cls, counted)
-        self._update(cls, [row | found[key] for key, row in rows.items() if (cls, key) not in changed])
+        self._update(cls, [row | found[key] for key, row in rows.items() if key not in changed])
+
+    def _upsert(self, cls: type, rows: list[dict[str, Any]]) -> None:
+        connection = self._session.connection()
+        statement = upsertion(connection.dialect.name, cls, tuple(rows[0]))
+        for begin in range(0, len(rows), ROWS_PER_CALL):
+            connection.execute(statement, rows[begin : begin + ROWS_PER_CALL])
 
     def _update(self, cls: type, rows: list[dict[str, Any]]) -> None:
         if not rows:
             return
-        columns = table(cls).c
-        same = (columns[PLACES[cls].key] == bindparam("the_key")) & (columns.generation == bindparam("the_generation"))
-        changed: Any = {name: bindparam(name) for name in rows[0] if not name.startswith("the_")}
+        names = tuple(name for name in rows[0] if not name.startswith("the_"))
         with translated():
-            matched = self._session.connection().execute(update(table(cls)).where(same).values(changed), rows)
+            matched = self._session.connection().execute(change(cls, names), rows)
         if matched.rowcount != len(rows):
             raise Conflict(f"{cls.__name__.lower()}: one of {len(rows)} has changed meanwhile; read it and decide anew")
 
     def _touch(self, slot: str) -> None:
         """Count a slot as changed: the lease on it is part of what is told of it."""
         generation = self._one(Slot, slot).generation  # may have to read it, and write first what was saved
-        self._saved.setdefault((Slot, slot), generation)
-        self._changed.add((Slot, slot))
+        self._saved.setdefault(Slot, {}).setdefault(slot, generation)
+        self._changed.setdefault(Slot, set()).add(slot)
 
     def _insert(self, things: list[Any]) -> None:
         if things:
-            extra = {"changed_in": self._generation} if type(things[0]) in CHANGES_ARE_ASKED_FOR else {}
+            cls: type = type(things[0])
+            extra = {"changed_in": self._generation} if cls in CHANGES_ARE_ASKED_FOR else {}
             rows = [to_columns(thing) | extra for thing in things]
             with translated():
-                self._session.execute(insert(table(type(things[0]))), rows)
+                self._session.connection().execute(insertion(cls), rows)
 
     def _refuse_stored(self, cls: type, keys: list[str]) -> None:
-        place = PLACES[cls]
-        for key in self._stored(getattr(place.row, place.key), keys):
+        for key in self._stored(cls, PLACES[cls].key, keys):
             raise DuplicateId(f"{called(cls, key)}: exists already")
 
     def _refuse_held(self, slots: list[str]) -> None:
-        for slot in self._stored(LeaseRow.held_slot, slots):
+        for slot in self._stored(Lease, "held_slot", slots):
             raise Conflict(f"slot {slot}: another lease on it is in force")
 
-    def _stored(self, column: InstrumentedAttribute[Any], values: Iterable[str]) -> Iterator[str]:
-        """Yield those of the values that the column holds."""
-        for chunk in chunks(list(values)):
-            yield from self._session.scalars(select(column).where(column.in_(chunk)))
+    def _stored(self, cls: type, column: str, values: list[str]) -> Iterator[str]:
+        """Yield those of the values that a column holds."""
+        for some in chunks(values):
+            yield from self._session.connection().execute(among(cls, column), {"values": some}).scalars()
 
 
 class SqlReading(SqlTransaction):

@@ -1,6 +1,7 @@
 """Changes of one object together with what follows from them: commands, leases, counts of the batch."""
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import replace
 
 from fpga_pool.model.exchange import SMALL_INPUT_BYTES
@@ -94,24 +95,25 @@ def _send_to_host(tx: Transaction, host: str, what: str, action: ShapeFlow | Rel
     )
 
 
-def grant_pool_lease(tx: Transaction, slot_name: str, now_s: float) -> None:
-    """Make sure that the shard holds the slot for its jobs; the pool's leases are revocable."""
-    if tx.leases(slot=slot_name):
-        return
+def grant_pool_leases(tx: Transaction, slots: Iterable[str], now_s: float) -> None:
+    """Make sure that the shard holds these slots for its jobs; the pool's leases are revocable."""
+    held = {lease.slot for lease in tx.leases()}
+    tx.add(*(_pool_lease(tx, slot, now_s) for slot in slots if slot not in held))
+
+
+def _pool_lease(tx: Transaction, slot_name: str, now_s: float) -> Lease:
     slot = tx.slot(slot_name)
     epoch = slot.lease_epoch + 1
     tx.save(replace(slot, lease_epoch=epoch))
-    tx.add(
-        Lease(
-            uuid=str(uuid.uuid5(uuid.UUID(slot.uuid), f"lease {epoch}")),
-            slot=slot_name,
-            kind=LeaseKind.POOL,
-            holder=tx.shard.name,
-            project_id="",
-            epoch=epoch,
-            revocable=True,
-            granted_at=now_s,
-        )
+    return Lease(
+        uuid=str(uuid.uuid5(uuid.UUID(slot.uuid), f"lease {epoch}")),
+        slot=slot_name,
+        kind=LeaseKind.POOL,
+        holder=tx.shard.name,
+        project_id="",
+        epoch=epoch,
+        revocable=True,
+        granted_at=now_s,
     )
 
 

@@ -114,7 +114,7 @@ class PoolColumns:
         seen_in = np.array([told.get(word, -1) for word in self.words], dtype=np.int64)
         hosts = _taken(self.hosts, self.hosts["changed_in"] > seen_in[self.hosts["shard"]])
         slots = _taken(self.slots, self.slots["changed_in"] > seen_in[self.slots["shard"]])
-        return replace(self, hosts=hosts, slots=slots)._compact()  # noqa: SLF001
+        return _compacted(replace(self, hosts=hosts, slots=slots))
 
     def merged(self, delta: "PoolColumns") -> "PoolColumns":
         """Return the snapshot of the delta's moment, from this one of an earlier moment.
@@ -132,7 +132,7 @@ class PoolColumns:
         if delta.size not in (None, size):
             raise Conflict("the delta does not complete this snapshot: take the whole again")
         merged = replace(delta, words=words, hosts=hosts, slots=slots, size=size)
-        return merged._compact() if len(words) > _WORDS_PER_ROW * sum(size) else merged  # noqa: SLF001
+        return _compacted(merged) if len(words) > _WORDS_PER_ROW * sum(size) else merged
 
     def to_plain(self) -> dict[str, Any]:
         """Return JSON types."""
@@ -162,23 +162,24 @@ class PoolColumns:
         except (IndexError, KeyError, TypeError, ValueError, binascii.Error) as error:
             raise InvalidInput(f"columns of the pool: {error!r}") from None
 
-    def _compact(self) -> "PoolColumns":
-        """Return the same with only the words that are used."""
-        columns = [self.hosts[name] for name in HOST_WORDS] + [self.slots[name] for name in SLOT_WORDS]
-        used = np.unique(np.concatenate(columns))
-        renumbered = np.zeros(len(self.words), dtype=np.int64)
-        renumbered[used] = np.arange(len(used))
-        return replace(
-            self,
-            words=tuple(self.words[number] for number in used),
-            hosts=_renumbered(self.hosts, HOST_WORDS, renumbered),
-            slots=_renumbered(self.slots, SLOT_WORDS, renumbered),
-        )
-
 
 def already_told(seen: Mapping[str, int], now: Mapping[str, int]) -> Mapping[str, int]:
     """Return of which generations nothing need be told to who has seen these; nothing is known of another database."""
     return seen if all(seen[shard] <= now.get(shard, -1) for shard in seen) else {}
+
+
+def _compacted(pool: PoolColumns) -> PoolColumns:
+    """Return the same with only the words that are used."""
+    columns = [pool.hosts[name] for name in HOST_WORDS] + [pool.slots[name] for name in SLOT_WORDS]
+    used = np.unique(np.concatenate(columns))
+    renumbered = np.zeros(len(pool.words), dtype=np.int64)
+    renumbered[used] = np.arange(len(used))
+    return replace(
+        pool,
+        words=tuple(pool.words[number] for number in used),
+        hosts=_renumbered(pool.hosts, HOST_WORDS, renumbered),
+        slots=_renumbered(pool.slots, SLOT_WORDS, renumbered),
+    )
 
 
 def _columns(

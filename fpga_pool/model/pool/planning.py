@@ -26,7 +26,7 @@ from fpga_pool.model.objects import (
     Slot,
     SlotState,
 )
-from fpga_pool.model.pool.changes import change_job, grant_pool_lease, send
+from fpga_pool.model.pool.changes import change_job, grant_pool_leases, send
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
@@ -216,17 +216,13 @@ def commit_plan(
     """Give each job the place the plan chose, where that is still possible; return the jobs that got one."""
     batch_uuid = request.jobs[0].batch_uuid
     dispatched_at = now_s + settings.dispatch_lead_s
-    stored = {job.uuid: job for job in tx.batch_jobs(batch_uuid)}
     transfers = _transfers(plan, len(request.jobs))
+    queues = _possible_queues(tx, request, plan)
+    grant_pool_leases(tx, [slot.name for slot, _ in queues], now_s)
+    last = {job.slot: job.order for job in sorted(tx.active_jobs(), key=lambda job: job.order)}
     placed = []
-    for accelerator, queue in _queues(plan):
-        slot = tx.slot(request.slots[accelerator])
-        untouched = [i for i in queue if stored[request.jobs[i].uuid].generation == request.jobs[i].generation]
-        if not untouched or not _usable(slot, tx.host(slot.host), _held_by_others(tx.leases(slot=slot.name))):
-            continue
-        grant_pool_lease(tx, slot.name, now_s)
-        first = max((job.order for job in tx.active_jobs(slot=slot.name)), default=-1) + 1
-        for order, i in enumerate(untouched, start=first):
+    for slot, queue in queues:
+        for order, i in enumerate(queue, start=last.get(slot.name, -1) + 1):
             start_s = float(plan.start_s[i])
             event = Planned(
                 host=slot.host,
@@ -234,7 +230,7 @@ def commit_plan(
                 order=order,
                 dispatched_at=dispatched_at,
                 start_s=start_s,
-                end_s=start_s + float(request.problem.seconds[i, accelerator]),
+                end_s=start_s + float(request.problem.seconds[i, plan.accelerator[i]]),
                 transfer=transfers[i],
             )
             _withdraw_from_former_host(tx, request.jobs[i], slot.host)
@@ -246,6 +242,20 @@ def commit_plan(
         changed, _ = BATCH.transition(tx.batch(batch_uuid), promised, now_s)
         tx.save(changed)
     return placed
+
+
+def _possible_queues(tx: Transaction, request: PlanRequest, plan: BatchPlan) -> list[tuple[Slot, list[int]]]:
+    """Return each slot that can still be used, with those of its jobs that nobody has changed meanwhile."""
+    stored = {job.uuid: job for job in tx.batch_jobs(request.jobs[0].batch_uuid)}
+    foreign = _held_by_others(tx.leases())
+    slots = {slot.name: slot for slot in tx.slots()}
+    possible = []
+    for accelerator, queue in _queues(plan):
+        slot = slots.get(request.slots[accelerator])
+        untouched = [i for i in queue if stored[request.jobs[i].uuid].generation == request.jobs[i].generation]
+        if slot is not None and untouched and _usable(slot, tx.host(slot.host), foreign):
+            possible.append((slot, untouched))
+    return possible
 
 
 def _queues(plan: BatchPlan) -> list[tuple[int, list[int]]]:

@@ -156,9 +156,14 @@ def test_a_second_completion_of_a_job_is_refused_with_all_that_is_told_with_it(b
     batch, job = saved(*(batch := make.batch(), make.job(batch)))
     with begin() as tx:
         tx.record_run(make.run(job))
-    with pytest.raises(DuplicateId, match=f"run {job.uuid}: exists already"), begin() as tx:  # noqa: PT012
-        tx.save(replace(batch, jobs_completed=1))
-        tx.record_run(make.run(job, attempt=2))
+
+    def complete_again():
+        with begin() as tx:
+            tx.save(replace(batch, jobs_completed=1))
+            tx.record_run(make.run(job, attempt=2))
+
+    with pytest.raises(DuplicateId, match=f"run {job.uuid}: exists already"):
+        complete_again()
     with begin() as tx:
         assert tx.batch(batch.uuid).jobs_completed == 0
 

@@ -147,8 +147,9 @@ class Pool:
                 held = [*tx.active_jobs(host=host), *tx.held_results(host)]
                 jobs = [(job.uuid, job.attempt, job.slot) for job in held]
         return Heartbeat(
-            host=host, agent_id=f"agent of {host}", boot=1, beat=next(self.numbers), at=self.now_s, egress_bps=8e6, ingress_bps=8e6, data_address="::1", data_port=9,  # noqa: E501
-            slots=slots, jobs=tuple(ObservedJob(job=j, attempt=a, slot=s) for j, a, s in jobs), unreported=unreported,
+            host=host, agent_id=f"agent of {host}", boot=1, beat=next(self.numbers), at=self.now_s,
+            egress_bps=8e6, ingress_bps=8e6, data_address="::1", data_port=9, slots=slots,
+            jobs=tuple(ObservedJob(job=j, attempt=a, slot=s) for j, a, s in jobs), unreported=unreported,
         )  # fmt: skip
 
     def _observed(self, slot):

@@ -1,0 +1,106 @@
+"""Statements that are built once: building one takes longer than running it.
+
+A statement that is kept also keeps its place in SQLAlchemy's cache of compiled ones.
+"""
+
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    Insert,
+    Select,
+    Table,
+    TextClause,
+    UniqueConstraint,
+    Update,
+    bindparam,
+    insert,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.engine import Dialect
+
+from fpga_pool.store.mapping import PLACES, columns, table
+
+
+@cache
+def all_of(cls: type) -> Select[Any]:
+    """Return the query for all values of a class, to be narrowed."""
+    return select(*columns(cls))
+
+
+@cache
+def by_key(cls: type, *, lock: bool = False) -> Select[Any]:
+    """Return the query for the value whose key is `key`; `lock` keeps others from it until the transaction ends."""
+    query = all_of(cls).where(table(cls).c[PLACES[cls].key] == bindparam("key"))
+    return query.with_for_update() if lock else query
+
+
+@cache
+def by_keys(cls: type) -> Select[Any]:
+    """Return the query for the values whose keys are among `keys`."""
+    return all_of(cls).where(table(cls).c[PLACES[cls].key].in_(bindparam("keys", expanding=True)))
+
+
+@cache
+def among(cls: type, column: str) -> Select[Any]:
+    """Return the query for those of `values` that a column holds."""
+    found = table(cls).c[column]
+    return select(found).where(found.in_(bindparam("values", expanding=True)))
+
+
+@cache
+def insertion(cls: type) -> Insert:
+    """Return the statement that stores new rows of a class."""
+    return insert(table(cls))
+
+
+@cache
+def change(cls: type, names: tuple[str, ...]) -> Update:
+    """Return the statement that changes these columns of the row with `the_key`, if it has `the_generation`."""
+    rows = table(cls)
+    same = (rows.c[PLACES[cls].key] == bindparam("the_key")) & (rows.c.generation == bindparam("the_generation"))
+    values: Any = {name: bindparam(name) for name in names}
+    return update(rows).where(same).values(values)
+
+
+@cache
+def upsertion(dialect: str, cls: type, names: tuple[str, ...]) -> TextClause:
+    """Return the statement that stores whole rows with these columns; a row whose key exists is replaced.
+
+    No generation is compared: the caller holds the lock that orders the writers of these rows.
+
+    SQLAlchemy does not cache such statements; as text, with the types of the columns, it needs no second compilation.
+    """
+    rows, key = table(cls), PLACES[cls].key
+    _refuse_second_key(rows, key)
+    changed = [name for name in names if name != key]
+    statement: Any
+    if dialect == "mysql":
+        new = mysql.insert(rows)
+        statement = new.on_duplicate_key_update({name: new.inserted[name] for name in changed})
+    else:
+        new_row: Any = (postgresql if dialect == "postgresql" else sqlite).insert(rows)
+        replacing = {name: new_row.excluded[name] for name in changed}
+        statement = new_row.on_conflict_do_update(index_elements=[key], set_=replacing)
+    compiled = statement.compile(dialect=_with_names(dialect), column_keys=names)
+    return text(str(compiled)).bindparams(*(bindparam(name, type_=rows.c[name].type) for name in names))
+
+
+def _refuse_second_key(rows: Table, key: str) -> None:
+    """MariaDB would replace a row that has another key, and a value in common in a second unique column."""
+    unique = [[column.name for column in rows.primary_key]]
+    unique += [
+        [c.name for c in constraint.columns] for constraint in rows.constraints if type(constraint) is UniqueConstraint
+    ]
+    unique += [[c.name for c in index.columns] for index in rows.indexes if index.unique]
+    if unique != [[key]]:
+        raise ValueError(f"{rows.name}: {key} is not its only unique column (there are {unique})")
+
+
+def _with_names(dialect: str) -> Dialect:
+    """Return a dialect that writes parameters as `text` reads them."""
+    made: Dialect = {"mysql": mysql, "postgresql": postgresql}.get(dialect, sqlite).dialect(paramstyle="named")
+    return made
