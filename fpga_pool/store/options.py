@@ -26,8 +26,9 @@ FOLLOWED = (
 )
 
 
-#: A start that cannot succeed ends after seconds, not minutes.
-DEFAULTS = {"max_retries": CONNECT_RETRIES, "retry_interval": int(CONNECT_INTERVAL_S)}
+#: Requests are worked on in threads, each with a connection: they are kept.  A start that cannot succeed ends after
+#: seconds, not minutes.
+DEFAULTS = {"max_pool_size": 20, "max_retries": CONNECT_RETRIES, "retry_interval": int(CONNECT_INTERVAL_S)}
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
