@@ -18,7 +18,6 @@ from oslo_config import cfg
 from fpga_pool.cmd import audit, bitstreams, db, keys, service
 from fpga_pool.cmd.base import WRONG_USAGE
 from fpga_pool.conf.opts import check_values, register_opts
-from fpga_pool.store import options as database
 
 PROGRAM = "fpga-pool-manage"
 #: cliff's level of one -v.
@@ -76,7 +75,6 @@ class ManageApp(App):
         """The configuration, read when a command first asks for it."""
         conf = cfg.ConfigOpts()
         register_opts(conf)
-        database.register_opts(conf)
         places = [f"--config-file={path}" for path in self.options.config_file]
         places += [f"--config-dir={path}" for path in self.options.config_dir]
         conf(places, project="fpga_pool", prog=PROGRAM)

@@ -26,7 +26,6 @@ from oslo_service import systemd
 from fpga_pool.conf.opts import check_values, register_opts
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.rpc.transport import MessagingError
-from fpga_pool.store import options as database
 
 LOG = logging.getLogger(__name__)
 
@@ -68,7 +67,6 @@ def run(program: str, service: Service, argv: Sequence[str] | None = None) -> in
 def configure(conf: cfg.ConfigOpts, program: str, argv: Sequence[str]) -> cfg.ConfigOpts:
     """Read files and command line into `conf`, check every value, and begin to log."""
     register_opts(conf)
-    database.register_opts(conf)
     service_options.register_service_opts(conf)
     log.register_options(conf)
     conf(list(argv), project="fpga_pool", prog=program, version=version("fpga_pool"))

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import nnls
 
 from fpga_pool.core.types import Floats, floats
 
@@ -110,6 +109,9 @@ def _least_squares(sizes: Floats, durations: Floats, weight: Floats) -> TimeMode
     # Sizes of 1e9 beside a column of ones: in units of the largest size both unknowns are seconds.
     unit_bytes = float(sizes.max())
     columns = np.stack([np.ones_like(sizes), sizes / unit_bytes], axis=1)
+    # Not at the top: importing it takes longer than all else that a process needs at its start.
+    from scipy.optimize import nnls
+
     (a_s, b_s), _ = nnls(columns * weight[:, None], durations * weight)
     return TimeModel(float(a_s), float(b_s) / unit_bytes)
 

@@ -16,7 +16,7 @@ from fpga_pool.drivers.slots.base import SlotDriver
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.services.agent.settings import AgentSettings
-from fpga_pool.services.scheduler.service import SchedulerSettings
+from fpga_pool.services.scheduler.settings import SchedulerSettings
 
 LOG = logging.getLogger(__name__)
 

@@ -46,7 +46,11 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
 
 def open_store(conf: cfg.ConfigOpts) -> Store:
-    """Return the store in the configured database; InvalidInput or ServiceUnavailable says why there is none."""
+    """Return the store in the configured database; InvalidInput or ServiceUnavailable says why there is none.
+
+    Only here are the options made known to `conf`: a process that needs no database loads nothing for one.
+    """
+    register_opts(conf)
     group = conf[GROUP]
     if not group.connection:
         raise InvalidInput(

@@ -19,6 +19,7 @@ from oslo_config import cfg
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.model.objects import Host, Lease, LeaseKind, Slot, SlotState
+from fpga_pool.model.pool.columns import PoolColumns
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.follower import PoolFollower
@@ -26,7 +27,9 @@ from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, server, transport
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
-from fpga_pool.services.scheduler.service import SchedulerService, SchedulerSettings
+from fpga_pool.services.scheduler.service import SchedulerService
+from fpga_pool.services.scheduler.settings import SchedulerSettings
+from fpga_pool.services.scheduler.snapshots import Snapshots
 from fpga_pool.store import Store
 
 SHARD = "default"
@@ -86,7 +89,7 @@ def embedded(tmp_path):
         stack.callback(lambda: (listening.stop(), listening.wait()))
         service.start()
         stack.callback(service.stop)
-        yield store, SchedulerAPI(messages)
+        yield "me", store, SchedulerAPI(messages)
 
 
 @pytest.fixture
@@ -95,9 +98,43 @@ def processes(scheduler_process, rabbitmq):
     _, url = scheduler_process
     store, messages = Store(url), transport(cfg.CONF, rabbitmq.url)
     api = SchedulerAPI(messages)
-    yield store, api
+    yield "scheduler-1", store, api
     messages.cleanup()
     store.close()
+
+
+@pytest.fixture(params=["mariadb", "postgresql"])
+def database(request):
+    """A store on a database server, with no other process."""
+    server_of_it = request.getfixturevalue(request.param)
+    url = server_of_it.new_database()
+    store = Store(url)
+    store.migrate()
+    store.ensure_shards([SHARD], time.time())
+    yield request.param, store
+    store.close()
+    server_of_it.drop_database(url)
+
+
+def test_parts(database):
+    """What of it the scheduler does, and what the asker does, without messages between them."""
+    name, store = database
+    slots = fill(store)
+    asked = Snapshots(store, SteadyClock())
+    known = asked.changed_after(None)
+    times_ms = {f"{part}, {what}": [] for what in ("whole", f"{CHANGED} changed") for part in ("server", "asker")}
+    for _ in range(ROUNDS):
+        told, took_ms = timed(lambda: asked.changed_after(None).to_plain())
+        times_ms["server, whole"].append(took_ms)
+        known, took_ms = timed(PoolColumns.from_plain, told)
+        times_ms["asker, whole"].append(took_ms)
+    for turn in range(ROUNDS):
+        change(store, some_of(slots, turn))
+        told, took_ms = timed(lambda seen: asked.changed_after(seen).to_plain(), known.seen)
+        times_ms[f"server, {CHANGED} changed"].append(took_ms)
+        known, took_ms = timed(lambda old, plain: old.merged(PoolColumns.from_plain(plain)), known, told)
+        times_ms[f"asker, {CHANGED} changed"].append(took_ms)
+    show(f"{name}, no messages", times_ms)
 
 
 def test_embedded(embedded):
@@ -108,25 +145,34 @@ def test_processes(processes):
     measure("RabbitMQ, MariaDB", *processes)
 
 
-def measure(name, store, api):
+def measure(name, scheduler, store, api):
     while SHARD not in api.snapshot().seen:
         time.sleep(0.1)
     slots = fill(store)
     api.snapshot()
-    whole_ms, delta_ms, empty_ms, call_ms = [], [], [], []
+    whole, delta, empty, call = "whole", f"{CHANGED} changed", "none changed", "any call"
+    times_ms = {what: [] for what in (whole, delta, empty, call)}
     for _ in range(ROUNDS):
         follower = PoolFollower(api)
-        whole_ms.append(milliseconds(follower.now))
+        times_ms[whole].append(timed(follower.now)[1])
     for turn in range(ROUNDS):
-        expected = change(store, slots[turn :: len(slots) // CHANGED][:CHANGED])
-        delta_ms.append(milliseconds(follower.now))
+        expected = change(store, some_of(slots, turn))
+        times_ms[delta].append(timed(follower.now)[1])
         assert expected <= busy(follower)
-        empty_ms.append(milliseconds(follower.now))
-        call_ms.append(milliseconds(lambda: api.describe(api._server)))
-    print(f"\n{name}, {len(slots)} slots on {HOSTS} hosts: median (least, most) of {ROUNDS}")
-    rows = {"whole": whole_ms, f"{CHANGED} changed": delta_ms, "none changed": empty_ms, "any call": call_ms}
-    for what, times_ms in rows.items():
-        print(f"  {what:>12}: {statistics.median(times_ms):6.2f} ms ({min(times_ms):.2f}, {max(times_ms):.2f})")
+        times_ms[empty].append(timed(follower.now)[1])
+        times_ms[call].append(timed(api.describe, scheduler)[1])
+    show(name, times_ms)
+
+
+def show(name, times_ms):
+    print(f"\n{name}, 8000 slots on {HOSTS} hosts: median (least, most) of {ROUNDS}")
+    for what, taken_ms in times_ms.items():
+        print(f"  {what:>18}: {statistics.median(taken_ms):6.2f} ms ({min(taken_ms):.2f}, {max(taken_ms):.2f})")
+
+
+def some_of(slots, turn):
+    """Return other slots each turn, of all parts of the pool."""
+    return slots[turn :: len(slots) // CHANGED][:CHANGED]
 
 
 def change(store, names):
@@ -143,7 +189,8 @@ def busy(follower):
     return {pool.slot_name(row) for row in rows}
 
 
-def milliseconds(call):
+def timed(call, *arguments):
+    """Return what a call returns, and how many milliseconds it took."""
     began_s = time.perf_counter()
-    call()
-    return 1e3 * (time.perf_counter() - began_s)
+    returned = call(*arguments)
+    return returned, 1e3 * (time.perf_counter() - began_s)

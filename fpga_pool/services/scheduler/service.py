@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -10,7 +9,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fpga_pool.core.policy import BatchPolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.objects import Shard
-from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
@@ -23,30 +21,11 @@ from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.owned import OwnedShard
 from fpga_pool.services.scheduler.ownership import Ownership
 from fpga_pool.services.scheduler.planner import Planner
+from fpga_pool.services.scheduler.settings import SchedulerSettings
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store.store import Store
 
 LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerSettings:
-    """Knobs of the service; those of the rules are in `pool`."""
-
-    #: Name of this scheduler among all of the pool; stays the same when it is started again.
-    name: str = "scheduler"
-    default_policy: str = "ect"
-    #: Seed of the policies' random generator.
-    seed: int = 0
-    #: How often pending work, the outbox and silent hosts are looked at when nothing wakes the loops.
-    interval_s: float = 1.0
-    #: How often time models are refitted.
-    refit_interval_s: float = 5.0
-    #: A scheduler that gave no sign of life for longer has lost its shards to the others.
-    shard_timeout_s: float = 5.0
-    #: How long a token may be used to open a stream.
-    token_lifetime_s: float = 300.0
-    pool: PoolSettings = field(default_factory=PoolSettings)
 
 
 class SchedulerService:

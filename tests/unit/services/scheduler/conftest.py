@@ -28,7 +28,8 @@ from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, VERSION_1, answers, read_all, server, transport
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
-from fpga_pool.services.scheduler.service import SchedulerService, SchedulerSettings
+from fpga_pool.services.scheduler.service import SchedulerService
+from fpga_pool.services.scheduler.settings import SchedulerSettings
 from fpga_pool.store import Store
 
 KINDS = {"r0": "small", "r1": "small", "r2": "large"}
@@ -72,8 +73,8 @@ class Agent:
     def heartbeat(self, at, unreported=0):
         sequences = {command.slot: command.sequence for command in self.commands}
         return Heartbeat(
-            host=self.name, agent_id=self.name, boot=1, beat=next(self.beats), at=at, egress_bps=1e10, ingress_bps=1e10, data_address="192.0.2.1",  # noqa: E501
-            data_port=7000, unreported=unreported,
+            host=self.name, agent_id=self.name, boot=1, beat=next(self.beats), at=at,
+            egress_bps=1e10, ingress_bps=1e10, data_address="192.0.2.1", data_port=7000, unreported=unreported,
             slots=tuple(
                 ObservedSlot(
                     slot=f"{self.name}/c/{region}", card="c", region=region, board="fast", kind=kind,

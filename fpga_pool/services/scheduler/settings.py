@@ -1,0 +1,25 @@
+"""What the operator can set of a scheduler."""
+
+from dataclasses import dataclass, field
+
+from fpga_pool.model.pool.settings import PoolSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSettings:
+    """Knobs of the service; those of the rules are in `pool`."""
+
+    #: Name of this scheduler among all of the pool; stays the same when it is started again.
+    name: str = "scheduler"
+    default_policy: str = "ect"
+    #: Seed of the policies' random generator.
+    seed: int = 0
+    #: How often pending work, the outbox and silent hosts are looked at when nothing wakes the loops.
+    interval_s: float = 1.0
+    #: How often time models are refitted.
+    refit_interval_s: float = 5.0
+    #: A scheduler that gave no sign of life for longer has lost its shards to the others.
+    shard_timeout_s: float = 5.0
+    #: How long a token may be used to open a stream.
+    token_lifetime_s: float = 300.0
+    pool: PoolSettings = field(default_factory=PoolSettings)
