@@ -1,7 +1,10 @@
 """Batches: ``/v1/batches``."""
 
-import time
+import base64
+import json
+import math
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from flask import Blueprint, current_app, jsonify, request, url_for
@@ -13,6 +16,7 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.exchange import TicketRequest
 from fpga_pool.model.objects import JobState
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest
+from fpga_pool.rpc.scheduler_api import LONGEST_WAIT_S
 
 batches = Blueprint("batches", __name__, url_prefix="/v1/batches")
 
@@ -62,11 +66,20 @@ def cancel(batch_uuid: str) -> ResponseReturnValue:
 
 @batches.get("/<batch_uuid>/jobs")
 def jobs(batch_uuid: str) -> ResponseReturnValue:
-    """List the jobs of a batch, by index; `at` is the time here, on the clock of all the times in it."""
-    wanted = [_state(text) for text in request.args.getlist("state")]
-    found = scheduler().batch_jobs(tenant().project_id, known_uuid("batch", batch_uuid)).jobs
-    shown = [views.job(job) for job in found if not wanted or job.state in wanted]
-    return jsonify({"jobs": shown, "at": views.time(time.time())})
+    """List the jobs of a batch, by index; `at` is the time in the pool, on the clock of all the times in it.
+
+    With `changed_after`, the `seen` of an earlier answer (or nothing), those that have changed since; where none has,
+    the answer comes when one does, or after `wait_s`.
+    """
+    found = scheduler().batch_jobs(
+        tenant().project_id,
+        known_uuid("batch", batch_uuid),
+        [_state(text) for text in request.args.getlist("state")],
+        _seen(request.args.get("changed_after")),
+        _wait_s(request.args.get("wait_s", "0")),
+    )
+    shown = [views.job(job) for job in found.jobs]
+    return jsonify({"jobs": shown, "seen": _shown_seen(found.seen), "at": views.time(found.at)})
 
 
 @batches.post("/<batch_uuid>/tickets")
@@ -138,3 +151,30 @@ def _state(text: str) -> JobState:
         return JobState(text.upper())
     except ValueError:
         raise InvalidInput(f"state: expected one of {', '.join(JobState)}, found {text[:20]!r}") from None
+
+
+def _shown_seen(seen: Mapping[str, int]) -> str:
+    """Return what was seen as one word, which nobody outside need understand."""
+    return base64.urlsafe_b64encode(json.dumps(dict(seen)).encode()).decode()
+
+
+def _seen(text: str | None) -> dict[str, int] | None:
+    if not text:
+        return None if text is None else {}
+    try:
+        seen = json.loads(base64.urlsafe_b64decode(text))
+    except (ValueError, RecursionError):
+        seen = None
+    if not isinstance(seen, dict) or not all(type(number) is int for number in seen.values()):
+        raise InvalidInput(f"changed_after: expected the `seen` of an earlier answer, found {text[:20]!r}")
+    return seen
+
+
+def _wait_s(text: str) -> float:
+    try:
+        wait_s = float(text)
+    except ValueError:
+        wait_s = math.nan
+    if not 0 <= wait_s <= LONGEST_WAIT_S:
+        raise InvalidInput(f"wait_s: expected 0 to {LONGEST_WAIT_S:g}, found {text[:20]!r}")
+    return wait_s

@@ -111,6 +111,8 @@ def host(thing: Host) -> View:
         "data_port": thing.data_port,
         "data_tls": thing.data_tls,
         "refused_streams": thing.refused_streams,
+        "refused_commands": thing.refused_commands,
+        "refused_messages": thing.refused_messages,
         "boot": thing.boot,
         "heard_at": time(thing.heard_at),
     }
@@ -148,6 +150,7 @@ def ticket(leave: Ticket) -> View:
     """Show a ticket: the one view that holds a secret."""
     return {
         "job": leave.job,
+        "attempt": leave.attempt,
         "purpose": leave.purpose,
         "address": leave.address,
         "port": leave.port,

@@ -28,6 +28,8 @@ class JobList:
 
     jobs: list[Job]
     at: float
+    #: What the next question passes as `changed_after`.
+    seen: str
 
 
 class PoolApi:
@@ -120,11 +122,20 @@ class PoolApi:
         """Return the jobs of a batch (in some states), by index."""
         return self.job_list(uuid, states).jobs
 
-    def job_list(self, uuid: str, states: Sequence[JobState] = ()) -> JobList:
-        """Return the jobs of a batch together with the time at the API."""
+    def job_list(
+        self, uuid: str, states: Sequence[JobState] = (), *, changed_after: str | None = None, wait_s: float = 0.0
+    ) -> JobList:
+        """Return the jobs of a batch together with the time in the pool.
+
+        With `changed_after` ("" or what was `seen` before) those that have changed since; where none has, the answer
+        comes when one does, or after `wait_s`.
+        """
         path = f"/v1/batches/{_segment(uuid)}/jobs"
-        answer = self._http.call("GET", path, params={"state": [str(state) for state in states]})
-        return JobList(read_all(Job, answer.get("jobs")), seconds(answer["at"]))
+        params: dict[str, object] = {"state": [str(state) for state in states]}
+        if changed_after is not None:
+            params |= {"changed_after": changed_after, "wait_s": wait_s}
+        answer = self._http.call("GET", path, params=params)
+        return JobList(read_all(Job, answer.get("jobs")), seconds(answer["at"]), str(answer.get("seen", "")))
 
     def cancel(self, uuid: str) -> Batch:
         """Ask for the end of a batch: what is complete is kept."""

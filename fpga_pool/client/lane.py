@@ -11,6 +11,7 @@ from typing import Any
 from fpga_pool.client.inputs import Input
 from fpga_pool.client.results import write_files
 from fpga_pool.client.stream import Phase, StreamContext
+from fpga_pool.client.tickets import require_current
 from fpga_pool.dataplane import frames
 from fpga_pool.dataplane.client import JobFailed, ResultInfo, TransferBroken, TransferCancelled, connect_lane
 from fpga_pool.dataplane.lane_client import Answer, LaneConnection
@@ -160,8 +161,7 @@ class Lane:
             self._ended(failed)
 
     def _send(self, connection: LaneConnection, parcel: Parcel, ticket: Ticket) -> None:
-        if (ticket.address, ticket.port) != (self.host.data_address, self.host.data_port):
-            raise TransferBroken(f"job {parcel.job.uuid} is not on host {self.host.name} at that address any more")
+        require_current(ticket, parcel.job, self.host)
         number = next(self._numbers)
         if parcel.purpose == "fetch":
             connection.put(frames.Fetch(number, ticket.token))

@@ -31,8 +31,13 @@ _ENDED_BATCHES = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.
 _AT_CLIENT = frozenset({JobState.PENDING, JobState.WAITING_INPUT})
 #: How soon the pool hears from the agent what the responder told us: that it has the whole input.
 _REPORT_S = 5.0
-#: A poll takes at most this part of the time, however large the batch.
-_POLL_SHARE = 0.25
+#: Looks tell what has changed; so often all is looked at, whatever became of the database meanwhile.
+_FULL_LOOK_S = 30.0
+#: What a new batch waits for: any of these.
+_PLANNED = tuple(state for state in JobState if state is not JobState.PENDING)
+#: A poll takes at most this part of the time, however large the batch; unless it takes very long, as it does where the
+#: scheduler that is asked has just died.
+_POLL_SHARE, _LONGEST_PAUSE_S = 0.25, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +139,9 @@ class BatchRunner:
         self._lanes: dict[str, Lane] = {}
         self._next_poll_s = 0.0
         self._pause_s = self._settings.fast_poll_s
-        self._heard_s = 0.0
+        self._heard_s = self._looked_s = 0.0
+        #: What of the jobs was seen; "" = the next look is at all of them.
+        self._seen = ""
         #: The pool's clock less the monotonic clock here.
         self._clock_offset_s = 0.0
         self._cancelled = False
@@ -201,12 +208,9 @@ class BatchRunner:
         if time.monotonic() < self._next_poll_s:
             return None
         begin_s = time.monotonic()
-        moved = False
+        moved, wait_s = False, self._patience_s()
         try:
-            if self._all_here and self._api.batch(self.batch_uuid).state not in _ENDED_BATCHES:
-                self._heard_s = time.monotonic()
-                return None
-            moved = self._look()
+            moved = self._look(wait_s)
             self._heard_s = time.monotonic()
             if all(transfer.settled for transfer in self._transfers):
                 return self._end()
@@ -214,25 +218,42 @@ class BatchRunner:
             raise
         except FpgaPoolError as error:
             # The pool restarts, perhaps; it will know the batch.
+            self._seen = ""
             if time.monotonic() - self._heard_s > self._settings.patience_s:
                 raise ServiceUnavailable(f"lost touch with batch {self.batch_uuid}: {error}") from error
         finally:
             now_s = time.monotonic()
             fast_s, slow_s = self._settings.fast_poll_s, self._settings.slow_poll_s
             self._pause_s = fast_s if moved else min(1.25 * self._pause_s, slow_s)
-            self._next_poll_s = now_s + max(self._pause_s, (now_s - begin_s) / _POLL_SHARE)
+            if self._all_moving:
+                self._pause_s = slow_s  # their streams tell how it goes on
+            took_s = 0.0 if wait_s else now_s - begin_s
+            self._next_poll_s = now_s + max(self._pause_s, min(took_s / _POLL_SHARE, _LONGEST_PAUSE_S))
         return None
 
-    def _look(self) -> bool:
+    def _patience_s(self) -> float:
+        """Return for how long the next look may wait for a change: only while there is nothing else to do."""
+        unplanned = all(transfer.job.state is JobState.PENDING for transfer in self._transfers)
+        moving = any(transfer.stream is not None for transfer in self._transfers)
+        return self._settings.slow_poll_s if not moving and (unplanned or self._all_here) else 0.0
+
+    def _look(self, wait_s: float) -> bool:
         """Take note of how the jobs are; say whether something moves."""
         asked_s = time.monotonic()
-        found = self._api.job_list(self.batch_uuid)
-        self._clock_offset_s = found.at - (asked_s + time.monotonic()) / 2
+        if asked_s - self._looked_s > _FULL_LOOK_S:
+            self._seen, self._looked_s = "", asked_s
+        new = not self._seen and all(transfer.job.attempt == 0 for transfer in self._transfers)
+        found = self._api.job_list(self.batch_uuid, _PLANNED if new else (), changed_after=self._seen, wait_s=wait_s)
+        self._seen = found.seen
+        answered_s = time.monotonic()
+        self._clock_offset_s = found.at - (answered_s if wait_s else (asked_s + answered_s) / 2)
         moved = any(transfer.stream is not None for transfer in self._transfers)
-        for transfer, job in zip(self._transfers, found.jobs, strict=True):
+        changed = {job.uuid: job for job in found.jobs}
+        for transfer in self._transfers:
+            job = changed.get(transfer.job.uuid, transfer.job)
             moved |= job.state != transfer.job.state or job.attempt != transfer.job.attempt
             self._update(transfer, job)
-        if any(job.host not in self._hosts for job in found.jobs if job.host):
+        if any(transfer.job.host not in self._hosts for transfer in self._transfers if transfer.job.host):
             self._hosts = {host.name: host for host in self._api.hosts()}
         return moved
 
@@ -348,12 +369,20 @@ class BatchRunner:
                 self._hosts = {}
             case _:
                 raise outcome
-        if self._all_here or not isinstance(outcome, ResultInfo):
+        if self._all_here:
+            self._next_poll_s = time.monotonic()
+        elif not isinstance(outcome, ResultInfo):
             self._next_poll_s = min(self._next_poll_s, time.monotonic() + self._settings.fast_poll_s)
 
     @property
     def _all_here(self) -> bool:
         return all(transfer.result is not None for transfer in self._transfers)
+
+    @property
+    def _all_moving(self) -> bool:
+        """Whether every job has what moves it, or is through."""
+        streams = [transfer.stream for transfer in self._transfers if transfer.result is None]
+        return bool(streams) and None not in streams
 
     def _pause(self, transfer: _Transfer, trouble: str) -> None:
         settings = self._settings

@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 
 from fpga_pool.client.inputs import Input
-from fpga_pool.client.tickets import TicketDesk
+from fpga_pool.client.tickets import TicketDesk, require_current
 from fpga_pool.dataplane.client import Connection, ResultInfo, TransferBroken, connect
 from fpga_pool.dataplane.schedule import Pacer, RateSchedule
 from fpga_pool.drivers.egress.base import Flow
@@ -94,8 +94,7 @@ class Stream:
             source_port=connection.source_port,
         )
         ticket = self._context.desk.get(request)
-        if (ticket.address, ticket.port) != (self._host.data_address, self._host.data_port):
-            raise TransferBroken(f"job {self.job.uuid} is not on host {self._host.name} at that address any more")
+        require_current(ticket, self.job, self._host)
         return ticket
 
     @contextlib.contextmanager

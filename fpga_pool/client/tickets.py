@@ -9,13 +9,26 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 
 from fpga_pool.client.api import PoolApi
+from fpga_pool.dataplane.client import TransferBroken
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound
 from fpga_pool.model.exchange import Ticket, TicketRequest
+from fpga_pool.model.objects import Host, Job
 
 #: What the API takes in one call.
 _MOST = 1000
 
 _Waiting = list[tuple[TicketRequest, "Future[Ticket]"]]
+
+
+def require_current(ticket: Ticket, job: Job, host: Host) -> None:
+    """Raise TransferBroken unless a ticket is for the attempt and the place that its asker knows of.
+
+    What is moved with it would be taken for a former attempt's, and be lost.
+    """
+    if ticket.attempt != job.attempt:
+        raise TransferBroken(f"job {job.uuid} is at attempt {ticket.attempt} now, not at {job.attempt}")
+    if (ticket.address, ticket.port) != (host.data_address, host.data_port):
+        raise TransferBroken(f"job {job.uuid} is not on host {host.name} at that address any more")
 
 
 class TicketDesk:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from oslo_config import cfg
 
@@ -14,7 +15,7 @@ from fpga_pool.conf.places import present_directory, public_key, state_directory
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.transport import AGENT_TOPIC, server, transport
+from fpga_pool.rpc.transport import AGENT_TOPIC, count_unreadable, server, transport
 from fpga_pool.services.agent.endpoint import AgentEndpoint
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
@@ -49,12 +50,36 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
             egress_driver(conf),
         )
         endpoints = [AgentEndpoint(service)]
-        listening = server(messages, AGENT_TOPIC, settings.host, endpoints, service.refusals)
-        ends.callback(end_messages, [listening.stop, listening.wait, messages.cleanup])
+        commands = Commands(server(messages, AGENT_TOPIC, settings.host, endpoints, service.refusals))
+        count_unreadable(service.refusals)
+        service.on_speaking = commands.listen
+        ends.callback(end_messages, [commands.stop, messages.cleanup])
         ends.callback(attempt, [service.stop])
         service.start()
-        listening.start()
         yield f"agent {settings.host}"
+
+
+class Commands:
+    """Takes commands while this agent speaks for its host: of two agents with one name, only one gets them."""
+
+    def __init__(self, commands: Any) -> None:
+        self._server = commands
+        self._listens = False
+
+    def listen(self, speaks: bool) -> None:
+        """Begin to listen, or end."""
+        if not speaks:
+            self.stop()
+            return
+        self._server.start()
+        self._listens = True
+
+    def stop(self) -> None:
+        """End; nothing is done where nothing has begun."""
+        if self._listens:
+            self._listens = False
+            self._server.stop()
+            self._server.wait()
 
 
 def settings_of_host(conf: cfg.ConfigOpts) -> AgentSettings:

@@ -12,7 +12,7 @@ class List(PoolLister):
         """Ask and show."""
         columns = (
             "name", "alive", "egress_bps", "ingress_bps", "data_address", "data_port", "data_tls", "refused_streams",
-            "heard_at",
+            "refused_commands", "refused_messages", "heard_at",
         )  # fmt: skip
         return columns, [
             (
@@ -24,6 +24,8 @@ class List(PoolLister):
                 host.data_port,
                 host.data_tls,
                 host.refused_streams,
+                host.refused_commands,
+                host.refused_messages,
                 Moment(host.heard_at),
             )
             for host in self.client.hosts()

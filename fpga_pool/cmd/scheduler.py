@@ -12,7 +12,7 @@ from fpga_pool.conf.places import private_key, state_directory
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.transport import SCHEDULER_TOPIC, server, transport
+from fpga_pool.rpc.transport import SCHEDULER_TOPIC, count_unreadable, server, transport
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.configured import scheduler_settings
 from fpga_pool.services.lock import exclusive
@@ -52,9 +52,11 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
         )
         endpoints = [SchedulerEndpoint(service)]
         listening = server(messages, SCHEDULER_TOPIC, name, endpoints, service.refusals)
+        count_unreadable(service.refusals)
         ends.callback(end_messages, [listening.stop, listening.wait, messages.cleanup])
         # Its shards are left first, so that others take them over while the last messages are answered.
         ends.callback(attempt, [service.stop])
+        service.ownership.follow_pool_time()  # what it answers sets the clocks of the agents
         listening.start()
         service.start()
         yield f"scheduler {name}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import Field, fields
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -16,7 +17,7 @@ _OPTIONS: dict[type, type[cfg.Opt]] = {bool: cfg.BoolOpt, int: cfg.IntOpt, float
 
 def policy_names(group: str) -> list[str]:
     """Return the names of the policies of a group (a key of `fpga_pool.core.policy.GROUPS`), sorted; load none."""
-    return sorted(entry_points(group=GROUPS[group]).names)
+    return list(_installed(group))
 
 
 def load_policy(group: str, name: str, conf: cfg.ConfigOpts | None = None) -> Any:
@@ -45,6 +46,13 @@ def policy_opts() -> Iterator[tuple[cfg.OptGroup, list[cfg.Opt]]]:
                 yield cfg.OptGroup(_group_name(name), title=title), [_option(field) for field in fields(params)]
 
 
+@cache
+def _installed(group: str) -> tuple[str, ...]:
+    """Return the names that are installed; to find them reads a file of every package there is."""
+    return tuple(sorted(entry_points(group=GROUPS[group]).names))
+
+
+@cache
 def _policy_class(group: str, name: str) -> Any:
     known = policy_names(group)
     if name not in known:

@@ -4,8 +4,9 @@ import math
 
 from fpga_pool.model.exceptions import InvalidInput
 
-#: What may pass at once after a pause: this long at full rate.
-_BURST_S = 0.02
+#: What may pass at once after a pause: this long at full rate.  A port that did not get the processor for a while must
+#: be able to catch up, or its links stand still for good.
+_BURST_S = 0.25
 
 
 class TokenBucket:

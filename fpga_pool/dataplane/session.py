@@ -15,7 +15,7 @@ from fpga_pool.dataplane.port import Port
 from fpga_pool.dataplane.spool import Spool
 from fpga_pool.dataplane.stream import FrameStream
 from fpga_pool.dataplane.tokens import TransferGrant
-from fpga_pool.model.exceptions import TransferRefused
+from fpga_pool.model.exceptions import StorageFull, TransferRefused
 
 LOG = logging.getLogger(__name__)
 
@@ -247,6 +247,8 @@ class Session:
             return question(*args)
         except TransferRefused:
             raise
+        except StorageFull as error:
+            raise TransferRefused("storage_full", str(error)) from error
         except Exception:
             LOG.exception("job %s: the handler failed", self._job)
             raise TransferRefused("internal_error", "the responder failed; its log says why") from None

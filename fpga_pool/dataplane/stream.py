@@ -147,7 +147,7 @@ class FrameStream(asyncio.BufferedProtocol):
             grown[:left] = self._buffer[self._begin : self._end]
             self._buffer = grown
         elif self._paused or self._begin + size > len(self._buffer):
-            self._buffer[:left] = bytes(self._buffer[self._begin : self._end])
+            self._buffer[:left] = self._buffer[self._begin : self._end]
         else:
             return
         self._begin, self._end = 0, left

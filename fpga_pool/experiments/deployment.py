@@ -17,12 +17,13 @@ from typing import Self
 
 from fpga_pool.client import Client
 from fpga_pool.experiments.embedded import Options, config_text
+from fpga_pool.experiments.servers.process import spawn
 from fpga_pool.experiments.servers.server import free_port
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
 
-START_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 90.0
-COMMAND_TIMEOUT_S = 60.0
+COMMAND_TIMEOUT_S = 120.0
 POLL_INTERVAL_S = 0.1
 
 #: Lines of a log that are shown where something went wrong.
@@ -152,15 +153,8 @@ class Deployment:
         self.kill(name)
         files = [f"--config-file={self._file(part)}" for part in ("pool", name)]
         command = [*self._launchers.get(name, ()), sys.executable, "-P", "-m", self._programs[name].module]
-        with self.log_file(name).open("ab") as log:
-            self._processes[name] = subprocess.Popen(  # noqa: S603
-                # A test that dies takes its processes with it.
-                ["setpriv", "--pdeathsig=KILL", *command, *files],  # noqa: S607
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        # A test that dies takes its processes with it.
+        self._processes[name] = spawn(["setpriv", "--pdeathsig=KILL", *command, *files], self.log_file(name))
 
     def kill(self, name: str) -> None:
         """End a process as kill -9 does, stalled or not."""

@@ -25,6 +25,8 @@ class Ticket:
     """Leave to move the bytes of one job: where to, with which token, how fast."""
 
     job: str
+    #: The attempt that it is good for: another one than the client knows of if the job was planned anew meanwhile.
+    attempt: int
     purpose: str
     address: str
     port: int

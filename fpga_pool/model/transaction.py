@@ -110,7 +110,7 @@ class Transaction(Protocol):
         ...
 
     def drop_commands(self, host: str) -> None:
-        """Remove what the outbox holds for a host that is lost."""
+        """Remove what the outbox holds for the slots of a host that is lost; what is about its flows waits for it."""
         ...
 
     def record_run(self, run: Run) -> None:

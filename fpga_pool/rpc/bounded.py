@@ -13,10 +13,15 @@ from typing import TypeVar
 
 import oslo_messaging as messaging
 
+from fpga_pool.model.exceptions import FpgaPoolError
+
 T = TypeVar("T")
 
-#: Threads at most; while all wait for the broker, further calls are given up without having been sent.
+#: Threads at most; while all are busy, further calls wait their turn, or are given up without having been sent.
 THREADS = 64
+#: While so many calls that were given up still wait for the broker, no thread is started for another one: each tries to
+#: connect by itself, and when the broker is back it would first be busy with what nobody waits for any more.
+MAX_STUCK = 3
 #: A thread that has nothing to do for so long ends.
 IDLE_S = 30.0
 #: What a call may take longer than its own timeout, before it is given up from outside.
@@ -31,6 +36,7 @@ class Caller:
         self._lock = threading.Lock()
         self._threads = 0
         self._idle = 0
+        self._stuck = 0
 
     def run(self, call: Callable[[], T], timeout_s: float) -> T:
         """Return what `call` returns; MessagingTimeout if it does not within its timeout."""
@@ -40,14 +46,28 @@ class Caller:
         try:
             return future.result(timeout_s + GRACE_S)
         except TimeoutError:
-            future.cancel()
+            if not future.cancel():
+                self._note_stuck(future)
             raise messaging.MessagingTimeout(
                 f"no answer within {timeout_s:g} s; is the message broker there?"
             ) from None
+        except FpgaPoolError as error:
+            _restore_class(error)
+            raise
+
+    def _note_stuck(self, future: Future[T]) -> None:
+        with self._lock:
+            self._stuck += 1
+        future.add_done_callback(self._note_unstuck)
+
+    def _note_unstuck(self, _: object) -> None:
+        with self._lock:
+            self._stuck -= 1
 
     def _provide_thread(self) -> None:
         with self._lock:
-            if self._idle >= self._calls.qsize() or self._threads >= THREADS:
+            enough = self._idle >= self._calls.qsize()
+            if enough or self._threads >= THREADS or self._stuck >= MAX_STUCK:
                 return
             self._threads += 1
         threading.Thread(target=self._work, name="rpc-call", daemon=True).start()
@@ -72,3 +92,10 @@ class Caller:
         finally:
             with self._lock:
                 self._idle -= 1
+
+
+def _restore_class(error: FpgaPoolError) -> None:
+    """Give an answered error its own class back: oslo.messaging's has the other side's traceback in its text."""
+    kind = type(error)
+    if kind.__name__.endswith("_Remote"):
+        error.__class__ = kind.__bases__[0]

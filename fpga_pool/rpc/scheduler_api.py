@@ -16,8 +16,9 @@ from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, read, read_all
 
 #: How long, and how often, a scheduler is looked for.
 FIND_S, FIND_ATTEMPTS = 2.0, 5
-#: A batch of the largest size is stored within this.
-CREATE_S = 60.0
+#: A batch of the largest size is stored within this; meanwhile its scheduler says every few seconds that it works on
+#: it, so that the death of one is noticed as soon as in any other call.
+CREATE_S, SIGN_OF_LIFE_S = 60.0, 6
 #: A question that waits for changes is answered within this.
 LONGEST_WAIT_S = 5.0
 
@@ -50,7 +51,8 @@ class SchedulerAPI:
             raise
 
     def _ask(self, timeout_s: float, method: str, server: str | None = None, **arguments: Any) -> Any:
-        prepared = self._client.prepare(server=server, timeout=timeout_s)
+        sign_of_life_s = SIGN_OF_LIFE_S if timeout_s > self._timeout_s else None
+        prepared = self._client.prepare(server=server, timeout=timeout_s, call_monitor_timeout=sign_of_life_s)
         return self._caller.run(lambda: prepared.call({}, method, **arguments), timeout_s)
 
     def _find(self) -> str:
@@ -158,6 +160,10 @@ class SchedulerAPI:
         return read_all(Calibration, self._call("calibration", function=function))
 
     # Agents
+
+    def claim(self, host: str, agent_id: str) -> None:
+        """Ask to speak for a host: HostTaken where another agent does."""
+        self._call("claim", host=host, agent_id=agent_id)
 
     def heartbeat(self, heartbeat: Heartbeat) -> float:
         """Tell the full observed state of a host; return what time it is in the pool, UTC seconds."""

@@ -12,6 +12,7 @@ from oslo_messaging.rpc.server import RPCServer
 
 from fpga_pool.model.encoding import from_plain, kinds
 from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, LateMessage, StaleEpoch
+from fpga_pool.rpc.arguments import checked
 from fpga_pool.rpc.options import set_defaults
 
 LOG = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ VERSION_1 = messaging.Target(version="1.0")
 
 def answers(method: Callable[..., T]) -> Callable[..., T]:
     """Make a method of an endpoint callable from outside; domain errors are answers, not failures of the server."""
-    answering: Callable[..., T] = messaging.expose(messaging.expected_exceptions(FpgaPoolError)(method))
+    answering: Callable[..., T] = messaging.expose(messaging.expected_exceptions(FpgaPoolError)(checked(method)))
     return answering
 
 
@@ -71,10 +72,11 @@ class Refusals:
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def note(self, code: str) -> None:
-        """Count one."""
+    def note(self, code: str) -> int:
+        """Count one; return how many of these there were."""
         with self._lock:
             self._counts[code] += 1
+            return self._counts[code]
 
     def counts(self) -> dict[str, int]:
         """Return how many of each there were."""
@@ -95,6 +97,11 @@ class _Dispatcher(messaging.RPCDispatcher):
 
     def dispatch(self, incoming: Any) -> Any:
         try:
+            self._require_call(incoming.message)
+        except InvalidInput as error:
+            self._note(error.code, incoming, error)
+            raise messaging.ExpectedException from error
+        try:
             return super().dispatch(incoming)
         except messaging.UnsupportedVersion as error:
             self._note("fpga_pool.unsupported_version", incoming, error)
@@ -108,9 +115,39 @@ class _Dispatcher(messaging.RPCDispatcher):
                 self._note(cause.code, incoming, cause)
             raise
 
+    def _require_call(self, message: dict[str, Any]) -> None:
+        for name, kind in (("method", str), ("args", dict), ("version", str)):
+            if not isinstance(message.get(name), kind):
+                raise InvalidInput(f"{name}: expected {kind.__name__}, found {message.get(name)!r:.200}")
+
     def _note(self, code: str, incoming: Any, error: BaseException) -> None:
-        self._refusals.note(code)
-        LOG.warning("refused %s: %s", incoming.message.get("method"), error)
+        count = self._refusals.note(code)
+        LOG.warning("refused %.200s: %s (%s: %d so far)", incoming.message.get("method"), error, code, count)
+
+
+#: What oslo.messaging refuses itself, of which it tells nobody but its log: by logger what it says, and our code.
+_REFUSED_BELOW = {
+    "oslo.messaging._drivers.impl_rabbit": ("Failed to process message", "fpga_pool.unreadable_message"),
+    "oslo_messaging._drivers.amqpdriver": ("ignoring duplicate message", "fpga_pool.duplicate_message"),
+}
+
+
+class _Below(logging.Handler):
+    """Counts what is said in a log."""
+
+    def __init__(self, refusals: Refusals, said: str, code: str) -> None:
+        super().__init__(logging.ERROR)
+        self._refusals, self._said, self._code = refusals, said, code
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage().startswith(self._said):
+            self._refusals.note(self._code)
+
+
+def count_unreadable(refusals: Refusals) -> None:
+    """Count what arrives at this process from RabbitMQ and is no message, or the same one again."""
+    for logger, (said, code) in _REFUSED_BELOW.items():
+        logging.getLogger(logger).addHandler(_Below(refusals, said, code))
 
 
 def server(transport: Any, topic: str, name: str, endpoints: Sequence[object], refusals: Refusals | None = None) -> Any:

@@ -151,7 +151,7 @@ class MemoryTransaction:
 
     def drop_commands(self, host: str) -> None:
         """See Transaction."""
-        self._store.outbox[:] = [command for command in self._store.outbox if command.host != host]
+        self._store.outbox[:] = [command for command in self._store.outbox if command.host != host or not command.slot]
 
     def record_run(self, run: Run) -> None:
         """See Transaction."""

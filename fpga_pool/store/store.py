@@ -113,8 +113,8 @@ class Store:
 
     def pool_columns(self, seen: Mapping[str, int] | None = None, *, count: bool = True) -> PoolColumns:
         """Return the whole pool at one moment; or what changed after these generations, and of how many (`count`)."""
-        with translated(), self._readers() as session:
-            return columns.read(session.connection(), seen or {}, count=count)
+        with translated(), engine.snapshots_of(self.engine).connect() as connection:
+            return columns.read(connection, seen or {}, count=count)
 
     def note_alive(self, beats: Mapping[str, tuple[int, int]], now_s: float) -> None:
         """Note the last heartbeats (start and number) of hosts that said nothing else."""

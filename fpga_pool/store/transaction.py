@@ -43,6 +43,8 @@ class SqlTransaction(Reads):
         self._saved: dict[type, dict[str, int]] = {}
         #: Of those that know in which generation they changed, the ones that did.
         self._changed: dict[type, set[str]] = {}
+        #: Batches of which jobs were saved.
+        self.changed_batches: set[str] = set()
         self._commands: list[Command] = []
         self._completions: dict[str, Run] = {}
 
@@ -83,15 +85,18 @@ class SqlTransaction(Reads):
         self._saved.setdefault(cls, {}).setdefault(key, known.generation)
         if isinstance(thing, Lease):
             self._touch(thing.slot)
+        elif isinstance(thing, Job):
+            self.changed_batches.add(thing.batch_uuid)
 
     def send(self, command: Command) -> None:
         """Put a command into the outbox."""
         self._commands.append(command)
 
     def drop_commands(self, host: str) -> None:
-        """Remove what the outbox holds for a host that is lost."""
+        """Remove what the outbox holds for the slots of a host that is lost; what is about its flows waits for it."""
         self.flush([Command])
-        self._session.execute(delete(CommandRow).where(CommandRow.shard == self.shard.name, CommandRow.host == host))
+        mine = CommandRow.shard == self.shard.name, CommandRow.host == host, CommandRow.slot != ""
+        self._session.execute(delete(CommandRow).where(*mine))
 
     def record_run(self, run: Run) -> None:
         """Record the completion of a job; at most one per job: a second one raises DuplicateId, now or at the end."""

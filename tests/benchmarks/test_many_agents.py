@@ -19,7 +19,7 @@ WARM_S, MEASURED_S = 3.0, 15.0
 TICKS_PER_S = 100
 
 
-@pytest.mark.parametrize("agents", [100, 300, 1000])
+@pytest.mark.parametrize("agents", [125, 250, 500, 1000])
 def test_many_agents(scheduler_process, rabbitmq, agents):
     pool, _ = scheduler_process
     beating = [sys.executable, str(Path(__file__).with_name("beating.py")), rabbitmq.url, f"node{agents}"]

@@ -1,44 +1,104 @@
-"""How many small jobs the embedded pool completes in a second, committed before they are acknowledged.
+"""How many small jobs a pool completes in a second, and what each costs every process.
 
     pytest tests/benchmarks/test_small_jobs.py -s
 
-1 kB of sha256 each, on a board whose slots take about a millisecond, so that what is measured is the pool.
+1 kB of sha256 each, committed before anything is acknowledged, every result checked by its digest.  The slots take no
+time for it, so that what is measured is the pool: as an operator runs it (processes on RabbitMQ and MariaDB, one
+scheduler, two hosts with four slots each), and embedded.  Users submit a batch when they have all results of the one
+before, each in a thread of one client process.
 """
 
+import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from fpga_pool.client import Client, JobSpec
-from fpga_pool.experiments.embedded import embedded_pool
+from fpga_pool.client import Client
+from fpga_pool.conf.catalogue import installed_catalogue
+from fpga_pool.experiments.deployment import Deployment
+from fpga_pool.experiments.embedded import start_pool
 
-POOL = {"standalone": {"hosts": 3, "requesters": 2, "egress_mbps": 2000, "ingress_mbps": 4000}}
-POOL |= {"driver_simulated": {"board": "kintex7"}, "scheduler": {"dispatch_lead_s": 0.05}}
+MEASURED_S = 20.0
+TICKS_PER_S = 100
+SET_UP = "a_s = 1e-3, b_s_per_byte = 2.5e-9"
+EMBEDDED = {"standalone": {"hosts": 2, "requesters": 1, "egress_mbps": 2000, "ingress_mbps": 4000}}
 
 
-@pytest.mark.parametrize("jobs", [100, 300])
-def test_small_jobs(jobs, tmp_path):
-    with embedded_pool(tmp_path / "pool", POOL) as endpoint, Client(endpoint) as client:
-        work = [JobSpec("sha256", b"x" * 1000, "requester-1") for _ in range(jobs)]
-        client.run_jobs(work[:10], output_dir=tmp_path / "warm")
-        pid = next(int(path.name) for path in Path("/proc").glob("[0-9]*") if _runs(path, str(tmp_path)))
-        cpu_s, began_s = _cpu_s(pid), time.perf_counter()
-        result = client.run_jobs(work, output_dir=tmp_path / "out")
-        took_s, cpu_s = time.perf_counter() - began_s, _cpu_s(pid) - cpu_s
-    assert all(job.result is not None for job in result.jobs)
+@pytest.fixture
+def options(tmp_path):
+    """A board on which sha256 has no time to set up a job, and a plan that begins soon."""
+    catalogue = installed_catalogue().read_text()
+    assert catalogue.count(SET_UP) == 1
+    (tmp_path / "catalogue.toml").write_text(catalogue.replace(SET_UP, SET_UP.replace("1e-3", "0.0")))
+    return {
+        "functions": {"catalogue": tmp_path / "catalogue.toml"},
+        "driver_simulated": {"board": "kintex7"},
+        "scheduler": {"dispatch_lead_s": 0.05},
+    }
+
+
+@pytest.fixture
+def deployment(rabbitmq, mariadb, tmp_path, options):
+    url = mariadb.new_database()
+    with Deployment(tmp_path / "pool", rabbitmq.url, url, requesters=1, options=options) as pool:
+        yield pool
+    mariadb.drop_database(url)
+
+
+@pytest.mark.parametrize(("jobs", "users"), [(100, 4), (100, 8), (1, 1), (1, 16)])
+def test_small_jobs_on_servers(deployment, rabbitmq, mariadb, tmp_path, jobs, users):
+    processes = {name: deployment.pid(name) for name in deployment.names}
+    processes |= {server.name: server._process.pid for server in (rabbitmq, mariadb)}
+    measure(deployment.endpoint, processes, tmp_path, jobs, users)
+
+
+def test_small_jobs_in_the_embedded_pool(options, tmp_path):
+    process, endpoint = start_pool(tmp_path / "pool", EMBEDDED | options)
+    try:
+        measure(endpoint, {"pool": process.pid}, tmp_path, jobs=100, users=4)
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def measure(endpoint, processes, tmp_path, jobs, users):
+    """Have users submit batches, and tell how many jobs were completed in a second, and what they cost."""
+    command = [sys.executable, str(Path(__file__).with_name("submitting.py")), endpoint]
+    command += [str(jobs), str(users), str(MEASURED_S), str(tmp_path / "results")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as load:
+        assert load.stdout.readline() == "ready\n"
+        processes = processes | {"client": load.pid}
+        before_s, idle, began_s = cpu_s(processes), idle_s(), time.monotonic()
+        load.stdin.write("go\n")
+        load.stdin.flush()
+        done = json.loads(load.stdout.readline())
+        used_s = {name: now_s - before_s[name] for name, now_s in cpu_s(processes).items()}
+        idle = (idle_s() - idle) / (time.monotonic() - began_s)
+        load.stdin.write("end\n")
+    with Client(endpoint) as client:
+        ended = client.batches()[: len(done["batches_s"])]
+    assert all((batch.state, batch.jobs_completed) == ("COMPLETED", jobs) for batch in ended)
+    median_s = sorted(done["batches_s"])[len(done["batches_s"]) // 2]
+    each_ms = {name: 1000 * seconds / done["jobs"] for name, seconds in used_s.items()}
     print(
-        f"\n{jobs} jobs in one batch: {jobs / took_s:.0f} jobs/s, {1000 * cpu_s / jobs:.1f} ms of the pool's CPU each"
+        f"\nbatches of {jobs}, {users} in flight: {done['jobs'] / done['took_s']:.0f} jobs/s,"
+        f" a batch in {median_s:.2f} s (median); {sum(each_ms.values()):.1f} ms of CPU per job"
+        f" ({', '.join(f'{name} {ms:.2f}' for name, ms in each_ms.items())}), {idle:.2f} of the processors idle"
     )
 
 
-def _runs(process, directory):
-    try:
-        return directory in (process / "cmdline").read_text()
-    except OSError:
-        return False
+def cpu_s(processes):
+    """Return what each process has used of the processors."""
+    return {name: sum(map(int, _fields(pid)[11:13])) / TICKS_PER_S for name, pid in processes.items()}
 
 
-def _cpu_s(pid):
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / 100
+def _fields(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+
+
+def idle_s():
+    """Seconds that all processors together had nothing to do."""
+    return int(Path("/proc/stat").read_text().splitlines()[0].split()[4]) / TICKS_PER_S

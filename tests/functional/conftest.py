@@ -6,9 +6,10 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -298,6 +299,100 @@ def end_and_audit_embedded():
         return completed_jobs(database_url)
 
     return end
+
+
+def _hang_up(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+
+
+def _pump(source: socket.socket, sink: socket.socket, forward: Callable[[bytes], None]) -> None:
+    """Forward what comes until one side hangs up; then the other does, too."""
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            forward(data)
+    _hang_up(source)
+    _hang_up(sink)
+
+
+class Line:
+    """A way to RabbitMQ on which a process's messages can be held up, so that they arrive late."""
+
+    def __init__(self, transport_url: str) -> None:
+        self._broker = urlsplit(transport_url)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._lock = threading.Lock()
+        #: A connection on which this is sent is held up from there on.
+        self._marker: bytes | None = None
+        #: What waits to go to the broker, by its connection there.
+        self._held: dict[socket.socket, bytes] = {}
+        self._ends: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._begin(self._accept)
+
+    @property
+    def url(self) -> str:
+        """The transport_url of those who shall use it."""
+        port = self._listener.getsockname()[1]
+        return self._broker._replace(netloc=f"{self._broker.netloc.rsplit(':', 1)[0]}:{port}").geturl()
+
+    @property
+    def holds(self) -> bool:
+        """Whether anything is held up."""
+        with self._lock:
+            return bool(self._held)
+
+    def hold(self, marker: bytes) -> None:
+        """Let no message with this in it through to the broker, nor what follows it."""
+        with self._lock:
+            self._marker = marker
+
+    def release(self) -> None:
+        """Let through what was held up, and what comes now."""
+        with self._lock:
+            self._marker = None
+            while self._held:
+                broker, data = self._held.popitem()
+                broker.sendall(data)
+
+    def close(self) -> None:
+        for end in (self._listener, *self._ends):
+            _hang_up(end)
+        for thread in self._threads:
+            thread.join(5)
+        self._listener.close()
+
+    def _begin(self, work: Callable[..., None], *arguments: object) -> None:
+        self._threads.append(threading.Thread(target=work, args=arguments, daemon=True))
+        self._threads[-1].start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                process, _ = self._listener.accept()
+                self._begin(self._serve, process)
+
+    def _serve(self, process: socket.socket) -> None:
+        with process, socket.create_connection((self._broker.hostname, self._broker.port)) as broker:
+            self._ends += [process, broker]
+            back = threading.Thread(target=_pump, args=(broker, process, process.sendall), daemon=True)
+            back.start()
+            _pump(process, broker, lambda data: self._send(broker, data))
+            back.join()
+
+    def _send(self, broker: socket.socket, data: bytes) -> None:
+        with self._lock:
+            if broker in self._held or (self._marker is not None and self._marker in data):
+                self._held[broker] = self._held.get(broker, b"") + data
+            else:
+                broker.sendall(data)
+
+
+@pytest.fixture
+def line(rabbitmq) -> Iterator:
+    """Make ways to RabbitMQ: `line()`; see Line."""
+    with contextlib.ExitStack() as ends:
+        yield lambda: ends.enter_context(contextlib.closing(Line(rabbitmq.url)))
 
 
 @pytest.fixture

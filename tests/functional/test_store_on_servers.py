@@ -9,7 +9,15 @@ import sqlalchemy
 from fpga_pool.store.models import Base
 
 UNIT_TESTS = Path(__file__).parents[1] / "unit" / "store"
-PORTABLE = ("conftest", "test_statements", "test_columns", "test_concurrency", "test_contract", "test_queries", "test_schema")
+PORTABLE = (
+    "conftest",
+    "test_statements",
+    "test_columns",
+    "test_concurrency",
+    "test_contract",
+    "test_queries",
+    "test_schema",
+)
 PORTABLE += ("test_shards",)
 
 

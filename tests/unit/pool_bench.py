@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.conf.catalogue import load_catalogue
 from fpga_pool.dataplane.handler import Admission, JobFailure, JobResult
-from fpga_pool.dataplane.server import DataServer
 from fpga_pool.dataplane.port import Limits
+from fpga_pool.dataplane.server import DataServer
 from fpga_pool.dataplane.tokens import TransferGrant, sign
 from fpga_pool.model.exceptions import Conflict, NotFound, TransferRefused
 from fpga_pool.model.exchange import Calibration, FunctionInfo, JobChanges, Ticket
@@ -134,6 +134,8 @@ class PoolBench:
         self.directory = directory
         self.fails = {}
         self.flows = []
+        #: Number of the newest change of a job that was asked for, and of each job's.
+        self.generation, self.changed_in = 0, {}
         #: Plan each batch as soon as it comes, all jobs on the first host.
         self.plans_at_once = True
         #: What a test wants to happen instead of an answer, by the method's name.
@@ -238,10 +240,23 @@ class PoolBench:
         with self._answering("batch"):
             return admission.owned_batch(self.tx, uuid, project_id)
 
-    def batch_jobs(self, project_id, uuid, **_):
-        with self._answering("batch_jobs"):
-            admission.owned_batch(self.tx, uuid, project_id)
-            return JobChanges(jobs=tuple(self.tx.batch_jobs(uuid)), seen={}, at=time.time())
+    def batch_jobs(self, project_id, uuid, states=(), changed_after=None, wait_s=0.0):
+        until_s = time.monotonic() + wait_s
+        while True:
+            with self._answering("batch_jobs"):
+                admission.owned_batch(self.tx, uuid, project_id)
+                found = [job for job in self.tx.batch_jobs(uuid) if not states or job.state in states]
+                found = [job for job in found if self._changed_in(job) > (changed_after or {}).get("default", -1)]
+                if found or changed_after is None or time.monotonic() >= until_s:
+                    return JobChanges(jobs=tuple(found), seen={"default": self.generation}, at=time.time())
+            time.sleep(0.005)
+
+    def _changed_in(self, job):
+        """Number the changes of jobs, as a shard's generations do."""
+        if self.changed_in.get(job.uuid, (None, 0))[0] != job.generation:
+            self.generation += 1
+            self.changed_in[job.uuid] = job.generation, self.generation
+        return self.changed_in[job.uuid][1]
 
     def cancel_batch(self, project_id, uuid):
         with self._answering("cancel_batch"):
@@ -269,7 +284,7 @@ class PoolBench:
             input_bytes=job.input_bytes, token_id=str(uuid.uuid4()), deadline_s=time.time() + 60,
         )  # fmt: skip
         return Ticket(
-            job=job.uuid, purpose=request.purpose, address=host.data_address, port=host.data_port,
+            job=job.uuid, attempt=job.attempt, purpose=request.purpose, address=host.data_address, port=host.data_port,
             token=sign(grant, self.key), input_bytes=job.input_bytes, transfer=job.transfer,
             elapsed_s=time.time() - job.dispatched_at,
         )  # fmt: skip

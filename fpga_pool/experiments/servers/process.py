@@ -36,6 +36,26 @@ def _newest_first(pattern: str) -> list[Path]:
     return sorted(Path("/").glob(pattern.lstrip("/")), key=version, reverse=True)
 
 
+def spawn(
+    command: Sequence[str], log: Path, *, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own, so that an interrupt at our terminal is not for it."""
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(  # noqa: S603
+            command,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+    with log.open("ab") as output:
+        return _forker.submit(start).result()
+
+
 def as_user(user: str, command: Sequence[str], *, orphan_signal: signal.Signals | None = None) -> list[str]:
     """Return a command that runs as `user` if we are root, else as we do; `orphan_signal` is sent when we die."""
     options = []
@@ -56,18 +76,8 @@ class Process:
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
-        """Start it in a session of its own, so that an interrupt at our terminal is not for it."""
-        with log.open("ab") as output:
-            self._child = _forker.submit(
-                subprocess.Popen,
-                command,
-                cwd=log.parent,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            ).result()
+        """Start it, and note who it is."""
+        self._child = spawn(command, log, cwd=log.parent, env=environment)
         self.file.write_text(f"{self._child.pid} {_born(self._child.pid)}")
 
     @property

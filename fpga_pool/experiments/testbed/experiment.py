@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import TextIO
 
 from fpga_pool.core.makespan.bounds import lower_bound
 from fpga_pool.experiments.servers import MariaDB, RabbitMQ
@@ -16,11 +17,13 @@ from fpga_pool.experiments.testbed.network import Network, missing, switched_net
 from fpga_pool.experiments.testbed.pool import Servers, running_pool
 from fpga_pool.experiments.testbed.predict import Prediction, optimum_s, predict
 from fpga_pool.model.exceptions import ServiceUnavailable
+from fpga_pool.services.lock import exclusive
 
 #: Where files are memory: disks of test machines do not keep up with 1.5 Gbit/s.
 _MEMORY = Path("/dev/shm")  # noqa: S108
 #: Inputs twice, at their requesters and in the spools; and what the pool and its servers keep.
 _COPIES, _ROOM_BYTES = 2, 1 << 30
+_PREFIX = "fpga-pool-testbed-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,15 +127,31 @@ def _servers(directory: Path, network: Network) -> Iterator[Servers]:
 def _workplace(case: Case, logs: Path | None) -> Iterator[Path]:
     """Yield a directory for all files, in memory where that has room; save the logs at its end."""
     needed_bytes = _COPIES * sum(case.input_bytes) + _ROOM_BYTES
+    remove_left_over()
     in_memory = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= needed_bytes
-    with tempfile.TemporaryDirectory(prefix="fpga-pool-testbed-", dir=_MEMORY if in_memory else None) as name:
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=_MEMORY if in_memory else None) as name:
         directory = Path(name)
         directory.chmod(0o711)  # the servers' own users pass through
-        try:
-            yield directory
-        finally:
-            if logs is not None:
-                _save_logs(directory, logs / case.name)
+        with _locked(directory):
+            try:
+                yield directory
+            finally:
+                if logs is not None:
+                    _save_logs(directory, logs / case.name)
+
+
+def _locked(directory: Path) -> TextIO:
+    return exclusive(directory / "lock", f"{directory} is in use")
+
+
+def remove_left_over() -> None:
+    """Remove the files of experiments that were killed: nobody locks them any more."""
+    for place in (_MEMORY, Path(tempfile.gettempdir())):
+        for directory in place.glob(f"{_PREFIX}*"):
+            # One without a lock is about to be locked by whoever has just made it.
+            if (directory / "lock").exists():
+                with contextlib.suppress(ServiceUnavailable, OSError), _locked(directory):
+                    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _save_logs(directory: Path, logs: Path) -> None:

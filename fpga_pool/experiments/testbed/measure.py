@@ -161,8 +161,8 @@ def _senders(
         for requester in case.requesters:
             words = [
                 "setpriv", "--pdeathsig", "KILL", sys.executable, "-P", "-m", "fpga_pool.experiments.testbed.send",
-                "--api", pool.endpoint, "--namespace", network.hosts[requester].namespace, "--requester", requester,
-                "--function", case.function, "--source", str(inputs[requester]), "--sink", str(sinks / requester),
+                "--api", pool.endpoint, "--namespace", network.hosts[requester].namespace, "--job", requester,
+                "--source", str(inputs[requester]), "--sink", str(sinks / requester),
             ]  # fmt: skip
             words += ["--uncontrolled"] if control is Control.NONE else []
             process = ends.enter_context(

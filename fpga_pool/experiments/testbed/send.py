@@ -1,4 +1,4 @@
-"""The program of one requester: sends its job's input from its own network, and takes the result.
+"""The program of one requester: sends one job's input from its own network, and takes the result.
 
 It says "ready", waits for the uuid of the batch, and prints nothing else unless it fails.  The API is reached from
 where the program was started; only the stream is in the requester's namespace.
@@ -58,14 +58,14 @@ def main() -> int:
         with PoolApi(arguments.api) as api:
             _send(api, batch_uuid, arguments)
     except (FpgaPoolError, OSError) as error:
-        print(f"{arguments.requester}: {error}", flush=True)
+        print(error, flush=True)
         return 1
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="send", description=main.__doc__)
-    for name in ("api", "namespace", "requester", "function"):
+    for name in ("api", "namespace", "job"):
         parser.add_argument(f"--{name}", required=True)
     for name in ("source", "sink"):
         parser.add_argument(f"--{name}", required=True, type=Path)
@@ -74,22 +74,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _send(api: PoolApi, batch_uuid: str, arguments: argparse.Namespace) -> None:
-    job, now_at = _planned(api, batch_uuid, arguments.requester)
+    job, now_at = _planned(api, batch_uuid, arguments.job)
     host = next(host for host in api.hosts() if host.name == job.host)
     desk = (_UncontrolledDesk if arguments.uncontrolled else TicketDesk)(api, batch_uuid)
-    spec = JobSpec(arguments.function, arguments.source, arguments.requester)
+    spec = JobSpec(job.function, arguments.source, job.requester)
     context = StreamContext(desk=desk, egress=PacingDriver())
     begin_s = 0.0 if arguments.uncontrolled or not job.transfer else job.transfer[0].begin_s
     time.sleep(max((job.dispatched_at or 0.0) + begin_s - now_at - _AHEAD_S, 0.0))
     _NamespacedStream(arguments.namespace, context, job, host, read_inputs([spec])[0], arguments.sink).send()
 
 
-def _planned(api: PoolApi, batch_uuid: str, requester: str) -> tuple[Job, float]:
-    """Wait for the plan; return the requester's job, and what time it is at the API."""
+def _planned(api: PoolApi, batch_uuid: str, name: str) -> tuple[Job, float]:
+    """Wait for the plan; return the job of this name, and what time it is at the API."""
     end_s = time.monotonic() + _PLAN_TIMEOUT_S
     while time.monotonic() < end_s:
         found = api.job_list(batch_uuid)
-        job = next(job for job in found.jobs if job.requester == requester)
+        job = next(job for job in found.jobs if job.name == name)
         if job.state is JobState.WAITING_INPUT:
             return job, found.at
         time.sleep(_POLL_S)

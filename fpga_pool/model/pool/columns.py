@@ -110,8 +110,10 @@ class PoolColumns:
 
     def changed_after(self, seen: Mapping[str, int]) -> "PoolColumns":
         """Return what changed after `seen`; everything if that is not a moment before this one."""
-        told = already_told(seen, self.seen)
-        seen_in = np.array([told.get(word, -1) for word in self.words], dtype=np.int64)
+        seen_in = np.full(len(self.words), -1, dtype=np.int64)
+        for shard, generation in already_told(seen, self.seen).items():
+            if shard in self.numbers:
+                seen_in[self.numbers[shard]] = generation
         hosts = _taken(self.hosts, self.hosts["changed_in"] > seen_in[self.hosts["shard"]])
         slots = _taken(self.slots, self.slots["changed_in"] > seen_in[self.slots["shard"]])
         return _compacted(replace(self, hosts=hosts, slots=slots))
@@ -123,16 +125,26 @@ class PoolColumns:
         """
         if delta.whole:
             return delta
-        numbers = dict(self.numbers)
-        renumbered = np.array([numbers.setdefault(word, len(numbers)) for word in delta.words], dtype=np.int64)
-        words = tuple(numbers)
+        numbers = self._with_numbers_for(delta.words)
+        renumbered = np.array([numbers[word] for word in delta.words], dtype=np.int64)
+        words = self.words if numbers is self.numbers else tuple(numbers)
         hosts = _merged(self.hosts, _renumbered(delta.hosts, HOST_WORDS, renumbered), HOST_KEY, words)
         slots = _merged(self.slots, _renumbered(delta.slots, SLOT_WORDS, renumbered), SLOT_KEY, words)
         size = len(hosts["name"]), len(slots["host"])
         if delta.size not in (None, size):
             raise Conflict("the delta does not complete this snapshot: take the whole again")
         merged = replace(delta, words=words, hosts=hosts, slots=slots, size=size)
-        return _compacted(merged) if len(words) > _WORDS_PER_ROW * sum(size) else merged
+        if len(words) > _WORDS_PER_ROW * sum(size):
+            return _compacted(merged)
+        merged.__dict__["numbers"] = numbers  # as if it had been asked for: to number all words anew takes longer
+        return merged
+
+    def _with_numbers_for(self, words: Sequence[str]) -> Mapping[str, int]:
+        """Return the numbers of words, with further ones for those that are new here."""
+        new = [word for word in words if word not in self.numbers]
+        if not new:
+            return self.numbers
+        return {**self.numbers, **{word: number for number, word in enumerate(new, len(self.words))}}
 
     def to_plain(self) -> dict[str, Any]:
         """Return JSON types."""
@@ -219,16 +231,18 @@ def _merged(old: Columns, new: Columns, key: Sequence[str], words: Sequence[str]
     old_keys, new_keys = _keys(old, key), _keys(new, key)
     if not len(new_keys):
         return old
-    order = np.argsort(old_keys)
-    places = np.searchsorted(old_keys, new_keys, sorter=order)
-    rows = order[np.minimum(places, len(order) - 1)] if len(order) else np.zeros(len(new_keys), dtype=np.int64)
-    known = old_keys[rows] == new_keys if len(order) else np.zeros(len(new_keys), dtype=bool)
+    # The new ones are sorted, not the old: they are few.
+    order = np.argsort(new_keys)
+    places = order[np.minimum(np.searchsorted(new_keys, old_keys, sorter=order), len(order) - 1)]
+    rows = np.flatnonzero(new_keys[places] == old_keys)
+    added = np.ones(len(new_keys), dtype=bool)
+    added[places[rows]] = False
     merged = {}
     for name, column in old.items():
         changed = column.copy()
-        changed[rows[known]] = new[name][known]
-        merged[name] = np.concatenate([changed, new[name][~known]])
-    return merged if known.all() else _sorted(merged, key, words)
+        changed[rows] = new[name][places[rows]]
+        merged[name] = np.concatenate([changed, new[name][added]]) if added.any() else changed
+    return _sorted(merged, key, words) if added.any() else merged
 
 
 def _to_text(column: Ints) -> list[str]:

@@ -4,7 +4,7 @@ import logging
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,13 +27,15 @@ from fpga_pool.model.messages import (
     ResultExpired,
     SlotChanged,
 )
-from fpga_pool.services.agent.grouped import Grouped
 from fpga_pool.services.agent.journal import HeldJob, Journal, Phase
 from fpga_pool.services.clock import Clock
 
 LOG = logging.getLogger(__name__)
 
 End = JobResult | JobFailure
+
+#: Small inputs that are kept in memory: 16 MiB at most.
+RECENT = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +65,19 @@ class JobTable:
         self._wakeups: dict[str, threading.Condition] = {}
         #: What was told last of each slot.
         self._states: dict[str, SlotChanged] = {}
-        self._ends = Grouped(self._record)
+        #: The newest small inputs, which are in the journal as well, until their slots take them.
+        self._recent: dict[str, bytes] = {}
+        #: Ends that are not recorded yet.
+        self._ends: list[_End] = []
         self._waiters: dict[str, list[Future[End]]] = {}
         self._lock = threading.RLock()
+        self._recording = threading.Lock()
         #: Notified when a job is announced.
         self.changed = threading.Condition(self._lock)
         #: Called after every change that made a report.
-        self.on_report = lambda: None
+        self.on_report: Callable[[], object] = lambda: None
+        #: Called after every end of a job; sees to it that `record_ends` is called, by this thread or another.
+        self.on_end: Callable[[], object] = self.record_ends
 
     def restore(self) -> None:
         """Take up what the journal holds after a restart; what was computing starts again, what is lost is told."""
@@ -113,7 +121,8 @@ class JobTable:
 
     def small_input(self, uuid: str) -> bytes | None:
         """Return a job's input if it is a small one; else it is in a file."""
-        return self._journal.input(uuid)
+        recent = self._recent.pop(uuid, None)
+        return self._journal.input(uuid) if recent is None else recent
 
     def _has_input(self, uuid: str) -> bool:
         return self.input_path(uuid).exists() or self._journal.input(uuid) is not None
@@ -157,11 +166,13 @@ class JobTable:
     def _assign(self, command: Command, assignment: AssignJob) -> None:
         job = HeldJob(slot=command.slot, assignment=assignment)
         reports: list[Report] = []
-        if self._has_input(job.uuid):  # kept from an attempt that failed
+        if job.assignment.attempt > 1 and self._has_input(job.uuid):  # kept from an attempt that failed
             job = job.at(Phase.STAGED)
             reports.append(InputStaged(**self._about(job)))
         self._journal.note_command(command, job, None, reports)
         self._put(job)
+        # Whoever waits for the end of a former attempt must not take this one's for it.
+        self._settle(job.uuid, JobFailure("fpga_pool.released", "the job was given to this host anew"))
         self.changed.notify_all()
         self._tell(reports)
 
@@ -213,13 +224,22 @@ class JobTable:
             return job
 
     def finished(self, job: HeldJob, compute_s: float, result: JobResult, slot: SlotChanged) -> None:
-        """Note that a job is complete, if it is still wanted.
+        """Note that a job is complete, if it is still wanted; it is told when `record_ends` has made it durable.
 
-        Nobody hears of an end before it is durable.  The disk takes as long for many as for one, so an end that comes
-        while others are being recorded is left to whoever does that, and its slot goes on meanwhile.
+        The disk takes as long for many ends as for one, and the slot can go on meanwhile.
         """
-        self._states[slot.slot] = slot
-        self._ends.add(_End(job, compute_s, result, slot))
+        with self.changed:
+            self._states[slot.slot] = slot
+            self._ends.append(_End(job, compute_s, result, slot))
+        self.on_end()
+
+    def record_ends(self) -> None:
+        """Record all ends that have come, in one transaction, and tell whoever waits for them."""
+        with self._recording:
+            with self.changed:
+                ends, self._ends = self._ends, []
+            if ends:
+                self._record(ends)
 
     def _record(self, ends: Sequence[_End]) -> None:
         try:
@@ -232,6 +252,8 @@ class JobTable:
                 if end.job.uuid in held and self._jobs.get(end.job.uuid) == end.job:
                     self._put(held[end.job.uuid])
                     self._settle(end.job.uuid, end.result)
+                else:
+                    self.clean_up(end.job)
         self._tell(reports)
 
     def _record_durably(self, ends: Sequence[_End]) -> tuple[dict[str, HeldJob], list[Report]]:
@@ -295,7 +317,11 @@ class JobTable:
             if held is None or held.assignment != job.assignment or held.phase in (Phase.HELD, Phase.FAILED):
                 return
             report = JobFailed(**self._about(job), code=code, message=message, retryable=retryable)
-            self._change(held.at(Phase.FAILED), report)
+            try:
+                self._change(held.at(Phase.FAILED), report)
+            except BaseException:
+                self._put(held.at(Phase.STAGED))  # nobody would hear of it: it is computed anew
+                raise
             self._settle(job.uuid, JobFailure(code, message))
 
     def clean_up(self, job: HeldJob) -> None:
@@ -331,6 +357,10 @@ class JobTable:
                 for (job, data), report in zip(staged, reports, strict=True):
                     self._journal.keep_input(job.uuid, data)
                     self._journal.note(keep=job, reports=[report])
+            for job, data in staged[:RECENT]:
+                self._recent[job.uuid] = data
+            for uuid in list(self._recent)[:-RECENT]:
+                self._recent.pop(uuid, None)
             for job, _ in staged:
                 self._put(job)
             self._tell(reports)
@@ -352,11 +382,13 @@ class JobTable:
                 self._waiters.setdefault(uuid, []).append(future)
         return future
 
-    def delivered(self, uuids: Sequence[str]) -> None:
-        """Note that clients have these results; they are deleted."""
+    def delivered(self, attempts: Sequence[tuple[str, int]]) -> None:
+        """Note that clients have the results of these attempts of jobs; they are deleted."""
         with self.changed, self._journal.together(durable=False):
-            for uuid in uuids:
-                self._end_retention(uuid, ResultDelivered)
+            for uuid, attempt in attempts:
+                job = self._jobs.get(uuid)
+                if job is not None and job.assignment.attempt == attempt:
+                    self._end_retention(uuid, ResultDelivered)
 
     def expire(self, finished_before: float) -> None:
         """Delete results that were not fetched in time."""

@@ -16,10 +16,14 @@ from enum import StrEnum
 from pathlib import Path
 
 from fpga_pool.model.encoding import ACTIONS, REPORTS, from_plain, to_plain
+from fpga_pool.model.exceptions import StorageFull
 from fpga_pool.model.messages import AssignJob, Command, Report, ShapeFlow
 
 #: Commands whose repetition is answered; older ones are refused as late, which comes to the same.
 REMEMBERED = 100_000
+
+#: What SQLite says where the disk has no room: for the file or its log, for the index of the log.
+_FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"})
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS fences (slot TEXT PRIMARY KEY, epoch INTEGER NOT NULL, sequence INTEGER NOT NULL);
@@ -103,8 +107,9 @@ class Journal:
         """Begin; commit at the end, or roll back.
 
         Without `durable` a power loss (not a kill) may undo the change, until a durable one has followed.
+        StorageFull if there is no room for it.
         """
-        with self._lock:
+        with _full_disk_told(), self._lock:
             if self._in_transaction:
                 yield self._db
                 return
@@ -244,9 +249,8 @@ class Journal:
     def unreported(self) -> int:
         """Return how many reports wait."""
         with self._lock:
-            self._write_later()
             (count,) = self._db.execute("SELECT COUNT(*) FROM reports").fetchone()
-        return int(count)
+            return int(count) + len(self._later)
 
     # Small inputs and results, which are not worth a file
 
@@ -288,6 +292,16 @@ class Journal:
         """Forget tokens that have expired on their own."""
         with self._transaction(durable=False) as db:
             db.execute("DELETE FROM tokens WHERE deadline_s < ?", (before_s,))
+
+
+@contextmanager
+def _full_disk_told() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if getattr(error, "sqlite_errorname", "") in _FULL:
+            raise StorageFull("no room for the agent's journal; free space on the disk of [agent] state_dir") from error
+        raise
 
 
 def _remember(db: sqlite3.Connection, command: Command) -> None:

@@ -5,6 +5,7 @@ import logging
 import ssl
 import threading
 import time
+from collections.abc import Callable
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -12,7 +13,7 @@ from fpga_pool.dataplane.server import DataServer
 from fpga_pool.drivers.egress.base import EgressDriver
 from fpga_pool.drivers.slots.base import SlotAddress, SlotDriver
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
-from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, StaleEpoch
+from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, StaleEpoch, StorageFull
 from fpga_pool.model.messages import Command, Heartbeat, ObservedJob, Outcome, ReleaseFlow, ShapeFlow
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
@@ -23,6 +24,7 @@ from fpga_pool.services.agent.shaper import FlowShaper
 from fpga_pool.services.agent.shaper import key as flow_key
 from fpga_pool.services.agent.slot_worker import SlotWorker
 from fpga_pool.services.agent.streams import Streams
+from fpga_pool.services.agent.telling import coalesced
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.loop import Loop
 
@@ -30,8 +32,11 @@ LOG = logging.getLogger(__name__)
 
 #: How often a running job is looked at: whether it is still wanted, and not late.
 WATCH_S = 0.2
-#: Reports sent in one call.
-REPORTS = 200
+#: Reports read for one call.
+REPORTS = 600
+#: What happens within this time is recorded, or told, together; a call that takes longer is followed by a pause of its
+#: own length, so that a scheduler that has much to do gets fewer and larger ones.
+TOGETHER_S, LONGEST_PAUSE_S = 0.005, 0.2
 
 
 class AgentService:
@@ -97,7 +102,13 @@ class AgentService:
         self._heartbeat_first = threading.Lock()
         self._reporting = Loop(f"report-{settings.host}", self._report, settings.heartbeat_s)
         self._beating = Loop(f"beat-{settings.host}", self._beat, settings.heartbeat_s)
+        #: Called when this agent begins to speak for its host, and when it is told that another one does: commands are
+        #: for whoever speaks.
+        self.on_speaking: Callable[[bool], object] = lambda _: None
+        self._speaks = False
         self.jobs.on_report = self._reporting.wake
+        self._call_took_s = 0.0
+        self._recording = Loop(f"record-{settings.host}", self._record, settings.heartbeat_s)
 
     def start(self) -> None:
         """Take up what the journal holds, open the data port, begin."""
@@ -105,8 +116,11 @@ class AgentService:
         if self._shaper is not None:
             self._shaper.start()
         _, self._port = self._server.start()
+        self._beat()  # learns what time it is in the pool before anything happens here, if the pool answers
         for worker in self.slots.values():
             worker.start()
+        self.jobs.on_end = self._recording.wake
+        self._recording.start()
         self._watching.start()
         self._reporting.start()
         self._beating.start()
@@ -120,6 +134,8 @@ class AgentService:
         for worker in self.slots.values():
             worker.join(max(drained_by_s - self._clock(), 0.0))
         self._watching.stop()
+        self._recording.stop()
+        self.jobs.record_ends()
         self._server.stop()
         self._reporting.stop()
         while self._report():
@@ -137,9 +153,9 @@ class AgentService:
             self._obey(shard, epoch)
             outcomes = [self._execute(command) for command in commands]
         for outcome in outcomes:
-            if outcome.outcome == "refused":
-                self.refusals.note("fpga_pool.command_refused")
-                LOG.warning("refused command %s: %s", outcome.command, outcome.reason)
+            if outcome.outcome != "accepted":
+                self.refusals.note(f"fpga_pool.command_{outcome.outcome}")
+                LOG.warning("%s command %s: %s", outcome.outcome, outcome.command, outcome.reason or "done before")
         for worker in self.slots.values():
             worker.watch()
         return outcomes
@@ -211,26 +227,50 @@ class AgentService:
         return sum(worker.watch() for worker in self.slots.values()) > 0
 
     def _beat(self) -> bool:
-        now_s = self._clock()
-        self.jobs.expire(now_s - self.settings.retention_s)
-        self._journal.forget_tokens(now_s)
         try:
+            if not self._speaks:
+                self._scheduler.claim(self.settings.host, self._agent_id)
+                self._speak(speaks=True)
             with self._heartbeat_first:
                 asked_at = self._clock()
                 told_at = self._scheduler.heartbeat(self.heartbeat())
                 self._clock.agree(told_at, asked_at, self._clock())
+            self._tidy_up()  # nothing is too old by a clock that nobody has confirmed
         except (MessagingError, FpgaPoolError) as error:
             LOG.warning("host %s: heartbeat not taken: %s", self.settings.host, error)
+            if isinstance(error, HostTaken):
+                self._speak(speaks=False)
         return False
+
+    def _speak(self, *, speaks: bool) -> None:
+        if speaks != self._speaks:
+            self._speaks = speaks
+            self.on_speaking(speaks)
+
+    def _record(self) -> bool:
+        """Make the ends of jobs durable."""
+        time.sleep(TOGETHER_S)
+        self.jobs.record_ends()
+        return False
+
+    def _tidy_up(self) -> None:
+        now_s = self._clock()
+        try:
+            self.jobs.expire(now_s - self.settings.retention_s)
+            self._journal.forget_tokens(now_s)
+        except StorageFull as error:  # the host lives all the same, and says so
+            LOG.warning("host %s: %s", self.settings.host, error)
 
     def _report(self) -> bool:
         """Hand over the oldest reports; they stay in the journal until they are committed."""
+        time.sleep(min(max(TOGETHER_S, self._call_took_s), LONGEST_PAUSE_S))
         with self._heartbeat_first:
             reports = self._journal.reports(self._reports_at_once)
         if not reports:
             return False
+        asked_s = time.monotonic()
         try:
-            self._scheduler.report(self.settings.host, self._agent_id, reports)
+            self._scheduler.report(self.settings.host, self._agent_id, coalesced(reports))
             self._reports_at_once = REPORTS
         except InvalidInput as error:
             if len(reports) > 1:
@@ -241,5 +281,7 @@ class AgentService:
         except (MessagingError, FpgaPoolError) as error:
             LOG.warning("host %s: reports not taken, they wait: %s", self.settings.host, error)
             return False
+        finally:
+            self._call_took_s = time.monotonic() - asked_s
         self._journal.taken(reports[-1][0])
         return True

@@ -8,8 +8,9 @@ was left behind and sets those that still hold.
 import contextlib
 import logging
 import queue
+import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fpga_pool.dataplane.schedule import RateSchedule
 from fpga_pool.drivers.egress.base import EgressDriver, Flow, LimitedFlow
@@ -37,6 +38,7 @@ class FlowShaper:
         self._clock = clock
         self._flows: dict[str, tuple[ShapeFlow, RateSchedule]] = {}
         self._rates: dict[str, float] = {}
+        self._trouble = ""
         #: What is to be done; None at the end.
         self._wanted: queue.SimpleQueue[ShapeFlow | ReleaseFlow | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="shaper", daemon=True)
@@ -77,7 +79,7 @@ class FlowShaper:
                 if isinstance(action, ShapeFlow):
                     self._flows[key(action)] = action, RateSchedule(action.transfer)
                 else:
-                    self._journal.forget_flow(key(action))
+                    self._forget_for_good(key(action))
                 action = self._wanted.get_nowait()
             return False
         return True
@@ -91,7 +93,7 @@ class FlowShaper:
             t_s = now_s - action.dispatched_at
             if schedule.segments and t_s > schedule.segments[-1].end_s + LINGER_S:
                 self._forget(name)
-                self._journal.forget_flow(name)
+                self._forget_for_good(name)
                 continue
             rate_bps = schedule.rate_at(t_s)
             if name not in self._rates:
@@ -99,25 +101,52 @@ class FlowShaper:
             elif self._rates[name] != rate_bps:
                 changed[name] = rate_bps
             next_s = min(next_s, schedule.next_change_s(t_s) - t_s)
-        if opened and self._attempt(lambda: self._driver.open_all(opened)):
-            self._rates |= {limit.flow.key: limit.rate_bps for limit in opened}
-        if changed and self._attempt(lambda: self._driver.set_rates(changed)):
-            self._rates |= changed
+        if changed and not self._set(changed):
+            # The kernel lost one of them: opened again, all of them have their rates.
+            opened += [LimitedFlow(_flow(self._flows[name][0]), rate_bps) for name, rate_bps in changed.items()]
+        self._open(opened)
         return next_s
 
+    def _set(self, rates_bps: dict[str, float]) -> bool:
+        if not self._attempt(lambda: self._driver.set_rates(rates_bps)):
+            for name in rates_bps:
+                del self._rates[name]
+            return False
+        self._rates |= rates_bps
+        return True
+
+    def _open(self, limits: Sequence[LimitedFlow]) -> None:
+        """Open all at once, and one by one where one of them is refused."""
+        if not limits:
+            return
+        if self._attempt(lambda: self._driver.open_all(limits)):
+            self._rates |= {limit.flow.key: limit.rate_bps for limit in limits}
+        elif len(limits) > 1:
+            for limit in limits:
+                self._open([limit])
+
     def _forget(self, name: str) -> None:
-        self._flows.pop(name, None)
-        if self._rates.pop(name, None) is not None:
+        if self._flows.pop(name, None) is not None:
+            self._rates.pop(name, None)
             self._attempt(lambda: self._driver.close_all([name]))
+
+    def _forget_for_good(self, name: str) -> None:
+        self._attempt(lambda: self._journal.forget_flow(name))
 
     def _attempt(self, step: Callable[[], None]) -> bool:
         """Take a step; a flow whose limit cannot be set is told of, tried again at the next look, and not held up."""
         try:
             step()
-        except (FpgaPoolError, OSError) as error:
-            LOG.error("egress: %s", error)  # noqa: TRY400
+        except (FpgaPoolError, OSError, sqlite3.Error) as error:
+            self._complain(str(error))
             return False
         return True
+
+    def _complain(self, trouble: str) -> None:
+        """Tell of what is wrong, once until something else is."""
+        level = logging.DEBUG if trouble == self._trouble else logging.ERROR
+        LOG.log(level, "egress: %s", trouble)
+        self._trouble = trouble
 
 
 def key(action: ShapeFlow | ReleaseFlow) -> str:

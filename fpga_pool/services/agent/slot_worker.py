@@ -128,6 +128,9 @@ class SlotWorker:
         while not self._stop.is_set():
             try:
                 self._step()
+            except FpgaPoolError as error:  # known and named; its message says it all
+                LOG.error("slot %s: %s", self.name, error)  # noqa: TRY400
+                self._stop.wait(1.0)
             except Exception:
                 LOG.exception("slot %s: step failed", self.name)
                 self._stop.wait(1.0)
@@ -156,8 +159,9 @@ class SlotWorker:
     def _become(self, state: SlotState, function: str, reason: str = "") -> None:
         """Be in another state, and tell."""
         with self._jobs.changed:
-            self._now = self._report(state, function, reason=reason)
-            self._jobs.slot_changed(self._now)
+            now = self._report(state, function, reason=reason)
+            self._jobs.slot_changed(now)
+            self._now = now
 
     # Loading ----------------------------------------------------------------------------------------------------
 
@@ -210,8 +214,8 @@ class SlotWorker:
         else:
             self._now = self._report(SlotState.READY, self._now.function)
             self._jobs.finished(job, compute_s, result, self._now)
-        finally:
-            self._jobs.clean_up(job)
+            return
+        self._jobs.clean_up(job)
 
     def _run_watched(self, job: HeldJob) -> float:
         """Compute under `watch`; a job that hangs is stopped, which the driver tells as a fault of the slot."""
@@ -243,7 +247,13 @@ class SlotWorker:
         small = self._jobs.small_input(job.uuid)
         if small is None:
             return self._jobs.input_path(job.uuid)
-        self._source.write_bytes(small)
+        # Written over the one before: to empty a file first costs more than all the rest.
+        source = os.open(self._source, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            os.pwrite(source, small, 0)
+            os.ftruncate(source, len(small))
+        finally:
+            os.close(source)
         return self._source
 
     def _take_result(self, job: HeldJob) -> JobResult:
@@ -251,6 +261,7 @@ class SlotWorker:
         place, size_bytes = self._jobs.result_path(job.uuid), self._sink.stat().st_size
         if size_bytes <= SMALL_BYTES:
             data = self._sink.read_bytes()
+            self._sink.unlink()
             return JobResult(place, size_bytes, hashlib.sha256(data).hexdigest(), data)
         sha256 = _hash_durably(self._sink)
         self._sink.replace(self._jobs.sink_path(job))

@@ -45,7 +45,7 @@ class Streams:
 
     def delivered(self, grants: Sequence[TransferGrant]) -> None:
         """End the retention of the results."""
-        self._jobs.delivered([grant.job for grant in grants])
+        self._jobs.delivered([(grant.job, grant.attempt) for grant in grants])
 
     def stage_small(self, inputs: Sequence[SmallInput]) -> list[TransferRefused | None]:
         """Queue small jobs for their slots; the inputs of some may be here already, from a lane that broke."""

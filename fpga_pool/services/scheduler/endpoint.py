@@ -1,8 +1,9 @@
 """The scheduler's side of its RPC interface (`rpc.scheduler_api`)."""
 
 import logging
+import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ from fpga_pool.conf.policies import policy_names
 from fpga_pool.dataplane.tokens import TransferGrant, sign
 from fpga_pool.model.encoding import REPORTS, from_plain, to_plain
 from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMessage, NotFound
-from fpga_pool.model.exchange import FunctionInfo, Ticket, TicketRequest
+from fpga_pool.model.exchange import SMALL_INPUT_BYTES, FunctionInfo, Ticket, TicketRequest
 from fpga_pool.model.messages import Heartbeat, JobFailed, JobReleased, Report, SlotChanged
 from fpga_pool.model.objects import Job, JobState, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, cancel_batch, cancel_jobs, create_batch, owned_batch
@@ -19,6 +20,7 @@ from fpga_pool.model.pool.changes import admit_flow
 from fpga_pool.model.pool.operations import drain_slot, resume_slot
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.rpc.transport import VERSION_1, answers, read, read_all
+from fpga_pool.services.scheduler.changes import LOOK_S
 from fpga_pool.services.scheduler.owned import log_repairs
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.services.scheduler.snapshots import Snapshots
@@ -85,23 +87,33 @@ class SchedulerEndpoint:
         """See SchedulerAPI."""
         wanted = [JobState(state) for state in states]
 
-        changes = self._service.changes
-
-        def look() -> tuple[int, Sequence[Job], dict[str, int]]:
-            count = changes.count
+        def look() -> tuple[Sequence[Job], dict[str, int]]:
             with self._service.store.reading() as tx:
-                owned_batch(tx, uuid, project_id)
-                return count, tx.batch_jobs(uuid, states=wanted, changed_after=changed_after), tx.generations()
+                return tx.batch_jobs(uuid, states=wanted, changed_after=changed_after), tx.generations()
 
-        count, jobs, seen = look()
-        with changes.waiting() as may_wait:
-            give_up_at = self._service.clock() + (wait_s if may_wait else 0.0)
-            while not jobs and changed_after is not None and (left_s := give_up_at - self._service.clock()) > 0:
-                changes.wait(count, left_s)
-                count, jobs, seen = look()
+        with self._service.store.reading() as reading:
+            owned_batch(reading, uuid, project_id)
+        if changed_after is None or wait_s <= 0:
+            jobs, seen = look()
+        else:
+            jobs, seen = self._wait(uuid, wait_s, look)
         # Without their stories, which nobody reads by the thousand.
         plain = [to_plain(replace(job, story=())) for job in jobs]
         return {"jobs": plain, "seen": seen, "at": self._service.clock()}
+
+    def _wait(
+        self, batch_uuid: str, wait_s: float, look: Callable[[], tuple[Sequence[Job], dict[str, int]]]
+    ) -> tuple[Sequence[Job], dict[str, int]]:
+        """Look until there are jobs to be seen, or the time is over."""
+        give_up_s = time.monotonic() + wait_s
+        with self._service.changes.watching(batch_uuid) as watch:
+            while True:
+                jobs, seen = look()
+                left_s = give_up_s - time.monotonic()
+                if jobs or watch is None or left_s <= 0:
+                    return jobs, seen
+                watch.wait(min(LOOK_S, left_s))
+                watch.clear()
 
     @answers
     def cancel_batch(self, context: Plain, project_id: str, uuid: str) -> Plain:
@@ -114,7 +126,7 @@ class SchedulerEndpoint:
             service.writer(shard).run(lambda tx: cancel_jobs(tx, uuid, service.clock()))
         LOG.info("batch %s: cancellation requested", uuid)
         service.work_arrived()
-        return self.batch(context, project_id, uuid)
+        return self.batch(context, project_id=project_id, uuid=uuid)
 
     @answers
     def tickets(self, context: Plain, project_id: str, batch_uuid: str, requests: list[Plain]) -> list[Plain]:
@@ -122,13 +134,14 @@ class SchedulerEndpoint:
         wanted = read_all(TicketRequest, requests)
         with self._service.store.reading() as tx:
             owned_batch(tx, batch_uuid, project_id)
+            tx.jobs({request.job for request in wanted})  # all at once; one by one they are known then
             tickets = [self._ticket(tx, batch_uuid, request) for request in wanted]
-            shapers = {host.name for host in tx.hosts() if host.egress_driver}
             to_shape = [
                 (job, request)
                 for request in wanted
-                for job in ([tx.job(request.job)] if shapers and request.purpose == "send" else [])
-                if job.requester in shapers
+                for job in [tx.job(request.job)]
+                if request.purpose == "send" and job.input_bytes > SMALL_INPUT_BYTES
+                if tx.host(job.requester).egress_driver
             ]
         shaped = {request.job for job, request in to_shape if self._shape(job, request)}
         return [to_plain(replace(ticket, shaped=ticket.job in shaped)) for ticket in tickets]
@@ -169,6 +182,7 @@ class SchedulerEndpoint:
         )
         return Ticket(
             job=job.uuid,
+            attempt=job.attempt,
             purpose=request.purpose,
             address=host.data_address,
             port=host.data_port,
@@ -269,6 +283,12 @@ class SchedulerEndpoint:
         self._service.ownership.wake()
 
     # Agents
+
+    @answers
+    def claim(self, context: Plain, host: str, agent_id: str) -> None:
+        """See SchedulerAPI."""
+        with self._counting(host):
+            self._service.hearing.claim(host, agent_id)
 
     @answers
     def heartbeat(self, context: Plain, heartbeat: Plain) -> float:

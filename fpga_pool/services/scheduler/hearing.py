@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fpga_pool.model.exceptions import FpgaPoolError, NotFound
 from fpga_pool.model.messages import Heartbeat, Report
 from fpga_pool.model.pool.reconcile import Repair, apply_heartbeat
-from fpga_pool.model.pool.reports import apply_reports
+from fpga_pool.model.pool.reports import apply_reports, require_agent
 from fpga_pool.model.pool.sharding import ShardRule
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.services.clock import Clock
@@ -47,6 +47,13 @@ class Hearing:
         #: Hosts whose life was not noted yet, and their last heartbeats.
         self._alive: dict[str, tuple[int, int]] = {}
         self._shards: dict[str, str] = {}
+
+    def claim(self, host: str, agent_id: str) -> None:
+        """Raise HostTaken unless a heartbeat of this agent would be taken in."""
+        with self._store.reading() as tx:
+            known = next((known for known in tx.hosts() if known.name == host), None)
+        if known is not None and known.alive:
+            require_agent(known, agent_id)
 
     def heartbeat(self, heard: Heartbeat) -> list[Repair]:
         """Take in the observed state of a host; return what was mended."""

@@ -74,14 +74,14 @@ class Outbox:
                     LOG.warning("agent %s refused command %s: %s", host, outcome.command, outcome.reason)
             self._store.delivered(shard.name, shard.owner, shard.epoch, [command.id for command in commands])
             self._pause_s.pop(host, None)
-        except MessagingError as error:
-            pause_s = self._pause_s.get(host, RETRY_S[0])
-            self._pause_s[host] = min(2 * pause_s, RETRY_S[1])
-            self._not_before[host] = self._clock() + pause_s
-            LOG.warning("agent %s does not answer (%s); next try in %.1f s", host, error, pause_s)
         except StaleEpoch as error:
             LOG.warning("agent %s: %s", host, error)
             self._not_before[host] = self._clock() + RETRY_S[1]
+        except (MessagingError, FpgaPoolError) as error:
+            pause_s = self._pause_s.get(host, RETRY_S[0])
+            self._pause_s[host] = min(2 * pause_s, RETRY_S[1])
+            self._not_before[host] = self._clock() + pause_s
+            LOG.warning("commands for agent %s wait (%s); next try in %.1f s", host, error, pause_s)
         except Exception:
             LOG.exception("delivery to agent %s failed", host)
             self._not_before[host] = self._clock() + RETRY_S[1]

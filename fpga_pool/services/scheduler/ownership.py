@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from fpga_pool.model.exceptions import Conflict, FpgaPoolError, StaleEpoch
+from fpga_pool.model.exceptions import Conflict, FpgaPoolError, ServiceUnavailable, StaleEpoch
 from fpga_pool.model.objects import Shard
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.scheduler.owned import OwnedShard
@@ -47,10 +47,16 @@ class Ownership:
 
     def step(self) -> bool:
         """Say that this scheduler lives, and see to it that every shard has an owner."""
-        self._store.beat(self._name, self._clock())
-        with self._store.reading() as tx:
-            shards, schedulers = tx.shards(), tx.schedulers()
-        self._clock.advance_to(max((shard.renewed_at for shard in shards), default=0.0))
+        try:
+            self._store.beat(self._name, self._clock())
+            with self._store.reading() as tx:
+                shards, schedulers = tx.shards(), tx.schedulers()
+        except ServiceUnavailable:
+            # Nobody can show a sign of life to a database that is away.
+            self._shards.restart()
+            self._schedulers.restart()
+            raise
+        self._follow(shards)
         self._renew()
         still_s = self._shards.note({shard.name: (shard.epoch, shard.generation) for shard in shards})
         quiet_s = self._schedulers.note({known.name: known.generation for known in schedulers})
@@ -59,6 +65,14 @@ class Ownership:
         self._give_up_more_than(share, shards, living)
         self._take_up_to(share, shards, still_s)
         return False
+
+    def follow_pool_time(self) -> None:
+        """Go on from the latest moment that any scheduler has told, whatever this machine's clock says."""
+        with self._store.reading() as tx:
+            self._follow(tx.shards())
+
+    def _follow(self, shards: Sequence[Shard]) -> None:
+        self._clock.advance_to(max((shard.renewed_at for shard in shards), default=0.0))
 
     def wake(self) -> bool:
         """Have every shard owned here look for work; return whether these are all."""

@@ -155,6 +155,25 @@ def test_jobs_are_filtered_by_state(api, created):
     assert api.get(f"{path}?state=LOST").status_code == 400
 
 
+def test_jobs_that_changed_after_what_was_seen_are_told(api, created, pool):
+    path = f"/v1/batches/{created['uuid']}/jobs"
+    before = api.get(f"{path}?changed_after=").json
+    assert len(before["jobs"]) == 2
+    assert api.get(f"{path}?changed_after={before['seen']}").json["jobs"] == []
+    pool.displace(before["jobs"][1]["uuid"])
+    after = api.get(f"{path}?changed_after={before['seen']}&wait_s=5").json
+    assert [job["index"] for job in after["jobs"]] == [1]
+    assert after["seen"] != before["seen"]
+
+
+@pytest.mark.parametrize(
+    "query", ["changed_after=x", "changed_after=WzFd", "wait_s=x", "wait_s=-1", "wait_s=nan", "wait_s=60"]
+)
+def test_jobs_refuse(api, created, query):
+    answer = api.get(f"/v1/batches/{created['uuid']}/jobs?{query}")
+    assert (answer.status_code, query.split("=")[0] in answer.json["error"]["message"]) == (400, True)
+
+
 def ticket_for(job):
     return {"job": job, "purpose": "send", "source_address": "127.0.0.1", "source_port": 40000}
 

@@ -31,7 +31,7 @@ class Api:
 
 def ticket(job):
     return Ticket(
-        job=job, purpose="send", address="a", port=1, token="t", input_bytes=0, transfer=(), elapsed_s=0.0
+        job=job, attempt=1, purpose="send", address="a", port=1, token="t", input_bytes=0, transfer=(), elapsed_s=0.0
     )  # fmt: skip
 
 

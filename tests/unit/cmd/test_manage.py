@@ -4,6 +4,7 @@ import json
 import pytest
 
 from fpga_pool.cmd.manage import ManageApp
+from fpga_pool.model.objects import Host
 from fpga_pool.store.store import Store
 
 
@@ -103,3 +104,14 @@ def test_a_missing_configuration_file_is_told(manage, tmp_path):
     status, _, complaint = manage("db", "sync", file=tmp_path / "none")
     assert status == 2
     assert "none" in complaint
+
+
+def test_an_audit_says_what_is_wrong_and_its_status_says_whether_anything_is(manage, tmp_path):
+    manage("db", "sync")
+    assert manage("audit", "--idle") == (0, "nothing is wrong\n", "")
+    store = Store(f"sqlite:///{tmp_path}/pool.sqlite")
+    store.ensure_shards(["s"], 0.0)
+    with store.transaction("s") as tx:
+        tx.add(Host(name="h", egress_bps=1e9, ingress_bps=1e9, data_address="::1", data_port=1, heard_at=0.0))
+    store.close()
+    assert manage("audit") == (1, "host h: is in shard default, which there is not\n", "")

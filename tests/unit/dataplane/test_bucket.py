@@ -7,17 +7,17 @@ from fpga_pool.model.exceptions import InvalidInput
 
 
 def test_steady_reader_gets_the_rate():
-    """8000 bit/s are 1000 bytes/s: after 500 bytes wait half a second, less the burst of 0.02 s at the beginning."""
+    """8000 bit/s are 1000 bytes/s: after 500 bytes wait half a second, less the burst of 0.25 s at the beginning."""
     bucket = TokenBucket(8000, now_s=0.0)
-    assert bucket.take(500, now_s=10.0) == pytest.approx(0.48)
-    assert bucket.take(500, now_s=10.48) == pytest.approx(0.5)
-    assert bucket.take(500, now_s=10.98) == pytest.approx(0.5)
+    assert bucket.take(500, now_s=10.0) == pytest.approx(0.25)
+    assert bucket.take(500, now_s=10.25) == pytest.approx(0.5)
+    assert bucket.take(500, now_s=10.75) == pytest.approx(0.5)
 
 
 def test_pause_earns_no_more_than_the_burst():
     bucket = TokenBucket(8000, now_s=0.0)
     bucket.take(1000, now_s=0.0)
-    assert bucket.take(20, now_s=1000.0) == 0.0
+    assert bucket.take(250, now_s=1000.0) == 0.0
     assert bucket.take(20, now_s=1000.0) == pytest.approx(0.02)
 
 

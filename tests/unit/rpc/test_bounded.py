@@ -3,7 +3,9 @@
 import threading
 
 import pytest
+from oslo_messaging._drivers.common import deserialize_remote_exception, serialize_remote_exception
 
+from fpga_pool.model.exceptions import StorageFull
 from fpga_pool.rpc import bounded
 from fpga_pool.rpc.bounded import Caller
 from fpga_pool.rpc.transport import NO_ANSWER
@@ -47,6 +49,36 @@ def test_calls_that_find_no_thread_are_given_up_without_having_been_made(broker,
     broker.set()
     assert caller.run(lambda: "back", 5.0) == "back"
     assert made == []
+
+
+def test_while_some_calls_are_stuck_no_further_ones_join_them(broker, monkeypatch):
+    monkeypatch.setattr(bounded, "MAX_STUCK", 2)
+    caller, made = Caller(), []
+
+    def call():
+        made.append(1)
+        broker.wait()
+
+    for _ in range(5):
+        with pytest.raises(NO_ANSWER):
+            caller.run(call, 0.02)
+    assert len(made) == 2
+    broker.set()
+    assert caller.run(lambda: "back", 5.0) == "back"
+    assert len(made) == 2
+
+
+def test_an_error_from_the_other_side_says_what_was_said_there_without_its_traceback():
+    full = StorageFull("no room")
+
+    def answered():
+        failure = serialize_remote_exception((StorageFull, full, None))
+        raise deserialize_remote_exception(failure, [StorageFull.__module__])
+
+    with pytest.raises(StorageFull) as raised:
+        Caller().run(answered, 1.0)
+    assert type(raised.value) is StorageFull
+    assert str(raised.value) == "no room"
 
 
 def test_a_thread_serves_one_call_after_another():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound
-from fpga_pool.model.messages import AssignJob
+from fpga_pool.model.messages import AssignJob, ReleaseFlow
 from fpga_pool.model.objects import BatchState, JobState, LeaseState, RateSegment, SlotState, StoryEntry
 
 
@@ -143,13 +143,16 @@ def test_the_outbox_keeps_the_order_of_sending_and_the_whole_command(begin, outb
 
 def test_commands_for_a_lost_host_are_dropped_also_those_of_this_transaction(begin, outbox, make):
     kept = make.command(slot="host-1/card-0/0")
+    # What an agent holds of flows is in no heartbeat: it must hear which of them ended while it was away.
+    flow = make.command(host="host-0", slot="", action=ReleaseFlow(job="j", attempt=1))
     with begin() as tx:
         tx.send(make.command())
         tx.send(kept)
+        tx.send(flow)
     with begin() as tx:
         tx.send(make.command())
         tx.drop_commands("host-0")
-    assert outbox() == [kept]
+    assert outbox() == [kept, flow]
 
 
 def test_a_second_completion_of_a_job_is_refused_with_all_that_is_told_with_it(begin, make, saved):

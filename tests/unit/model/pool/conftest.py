@@ -237,19 +237,22 @@ class Pool:
     def actions(self):
         return [(command.slot, type(command.action).__name__, command.action.job) for command in self.sent()]
 
+    def stock(self):
+        """What an audit looks at beside the batches; without the outbox."""
+        return Stock(
+            shards=[self.shard],
+            hosts=self.store.all(Host),
+            slots=self.store.all(Slot),
+            leases=[lease for lease in self.store.all(Lease) if lease.state is LeaseState.HELD],
+            active_jobs=[job for job in self.store.all(Job) if job.state in ACTIVE_JOBS],
+            commands=(),
+        )
+
     def check_invariants(self, sent=()):
         """What must hold after whatever happened; `sent` are all commands so far, oldest first."""
         jobs, slots = self.store.all(Job), self.store.all(Slot)
         leases = self.store.all(Lease)
-        stock = Stock(
-            shards=[self.shard],
-            hosts=self.store.all(Host),
-            slots=slots,
-            leases=[lease for lease in leases if lease.state is LeaseState.HELD],
-            active_jobs=[job for job in jobs if job.state in ACTIVE_JOBS],
-            commands=(),
-        )
-        assert list(audit_stock(stock)) == []
+        assert list(audit_stock(self.stock())) == []
         runs = {run.job: run.attempt for run in self.store.all(Run)}
         for batch in self.store.all(Batch):
             own = [job for job in jobs if job.batch_uuid == batch.uuid]

@@ -4,8 +4,9 @@ import uuid
 import pytest
 
 from fpga_pool.drivers.slots.base import SlotAddress
-from fpga_pool.model.exceptions import ServiceUnavailable
+from fpga_pool.model.exceptions import HostTaken, ServiceUnavailable
 from fpga_pool.model.messages import AssignJob, Command, ReleaseJob, SlotChanged
+from fpga_pool.services.agent import service
 from fpga_pool.services.agent.jobs import JobTable
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.service import AgentService
@@ -83,13 +84,20 @@ class Scheduler:
 
     def __init__(self):
         self.away = False
+        #: Another agent speaks for the host.
+        self.taken = False
         #: How far its clock is ahead of the agent's.
         self.ahead_s = 0.0
         self.heartbeats = []
         self.reports = []
 
-    def heartbeat(self, heartbeat):
+    def claim(self, host, agent_id):
         self._answer()
+        if self.taken:
+            raise HostTaken("another agent speaks for it")
+
+    def heartbeat(self, heartbeat):
+        self.claim(heartbeat.host, heartbeat.agent_id)
         self.heartbeats.append(heartbeat)
         return heartbeat.at + self.ahead_s
 
@@ -117,6 +125,7 @@ class Bench:
         self._key = key
         self._clock = clock
         self.agent = None
+        self.speaks = []
         self.start()
 
     def start(self):
@@ -124,6 +133,7 @@ class Bench:
         self.agent = AgentService(
             self.settings, self.driver, self.library, self.scheduler, self._key.public_key(), self._clock
         )
+        self.agent.on_speaking = self.speaks.append
         self.agent.start()
 
     def stop(self):
@@ -168,7 +178,9 @@ class Bench:
 
 
 @pytest.fixture
-def new_bench(agent_settings, new_driver, library, key, clock):
+def new_bench(agent_settings, new_driver, library, key, clock, monkeypatch):
+    # Tests look at every step; `test_telling` is about those that are left out.
+    monkeypatch.setattr(service, "coalesced", lambda numbered: numbered)
     benches = []
 
     def build(**fields):

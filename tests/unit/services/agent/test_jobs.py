@@ -1,12 +1,12 @@
 """The jobs an agent holds, without slots."""
 
 import sqlite3
-import threading
 
 import pytest
 
 from fpga_pool.core.dispatch import Load, Run, Wait
 from fpga_pool.dataplane.handler import JobFailure, JobResult
+from fpga_pool.model.exceptions import StorageFull
 from fpga_pool.model.messages import SlotChanged
 from fpga_pool.model.objects import SlotState
 from fpga_pool.services.agent.journal import Phase
@@ -215,16 +215,25 @@ def test_whoever_waits_for_a_job_without_result_is_told_why(jobs, commands, end)
 def test_a_delivered_result_is_deleted_and_reported_once(jobs, commands, tmp_path, reported):
     give(jobs, commands, phase=Phase.HELD)
     assert files(tmp_path) == ["results/j"]
-    jobs.delivered(["j"])
-    jobs.delivered(["j"])
+    jobs.delivered([("j", 1)])
+    jobs.delivered([("j", 1)])
     assert files(tmp_path) == []
     assert reported().count(("ResultDelivered", "j", 1)) == 1
+
+
+def test_who_waits_for_an_attempt_does_not_get_the_result_of_the_next_and_cannot_end_its_retention(jobs, commands):
+    give(jobs, commands, phase=Phase.RUNNING)
+    waiting = jobs.end_of("j")
+    give(jobs, commands, phase=Phase.HELD, attempt=2)
+    assert waiting.result(0).code == "fpga_pool.released"
+    jobs.delivered([("j", 1)])
+    assert jobs.get("j").phase is Phase.HELD
 
 
 def test_delivery_and_cancellation_at_the_same_moment_end_the_job_once(jobs, commands, reported):
     give(jobs, commands, phase=Phase.HELD)
     jobs.execute(commands.release("j"))
-    jobs.delivered(["j"])
+    jobs.delivered([("j", 1)])
     assert [entry[0] for entry in reported()[-2:]] == ["READY", "JobReleased"]
 
 
@@ -264,7 +273,7 @@ def test_a_small_job_needs_no_files(jobs, commands, tmp_path, reported):
     finish_small(jobs, running)
     assert waiting.result(0).data == jobs.end_of("j").result(0).data == b"output"
     assert jobs.small_input("j") is None
-    jobs.delivered(["j"])
+    jobs.delivered([("j", 1)])
     assert jobs.get("j") is None
     assert files(tmp_path) == []
     assert [entry[0] for entry in reported()] == [
@@ -301,26 +310,33 @@ def test_a_released_job_leaves_nothing_in_the_journal(jobs, commands, journal):
     assert (journal.input("a"), journal.result("b")) == (None, None)
 
 
-def test_ends_that_come_while_others_are_recorded_are_recorded_together(jobs, commands, journal, monkeypatch):
+def test_ends_are_told_when_they_are_recorded_and_those_that_wait_are_recorded_together(
+    jobs, commands, journal, monkeypatch
+):
     running = [give_small(jobs, commands, uuid, Phase.RUNNING) for uuid in "abc"]
-    together, sizes = journal.together, []
-
-    def slow(**options):
-        if not sizes:
-            # Two more end while the first is being recorded, in other threads.
-            threads = [threading.Thread(target=finish_small, args=(jobs, job)) for job in running[1:]]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-        sizes.append(len(jobs._ends._items))
-        return together(**options)
-
-    monkeypatch.setattr(journal, "together", slow)
-    finish_small(jobs, running[0])
+    waiting = jobs.end_of("a")
+    together, transactions = journal.together, []
+    monkeypatch.setattr(journal, "together", lambda **options: transactions.append(1) or together(**options))
+    jobs.on_end = lambda: None  # somebody else records them
+    for job in running:
+        finish_small(jobs, job)
+    assert not waiting.done()
+    assert [jobs.get(uuid).phase for uuid in "abc"] == [Phase.RUNNING] * 3
+    jobs.record_ends()
+    assert waiting.result(0).data == b"output"
     assert [jobs.get(uuid).phase for uuid in "abc"] == [Phase.HELD] * 3
-    # One transaction for the first, during which two were waiting, and one for both of them.
-    assert sizes == [2, 0]
+    assert len(transactions) == 1
+
+
+def test_an_end_that_is_recorded_after_its_job_was_released_leaves_nothing(jobs, commands, tmp_path, reported):
+    running = give(jobs, commands, phase=Phase.RUNNING)
+    jobs.sink_path(running).write_bytes(b"output")
+    jobs.on_end = lambda: None
+    jobs.finished(running, 0.5, JobResult(jobs.result_path("j"), 6, "ab"), ready(running.slot))
+    jobs.execute(commands.release("j"))
+    jobs.record_ends()
+    assert files(tmp_path) == []
+    assert "JobFinished" not in [entry[0] for entry in reported()]
 
 
 def test_an_end_that_cannot_be_recorded_is_computed_again(jobs, commands, journal, monkeypatch):
@@ -337,6 +353,19 @@ def test_an_end_that_cannot_be_recorded_is_computed_again(jobs, commands, journa
     again = jobs.started("j", busy())
     finish_small(jobs, again)
     assert jobs.get("j").phase is Phase.HELD
+
+
+def test_a_failure_that_cannot_be_recorded_is_computed_again(jobs, commands, journal, monkeypatch):
+    running = give_small(jobs, commands, phase=Phase.RUNNING)
+
+    def full(**_change):
+        raise StorageFull("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "note", full)
+        with pytest.raises(StorageFull):
+            jobs.failed(running, "fpga_pool.stopped", "stopped", retryable=True)
+    assert jobs.get("j").phase is Phase.STAGED
 
 
 # Restart

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fpga_pool.model.exceptions import StorageFull
 from fpga_pool.model.messages import InputStaged, JobFailed, ReleaseJob
 from fpga_pool.services.agent import journal as journal_module
 from fpga_pool.services.agent.journal import HeldJob, Journal, Phase
@@ -30,6 +31,24 @@ def test_a_command_is_known_once_it_was_executed(journal, commands):
     assert not journal.executed(other)
     assert journal.fence(command.slot) == (1, 1)
     assert journal.fence("h0/sim0/slot1") == (0, 0)
+
+
+def test_a_full_disk_is_told_as_such_and_nothing_is_half_done(journal, commands):
+    journal.note(keep=held(commands))
+    (pages,) = journal._db.execute("PRAGMA page_count").fetchone()
+    journal._db.execute(f"PRAGMA max_page_count = {pages}")
+
+    def keep_both():
+        with journal.together():
+            journal.note(reports=[staged("j")])
+            journal.keep_input("j", bytes(1 << 20))
+
+    with pytest.raises(StorageFull, match=r"free space on the disk of \[agent\] state_dir"):
+        keep_both()
+    assert (journal.input("j"), journal.unreported()) == (None, 0)
+    journal._db.execute(f"PRAGMA max_page_count = {pages + 1000}")
+    keep_both()
+    assert (journal.input("j"), journal.unreported()) == (bytes(1 << 20), 1)
 
 
 def test_only_the_newest_commands_are_remembered(journal, commands, monkeypatch):

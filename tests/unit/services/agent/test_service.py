@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.messages import ObservedJob
+from fpga_pool.model.messages import JobFinished, ObservedJob
 from fpga_pool.model.objects import SlotState
+from fpga_pool.services.agent import service
 from fpga_pool.services.agent.journal import Journal
+from fpga_pool.services.agent.telling import coalesced
 
 SLOT, OTHER = "h0/sim0/slot0", "h0/sim0/slot1"
 
@@ -27,6 +29,15 @@ def test_a_heartbeat_tells_the_whole_host(bench, until):
     assert (second.state, second.sequence, second.epoch) == (SlotState.EMPTY, 0, 0)
 
 
+def test_an_agent_speaks_for_its_host_until_another_does(new_bench, until):
+    bench = new_bench(heartbeat_s=0.02)
+    until(lambda: bench.speaks == [True])
+    bench.scheduler.taken = True
+    until(lambda: bench.speaks == [True, False])
+    bench.scheduler.taken = False
+    until(lambda: bench.speaks == [True, False, True])
+
+
 def test_a_heartbeat_tells_the_job_that_computes_and_its_execution(new_bench, until):
     bench = new_bench(hang_grace_s=60.0)
     bench.assign("j", function="wordcount")
@@ -44,6 +55,19 @@ def test_heartbeats_say_how_many_reports_wait_and_these_come_in_order_when_the_s
     bench.scheduler.away = False
     until(lambda: bench.told("j") == ["InputStaged", "JobStarted", "JobFinished"])
     until(lambda: bench.scheduler.heartbeats[-1].unreported == 0)
+
+
+def test_what_the_end_of_a_job_says_as_well_is_not_told_before_it_where_both_wait(bench, until, monkeypatch):
+    monkeypatch.setattr(service, "coalesced", coalesced)
+    until(lambda: bench.scheduler.heartbeats)
+    bench.scheduler.away = True
+    bench.assign("j")
+    until(lambda: bench.agent.heartbeat().unreported == 7)
+    bench.scheduler.away = False
+    until(lambda: bench.told("j") == ["JobFinished"])
+    until(lambda: bench.scheduler.heartbeats[-1].unreported == 0)
+    told = next(report for report in bench.scheduler.reports if isinstance(report, JobFinished))
+    assert told.staged_at <= told.started_at <= told.at
 
 
 def test_no_report_overtakes_a_heartbeat_that_says_all_is_reported(bench, until, monkeypatch):

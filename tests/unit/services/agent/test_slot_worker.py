@@ -37,8 +37,9 @@ def test_jobs_run_one_after_the_other_in_their_order_and_a_loaded_function_stays
     bench.assign("third", order=2)
     bench.assign("second", order=1)
     until(lambda: all(held(bench, job) for job in ("first", "second", "third")))
-    until(lambda: len(bench.slot_states()) == 8)
-    assert bench.slot_states() == ["LOADING", "READY"] + ["BUSY", "READY"] * 3
+    until(lambda: bench.slot_states()[-1] == "READY" and bench.slot_states().count("BUSY") == 3)
+    # A slot that goes on with the next job need not have told that it was ready for it.
+    assert [state for state in bench.slot_states() if state != "READY"] == ["LOADING"] + ["BUSY"] * 3
 
 
 def test_a_job_that_hangs_is_stopped_its_slot_faulted_and_offered_again(bench, until):

@@ -80,7 +80,7 @@ def test_a_host_that_answers_too_late_gets_its_commands_again_and_knows_them(ben
     slow = new_agent()
     slow.answers.clear()
     ids = send(slow, "a", "b")
-    deliver(lambda: "does not answer" in caplog.text)
+    deliver(lambda: f"commands for agent {slow.name} wait" in caplog.text)
     assert len(bench.waiting()) == 2
     slow.answers.set()
     deliver(lambda: bench.waiting() == [])

@@ -1,8 +1,10 @@
 """Several schedulers on one database: who owns what, and what becomes of it when one is gone."""
 
+import time
+
 import pytest
 
-from fpga_pool.model.exceptions import StaleEpoch
+from fpga_pool.model.exceptions import ServiceUnavailable, StaleEpoch
 from fpga_pool.model.pool.sharding import ShardRule
 from fpga_pool.rpc.transport import MessagingError
 
@@ -51,6 +53,33 @@ def test_a_scheduler_that_stalls_is_replaced_and_fenced_off(bench, pair, until):
     # It wakes up, finds that it has lost the shard, and gets one back when there is one to spare.
     one.ownership.step()
     assert lost not in one.ownership.shards()
+
+
+def test_a_database_that_was_away_says_nothing_about_those_who_use_it(bench, pair, monkeypatch):
+    one, two = pair
+    before = owners(bench)
+    stall(one)
+    stall(two)
+    two.ownership.step()
+    time.sleep(0.6)  # longer than shard_timeout_s
+
+    def away(*_):
+        raise ServiceUnavailable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.store, "beat", away)
+        with pytest.raises(ServiceUnavailable):
+            two.ownership.step()
+    two.ownership.step()
+    assert owners(bench) == before
+
+
+def test_a_clock_that_is_behind_follows_the_pools_before_anything_else(bench, pair):
+    late = bench.new_service("late", shards=TWO)
+    late.clock._offset_s -= 3600.0
+    late.ownership.follow_pool_time()
+    with bench.store.reading() as tx:
+        assert late.clock() >= min(shard.renewed_at for shard in tx.shards())
 
 
 def test_a_new_owner_is_told_to_the_agents(bench, pair, until):

@@ -42,7 +42,7 @@ def test_what_changed_is_told_by_any_scheduler(running, follower):
     running.api.drain_slot(running.api.slots()[0].uuid, "repair")
     delta = Snapshots(running.store, running.clock).changed_after(known.seen)
     assert [delta.slot_name(0)] == [slot(agent, "r0")]
-    assert delta.to_plain() == another.snapshot({}, dict(known.seen))
+    assert delta.to_plain() == another.snapshot({}, seen=dict(known.seen))
 
 
 def test_a_removed_host_is_noticed(running, follower, until):

@@ -1,0 +1,47 @@
+"""What need not be told, because something that is told together with it says so as well."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from fpga_pool.model.messages import InputStaged, JobFinished, JobStarted, Report, SlotChanged
+from fpga_pool.model.objects import SlotState
+
+Numbered = tuple[int, Report]
+
+#: States that a slot passes through with every job; the pool counts and acts upon the others.
+_PASSING = (SlotState.BUSY, SlotState.READY)
+
+
+def coalesced(numbered: Sequence[Numbered]) -> list[Numbered]:
+    """Return the reports without those that a later one makes superfluous; the last is always among them.
+
+    The end of an attempt says when it was staged and started; a slot that was busy or ready and is so again was never
+    anything that the pool had to know.
+    """
+    ends = {_attempt(report): report for _, report in numbered if isinstance(report, JobFinished)}
+    times: dict[tuple[str, int], dict[str, float]] = {}
+    next_states: dict[str, SlotState] = {}
+    kept: list[Numbered] = []
+    for number, report in reversed(numbered):
+        if isinstance(report, SlotChanged):
+            following = next_states.get(report.slot)
+            next_states[report.slot] = report.state
+            if report.state in _PASSING and following in _PASSING:
+                continue
+        elif isinstance(report, InputStaged | JobStarted) and _attempt(report) in ends:
+            name = "staged_at" if isinstance(report, InputStaged) else "started_at"
+            times.setdefault(_attempt(report), {}).setdefault(name, report.at)
+            continue
+        kept.append((number, report))
+    return [(number, _with_times(report, times)) for number, report in reversed(kept)]
+
+
+def _attempt(report: InputStaged | JobStarted | JobFinished) -> tuple[str, int]:
+    return report.job, report.attempt
+
+
+def _with_times(report: Report, times: Mapping[tuple[str, int], Mapping[str, float]]) -> Report:
+    if not isinstance(report, JobFinished):
+        return report
+    told = times.get(_attempt(report), {})
+    return replace(report, staged_at=told.get("staged_at"), started_at=told.get("started_at"))

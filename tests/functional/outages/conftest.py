@@ -1,0 +1,255 @@
+"""Pools with work in them, whose parts a test takes away: what the database holds before, meanwhile and after."""
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fpga_pool.client import JobSpec
+from fpga_pool.client.outcome import BatchProgress, BatchResult
+from fpga_pool.client.runner import RunSettings
+from fpga_pool.experiments.deployment import Deployment
+from fpga_pool.experiments.servers import RabbitMQ
+from fpga_pool.model.exceptions import ServiceUnavailable
+from fpga_pool.model.objects import BatchState, Job, JobState, SlotState
+from fpga_pool.store import Store
+
+#: Two slots a host, and a board on which a job computes 1 ms for each byte of its input.
+CATALOGUE = """\
+format_version = 1
+
+[functions.sha256]
+version = "1.0"
+slot_kinds = ["small"]
+io_bps = 8e3
+preemptible = false
+speedup = 1.0
+source = "a second for a kilobyte, so that a test knows what is going on when"
+
+[functions.sha256.fpga_time]
+slow = { a_s = 0.0, b_s_per_byte = 1e-3 }
+
+[boards.slow]
+slots = ["small", "small"]
+configuration_bps = 1e9
+dma_bps = 1e9
+source = "no real board"
+
+[boards.slow.regions]
+small = { bitstream_bytes = 1024 }
+"""
+SLOTS_PER_HOST = 2
+
+#: A pool that notices soon.
+OPTIONS = {
+    "driver_simulated": {"board": "slow", "cards": 1},
+    "scheduler": {"interval_s": 0.2, "dispatch_lead_s": 0.05, "host_timeout_s": 5.0, "shard_timeout_s": 4.0},
+    "agent": {"heartbeat_s": 0.5, "hang_grace_s": 30.0, "fault_pause_s": 0.3},
+}
+
+#: For anything that comes as soon as the machine finds the time.
+SOON_S = 90.0
+
+
+def eventually(holds: Callable[[], bool], what: str, timeout_s: float = SOON_S) -> None:
+    """Return once something holds."""
+    until_s = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < until_s, f"not within {timeout_s:g} s: {what}"
+        time.sleep(0.1)
+
+
+class Work:
+    """One batch of sha256 jobs, each computing for so many seconds; a client looks after it in its own thread."""
+
+    def __init__(self, pool: Deployment, store: Store, directory: Path, seconds: Sequence[float], requester: str):
+        self._payloads = [os.urandom(round(1000 * one)) for one in seconds]
+        specs = [
+            JobSpec("sha256", payload, requester, name=f"job-{number}") for number, payload in enumerate(self._payloads)
+        ]
+        self._runner = pool.client().runner(
+            specs, output_dir=directory, on_progress=self._note, settings=RunSettings(patience_s=300)
+        )
+        self._store = store
+        #: Results that the client has.
+        self.results = 0
+        self._ended: list[BatchResult | Exception] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _note(self, progress: BatchProgress) -> None:
+        self.results = progress.results
+
+    def _run(self) -> None:
+        try:
+            self._ended.append(self._runner.run())
+        except Exception as error:
+            self._ended.append(error)
+
+    def jobs(self) -> list[Job]:
+        """Return the jobs as the database has them."""
+        with self._store.reading() as tx:
+            return list(tx.batch_jobs(self._runner.batch_uuid))
+
+    def states(self) -> Counter[JobState]:
+        return Counter(job.state for job in self.jobs())
+
+    def attempts(self) -> set[int]:
+        return {job.attempt for job in self.jobs()}
+
+    def until(self, **states: int) -> None:
+        """Return once so many jobs are in these states, and none in another."""
+        wanted = Counter({JobState[state]: number for state, number in states.items()})
+        eventually(lambda: self.states() == wanted, f"{dict(wanted)}: {self._ended or self.states()}")
+
+    def finish(self, *, in_order: bool = True) -> None:
+        """Return once every job is done, and nothing is left of it; one completion each, and the results right.
+
+        `in_order` says that pool time cannot have fallen back meanwhile.
+        """
+        self._thread.join(SOON_S)
+        assert self._ended, f"the batch does not end: {self.states()}"
+        (outcome,) = self._ended
+        assert isinstance(outcome, BatchResult), outcome
+        found = [job.result.read_bytes() if job.result else job.reason for job in outcome.jobs]
+        assert found == [hashlib.sha256(payload).hexdigest().encode() + b"\n" for payload in self._payloads]
+        assert outcome.batch.state is BatchState.COMPLETED
+        self.until(DONE=len(self._payloads))
+        for job in self.jobs():
+            assert [entry.event for entry in job.story].count("JobFinished") == 1
+            happened = [job.created_at, job.staged_at, job.started_at, job.finished_at, job.ended_at]
+            assert not in_order or happened == sorted(happened), job
+        eventually(self._nothing_is_left, "slots without a lease, an empty outbox")
+
+    def _nothing_is_left(self) -> bool:
+        with self._store.reading() as tx:
+            return not tx.leases() and not tx.commands()
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A pool, and what its database holds."""
+
+    pool: Deployment
+    store: Store
+    directory: Path
+
+    def begin(self, seconds: Sequence[float], requester: str = "node-1") -> Work:
+        directory = self.directory / f"results-{time.monotonic_ns()}"
+        return Work(self.pool, self.store, directory, seconds, requester)
+
+    def begin_twice_full(self, seconds: float) -> Work:
+        """Begin twice as many jobs as there are slots; return when half of them compute, and the others wait there."""
+        slots = SLOTS_PER_HOST * len(self.pool.hosts)
+        work = self.begin([seconds] * 2 * slots)
+        work.until(RUNNING=slots, STAGED=slots)
+        assert work.attempts() == {1}
+        return work
+
+    def alive(self) -> dict[str, bool]:
+        with self.store.reading() as tx:
+            return {host.name: host.alive for host in tx.hosts()}
+
+    def owners(self) -> dict[str, tuple[str, int]]:
+        """Return owner and epoch of every shard."""
+        with self.store.reading() as tx:
+            return {shard.name: (shard.owner, shard.epoch) for shard in tx.shards()}
+
+    def slot_states(self, host: str) -> list[SlotState]:
+        with self.store.reading() as tx:
+            return [slot.state for slot in tx.slots(host)]
+
+    def held(self, host: str) -> set[str]:
+        """Return the jobs that an agent holds, by its journal."""
+        with contextlib.closing(sqlite3.connect(self.pool.directory / host / "journal.sqlite")) as journal:
+            return {uuid for (uuid,) in journal.execute("SELECT uuid FROM jobs")}
+
+    def now(self) -> float:
+        """Return pool time, as the owner of the shard told it last."""
+        with self.store.reading() as tx:
+            return max(shard.renewed_at for shard in tx.shards())
+
+    def hosts_were_lost(self) -> bool:
+        """Say whether a scheduler has ever given a host up."""
+        logs = [self.pool.log_file(name) for name in self.pool.names if name.startswith("scheduler")]
+        return any("not heard of for" in log.read_text() for log in logs)
+
+
+@contextlib.contextmanager
+def running(directory: Path, rabbitmq: RabbitMQ, database_url: str, **parts) -> Iterator[Scene]:
+    """Run a pool for as long as a fixture lasts."""
+    directory.mkdir(parents=True)
+    catalogue = directory / "catalogue.toml"
+    catalogue.write_text(CATALOGUE)
+    given = parts.pop("options", {})
+    options = {**OPTIONS, "functions": {"catalogue": catalogue}, **given}
+    with (
+        Deployment(directory / "pool", rabbitmq.url, database_url, options=options, **parts) as pool,
+        contextlib.closing(Store(database_url)) as store,
+    ):
+        yield Scene(pool, store, directory)
+        for name in pool.names:
+            print(f"--- {name}\n{pool.last_lines(name)}")
+
+
+@pytest.fixture(scope="package")
+def run_pool(tmp_path_factory):
+    """Run a pool: `with run_pool(rabbitmq, database_url, ...)`; see Deployment."""
+
+    def run(*servers, **parts):
+        return running(tmp_path_factory.mktemp("outage") / "scene", *servers, **parts)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def soon():
+    return eventually
+
+
+@pytest.fixture(scope="package")
+def broker(run_server, servers_directory):
+    """A RabbitMQ of these tests' own, to hurt."""
+    yield from run_server(RabbitMQ(servers_directory / "outages"))
+
+
+@pytest.fixture(scope="package")
+def small_disk(tmp_path_factory):
+    """Make file systems with little room: `small_disk(directory, megabytes)`."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    mounted = []
+
+    def mount(place: Path, megabytes: int) -> Path:
+        place.mkdir(parents=True)
+        command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=711", "tmpfs", str(place)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"mounting a small file system is not possible here: {done.stderr.strip()}")
+        mounted.append(place)
+        return place
+
+    yield mount
+    for place in mounted:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def unreachable(call: Callable[[], object]) -> str:
+    """Return what a call says that cannot be served at present."""
+    with pytest.raises(ServiceUnavailable) as refused:
+        call()
+    return str(refused.value)
+
+
+@pytest.fixture(scope="session")
+def refusal():
+    return unreachable

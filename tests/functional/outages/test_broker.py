@@ -1,0 +1,46 @@
+"""RabbitMQ ends, and comes back after a minute."""
+
+import time
+
+import pytest
+
+from fpga_pool.model.objects import JobState
+
+SCHEDULER_SILENT = "the scheduler does not answer; try again later"
+
+
+@pytest.fixture(scope="module")
+def scene(run_pool, broker, mariadb):
+    with run_pool(broker, mariadb.new_database(), schedulers=2, agents=2) as scene:
+        yield scene
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("end", "away_s"), [("stop", 60), ("kill", 10)])
+def test_without_rabbitmq_jobs_go_on_and_are_told_of_when_it_is_back(scene, broker, soon, refusal, end, away_s):
+    # Before: 4 of 8 jobs compute, the others wait in their slots.
+    work = scene.begin_twice_full(seconds=3.0)
+    before, owners = work.states(), scene.owners()
+
+    getattr(broker, end)()
+    until_s = time.monotonic() + away_s
+    # The API says so within its own limit, which is below that of its client; the client says something else.
+    assert refusal(scene.pool.client().batches) == SCHEDULER_SILENT
+    # Meanwhile all jobs end, and the client gets the results; what is to be told waits in the agents' journals.
+    soon(lambda: work.results == sum(before.values()), "the client has all results")
+    assert work.states() == before
+    later = scene.begin([0.5] * 4)
+    time.sleep(max(until_s - time.monotonic(), 0))
+    assert scene.alive() == {"node-1": True, "node-2": True}
+    broker.start()
+    back_s = time.monotonic()
+
+    # After: every job is done, none was tried twice, and so is what was asked for meanwhile.
+    work.finish()
+    print(f"all was told {time.monotonic() - back_s:.1f} s after RabbitMQ was back")
+    later.finish()
+    print(f"new work was done {time.monotonic() - back_s:.1f} s after RabbitMQ was back")
+    assert work.attempts() == later.attempts() == {1}
+    assert later.states() == {JobState.DONE: 4}
+    assert not scene.hosts_were_lost()
+    assert scene.owners() == owners

@@ -1,0 +1,104 @@
+"""The clock of one machine is set back an hour: while the process runs, and before it starts again."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HOUR_S = 3600.0
+DIFFERS = "this machine's clock differs from the pool's by"
+
+#: Python runs this file before anything else.  libfaketime would do it for every library, but its clock_nanosleep fails
+#: (0.9.10) unless the monotonic clock is set back too, which no administrator can do.
+SITECUSTOMIZE = """\
+import time
+from pathlib import Path
+
+def offset_s(file=Path({offset!r})):
+    return int(file.read_text())
+
+real, real_ns = time.time, time.time_ns
+time.time = lambda: real() + offset_s()
+time.time_ns = lambda: real_ns() + offset_s() * 10**9
+"""
+
+
+class Clock:
+    """The system's clock as one process sees it; monotonic time stays as it is."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        self._offset = directory / "offset"
+        self.set(0)
+        (directory / "sitecustomize.py").write_text(SITECUSTOMIZE.format(offset=str(self._offset)))
+        places = [str(directory), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        self.launcher = ["env", f"PYTHONPATH={os.pathsep.join(filter(None, places))}"]
+
+    def set(self, offset_s: int) -> None:
+        new = self._offset.with_suffix(".new")
+        new.write_text(str(offset_s))
+        new.replace(self._offset)
+
+
+@pytest.fixture(scope="module")
+def clocks(tmp_path_factory) -> dict[str, Clock]:
+    directory = tmp_path_factory.mktemp("clocks")
+    return {name: Clock(directory / name) for name in ("scheduler-1", "node-2")}
+
+
+@pytest.fixture(scope="module")
+def scene(run_pool, broker, mariadb, clocks):
+    launchers = {name: clock.launcher for name, clock in clocks.items()}
+    options = {"scheduler": {"interval_s": 0.2, "dispatch_lead_s": 0.05, "host_timeout_s": 30.0}}  # a start is no loss
+    with run_pool(broker, mariadb.new_database(), agents=2, launchers=launchers, options=options) as scene:
+        yield scene
+
+
+@pytest.fixture
+def set_back(clocks) -> Iterator:
+    """Set the clock of a process back by an hour, until the test ends."""
+
+    def act(name: str) -> None:
+        clocks[name].set(-round(HOUR_S))
+
+    yield act
+    for clock in clocks.values():
+        clock.set(0)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ["scheduler-1", "node-2"])
+def test_a_clock_that_is_set_back_is_not_noticed(scene, set_back, name):
+    # Before: 4 of 8 jobs compute, the others wait in their slots.
+    work, began_at = scene.begin_twice_full(seconds=1.5), scene.now()
+
+    set_back(name)
+
+    # After: pool time went on as before, so did the jobs.
+    work.finish()
+    assert work.attempts() == {1}
+    assert 0 < scene.now() - began_at < HOUR_S
+    assert not scene.hosts_were_lost()
+    assert DIFFERS not in scene.pool.log_file(name).read_text()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ["scheduler-1", "node-2"])
+def test_a_process_that_starts_an_hour_back_follows_the_pools_time_and_says_so(scene, set_back, name):
+    # Before: 4 of 8 jobs compute, the others wait in their slots.
+    work, began_at = scene.begin_twice_full(seconds=1.5), scene.now()
+
+    set_back(name)
+    scene.pool.restart(name)
+
+    # After: its first word already is in the pool's time, which stood still while its only scheduler was away.
+    work.finish(in_order=name != "scheduler-1")
+    assert work.attempts() == {1}
+    assert 0 < scene.now() - began_at < HOUR_S
+    assert not scene.hosts_were_lost()
+    logs = {one: scene.pool.log_file(one).read_text() for one in scene.pool.names}
+    assert re.search(f"{DIFFERS} 3[56]..\\.", logs[name])
+    # Nobody was led astray.
+    assert not any(re.search(f"{DIFFERS} -3[56]..\\.", log) for log in logs.values())

@@ -1,0 +1,140 @@
+"""The network between one agent and everybody else is cut, and joined again."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from fpga_pool.experiments.servers import RabbitMQ
+from fpga_pool.model.objects import JobState, SlotState
+
+#: A cut of 2 s may be noticed for twice as long: TCP doubles the pause between two tries.
+HOST_TIMEOUT_S = 8.0
+SHORT_S = 2.0
+
+
+@dataclass(frozen=True)
+class Cable:
+    """A bridge of this machine, and one host at it, which is a network namespace."""
+
+    #: Of the namespace, the bridge and, with "p" after it, the host's port at the bridge.
+    name: str
+    machine_address: str
+    host_address: str
+
+    @contextlib.contextmanager
+    def laid(self) -> Iterator["Cable"]:
+        inside = f"-n {self.name}"
+        try:
+            _ip(f"netns add {self.name}")
+            _ip(f"link add {self.name} type bridge")
+            _ip(f"link add {self.name}p type veth peer name eth0 netns {self.name}")
+            _ip(f"link set {self.name}p master {self.name} up")
+            _ip(f"address add {self.machine_address}/30 dev {self.name}")
+            _ip(f"link set {self.name} up")
+            _ip(f"{inside} link set lo up")
+            _ip(f"{inside} address add {self.host_address}/30 dev eth0")
+            _ip(f"{inside} link set eth0 up")
+            yield self
+        finally:
+            for words in (f"netns del {self.name}", f"link del {self.name}p", f"link del {self.name}"):
+                with contextlib.suppress(AssertionError):  # not made, or gone with its namespace
+                    _ip(words)
+
+    def cut(self) -> None:
+        """Let everything vanish on its way, in both directions; nobody is told."""
+        self._set_port("disabled")
+
+    def join(self) -> None:
+        self._set_port("forwarding")
+
+    def _set_port(self, state: str) -> None:
+        subprocess.run(["bridge", "link", "set", "dev", f"{self.name}p", "state", state], check=True, timeout=30)
+
+
+def _ip(words: str) -> None:
+    done = subprocess.run(["ip", *words.split()], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, f"ip {words}: {done.stderr}"
+
+
+@pytest.fixture(scope="module")
+def cable():
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    if absent := [tool for tool in ("ip", "bridge") if shutil.which(tool) is None]:
+        pytest.skip(f"needs {', '.join(absent)} (iproute2)")
+    # For benchmarks of network devices (RFC 2544): nobody routes them.
+    net = f"198.19.{100 + os.getpid() % 100}"
+    with Cable(f"fpo{os.getpid()}", f"{net}.1", f"{net}.2").laid() as cable:
+        yield cable
+
+
+@pytest.fixture(scope="module")
+def scene(run_pool, run_server, servers_directory, cable, mariadb):
+    """A pool whose agent node-2 is at the far end of the cable."""
+    for broker in run_server(RabbitMQ(servers_directory / "far", ("127.0.0.1", cable.machine_address))):
+        far = {
+            "DEFAULT": {"transport_url": broker.url.replace("127.0.0.1", cable.machine_address)},
+            "agent": {"data_address": cable.host_address},
+        }
+        with run_pool(
+            broker,
+            mariadb.new_database(),
+            agents=2,
+            options={"scheduler": {"interval_s": 0.2, "dispatch_lead_s": 0.05, "host_timeout_s": HOST_TIMEOUT_S}},
+            own={"node-2": far},
+            launchers={"node-2": ["ip", "netns", "exec", cable.name]},
+        ) as scene:
+            yield scene
+
+
+@pytest.mark.timeout(300)
+def test_a_short_cut_displaces_nothing(scene, cable):
+    # Before: 2 jobs compute on each host, 2 wait there.
+    work = scene.begin_twice_full(seconds=2.0)
+    places = {job.uuid: job.host for job in work.jobs()}
+
+    cable.cut()
+    time.sleep(SHORT_S)
+    cable.join()
+
+    # After: each job was done where it was planned, by its first attempt.
+    work.finish()
+    assert work.attempts() == {1}
+    assert {job.uuid: job.host for job in work.jobs()} == places
+    assert not scene.hosts_were_lost()
+
+
+@pytest.mark.timeout(300)
+def test_jobs_of_a_host_that_is_cut_off_for_long_are_done_elsewhere_and_its_reports_come_too_late(scene, cable, soon):
+    # Before: 2 jobs compute on each host, 2 wait there.
+    work = scene.begin_twice_full(seconds=2.5)
+    far = {job.uuid for job in work.jobs() if job.host == "node-2"}
+    assert len(far) == 4
+    assert scene.alive() == {"node-1": True, "node-2": True}
+
+    cable.cut()
+    soon(lambda: scene.alive() == {"node-1": True, "node-2": False}, "node-2 is lost")
+    soon(
+        lambda: any(job.state is JobState.RUNNING and job.attempt == 2 for job in work.jobs()),
+        "jobs of node-2 compute elsewhere",
+    )
+    # node-2 has computed all four: it had 5 s of work, and more time (HOST_TIMEOUT_S).  It tells so now.
+    cable.join()
+
+    # After: what node-2 tells counts no more; its jobs are done on node-1, and nothing of them is left on node-2.
+    work.finish()
+    assert {job.uuid: (job.host, job.attempt) for job in work.jobs()} == {
+        job.uuid: ("node-1", 2 if job.uuid in far else 1) for job in work.jobs()
+    }
+    soon(lambda: scene.alive() == {"node-1": True, "node-2": True}, "node-2 is back")
+    soon(lambda: scene.held("node-2") == set(), "node-2 has forgotten the jobs")
+    assert set(scene.slot_states("node-2")) <= {SlotState.EMPTY, SlotState.READY}
+    later = scene.begin_twice_full(seconds=0.5)
+    later.finish()
+    assert {job.host for job in later.jobs()} == {"node-1", "node-2"}

@@ -1,0 +1,297 @@
+"""Messages that should not have been sent, over RabbitMQ: refused, told in the log, counted; the pool works on."""
+
+import contextlib
+import json
+import re
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import kombu
+import oslo_messaging as messaging
+import pytest
+from oslo_config import cfg
+
+from fpga_pool.dataplane import frames
+from fpga_pool.experiments.deployment import Deployment
+from fpga_pool.model.exceptions import StaleEpoch
+from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.transport import AGENT_TOPIC, EXCHANGE, SCHEDULER_TOPIC, transport
+
+SCHEDULER, HOST, IMPOSTOR = "scheduler-1", "node-1", "node-2"
+OPTIONS = {"scheduler": {"interval_s": 0.2, "host_timeout_s": 30.0}, "agent": {"heartbeat_s": 0.5}}
+SOON_S = 60.0
+
+
+def eventually(holds, what):
+    until_s = time.monotonic() + SOON_S
+    while not (found := holds()):
+        assert time.monotonic() < until_s, f"not within {SOON_S:g} s: {what}"
+        time.sleep(0.1)
+    return found
+
+
+class Wire:
+    """RabbitMQ as anybody who has its password sees it."""
+
+    def __init__(self, url):
+        self._connection = kombu.Connection(f"amqp{url.removeprefix('rabbit')}")
+        self._exchange = kombu.Exchange(EXCHANGE, type="topic", durable=False, passive=True)
+
+    def close(self):
+        self._connection.release()
+
+    def tap(self, key):
+        """Return the copies of the next messages with this routing key, as a function that waits for one."""
+        channel = self._connection.channel()
+        queue = kombu.Queue(
+            f"tap-{uuid.uuid4()}", self._exchange, key, channel=channel, auto_delete=True, durable=False
+        )
+        queue.declare()
+
+        def next_call(method, wanted=lambda call: True):
+            def look():
+                call = _call(queue.get(no_ack=True), method)
+                return call if call and wanted(call) else None
+
+            return eventually(look, f"a call of {method}")
+
+        return next_call
+
+    def send(self, key, body, content_type="application/json"):
+        """Publish bytes as they are."""
+        with self._connection.channel() as channel:
+            channel.basic_publish(
+                channel.prepare_message(body, content_type=content_type, content_encoding="utf-8"), EXCHANGE, key
+            )
+
+    def call(self, key, call):
+        """Publish a call in oslo.messaging's envelope."""
+        envelope = {"oslo.version": "2.0", "oslo.message": json.dumps(call)}
+        self.send(key, json.dumps(envelope).encode())
+
+
+def _call(message, method):
+    """Return what is in the envelope of a message, if it is for this method."""
+    call = json.loads(json.loads(message.body)["oslo.message"]) if message is not None else {}
+    return call if call.get("method") == method else None
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A process that gets bad messages, and how many it says that it has refused."""
+
+    topic: str
+    name: str
+    #: One that it has.
+    method: str
+    refused: Callable[[], int]
+
+    @property
+    def key(self):
+        return f"{self.topic}.{self.name}"
+
+
+class Scene:
+    """A pool, what its operator sees of refusals, and ways to send it anything."""
+
+    def __init__(self, pool, url):
+        self.pool = pool
+        self.client = pool.client()
+        self.wire = Wire(url)
+        self.transport = transport(cfg.CONF, url)
+        self.scheduler = SchedulerAPI(self.transport)
+        self.agent = AgentAPI(self.transport)
+        self.peers = {
+            "scheduler": Peer(SCHEDULER_TOPIC, SCHEDULER, "wake", self._refused_by_scheduler),
+            "agent": Peer(AGENT_TOPIC, HOST, "execute", lambda: self.host().refused_commands),
+        }
+
+    def close(self):
+        self.wire.close()
+        self.transport.cleanup()
+
+    def host(self):
+        return next(host for host in self.client.hosts() if host.name == HOST)
+
+    def _refused_by_scheduler(self):
+        return sum(self.scheduler.describe(SCHEDULER)["refused"].values())
+
+    def log(self, name):
+        return self.pool.log_file(name).read_text()
+
+    def works(self, tmp_path):
+        """Say whether the pool computes."""
+        outcome = self.client.run("sha256", [b"abc"], requester=HOST, output_dir=tmp_path / str(uuid.uuid4()))
+        return outcome.ok
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory, rabbitmq, mariadb):
+    directory = tmp_path_factory.mktemp("bad-messages")
+    own = {IMPOSTOR: {"agent": {"host": HOST}}}
+    pool = Deployment(directory, rabbitmq.url, mariadb.new_database(), agents=2, options=OPTIONS, own=own)
+    with contextlib.closing(pool):
+        pool.prepare()
+        for name in pool.names:
+            if name != IMPOSTOR:
+                pool.restart(name)
+        pool.wait_for_hosts([HOST])
+        scene = Scene(pool, rabbitmq.url)
+        yield scene
+        scene.close()
+        for name in pool.names:
+            print(f"--- {name}\n{pool.last_lines(name)}")
+
+
+@pytest.fixture(autouse=True)
+def _works_on(scene, tmp_path):
+    yield
+    assert scene.works(tmp_path)
+    assert [host.alive for host in scene.client.hosts()] == [True]
+
+
+# To scheduler and agent ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["scheduler", "agent"])
+def peer(request, scene):
+    return scene.peers[request.param]
+
+
+@pytest.mark.parametrize(
+    ("version", "method", "arguments", "code"),
+    [
+        ("2.0", "", {}, "unsupported_version"),
+        ("1.9", "", {}, "unsupported_version"),
+        ("1.0", "reboot", {}, "no_such_method"),
+        ("1.0", "_service", {}, "no_such_method"),
+        ("1.0", "", {"force": True}, "invalid_input"),
+    ],
+)
+def test_a_call_of_another_version_method_or_form_is_refused(scene, peer, version, method, arguments, code):
+    before, method = peer.refused(), method or peer.method
+    target = messaging.Target(topic=peer.topic, version=version)
+    caller = messaging.get_rpc_client(scene.transport, target, timeout=10)
+    with pytest.raises(Exception, match=r"RPC version|RPC method|unknown argument"):
+        caller.prepare(server=peer.name).call({}, method, **arguments)
+    eventually(lambda: peer.refused() > before, "the refusal is counted")
+    assert re.search(rf"refused {method}: .* \(fpga_pool.{code}: \d+ so far\)", scene.log(peer.name))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {},
+        {"method": 7, "args": {}, "version": "1.0"},
+        {"method": ["describe"], "args": {}, "version": "1.0"},
+        {"method": "describe", "args": [], "version": "1.0"},
+        {"method": "describe", "args": {}, "version": None},
+    ],
+)
+def test_what_is_no_call_is_refused(scene, peer, call):
+    before = peer.refused()
+    scene.wire.call(peer.key, call)
+    eventually(lambda: peer.refused() > before, "the refusal is counted")
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b'{"oslo.version": "2.0", "oslo.mess', "application/json"),
+        (b'{"oslo.version": "2.0", "oslo.message": "{\\"method\\": "}', "application/json"),
+        (b'{"oslo.version": "9.0", "oslo.message": "{}"}', "application/json"),
+        (b"[1, 2]", "application/json"),
+        (b"", "application/json"),
+        (b"\x80\xff\x00garbage", "application/json"),
+        (b"\x80\x04K\x01.", "application/x-python-serialize"),
+        (b"\x00" * 100_000, "application/octet-stream"),
+    ],
+)
+def test_a_body_that_is_cut_off_or_garbage_is_skipped(scene, peer, body, content_type):
+    before = peer.refused()
+    scene.wire.send(peer.key, body, content_type)
+    eventually(lambda: peer.refused() > before, "the refusal is counted")
+    assert "Failed to process message" in scene.log(peer.name)
+
+
+# Commands and heartbeats ---------------------------------------------------------------------------------------------
+
+
+def again(call):
+    """Return a call as another message."""
+    return call | {"_unique_id": uuid.uuid4().hex}
+
+
+def test_a_replayed_command_is_not_executed_again(scene, tmp_path):
+    agent = scene.peers["agent"]
+    sent = scene.wire.tap(agent.key)
+    assert scene.works(tmp_path)
+    replayed = sent("execute", lambda call: call["args"]["commands"])
+    (command, *_) = replayed["args"]["commands"]
+    slots = scene.client.slots()
+
+    before = agent.refused()
+    scene.wire.call(agent.key, replayed)
+    eventually(lambda: agent.refused() > before, "the same message is counted")
+    assert "ignoring duplicate message" in scene.log(HOST)
+
+    before = agent.refused()
+    scene.wire.call(agent.key, again(replayed))
+    eventually(lambda: agent.refused() > before, "the repeat is counted")
+    assert f"repeated command {command['id']}: done before" in scene.log(HOST)
+
+    before = agent.refused()
+    changed = {"args": replayed["args"] | {"commands": [command | {"id": "another"}]}}
+    scene.wire.call(agent.key, again(replayed) | changed)
+    eventually(lambda: agent.refused() > before, "the late command is counted")
+    assert f"refused command another: {command['slot']} has executed command" in scene.log(HOST)
+
+    before = agent.refused()
+    with pytest.raises(StaleEpoch, match=f"host {HOST} takes commands of epoch 1 of shard default: 0 is over"):
+        scene.agent.execute(HOST, "default", 0, [])
+    eventually(lambda: agent.refused() > before, "the command of a former owner is counted")
+    assert scene.client.slots() == slots
+
+
+def test_a_replayed_heartbeat_is_not_believed(scene):
+    scheduler, before = scene.peers["scheduler"], scene.host()
+    heartbeat = scene.wire.tap(scheduler.key)("heartbeat")
+    eventually(lambda: scene.host().heard_at > before.heard_at, "a later heartbeat was heard")
+    refused = scheduler.refused()
+    scene.wire.call(scheduler.key, again(heartbeat))
+    eventually(lambda: scene.host().refused_messages > before.refused_messages, "the refusal is counted for the host")
+    assert scheduler.refused() > refused
+    assert re.search(rf"refused heartbeat: host {HOST}: heartbeat \d+ of start 1 comes after", scene.log(SCHEDULER))
+
+
+def test_of_two_agents_with_one_name_the_second_is_not_listened_to_and_gets_no_commands(scene, tmp_path):
+    before = scene.host()
+    scene.pool.restart(IMPOSTOR)
+    try:
+        eventually(lambda: "another agent speaks for it" in scene.log(IMPOSTOR), "the impostor is told")
+        eventually(lambda: scene.host().refused_messages > before.refused_messages, "the refusal is counted")
+        assert all(scene.works(tmp_path) for _ in range(5))
+        assert (scene.host().data_port, scene.host().boot) == (before.data_port, before.boot)
+        assert f"refused claim: host {HOST}: another agent speaks for it" in scene.log(SCHEDULER)
+    finally:
+        scene.pool.kill(IMPOSTOR)
+
+
+# The data port -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data",
+    [frames.encode(frames.Fetch(1, "token"))[:-3], frames.encode_data_header(1000) + b"x", b"GET / HTTP/1.1\r\n\r\n"],
+    ids=["frame cut off", "data cut off", "another protocol"],
+)
+def test_a_stream_that_breaks_off_within_a_frame_is_refused(scene, data):
+    host = scene.host()
+    with socket.create_connection((host.data_address, host.data_port), 10) as stream:
+        stream.sendall(data)
+    eventually(lambda: scene.host().refused_streams > host.refused_streams, "the refusal is counted")
+    assert "refused" in scene.log(HOST)

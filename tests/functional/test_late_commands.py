@@ -1,0 +1,88 @@
+"""An owner that stalls while its commands are on their way: they arrive when another has taken over."""
+
+import time
+
+import pytest
+
+from fpga_pool.client.runner import RunSettings
+from fpga_pool.store import Store
+
+OPTIONS = {
+    "scheduler": {"shard_timeout_s": 4.0},
+    # RabbitMQ shall not give up a process whose messages are held up.
+    "oslo_messaging_rabbit": {"heartbeat_timeout_threshold": 300},
+}
+SCHEDULERS = ("scheduler-1", "scheduler-2")
+AGENTS = ("node-1", "node-2")
+JOBS = 40
+SOON_S = 60.0
+
+
+@pytest.fixture
+def store(mariadb_url):
+    store = Store(mariadb_url)
+    yield store
+    store.close()
+
+
+def owner(store):
+    with store.reading() as tx:
+        (shard,) = tx.shards()
+    return shard.owner, shard.epoch
+
+
+def work_as_stored(store):
+    """All jobs and slots, with the generation of each: what is changed in any way is another."""
+    with store.reading() as tx:
+        return [tx.batch_jobs(batch.uuid) for batch in tx.batches()], tx.slots()
+
+
+def eventually(holds, what):
+    until_s = time.monotonic() + SOON_S
+    while not holds():
+        assert time.monotonic() < until_s, f"not within {SOON_S:g} s: {what}"
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_what_a_stalled_owner_has_sent_is_refused_by_agents_and_what_it_writes_by_the_database(
+    deployment, rabbitmq, line, mariadb_url, store, new_work, end_and_audit
+):
+    lines = {name: line() for name in SCHEDULERS}
+    own = {name: {"DEFAULT": {"transport_url": lines[name].url}} for name in SCHEDULERS}
+    pool = deployment(rabbitmq.url, mariadb_url, schedulers=2, agents=2, options=OPTIONS, own=own)
+    work = new_work(AGENTS, JOBS)
+    first, epoch = owner(store)
+    second = next(name for name in SCHEDULERS if name != first)
+
+    # 1. The owner has decided and sent its commands, and stalls before they arrive.
+    lines[first].hold(b"AssignJob")
+    work.start(pool.client(), range(JOBS), RunSettings(patience_s=90.0, timeout_s=150.0))
+    eventually(lambda: lines[first].holds, "commands are on their way")
+    pool.stop(first)
+    stalled_s = time.monotonic()
+    assert owner(store) == (first, epoch)
+
+    # 2. Another takes over, and sends the same commands in its own name.
+    eventually(lambda: owner(store) == (second, epoch + 1), "another takes over")
+    print(f"{second} took over {time.monotonic() - stalled_s:.1f} s after {first} had stalled")
+    work.wait(SOON_S)
+    assert work.wrong() == []
+    before = work_as_stored(store)
+
+    # 3. The late commands arrive: every agent that they are for refuses them, and its operator sees it.
+    lines[first].release()
+    client = pool.client()
+    eventually(lambda: sum(host.refused_commands for host in client.hosts()) > 0, "refused commands are counted")
+    for host in client.hosts():
+        over = f"host {host.name} takes commands of epoch {epoch + 1} of shard default: {epoch} is over"
+        assert (over in pool.log_file(host.name).read_text()) == (host.refused_commands > 0)
+
+    # 4. The former owner goes on, and learns from the database that it is none any more.
+    pool.cont(first)
+    lost = f"shard default is lost: shard default: {first} does not own it in epoch {epoch}, or not any more"
+    eventually(lambda: lost in pool.log_file(first).read_text(), "the former owner hears of it")
+    assert work_as_stored(store) == before
+    assert owner(store) == (second, epoch + 1)
+    assert len(end_and_audit(pool, mariadb_url)) == JOBS

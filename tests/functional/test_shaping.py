@@ -1,0 +1,293 @@
+"""Flows held to their plans by the requester's agent: scheduler, agent, tc and kernel, on a network of namespaces."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from fpga_pool.drivers.egress.tc import observe
+from fpga_pool.experiments.deployment import Deployment
+from fpga_pool.experiments.servers import RabbitMQ
+from fpga_pool.experiments.testbed import network as testbed
+from fpga_pool.experiments.testbed.network import Endpoint, Network, Nic, inside, switched_network
+from fpga_pool.model.exceptions import NotFound
+from fpga_pool.model.objects import BatchState
+from fpga_pool.model.pool.admission import JobRequest
+from fpga_pool.services.agent.journal import Journal
+
+REQUESTER = "requester-1"
+RESPONDERS = ("node-1", "node-2")
+#: The cables take ten times what the hosts say that they do: what is slower is so by tc.
+CABLE_BPS = 1e9
+EGRESS_MBPS, INGRESS_MBPS = 100, 60
+#: Two inputs of this size, one for each responder: the first is sent with 60 Mbit/s and is there after 4 s; the second
+#: has the other 40 Mbit/s, and then 60: after 4 s 20 MB are there, and the rest takes 1.33 s.
+INPUT_BYTES = 30_000_000
+#: Bytes per second on the wire of this many Mbit/s of payload, at MTU 1500 with IPv4.
+WIRE_RATE = {mbps: round(mbps * 1e6 / 8 * 1514 / 1448) for mbps in (40, 60)}
+#: The guest and its tap, a veth here.
+GUEST, TAP, GUEST_NET, TAP_ADDRESS = "10.78.0.2", "tap0", "10.78.0.0/24", "10.78.0.1"
+SOON_S = 60.0
+FOREIGN = "root handle 7: tbf rate 2gbit burst 1mb latency 50ms"
+
+
+def eventually(holds, what: str) -> None:
+    until_s = time.monotonic() + SOON_S
+    while not holds():
+        assert time.monotonic() < until_s, f"does not happen: {what}"
+        time.sleep(0.05)
+
+
+def shell(namespace: str, command: str) -> str:
+    words = ["ip", "netns", "exec", namespace, "sh", "-ec", command]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+    return done.stdout
+
+
+class Transfers:
+    """A batch of two jobs, each sent by a program of its own, which no agent's end ends."""
+
+    def __init__(self, pool: Deployment, source: Path, namespace: str) -> None:
+        self._api = pool.client()
+        requests = [
+            JobRequest(uuid=str(uuid4()), name=name, function="sha256", requester=REQUESTER, input_bytes=INPUT_BYTES)
+            for name in ("first", "second")
+        ]
+        self._programs = [
+            subprocess.Popen(
+                [
+                    sys.executable, "-P", "-m", "fpga_pool.experiments.testbed.send", "--api", pool.endpoint,
+                    "--namespace", namespace, "--job", request.name,
+                    "--source", str(source), "--sink", str(source.with_name(request.name)),
+                ],
+                text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )
+            for request in requests
+        ]  # fmt: skip
+        assert [program.stdout.readline() for program in self._programs] == ["ready\n"] * 2
+        self._batch = self._api.create_batch(requests).uuid
+        for program in self._programs:
+            program.stdin.write(f"{self._batch}\n")
+            program.stdin.flush()
+
+    def running(self) -> bool:
+        return any(program.poll() is None for program in self._programs)
+
+    def finish(self) -> None:
+        """Both results are here, and the batch is complete."""
+        said = [program.communicate(timeout=SOON_S)[0] for program in self._programs]
+        assert [program.returncode for program in self._programs] == [0, 0], said
+        eventually(lambda: self._api.batch(self._batch).state is BatchState.COMPLETED, "the batch is complete")
+        assert [job.attempt for job in self._api.jobs(self._batch)] == [1, 1]
+
+    def kill(self) -> None:
+        for program in self._programs:
+            program.kill()
+            program.communicate()
+
+
+@dataclass
+class Scene:
+    """A pool on a network: one requester, two responders."""
+
+    network: Network
+    pool: Deployment
+
+    @property
+    def namespace(self) -> str:
+        """That of the requester's host."""
+        return self.network.hosts[REQUESTER].namespace
+
+    def kernel(self) -> str:
+        """Every queue and every device of the requester's host."""
+        return shell(self.namespace, "tc qdisc show | sed 's/direct_packets_stat [0-9]*//'; ip -o link | cut -d: -f2")
+
+    def rates(self, device: str = Endpoint.nic) -> list[int]:
+        """Return the rates of all classes of a device, in bytes per second; nothing where there is no device."""
+        with inside(self.namespace):
+            try:
+                return sorted(observe.class_rates(observe.link(device).index).values())
+            except NotFound:
+                return []
+
+    def ifb(self) -> str:
+        """Return the device through which the guest's packets pass; "" where there is none."""
+        names = shell(self.namespace, "ip -o link | cut -d: -f2").split()
+        return next((name for name in names if name.startswith("fpi")), "")
+
+    def noted(self) -> int:
+        """How many flows the requester's agent would set again."""
+        with contextlib.closing(Journal(self.pool.directory / REQUESTER / "journal.sqlite")) as journal:
+            return len(journal.flows())
+
+    def log(self) -> str:
+        return self.pool.log_file(REQUESTER).read_text()
+
+    def restart_agent(self) -> None:
+        """Start the requester's agent again, and return when it is ready."""
+        ready = self.log().count("is ready")
+        self.pool.restart(REQUESTER)
+        eventually(lambda: self.log().count("is ready") > ready, "the agent is ready")
+
+
+def add_guest(network: Network) -> str:
+    """Join a guest to the requester's host by what stands for its tap; return its namespace."""
+    host = network.hosts[REQUESTER]
+    guest = f"{host.namespace}-guest"
+    subprocess.run(["ip", "netns", "add", guest], check=True, timeout=60)
+    shell(host.namespace, f"ip link add {TAP} type veth peer name eth0 netns {guest}; ip link set {TAP} up")
+    shell(host.namespace, f"ip address add {TAP_ADDRESS}/24 dev {TAP}; echo 1 > /proc/sys/net/ipv4/ip_forward")
+    shell(guest, f"ip address add {GUEST}/24 dev eth0; ip link set eth0 up; ip route add default via {TAP_ADDRESS}")
+    for responder in RESPONDERS:
+        shell(network.hosts[responder].namespace, f"ip route add {GUEST_NET} via {host.data_address}")
+    return guest
+
+
+@pytest.fixture(scope="module")
+def scene(mariadb, servers_directory, tmp_path_factory) -> Iterator[Scene]:
+    for problem in (testbed.missing(), RabbitMQ.missing()):
+        if problem:
+            pytest.skip(problem)
+    nics = [Nic(host=host, egress_bps=CABLE_BPS, ingress_bps=CABLE_BPS) for host in (REQUESTER, *RESPONDERS)]
+    with (
+        switched_network(nics) as network,
+        RabbitMQ(servers_directory / "shaping", [network.control_address]) as broker,
+    ):
+        guest = add_guest(network)
+        shell(network.hosts[REQUESTER].namespace, f"tc qdisc add dev control {FOREIGN}")
+        own = {
+            host: {"agent": {"data_address": endpoint.data_address, "ingress_mbps": INGRESS_MBPS}}
+            for host, endpoint in network.hosts.items()
+        }
+        own[REQUESTER]["agent"] |= {"egress_driver": "tc", "egress_mbps": EGRESS_MBPS}
+        address = network.hosts[REQUESTER].data_address
+        own[REQUESTER]["driver_tc"] = {"devices": f"{Endpoint.nic}={address}/32", "taps": f"{TAP}={GUEST}/32"}
+        pool = Deployment(
+            tmp_path_factory.mktemp("shaping") / "pool",
+            broker.url,
+            mariadb.new_database(),
+            agents=len(RESPONDERS),
+            requesters=1,
+            # Time for the programs to learn of the plan.
+            options={"scheduler": {"interval_s": 0.2, "dispatch_lead_s": 2.0}, "agent": {"heartbeat_s": 0.5}},
+            own=own,
+            launchers={host: endpoint.command() for host, endpoint in network.hosts.items()},
+        )
+        try:
+            with pool:
+                yield Scene(network, pool)
+                for name in pool.names:
+                    print(f"--- {name}\n{pool.last_lines(name)}")
+        finally:
+            subprocess.run(["ip", "netns", "del", guest], check=True, timeout=60)
+
+
+@pytest.fixture
+def begin(scene, tmp_path) -> Iterator:
+    """Begin the two transfers, from the requester's host or from its guest."""
+    begun = []
+
+    def begin_from(namespace: str) -> Transfers:
+        source = tmp_path / "input"
+        source.write_bytes(os.urandom(INPUT_BYTES))
+        begun.append(Transfers(scene.pool, source, namespace))
+        return begun[-1]
+
+    yield begin_from
+    for transfers in begun:
+        transfers.kill()
+
+
+def seen_rates(scene: Scene, transfers: Transfers, device=lambda: Endpoint.nic) -> list[list[int]]:
+    """Watch the classes of a device while the transfers last; return what was there, in order."""
+    seen = [[]]
+    while transfers.running():
+        rates = scene.rates(device())
+        if rates != seen[-1]:
+            seen.append(rates)
+        time.sleep(0.02)
+    return seen
+
+
+#: The kernel's classes while both are sent, and after the first is there.
+BOTH, REST = [WIRE_RATE[40], WIRE_RATE[60]], [WIRE_RATE[60]]
+
+
+def test_classes_follow_the_plan_and_go_with_their_streams(scene, begin):
+    transfers = begin(scene.namespace)
+    seen = seen_rates(scene, transfers)
+    transfers.finish()
+    assert BOTH in seen
+    assert REST in seen[seen.index(BOTH) :]
+    assert {rate for rates in seen for rate in rates} <= {0, *WIRE_RATE.values(), 12_500}
+    eventually(lambda: scene.rates() == [] and scene.noted() == 0, "both flows are released")
+
+
+def test_guest_is_held_at_its_tap(scene, begin):
+    """The same rates, for the flows of a virtual machine: at the device that its packets enter the host by."""
+    transfers = begin(f"{scene.namespace}-guest")
+    seen = seen_rates(scene, transfers, scene.ifb)
+    transfers.finish()
+    assert BOTH in seen
+    assert REST in seen[seen.index(BOTH) :]
+    assert scene.rates() == []
+    eventually(lambda: scene.rates(scene.ifb()) == [] and scene.noted() == 0, "both flows are released")
+
+
+def test_limits_outlive_an_agent_that_is_killed_and_the_next_one_tidies_up(scene, begin):
+    transfers = begin(scene.namespace)
+    eventually(lambda: scene.rates() == BOTH, "both flows are held")
+    scene.pool.kill(REQUESTER)
+    assert scene.rates() == BOTH
+    transfers.finish()
+    assert scene.rates() == BOTH
+    scene.restart_agent()
+    eventually(lambda: scene.rates() == [] and scene.noted() == 0, "both flows are released")
+
+
+def test_agent_that_starts_again_holds_what_still_flows(scene, begin):
+    transfers = begin(scene.namespace)
+    eventually(lambda: scene.rates() == BOTH, "both flows are held")
+    scene.pool.kill(REQUESTER)
+    shell(scene.namespace, f"tc qdisc del dev {Endpoint.nic} root")
+    scene.restart_agent()
+    if transfers.running():
+        eventually(lambda: scene.rates() in (BOTH, REST) or not transfers.running(), "they are held again")
+    transfers.finish()
+    eventually(lambda: scene.rates() == [] and scene.noted() == 0, "both flows are released")
+
+
+def test_end_of_the_agent_leaves_the_kernel_as_it_was(scene, begin):
+    assert scene.pool.terminate(REQUESTER) == 0
+    before = scene.kernel()
+    assert "qdisc tbf 7: dev control" in before
+    assert "f940:" not in before
+    assert scene.ifb() == ""
+    scene.restart_agent()
+    transfers = begin(scene.namespace)
+    eventually(lambda: scene.rates() == BOTH, "both flows are held")
+    assert scene.pool.terminate(REQUESTER) == 0
+    assert scene.kernel() == before
+    transfers.finish()
+    scene.restart_agent()
+    eventually(lambda: scene.noted() == 0, "both flows are released")
+
+
+def test_queue_of_someone_else_is_left_alone_and_its_device_not_shaped(scene, begin):
+    assert scene.pool.terminate(REQUESTER) == 0
+    shell(scene.namespace, f"tc qdisc add dev {Endpoint.nic} {FOREIGN}")
+    before = scene.kernel()
+    scene.restart_agent()
+    begin(scene.namespace).finish()
+    assert f"device {Endpoint.nic}: its root queue is tbf 7:, configured by someone else" in scene.log()
+    assert scene.kernel() == before
+    eventually(lambda: scene.noted() == 0, "both flows are released")
+    shell(scene.namespace, f"tc qdisc del dev {Endpoint.nic} root")

@@ -1,0 +1,77 @@
+"""What a server does not let through is counted."""
+
+import logging
+
+import oslo_messaging as messaging
+import pytest
+from oslo_config import cfg
+
+from fpga_pool.rpc.transport import VERSION_1, Refusals, answers, count_unreadable, server, transport
+
+TOPIC = "test"
+
+
+class Endpoint:
+    target = VERSION_1
+
+    @answers
+    def double(self, context: dict, number: int) -> int:
+        return 2 * number
+
+
+@pytest.fixture
+def refusals():
+    return Refusals()
+
+
+@pytest.fixture
+def call(refusals):
+    """Call the endpoint."""
+    messages = transport(cfg.CONF, "fake://")
+    listening = server(messages, TOPIC, "one", [Endpoint()], refusals)
+    listening.start()
+
+    def ask(method, version="1.0", **arguments):
+        target = messaging.Target(topic=TOPIC, version=version)
+        return messaging.get_rpc_client(messages, target, timeout=10).call({}, method, **arguments)
+
+    yield ask
+    listening.stop()
+    listening.wait()
+    messages.cleanup()
+
+
+def test_what_is_right_is_answered_and_not_counted(call, refusals):
+    assert call("double", number=4) == 8
+    assert refusals.counts() == {}
+
+
+@pytest.mark.parametrize(
+    ("method", "version", "arguments", "code"),
+    [
+        ("double", "2.0", {"number": 4}, "fpga_pool.unsupported_version"),
+        ("triple", "1.0", {"number": 4}, "fpga_pool.no_such_method"),
+        ("double", "1.0", {"number": "4"}, "fpga_pool.invalid_input"),
+        (7, "1.0", {}, "fpga_pool.invalid_input"),
+    ],
+)
+def test_what_is_wrong_is_counted_by_its_code(call, refusals, method, version, arguments, code):
+    for count in (1, 2):
+        with pytest.raises(Exception, match=r"RPC|expected"):
+            call(method, version, **arguments)
+        assert refusals.counts() == {code: count}
+
+
+def test_what_oslo_messaging_refuses_by_itself_is_counted(refusals):
+    names = "oslo.messaging._drivers.impl_rabbit", "oslo_messaging._drivers.amqpdriver"
+    loggers = [logging.getLogger(name) for name in names]
+    before = [list(logger.handlers) for logger in loggers]
+    count_unreadable(refusals)
+    try:
+        loggers[0].error("Failed to process message ... skipping it.")
+        loggers[0].error("Something else")
+        loggers[1].error("ignoring duplicate message %s", "4711")
+    finally:
+        for logger, handlers in zip(loggers, before, strict=True):
+            logger.handlers = handlers
+    assert refusals.counts() == {"fpga_pool.unreadable_message": 1, "fpga_pool.duplicate_message": 1}

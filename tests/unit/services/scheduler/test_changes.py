@@ -1,0 +1,108 @@
+"""Questions that wait for their batch to change."""
+
+import threading
+
+import pytest
+
+from fpga_pool.model.objects import JobState
+from fpga_pool.services.scheduler.changes import WAITING, Changes
+
+WAIT_S = 5.0
+
+
+@pytest.fixture
+def running(bench):
+    return bench.start()
+
+
+@pytest.fixture
+def slow_looks(monkeypatch):
+    """Whoever sees a change in time was woken by it."""
+    monkeypatch.setattr("fpga_pool.services.scheduler.endpoint.LOOK_S", 60.0)
+
+
+@pytest.fixture
+def planned(running, until):
+    agent = running.host()
+    batch = running.create(agent, "sha256", "sha256")
+    until(lambda: running.states(batch) == ["WAITING_INPUT"] * 2)
+    return batch
+
+
+def ask(running, batch, **options):
+    return running.api.batch_jobs(batch.project_id, batch.uuid, **options)
+
+
+def test_those_that_changed_after_what_was_seen_are_told(running, planned):
+    _, second = ask(running, planned, changed_after={}).jobs
+    seen = ask(running, planned).seen
+    assert ask(running, planned, changed_after=seen).jobs == ()
+    running.report(second, "staged")
+    changed = ask(running, planned, changed_after=seen)
+    assert [(job.uuid, job.state) for job in changed.jobs] == [(second.uuid, JobState.STAGED)]
+    assert ask(running, planned, changed_after=changed.seen).jobs == ()
+
+
+def test_who_waits_is_told_as_soon_as_a_job_of_the_batch_changes(running, planned, slow_looks):
+    first, _ = running.jobs(planned)
+    seen = ask(running, planned).seen
+    answers = []
+    asking = threading.Thread(target=lambda: answers.append(ask(running, planned, changed_after=seen, wait_s=WAIT_S)))
+    asking.start()
+    running.report(first, "staged")
+    asking.join(2 * WAIT_S)
+    assert [job.uuid for job in answers[0].jobs] == [first.uuid]
+
+
+def test_who_waits_in_vain_is_told_so_in_time(running, planned):
+    seen = ask(running, planned).seen
+    assert ask(running, planned, changed_after=seen, wait_s=0.05).jobs == ()
+
+
+def test_a_new_batch_is_waited_for_by_the_states_that_it_is_not_in(running, until, slow_looks):
+    agent = running.host()
+    batch = running.create(agent, "sha256")
+    found = ask(running, batch, states=[JobState.WAITING_INPUT], changed_after={}, wait_s=WAIT_S)
+    assert [job.state for job in found.jobs] == [JobState.WAITING_INPUT]
+
+
+class Transaction:
+    def __init__(self, *batches):
+        self.changed_batches = set(batches)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+
+def test_only_those_who_wait_for_a_changed_batch_are_woken():
+    watched = Changes()
+    with watched.watching("a") as first, watched.watching("a") as second, watched.watching("b") as other:
+        with watched.noted(lambda: Transaction("a", "c"))():
+            assert not first.is_set()  # not before the commit
+        assert (first.is_set(), second.is_set(), other.is_set()) == (True, True, False)
+
+
+def test_nobody_is_woken_by_what_was_rolled_back():
+    watched = Changes()
+    with watched.watching("a") as watch:
+        with pytest.raises(ValueError, match="no"), watched.noted(lambda: Transaction("a"))():
+            raise ValueError("no")
+        assert not watch.is_set()
+
+
+def test_too_many_do_not_wait_and_a_place_that_is_left_is_given_again():
+    watched = Changes()
+    places = [watched.watching("a") for _ in range(WAITING)]
+    for place in places:
+        assert place.__enter__() is not None
+    with watched.watching("a") as none_left:
+        assert none_left is None
+    places[0].__exit__(None, None, None)
+    with watched.watching("b") as free:
+        assert free is not None
+    for place in places[1:]:
+        place.__exit__(None, None, None)
+    assert watched._watches == {}
