@@ -180,6 +180,19 @@ def input_due_at(job: Job) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What the jobs that occupy a slot still ask of it."""
+
+    slot: str
+    #: Planned end of the last of them, UTC seconds.
+    free_at: float
+    #: Planned end of the last transfer that has not arrived, UTC seconds; 0 = all have.
+    inputs_due_at: float
+    #: Place of the last of them in the slot's queue.
+    last_order: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """A compute node: NIC limits, the address of its data port, and when it was last heard."""
 

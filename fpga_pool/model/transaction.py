@@ -9,7 +9,7 @@ from typing import Protocol
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.messages import Command
-from fpga_pool.model.objects import Batch, Host, Job, Lease, Run, Shard, Slot
+from fpga_pool.model.objects import Backlog, Batch, Host, Job, Lease, Run, Shard, Slot
 
 Stored = Batch | Job | Host | Slot | Lease
 
@@ -69,8 +69,12 @@ class Transaction(Protocol):
         """Return the jobs in a state of ACTIVE_JOBS (on one slot, or one host), in their order."""
         ...
 
-    def has_active_jobs(self, slot: str) -> bool:
-        """Say whether any job occupies a place in a slot's queue."""
+    def backlogs(self) -> Sequence[Backlog]:
+        """Return what is still to be done on each slot that has active jobs, by slot."""
+        ...
+
+    def occupied(self, slots: Collection[str]) -> set[str]:
+        """Return those of the slots in whose queue a job occupies a place."""
         ...
 
     def exhausted_jobs(self, attempts: int) -> Sequence[Job]:

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from fpga_pool.core.timemodel import TimeModel
@@ -11,6 +13,7 @@ from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound, StaleEpo
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import (
     ACTIVE_JOBS,
+    Backlog,
     Batch,
     Host,
     Job,
@@ -107,9 +110,24 @@ class MemoryTransaction:
         ]
         return sorted(found, key=lambda job: (job.slot, job.order, job.uuid))
 
-    def has_active_jobs(self, slot: str) -> bool:
+    def backlogs(self) -> Sequence[Backlog]:
         """See Transaction."""
-        return bool(self.active_jobs(slot=slot))
+        return [
+            Backlog(
+                slot=slot,
+                free_at=max((job.dispatched_at or 0.0) + (job.end_s or 0.0) for job in jobs),
+                inputs_due_at=max(
+                    (input_due_at(job) for job in jobs if job.state is JobState.WAITING_INPUT), default=0.0
+                ),
+                last_order=max(job.order for job in jobs),
+            )
+            for slot, queue in groupby(self.active_jobs(), attrgetter("slot"))
+            for jobs in [list(queue)]
+        ]
+
+    def occupied(self, slots: Collection[str]) -> set[str]:
+        """See Transaction."""
+        return {slot for slot in slots if self.active_jobs(slot=slot)}
 
     def held_results(self, host: str) -> Sequence[Job]:
         """See Transaction."""
@@ -239,3 +257,13 @@ class MemoryStore:
                 del self._tables[kind][key]
             else:
                 self._tables[kind][key] = before
+
+
+def _backlog(slot: str, jobs: Sequence[Job]) -> Backlog:
+    waiting = [job for job in jobs if job.state is JobState.WAITING_INPUT]
+    return Backlog(
+        slot=slot,
+        free_at=max((job.dispatched_at or 0.0) + (job.end_s or 0.0) for job in jobs),
+        inputs_due_at=max(map(input_due_at, waiting), default=0.0),
+        last_order=max(job.order for job in jobs),
+    )

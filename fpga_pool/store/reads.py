@@ -3,17 +3,17 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Result, Select, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Result, Select, case, func, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages import Command
-from fpga_pool.model.objects import ACTIVE_JOBS, Batch, Host, Job, JobState, Lease, Run, Scheduler, Shard, Slot
+from fpga_pool.model.objects import ACTIVE_JOBS, Backlog, Batch, Host, Job, JobState, Lease, Run, Scheduler, Shard, Slot
 from fpga_pool.store.mapping import PLACES, called, from_columns, table
 from fpga_pool.store.models import TimeModelRow
-from fpga_pool.store.statements import all_of, by_key, by_keys
+from fpga_pool.store.statements import all_of, by_key, by_keys, slots_with_jobs
 
 ValueT = TypeVar("ValueT")
 
@@ -166,10 +166,26 @@ class Reads:
         where += [] if host is None else [_JOBS.c.host == host]
         return self._all(Job, all_of(Job).where(*where).order_by(_JOBS.c.slot, _JOBS.c.order, _JOBS.c.uuid))
 
-    def has_active_jobs(self, slot: str) -> bool:
-        """Say whether any job occupies a place in a slot's queue."""
-        query = select(_JOBS.c.uuid).where(_JOBS.c.slot == slot, _JOBS.c.state.in_(ACTIVE_JOBS)).limit(1)
-        return self._execute(query, Job).first() is not None
+    def backlogs(self) -> Sequence[Backlog]:
+        """Return what is still to be done on each slot that has active jobs, by slot."""
+        ends = func.coalesce(_JOBS.c.dispatched_at, 0.0) + func.coalesce(_JOBS.c.end_s, 0.0)
+        due_at = case((_JOBS.c.state == JobState.WAITING_INPUT, _JOBS.c.input_due_at), else_=0.0)
+        query = select(_JOBS.c.slot, func.max(ends), func.max(due_at), func.max(_JOBS.c.order))
+        active = query.where(_JOBS.c.state.in_(ACTIVE_JOBS), *self._within(_JOBS.c.shard))
+        return [
+            Backlog(slot=slot, free_at=free_at, inputs_due_at=inputs_due_at, last_order=order)
+            for slot, free_at, inputs_due_at, order in self._execute(
+                active.group_by(_JOBS.c.slot).order_by(_JOBS.c.slot), Job
+            )
+        ]
+
+    def occupied(self, slots: Collection[str]) -> set[str]:
+        """Return those of the slots in whose queue a job occupies a place."""
+        return {
+            slot
+            for some in chunks(list(slots))
+            for slot in self._execute(slots_with_jobs(), Job, values={"slots": some, "states": ACTIVE_JOBS}).scalars()
+        }
 
     def held_results(self, host: str) -> Sequence[Job]:
         """Return the jobs in state RESULT_HELD on a host, oldest first."""

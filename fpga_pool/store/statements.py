@@ -22,6 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine import Dialect
 
+from fpga_pool.model.objects import Job
 from fpga_pool.store.mapping import PLACES, columns, table
 
 
@@ -49,6 +50,14 @@ def among(cls: type, column: str) -> Select[Any]:
     """Return the query for those of `values` that a column holds."""
     found = table(cls).c[column]
     return select(found).where(found.in_(bindparam("values", expanding=True)))
+
+
+@cache
+def slots_with_jobs() -> Select[Any]:
+    """Return the query for those of `slots` that have a job in one of `states`."""
+    jobs = table(Job)
+    listed = jobs.c.slot.in_(bindparam("slots", expanding=True))
+    return select(jobs.c.slot).where(listed, jobs.c.state.in_(bindparam("states", expanding=True))).distinct()
 
 
 @cache

@@ -8,7 +8,8 @@ from typing import Self
 
 import pytest
 
-from fpga_pool.dataplane import client as dataplane_client
+from fpga_pool.dataplane.client import Connection
+from fpga_pool.dataplane.lane_client import LaneConnection
 
 JOBS, BATCHES, SEED = 500, 5, 7
 
@@ -34,13 +35,15 @@ class Saboteur:
         self._stop = threading.Event()
         self.cut = 0
         self._thread = threading.Thread(target=self._work, daemon=True)
-        real = dataplane_client.Connection.__init__
+        for kind in (Connection, LaneConnection):
+            monkeypatch.setattr(kind, "__init__", self._noting(kind.__init__))
 
+    def _noting(self, init):
         def noted(connection, sock, *arguments, **named):
             self._open.append(sock)
-            real(connection, sock, *arguments, **named)
+            init(connection, sock, *arguments, **named)
 
-        monkeypatch.setattr(dataplane_client.Connection, "__init__", noted)
+        return noted
 
     def _work(self) -> None:
         while not self._stop.wait(0.1):

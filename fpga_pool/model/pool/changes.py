@@ -1,7 +1,7 @@
 """Changes of one object together with what follows from them: commands, leases, counts of the batch."""
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from fpga_pool.model.exchange import SMALL_INPUT_BYTES
@@ -17,7 +17,7 @@ from fpga_pool.model.transaction import Transaction
 def change_job(tx: Transaction, job: Job, event: object, now_s: float, *, settle: bool = True) -> Job:
     """Apply `event` to a job: command its agent, count it in its batch when it ends, free its slot when it leaves.
 
-    Without `settle` the caller sees to the slot (`settle_slot`), once for all jobs that leave it.
+    Without `settle` the caller sees to the slot (`settle_slots`), once for all jobs that leave it.
     """
     changed, actions = JOB.transition(job, event, now_s)
     tx.save(changed)
@@ -29,7 +29,7 @@ def change_job(tx: Transaction, job: Job, event: object, now_s: float, *, settle
         batch, _ = BATCH.transition(tx.batch(job.batch_uuid), JobEnded(state=changed.state), now_s)
         tx.save(batch)
     if settle and job.state in ACTIVE_JOBS and changed.state not in ACTIVE_JOBS:
-        settle_slot(tx, job.slot, now_s)
+        settle_slots(tx, [job.slot], now_s)
     return changed
 
 
@@ -117,10 +117,15 @@ def _pool_lease(tx: Transaction, slot_name: str, now_s: float) -> Lease:
     )
 
 
-def settle_slot(tx: Transaction, slot_name: str, now_s: float) -> None:
-    """Give back the pool's lease of a slot without jobs, and complete a drain that waited for the last one."""
-    if tx.has_active_jobs(slot_name):
-        return
+def settle_slots(tx: Transaction, slots: Collection[str], now_s: float) -> None:
+    """Give back the pool's leases of slots without jobs, and complete drains that waited for the last one."""
+    occupied = tx.occupied(slots)
+    for slot in slots:
+        if slot not in occupied:
+            _settle_slot(tx, slot, now_s)
+
+
+def _settle_slot(tx: Transaction, slot_name: str, now_s: float) -> None:
     for lease in tx.leases(slot=slot_name):
         if lease.kind is LeaseKind.POOL:
             released, _ = LEASE.transition(lease, LeaseReleased(), now_s)
@@ -137,7 +142,7 @@ def change_slot(tx: Transaction, slot: Slot, event: object, now_s: float) -> Slo
     if changed.state is SlotState.FAULTED and slot.state is not SlotState.FAULTED:
         displace_jobs(tx, slot.name, f"slot {slot.name} failed: {changed.reason}", now_s)
     elif changed.drain_requested and changed.state in (SlotState.EMPTY, SlotState.READY):
-        settle_slot(tx, slot.name, now_s)
+        settle_slots(tx, [slot.name], now_s)
     return changed
 
 
@@ -148,4 +153,4 @@ def displace_jobs(
     for job in tx.active_jobs(slot=slot_name):
         if running or job.state is not JobState.RUNNING:
             change_job(tx, job, Displaced(reason=reason, agent_reachable=agent_reachable), now_s, settle=False)
-    settle_slot(tx, slot_name, now_s)
+    settle_slots(tx, [slot_name], now_s)

@@ -17,9 +17,9 @@ from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
 from fpga_pool.model.lifecycle.job import Planned
 from fpga_pool.model.messages import ReleaseJob
 from fpga_pool.model.objects import (
+    Backlog,
     Host,
     Job,
-    JobState,
     Lease,
     LeaseKind,
     RateSegment,
@@ -69,13 +69,13 @@ def snapshot(
     pending = [job for job in tx.pending_jobs() if job.attempt < settings.max_attempts]
     if not pending:
         return None
-    active = tx.active_jobs()
+    backlogs = tx.backlogs()
     view = pool_view(
         generation=tx.shard.pool_generation,
         hosts=tx.hosts(),
         slots=tx.slots(),
         leases=tx.leases(),
-        active=active,
+        backlogs=backlogs,
         catalogue=catalogue,
         models=known_time_models(catalogue, tx.time_models()),
         now_s=now_s,
@@ -83,7 +83,8 @@ def snapshot(
     for batch_uuid in dict.fromkeys(job.batch_uuid for job in pending if job.batch_uuid not in put_off):
         jobs = tuple(job for job in pending if job.batch_uuid == batch_uuid and _has_place(view, job))
         if jobs:
-            release_s = _network_free_s(active, now_s)
+            # When the transfers planned before are over: paper 000, section 3.4, first scheme for network batches.
+            release_s = max([0.0, *(backlog.inputs_due_at - now_s for backlog in backlogs)])
             policy = tx.batch(batch_uuid).policy
             return Snapshot(view=view, jobs=jobs, policy=policy, release_s=(release_s,) * len(jobs))
     return None
@@ -105,7 +106,7 @@ def pool_view(
     hosts: Sequence[Host],
     slots: Sequence[Slot],
     leases: Sequence[Lease],
-    active: Sequence[Job],
+    backlogs: Sequence[Backlog],
     catalogue: Catalogue,
     models: TimeModels,
     now_s: float,
@@ -116,9 +117,7 @@ def pool_view(
     functions = tuple(sorted(catalogue.functions))
     function_index = {name: i for i, name in enumerate(functions)}
     foreign = _held_by_others(leases)
-    free_at: dict[str, float] = {}
-    for job in active:
-        free_at[job.slot] = max(free_at.get(job.slot, 0.0), (job.dispatched_at or now_s) + (job.end_s or 0.0))
+    free_at = {backlog.slot: backlog.free_at for backlog in backlogs}
     can_run = np.array(
         [
             [(name, slot.board) in models and catalogue.fits(name, slot.board, slot.kind) for name in functions]
@@ -174,16 +173,6 @@ def _has_place(view: PoolView, job: Job) -> bool:
     return function is not None and bool((view.can_run[:, function] & view.slot_usable).any())
 
 
-def _network_free_s(active: Sequence[Job], now_s: float) -> float:
-    """Return when the transfers planned before are over: paper 000, section 3.4, first scheme for network batches."""
-    ends = [
-        (job.dispatched_at or now_s) + job.transfer[-1].end_s - now_s
-        for job in active
-        if job.state is JobState.WAITING_INPUT and job.transfer
-    ]
-    return max(ends, default=0.0)
-
-
 def batch_problem(snap: Snapshot) -> PlanRequest:
     """Build the problem of a snapshot: its jobs on the slots that can take at least one of them."""
     view = snap.view
@@ -219,7 +208,7 @@ def commit_plan(
     transfers = _transfers(plan, len(request.jobs))
     queues = _possible_queues(tx, request, plan)
     grant_pool_leases(tx, [slot.name for slot, _ in queues], now_s)
-    last = {job.slot: job.order for job in sorted(tx.active_jobs(), key=lambda job: job.order)}
+    last = {backlog.slot: backlog.last_order for backlog in tx.backlogs()}
     placed = []
     for slot, queue in queues:
         for order, i in enumerate(queue, start=last.get(slot.name, -1) + 1):

@@ -8,7 +8,7 @@ from fpga_pool.model.lifecycle.job import JOB
 from fpga_pool.model.lifecycle.slot import SLOT
 from fpga_pool.model.messages import JobFinished, Report, SlotChanged
 from fpga_pool.model.objects import ACTIVE_JOBS, Host, Job, Run
-from fpga_pool.model.pool.changes import change_job, change_slot, settle_slot
+from fpga_pool.model.pool.changes import change_job, change_slot, settle_slots
 from fpga_pool.model.transaction import Transaction
 
 
@@ -43,8 +43,9 @@ def apply_reports(
         )
         if complaint:
             void.append(f"{type(report).__name__}: {complaint}")
-    for slot in dict.fromkeys(job.slot for job in jobs if _has_left(job, tx.job(job.uuid))):
-        settle_slot(tx, slot, now_s)
+    left = dict.fromkeys(job.slot for job in jobs if _has_left(job, tx.job(job.uuid)))
+    if left:
+        settle_slots(tx, list(left), now_s)
     return void
 
 

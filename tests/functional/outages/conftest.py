@@ -196,9 +196,11 @@ def running(directory: Path, rabbitmq: RabbitMQ, database_url: str, **parts) -> 
         Deployment(directory / "pool", rabbitmq.url, database_url, options=options, **parts) as pool,
         contextlib.closing(Store(database_url)) as store,
     ):
-        yield Scene(pool, store, directory)
-        for name in pool.names:
-            print(f"--- {name}\n{pool.last_lines(name)}")
+        try:
+            yield Scene(pool, store, directory)
+        finally:
+            for name in pool.names:
+                print(f"--- {name}\n{pool.last_lines(name)}")
 
 
 @pytest.fixture(scope="package")

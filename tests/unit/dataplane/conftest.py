@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.dataplane import client, frames
 from fpga_pool.dataplane.handler import Admission
-from fpga_pool.dataplane.server import DataServer
 from fpga_pool.dataplane.port import Limits
+from fpga_pool.dataplane.server import DataServer
 from fpga_pool.dataplane.tokens import TransferGrant, sign
 from fpga_pool.model.exceptions import TransferRefused
 

@@ -6,7 +6,7 @@ import pytest
 
 from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound
 from fpga_pool.model.messages import AssignJob, ReleaseFlow
-from fpga_pool.model.objects import BatchState, JobState, LeaseState, RateSegment, SlotState, StoryEntry
+from fpga_pool.model.objects import Backlog, BatchState, JobState, LeaseState, RateSegment, SlotState, StoryEntry
 
 
 def test_everything_that_was_added_reads_back_equal(begin, make):
@@ -228,6 +228,35 @@ def test_active_jobs_are_those_planned_staged_or_running_in_the_order_of_their_s
         assert [job.index for job in tx.active_jobs(host="h0")] == [2, 3, 1]
         assert [job.index for job in tx.active_jobs(slot="h0/c/1")] == [3, 1]
         assert [job.index for job in tx.active_jobs()] == [2, 3, 1, 99]
+
+
+def test_a_backlog_is_what_the_active_jobs_of_a_slot_still_ask_of_it(begin, make, saved):
+    batch = make.batch()
+    on_it = {"host": "h0", "slot": "h0/c/0"}
+    moves = (RateSegment(0.5, 1.5, 8e6),)
+    saved(
+        batch,
+        make.job(
+            batch, index=0, state=JobState.RUNNING, order=3, dispatched_at=100.0, end_s=9.0, transfer=moves, **on_it
+        ),
+        make.job(
+            batch,
+            index=1,
+            state=JobState.WAITING_INPUT,
+            order=4,
+            dispatched_at=90.0,
+            end_s=4.0,
+            transfer=moves,
+            **on_it,
+        ),
+        make.job(batch, index=2, state=JobState.DONE, order=7, dispatched_at=200.0, end_s=9.0, transfer=moves, **on_it),
+        make.job(batch, index=3, state=JobState.STAGED, host="h1", slot="h1/c/0"),
+    )
+    with begin() as tx:
+        first, second = tx.backlogs()
+        # The running job ends last, at 100 + 9; only the other waits for its input, until 90 + 1.5.
+        assert first == Backlog(slot="h0/c/0", free_at=109.0, inputs_due_at=91.5, last_order=4)
+        assert (second.slot, second.inputs_due_at) == ("h1/c/0", 0.0)
 
 
 def test_held_results_are_those_of_one_host(begin, make, saved):
