@@ -158,6 +158,7 @@ def ticket(leave: Ticket) -> View:
         "input_bytes": leave.input_bytes,
         "transfer": transfer(leave.transfer),
         "elapsed_s": leave.elapsed_s,
+        "shaped": leave.shaped,
     }
 
 

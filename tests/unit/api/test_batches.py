@@ -1,10 +1,12 @@
 import json
 import logging
 import uuid
+from dataclasses import fields
 
 import pytest
 
 from fpga_pool.api.app import create_app
+from fpga_pool.model.exchange import Ticket
 
 JOB = {"function": "sha256", "requester": "node-1", "input_bytes": 1000}
 
@@ -186,6 +188,7 @@ def test_tickets_are_never_cached_nor_logged(api, created, caplog):
     assert answer.headers["Cache-Control"] == "no-store"
     (ticket,) = answer.json["tickets"]
     assert (ticket["address"], ticket["port"], ticket["input_bytes"]) == ("127.0.0.1", 9, 1000)
+    assert set(ticket) == {field.name for field in fields(Ticket)}
     assert ticket["token"]
     assert ticket["token"] not in caplog.text
 
