@@ -17,18 +17,18 @@ from uuid import uuid4
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.inputs import Input
 from fpga_pool.client.lane import Lane, Outcome, Parcel
-from fpga_pool.client.outcome import BatchProgress, BatchResult, JobOutcome
+from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.stream import Phase, Stream, StreamContext
 from fpga_pool.client.tickets import TicketDesk
+from fpga_pool.client.transfers import Transfer, new_job, outcome_of, result_files, sent_bytes_of, urgency
 from fpga_pool.dataplane.client import ResultInfo, TransferCancelled
 from fpga_pool.dataplane.frames import SMALL_BYTES
 from fpga_pool.drivers.egress.pacing import PacingDriver
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
-from fpga_pool.model.objects import ENDED_JOBS, Batch, BatchState, Host, Job, JobState
+from fpga_pool.model.objects import Batch, BatchState, Host, Job, JobState
 from fpga_pool.model.pool.admission import JobRequest
 
 _ENDED_BATCHES = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
-_AT_CLIENT = frozenset({JobState.PENDING, JobState.WAITING_INPUT})
 #: How soon the pool hears from the agent what the responder told us: that it has the whole input.
 _REPORT_S = 5.0
 #: Looks tell what has changed; so often all is looked at, whatever became of the database meanwhile.
@@ -61,49 +61,6 @@ class RunSettings:
     timeout_s: float = 86_400.0
 
 
-@dataclass(slots=True, kw_only=True)
-class _Transfer:
-    """One job as the runner knows it."""
-
-    source: Input
-    sink: Path
-    job: Job
-    #: The job was looked at since its last stream ended.
-    fresh: bool = True
-    #: What moves its bytes now.
-    stream: Stream | Parcel | None = None
-    result: ResultInfo | None = None
-    failures: int = 0
-    #: No new stream before this, on the monotonic clock.
-    not_before_s: float = 0.0
-    #: No new input before this: the responder has it all, and the pool will hear of it.
-    staged_until_s: float = 0.0
-    #: Why its input or result cannot be read or written here; such a job cannot go on.
-    problem: str = ""
-    #: What broke last.
-    trouble: str = ""
-
-    @property
-    def settled(self) -> bool:
-        """Nothing is left to do for it here."""
-        if self.problem:
-            return self.stream is None
-        if self.job.state is JobState.RESULT_HELD:
-            return self.result is not None
-        return self.job.state in ENDED_JOBS and self.stream is None
-
-    @property
-    def moving_bytes(self) -> int:
-        """How much the next stream has to move: the input, or the result that waits."""
-        return self.job.result_bytes or 0 if self.job.state is JobState.RESULT_HELD else self.job.input_bytes
-
-    @property
-    def begin_at(self) -> float:
-        """When its input shall begin to move, on the pool's clock."""
-        first_s = self.job.transfer[0].begin_s if self.job.transfer else 0.0
-        return (self.job.dispatched_at or 0.0) + first_s
-
-
 class BatchRunner:
     """Runs one batch; `run` is called once."""
 
@@ -130,11 +87,11 @@ class BatchRunner:
         self._context = StreamContext(
             desk=TicketDesk(api, self.batch_uuid), egress=PacingDriver(), ssl_context=ssl_context
         )
-        self._transfers: list[_Transfer] = []
+        self._transfers: list[Transfer] = []
         self._hosts: dict[str, Host] = {}
         #: Streams that have ended, each with what came of it.
         self._done: queue.SimpleQueue[list[tuple[Stream | Parcel, Outcome]]] = queue.SimpleQueue()
-        self._transfer_of: dict[str, _Transfer] = {}
+        self._transfer_of: dict[str, Transfer] = {}
         #: By host.
         self._lanes: dict[str, Lane] = {}
         self._next_poll_s = 0.0
@@ -194,9 +151,9 @@ class BatchRunner:
         ]
         batch = self._api.create_batch(requests, name=self._name, policy=self._policy, uuid=self.batch_uuid)
         self._heard_s = time.monotonic()
-        sinks = _sinks(self._output_dir, self._inputs)
+        sinks = result_files(self._output_dir, self._inputs)
         self._transfers = [
-            _Transfer(source=source, sink=sink, job=_new_job(batch, index, request))
+            Transfer(source=source, sink=sink, job=new_job(batch, index, request))
             for index, (source, sink, request) in enumerate(zip(self._inputs, sinks, requests, strict=True))
         ]
         self._transfer_of = {transfer.job.uuid: transfer for transfer in self._transfers}
@@ -257,7 +214,7 @@ class BatchRunner:
             self._hosts = {host.name: host for host in self._api.hosts()}
         return moved
 
-    def _update(self, transfer: _Transfer, job: Job) -> None:
+    def _update(self, transfer: Transfer, job: Job) -> None:
         if job.attempt != transfer.job.attempt:
             # Planned anew: what was done for the former attempt is void.
             transfer.result = None
@@ -287,14 +244,17 @@ class BatchRunner:
     def _open_streams(self, workers: ThreadPoolExecutor) -> None:
         """Open the streams whose time has come."""
         streams = [transfer.stream for transfer in self._transfers if isinstance(transfer.stream, Stream)]
-        wanting = sorted((t for t in self._transfers if self._wants_stream(t)), key=_urgency)
+        wanting = sorted((t for t in self._transfers if self._wants_stream(t)), key=urgency)
         small_bytes = self._settings.small_bytes
-        self._fill_lanes([transfer for transfer in wanting if transfer.moving_bytes <= small_bytes])
+        small = [transfer for transfer in wanting if transfer.moving_bytes <= small_bytes]
+        self._fill_lanes(small)
         wanting = [transfer for transfer in wanting if transfer.moving_bytes > small_bytes]
         free = self._settings.max_streams - len(streams)
         for transfer in wanting[:free]:
             self._open_stream(workers, transfer)
         self._make_room(streams, sum(transfer.job.state is JobState.WAITING_INPUT for transfer in wanting) - free)
+        if (small or wanting) and self._all_moving:
+            self._next_poll_s = time.monotonic() + self._settings.slow_poll_s
 
     def _make_room(self, streams: Sequence[Stream], wanted: int) -> None:
         """End streams that only wait for their job, so that inputs can move; their results are fetched later."""
@@ -303,7 +263,7 @@ class BatchRunner:
         for stream in waiting[: max(wanted, 0)]:
             stream.cancel()
 
-    def _wants_stream(self, transfer: _Transfer) -> bool:
+    def _wants_stream(self, transfer: Transfer) -> bool:
         job, now_s = transfer.job, time.monotonic()
         if transfer.stream is not None or transfer.result is not None or not transfer.fresh:
             return False
@@ -315,14 +275,14 @@ class BatchRunner:
             return needed and ahead_s <= self._settings.open_ahead_s
         return job.state is JobState.RESULT_HELD
 
-    def _open_stream(self, workers: ThreadPoolExecutor, transfer: _Transfer) -> None:
+    def _open_stream(self, workers: ThreadPoolExecutor, transfer: Transfer) -> None:
         job = transfer.job
         stream = Stream(self._context, job, self._hosts[job.host], transfer.source, transfer.sink)
         transfer.stream = stream
         future = workers.submit(stream.send if job.state is JobState.WAITING_INPUT else stream.fetch)
         future.add_done_callback(lambda ended: self._done.put([(stream, ended.exception() or ended.result())]))
 
-    def _fill_lanes(self, transfers: Sequence[_Transfer]) -> None:
+    def _fill_lanes(self, transfers: Sequence[Transfer]) -> None:
         """Give small jobs to the lanes of their hosts."""
         by_host: dict[str, list[Parcel]] = {}
         for transfer in transfers:
@@ -384,7 +344,7 @@ class BatchRunner:
         streams = [transfer.stream for transfer in self._transfers if transfer.result is None]
         return bool(streams) and None not in streams
 
-    def _pause(self, transfer: _Transfer, trouble: str) -> None:
+    def _pause(self, transfer: Transfer, trouble: str) -> None:
         settings = self._settings
         pause_s = min(settings.first_pause_s * 2**transfer.failures, settings.longest_pause_s)
         transfer.failures = min(transfer.failures + 1, 32)
@@ -402,52 +362,9 @@ class BatchRunner:
                 states=Counter(transfer.job.state for transfer in transfers),
                 results=sum(transfer.result is not None for transfer in transfers),
                 input_bytes=sum(transfer.source.input_bytes for transfer in transfers),
-                sent_bytes=sum(_sent_bytes(transfer) for transfer in transfers),
+                sent_bytes=sum(sent_bytes_of(transfer) for transfer in transfers),
             )
         )
 
     def _result(self, batch: Batch) -> BatchResult:
-        return BatchResult(batch, tuple(_outcome(transfer) for transfer in self._transfers), self._output_dir)
-
-
-def _new_job(batch: Batch, index: int, request: JobRequest) -> Job:
-    """Return a job as it is until the pool is asked for it."""
-    return Job(
-        uuid=request.uuid,
-        batch_uuid=batch.uuid,
-        project_id=batch.project_id,
-        user_id=batch.user_id,
-        index=index,
-        name=request.name,
-        function=request.function,
-        requester=request.requester,
-        input_bytes=request.input_bytes,
-        created_at=batch.created_at,
-    )
-
-
-def _urgency(transfer: _Transfer) -> tuple[bool, float]:
-    """Order streams: inputs before results, which can wait; then what shall begin first."""
-    return transfer.job.state is JobState.RESULT_HELD, transfer.begin_at
-
-
-def _sent_bytes(transfer: _Transfer) -> int:
-    if transfer.job.state not in _AT_CLIENT:
-        return transfer.source.input_bytes
-    return transfer.stream.sent_bytes if transfer.stream is not None else 0
-
-
-def _outcome(transfer: _Transfer) -> JobOutcome:
-    if transfer.result is not None:
-        return JobOutcome(transfer.job, transfer.result.path)
-    return JobOutcome(transfer.job, None, transfer.problem or transfer.job.reason or transfer.trouble)
-
-
-def _sinks(directory: Path, inputs: Sequence[Input]) -> list[Path]:
-    """Return the file for each result: the input's name and the function; equal ones get their number."""
-    pairs = Counter((source.name, source.function) for source in inputs)
-    return [
-        directory
-        / ".".join((source.name, *([] if pairs[source.name, source.function] == 1 else [str(index)]), source.function))
-        for index, source in enumerate(inputs)
-    ]
+        return BatchResult(batch, tuple(outcome_of(transfer) for transfer in self._transfers), self._output_dir)

@@ -100,7 +100,8 @@ def test_word_count_is_planned_sent_and_computed_as_predicted(testbed, tmp_path)
 def test_what_a_killed_experiment_leaves_is_gone_with_the_next(testbed):
     before = networks(), places()
     process = testbed("--case", "wordcount", "--policies", "ect")
-    eventually(lambda: len(places() - before[1]) == 1, "the experiment has begun")
+    eventually(lambda: process.poll() is not None or places() - before[1], "the experiment has begun")
+    assert process.poll() is None, process.communicate()
     (place,) = places() - before[1]
     agents = f"{place}/pool-tc/requester-4.conf"
     eventually(lambda: process.poll() is not None or processes_with(agents), "its agents run")

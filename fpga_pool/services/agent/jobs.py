@@ -4,8 +4,9 @@ import logging
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,25 @@ class JobTable:
         """Return all jobs held."""
         with self.changed:
             return list(self._jobs.values())
+
+    @contextmanager
+    def together(self, *, durable: bool = True) -> Iterator[None]:
+        """Make one change of all that is done inside: both in the journal and here, or nowhere; see `Journal`."""
+        with self.changed:
+            before = dict(self._jobs)
+            try:
+                with self._journal.together(durable=durable):
+                    yield
+            except BaseException:
+                self._reset(before)
+                raise
+
+    def _reset(self, jobs: Mapping[str, HeldJob]) -> None:
+        for uuid in self._jobs.keys() - jobs.keys():
+            self._drop(uuid)
+        for job in jobs.values():
+            if self._jobs.get(job.uuid) != job:
+                self._put(job)
 
     # Commands ---------------------------------------------------------------------------------------------------
 
@@ -384,7 +404,7 @@ class JobTable:
 
     def delivered(self, attempts: Sequence[tuple[str, int]]) -> None:
         """Note that clients have the results of these attempts of jobs; they are deleted."""
-        with self.changed, self._journal.together(durable=False):
+        with self.together(durable=False):
             for uuid, attempt in attempts:
                 job = self._jobs.get(uuid)
                 if job is not None and job.assignment.attempt == attempt:

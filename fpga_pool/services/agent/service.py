@@ -149,7 +149,7 @@ class AgentService:
 
         StaleEpoch if a later owner of the shard was heard of.
         """
-        with self.jobs.changed, self._journal.together():
+        with self.jobs.together():
             self._obey(shard, epoch)
             outcomes = [self._execute(command) for command in commands]
         for outcome in outcomes:

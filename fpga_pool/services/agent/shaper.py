@@ -23,6 +23,9 @@ LOG = logging.getLogger(__name__)
 
 #: How long after its planned end a flow is still held; by then it was released, or nobody knows of it any more.
 LINGER_S = 3600.0
+#: A held flow is let go so long before its time: what a punctual sender sends into a closed gate is lost, and TCP
+#: notices late.
+HEAD_START_S = 0.2
 #: The longest time between two looks at the flows.
 LOOK_S = 1.0
 #: How long the thread may take to end.
@@ -95,12 +98,13 @@ class FlowShaper:
                 self._forget(name)
                 self._forget_for_good(name)
                 continue
-            rate_bps = schedule.rate_at(t_s)
+            rate_bps = schedule.rate_at(t_s) or schedule.rate_at(t_s + HEAD_START_S)
             if name not in self._rates:
                 opened.append(LimitedFlow(_flow(action), rate_bps))
             elif self._rates[name] != rate_bps:
                 changed[name] = rate_bps
-            next_s = min(next_s, schedule.next_change_s(t_s) - t_s)
+            soon_s = t_s + HEAD_START_S
+            next_s = min(next_s, schedule.next_change_s(t_s) - t_s, schedule.next_change_s(soon_s) - soon_s)
         if changed and not self._set(changed):
             # The kernel lost one of them: opened again, all of them have their rates.
             opened += [LimitedFlow(_flow(self._flows[name][0]), rate_bps) for name, rate_bps in changed.items()]

@@ -355,6 +355,21 @@ def test_an_end_that_cannot_be_recorded_is_computed_again(jobs, commands, journa
     assert jobs.get("j").phase is Phase.HELD
 
 
+def test_commands_that_cannot_be_recorded_change_nothing(jobs, commands, journal):
+    give_small(jobs, commands)
+    (kept,) = jobs.all()
+
+    def execute():
+        with jobs.together():
+            jobs.execute(commands.release(kept.uuid))
+            jobs.execute(commands.assign("new"))
+            raise StorageFull("no room")
+
+    with pytest.raises(StorageFull):
+        execute()
+    assert jobs.all() == journal.jobs() == [kept]
+
+
 def test_a_failure_that_cannot_be_recorded_is_computed_again(jobs, commands, journal, monkeypatch):
     running = give_small(jobs, commands, phase=Phase.RUNNING)
 

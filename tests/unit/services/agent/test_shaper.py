@@ -6,7 +6,7 @@ from fpga_pool.drivers.egress.base import EgressDriver, Flow, LimitedFlow
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound
 from fpga_pool.model.messages import Command, ReleaseFlow, ShapeFlow
 from fpga_pool.model.objects import RateSegment
-from fpga_pool.services.agent.shaper import LINGER_S, FlowShaper
+from fpga_pool.services.agent.shaper import HEAD_START_S, LINGER_S, FlowShaper
 
 #: 4 Mbit/s for 10 s, nothing for 10 s, then 6 Mbit/s for 10 s.
 PLAN = (RateSegment(0.0, 10.0, 4e6), RateSegment(20.0, 30.0, 6e6))
@@ -123,6 +123,15 @@ def test_follows_the_plan(new_shaper, kernel, hand, shape, until):
     hand.now_s = BEGIN_S + 35.0
     shaper.take(shape("other", port=5001))
     until(lambda: kernel.rates() == {"j.1": 6e6, "other.1": 6e6})
+
+
+def test_a_held_flow_is_let_go_a_moment_before_its_time(new_shaper, kernel, hand, shape, until):
+    shaper = new_shaper()
+    hand.now_s = BEGIN_S + 19.0
+    shaper.take(shape())
+    until(lambda: kernel.rates() == {"j.1": 0.0})
+    hand.now_s = BEGIN_S + 20.0 - HEAD_START_S / 2
+    until(lambda: kernel.rates() == {"j.1": 6e6})
 
 
 def test_release_lifts_the_limit_and_forgets(new_shaper, kernel, journal, shape, note, until):

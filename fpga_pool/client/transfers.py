@@ -1,0 +1,104 @@
+"""The jobs of a batch as its runner knows them: what is here, what moves, what stands in the way."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fpga_pool.client.inputs import Input
+from fpga_pool.client.lane import Parcel
+from fpga_pool.client.outcome import JobOutcome
+from fpga_pool.client.stream import Stream
+from fpga_pool.dataplane.client import ResultInfo
+from fpga_pool.model.objects import ENDED_JOBS, Batch, Job, JobState
+from fpga_pool.model.pool.admission import JobRequest
+
+_AT_CLIENT = frozenset({JobState.PENDING, JobState.WAITING_INPUT})
+
+
+@dataclass(slots=True, kw_only=True)
+class Transfer:
+    """One job."""
+
+    source: Input
+    sink: Path
+    job: Job
+    #: The job was looked at since its last stream ended.
+    fresh: bool = True
+    #: What moves its bytes now.
+    stream: Stream | Parcel | None = None
+    result: ResultInfo | None = None
+    failures: int = 0
+    #: No new stream before this, on the monotonic clock.
+    not_before_s: float = 0.0
+    #: No new input before this: the responder has it all, and the pool will hear of it.
+    staged_until_s: float = 0.0
+    #: Why its input or result cannot be read or written here; such a job cannot go on.
+    problem: str = ""
+    #: What broke last.
+    trouble: str = ""
+
+    @property
+    def settled(self) -> bool:
+        """Nothing is left to do for it here."""
+        if self.problem:
+            return self.stream is None
+        if self.job.state is JobState.RESULT_HELD:
+            return self.result is not None
+        return self.job.state in ENDED_JOBS and self.stream is None
+
+    @property
+    def moving_bytes(self) -> int:
+        """How much the next stream has to move: the input, or the result that waits."""
+        return self.job.result_bytes or 0 if self.job.state is JobState.RESULT_HELD else self.job.input_bytes
+
+    @property
+    def begin_at(self) -> float:
+        """When its input shall begin to move, on the pool's clock."""
+        first_s = self.job.transfer[0].begin_s if self.job.transfer else 0.0
+        return (self.job.dispatched_at or 0.0) + first_s
+
+
+def new_job(batch: Batch, index: int, request: JobRequest) -> Job:
+    """Return a job as it is until the pool is asked for it."""
+    return Job(
+        uuid=request.uuid,
+        batch_uuid=batch.uuid,
+        project_id=batch.project_id,
+        user_id=batch.user_id,
+        index=index,
+        name=request.name,
+        function=request.function,
+        requester=request.requester,
+        input_bytes=request.input_bytes,
+        created_at=batch.created_at,
+    )
+
+
+def urgency(transfer: Transfer) -> tuple[bool, float]:
+    """Order streams: inputs before results, which can wait; then what shall begin first."""
+    return transfer.job.state is JobState.RESULT_HELD, transfer.begin_at
+
+
+def sent_bytes_of(transfer: Transfer) -> int:
+    """Return how much of the input has left."""
+    if transfer.job.state not in _AT_CLIENT:
+        return transfer.source.input_bytes
+    return transfer.stream.sent_bytes if transfer.stream is not None else 0
+
+
+def outcome_of(transfer: Transfer) -> JobOutcome:
+    """Return what came of the job, and why nothing did."""
+    if transfer.result is not None:
+        return JobOutcome(transfer.job, transfer.result.path)
+    return JobOutcome(transfer.job, None, transfer.problem or transfer.job.reason or transfer.trouble)
+
+
+def result_files(directory: Path, inputs: Sequence[Input]) -> list[Path]:
+    """Return the file for each result: the input's name and the function; equal ones get their number."""
+    pairs = Counter((source.name, source.function) for source in inputs)
+    return [
+        directory
+        / ".".join((source.name, *([] if pairs[source.name, source.function] == 1 else [str(index)]), source.function))
+        for index, source in enumerate(inputs)
+    ]
