@@ -222,7 +222,7 @@ class Reads:
         query = select(_RUNS.c.input_bytes, _RUNS.c.compute_s).where(
             _RUNS.c.function == function, _RUNS.c.board == board
         )
-        rows = self._execute(query.order_by(_RUNS.c.finished_at.desc(), _RUNS.c.job).limit(newest), Run).all()
+        rows = self._execute(query.order_by(_RUNS.c.finished_at.desc(), _RUNS.c.job.desc()).limit(newest), Run).all()
         return ints([row.input_bytes for row in rows]), floats([row.compute_s for row in rows])
 
     def _within(self, shard: ColumnElement[str]) -> list[ColumnElement[bool]]:
