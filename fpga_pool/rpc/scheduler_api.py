@@ -19,6 +19,8 @@ FIND_S, FIND_ATTEMPTS = 2.0, 5
 #: A batch of the largest size is stored within this; meanwhile its scheduler says every few seconds that it works on
 #: it, so that the death of one is noticed as soon as in any other call.
 CREATE_S, SIGN_OF_LIFE_S = 60.0, 6
+#: A heartbeat that went to a scheduler that stalls is sent again before the host is taken for dead.
+BEAT_S = 4.0
 #: A question that waits for changes is answered within this.
 LONGEST_WAIT_S = 5.0
 
@@ -167,7 +169,7 @@ class SchedulerAPI:
 
     def heartbeat(self, heartbeat: Heartbeat) -> float:
         """Tell the full observed state of a host; return what time it is in the pool, UTC seconds."""
-        return float(self._call("heartbeat", heartbeat=to_plain(heartbeat)))
+        return float(self._call("heartbeat", BEAT_S, heartbeat=to_plain(heartbeat)))
 
     def report(self, host: str, agent_id: str, numbered: Sequence[tuple[int, Report]]) -> None:
         """Tell what happened, in order, each under its number; it is committed when this returns."""
