@@ -51,11 +51,13 @@ import struct
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, get_args
 
+from fpga_pool.model.exchange import SMALL_INPUT_BYTES
+
 VERSION = 1
 MAX_CONTROL_BYTES = 64 * 1024
 MAX_DATA_BYTES = 512 * 1024
 #: Largest input, and largest result, that travels on a lane.
-SMALL_BYTES = 64 * 1024
+SMALL_BYTES = SMALL_INPUT_BYTES
 #: Numbers beyond this are no sizes of files.
 MAX_SIZE_BYTES = 2**63 - 1
 

@@ -50,7 +50,8 @@ class Store:
     def __init__(self, connection: str, **engine_options: Any) -> None:
         self.engine = engine.connect(connection, **engine_options)
         self._writers = sessionmaker(self.engine, expire_on_commit=False)
-        self._readers = sessionmaker(engine.snapshots_of(self.engine))
+        self._snapshots = engine.snapshots_of(self.engine)
+        self._readers = sessionmaker(self._snapshots)
 
     def close(self) -> None:
         """Give up all connections."""
@@ -113,7 +114,7 @@ class Store:
 
     def pool_columns(self, seen: Mapping[str, int] | None = None, *, count: bool = True) -> PoolColumns:
         """Return the whole pool at one moment; or what changed after these generations, and of how many (`count`)."""
-        with translated(), engine.snapshots_of(self.engine).connect() as connection:
+        with translated(), self._snapshots.connect() as connection:
             return columns.read(connection, seen or {}, count=count)
 
     def note_alive(self, beats: Mapping[str, tuple[int, int]], now_s: float) -> None:
