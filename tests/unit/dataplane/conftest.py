@@ -96,8 +96,9 @@ class Raw:
         self.socket = socket.create_connection(address, WAIT_S)
 
     def say(self, *messages):
-        for message in messages:
-            self.socket.sendall(message if isinstance(message, bytes) else frames.encode(message))
+        """Say it all in one breath: what is said together arrives together."""
+        said = [message if isinstance(message, bytes) else frames.encode(message) for message in messages]
+        self.socket.sendall(b"".join(said))
 
     def say_data(self, data):
         self.socket.sendall(frames.encode_data_header(len(data)) + data)
