@@ -1,0 +1,150 @@
+"""The inner loops of the planners, compiled by numba; `compiled.kernels()` says whether there is one.
+
+Signatures are explicit, so all compile when the module is imported (once per machine: the results are cached) and none
+while a plan is made.  Each has a numpy counterpart beside its caller, or serves a search that only runs compiled.
+Random numbers come from a xorshift state of one word that the caller owns: same state, same result.
+"""
+
+import numpy as np
+from numba import njit
+
+_LINK_NOISE = 1e-9
+_SAME = 1e-12
+
+
+@njit("uint64(uint64[::1])", cache=True)
+def _random(state):  # type: ignore[no-untyped-def]
+    x = state[0]
+    x ^= x << np.uint64(13)
+    x ^= x >> np.uint64(7)
+    x ^= x << np.uint64(17)
+    state[0] = x
+    return x
+
+
+@njit("float64(uint64[::1])", cache=True)
+def _uniform(state):  # type: ignore[no-untyped-def]
+    return (_random(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@njit("int64(uint64[::1], int64)", cache=True)
+def _below(state, limit):  # type: ignore[no-untyped-def]
+    return np.int64(_random(state) % np.uint64(limit))
+
+
+@njit("void(Array(float64, 2, 'C', readonly=True), float64[::1], int64[::1], float64[::1])", cache=True)
+def cheapest(seconds, prices, column, seconds_there):  # type: ignore[no-untyped-def]
+    """Write for each row of `seconds` (n, a) where seconds * price is least, and the seconds there."""
+    for row in range(seconds.shape[0]):
+        best, least = 0, np.inf
+        for j in range(seconds.shape[1]):
+            cost = seconds[row, j] * prices[j]
+            if cost < least:
+                least = cost
+                best = j
+        column[row] = best
+        seconds_there[row] = seconds[row, best]
+
+
+@njit(
+    "void(Array(float64, 2, 'C', readonly=True), int64[::1], float64[::1], float64, float64[::1], int64[::1])",
+    cache=True,
+)
+def fill(seconds, order, prices, cap_s, load_s, machine):  # type: ignore[no-untyped-def]
+    """Place jobs in `order`, each on the cheapest machine it does not fill above `cap_s`, else where it ends first.
+
+    With `cap_s` below every job this is the rule of earliest completion.  `load_s` (M,) begins as ready times and ends
+    as loads; `machine` (J,) is written.
+    """
+    for i in order:
+        best, least, first, first_s = -1, np.inf, 0, np.inf
+        for j in range(seconds.shape[1]):
+            end_s = load_s[j] + seconds[i, j]
+            if end_s <= cap_s:
+                cost = seconds[i, j] * prices[j]
+                if cost < least:
+                    least = cost
+                    best = j
+            elif end_s < first_s:
+                first_s = end_s
+                first = j
+        if best < 0:
+            best = first
+        machine[i] = best
+        load_s[best] += seconds[i, best]
+
+
+@njit(
+    "int64(Array(float64, 2, 'C', readonly=True), int64[::1], float64[::1], float64[::1], float64, float64, int64,"
+    " uint64[::1], float64[::1], int64[::1], float64[::1], int64[::1])",
+    cache=True,
+)
+def ruin_and_recreate(  # type: ignore[no-untyped-def]
+    seconds, order, prices, ready_s, bound_s, ambition, steps, state, load_s, machine, best_s, best_machine
+):
+    """Empty an overloaded machine and a few others, and place their jobs anew as `fill` does, with noisy prices.
+
+    Overloaded is what is above the target, `ambition` of the way from the bound to the best make-span.  A step that
+    does not add to the overload is kept.  Returns the steps done, fewer where the bound is reached.
+    """
+    machines = seconds.shape[1]
+    new_load_s, new_machine = load_s.copy(), machine.copy()
+    emptied = np.zeros(machines, np.bool_)
+    target_s = bound_s + (best_s[0] - bound_s) * ambition
+    over_s = np.maximum(load_s - target_s, 0.0).sum()
+    for step in range(steps):
+        if best_s[0] <= bound_s * (1 + _SAME):
+            return step
+        emptied[:] = False
+        worst, seen = 0, 0
+        for j in range(machines):
+            if load_s[j] > target_s:
+                seen += 1
+                if _below(state, seen) == 0:
+                    worst = j
+        emptied[worst] = True
+        for _ in range(2 + _below(state, 7)):
+            emptied[_below(state, machines)] = True
+        new_load_s[:] = load_s
+        now_over_s = over_s
+        for j in range(machines):
+            if emptied[j]:
+                now_over_s -= max(0.0, load_s[j] - target_s)
+                new_load_s[j] = ready_s[j]
+                now_over_s += max(0.0, ready_s[j] - target_s)
+        kept = True
+        for i in order:
+            new_machine[i] = machine[i]
+            if not emptied[machine[i]]:
+                continue
+            best, least, first, first_s = -1, np.inf, -1, np.inf
+            for j in range(machines):
+                end_s = new_load_s[j] + seconds[i, j]
+                if end_s <= target_s:
+                    cost = seconds[i, j] * prices[j] * (1.0 + 0.01 * _uniform(state))
+                    if cost < least:
+                        least = cost
+                        best = j
+                elif end_s < first_s:
+                    first_s = end_s
+                    first = j
+            if best < 0:
+                best = first
+                now_over_s += first_s - max(target_s, new_load_s[first])
+                if now_over_s > over_s:
+                    kept = False
+                    break
+            new_machine[i] = best
+            new_load_s[best] += seconds[i, best]
+        if kept:
+            load_s[:] = new_load_s
+            machine[:] = new_machine
+            over_s = now_over_s
+            longest_s = load_s.max()
+            if longest_s < best_s[0]:
+                best_s[0] = longest_s
+                best_machine[:] = machine
+            if over_s <= _SAME * target_s:
+                target_s = bound_s + (best_s[0] - bound_s) * ambition
+                over_s = np.maximum(load_s - target_s, 0.0).sum()
+    return steps
