@@ -1,7 +1,7 @@
 """`makespan`, the default batch policy: the shortest plan that a given effort finds, with a proven bound."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -63,6 +63,12 @@ class Makespan:
         """Every batch."""
         return True
 
+    def searching(self, effort: int | None, time_limit_s: float | None, clock: Clock) -> "Makespan":
+        """Return this policy with another budget: of work, or of seconds by `clock`; as before where both are None."""
+        if effort is not None:
+            return Makespan(replace(self._params, effort=effort, time_limit_s=0.0))
+        return Makespan(replace(self._params, time_limit_s=time_limit_s or self._params.time_limit_s), clock)
+
     def prepare(self) -> None:
         """Compile what planning needs, or load it from the cache of an earlier run."""
         compile_all()
@@ -93,6 +99,8 @@ def plan(
 
     """
     params = params or MakespanParams()
+    if problem.jobs == 0:
+        return as_plan(problem, _nothing_to_do(), simple_bound(problem), Makespan.name)
     budget = Budget(effort=params.effort, time_limit_s=params.time_limit_s, clock=clock)
     search = _Search(problem, params.gap, budget, rng or np.random.default_rng(0))
     return search.run()
@@ -120,7 +128,7 @@ class _Search:
 
     def _schedules(self) -> Iterator[Schedule]:
         problem = self._problem
-        if problem.jobs == 0 or is_network_bound(problem):
+        if is_network_bound(problem):
             yield self._network()
         elif _only_computes(problem):
             start = earliest_completion(problem.seconds, self._order, problem.ready_s)
@@ -185,6 +193,12 @@ class _Search:
                 found = other().decide(problem, None, 0.0, self._rng)
                 segments = Segments(found.segment_job, found.segment_begin_s, found.segment_end_s, found.segment_bps)
                 yield Schedule(found.accelerator, found.start_s, segments, found.makespan_s)
+
+
+def _nothing_to_do() -> Schedule:
+    """Return the schedule of no jobs."""
+    none, whole = np.zeros(0), np.zeros(0, np.int64)
+    return Schedule(whole, none, Segments(whole, none, none, none), 0.0)
 
 
 def _only_computes(problem: BatchProblem) -> bool:

@@ -11,8 +11,11 @@ from fpga_pool.core.types import BatchProblem, Floats, Ints
 _PIECES = 8
 
 
-def place_ahead(problem: BatchProblem, order: Ints) -> Ints:
-    """Return the accelerator of each job (J,): in `order`, each where it would end first, as `ect.place`."""
+def place_ahead(problem: BatchProblem, order: Ints, ingress_cap_s: float = np.inf) -> Ints:
+    """Return the accelerator of each job (J,): in `order`, each where it would end first, as `ect.place`.
+
+    Compiled, no responder gets more ingress than `ingress_cap_s` as long as another one has room.
+    """
     compiled = joint_kernels()
     if compiled is None:
         return place(problem, order)
@@ -23,6 +26,7 @@ def place_ahead(problem: BatchProblem, order: Ints) -> Ints:
         1.0 / problem.egress_bps if computes else np.zeros(len(problem.egress_bps)), 1.0 / problem.ingress_bps,
         np.array(problem.local_host), np.array(problem.function), np.array(problem.loaded), np.array(problem.load_s),
         np.array(problem.release_s), np.array(problem.ready_s), np.zeros(len(problem.ingress_bps)), accelerator,
+        ingress_cap_s,
     )  # fmt: skip
     return accelerator
 

@@ -11,21 +11,25 @@ from fpga_pool.core.makespan.kernels import _below, _uniform
 
 _NOISE = 1e-9
 _SAME = 1e-12
+#: Events after which the flows are sorted again by how much their links have to send.
+_RESORT = 4
 _MATRIX = "Array(float64, 2, 'C', readonly=True)"
 _REALS, _WHOLES = "float64[::1]", "int64[::1]"
 
 
 @njit(
-    f"void({_MATRIX}, {', '.join([_WHOLES] * 3 + [_REALS] * 3 + [_WHOLES] * 3 + [_REALS] * 4 + [_WHOLES])})",
+    f"void({_MATRIX}, {', '.join([_WHOLES] * 3 + [_REALS] * 3 + [_WHOLES] * 3 + [_REALS] * 4 + [_WHOLES])}, float64)",
     cache=True,
 )
 def place(  # type: ignore[no-untyped-def]
     seconds, order, requester, responder, bits, egress_s_per_bit, ingress_s_per_bit, local_host, function, loaded,
     load_s, release_s, free_s, ingress_s, accelerator,
+    ingress_cap_s,
 ):  # fmt: skip
     """`ect.place` compiled: each job of `order` where it would end first; ties to the least ingress work.
 
-    `free_s` (A,) begins as the ready times; `loaded` (A,) and `ingress_s` (H,), which begins as zeros, change too.
+    No responder gets more ingress than `ingress_cap_s`; where all would, the least is best.  `free_s` (A,) begins as
+    the ready times; `loaded` (A,) and `ingress_s` (H,), which begins as zeros, change too.
     """
     egress_s = np.zeros(len(egress_s_per_bit))
     hosts = len(ingress_s_per_bit)
@@ -40,7 +44,16 @@ def place(  # type: ignore[no-untyped-def]
             if bits[i] == 0.0 or local_host[u] == h:
                 arrival_s[h] = release_s[i]
         best, best_s = -1, np.inf
+        least_s = np.inf
         for a in range(len(responder)):
+            if local_host[u] != responder[a] and seconds[i, a] < np.inf:
+                h = responder[a]
+                least_s = min(least_s, ingress_s[h] + bits[i] * ingress_s_per_bit[h])
+        cap_s = max(ingress_cap_s, least_s)
+        for a in range(len(responder)):
+            h = responder[a]
+            if local_host[u] != h and ingress_s[h] + bits[i] * ingress_s_per_bit[h] > cap_s:
+                continue
             ready_s = free_s[a] if loaded[a] == function[i] else free_s[a] + load_s[a]
             end_s = max(ready_s, arrival_s[responder[a]]) + seconds[i, a]
             if end_s < best_s * (1 - _SAME) or (
@@ -74,65 +87,90 @@ def transmit(  # type: ignore[no-untyped-def]
     """
     flows, requesters = len(bits), len(egress_bps)
     link_bps = np.concatenate((egress_bps, ingress_bps))
-    link_left_s = np.zeros(len(link_bps))
-    for i in range(flows):
-        link_left_s[requester[i]] += bits[i] / egress_bps[requester[i]]
-        link_left_s[requesters + responder[i]] += bits[i] / ingress_bps[responder[i]]
-    residual_bps = link_bps.copy()
     noise_bps = np.where(np.isfinite(link_bps), _NOISE * link_bps, 0.0)
+    out_link, in_link = requester, responder + requesters
+    # What links have yet to send, released or not, and how many flows are active on each.
+    link_left_s, link_flows = np.zeros(len(link_bps)), np.zeros(len(link_bps), np.int64)
+    for i in range(flows):
+        link_left_s[out_link[i]] += bits[i] / link_bps[out_link[i]]
+        link_left_s[in_link[i]] += bits[i] / link_bps[in_link[i]]
     by_release = np.argsort(release_s, kind="mergesort")
     left, since_s, end_s, rate_bps = bits.copy(), np.zeros(flows), np.full(flows, np.inf), np.zeros(flows)
-    key = np.empty(flows)
-    active = np.empty(flows, np.int64)
-    count, released, ended, segments, now_s = 0, 0, 0, 0, 0.0
-    while ended < flows:
+    key, ended = rank.astype(np.float64), np.zeros(flows, np.bool_)
+    active, served, was_served = np.empty(flows, np.int64), np.empty(flows, np.int64), np.empty(flows, np.int64)
+    new_bps = np.zeros(flows)
+    count, gone, released, done, serving, segments, event, now_s = 0, 0, 0, 0, 0, 0, 0, 0.0
+    while done < flows:
+        unsorted = count
         while released < flows and release_s[by_release[released]] <= now_s:
-            active[count] = by_release[released]
-            since_s[active[count]] = now_s
+            i = by_release[released]
+            active[count] = i
+            link_flows[out_link[i]] += 1
+            link_flows[in_link[i]] += 1
             count += 1
             released += 1
-        for x in range(count):
-            i = active[x]
-            if critical_first:
-                out_s, in_s = link_left_s[requester[i]], link_left_s[requesters + responder[i]]
-                key[i] = -max(out_s, in_s) - 0.01 * min(out_s, in_s)
-            else:
-                key[i] = rank[i]
-            y = x
+        if critical_first and (unsorted < count or event % _RESORT == 0):
+            unsorted = 0
+            for x in range(count):
+                out_s, in_s = link_left_s[out_link[active[x]]], link_left_s[in_link[active[x]]]
+                key[active[x]] = -max(out_s, in_s) - 0.01 * min(out_s, in_s)
+        for x in range(unsorted, count):
+            i, y = active[x], x
             while y > 0 and key[active[y - 1]] > key[i]:
                 active[y] = active[y - 1]
                 y -= 1
             active[y] = i
-        residual_bps[:] = link_bps
-        next_s = release_s[by_release[released]] if released < flows else np.inf
+        event += 1
+        residual_bps = link_bps.copy()
+        open_out, open_in = (link_flows[:requesters] > 0).sum(), (link_flows[requesters:] > 0).sum()
+        for x in range(serving):
+            was_served[x] = served[x]
+            new_bps[served[x]] = 0.0
+        was_serving, serving = serving, 0
         for x in range(count):
+            if open_out == 0 or open_in == 0:
+                break
             i = active[x]
-            u, h = requester[i], requesters + responder[i]
+            u, h = out_link[i], in_link[i]
+            if ended[i] or residual_bps[u] <= 0.0 or residual_bps[h] <= 0.0:
+                continue
             bps = min(residual_bps[u], residual_bps[h])
-            if bps > 0.0:
-                residual_bps[u] = residual_bps[u] - bps if residual_bps[u] - bps > noise_bps[u] else 0.0
-                residual_bps[h] = residual_bps[h] - bps if residual_bps[h] - bps > noise_bps[h] else 0.0
-            if bps != rate_bps[i]:
-                if rate_bps[i] > 0.0 and since_s[i] < now_s:
-                    if segments == len(segment_flow):
-                        return -1
-                    segment_flow[segments], segment_begin_s[segments] = i, since_s[i]
-                    segment_end_s[segments], segment_bps[segments] = now_s, rate_bps[i]
-                    segments += 1
-                    left[i] = max(0.0, left[i] - rate_bps[i] * (now_s - since_s[i]))
-                since_s[i] = now_s
-                rate_bps[i] = bps
-                end_s[i] = max(now_s + left[i] / bps, np.nextafter(now_s, np.inf)) if bps > 0.0 else np.inf
-            next_s = min(next_s, end_s[i])
-        kept, last_s = 0, next_s
-        for x in range(count):
-            i = active[x]
+            residual_bps[u] -= bps
+            residual_bps[h] -= bps
+            if residual_bps[u] <= noise_bps[u]:
+                residual_bps[u] = 0.0
+                open_out -= 1
+            if residual_bps[h] <= noise_bps[h]:
+                residual_bps[h] = 0.0
+                open_in -= 1
+            new_bps[i] = bps
+            served[serving] = i
+            serving += 1
+        for x in range(was_serving + serving):
+            i = was_served[x] if x < was_serving else served[x - was_serving]
+            if ended[i] or new_bps[i] == rate_bps[i]:
+                continue
+            if rate_bps[i] > 0.0 and since_s[i] < now_s:
+                if segments == len(segment_flow):
+                    return -1
+                segment_flow[segments], segment_begin_s[segments] = i, since_s[i]
+                segment_end_s[segments], segment_bps[segments] = now_s, rate_bps[i]
+                segments += 1
+                left[i] = max(0.0, left[i] - rate_bps[i] * (now_s - since_s[i]))
+            since_s[i] = now_s
+            rate_bps[i] = new_bps[i]
+            # A transfer takes time even where the clock is too coarse to tell.
+            end_s[i] = max(now_s + left[i] / new_bps[i], np.nextafter(now_s, np.inf)) if new_bps[i] > 0.0 else np.inf
+        next_s = release_s[by_release[released]] if released < flows else np.inf
+        for x in range(serving):
+            next_s = min(next_s, end_s[served[x]])
+        last_s = next_s
+        for x in range(serving):
+            i = served[x]
             bits_now = rate_bps[i] * (min(end_s[i], next_s) - now_s)
-            link_left_s[requester[i]] -= bits_now / egress_bps[requester[i]]
-            link_left_s[requesters + responder[i]] -= bits_now / ingress_bps[responder[i]]
+            link_left_s[out_link[i]] -= bits_now / link_bps[out_link[i]]
+            link_left_s[in_link[i]] -= bits_now / link_bps[in_link[i]]
             if end_s[i] > next_s * (1 + _SAME):
-                active[kept] = i
-                kept += 1
                 continue
             if segments == len(segment_flow):
                 return -1
@@ -141,8 +179,19 @@ def transmit(  # type: ignore[no-untyped-def]
             segments += 1
             arrived_s[i] = end_s[i]
             last_s = max(last_s, end_s[i])
-            ended += 1
-        count, now_s = kept, last_s
+            ended[i] = True
+            link_flows[out_link[i]] -= 1
+            link_flows[in_link[i]] -= 1
+            done += 1
+            gone += 1
+        now_s = last_s
+        if 4 * gone > count:
+            kept = 0
+            for x in range(count):
+                if not ended[active[x]]:
+                    active[kept] = active[x]
+                    kept += 1
+            count, gone = kept, 0
     return segments
 
 
