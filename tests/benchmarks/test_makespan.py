@@ -3,7 +3,7 @@
     pytest tests/benchmarks/test_makespan.py -s
 
 One line per case: ratio to the best lower bound known (mean and worst of the seeds), planning time (median, memory to
-memory, without compilation) and, beside it, a reference loop, because machines differ.  Nothing is asserted about times.
+memory, without compilation) and, beside it, a reference loop, because machines differ.  Nothing is asserted of times.
 """
 
 import resource

@@ -71,6 +71,8 @@ def raised(problem: BatchProblem, bound: LowerBound, compute_s: float, prices: F
 
 def job_path_s(problem: BatchProblem) -> float:
     """Return the bound by the longest single job: transfer at the best rate, or slot made ready, then compute."""
+    if not (problem.ready_s.any() or problem.load_s.any()) and (np.diff(problem.responder) >= 0).all():
+        return _job_path_by_responder_s(problem)
     s_per_bit = np.column_stack([seconds_per_bit(problem, h) for h in range(len(problem.ingress_bps))])
     moves = bool(s_per_bit.any() and problem.input_bytes.any())
     rows = max(1, _BLOCK_PAIRS // max(1, problem.accelerators))
@@ -87,6 +89,15 @@ def job_path_s(problem: BatchProblem) -> float:
             ready_s = np.maximum(ready_s, problem.release_s[block, None])
         bound_s = max(bound_s, float((ready_s + problem.seconds[block]).min(axis=1).max(initial=0.0)))
     return bound_s
+
+
+def _job_path_by_responder_s(problem: BatchProblem) -> float:
+    """As `job_path_s`, where accelerators of a responder differ in nothing but seconds and stand side by side."""
+    hosts, first = np.unique(problem.responder, return_index=True)
+    s_per_bit = np.column_stack([seconds_per_bit(problem, host) for host in hosts.tolist()])
+    arrives_s = problem.release_s[:, None] + 8.0 * problem.input_bytes[:, None] * s_per_bit[problem.requester]
+    ends_s = arrives_s + np.minimum.reduceat(problem.seconds, first, axis=1)
+    return float(ends_s.min(axis=1).max(initial=0.0))
 
 
 def links_s(problem: BatchProblem) -> float:

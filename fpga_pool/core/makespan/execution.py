@@ -7,6 +7,7 @@ from math import inf, nextafter
 import numpy as np
 
 from fpga_pool.core.makespan.bounds import LowerBound, lower_bound
+from fpga_pool.core.makespan.compiled import kernels
 from fpga_pool.core.makespan.fluid import Segments, Transfers
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
@@ -36,6 +37,15 @@ def execute(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Fl
     by_slot = order[np.argsort(accelerator[order], kind="stable")]
     slots, first = np.unique(accelerator[by_slot], return_index=True)
     ends = [*first.tolist(), len(by_slot)][1:]
+    compiled = kernels()
+    if compiled is not None:
+        seconds = problem.seconds[by_slot, accelerator[by_slot]]
+        compiled.execute(
+            np.array(ends, np.int64), problem.ready_s[slots], problem.loaded[slots], problem.load_s[slots],
+            problem.function[by_slot], np.array(arrived_s)[by_slot], seconds, start_s_by_slot := np.empty(len(by_slot)),
+        )  # fmt: skip
+        start_s[by_slot] = start_s_by_slot
+        return start_s
     for slot, begin, end in zip(slots.tolist(), first.tolist(), ends, strict=True):
         _execute_slot(problem, slot, by_slot[begin:end], arrived_s, start_s)
     return start_s
@@ -43,10 +53,6 @@ def execute(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Fl
 
 def _execute_slot(problem: BatchProblem, slot: int, queue: Ints, arrived_s: Floats, start_s: Floats) -> None:
     """Write into `start_s` when the jobs of `queue`, in their order, start on `slot`."""
-    if _never_waits(problem, slot, queue, arrived_s):
-        end_s = problem.ready_s[slot] + np.cumsum(problem.seconds[queue, slot])
-        start_s[queue] = np.append(problem.ready_s[slot], end_s[:-1])
-        return
     arrives_s = arrived_s[queue].tolist()
     seconds = problem.seconds[queue, slot].tolist()
     function = problem.function[queue].tolist()
@@ -74,14 +80,6 @@ def _execute_slot(problem: BatchProblem, slot: int, queue: Ints, arrived_s: Floa
         # The start times are all that a plan says about order, so no two are equal on a slot.
         now_s = max(now_s + seconds[place], nextafter(now_s, inf))
     start_s[queue] = starts_s
-
-
-def _never_waits(problem: BatchProblem, slot: int, queue: Ints, arrived_s: Floats) -> bool:
-    """Say whether the jobs of `queue` run in their order without a gap, each long enough to tell them apart."""
-    if problem.load_s[slot] > 0 or (arrived_s[queue] > problem.ready_s[slot]).any():
-        return False
-    seconds = problem.seconds[queue, slot]
-    return bool(seconds.min() > 1e-12 * (problem.ready_s[slot] + seconds.sum()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

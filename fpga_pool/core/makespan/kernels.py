@@ -148,3 +148,41 @@ def ruin_and_recreate(  # type: ignore[no-untyped-def]
                 target_s = bound_s + (best_s[0] - bound_s) * ambition
                 over_s = np.maximum(load_s - target_s, 0.0).sum()
     return steps
+
+
+@njit(
+    "void(int64[::1], float64[::1], int64[::1], float64[::1], int64[::1], float64[::1], float64[::1], float64[::1])",
+    cache=True,
+)
+def execute(end, ready_s, loaded, load_s, function, arrived_s, seconds, start_s):  # type: ignore[no-untyped-def]
+    """`execution.execute` compiled: slots (n,) one after the other, the jobs of each in queue order up to `end`.
+
+    `start_s` of each job is written.
+    """
+    head = 0
+    started = np.zeros(len(seconds), np.bool_)
+    for slot in range(len(end)):
+        now_s, holds, first, last = ready_s[slot], loaded[slot], head, end[slot]
+        while first < last:
+            chosen, next_s = -1, np.inf
+            for x in range(first, last):
+                if started[x]:
+                    continue
+                if arrived_s[x] <= now_s:
+                    chosen = x
+                    break
+                next_s = min(next_s, arrived_s[x])
+            wanted = function[chosen if chosen >= 0 else first]
+            if wanted != holds:
+                now_s += load_s[slot]
+                holds = wanted
+            elif chosen < 0:
+                now_s = next_s
+            else:
+                started[chosen] = True
+                start_s[chosen] = now_s
+                # The start times are all that a plan says about order, so no two are equal on a slot.
+                now_s = max(now_s + seconds[chosen], np.nextafter(now_s, np.inf))
+                while first < last and started[first]:
+                    first += 1
+        head = last

@@ -55,22 +55,25 @@ def constant_rates(problem: BatchProblem, accelerator: Ints) -> Transfers:
 
 def _ingress_s(problem: BatchProblem, hosts: Ints) -> Floats:
     """Return (J, hosts) how long each input keeps the ingress of each responder busy; inf = cannot run there."""
-    seconds = np.empty((problem.jobs, len(hosts)))
-    for column, host in enumerate(hosts.tolist()):
-        able = np.isfinite(problem.seconds[:, problem.responder == host]).any(axis=1)
-        local = problem.local_host[problem.requester] == host
-        sends_s = np.where(local, 0.0, 8.0 * problem.input_bytes / problem.ingress_bps[host])
-        seconds[:, column] = np.where(able, sends_s, np.inf)
-    return seconds
+    sends_s = 8.0 * problem.input_bytes[:, None] / problem.ingress_bps[hosts]
+    sends_s[problem.local_host[problem.requester][:, None] == hosts] = 0.0
+    unable = np.isinf(problem.seconds)
+    if unable.any():
+        for column, host in enumerate(hosts.tolist()):
+            sends_s[unable[:, problem.responder == host].all(axis=1), column] = np.inf
+    return sends_s
 
 
 def _accelerators(problem: BatchProblem, hosts: Ints, best: Assignment) -> Ints:
-    """Spread the jobs of each responder over its accelerators that are ready first."""
+    """Deal the jobs of each responder to its accelerators that are ready first; others go where they can run."""
     accelerator = np.zeros(problem.jobs, np.int64)
     for column, host in enumerate(hosts.tolist()):
         jobs, slots = np.flatnonzero(best.machine == column), np.flatnonzero(problem.responder == host)
-        turn = (np.arange(len(slots)) - np.arange(len(jobs))[:, None]) % len(slots)
-        _, rank = np.unique(problem.ready_s[slots], return_inverse=True)
-        wish = np.where(np.isfinite(problem.seconds[np.ix_(jobs, slots)]), rank * len(slots) + turn, np.inf)
-        accelerator[jobs] = slots[np.argmin(wish, axis=1)] if len(jobs) else []
+        slots = slots[np.argsort(problem.ready_s[slots], kind="stable")]
+        first = int((problem.ready_s[slots] == problem.ready_s[slots[0]]).sum())
+        chosen = slots[np.arange(len(jobs)) % first]
+        stuck = np.flatnonzero(~np.isfinite(problem.seconds[jobs, chosen]))
+        if len(stuck):
+            chosen[stuck] = slots[np.argmax(np.isfinite(problem.seconds[np.ix_(jobs[stuck], slots)]), axis=1)]
+        accelerator[jobs] = chosen
     return accelerator

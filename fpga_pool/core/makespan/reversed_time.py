@@ -28,6 +28,8 @@ _TARGETS = (1.0, 1.02, 1.05)
 _BLENDS = (0.0, 0.9, 1.0)
 _MARGINS = (0.0, 0.02, -0.02)
 _INGRESS_CAPS = (0.96, 0.98, 1.0)
+#: Variants that are looked at with the network simulated, best estimates first.
+_EVALUATED = 24
 #: Rounds of ruin and recreate without success that end the search.
 _PATIENCE = 60
 
@@ -72,15 +74,18 @@ class ReversedSearch:
 
     def run(self, at_most_s: float) -> Iterator[Reversed]:
         """Search below `at_most_s`, and below whatever was yielded, until the budget is spent."""
-        variants = self._variants()
-        for estimate_s, accelerator, sequence, _ in variants[:4]:
-            if estimate_s < at_most_s and self._budget.allows():
+        tried: list[tuple[float, Ints, Ints, Floats]] = []
+        for estimate_s, accelerator, sequence, due_s in self._variants()[:_EVALUATED]:
+            if not self._budget.allows() or at_most_s <= self._bound_s * (1 + 1e-9):
+                break
+            if estimate_s < at_most_s:
                 found = self._evaluate(accelerator, sequence)
+                tried.append((found.length_s, accelerator, sequence, due_s))
                 if found.length_s < at_most_s:
                     at_most_s = found.length_s
                     yield found
-        if variants:
-            yield from self._search(variants, at_most_s)
+        if tried:
+            yield from self._search(sorted(tried, key=lambda variant: variant[0]), at_most_s)
 
     def _search(self, variants: list[tuple[float, Ints, Ints, Floats]], at_most_s: float) -> Iterator[Reversed]:
         """Rearrange the best variants in turn towards a target below the best known length."""
