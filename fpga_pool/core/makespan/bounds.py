@@ -18,7 +18,7 @@ _STEP_LENGTHS = (1.0, 0.004)
 #: The ascent looks at no more job-accelerator pairs than this; the bound itself looks at all.
 _ASCENT_PAIRS = 400_000
 #: Compiled, it looks at this many jobs per accelerator at least.
-_ROWS_PER_PRICE = 3
+_ROWS_PER_PRICE = 2
 #: Prices do not fall below this share of the even price, so that they can rise again.
 _LEAST_PRICE = 1e-9
 #: Pairs of one block where all of them are looked at, to bound memory.
@@ -95,9 +95,15 @@ def _job_path_by_responder_s(problem: BatchProblem) -> float:
     """As `job_path_s`, where accelerators of a responder differ in nothing but seconds and stand side by side."""
     hosts, first = np.unique(problem.responder, return_index=True)
     s_per_bit = np.column_stack([seconds_per_bit(problem, host) for host in hosts.tolist()])
-    arrives_s = problem.release_s[:, None] + 8.0 * problem.input_bytes[:, None] * s_per_bit[problem.requester]
-    ends_s = arrives_s + np.minimum.reduceat(problem.seconds, first, axis=1)
-    return float(ends_s.min(axis=1).max(initial=0.0))
+    if not (s_per_bit.any() and problem.input_bytes.any()):
+        return float((problem.release_s + problem.seconds.min(axis=1)).max(initial=0.0))
+    rows, bound_s = max(1, _BLOCK_PAIRS // problem.accelerators), 0.0
+    for begin in range(0, problem.jobs, rows):
+        block = slice(begin, begin + rows)
+        sends_s = 8.0 * problem.input_bytes[block, None] * s_per_bit[problem.requester[block]]
+        ends_s = problem.release_s[block, None] + sends_s + np.minimum.reduceat(problem.seconds[block], first, axis=1)
+        bound_s = max(bound_s, float(ends_s.min(axis=1).max()))
+    return bound_s
 
 
 def links_s(problem: BatchProblem) -> float:
@@ -221,6 +227,12 @@ def _least_s(work_s: float, prices: Floats, ready_s: Floats) -> float:
 
 def _priced_work_s(problem: BatchProblem, prices: Floats, at_most_s: float) -> float:
     """Return sum_i min_j y_j e_ij over all jobs and the accelerators where they end by `at_most_s`."""
+    compiled = kernels()
+    if compiled is not None:
+        usable_s, _ = compiled.priced_work(
+            problem.seconds, np.array(prices), np.array(problem.ready_s), at_most_s * (1 + _ROUNDING)
+        )
+        return float(usable_s)
     return sum(float(_priced(rows, prices).min(axis=1).sum()) for rows in _blocks(problem, at_most_s))
 
 

@@ -9,6 +9,8 @@ from fpga_pool.core.types import BatchProblem, Floats, Ints
 
 #: Pieces per flow that are provided for at first.
 _PIECES = 8
+#: How much the less busy link of a flow counts; and what says that flows go by rank.
+_OTHER_WEIGHT, _BY_RANK = 0.01, -1.0
 
 
 def place_ahead(problem: BatchProblem, order: Ints, ingress_cap_s: float = np.inf) -> Ints:
@@ -66,7 +68,8 @@ def run_compiled(
         count = compiled.transmit(
             np.zeros(len(jobs), np.int64) if rank is None else rank,
             problem.requester[jobs], problem.responder[accelerator[jobs]], 8.0 * problem.input_bytes[jobs],
-            np.array(release_s), np.array(problem.egress_bps), np.array(problem.ingress_bps), arrived_s, rank is None,
+            np.array(release_s), np.array(problem.egress_bps), np.array(problem.ingress_bps), arrived_s,
+            _BY_RANK if rank is not None else _OTHER_WEIGHT,
             flow, begin_s, end_s, bps,
         )  # fmt: skip
         if count >= 0:

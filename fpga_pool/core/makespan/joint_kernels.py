@@ -73,17 +73,18 @@ def place(  # type: ignore[no-untyped-def]
 
 
 @njit(
-    f"int64({_WHOLES}, {_WHOLES}, {_WHOLES}, {', '.join([_REALS] * 5)}, boolean, {_WHOLES}, {', '.join([_REALS] * 3)})",
+    f"int64({', '.join([_WHOLES] * 3 + [_REALS] * 5 + ['float64'] + [_WHOLES] + [_REALS] * 3)})",
     cache=True,
 )
 def transmit(  # type: ignore[no-untyped-def]
-    rank, requester, responder, bits, release_s, egress_bps, ingress_bps, arrived_s, critical_first, segment_flow,
+    rank, requester, responder, bits, release_s, egress_bps, ingress_bps, arrived_s, other_weight, segment_flow,
     segment_begin_s, segment_end_s, segment_bps,
 ):  # fmt: skip
     """Move flows (F,) from their releases on; each in turn takes all that both its links have left.
 
-    Their turn is by `rank`, lowest first, or, with `critical_first`, by the busier of their two links, counting what
-    is not yet released.  Writes `arrived_s` (F,) and the segments; returns their number, -1 where there are too many.
+    Their turn is by `rank`, lowest first, or, where `other_weight` is not negative, by what the busier of their links
+    has yet to send, released or not, plus that weight times what the other has.  Writes `arrived_s` (F,) and the
+    segments; returns their number, -1 where there are too many.
     """
     flows, requesters = len(bits), len(egress_bps)
     link_bps = np.concatenate((egress_bps, ingress_bps))
@@ -109,11 +110,11 @@ def transmit(  # type: ignore[no-untyped-def]
             link_flows[in_link[i]] += 1
             count += 1
             released += 1
-        if critical_first and (unsorted < count or event % _RESORT == 0):
+        if other_weight >= 0.0 and (unsorted < count or event % _RESORT == 0):
             unsorted = 0
             for x in range(count):
                 out_s, in_s = link_left_s[out_link[active[x]]], link_left_s[in_link[active[x]]]
-                key[active[x]] = -max(out_s, in_s) - 0.01 * min(out_s, in_s)
+                key[active[x]] = -max(out_s, in_s) - other_weight * min(out_s, in_s)
         for x in range(unsorted, count):
             i, y = active[x], x
             while y > 0 and key[active[y - 1]] > key[i]:
@@ -196,18 +197,19 @@ def transmit(  # type: ignore[no-untyped-def]
 
 
 @njit(
-    f"void({_MATRIX}, {', '.join([_WHOLES] * 3 + [_REALS] * 3 + [_WHOLES] + [_REALS] * 2 + ['float64'] * 3)},"
+    f"void({_MATRIX}, {', '.join([_WHOLES] * 3 + [_REALS] * 3 + [_WHOLES] + [_REALS] * 2 + ['float64'] * 4)},"
     f" uint64[::1], boolean[::1], {_REALS}, {_REALS}, {_WHOLES})",
     cache=True,
 )
 def spread(  # type: ignore[no-untyped-def]
     seconds, sequence, requester, responder, bits, ingress_s_per_bit, due_s, local_host, latest_s, prices,
-    ingress_cap_s, ingress_weight, noise, state, chosen, load_s, ingress_s, accelerator,
+    ingress_cap_s, ingress_weight, haste, noise, state, chosen, load_s, ingress_s, accelerator,
 ):  # fmt: skip
     """Place the `chosen` jobs in `sequence`, each on the cheapest accelerator that ends it by its due time.
 
     Time runs backwards: a job computes first and sends then.  An accelerator takes no work beyond `latest_s` (A,), a
-    responder no ingress beyond `ingress_cap_s`; where none is left, the least excess counts.  `prices` (A + H,).
+    responder no ingress beyond `ingress_cap_s`; where none is left, the least excess counts.  `prices` (A + H,) are of
+    compute and ingress; `haste` is the price of a second until the job may send.
     """
     accelerators = len(responder)
     for i in sequence:
@@ -220,7 +222,7 @@ def spread(  # type: ignore[no-untyped-def]
             over_s = max(load_s[a] + seconds[i, a] - min(due_s[i], latest_s[a]), ingress_s[h] + sends_s - ingress_cap_s)
             if over_s <= 0.0:
                 cost = prices[a] * seconds[i, a] + ingress_weight * prices[accelerators + h] * sends_s
-                cost *= 1.0 + noise * _uniform(state)
+                cost = cost * (1.0 + noise * _uniform(state)) + haste * (load_s[a] + seconds[i, a])
                 if cost < least:
                     least = cost
                     best = a
@@ -322,7 +324,8 @@ def rearrange(  # type: ignore[no-untyped-def]
         candidate[:] = accelerator
         cap_s = ingress_cap_s * (0.98 + 0.04 * _uniform(state))
         spread(seconds, sequence, requester, responder, bits, ingress_s_per_bit, due_s, local_host, latest_s, prices,
-               cap_s, 2.0 * _uniform(state), 0.02, state, chosen, new_load_s, ingress_s, candidate)  # fmt: skip
+               cap_s, 2.0 * _uniform(state), 3.0 * _uniform(state) ** 2 / len(prices), 0.02, state, chosen, new_load_s,
+               ingress_s, candidate)  # fmt: skip
         link_ends(seconds, sequence, requester, responder, bits, egress_s_per_bit, ingress_s_per_bit, local_host,
                   candidate, new_load_s, new_release_s, new_link_end_s)  # fmt: skip
         new_excess_s = _excess_s(new_load_s, latest_s, new_link_end_s, target_s)

@@ -46,6 +46,25 @@ def cheapest(seconds, prices, column, seconds_there):  # type: ignore[no-untyped
         seconds_there[row] = seconds[row, best]
 
 
+@njit("UniTuple(float64, 2)(Array(float64, 2, 'C', readonly=True), float64[::1], float64[::1], float64)", cache=True)
+def priced_work(seconds, prices, ready_s, at_most_s):  # type: ignore[no-untyped-def]
+    """Return sum_i min_j y_j e_ij over the machines where a job ends by `at_most_s`, and over all of them."""
+    usable_s, any_s = 0.0, 0.0
+    for row in range(seconds.shape[0]):
+        least, least_usable = np.inf, np.inf
+        for j in range(seconds.shape[1]):
+            if seconds[row, j] == np.inf:
+                continue
+            cost = seconds[row, j] * prices[j]
+            if cost < least:
+                least = cost
+            if cost < least_usable and seconds[row, j] + ready_s[j] <= at_most_s:
+                least_usable = cost
+        usable_s += least_usable
+        any_s += least
+    return usable_s, any_s
+
+
 @njit(
     "void(Array(float64, 2, 'C', readonly=True), int64[::1], float64[::1], float64, float64[::1], int64[::1])",
     cache=True,

@@ -23,10 +23,10 @@ from fpga_pool.core.types import BatchProblem, Floats, Ints
 
 #: Steps of the ascent to prices; of ruin and recreate between two looks at the budget.
 _PRICE_STEPS, _STEPS = 60, 20
-#: Targets relative to the bound, blends of the due times of all ingress together, and margins to try.
+#: Targets relative to the bound, blends of the due times of all ingress together, and prices of haste to try.
 _TARGETS = (1.0, 1.02, 1.05)
 _BLENDS = (0.0, 0.9, 1.0)
-_MARGINS = (0.0, 0.02, -0.02)
+_HASTES = (0.0, 0.1, 0.3, 1.0, 10.0)
 _INGRESS_CAPS = (0.96, 0.98, 1.0)
 #: Variants that are looked at with the network simulated, best estimates first.
 _EVALUATED = 24
@@ -78,12 +78,14 @@ class ReversedSearch:
         for estimate_s, accelerator, sequence, due_s in self._variants()[:_EVALUATED]:
             if not self._budget.allows() or at_most_s <= self._bound_s * (1 + 1e-9):
                 break
+            length_s = estimate_s
             if estimate_s < at_most_s:
                 found = self._evaluate(accelerator, sequence)
-                tried.append((found.length_s, accelerator, sequence, due_s))
+                length_s = found.length_s
                 if found.length_s < at_most_s:
                     at_most_s = found.length_s
                     yield found
+            tried.append((length_s, accelerator, sequence, due_s))
         if tried:
             yield from self._search(sorted(tried, key=lambda variant: variant[0]), at_most_s)
 
@@ -124,15 +126,16 @@ class ReversedSearch:
             for blend in _BLENDS:
                 due_s = np.minimum(own_s, target_s - (target_s - shared_s) * blend) if blend else own_s
                 sequence = np.argsort(due_s, kind="stable")
-                for margin in _MARGINS:
+                for haste in _HASTES:
                     for cap in _INGRESS_CAPS:
                         if not self._budget.allows():
                             return sorted(found, key=lambda variant: variant[0])
                         accelerator = np.zeros(problem.jobs, np.int64)
                         self._compiled.spread(
                             problem.seconds, sequence, self._requester, self._responder, self._bits,
-                            self._ingress_s_per_bit, due_s - margin * self._bound_s, self._local_host,
-                            target_s - problem.ready_s, self._prices, cap * target_s, 1.0, 0.0, self._state, chosen,
+                            self._ingress_s_per_bit, due_s, self._local_host,
+                            target_s - problem.ready_s, self._prices, cap * target_s, 1.0,
+                            haste / len(self._prices), 0.0, self._state, chosen,
                             np.zeros(problem.accelerators), np.zeros(len(problem.ingress_bps)), accelerator,
                         )  # fmt: skip
                         self._budget.spend(problem.seconds.size + 100 * problem.jobs)
