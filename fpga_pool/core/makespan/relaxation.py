@@ -4,7 +4,7 @@ A job may be split over accelerators, but only over those that could complete it
 times (section 3.4) these are the accelerators with ``c_j + e_ij <= T``, and the others do not count.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,11 @@ from scipy.sparse import coo_array, csr_array
 from fpga_pool.core.makespan.bounds import compute_bound
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
-#: Pairs per job in the first reduced program, and pairs per job added where the prices ask for more.
+#: Cheapest pairs per job in the first reduced program; others there, and added where the prices ask for more.
 _FIRST_PAIRS, _MORE_PAIRS = 8, 4
-#: A share below this is rounding noise of the solver, and so is a difference of prices.
+#: A linear program is solved when its value is within this, relatively, of what its dual prices prove.
+_GAP = 1e-6
+#: A share below this is rounding noise of the solver.
 _NOISE = 1e-7
 #: A make-span within this of another is the same.
 _SAME = 1e-9
@@ -37,9 +39,9 @@ class Relaxed:
 def one_shot(seconds: Floats, ready_s: Floats) -> Relaxed:
     """Return the solution of least T, by as few linear programs as that needs: mostly one.
 
-    With the pairs allowed at a given time t the least T is one linear program, and t is feasible iff that T <= t.  So
-    instead of bisecting t (Algorithm 1) t starts at a proven lower bound, and if it is not feasible the T found there
-    is the answer, unless that T allows further pairs.  Only then the times at which pairs become allowed are bisected.
+    With the pairs allowed at a given time t, the least T is one linear program, and t is feasible iff that T <= t.  So
+    instead of bisecting t (Algorithm 1) t starts at a proven lower bound.  If it is not feasible, the T found there is
+    the answer unless it allows further pairs; then t is the least T over these, and only then t is bisected.
 
     Parameters
     ----------
@@ -51,27 +53,35 @@ def one_shot(seconds: Floats, ready_s: Floats) -> Relaxed:
     """
     program = _Program(seconds, ready_s)
     if program.longest_s == 0.0:
-        return program.solve(0.0)
-    low_s, low = program.least_s(), None
-    high_s, high = program.greedy_s, None
-    time_s = low_s
-    while True:
-        found = program.solve(time_s)
+        return program.solve(0.0, 0.0)
+    low_s = program.least_s()
+    found = program.solve(low_s, low_s)
+    if found.seconds <= low_s * (1 + _SAME):
+        return found
+    high_s = min(program.greedy_s, found.seconds)
+    if len(program.thresholds(low_s, high_s)) == 0:
+        return found if found.seconds <= high_s * (1 + _SAME) else program.solve(high_s, high_s)
+    relaxed = program.solve(high_s, low_s)
+    # Where every accelerator is ready by then, fewer pairs never lower T: this T is a bound, too.
+    if relaxed.seconds > low_s and ready_s.max() <= low_s:
+        closer = program.solve(relaxed.seconds, relaxed.seconds)
+        if closer.seconds <= relaxed.seconds * (1 + _SAME):
+            return closer
+    return _between(program, low_s, found, high_s, relaxed)
+
+
+def _between(program: "_Program", low_s: float, low: Relaxed, high_s: float, high: Relaxed) -> Relaxed:
+    """Bisect the times at which pairs become allowed, from one that is not feasible to one that is."""
+    while len(between := program.thresholds(low_s, high_s)):
+        time_s = float(between[len(between) // 2])
+        found = program.solve(time_s, time_s)
         if found.seconds <= time_s * (1 + _SAME):
-            if low is None:
-                return found
             high_s, high = time_s, found
         else:
             low_s, low = time_s, found
             if found.seconds < high_s:
-                high_s, high = found.seconds, None
-        between = program.thresholds(low_s, high_s)
-        if len(between) == 0:
-            break
-        time_s = float(between[len(between) // 2])
-    if low.seconds <= high_s * (1 + _SAME):
-        return low
-    return high if high is not None else program.solve(high_s)
+                high_s, high = found.seconds, found
+    return low if low.seconds <= high_s * (1 + _SAME) else replace(high, seconds=high_s)
 
 
 def bisection(seconds: Floats, ready_s: Floats, epsilon: float, rng: np.random.Generator) -> Relaxed:
@@ -90,7 +100,7 @@ def bisection(seconds: Floats, ready_s: Floats, epsilon: float, rng: np.random.G
             t_min_s = t_s
         else:
             t_max_s, feasible = t_s, found
-    return feasible or program.feasible(t_max_s) or program.solve(t_max_s)
+    return feasible or program.feasible(t_max_s) or program.solve(t_max_s, t_max_s)
 
 
 class _Program:
@@ -105,8 +115,10 @@ class _Program:
         self._prices: Floats | None = None
 
     def least_s(self) -> float:
-        """Return a lower bound on T, proved by prices that also choose the first pairs."""
-        jobs = len(self._seconds)
+        """Return a lower bound on T; where pairs have to be chosen, one proved by the prices that choose the first."""
+        jobs, slots = self._seconds.shape
+        if slots <= _FIRST_PAIRS:
+            return self.longest_s
         problem = BatchProblem(
             seconds=self._seconds, ready_s=self._ready_s, responder=np.zeros(len(self._ready_s), np.int64),
             input_bytes=np.zeros(jobs, np.int64), requester=np.zeros(jobs, np.int64),
@@ -127,29 +139,39 @@ class _Program:
         used = np.unique(chosen)
         return float((busy_s + self._ready_s)[used].max())
 
-    def solve(self, time_s: float) -> Relaxed:
-        """Return a vertex of least T over the pairs that are allowed at `time_s`.
+    def solve(self, time_s: float, least_s: float) -> Relaxed:
+        """Return a vertex of the least T from `least_s` on, over the pairs that are allowed at `time_s`.
 
+        A T below the answer would only split more jobs: an accelerator with time to spare needs no share of a job.
         Starts from few pairs per job and adds those that the dual prices of the reduced program ask for, until none
         is left out that could lower T.
         """
         allowed = self._end_s <= time_s * (1 + _SAME)
-        unit_s = max(time_s, self.longest_s) or 1.0
+        unit_s = max(least_s, self.longest_s) or 1.0
+        least = least_s / unit_s
         scaled = np.where(allowed, self._seconds / unit_s, np.inf)
-        chosen = _cheapest(scaled if self._prices is None else _priced(scaled, self._prices), _FIRST_PAIRS)
+        chosen = self._first_pairs(scaled)
         while True:
             job, slot = np.nonzero(chosen)
-            result = _least(job, slot, scaled[job, slot], self._ready_s / unit_s)
+            result = _least(job, slot, scaled[job, slot], self._ready_s / unit_s, least)
             used = np.unique(slot)
             # An accelerator without a pair is free of charge.
             prices = np.zeros(len(self._ready_s))
             prices[used] = -result.ineqlin.marginals
-            priced = np.where(chosen, np.inf, _priced(scaled, prices))
-            wanted = priced.min(axis=1) < result.eqlin.marginals - _NOISE
-            if not wanted.any():
-                return _relaxed(float(result.x[-1]) * unit_s, job, slot, result.x[:-1])
-            more = _cheapest(priced, _MORE_PAIRS)
-            chosen |= more & (priced < result.eqlin.marginals[:, None] - _NOISE)
+            priced = _priced(scaled, prices)
+            proved = float(priced.min(axis=1).sum() + prices @ self._ready_s / unit_s)
+            if result.fun <= max(proved * (1 + _GAP), least * (1 + _SAME)):
+                return _relaxed(float(result.fun) * unit_s, job, slot, result.x[:-1])
+            priced[chosen] = np.inf
+            chosen |= _cheapest(priced, _MORE_PAIRS) & (priced < result.eqlin.marginals[:, None])
+
+    def _first_pairs(self, seconds: Floats) -> NDArray[np.bool_]:
+        """Return (n, a) the cheapest pairs of each job, and some others: prices are not exact, and may be equal."""
+        if seconds.shape[1] <= _FIRST_PAIRS or self._prices is None:
+            return np.isfinite(seconds)
+        lottery = np.random.default_rng(0).random(seconds.shape)
+        others = _cheapest(np.where(np.isfinite(seconds), lottery, np.inf), _MORE_PAIRS)
+        return others | _cheapest(_priced(seconds, self._prices), _FIRST_PAIRS)
 
     def feasible(self, time_s: float) -> Relaxed | None:
         """Return a feasible vertex of CIM-LP with T fixed, on all allowed pairs; None if there is none."""
@@ -176,7 +198,7 @@ class _Program:
 
 def vertex(seconds: Floats, ready_s: Floats) -> Relaxed:
     """Return a vertex of least T over all pairs of finite `seconds` (n, a), whatever T allows."""
-    return _Program(seconds, ready_s).solve(np.inf)
+    return _Program(seconds, ready_s).solve(np.inf, 0.0)
 
 
 def _priced(seconds: Floats, prices: Floats) -> Floats:
@@ -194,14 +216,18 @@ def _cheapest(cost: Floats, count: int) -> NDArray[np.bool_]:
     return mask & np.isfinite(cost)
 
 
-def _least(job: Ints, slot: Ints, seconds: Floats, ready_s: Floats) -> OptimizeResult:
-    """Minimise T over the shares of the given pairs; the last variable is T."""
+def _least(job: Ints, slot: Ints, seconds: Floats, ready_s: Floats, least: float) -> OptimizeResult:
+    """Minimise T >= `least` over the shares of the given pairs; the last variable is T."""
     rows, limits = _rows(job, slot, seconds, -ready_s, makespan=True)
     cost = np.zeros(len(job) + 1)
     cost[-1] = 1.0
     jobs = int(job.max()) + 1
     once = coo_array((np.ones(len(job)), (job, np.arange(len(job)))), shape=(jobs, len(job) + 1)).tocsr()
-    result: OptimizeResult = linprog(cost, A_ub=rows, b_ub=limits, A_eq=once, b_eq=np.ones(jobs), method="highs-ds")
+    bounds = np.tile([0.0, np.inf], (len(cost), 1))
+    bounds[-1, 0] = least
+    result: OptimizeResult = linprog(
+        cost, A_ub=rows, b_ub=limits, A_eq=once, b_eq=np.ones(jobs), bounds=bounds, method="highs-ds"
+    )
     if result.status != 0:
         raise ArithmeticError(f"CIM-LP of {jobs} jobs: {result.message}")
     return result
