@@ -63,7 +63,9 @@ def one_shot(seconds: Floats, ready_s: Floats) -> Relaxed:
         return found if found.seconds <= high_s * (1 + _SAME) else program.solve(high_s, high_s)
     relaxed = program.solve(high_s, low_s)
     # Where every accelerator is ready by then, fewer pairs never lower T: this T is a bound, too.
-    if relaxed.seconds > low_s and ready_s.max() <= low_s:
+    if ready_s.max() <= low_s:
+        if found.seconds <= relaxed.seconds * (1 + _GAP):
+            return found
         closer = program.solve(relaxed.seconds, relaxed.seconds)
         if closer.seconds <= relaxed.seconds * (1 + _SAME):
             return closer
@@ -142,9 +144,9 @@ class _Program:
     def solve(self, time_s: float, least_s: float) -> Relaxed:
         """Return a vertex of the least T from `least_s` on, over the pairs that are allowed at `time_s`.
 
-        A T below the answer would only split more jobs: an accelerator with time to spare needs no share of a job.
         Starts from few pairs per job and adds those that the dual prices of the reduced program ask for, until none
-        is left out that could lower T.
+        is left out that could lower T.  Where T is `least_s` there is time to spare, and the vertex is one of least
+        total computation: others may fill some accelerators to the brim, by split jobs, and leave others empty.
         """
         allowed = self._end_s <= time_s * (1 + _SAME)
         unit_s = max(least_s, self.longest_s) or 1.0
@@ -153,7 +155,8 @@ class _Program:
         chosen = self._first_pairs(scaled)
         while True:
             job, slot = np.nonzero(chosen)
-            result = _least(job, slot, scaled[job, slot], self._ready_s / unit_s, least)
+            program = job, slot, scaled[job, slot], self._ready_s / unit_s
+            result = _minimise(*program)
             used = np.unique(slot)
             # An accelerator without a pair is free of charge.
             prices = np.zeros(len(self._ready_s))
@@ -161,7 +164,9 @@ class _Program:
             priced = _priced(scaled, prices)
             proved = float(priced.min(axis=1).sum() + prices @ self._ready_s / unit_s)
             if result.fun <= max(proved * (1 + _GAP), least * (1 + _SAME)):
-                return _relaxed(float(result.fun) * unit_s, job, slot, result.x[:-1])
+                if result.fun <= least * (1 + _SAME):
+                    result = _minimise(*program, work_within=least * (1 + _SAME))
+                return _relaxed(float(result.x[-1]) * unit_s, job, slot, result.x[:-1])
             priced[chosen] = np.inf
             chosen |= _cheapest(priced, _MORE_PAIRS) & (priced < result.eqlin.marginals[:, None])
 
@@ -216,15 +221,22 @@ def _cheapest(cost: Floats, count: int) -> NDArray[np.bool_]:
     return mask & np.isfinite(cost)
 
 
-def _least(job: Ints, slot: Ints, seconds: Floats, ready_s: Floats, least: float) -> OptimizeResult:
-    """Minimise T >= `least` over the shares of the given pairs; the last variable is T."""
+def _minimise(
+    job: Ints, slot: Ints, seconds: Floats, ready_s: Floats, work_within: float | None = None
+) -> OptimizeResult:
+    """Minimise T over the shares of the given pairs, or their total time with T at most `work_within`.
+
+    The last variable is T.
+    """
     rows, limits = _rows(job, slot, seconds, -ready_s, makespan=True)
-    cost = np.zeros(len(job) + 1)
-    cost[-1] = 1.0
+    bounds = np.tile([0.0, np.inf], (len(job) + 1, 1))
+    if work_within is None:
+        cost = np.append(np.zeros(len(job)), 1.0)
+    else:
+        cost = np.append(seconds, 0.0)
+        bounds[-1] = work_within
     jobs = int(job.max()) + 1
-    once = coo_array((np.ones(len(job)), (job, np.arange(len(job)))), shape=(jobs, len(job) + 1)).tocsr()
-    bounds = np.tile([0.0, np.inf], (len(cost), 1))
-    bounds[-1, 0] = least
+    once = coo_array((np.ones(len(job)), (job, np.arange(len(job)))), shape=(jobs, len(cost))).tocsr()
     result: OptimizeResult = linprog(
         cost, A_ub=rows, b_ub=limits, A_eq=once, b_eq=np.ones(jobs), bounds=bounds, method="highs-ds"
     )
