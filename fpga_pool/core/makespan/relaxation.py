@@ -28,7 +28,7 @@ _SAME = 1e-9
 class Relaxed:
     """A solution of CIM-LP at a vertex: job `job[k]` has the share `share[k]` > 0 of itself on `slot[k]`."""
 
-    #: T, no accelerator is busy longer.
+    #: T; no accelerator is busy longer, and no pair is.
     seconds: float
     #: (E,) each.
     job: Ints
@@ -53,22 +53,22 @@ def one_shot(seconds: Floats, ready_s: Floats) -> Relaxed:
     """
     program = _Program(seconds, ready_s)
     if program.longest_s == 0.0:
-        return program.solve(0.0, 0.0)
+        return program.solve(0.0)
     low_s = program.least_s()
-    found = program.solve(low_s, low_s)
+    found = program.solve(low_s)
     if found.seconds <= low_s * (1 + _SAME):
-        return found
+        return replace(found, seconds=low_s)
     high_s = min(program.greedy_s, found.seconds)
     if len(program.thresholds(low_s, high_s)) == 0:
-        return found if found.seconds <= high_s * (1 + _SAME) else program.solve(high_s, high_s)
-    relaxed = program.solve(high_s, low_s)
+        return found if found.seconds <= high_s * (1 + _SAME) else replace(program.solve(high_s), seconds=high_s)
+    relaxed = program.solve(high_s)
     # Where every accelerator is ready by then, fewer pairs never lower T: this T is a bound, too.
-    if ready_s.max() <= low_s:
+    if ready_s.max() <= low_s < relaxed.seconds:
         if found.seconds <= relaxed.seconds * (1 + _GAP):
             return found
-        closer = program.solve(relaxed.seconds, relaxed.seconds)
+        closer = program.solve(relaxed.seconds)
         if closer.seconds <= relaxed.seconds * (1 + _SAME):
-            return closer
+            return replace(closer, seconds=relaxed.seconds)
     return _between(program, low_s, found, high_s, relaxed)
 
 
@@ -76,7 +76,7 @@ def _between(program: "_Program", low_s: float, low: Relaxed, high_s: float, hig
     """Bisect the times at which pairs become allowed, from one that is not feasible to one that is."""
     while len(between := program.thresholds(low_s, high_s)):
         time_s = float(between[len(between) // 2])
-        found = program.solve(time_s, time_s)
+        found = program.solve(time_s)
         if found.seconds <= time_s * (1 + _SAME):
             high_s, high = time_s, found
         else:
@@ -102,7 +102,7 @@ def bisection(seconds: Floats, ready_s: Floats, epsilon: float, rng: np.random.G
             t_min_s = t_s
         else:
             t_max_s, feasible = t_s, found
-    return feasible or program.feasible(t_max_s) or program.solve(t_max_s, t_max_s)
+    return feasible or program.feasible(t_max_s) or program.solve(t_max_s)
 
 
 class _Program:
@@ -141,32 +141,27 @@ class _Program:
         used = np.unique(chosen)
         return float((busy_s + self._ready_s)[used].max())
 
-    def solve(self, time_s: float, least_s: float) -> Relaxed:
-        """Return a vertex of the least T from `least_s` on, over the pairs that are allowed at `time_s`.
+    def solve(self, time_s: float) -> Relaxed:
+        """Return a vertex of least T over the pairs that are allowed at `time_s`.
 
         Starts from few pairs per job and adds those that the dual prices of the reduced program ask for, until none
-        is left out that could lower T.  Where T is `least_s` there is time to spare, and the vertex is one of least
-        total computation: others may fill some accelerators to the brim, by split jobs, and leave others empty.
+        is left out that could lower T.
         """
         allowed = self._end_s <= time_s * (1 + _SAME)
-        unit_s = max(least_s, self.longest_s) or 1.0
-        least = least_s / unit_s
+        unit_s = self.greedy_s or 1.0
         scaled = np.where(allowed, self._seconds / unit_s, np.inf)
         chosen = self._first_pairs(scaled)
         while True:
             job, slot = np.nonzero(chosen)
-            program = job, slot, scaled[job, slot], self._ready_s / unit_s
-            result = _minimise(*program)
+            result = _minimise(job, slot, scaled[job, slot], self._ready_s / unit_s)
             used = np.unique(slot)
             # An accelerator without a pair is free of charge.
             prices = np.zeros(len(self._ready_s))
             prices[used] = -result.ineqlin.marginals
             priced = _priced(scaled, prices)
             proved = float(priced.min(axis=1).sum() + prices @ self._ready_s / unit_s)
-            if result.fun <= max(proved * (1 + _GAP), least * (1 + _SAME)):
-                if result.fun <= least * (1 + _SAME):
-                    result = _minimise(*program, work_within=least * (1 + _SAME))
-                return _relaxed(float(result.x[-1]) * unit_s, job, slot, result.x[:-1])
+            if result.fun <= proved * (1 + _GAP):
+                return _relaxed(float(result.fun) * unit_s, job, slot, result.x[:-1])
             priced[chosen] = np.inf
             chosen |= _cheapest(priced, _MORE_PAIRS) & (priced < result.eqlin.marginals[:, None])
 
@@ -203,7 +198,7 @@ class _Program:
 
 def vertex(seconds: Floats, ready_s: Floats) -> Relaxed:
     """Return a vertex of least T over all pairs of finite `seconds` (n, a), whatever T allows."""
-    return _Program(seconds, ready_s).solve(np.inf, 0.0)
+    return _Program(seconds, ready_s).solve(np.inf)
 
 
 def _priced(seconds: Floats, prices: Floats) -> Floats:
@@ -221,25 +216,13 @@ def _cheapest(cost: Floats, count: int) -> NDArray[np.bool_]:
     return mask & np.isfinite(cost)
 
 
-def _minimise(
-    job: Ints, slot: Ints, seconds: Floats, ready_s: Floats, work_within: float | None = None
-) -> OptimizeResult:
-    """Minimise T over the shares of the given pairs, or their total time with T at most `work_within`.
-
-    The last variable is T.
-    """
+def _minimise(job: Ints, slot: Ints, seconds: Floats, ready_s: Floats) -> OptimizeResult:
+    """Minimise T over the shares of the given pairs; the last variable is T."""
     rows, limits = _rows(job, slot, seconds, -ready_s, makespan=True)
-    bounds = np.tile([0.0, np.inf], (len(job) + 1, 1))
-    if work_within is None:
-        cost = np.append(np.zeros(len(job)), 1.0)
-    else:
-        cost = np.append(seconds, 0.0)
-        bounds[-1] = work_within
+    cost = np.append(np.zeros(len(job)), 1.0)
     jobs = int(job.max()) + 1
     once = coo_array((np.ones(len(job)), (job, np.arange(len(job)))), shape=(jobs, len(cost))).tocsr()
-    result: OptimizeResult = linprog(
-        cost, A_ub=rows, b_ub=limits, A_eq=once, b_eq=np.ones(jobs), bounds=bounds, method="highs-ds"
-    )
+    result: OptimizeResult = linprog(cost, A_ub=rows, b_ub=limits, A_eq=once, b_eq=np.ones(jobs), method="highs-ds")
     if result.status != 0:
         raise ArithmeticError(f"CIM-LP of {jobs} jobs: {result.message}")
     return result
