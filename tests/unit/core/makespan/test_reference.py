@@ -6,7 +6,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from fpga_pool.core.makespan import Cim, Ncjm, Nim
+from fpga_pool.core.makespan.cim import Cim
+from fpga_pool.core.makespan.ncjm import Ncjm
+from fpga_pool.core.makespan.nim import Nim
 from fpga_pool.core.types import BatchProblem
 
 #: PuLP 3 brings CBC with it; 4 will want it installed apart.
