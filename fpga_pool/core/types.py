@@ -17,8 +17,16 @@ Ints = NDArray[np.int64]
 
 
 def floats(values: ArrayLike) -> Floats:
-    """Return `values` as a read-only float64 array."""
-    array = np.array(values, dtype=np.float64)
+    """Return `values` as a read-only float64 array.
+
+    An array that is already so, and no view of another, is shared instead of copied: whoever sets `write=False` on a
+    large array before handing it over saves its memory once more.
+    """
+    if isinstance(values, np.ndarray) and values.dtype == np.float64 and values.base is None:
+        flags = values.flags
+        if flags.c_contiguous and not flags.writeable:
+            return values
+    array = np.array(values, dtype=np.float64, order="C")
     array.setflags(write=False)
     return array
 

@@ -134,7 +134,10 @@ def _checked(place: str, array: NDArray[Any], kind: str, dimensions: int) -> NDA
         raise InvalidInput(f"{place}: expected {wanted}, found {array.dtype}")
     if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
         raise InvalidInput(f"{place}: out of range, more than 64 bits with sign")
-    return array.astype(np.int64 if kind == "i" else np.float64)
+    array = array.astype(np.int64 if kind == "i" else np.float64, copy=False)
+    # Nobody else holds it: read-only, a problem shares it instead of copying what may be a gigabyte.
+    array.setflags(write=False)
+    return array
 
 
 def _write(path: str | Path, arrays: _Arrays) -> None:

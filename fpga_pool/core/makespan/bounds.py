@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga_pool.core.makespan.fluid import transfer_s
+from fpga_pool.core.makespan.compiled import kernels
+from fpga_pool.core.makespan.fluid import seconds_per_bit
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
 #: Steps of the price ascent, and the lengths (relative change of a price per relative overload) from the first one to
@@ -16,6 +17,8 @@ _STEPS = 80
 _STEP_LENGTHS = (1.0, 0.004)
 #: The ascent looks at no more job-accelerator pairs than this; the bound itself looks at all.
 _ASCENT_PAIRS = 400_000
+#: Compiled, it looks at this many jobs per accelerator at least.
+_ROWS_PER_PRICE = 2
 #: Prices do not fall below this share of the even price, so that they can rise again.
 _LEAST_PRICE = 1e-9
 #: Pairs of one block where all of them are looked at, to bound memory.
@@ -46,12 +49,21 @@ def lower_bound(problem: BatchProblem, at_most_s: float = np.inf) -> LowerBound:
         Make-span of a known plan; jobs are not considered where they would end later.
 
     """
-    if problem.jobs == 0:
-        return LowerBound(0.0)
-    others_s = max(job_path_s(problem), links_s(problem))
-    compute_s, prices = compute_bound(problem, at_most_s)
-    if compute_s <= others_s:
-        return LowerBound(others_s)
+    bound = simple_bound(problem)
+    if bound.seconds >= at_most_s * (1 - _ROUNDING):
+        return bound
+    return raised(problem, bound, *compute_bound(problem, at_most_s))
+
+
+def simple_bound(problem: BatchProblem) -> LowerBound:
+    """Return the larger of the bounds by single jobs and by links, which need no prices."""
+    return LowerBound(max(job_path_s(problem), links_s(problem)) if problem.jobs else 0.0)
+
+
+def raised(problem: BatchProblem, bound: LowerBound, compute_s: float, prices: Floats) -> LowerBound:
+    """Return the larger of `bound` and the compute bound that `prices` prove."""
+    if compute_s <= bound.seconds:
+        return bound
     if _proved_by_format(problem, prices, compute_s):
         return LowerBound(compute_s, floats(prices))
     return LowerBound(compute_s)
@@ -59,14 +71,39 @@ def lower_bound(problem: BatchProblem, at_most_s: float = np.inf) -> LowerBound:
 
 def job_path_s(problem: BatchProblem) -> float:
     """Return the bound by the longest single job: transfer at the best rate, or slot made ready, then compute."""
-    best_s = np.full(problem.jobs, np.inf)
-    for responder in np.unique(problem.responder).tolist():
-        arrives_s = problem.release_s + transfer_s(problem, responder)
-        for slot in np.flatnonzero(problem.responder == responder).tolist():
-            load_s = np.where(problem.function != problem.loaded[slot], problem.load_s[slot], 0.0)
-            end_s = np.maximum(arrives_s, problem.ready_s[slot] + load_s) + problem.seconds[:, slot]
-            np.minimum(best_s, end_s, out=best_s)
-    return float(best_s.max(initial=0.0))
+    if not (problem.ready_s.any() or problem.load_s.any()) and (np.diff(problem.responder) >= 0).all():
+        return _job_path_by_responder_s(problem)
+    s_per_bit = np.column_stack([seconds_per_bit(problem, h) for h in range(len(problem.ingress_bps))])
+    moves = bool(s_per_bit.any() and problem.input_bytes.any())
+    rows = max(1, _BLOCK_PAIRS // max(1, problem.accelerators))
+    bound_s = 0.0
+    for begin in range(0, problem.jobs, rows):
+        block = slice(begin, begin + rows)
+        ready_s: Floats = problem.ready_s[None, :]
+        if problem.load_s.any():
+            ready_s = np.where(problem.function[block, None] != problem.loaded, ready_s + problem.load_s, ready_s)
+        if moves:
+            sends_s = 8.0 * problem.input_bytes[block, None] * s_per_bit[problem.requester[block]]
+            ready_s = np.maximum(ready_s, (problem.release_s[block, None] + sends_s)[:, problem.responder])
+        elif problem.release_s.any():
+            ready_s = np.maximum(ready_s, problem.release_s[block, None])
+        bound_s = max(bound_s, float((ready_s + problem.seconds[block]).min(axis=1).max(initial=0.0)))
+    return bound_s
+
+
+def _job_path_by_responder_s(problem: BatchProblem) -> float:
+    """As `job_path_s`, where accelerators of a responder differ in nothing but seconds and stand side by side."""
+    hosts, first = np.unique(problem.responder, return_index=True)
+    s_per_bit = np.column_stack([seconds_per_bit(problem, host) for host in hosts.tolist()])
+    if not (s_per_bit.any() and problem.input_bytes.any()):
+        return float((problem.release_s + problem.seconds.min(axis=1)).max(initial=0.0))
+    rows, bound_s = max(1, _BLOCK_PAIRS // problem.accelerators), 0.0
+    for begin in range(0, problem.jobs, rows):
+        block = slice(begin, begin + rows)
+        sends_s = 8.0 * problem.input_bytes[block, None] * s_per_bit[problem.requester[block]]
+        ends_s = problem.release_s[block, None] + sends_s + np.minimum.reduceat(problem.seconds[block], first, axis=1)
+        bound_s = max(bound_s, float(ends_s.min(axis=1).max()))
+    return bound_s
 
 
 def links_s(problem: BatchProblem) -> float:
@@ -75,13 +112,15 @@ def links_s(problem: BatchProblem) -> float:
     Only jobs that cannot run on the host that sends them count: the others might move no byte.
     """
     jobs = np.flatnonzero((problem.input_bytes > 0) & ~_may_stay_local(problem))
-    jobs = jobs[np.argsort(-problem.seconds.min(axis=1)[jobs], kind="stable")]
-    ingress_bps = float(problem.ingress_bps[np.unique(problem.responder)].sum())
-    bound_s = _link_s(problem, jobs, ingress_bps)
-    for requester in np.unique(problem.requester[jobs]).tolist():
-        own = jobs[problem.requester[jobs] == requester]
-        bound_s = max(bound_s, _link_s(problem, own, float(problem.egress_bps[requester])))
-    return bound_s
+    if len(jobs) == 0:
+        return 0.0
+    tail_s = problem.seconds.min(axis=1)[jobs]
+    ingress_bps = problem.ingress_bps[np.unique(problem.responder)].sum(keepdims=True)
+    everywhere = np.zeros(len(jobs), np.int64)
+    return max(
+        _links_s(problem, jobs, tail_s, problem.requester[jobs], problem.egress_bps),
+        _links_s(problem, jobs, tail_s, everywhere, ingress_bps),
+    )
 
 
 def _may_stay_local(problem: BatchProblem) -> NDArray[np.bool_]:
@@ -95,23 +134,27 @@ def _may_stay_local(problem: BatchProblem) -> NDArray[np.bool_]:
     return may
 
 
-def _link_s(problem: BatchProblem, jobs: Ints, limit_bps: float) -> float:
-    """Return the bound by one link that all of `jobs`, sorted by falling tail, must cross.
+def _links_s(problem: BatchProblem, jobs: Ints, tail_s: Floats, link: Ints, limit_bps: Floats) -> float:
+    """Return the bound by links that each of `jobs` must cross: `link` (n,) says which.
 
     The transfers of any set of jobs begin at its first release at the earliest and keep the link busy for the sum of
     their bits; whichever ends last still has to compute.  The best sets are, per release time, the jobs released then
     or later whose tails are the longest (Jackson's rule).
     """
-    if len(jobs) == 0 or np.isinf(limit_bps):
-        return 0.0
-    sent_s = 8.0 * problem.input_bytes[jobs] / limit_bps
-    tail_s = problem.seconds.min(axis=1)[jobs] if len(jobs) == problem.jobs else problem.seconds[jobs].min(axis=1)
     release_s = problem.release_s[jobs]
     begins_s = np.unique(release_s)
+    order = np.lexsort((-tail_s, link))
     bound_s = 0.0
     for begin_s in begins_s[:: -(-len(begins_s) // _RELEASES)].tolist():
-        late = release_s >= begin_s
-        bound_s = max(bound_s, begin_s + float((np.cumsum(sent_s[late]) + tail_s[late]).max()))
+        late = order[release_s[order] >= begin_s]
+        sent_s = np.cumsum(8.0 * problem.input_bytes[jobs[late]] / limit_bps[link[late]])
+        first = np.flatnonzero(np.diff(link[late], prepend=-1))
+        # What was counted before the first job of a link belongs to other links.
+        before_s = np.append(0.0, sent_s)[first]
+        sent_s -= np.repeat(before_s, np.diff(first, append=len(late)))
+        bound_s = max(
+            bound_s, begin_s + float((sent_s + tail_s[late])[np.isfinite(limit_bps[link[late]])].max(initial=0.0))
+        )
     return bound_s
 
 
@@ -122,7 +165,8 @@ def compute_bound(problem: BatchProblem, at_most_s: float = np.inf) -> tuple[flo
     max(0, T - ready_j).  The bound is the least T for which that can hold.  This is the dual of CIM-LP (paper 000,
     3.1 and 1a' in 3.4); the sets E_j(T) of jobs that can end on j in time are taken at T = `at_most_s`.
     """
-    step = -(-problem.seconds.size // _ASCENT_PAIRS)
+    pairs = _ASCENT_PAIRS if kernels() is None else max(_ASCENT_PAIRS, _ROWS_PER_PRICE * problem.accelerators**2)
+    step = -(-problem.seconds.size // pairs)
     sample = _usable(problem, problem.seconds[::step], at_most_s)
     slots = np.flatnonzero(np.isfinite(sample).any(axis=0))
     share = len(sample) / problem.jobs
@@ -142,12 +186,11 @@ def _ascend(seconds: Floats, ready_s: Floats) -> Floats:
         When each accelerator becomes free.
 
     """
-    rows, slots = np.arange(len(seconds)), seconds.shape[1]
+    slots = seconds.shape[1]
     prices = np.full(slots, 1.0 / slots)
     best, best_s = prices, -1.0
     for length in np.geomspace(*_STEP_LENGTHS, _STEPS).tolist():
-        cheapest = np.argmin(seconds * prices, axis=1)
-        chosen_s = seconds[rows, cheapest]
+        cheapest, chosen_s = _cheapest(seconds, prices)
         bound_s = _least_s(float((chosen_s * prices[cheapest]).sum()), prices, ready_s)
         if bound_s > best_s:
             best, best_s = prices, bound_s
@@ -158,6 +201,17 @@ def _ascend(seconds: Floats, ready_s: Floats) -> Floats:
         prices = np.maximum(prices * np.exp(length * overload), _LEAST_PRICE / slots)
         prices = prices / prices.sum()
     return best
+
+
+def _cheapest(seconds: Floats, prices: Floats) -> tuple[Ints, Floats]:
+    """Return for each row where seconds * price is least, and the seconds there; all prices positive."""
+    compiled = kernels()
+    if compiled is None:
+        column = np.argmin(seconds * prices, axis=1)
+        return column, seconds[np.arange(len(seconds)), column]
+    column, there_s = np.empty(len(seconds), np.int64), np.empty(len(seconds))
+    compiled.cheapest(seconds, prices, column, there_s)
+    return column, there_s
 
 
 def _least_s(work_s: float, prices: Floats, ready_s: Floats) -> float:
@@ -173,10 +227,18 @@ def _least_s(work_s: float, prices: Floats, ready_s: Floats) -> float:
 
 def _priced_work_s(problem: BatchProblem, prices: Floats, at_most_s: float) -> float:
     """Return sum_i min_j y_j e_ij over all jobs and the accelerators where they end by `at_most_s`."""
+    compiled = kernels()
+    if compiled is not None:
+        usable_s, _ = compiled.priced_work(
+            problem.seconds, np.array(prices), np.array(problem.ready_s), at_most_s * (1 + _ROUNDING)
+        )
+        return float(usable_s)
     return sum(float(_priced(rows, prices).min(axis=1).sum()) for rows in _blocks(problem, at_most_s))
 
 
 def _priced(seconds: Floats, prices: Floats) -> Floats:
+    if prices.all():
+        return seconds * prices
     priced_s = np.full(seconds.shape, np.inf)
     np.multiply(seconds, prices, out=priced_s, where=np.isfinite(seconds))
     return priced_s

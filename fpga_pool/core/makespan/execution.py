@@ -1,12 +1,14 @@
 """When jobs compute once it is known where they run and when their inputs arrive."""
 
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf, nextafter
 
 import numpy as np
 
-from fpga_pool.core.makespan.bounds import lower_bound
-from fpga_pool.core.makespan.fluid import Transfers
+from fpga_pool.core.makespan.bounds import LowerBound, lower_bound
+from fpga_pool.core.makespan.compiled import kernels
+from fpga_pool.core.makespan.fluid import Segments, Transfers
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
 #: A replay in the order of the start times changes those times only through loads, and settles at once or nearly.
@@ -35,6 +37,15 @@ def execute(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Fl
     by_slot = order[np.argsort(accelerator[order], kind="stable")]
     slots, first = np.unique(accelerator[by_slot], return_index=True)
     ends = [*first.tolist(), len(by_slot)][1:]
+    compiled = kernels()
+    if compiled is not None:
+        seconds = problem.seconds[by_slot, accelerator[by_slot]]
+        compiled.execute(
+            np.array(ends, np.int64), problem.ready_s[slots], problem.loaded[slots], problem.load_s[slots],
+            problem.function[by_slot], np.array(arrived_s)[by_slot], seconds, start_s_by_slot := np.empty(len(by_slot)),
+        )  # fmt: skip
+        start_s[by_slot] = start_s_by_slot
+        return start_s
     for slot, begin, end in zip(slots.tolist(), first.tolist(), ends, strict=True):
         _execute_slot(problem, slot, by_slot[begin:end], arrived_s, start_s)
     return start_s
@@ -71,31 +82,50 @@ def _execute_slot(problem: BatchProblem, slot: int, queue: Ints, arrived_s: Floa
     start_s[queue] = starts_s
 
 
-def complete_plan(
-    problem: BatchProblem, accelerator: Ints, order: Ints, transfers: Transfers, policy: str
-) -> BatchPlan:
-    """Return the plan for a given placement (J,), queue order (J,) and transfers."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """A plan whose bound is not known yet: accelerators (J,), start times (J,), transfers, and its length."""
+
+    accelerator: Ints
+    start_s: Floats
+    segments: Segments
+    makespan_s: float
+
+
+def schedule(problem: BatchProblem, accelerator: Ints, order: Ints, transfers: Transfers) -> Schedule:
+    """Return when all happens for a given placement (J,), queue order (J,) and transfers."""
     start_s = execute(problem, accelerator, order, transfers.arrived_s)
     if problem.load_s.any():
         start_s = _settle(problem, accelerator, order, transfers.arrived_s, start_s)
     end_s = start_s + problem.seconds[np.arange(problem.jobs), accelerator]
-    makespan_s = float(end_s.max(initial=0.0))
-    bound = lower_bound(problem, at_most_s=makespan_s)
-    pieces = transfers.segments
+    return Schedule(accelerator, start_s, transfers.segments, float(end_s.max(initial=0.0)))
+
+
+def as_plan(problem: BatchProblem, found: Schedule, bound: LowerBound, policy: str) -> BatchPlan:
+    """Return the schedule in the plan format, with the bound."""
+    pieces = found.segments
     return BatchPlan(
-        accelerator=accelerator,
-        start_s=start_s,
+        accelerator=found.accelerator,
+        start_s=found.start_s,
         segment_job=pieces.flow,
         segment_begin_s=pieces.begin_s,
         segment_end_s=pieces.end_s,
         segment_bps=pieces.bps,
-        makespan_s=makespan_s,
+        makespan_s=found.makespan_s,
         # Where the plan is optimal, the two may differ by rounding.
-        lower_bound_s=min(bound.seconds, makespan_s),
+        lower_bound_s=min(bound.seconds, found.makespan_s),
         bound_prices=bound.prices,
         policy=policy,
         generation=problem.generation,
     )
+
+
+def complete_plan(
+    problem: BatchProblem, accelerator: Ints, order: Ints, transfers: Transfers, policy: str
+) -> BatchPlan:
+    """Return the plan for a given placement (J,), queue order (J,) and transfers."""
+    found = schedule(problem, accelerator, order, transfers)
+    return as_plan(problem, found, lower_bound(problem, at_most_s=found.makespan_s), policy)
 
 
 def _settle(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Floats, start_s: Floats) -> Floats:

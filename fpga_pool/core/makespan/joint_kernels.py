@@ -1,0 +1,375 @@
+"""Compiled loops for batches that compute and transmit: placement, fluid transfers, search on reversed time.
+
+Links are numbered R requesters first, then H responders, in the arrays called `link_...`.  See `kernels` for how they
+compile, and `joint` for what they are for.
+"""
+
+import numpy as np
+from numba import njit
+
+from fpga_pool.core.makespan.kernels import _below, _uniform
+
+_NOISE = 1e-9
+_SAME = 1e-12
+#: Events after which the flows are sorted again by how much their links have to send.
+_RESORT = 4
+_MATRIX = "Array(float64, 2, 'C', readonly=True)"
+_REALS, _WHOLES = "float64[::1]", "int64[::1]"
+
+
+@njit(
+    f"void({_MATRIX}, {', '.join([_WHOLES] * 3 + [_REALS] * 3 + [_WHOLES] * 3 + [_REALS] * 4 + [_WHOLES])}, float64)",
+    cache=True,
+)
+def place(  # type: ignore[no-untyped-def]
+    seconds, order, requester, responder, bits, egress_s_per_bit, ingress_s_per_bit, local_host, function, loaded,
+    load_s, release_s, free_s, ingress_s, accelerator,
+    ingress_cap_s,
+):  # fmt: skip
+    """`ect.place` compiled: each job of `order` where it would end first; ties to the least ingress work.
+
+    No responder gets more ingress than `ingress_cap_s`; where all would, the least is best.  `free_s` (A,) begins as
+    the ready times; `loaded` (A,) and `ingress_s` (H,), which begins as zeros, change too.
+    """
+    egress_s = np.zeros(len(egress_s_per_bit))
+    hosts = len(ingress_s_per_bit)
+    arrival_s = np.empty(hosts)
+    for i in order:
+        u = requester[i]
+        own_egress_s = bits[i] * egress_s_per_bit[u]
+        for h in range(hosts):
+            own_ingress_s = bits[i] * ingress_s_per_bit[h]
+            alone_s = release_s[i] + max(own_ingress_s, own_egress_s)
+            arrival_s[h] = max(alone_s, ingress_s[h] + own_ingress_s, egress_s[u] + own_egress_s)
+            if bits[i] == 0.0 or local_host[u] == h:
+                arrival_s[h] = release_s[i]
+        best, best_s = -1, np.inf
+        least_s = np.inf
+        for a in range(len(responder)):
+            if local_host[u] != responder[a] and seconds[i, a] < np.inf:
+                h = responder[a]
+                least_s = min(least_s, ingress_s[h] + bits[i] * ingress_s_per_bit[h])
+        cap_s = max(ingress_cap_s, least_s)
+        for a in range(len(responder)):
+            h = responder[a]
+            if local_host[u] != h and ingress_s[h] + bits[i] * ingress_s_per_bit[h] > cap_s:
+                continue
+            ready_s = free_s[a] if loaded[a] == function[i] else free_s[a] + load_s[a]
+            end_s = max(ready_s, arrival_s[responder[a]]) + seconds[i, a]
+            if end_s < best_s * (1 - _SAME) or (
+                end_s <= best_s * (1 + _SAME)
+                and (best < 0 or ingress_s[responder[a]] < ingress_s[responder[best]])
+                and end_s < np.inf
+            ):
+                best = a
+                best_s = end_s
+        accelerator[i] = best
+        free_s[best] = best_s
+        loaded[best] = function[i]
+        h = responder[best]
+        if local_host[u] != h:
+            egress_s[u] += own_egress_s
+            ingress_s[h] += bits[i] * ingress_s_per_bit[h]
+
+
+@njit(
+    f"int64({', '.join([_WHOLES] * 3 + [_REALS] * 5 + ['float64'] + [_WHOLES] + [_REALS] * 3)})",
+    cache=True,
+)
+def transmit(  # type: ignore[no-untyped-def]
+    rank, requester, responder, bits, release_s, egress_bps, ingress_bps, arrived_s, other_weight, segment_flow,
+    segment_begin_s, segment_end_s, segment_bps,
+):  # fmt: skip
+    """Move flows (F,) from their releases on; each in turn takes all that both its links have left.
+
+    Their turn is by `rank`, lowest first, or, where `other_weight` is not negative, by what the busier of their links
+    has yet to send, released or not, plus that weight times what the other has.  Writes `arrived_s` (F,) and the
+    segments; returns their number, -1 where there are too many.
+    """
+    flows, requesters = len(bits), len(egress_bps)
+    link_bps = np.concatenate((egress_bps, ingress_bps))
+    noise_bps = np.where(np.isfinite(link_bps), _NOISE * link_bps, 0.0)
+    out_link, in_link = requester, responder + requesters
+    # What links have yet to send, released or not, and how many flows are active on each.
+    link_left_s, link_flows = np.zeros(len(link_bps)), np.zeros(len(link_bps), np.int64)
+    for i in range(flows):
+        link_left_s[out_link[i]] += bits[i] / link_bps[out_link[i]]
+        link_left_s[in_link[i]] += bits[i] / link_bps[in_link[i]]
+    by_release = np.argsort(release_s, kind="mergesort")
+    left, since_s, end_s, rate_bps = bits.copy(), np.zeros(flows), np.full(flows, np.inf), np.zeros(flows)
+    key, ended = rank.astype(np.float64), np.zeros(flows, np.bool_)
+    active, served, was_served = np.empty(flows, np.int64), np.empty(flows, np.int64), np.empty(flows, np.int64)
+    new_bps = np.zeros(flows)
+    count, gone, released, done, serving, segments, event, now_s = 0, 0, 0, 0, 0, 0, 0, 0.0
+    while done < flows:
+        unsorted = count
+        while released < flows and release_s[by_release[released]] <= now_s:
+            i = by_release[released]
+            active[count] = i
+            link_flows[out_link[i]] += 1
+            link_flows[in_link[i]] += 1
+            count += 1
+            released += 1
+        if other_weight >= 0.0 and (unsorted < count or event % _RESORT == 0):
+            unsorted = 0
+            for x in range(count):
+                out_s, in_s = link_left_s[out_link[active[x]]], link_left_s[in_link[active[x]]]
+                key[active[x]] = -max(out_s, in_s) - other_weight * min(out_s, in_s)
+        for x in range(unsorted, count):
+            i, y = active[x], x
+            while y > 0 and key[active[y - 1]] > key[i]:
+                active[y] = active[y - 1]
+                y -= 1
+            active[y] = i
+        event += 1
+        residual_bps = link_bps.copy()
+        open_out, open_in = (link_flows[:requesters] > 0).sum(), (link_flows[requesters:] > 0).sum()
+        for x in range(serving):
+            was_served[x] = served[x]
+            new_bps[served[x]] = 0.0
+        was_serving, serving = serving, 0
+        for x in range(count):
+            if open_out == 0 or open_in == 0:
+                break
+            i = active[x]
+            u, h = out_link[i], in_link[i]
+            if ended[i] or residual_bps[u] <= 0.0 or residual_bps[h] <= 0.0:
+                continue
+            bps = min(residual_bps[u], residual_bps[h])
+            residual_bps[u] -= bps
+            residual_bps[h] -= bps
+            if residual_bps[u] <= noise_bps[u]:
+                residual_bps[u] = 0.0
+                open_out -= 1
+            if residual_bps[h] <= noise_bps[h]:
+                residual_bps[h] = 0.0
+                open_in -= 1
+            new_bps[i] = bps
+            served[serving] = i
+            serving += 1
+        for x in range(was_serving + serving):
+            i = was_served[x] if x < was_serving else served[x - was_serving]
+            if ended[i] or new_bps[i] == rate_bps[i]:
+                continue
+            if rate_bps[i] > 0.0 and since_s[i] < now_s:
+                if segments == len(segment_flow):
+                    return -1
+                segment_flow[segments], segment_begin_s[segments] = i, since_s[i]
+                segment_end_s[segments], segment_bps[segments] = now_s, rate_bps[i]
+                segments += 1
+                left[i] = max(0.0, left[i] - rate_bps[i] * (now_s - since_s[i]))
+            since_s[i] = now_s
+            rate_bps[i] = new_bps[i]
+            # A transfer takes time even where the clock is too coarse to tell.
+            end_s[i] = max(now_s + left[i] / new_bps[i], np.nextafter(now_s, np.inf)) if new_bps[i] > 0.0 else np.inf
+        next_s = release_s[by_release[released]] if released < flows else np.inf
+        for x in range(serving):
+            next_s = min(next_s, end_s[served[x]])
+        last_s = next_s
+        for x in range(serving):
+            i = served[x]
+            bits_now = rate_bps[i] * (min(end_s[i], next_s) - now_s)
+            link_left_s[out_link[i]] -= bits_now / link_bps[out_link[i]]
+            link_left_s[in_link[i]] -= bits_now / link_bps[in_link[i]]
+            if end_s[i] > next_s * (1 + _SAME):
+                continue
+            if segments == len(segment_flow):
+                return -1
+            segment_flow[segments], segment_begin_s[segments] = i, since_s[i]
+            segment_end_s[segments], segment_bps[segments] = end_s[i], left[i] / (end_s[i] - since_s[i])
+            segments += 1
+            arrived_s[i] = end_s[i]
+            last_s = max(last_s, end_s[i])
+            ended[i] = True
+            link_flows[out_link[i]] -= 1
+            link_flows[in_link[i]] -= 1
+            done += 1
+            gone += 1
+        now_s = last_s
+        if 4 * gone > count:
+            kept = 0
+            for x in range(count):
+                if not ended[active[x]]:
+                    active[kept] = active[x]
+                    kept += 1
+            count, gone = kept, 0
+    return segments
+
+
+@njit(
+    f"void({_MATRIX}, {', '.join([_WHOLES] * 3 + [_REALS] * 3 + [_WHOLES] + [_REALS] * 2 + ['float64'] * 4)},"
+    f" uint64[::1], boolean[::1], {_REALS}, {_REALS}, {_WHOLES})",
+    cache=True,
+)
+def spread(  # type: ignore[no-untyped-def]
+    seconds, sequence, requester, responder, bits, ingress_s_per_bit, due_s, local_host, latest_s, prices,
+    ingress_cap_s, ingress_weight, haste, noise, state, chosen, load_s, ingress_s, accelerator,
+):  # fmt: skip
+    """Place the `chosen` jobs in `sequence`, each on the cheapest accelerator that ends it by its due time.
+
+    Time runs backwards: a job computes first and sends then.  An accelerator takes no work beyond `latest_s` (A,), a
+    responder no ingress beyond `ingress_cap_s`; where none is left, the least excess counts.  `prices` (A + H,) are of
+    compute and ingress; `haste` is the price of a second until the job may send.
+    """
+    accelerators = len(responder)
+    for i in sequence:
+        if not chosen[i]:
+            continue
+        best, least, first, excess_s = -1, np.inf, -1, np.inf
+        for a in range(accelerators):
+            h = responder[a]
+            sends_s = 0.0 if local_host[requester[i]] == h else bits[i] * ingress_s_per_bit[h]
+            over_s = max(load_s[a] + seconds[i, a] - min(due_s[i], latest_s[a]), ingress_s[h] + sends_s - ingress_cap_s)
+            if over_s <= 0.0:
+                cost = prices[a] * seconds[i, a] + ingress_weight * prices[accelerators + h] * sends_s
+                cost = cost * (1.0 + noise * _uniform(state)) + haste * (load_s[a] + seconds[i, a])
+                if cost < least:
+                    least = cost
+                    best = a
+            elif over_s < excess_s:
+                excess_s = over_s
+                first = a
+        if best < 0:
+            best = first
+        accelerator[i] = best
+        load_s[best] += seconds[i, best]
+        h = responder[best]
+        if local_host[requester[i]] != h:
+            ingress_s[h] += bits[i] * ingress_s_per_bit[h]
+
+
+@njit(
+    f"void({_MATRIX}, {', '.join([_WHOLES] * 3 + [_REALS] * 3 + [_WHOLES] * 2 + [_REALS] * 3)})",
+    cache=True,
+)
+def link_ends(  # type: ignore[no-untyped-def]
+    seconds, sequence, requester, responder, bits, egress_s_per_bit, ingress_s_per_bit, local_host, accelerator,
+    load_s, release_s, link_end_s,
+):  # fmt: skip
+    """Write when, in reversed time, each job has computed and each link alone would have sent all (R + H,)."""
+    requesters = len(egress_s_per_bit)
+    load_s[:] = 0.0
+    link_end_s[:] = 0.0
+    for i in sequence:
+        a = accelerator[i]
+        load_s[a] += seconds[i, a]
+        release_s[i] = load_s[a]
+    for i in np.argsort(release_s):
+        u, h = requester[i], responder[accelerator[i]]
+        if local_host[u] != h and bits[i] > 0.0:
+            link_end_s[u] = max(link_end_s[u], release_s[i]) + bits[i] * egress_s_per_bit[u]
+            h += requesters
+            link_end_s[h] = max(link_end_s[h], release_s[i]) + bits[i] * ingress_s_per_bit[h - requesters]
+
+
+@njit(f"float64({', '.join([_REALS] * 3)}, float64)", cache=True)
+def _excess_s(load_s, latest_s, link_end_s, target_s):  # type: ignore[no-untyped-def]
+    excess_s = 0.0
+    for a in range(len(load_s)):
+        excess_s += max(0.0, load_s[a] - latest_s[a])
+    for end_s in link_end_s:
+        excess_s += max(0.0, end_s - target_s)
+    return excess_s
+
+
+@njit(
+    f"float64({_MATRIX}, {', '.join([_WHOLES] * 3 + [_REALS] * 4 + [_WHOLES] + [_REALS] * 2 + ['float64'] * 2)}, int64,"
+    f" uint64[::1], {_WHOLES})",
+    cache=True,
+)
+def rearrange(  # type: ignore[no-untyped-def]
+    seconds, sequence, requester, responder, bits, egress_s_per_bit, ingress_s_per_bit, due_s, local_host, latest_s,
+    prices, target_s, ingress_cap_s, steps, state, accelerator,
+):  # fmt: skip
+    """Empty some accelerators at the latest link and some others, `spread` their jobs again, keep what is no worse.
+
+    Returns what links and accelerators exceed the target by, together; 0 ends the search.
+    """
+    jobs, accelerators = seconds.shape
+    requesters, hosts = len(egress_s_per_bit), len(ingress_s_per_bit)
+    load_s, new_load_s = np.zeros(accelerators), np.zeros(accelerators)
+    release_s, new_release_s = np.zeros(jobs), np.zeros(jobs)
+    link_end_s, new_link_end_s = np.zeros(requesters + hosts), np.zeros(requesters + hosts)
+    link_ends(seconds, sequence, requester, responder, bits, egress_s_per_bit, ingress_s_per_bit, local_host,
+              accelerator, load_s, release_s, link_end_s)  # fmt: skip
+    excess_s = _excess_s(load_s, latest_s, link_end_s, target_s)
+    emptied, chosen = np.zeros(accelerators, np.bool_), np.zeros(jobs, np.bool_)
+    ingress_s = np.zeros(hosts)
+    candidate = accelerator.copy()
+    for _ in range(steps):
+        if excess_s <= 0.0:
+            break
+        emptied[:] = False
+        late, seen = 0, 0
+        for link in range(requesters + hosts):
+            if link_end_s[link] > target_s:
+                seen += 1
+                if _below(state, seen) == 0:
+                    late = link
+        for i in range(jobs):
+            a = accelerator[i]
+            link = requester[i] if late < requesters else requesters + responder[a]
+            if seen > 0 and link == late and _below(state, 2) == 0:
+                emptied[a] = True
+        for _ in range(1 + _below(state, 5)):
+            emptied[_below(state, accelerators)] = True
+        ingress_s[:] = 0.0
+        for i in range(jobs):
+            a = accelerator[i]
+            chosen[i] = emptied[a]
+            if not emptied[a] and local_host[requester[i]] != responder[a]:
+                ingress_s[responder[a]] += bits[i] * ingress_s_per_bit[responder[a]]
+        for a in range(accelerators):
+            new_load_s[a] = 0.0 if emptied[a] else load_s[a]
+        candidate[:] = accelerator
+        cap_s = ingress_cap_s * (0.98 + 0.04 * _uniform(state))
+        spread(seconds, sequence, requester, responder, bits, ingress_s_per_bit, due_s, local_host, latest_s, prices,
+               cap_s, 2.0 * _uniform(state), 3.0 * _uniform(state) ** 2 / len(prices), 0.02, state, chosen, new_load_s,
+               ingress_s, candidate)  # fmt: skip
+        link_ends(seconds, sequence, requester, responder, bits, egress_s_per_bit, ingress_s_per_bit, local_host,
+                  candidate, new_load_s, new_release_s, new_link_end_s)  # fmt: skip
+        new_excess_s = _excess_s(new_load_s, latest_s, new_link_end_s, target_s)
+        if new_excess_s <= excess_s:
+            excess_s = new_excess_s
+            accelerator[:] = candidate
+            load_s[:] = new_load_s
+            link_end_s[:] = new_link_end_s
+    return excess_s
+
+
+@njit(
+    f"float64({_MATRIX}, {_WHOLES}, {_REALS}, {_REALS}, int64, {_REALS})",
+    cache=True,
+)
+def price(seconds, responder, bits, ingress_s_per_bit, steps, prices):  # type: ignore[no-untyped-def]
+    """Ascend to prices (A + H,) of compute and ingress; as `bounds`, with ingress rows beside the compute rows."""
+    jobs, accelerators = seconds.shape
+    rows = accelerators + len(ingress_s_per_bit)
+    now = np.full(rows, 1.0 / rows)
+    work_s = np.zeros(rows)
+    best_s = -1.0
+    for step in range(steps):
+        work_s[:] = 0.0
+        total_s = 0.0
+        for i in range(jobs):
+            best, least = 0, np.inf
+            for a in range(accelerators):
+                h = responder[a]
+                cost = now[a] * seconds[i, a] + now[accelerators + h] * bits[i] * ingress_s_per_bit[h]
+                if cost < least:
+                    least = cost
+                    best = a
+            total_s += least
+            work_s[best] += seconds[i, best]
+            work_s[accelerators + responder[best]] += bits[i] * ingress_s_per_bit[responder[best]]
+        if total_s > best_s:
+            best_s = total_s
+            prices[:] = now
+        if total_s <= 0.0:
+            break
+        length = 0.004 ** (step / steps)
+        for row in range(rows):
+            now[row] *= np.exp(length * min(2.0, max(-1.0, work_s[row] / total_s - 1.0)))
+            now[row] = max(now[row], 1e-9 / rows)
+        now /= now.sum()
+    return best_s

@@ -1,0 +1,207 @@
+"""The inner loops of the planners, compiled by numba; `compiled.kernels()` says whether there is one.
+
+Signatures are explicit, so all compile when the module is imported (once per machine: the results are cached) and none
+while a plan is made.  Each has a numpy counterpart beside its caller, or serves a search that only runs compiled.
+Random numbers come from a xorshift state of one word that the caller owns: same state, same result.
+"""
+
+import numpy as np
+from numba import njit
+
+_LINK_NOISE = 1e-9
+_SAME = 1e-12
+
+
+@njit("uint64(uint64[::1])", cache=True)
+def _random(state):  # type: ignore[no-untyped-def]
+    x = state[0]
+    x ^= x << np.uint64(13)
+    x ^= x >> np.uint64(7)
+    x ^= x << np.uint64(17)
+    state[0] = x
+    return x
+
+
+@njit("float64(uint64[::1])", cache=True)
+def _uniform(state):  # type: ignore[no-untyped-def]
+    return (_random(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@njit("int64(uint64[::1], int64)", cache=True)
+def _below(state, limit):  # type: ignore[no-untyped-def]
+    return np.int64(_random(state) % np.uint64(limit))
+
+
+@njit("void(Array(float64, 2, 'C', readonly=True), float64[::1], int64[::1], float64[::1])", cache=True)
+def cheapest(seconds, prices, column, seconds_there):  # type: ignore[no-untyped-def]
+    """Write for each row of `seconds` (n, a) where seconds * price is least, and the seconds there."""
+    for row in range(seconds.shape[0]):
+        best, least = 0, np.inf
+        for j in range(seconds.shape[1]):
+            cost = seconds[row, j] * prices[j]
+            if cost < least:
+                least = cost
+                best = j
+        column[row] = best
+        seconds_there[row] = seconds[row, best]
+
+
+@njit("UniTuple(float64, 2)(Array(float64, 2, 'C', readonly=True), float64[::1], float64[::1], float64)", cache=True)
+def priced_work(seconds, prices, ready_s, at_most_s):  # type: ignore[no-untyped-def]
+    """Return sum_i min_j y_j e_ij over the machines where a job ends by `at_most_s`, and over all of them."""
+    usable_s, any_s = 0.0, 0.0
+    for row in range(seconds.shape[0]):
+        least, least_usable = np.inf, np.inf
+        for j in range(seconds.shape[1]):
+            if seconds[row, j] == np.inf:
+                continue
+            cost = seconds[row, j] * prices[j]
+            if cost < least:
+                least = cost
+            if cost < least_usable and seconds[row, j] + ready_s[j] <= at_most_s:
+                least_usable = cost
+        usable_s += least_usable
+        any_s += least
+    return usable_s, any_s
+
+
+@njit(
+    "void(Array(float64, 2, 'C', readonly=True), int64[::1], float64[::1], float64, float64[::1], int64[::1])",
+    cache=True,
+)
+def fill(seconds, order, prices, cap_s, load_s, machine):  # type: ignore[no-untyped-def]
+    """Place jobs in `order`, each on the cheapest machine it does not fill above `cap_s`, else where it ends first.
+
+    With `cap_s` below every job this is the rule of earliest completion.  `load_s` (M,) begins as ready times and ends
+    as loads; `machine` (J,) is written.
+    """
+    for i in order:
+        best, least, first, first_s = -1, np.inf, 0, np.inf
+        for j in range(seconds.shape[1]):
+            end_s = load_s[j] + seconds[i, j]
+            if end_s <= cap_s:
+                cost = seconds[i, j] * prices[j]
+                if cost < least:
+                    least = cost
+                    best = j
+            elif end_s < first_s:
+                first_s = end_s
+                first = j
+        if best < 0:
+            best = first
+        machine[i] = best
+        load_s[best] += seconds[i, best]
+
+
+@njit(
+    "int64(Array(float64, 2, 'C', readonly=True), int64[::1], float64[::1], float64[::1], float64, float64, int64,"
+    " uint64[::1], float64[::1], int64[::1], float64[::1], int64[::1])",
+    cache=True,
+)
+def ruin_and_recreate(  # type: ignore[no-untyped-def]
+    seconds, order, prices, ready_s, bound_s, ambition, steps, state, load_s, machine, best_s, best_machine
+):
+    """Empty an overloaded machine and a few others, and place their jobs anew as `fill` does, with noisy prices.
+
+    Overloaded is what is above the target, `ambition` of the way from the bound to the best make-span.  A step that
+    does not add to the overload is kept.  Returns the steps done, fewer where the bound is reached.
+    """
+    machines = seconds.shape[1]
+    new_load_s, new_machine = load_s.copy(), machine.copy()
+    emptied = np.zeros(machines, np.bool_)
+    target_s = bound_s + (best_s[0] - bound_s) * ambition
+    over_s = np.maximum(load_s - target_s, 0.0).sum()
+    for step in range(steps):
+        if best_s[0] <= bound_s * (1 + _SAME):
+            return step
+        emptied[:] = False
+        worst, seen = 0, 0
+        for j in range(machines):
+            if load_s[j] > target_s:
+                seen += 1
+                if _below(state, seen) == 0:
+                    worst = j
+        emptied[worst] = True
+        for _ in range(2 + _below(state, 7)):
+            emptied[_below(state, machines)] = True
+        new_load_s[:] = load_s
+        now_over_s = over_s
+        for j in range(machines):
+            if emptied[j]:
+                now_over_s -= max(0.0, load_s[j] - target_s)
+                new_load_s[j] = ready_s[j]
+                now_over_s += max(0.0, ready_s[j] - target_s)
+        kept = True
+        for i in order:
+            new_machine[i] = machine[i]
+            if not emptied[machine[i]]:
+                continue
+            best, least, first, first_s = -1, np.inf, -1, np.inf
+            for j in range(machines):
+                end_s = new_load_s[j] + seconds[i, j]
+                if end_s <= target_s:
+                    cost = seconds[i, j] * prices[j] * (1.0 + 0.01 * _uniform(state))
+                    if cost < least:
+                        least = cost
+                        best = j
+                elif end_s < first_s:
+                    first_s = end_s
+                    first = j
+            if best < 0:
+                best = first
+                now_over_s += first_s - max(target_s, new_load_s[first])
+                if now_over_s > over_s:
+                    kept = False
+                    break
+            new_machine[i] = best
+            new_load_s[best] += seconds[i, best]
+        if kept:
+            load_s[:] = new_load_s
+            machine[:] = new_machine
+            over_s = now_over_s
+            longest_s = load_s.max()
+            if longest_s < best_s[0]:
+                best_s[0] = longest_s
+                best_machine[:] = machine
+            if over_s <= _SAME * target_s:
+                target_s = bound_s + (best_s[0] - bound_s) * ambition
+                over_s = np.maximum(load_s - target_s, 0.0).sum()
+    return steps
+
+
+@njit(
+    "void(int64[::1], float64[::1], int64[::1], float64[::1], int64[::1], float64[::1], float64[::1], float64[::1])",
+    cache=True,
+)
+def execute(end, ready_s, loaded, load_s, function, arrived_s, seconds, start_s):  # type: ignore[no-untyped-def]
+    """`execution.execute` compiled: slots (n,) one after the other, the jobs of each in queue order up to `end`.
+
+    `start_s` of each job is written.
+    """
+    head = 0
+    started = np.zeros(len(seconds), np.bool_)
+    for slot in range(len(end)):
+        now_s, holds, first, last = ready_s[slot], loaded[slot], head, end[slot]
+        while first < last:
+            chosen, next_s = -1, np.inf
+            for x in range(first, last):
+                if started[x]:
+                    continue
+                if arrived_s[x] <= now_s:
+                    chosen = x
+                    break
+                next_s = min(next_s, arrived_s[x])
+            wanted = function[chosen if chosen >= 0 else first]
+            if wanted != holds:
+                now_s += load_s[slot]
+                holds = wanted
+            elif chosen < 0:
+                now_s = next_s
+            else:
+                started[chosen] = True
+                start_s[chosen] = now_s
+                # The start times are all that a plan says about order, so no two are equal on a slot.
+                now_s = max(now_s + seconds[chosen], np.nextafter(now_s, np.inf))
+                while first < last and started[first]:
+                    first += 1
+        head = last

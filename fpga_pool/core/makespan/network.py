@@ -1,0 +1,79 @@
+"""Batches of which only the network takes time: NIM of paper 000, 3.2, solved as jobs to uniform machines.
+
+At constant rates s_i / T all inputs end together (Theorem 2), so of a placement only the largest load of a link counts;
+the egress loads are the same for all placements.  Left is to balance ingress: machines are responders (model (5)).
+No linear program is needed: on uniform machines its solution is known, and it says nothing about whole jobs.
+"""
+
+import numpy as np
+
+from fpga_pool.core.makespan.assignment import Assignment, earliest_completion, improve
+from fpga_pool.core.makespan.budget import Budget
+from fpga_pool.core.makespan.fluid import Segments, Transfers, moves_over_network
+from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
+
+
+def is_network_bound(problem: BatchProblem) -> bool:
+    """Say whether nothing computes, and nothing else than bandwidth has to be waited for."""
+    waits = problem.release_s.any() or problem.load_s.any() or (problem.group != problem.group[:1]).any()
+    return not waits and not problem.seconds.any(where=np.isfinite(problem.seconds))
+
+
+def place_for_network(
+    problem: BatchProblem, bound_s: float, gap: float, budget: Budget, rng: np.random.Generator
+) -> Ints:
+    """Return the accelerator of each job (J,) with the ingress balanced, within `gap` of the bound if possible."""
+    hosts = np.unique(problem.responder)
+    seconds = _ingress_s(problem, hosts)
+    fastest_s = seconds.min(axis=1)
+    order = np.argsort(-fastest_s, kind="stable")
+    idle = np.zeros(len(hosts))
+    best = earliest_completion(seconds, order, idle)
+    enough_s = bound_s * (1 + gap)
+    if best.longest_s > enough_s:
+        finite = np.isfinite(problem.ingress_bps[hosts])
+        prices = np.where(finite, problem.ingress_bps[hosts], problem.ingress_bps[hosts][finite].max(initial=1.0))
+        best = improve(seconds, order, idle, prices / prices.sum(), best, enough_s, budget, rng)
+    return _accelerators(problem, hosts, best)
+
+
+def constant_rates(problem: BatchProblem, accelerator: Ints) -> Transfers:
+    """Move all inputs from the start to the same end, each at its constant rate."""
+    jobs = np.flatnonzero(moves_over_network(problem, accelerator))
+    bits = 8.0 * problem.input_bytes[jobs]
+    requester, responder = problem.requester[jobs], problem.responder[accelerator[jobs]]
+    end_s = max(
+        float((np.bincount(requester, bits, len(problem.egress_bps)) / problem.egress_bps).max(initial=0.0)),
+        float((np.bincount(responder, bits, len(problem.ingress_bps)) / problem.ingress_bps).max(initial=0.0)),
+    )
+    arrived_s = np.array(problem.release_s)
+    arrived_s[jobs] = end_s
+    return Transfers(
+        arrived_s, Segments(jobs, np.zeros(len(jobs)), np.full(len(jobs), end_s), floats(bits / max(end_s, 1e-300)))
+    )
+
+
+def _ingress_s(problem: BatchProblem, hosts: Ints) -> Floats:
+    """Return (J, hosts) how long each input keeps the ingress of each responder busy; inf = cannot run there."""
+    sends_s = 8.0 * problem.input_bytes[:, None] / problem.ingress_bps[hosts]
+    sends_s[problem.local_host[problem.requester][:, None] == hosts] = 0.0
+    unable = np.isinf(problem.seconds)
+    if unable.any():
+        for column, host in enumerate(hosts.tolist()):
+            sends_s[unable[:, problem.responder == host].all(axis=1), column] = np.inf
+    return sends_s
+
+
+def _accelerators(problem: BatchProblem, hosts: Ints, best: Assignment) -> Ints:
+    """Deal the jobs of each responder to its accelerators that are ready first; others go where they can run."""
+    accelerator = np.zeros(problem.jobs, np.int64)
+    for column, host in enumerate(hosts.tolist()):
+        jobs, slots = np.flatnonzero(best.machine == column), np.flatnonzero(problem.responder == host)
+        slots = slots[np.argsort(problem.ready_s[slots], kind="stable")]
+        first = int((problem.ready_s[slots] == problem.ready_s[slots[0]]).sum())
+        chosen = slots[np.arange(len(jobs)) % first]
+        stuck = np.flatnonzero(~np.isfinite(problem.seconds[jobs, chosen]))
+        if len(stuck):
+            chosen[stuck] = slots[np.argmax(np.isfinite(problem.seconds[np.ix_(jobs[stuck], slots)]), axis=1)]
+        accelerator[jobs] = chosen
+    return accelerator

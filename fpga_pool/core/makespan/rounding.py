@@ -1,0 +1,128 @@
+"""Algorithm 2 of paper 000: from a solution of CIM-LP to one accelerator per job, at most one split job on each."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from fpga_pool.core.makespan.relaxation import Relaxed, vertex
+from fpga_pool.core.types import Floats, Ints
+
+#: Shares of one job, by accelerator; or of one accelerator, by job.
+_Neighbours = dict[int, dict[int, float]]
+
+
+def round_shares(relaxed: Relaxed, seconds: Floats, ready_s: Floats) -> Ints:
+    """Return (n,) the accelerator of each job.
+
+    Parameters
+    ----------
+    relaxed
+        The solution of CIM-LP for `seconds` and `ready_s`.
+    seconds : (n, a)
+        inf = cannot run there.
+    ready_s : (a,)
+        When each accelerator becomes free.
+
+    """
+    relaxed = pseudo_forest(relaxed, seconds, ready_s)
+    jobs = len(seconds)
+    # Line 2: jobs with one edge.  Every job gets its largest share first; lines 3 to 15 change those with several.
+    accelerator = np.zeros(jobs, np.int64)
+    by_share = np.argsort(relaxed.share, kind="stable")
+    accelerator[relaxed.job[by_share]] = relaxed.slot[by_share]
+    split = np.bincount(relaxed.job, minlength=jobs) > 1
+    for job, slot in _Bigraph(relaxed, np.flatnonzero(split)).assignments():
+        accelerator[job] = slot
+    return accelerator
+
+
+def pseudo_forest(relaxed: Relaxed, seconds: Floats, ready_s: Floats) -> Relaxed:
+    """Return a solution each of whose components has at most one cycle (Corollary 1, line 1).
+
+    A vertex, as the simplex method finds it, is one already.  Any other solution is solved anew over the jobs and
+    accelerators of each component with more edges than nodes, and only over the pairs it has.
+    """
+    jobs, slots = seconds.shape
+    edges = coo_array((np.ones(len(relaxed.job)), (relaxed.job, jobs + relaxed.slot)), shape=(jobs + slots,) * 2)
+    count, component = connected_components(edges, directed=False)
+    too_many = np.bincount(component[relaxed.job], minlength=count) > np.bincount(component, minlength=count)
+    kept = ~too_many[component[relaxed.job]]
+    parts = [(relaxed.job[kept], relaxed.slot[kept], relaxed.share[kept])]
+    for tangled in np.flatnonzero(too_many).tolist():
+        own = component[relaxed.job] == tangled
+        job, row = np.unique(relaxed.job[own], return_inverse=True)
+        slot, column = np.unique(relaxed.slot[own], return_inverse=True)
+        part = np.full((len(job), len(slot)), np.inf)
+        part[row, column] = seconds[relaxed.job[own], relaxed.slot[own]]
+        solved = vertex(part, ready_s[slot])
+        parts.append((job[solved.job], slot[solved.slot], solved.share))
+    return Relaxed(relaxed.seconds, *(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+class _Bigraph:
+    """The split jobs and the accelerators that serve them: a forest of trees and of trees plus one edge."""
+
+    def __init__(self, relaxed: Relaxed, split: Ints) -> None:
+        self._slots_of: _Neighbours = {job: {} for job in split.tolist()}
+        self._jobs_of: _Neighbours = {}
+        edges = zip(relaxed.job.tolist(), relaxed.slot.tolist(), relaxed.share.tolist(), strict=True)
+        for job, slot, share in edges:
+            if job in self._slots_of:
+                self._slots_of[job][slot] = share
+                self._jobs_of.setdefault(slot, {})[job] = share
+
+    def assignments(self) -> Iterator[tuple[int, int]]:
+        """Yield each split job and its accelerator, which no other split job gets."""
+        # Lines 5 to 7.  A job next to a cycle that loses its edge to it may become a leaf and must be a root.
+        roots: list[int] = []
+        for job, slot in list(self._cycles()):
+            yield job, slot
+            for other in self._slots_of.pop(job):
+                self._jobs_of[other].pop(job)
+            for other in self._jobs_of.pop(slot):
+                self._slots_of[other].pop(slot)
+                roots.append(other)
+        # Lines 8 to 14.  Without such a job any job is the root of its tree.
+        seen: set[int] = set()
+        for root in [*roots, *self._slots_of]:
+            if root in self._slots_of and root not in seen:
+                yield from self._tree(root, seen)
+
+    def _cycles(self) -> Iterator[tuple[int, int]]:
+        """Yield the jobs of all cycles, each with the accelerator that follows it in one direction.
+
+        What is left after taking away leaves until there are none is the cycles: each component has at most one.
+        """
+        slots_of = {job: set(slots) for job, slots in self._slots_of.items()}
+        jobs_of = {slot: set(jobs) for slot, jobs in self._jobs_of.items()}
+        leaves = [(slot, jobs_of, slots_of) for slot, jobs in jobs_of.items() if len(jobs) == 1]
+        while leaves:
+            leaf, own, others = leaves.pop()
+            for neighbour in own.pop(leaf):
+                others[neighbour].discard(leaf)
+                if len(others[neighbour]) == 1:
+                    leaves.append((neighbour, others, own))
+        while slots_of:
+            job = min(slots_of)
+            came_from = -1
+            while job in slots_of:
+                slot = min(slots_of.pop(job) - {came_from})
+                yield job, slot
+                came_from = slot
+                job = min(jobs_of[slot] - {job})
+
+    def _tree(self, root: int, seen: set[int]) -> Iterator[tuple[int, int]]:
+        """Yield each job below and including `root` with the child that has most of it."""
+        seen.add(root)
+        waiting = [(root, -1)]
+        while waiting:
+            job, parent = waiting.pop()
+            children = {slot: share for slot, share in self._slots_of[job].items() if slot != parent}
+            yield job, max(children, key=children.__getitem__)
+            for slot in children:
+                for below in self._jobs_of[slot]:
+                    if below not in seen:
+                        seen.add(below)
+                        waiting.append((below, slot))
