@@ -6,23 +6,24 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fpga_pool.core.makespan.assignment import Assignment, earliest_completion, improve
-from fpga_pool.core.makespan.baselines import Ljf, Sjf
 from fpga_pool.core.makespan.bounds import compute_bound, raised, simple_bound
 from fpga_pool.core.makespan.budget import Budget, Clock
 from fpga_pool.core.makespan.compiled import compile_all
-from fpga_pool.core.makespan.ect import Ect, largest_first
+from fpga_pool.core.makespan.ect import largest_first
 from fpga_pool.core.makespan.execution import Schedule, as_plan, schedule
 from fpga_pool.core.makespan.fluid import Segments
 from fpga_pool.core.makespan.forwards import place_ahead, transmit_in_order
 from fpga_pool.core.makespan.network import constant_rates, is_network_bound, place_for_network
+from fpga_pool.core.makespan.others import LARGE_PAIRS, Others, are_quick
 from fpga_pool.core.makespan.reversed_time import ReversedSearch, can_reverse
-from fpga_pool.core.policy import Policy, PolicyState
+from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
-#: Simple planners whose plans are looked at where ours is far from the bound or the batch is small.
-_OTHERS: tuple[type[Policy[BatchProblem, BatchPlan]], ...] = (Ect, Sjf, Ljf)
-#: Far from the bound; small, in pairs of job and accelerator; too large for the simple planners.
-_FAR, _SMALL_PAIRS, _LARGE_PAIRS = 1.2, 5_000, 500_000
+#: Relative to the bound: where the plans of other policies are looked at before the search if seconds are limited, and
+#: where they are not looked at any more unless the batch is small.
+_FAR, _NEAR = 1.3, 1.02
+#: Share of the seconds that other policies may take before the search.
+_OTHERS_FIRST = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,12 @@ class MakespanParams:
 
 
 class Makespan:
-    """Picks by itself among compute-bound, network-bound and joint planning; anytime; never worse than simple rules."""
+    """Picks by itself among compute-bound, network-bound and joint planning; anytime.
+
+    No other policy of this package has a shorter plan, but for `gap`, where the batch is small (`others.SMALL_JOBS`,
+    `others.SMALL_PAIRS`), or where the plan is at its bound.  Of larger batches the plans of the others are looked at
+    while ours is more than 2 % above the bound, up to `others.LARGE_PAIRS`; where seconds are limited, within these.
+    """
 
     name = "makespan"
     Params = MakespanParams
@@ -112,6 +118,7 @@ class _Search:
     def __init__(self, problem: BatchProblem, gap: float, budget: Budget, rng: np.random.Generator) -> None:
         self._problem, self._gap, self._budget, self._rng = problem, gap, budget, rng
         self._order = largest_first(problem)
+        self._others = Others(problem, rng)
         self._best: Schedule | None = None
         self._bound = simple_bound(problem)
         self._prices: Floats | None = None
@@ -121,10 +128,14 @@ class _Search:
         for found in self._schedules():
             if self._best is None or found.makespan_s < self._best.makespan_s:
                 self._best = found
-            if self._best.makespan_s <= self._bound.seconds * (1 + self._gap):
+            if self._within(1 + self._gap):
                 break
         assert self._best is not None  # noqa: S101
         return as_plan(self._problem, self._best, self._bound, Makespan.name)
+
+    def _within(self, ratio: float) -> bool:
+        """Say whether the best make-span is at most that much above the bound."""
+        return self._best is not None and self._best.makespan_s <= self._bound.seconds * ratio
 
     def _schedules(self) -> Iterator[Schedule]:
         problem = self._problem
@@ -136,10 +147,20 @@ class _Search:
             yield self._assigned(start, self._budget)
         else:
             yield from self._joint()
-        yield from self._simple()
+        yield from self._others.schedules(lambda: self._others_may_be_better(self._budget))
+
+    def _others_may_be_better(self, budget: Budget) -> bool:
+        """Say whether to look at the plan of one more policy: always where that is quick, else while far enough off."""
+        if are_quick(self._problem):
+            return True
+        affordable = self._problem.seconds.size <= LARGE_PAIRS and (not budget.is_timed or budget.allows())
+        return affordable and not self._within(_NEAR)
 
     def _joint(self) -> Iterator[Schedule]:
         yield self._forwards(place_ahead(self._problem, self._order))
+        if self._budget.is_timed and not self._within(_FAR):
+            first = self._budget.part(_OTHERS_FIRST)
+            yield from self._others.schedules(lambda: self._others_may_be_better(first))
         links_first = self._bound.seconds
         self._price()
         compute_s = self._bound.seconds
@@ -183,16 +204,6 @@ class _Search:
             compute_s, self._prices = compute_bound(self._problem, at_most_s)
             self._bound = raised(self._problem, self._bound, compute_s, self._prices)
         return self._prices
-
-    def _simple(self) -> Iterator[Schedule]:
-        """Look at the plans of simple rules where ours is far from the bound, or they take no time."""
-        problem, pairs = self._problem, self._problem.seconds.size
-        for other in _OTHERS:
-            far = self._best is not None and self._best.makespan_s > _FAR * self._bound.seconds
-            if pairs <= _SMALL_PAIRS or (far and pairs <= _LARGE_PAIRS and self._budget.allows()):
-                found = other().decide(problem, None, 0.0, self._rng)
-                segments = Segments(found.segment_job, found.segment_begin_s, found.segment_end_s, found.segment_bps)
-                yield Schedule(found.accelerator, found.start_s, segments, found.makespan_s)
 
 
 def _nothing_to_do() -> Schedule:

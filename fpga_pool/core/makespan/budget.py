@@ -19,6 +19,11 @@ class Budget:
         self._left = effort * PAIRS_PER_UNIT
         self._parent: Budget | None = None
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether seconds are limited instead of work."""
+        return self._clock is not None
+
     def part(self, share: float) -> "Budget":
         """Return a budget of that share of what is left; what is spent from it is spent from this one too."""
         part = Budget(effort=share * self._left / PAIRS_PER_UNIT)

@@ -3,11 +3,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fpga_pool.core.makespan import Ect, Ljf, Makespan, MakespanParams, Sjf, compiled, plan
+from fpga_pool.conf.policies import load_policy, policy_names
+from fpga_pool.core.makespan import Ect, Makespan, MakespanParams, compiled, plan
 from fpga_pool.core.types import BatchProblem, floats
 
 FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 QUICK = MakespanParams(effort=20)
+OTHERS = [load_policy("batch", name) for name in policy_names("batch") if name != Makespan.name]
 
 
 @pytest.fixture(params=["compiled", "numpy"])
@@ -50,14 +52,39 @@ def test_checker_accepts_plans_with_and_without_compiled_kernels(way, verdict, p
 
 
 @FEW
+@pytest.mark.parametrize("effort", [0, 20])
 @given(data=st.data())
-def test_never_longer_than_the_simple_rules(problems, data):
-    problem = data.draw(problems())
-    ours = plan(problem, QUICK).makespan_s
-    for rule in (Ect(), Sjf(), Ljf()):
+def test_never_longer_than_any_other_policy(problems, effort, data):
+    problem = data.draw(problems(max_jobs=14, max_accelerators=6))
+    params = MakespanParams(effort=effort)
+    ours = plan(problem, params).makespan_s
+    for rule in OTHERS:
         theirs = rule.decide(problem, None, 0.0, np.random.default_rng(0)).makespan_s
         # The search ends where this much is left to gain.
-        assert ours <= theirs * (1 + QUICK.gap)
+        assert ours <= theirs * (1 + params.gap), rule.name
+
+
+def test_other_policies_are_looked_at_where_a_larger_batch_stays_far_from_its_bound():
+    # 320 jobs of 2 functions on 2 accelerators that take 10 s to change: loads make the bound loose, so it decides
+    # nothing, and the best known plan counts.
+    rng = np.random.default_rng(4)
+    problem = BatchProblem(
+        seconds=rng.uniform(0.5, 1.5, (320, 2)), input_bytes=rng.integers(1, 10**8, 320), requester=np.arange(320) % 3,
+        egress_bps=[1e9] * 3, responder=[0, 1], ingress_bps=[1e9] * 2, release_s=rng.choice([0.0, 300.0], 320),
+        function=rng.integers(0, 2, 320), loaded=[0, 0], load_s=[10.0, 10.0],
+    )  # fmt: skip
+    ours = plan(problem, MakespanParams(effort=0)).makespan_s
+    theirs = {rule.name: rule.decide(problem, None, 0.0, np.random.default_rng(0)).makespan_s for rule in OTHERS}
+    assert ours <= min(theirs.values()) * (1 + MakespanParams().gap), theirs
+
+
+def test_seconds_limit_what_other_policies_may_take():
+    # Far from the bound as above, but the clock says at its second look that the time is over.
+    looks = iter([0.0] + [5.0] * 1000)
+    problem = workload("joint", 5, seed=1, jobs=400)
+    params = MakespanParams(time_limit_s=1.0)
+    limited = plan(problem, params, clock=lambda: next(looks))
+    assert limited.makespan_s == pytest.approx(Ect().decide(problem, None, 0.0, np.random.default_rng(0)).makespan_s)
 
 
 @pytest.mark.parametrize(
