@@ -103,13 +103,16 @@ def _plan(arguments: argparse.Namespace) -> Mapping[str, str | float]:
     plan = policy.decide(problem, None, 0.0, rng)
     planning_s = time.perf_counter() - compiled_s
     files.write_plan(arguments.out, plan)
-    return {
+    said: dict[str, str | float] = {
         "policy": arguments.policy,
         "planning_s": planning_s,
         "compile_s": compiled_s - begin_s,
         "makespan_s": plan.makespan_s,
         "lower_bound_s": plan.lower_bound_s,
     }
+    if problem.output_bytes.any():
+        said |= {"completion_s": plan.completion_s, "completion_bound_s": plan.completion_bound_s}
+    return said
 
 
 def _show_lines(result: Mapping[str, Any]) -> None:
@@ -162,7 +165,7 @@ def _seed(text: str) -> int:
 
 
 def _effort(text: str) -> int:
-    return _whole(text, least=1)
+    return _whole(text, least=0)
 
 
 def _whole(text: str, *, least: int) -> int:

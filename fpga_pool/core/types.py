@@ -54,6 +54,10 @@ def _refuse(mask: ArrayLike, message: str) -> None:
         raise ValueError(f"{name}[{', '.join(str(i) for i in places[0])}]:{what}")
 
 
+_LIMITS = ("egress_bps", "ingress_bps", "requester_ingress_bps", "responder_egress_bps")
+_SIZES = ("input_bytes", "output_bytes")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BatchProblem:
     """One batch to plan: paper 000, section 3, and every optional array of the problem format (doc/formats)."""
@@ -84,13 +88,18 @@ class BatchProblem:
     loaded: Ints = field(default_factory=lambda: ints([]))
     #: (A,) time to load another function.
     load_s: Floats = field(default_factory=lambda: floats([]))
+    #: (J,) bytes of each result, which flow back to the requester when the job has ended.
+    output_bytes: Ints = field(default_factory=lambda: ints([]))
+    #: (R,), (H,) NIC limits the other way, for results: as those for inputs where they are not given (full duplex).
+    requester_ingress_bps: Floats = field(default_factory=lambda: floats([]))
+    responder_egress_bps: Floats = field(default_factory=lambda: floats([]))
     #: Generation of the PoolView this was made from; a plan is committed only against the same one.
     generation: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("seconds", "egress_bps", "ingress_bps", "ready_s", "release_s", "load_s"):
+        for name in (*_LIMITS, "seconds", "ready_s", "release_s", "load_s"):
             object.__setattr__(self, name, floats(getattr(self, name)))
-        for name in ("input_bytes", "requester", "responder", "group", "local_host", "function", "loaded"):
+        for name in (*_SIZES, "requester", "responder", "group", "local_host", "function", "loaded"):
             try:
                 object.__setattr__(self, name, ints(getattr(self, name)))
             except ValueError as error:
@@ -125,6 +134,9 @@ class BatchProblem:
             "function": ints(np.zeros(jobs, np.int64)),
             "loaded": ints(np.zeros(accelerators, np.int64)),
             "load_s": floats(np.zeros(accelerators)),
+            "output_bytes": ints(np.zeros(jobs, np.int64)),
+            "requester_ingress_bps": self.egress_bps,
+            "responder_egress_bps": self.ingress_bps,
         }
         for name, value in defaults.items():
             if len(getattr(self, name)) == 0:
@@ -136,22 +148,24 @@ class BatchProblem:
             "input_bytes": (jobs,), "requester": (jobs,), "release_s": (jobs,), "group": (jobs,), "function": (jobs,),
             "responder": (accelerators,), "ready_s": (accelerators,), "loaded": (accelerators,),
             "load_s": (accelerators,), "local_host": (len(self.egress_bps),),
-            "egress_bps": (len(self.egress_bps),), "ingress_bps": (len(self.ingress_bps),),
+            "egress_bps": (len(self.egress_bps),), "ingress_bps": (len(self.ingress_bps),), "output_bytes": (jobs,),
+            "requester_ingress_bps": self.egress_bps.shape, "responder_egress_bps": self.ingress_bps.shape,
         }  # fmt: skip
         for name, shape in expected.items():
             found = getattr(self, name).shape
             _require(found == shape, f"{name}: expected shape {shape}, found {found}")
 
     def _check_values(self) -> None:
-        for name in ("seconds", "egress_bps", "ingress_bps", "ready_s", "release_s", "load_s"):
+        for name in (*_LIMITS, "seconds", "ready_s", "release_s", "load_s"):
             array = getattr(self, name)
             _refuse(np.isnan(array), f"{name}: NaN")
             _refuse(array < 0, f"{name}: negative")
         for name in ("ready_s", "release_s", "load_s"):
             _refuse(np.isinf(getattr(self, name)), f"{name}: must be finite")
-        for name in ("egress_bps", "ingress_bps"):
+        for name in _LIMITS:
             _refuse(getattr(self, name) == 0, f"{name}: no bandwidth at all; nothing could ever move")
-        _refuse(self.input_bytes < 0, "input_bytes: negative")
+        for name in _SIZES:
+            _refuse(getattr(self, name) < 0, f"{name}: negative")
         self._check_range("requester", len(self.egress_bps), lowest=0)
         self._check_range("responder", len(self.ingress_bps), lowest=0)
         self._check_range("local_host", len(self.ingress_bps), lowest=-1)
@@ -184,16 +198,27 @@ class BatchPlan:
     lower_bound_s: float
     #: (A,) prices y >= 0, sum 1, that prove the compute bound; empty where another bound is the largest.
     bound_prices: Floats = field(default_factory=lambda: floats([]))
+    #: As `segment_...`, for results on their way back.
+    result_job: Ints = field(default_factory=lambda: ints([]))
+    result_begin_s: Floats = field(default_factory=lambda: floats([]))
+    result_end_s: Floats = field(default_factory=lambda: floats([]))
+    result_bps: Floats = field(default_factory=lambda: floats([]))
+    #: When the last result is back, and a proven bound on that; the same as above where nothing flows back.
+    completion_s: float = 0.0
+    completion_bound_s: float = 0.0
     #: Name of the policy that made it.
     policy: str = ""
     #: Generation of the problem it answers.
     generation: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("accelerator", "segment_job"):
+        pieces = [f"{what}_{column}" for what in ("segment", "result") for column in ("begin_s", "end_s", "bps")]
+        for name in ("accelerator", "segment_job", "result_job"):
             object.__setattr__(self, name, ints(getattr(self, name)))
-        for name in ("start_s", "segment_begin_s", "segment_end_s", "segment_bps", "bound_prices"):
+        for name in ("start_s", "bound_prices", *pieces):
             object.__setattr__(self, name, floats(getattr(self, name)))
+        object.__setattr__(self, "completion_s", max(self.completion_s, self.makespan_s))
+        object.__setattr__(self, "completion_bound_s", max(self.completion_bound_s, self.lower_bound_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

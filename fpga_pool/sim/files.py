@@ -19,15 +19,22 @@ _PROBLEM = {
     "seconds": ("f", 2), "input_bytes": ("i", 1), "requester": ("i", 1), "egress_bps": ("f", 1),
     "responder": ("i", 1), "ingress_bps": ("f", 1),
 }  # fmt: skip
+#: Read where they are there, written where anything flows back.
+_RESULTS = {"output_bytes": ("i", 1), "requester_ingress_bps": ("f", 1), "responder_egress_bps": ("f", 1)}
 _PROBLEM_OPTIONAL = {
     "ready_s": ("f", 1), "release_s": ("f", 1), "group": ("i", 1), "local_host": ("i", 1), "function": ("i", 1),
-    "loaded": ("i", 1), "load_s": ("f", 1),
+    "loaded": ("i", 1), "load_s": ("f", 1), **_RESULTS,
 }  # fmt: skip
+_PER_FUNCTION = {"function_output_bytes": ("i", 1)}
 _PLAN = {
     "accelerator": ("i", 1), "start_s": ("f", 1), "segment_job": ("i", 1), "segment_begin_s": ("f", 1),
     "segment_end_s": ("f", 1), "segment_bps": ("f", 1), "makespan_s": ("f", 0), "lower_bound_s": ("f", 0),
 }  # fmt: skip
-_PLAN_OPTIONAL = {"bound_prices": ("f", 1)}
+_PLAN_RESULTS = {
+    "result_job": ("i", 1), "result_begin_s": ("f", 1), "result_end_s": ("f", 1), "result_bps": ("f", 1),
+    "completion_s": ("f", 0), "completion_bound_s": ("f", 0),
+}  # fmt: skip
+_PLAN_OPTIONAL = {"bound_prices": ("f", 1), **_PLAN_RESULTS}
 
 _Arrays = dict[str, NDArray[Any]]
 _Kinds = dict[str, tuple[str, int]]
@@ -35,25 +42,42 @@ _Kinds = dict[str, tuple[str, int]]
 
 def read_problem(path: str | Path) -> BatchProblem:
     """Return the problem in the file, or raise InvalidInput that names file and array."""
-    arrays = _read(path, _PROBLEM, _PROBLEM_OPTIONAL)
+    arrays = _read(path, _PROBLEM, _PROBLEM_OPTIONAL | _PER_FUNCTION)
     jobs, accelerators = arrays["seconds"].shape
     lengths = {
         "ready_s": accelerators, "release_s": jobs, "group": jobs, "local_host": len(arrays["egress_bps"]),
-        "function": jobs, "loaded": accelerators, "load_s": accelerators,
+        "function": jobs, "loaded": accelerators, "load_s": accelerators, "output_bytes": jobs,
+        "requester_ingress_bps": len(arrays["egress_bps"]), "responder_egress_bps": len(arrays["ingress_bps"]),
     }  # fmt: skip
     for name in lengths.keys() & arrays.keys():
         # BatchProblem takes an empty array for a missing one, a file must not.
         if arrays[name].shape != (lengths[name],):
             raise InvalidInput(f"{path}: {name}: expected shape {(lengths[name],)}, found {arrays[name].shape}")
+    if "function_output_bytes" in arrays:
+        arrays["output_bytes"] = _by_function(path, arrays, arrays.pop("function_output_bytes"))
     try:
         return BatchProblem(**arrays)  # type: ignore[arg-type]
     except ValueError as error:
         raise InvalidInput(f"{path}: {error}") from None
 
 
+def _by_function(path: str | Path, arrays: _Arrays, size: NDArray[Any]) -> NDArray[Any]:
+    """Return (J,) the bytes of each job's result, given those of each function (F,)."""
+    if "function" not in arrays or "output_bytes" in arrays:
+        raise InvalidInput(f"{path}: function_output_bytes: needs function, and no output_bytes beside it")
+    function = arrays["function"]
+    if function.size and not 0 <= function.min() <= function.max() < len(size):
+        raise InvalidInput(f"{path}: function: index out of range of function_output_bytes, 0..{len(size) - 1}")
+    per_job: NDArray[Any] = size[function]
+    return per_job
+
+
 def write_problem(path: str | Path, problem: BatchProblem) -> None:
-    """Write the problem with all optional arrays."""
-    _write(path, {name: getattr(problem, name) for name in _PROBLEM | _PROBLEM_OPTIONAL})
+    """Write the problem with all optional arrays, those of results only where there are any."""
+    names = _PROBLEM | _PROBLEM_OPTIONAL
+    if not problem.output_bytes.any():
+        names = {name: kind for name, kind in names.items() if name not in _RESULTS}
+    _write(path, {name: getattr(problem, name) for name in names})
 
 
 def read_plan(path: str | Path) -> BatchPlan:
@@ -65,20 +89,25 @@ def read_plan(path: str | Path) -> BatchPlan:
         if (array < 0).any():
             raise InvalidInput(f"{path}: {name}: negative")
     jobs, segments = len(arrays["accelerator"]), len(arrays["segment_job"])
-    for name, length in {"start_s": jobs, **dict.fromkeys(list(_PLAN)[3:6], segments)}.items():
-        if len(arrays[name]) != length:
-            raise InvalidInput(f"{path}: {name}: expected shape ({length},), found {arrays[name].shape}")
-    if (arrays["segment_job"] >= jobs).any():
-        raise InvalidInput(f"{path}: segment_job: index out of range, expected 0..{jobs - 1}")
-    scalars = {name: float(arrays.pop(name)) for name in ("makespan_s", "lower_bound_s")}
+    lengths = {"start_s": jobs, **dict.fromkeys(list(_PLAN)[3:6], segments)}
+    lengths |= dict.fromkeys(list(_PLAN_RESULTS)[:4], len(arrays.get("result_job", ())))
+    for name in lengths.keys() & arrays.keys():
+        if len(arrays[name]) != lengths[name]:
+            raise InvalidInput(f"{path}: {name}: expected shape ({lengths[name]},), found {arrays[name].shape}")
+    for name in {"segment_job", "result_job"} & arrays.keys():
+        if (arrays[name] >= jobs).any():
+            raise InvalidInput(f"{path}: {name}: index out of range, expected 0..{jobs - 1}")
+    scalars = {name: float(arrays.pop(name)) for name in list(arrays) if arrays[name].ndim == 0}
     return BatchPlan(**arrays, **scalars)  # type: ignore[arg-type]
 
 
 def write_plan(path: str | Path, plan: BatchPlan) -> None:
-    """Write the plan; `bound_prices` only where it has some."""
+    """Write the plan; `bound_prices`, and what is said of results, only where it has some."""
     arrays = {name: np.asarray(getattr(plan, name)) for name in _PLAN}
     if len(plan.bound_prices):
         arrays["bound_prices"] = plan.bound_prices
+    if len(plan.result_job):
+        arrays |= {name: np.asarray(getattr(plan, name)) for name in _PLAN_RESULTS}
     _write(path, arrays)
 
 

@@ -9,12 +9,13 @@ from fpga_pool.core.makespan.assignment import Assignment, earliest_completion, 
 from fpga_pool.core.makespan.bounds import compute_bound, raised, simple_bound
 from fpga_pool.core.makespan.budget import Budget, Clock
 from fpga_pool.core.makespan.compiled import compile_all
-from fpga_pool.core.makespan.ect import largest_first
+from fpga_pool.core.makespan.placement import largest_first
 from fpga_pool.core.makespan.execution import Schedule, as_plan, schedule
 from fpga_pool.core.makespan.fluid import Segments
 from fpga_pool.core.makespan.forwards import place_ahead, transmit_in_order
 from fpga_pool.core.makespan.network import constant_rates, is_network_bound, place_for_network
 from fpga_pool.core.makespan.others import LARGE_PAIRS, Others, are_quick
+from fpga_pool.core.makespan.results import back_only, completion_bound, orders, sooner, there_only
 from fpga_pool.core.makespan.reversed_time import ReversedSearch, can_reverse
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
@@ -24,6 +25,10 @@ from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 _FAR, _NEAR = 1.3, 1.02
 #: Share of the seconds that other policies may take before the search.
 _OTHERS_FIRST = 0.5
+#: Without such a limit: pairs up to which they are looked at, per unit of effort.
+_OTHERS_PAIRS = 500
+#: Share of what is left that goes into other orders of a placement, where results flow back; and what one costs.
+_REORDERING, _PAIRS_PER_ORDERED_JOB = 0.5, 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +61,8 @@ class Makespan:
 
     No other policy of this package has a shorter plan, but for `gap`, where the batch is small (`others.SMALL_JOBS`,
     `others.SMALL_PAIRS`), or where the plan is at its bound.  Of larger batches the plans of the others are looked at
-    while ours is more than 2 % above the bound, up to `others.LARGE_PAIRS`; where seconds are limited, within these.
+    while ours is more than 2 % above the bound, up to 500 pairs of job and accelerator per unit of effort; where
+    seconds are limited instead, within these.
     """
 
     name = "makespan"
@@ -108,36 +114,48 @@ def plan(
     if problem.jobs == 0:
         return as_plan(problem, _nothing_to_do(), simple_bound(problem), Makespan.name)
     budget = Budget(effort=params.effort, time_limit_s=params.time_limit_s, clock=clock)
-    search = _Search(problem, params.gap, budget, rng or np.random.default_rng(0))
+    search = _Search(problem, params, budget, rng or np.random.default_rng(0))
     return search.run()
 
 
 class _Search:
     """Takes schedules from one planner after the other until one is as short as the bound allows."""
 
-    def __init__(self, problem: BatchProblem, gap: float, budget: Budget, rng: np.random.Generator) -> None:
-        self._problem, self._gap, self._budget, self._rng = problem, gap, budget, rng
+    def __init__(self, problem: BatchProblem, params: MakespanParams, budget: Budget, rng: np.random.Generator) -> None:
+        self._problem, self._params, self._budget, self._rng = problem, params, budget, rng
         self._order = largest_first(problem)
         self._others = Others(problem, rng)
         self._best: Schedule | None = None
         self._bound = simple_bound(problem)
         self._prices: Floats | None = None
+        #: Of results, where there are any.
+        self._completion_bound_s = 0.0
 
     def run(self) -> BatchPlan:
         """Return the shortest plan."""
-        for found in self._schedules():
-            if self._best is None or found.makespan_s < self._best.makespan_s:
+        best = self._shortest(self._schedules())
+        return as_plan(self._problem, best, self._bound, Makespan.name)
+
+    def _shortest(self, schedules: Iterator[Schedule]) -> Schedule:
+        """Take schedules until one is as short as the bound allows."""
+        for found in schedules:
+            if self._best is None or found.completion_s < self._best.completion_s:
                 self._best = found
-            if self._within(1 + self._gap):
+            if self._within(1 + self._params.gap):
                 break
         assert self._best is not None  # noqa: S101
-        return as_plan(self._problem, self._best, self._bound, Makespan.name)
+        return self._best
 
     def _within(self, ratio: float) -> bool:
         """Say whether the best make-span is at most that much above the bound."""
-        return self._best is not None and self._best.makespan_s <= self._bound.seconds * ratio
+        bound_s = max(self._bound.seconds, self._completion_bound_s)
+        return self._best is not None and self._best.completion_s <= bound_s * ratio
 
     def _schedules(self) -> Iterator[Schedule]:
+        yield from self._there_and_back() if self._problem.output_bytes.any() else self._there()
+        yield from self._others.schedules(lambda: self._others_may_be_better(self._budget))
+
+    def _there(self) -> Iterator[Schedule]:
         problem = self._problem
         if is_network_bound(problem):
             yield self._network()
@@ -147,13 +165,45 @@ class _Search:
             yield self._assigned(start, self._budget)
         else:
             yield from self._joint()
-        yield from self._others.schedules(lambda: self._others_may_be_better(self._budget))
+
+    def _there_and_back(self) -> Iterator[Schedule]:
+        """Place for inputs alone, then backwards for results alone; let both flow, in several orders."""
+        problem = self._problem
+        there = _Search(there_only(problem), self._params, self._budget.part(0.5), self._rng)
+        found = there._shortest(there._there())
+        self._bound = there._bound
+        self._completion_bound_s = completion_bound(problem, self._bound)
+        yield from self._in_orders(found.accelerator, np.argsort(found.start_s, kind="stable"))
+        back = _Search(back_only(problem), self._params, self._budget, self._rng)
+        found = back._shortest(back._there())
+        yield from self._in_orders(found.accelerator, np.argsort(-found.start_s, kind="stable"))
+
+    def _in_orders(self, accelerator: Ints, planned: Ints) -> Iterator[Schedule]:
+        """Let inputs and results flow in several orders, and improve the best of them."""
+        problem, shortest, budget = self._problem, None, self._budget.part(_REORDERING)
+        for order in orders(problem, accelerator, planned):
+            found = schedule(problem, accelerator, order, transmit_in_order(problem, accelerator, order))
+            if shortest is None or found.completion_s < shortest[0].completion_s:
+                shortest = found, order
+            yield found
+        assert shortest is not None  # noqa: S101
+        found, order = shortest
+        turn = np.argsort(order).astype(np.float64)
+        while budget.allows():
+            budget.spend(_PAIRS_PER_ORDERED_JOB * problem.jobs)
+            turn *= sooner(problem, found.back_s(problem))
+            order = np.lexsort((turn, problem.group))
+            found = schedule(problem, accelerator, order, transmit_in_order(problem, accelerator, order))
+            yield found
 
     def _others_may_be_better(self, budget: Budget) -> bool:
         """Say whether to look at the plan of one more policy: always where that is quick, else while far enough off."""
         if are_quick(self._problem):
             return True
-        affordable = self._problem.seconds.size <= LARGE_PAIRS and (not budget.is_timed or budget.allows())
+        if budget.is_timed:
+            affordable = self._problem.seconds.size <= LARGE_PAIRS and budget.allows()
+        else:
+            affordable = self._problem.seconds.size <= min(LARGE_PAIRS, _OTHERS_PAIRS * self._params.effort)
         return affordable and not self._within(_NEAR)
 
     def _joint(self) -> Iterator[Schedule]:
@@ -172,13 +222,13 @@ class _Search:
 
     def _network(self) -> Schedule:
         problem = self._problem
-        accelerator = place_for_network(problem, self._bound.seconds, self._gap, self._budget, self._rng)
+        accelerator = place_for_network(problem, self._bound.seconds, self._params.gap, self._budget, self._rng)
         return schedule(problem, accelerator, self._order, constant_rates(problem, accelerator))
 
     def _assigned(self, start: Assignment, budget: Budget) -> Schedule:
         """Balance compute alone."""
         problem, prices = self._problem, self._price()
-        enough_s = self._bound.seconds * (1 + self._gap)
+        enough_s = self._bound.seconds * (1 + self._params.gap)
         best = improve(problem.seconds, self._order, problem.ready_s, prices, start, enough_s, budget, self._rng)
         return self._forwards(best.machine)
 

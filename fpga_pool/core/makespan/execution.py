@@ -1,6 +1,6 @@
 """When jobs compute once it is known where they run and when their inputs arrive."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf, nextafter
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from fpga_pool.core.makespan.bounds import LowerBound, lower_bound
 from fpga_pool.core.makespan.compiled import kernels
-from fpga_pool.core.makespan.fluid import Segments, Transfers
+from fpga_pool.core.makespan.fluid import Segments, Transfers, no_segments
+from fpga_pool.core.makespan.results import completion_bound, send_back
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
 #: A replay in the order of the start times changes those times only through loads, and settles at once or nearly.
@@ -90,6 +91,18 @@ class Schedule:
     start_s: Floats
     segments: Segments
     makespan_s: float
+    #: How results move, and when all are back.
+    results: Segments = field(default_factory=no_segments)
+    completion_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "completion_s", max(self.completion_s, self.makespan_s))
+
+    def back_s(self, problem: BatchProblem) -> Floats:
+        """Return (J,) when each job is done and its result is back."""
+        back_s: Floats = self.start_s + problem.seconds[np.arange(problem.jobs), self.accelerator]
+        np.maximum.at(back_s, self.results.flow, self.results.end_s)
+        return back_s
 
 
 def schedule(problem: BatchProblem, accelerator: Ints, order: Ints, transfers: Transfers) -> Schedule:
@@ -98,12 +111,16 @@ def schedule(problem: BatchProblem, accelerator: Ints, order: Ints, transfers: T
     if problem.load_s.any():
         start_s = _settle(problem, accelerator, order, transfers.arrived_s, start_s)
     end_s = start_s + problem.seconds[np.arange(problem.jobs), accelerator]
-    return Schedule(accelerator, start_s, transfers.segments, float(end_s.max(initial=0.0)))
+    makespan_s = float(end_s.max(initial=0.0))
+    if not problem.output_bytes.any():
+        return Schedule(accelerator, start_s, transfers.segments, makespan_s)
+    return Schedule(accelerator, start_s, transfers.segments, makespan_s, *send_back(problem, accelerator, end_s))
 
 
 def as_plan(problem: BatchProblem, found: Schedule, bound: LowerBound, policy: str) -> BatchPlan:
     """Return the schedule in the plan format, with the bound."""
-    pieces = found.segments
+    pieces, results = found.segments, found.results
+    completion_s = bound.seconds if not problem.output_bytes.any() else completion_bound(problem, bound)
     return BatchPlan(
         accelerator=found.accelerator,
         start_s=found.start_s,
@@ -115,6 +132,12 @@ def as_plan(problem: BatchProblem, found: Schedule, bound: LowerBound, policy: s
         # Where the plan is optimal, the two may differ by rounding.
         lower_bound_s=min(bound.seconds, found.makespan_s),
         bound_prices=bound.prices,
+        result_job=results.flow,
+        result_begin_s=results.begin_s,
+        result_end_s=results.end_s,
+        result_bps=results.bps,
+        completion_s=found.completion_s,
+        completion_bound_s=min(completion_s, found.completion_s),
         policy=policy,
         generation=problem.generation,
     )

@@ -28,6 +28,11 @@ class Segments:
     bps: Floats
 
 
+def no_segments() -> Segments:
+    """Return the segments where nothing moves."""
+    return Segments(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Transfers:
     """How the inputs of a batch move: when each has arrived (J,), and the pieces, named by job."""
@@ -97,7 +102,7 @@ class FluidNetwork:
     def segments(self) -> Segments:
         """Return the pieces of the flows that ended."""
         if not self._pieces:
-            return Segments(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0))
+            return no_segments()
         flow, begin_s, end_s, bps = (np.concatenate(column) for column in zip(*self._pieces, strict=True))
         order = np.lexsort((begin_s, flow))
         order = order[bps[order] > 0]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fpga_pool.core.makespan.compiled import joint_kernels
-from fpga_pool.core.makespan.ect import place
+from fpga_pool.core.makespan.placement import place
 from fpga_pool.core.makespan.fluid import Segments, Transfers, moves_over_network, transmit
 from fpga_pool.core.types import BatchProblem, Floats, Ints
 

@@ -30,7 +30,8 @@ class Others:
             policy = self._left.pop(0)()
             found = policy.decide(self._problem, None, 0.0, self._rng)
             segments = Segments(found.segment_job, found.segment_begin_s, found.segment_end_s, found.segment_bps)
-            yield Schedule(found.accelerator, found.start_s, segments, found.makespan_s)
+            results = Segments(found.result_job, found.result_begin_s, found.result_end_s, found.result_bps)
+            yield Schedule(found.accelerator, found.start_s, segments, found.makespan_s, results, found.completion_s)
 
 
 def are_quick(problem: BatchProblem) -> bool:

@@ -72,6 +72,10 @@ def _problems(draw, max_jobs: int = 8, max_accelerators: int = 4, *, optional: b
         arrays["function"] = _array(draw, jobs, st.integers(0, 2))
         arrays["loaded"] = _array(draw, accelerators, st.integers(-1, 2))
         arrays["load_s"] = _array(draw, accelerators, some_s)
+    if optional and draw(st.booleans()):
+        arrays["output_bytes"] = _array(draw, jobs, size)
+        arrays["requester_ingress_bps"] = _array(draw, requesters, bps)
+        arrays["responder_egress_bps"] = _array(draw, responders, bps)
     return BatchProblem(**arrays)
 
 
