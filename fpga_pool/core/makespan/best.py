@@ -9,12 +9,12 @@ from fpga_pool.core.makespan.assignment import Assignment, earliest_completion, 
 from fpga_pool.core.makespan.bounds import compute_bound, raised, simple_bound
 from fpga_pool.core.makespan.budget import Budget, Clock
 from fpga_pool.core.makespan.compiled import compile_all
-from fpga_pool.core.makespan.placement import largest_first
 from fpga_pool.core.makespan.execution import Schedule, as_plan, schedule
 from fpga_pool.core.makespan.fluid import Segments
 from fpga_pool.core.makespan.forwards import place_ahead, transmit_in_order
 from fpga_pool.core.makespan.network import constant_rates, is_network_bound, place_for_network
 from fpga_pool.core.makespan.others import LARGE_PAIRS, Others, are_quick
+from fpga_pool.core.makespan.placement import largest_first
 from fpga_pool.core.makespan.results import back_only, completion_bound, orders, sooner, there_only
 from fpga_pool.core.makespan.reversed_time import ReversedSearch, can_reverse
 from fpga_pool.core.policy import PolicyState

@@ -3,8 +3,8 @@
 import numpy as np
 
 from fpga_pool.core.makespan.compiled import joint_kernels
-from fpga_pool.core.makespan.placement import place
 from fpga_pool.core.makespan.fluid import Segments, Transfers, moves_over_network, transmit
+from fpga_pool.core.makespan.placement import place
 from fpga_pool.core.types import BatchProblem, Floats, Ints
 
 #: Pieces per flow that are provided for at first.

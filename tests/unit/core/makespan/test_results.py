@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -33,7 +35,7 @@ def overload(owner, limit_bps, found):
         mine = owner == link
         begin_s, end_s, bps = found.result_begin_s[mine], found.result_end_s[mine], found.result_bps[mine]
         times_s = np.unique(np.concatenate([begin_s, end_s]))
-        for from_s, to_s in zip(times_s[:-1], times_s[1:], strict=True):
+        for from_s, to_s in pairwise(times_s):
             if to_s - from_s > sliver_s:
                 middle_s = (from_s + to_s) / 2
                 load_bps = bps[(begin_s <= middle_s) & (middle_s < end_s)].sum()
