@@ -95,8 +95,8 @@ def test_plan_that_cannot_be_written_is_status_1_and_names_the_place(problem, tm
         (["plan"], "PROBLEM, --policy, --out"),
         (["plan", "p", "--policy", "ect", "--out", "q", "--seed", "-1"], "--seed: expected a whole number, 0 or more"),
         (
-            ["plan", "p", "--policy", "ect", "--out", "q", "--effort", "0"],
-            "--effort: expected a whole number, 1 or more",
+            ["plan", "p", "--policy", "ect", "--out", "q", "--effort", "-1"],
+            "--effort: expected a whole number, 0 or more",
         ),
         (["plan", "p", "--policy", "ect", "--out", "q", "--time-limit", "nan"], "--time-limit: expected a positive"),
         (["plan", "p", "--policy", "ect", "--out", "q", "--effort", "1", "--time-limit", "1"], "not allowed with"),
