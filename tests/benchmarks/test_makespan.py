@@ -2,8 +2,9 @@
 
     pytest tests/benchmarks/test_makespan.py -s
 
-One line per case: ratio to the plan's own bound (mean and worst of the seeds), planning time (median of the seeds, memory
-to memory, without compilation) and, beside it, a reference loop, because machines differ.  Nothing is asserted of times.
+One line per case: ratio to the plan's own bound (mean and worst of the seeds), planning time (median of the seeds,
+memory to memory, without compilation) and, beside it, a reference loop, because machines differ.  Nothing is asserted
+of times.
 """
 
 import json
@@ -112,8 +113,8 @@ def hundred_thousand_jobs():
     most_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(
         f"\ncompute 100,000 x 1500: {statistics.mean(ratios):.5f} (worst {max(ratios):.5f}),"
-        f" median {statistics.median(times_s):.2f} s (worst {max(times_s):.2f}), {most_gb:.2f} GB at most with the input"
-        f"  reference {1e3 * reference_loop_s():.1f} ms",
+        f" median {statistics.median(times_s):.2f} s (worst {max(times_s):.2f}), {most_gb:.2f} GB at most with the"
+        f" input  reference {1e3 * reference_loop_s():.1f} ms",
         flush=True,
     )
 

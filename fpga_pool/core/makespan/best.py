@@ -23,6 +23,8 @@ from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 #: Relative to the bound: where the plans of other policies are looked at before the search if seconds are limited, and
 #: where they are not looked at any more unless the batch is small.
 _FAR, _NEAR = 1.3, 1.02
+#: Share of the seconds in which the search may begin a step; the rest is for that step and for writing the plan down.
+_SEARCHING = 0.85
 #: Share of the seconds that other policies may take before the search.
 _OTHERS_FIRST = 0.5
 #: Without such a limit: pairs up to which they are looked at, per unit of effort.
@@ -113,7 +115,7 @@ def plan(
     params = params or MakespanParams()
     if problem.jobs == 0:
         return as_plan(problem, _nothing_to_do(), simple_bound(problem), Makespan.name)
-    budget = Budget(effort=params.effort, time_limit_s=params.time_limit_s, clock=clock)
+    budget = Budget(effort=params.effort, time_limit_s=_SEARCHING * params.time_limit_s, clock=clock)
     search = _Search(problem, params, budget, rng or np.random.default_rng(0))
     return search.run()
 
