@@ -151,3 +151,35 @@ def test_damaged_array_is_refused(tmp_path, saved):
 def test_file_that_cannot_be_opened_is_refused(tmp_path, name):
     with pytest.raises(InvalidInput, match=r"No such file|Is a directory"):
         files.read_problem(tmp_path / name)
+
+
+def test_what_flows_back_is_written_and_read(tmp_path):
+    results = {
+        "output_bytes": [5, 0], "requester_ingress_bps": [3e9], "responder_egress_bps": [np.inf, 2e9],
+    }  # fmt: skip
+    files.write_problem(tmp_path / "problem.npz", BatchProblem(**REQUIRED, **results))
+    read = files.read_problem(tmp_path / "problem.npz")
+    for name, values in results.items():
+        assert getattr(read, name).tolist() == values
+    moved = {"result_job": [1], "result_begin_s": [10.0], "result_end_s": [11.0], "result_bps": [4.0]}
+    arrays = {name: float(values) if values.ndim == 0 else values for name, values in PLAN.items()}
+    files.write_plan(tmp_path / "plan.npz", BatchPlan(**arrays, **moved, completion_s=11.0, completion_bound_s=10.5))
+    plan = files.read_plan(tmp_path / "plan.npz")
+    assert (plan.completion_s, plan.completion_bound_s) == (11.0, 10.5)
+    for name, values in moved.items():
+        assert getattr(plan, name).tolist() == values
+
+
+def test_what_does_not_flow_back_is_not_written(tmp_path):
+    files.write_problem(tmp_path / "problem.npz", BatchProblem(**REQUIRED))
+    with np.load(tmp_path / "problem.npz") as written:
+        assert "output_bytes" not in written
+
+
+def test_results_of_jobs_that_are_not_there_are_refused(saved):
+    moved = {
+        "result_job": np.array([2]), "result_begin_s": np.zeros(1), "result_end_s": np.ones(1),
+        "result_bps": np.ones(1),
+    }  # fmt: skip
+    with pytest.raises(InvalidInput, match="result_job: index out of range"):
+        files.read_plan(saved(PLAN | moved))
