@@ -73,7 +73,7 @@ def job_path_s(problem: BatchProblem) -> float:
     """Return the bound by the longest single job: transfer at the best rate, or slot made ready, then compute."""
     if not (problem.ready_s.any() or problem.load_s.any()) and (np.diff(problem.responder) >= 0).all():
         return _job_path_by_responder_s(problem)
-    s_per_bit = np.column_stack([seconds_per_bit(problem, h) for h in range(len(problem.ingress_bps))])
+    s_per_bit = seconds_per_bit(problem, np.arange(len(problem.ingress_bps)))
     moves = bool(s_per_bit.any() and problem.input_bytes.any())
     rows = max(1, _BLOCK_PAIRS // max(1, problem.accelerators))
     bound_s = 0.0
@@ -94,7 +94,7 @@ def job_path_s(problem: BatchProblem) -> float:
 def _job_path_by_responder_s(problem: BatchProblem) -> float:
     """As `job_path_s`, where accelerators of a responder differ in nothing but seconds and stand side by side."""
     hosts, first = np.unique(problem.responder, return_index=True)
-    s_per_bit = np.column_stack([seconds_per_bit(problem, host) for host in hosts.tolist()])
+    s_per_bit = seconds_per_bit(problem, hosts)
     if not (s_per_bit.any() and problem.input_bytes.any()):
         return float((problem.release_s + problem.seconds.min(axis=1)).max(initial=0.0))
     rows, bound_s = max(1, _BLOCK_PAIRS // problem.accelerators), 0.0

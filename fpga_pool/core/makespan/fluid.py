@@ -184,15 +184,16 @@ def _strict_priority(
     return rates_bps
 
 
-def seconds_per_bit(problem: BatchProblem, responder: int) -> Floats:
-    """Return (R,) the seconds per bit at the best rate of each pair; 0 where nothing crosses the network."""
-    best_bps = np.minimum(problem.egress_bps, problem.ingress_bps[responder])
-    return np.where(problem.local_host == responder, 0.0, 1.0 / best_bps)
+def seconds_per_bit(problem: BatchProblem, responders: Ints) -> Floats:
+    """Return (R, n) the seconds per bit at the best rate of each pair; 0 where nothing crosses the network."""
+    best_bps = np.minimum(problem.egress_bps[:, None], problem.ingress_bps[responders])
+    return np.where(problem.local_host[:, None] == responders, 0.0, 1.0 / best_bps)
 
 
 def transfer_s(problem: BatchProblem, responder: int) -> Floats:
     """Return (J,) how long each input takes to `responder` with both links to itself; 0 where nothing moves."""
-    return 8.0 * problem.input_bytes * seconds_per_bit(problem, responder)[problem.requester]
+    s_per_bit = seconds_per_bit(problem, np.array([responder]))[:, 0]
+    return 8.0 * problem.input_bytes * s_per_bit[problem.requester]
 
 
 def moves_over_network(problem: BatchProblem, accelerator: Ints) -> NDArray[np.bool_]:

@@ -66,14 +66,18 @@ def _ingress_s(problem: BatchProblem, hosts: Ints) -> Floats:
 
 def _accelerators(problem: BatchProblem, hosts: Ints, best: Assignment) -> Ints:
     """Deal the jobs of each responder to its accelerators that are ready first; others go where they can run."""
-    accelerator = np.zeros(problem.jobs, np.int64)
-    for column, host in enumerate(hosts.tolist()):
-        jobs, slots = np.flatnonzero(best.machine == column), np.flatnonzero(problem.responder == host)
-        slots = slots[np.argsort(problem.ready_s[slots], kind="stable")]
-        first = int((problem.ready_s[slots] == problem.ready_s[slots[0]]).sum())
-        chosen = slots[np.arange(len(jobs)) % first]
-        stuck = np.flatnonzero(~np.isfinite(problem.seconds[jobs, chosen]))
-        if len(stuck):
-            chosen[stuck] = slots[np.argmax(np.isfinite(problem.seconds[np.ix_(jobs[stuck], slots)]), axis=1)]
-        accelerator[jobs] = chosen
+    slots = np.lexsort((problem.ready_s, problem.responder))
+    column = np.searchsorted(hosts, problem.responder[slots])
+    first = np.searchsorted(column, np.arange(len(hosts)))
+    is_first = problem.ready_s[slots] == problem.ready_s[slots[first]][column]
+    firsts = np.bincount(column[is_first], minlength=len(hosts))
+    jobs = np.argsort(best.machine, kind="stable")
+    machine = best.machine[jobs]
+    turn = np.arange(len(jobs)) - np.searchsorted(machine, machine)
+    accelerator = np.empty(problem.jobs, np.int64)
+    accelerator[jobs] = slots[first[machine] + turn % firsts[machine]]
+    stuck = np.isinf(problem.seconds[np.arange(problem.jobs), accelerator])
+    for job in np.flatnonzero(stuck).tolist():
+        own = slots[column == best.machine[job]]
+        accelerator[job] = own[np.argmax(np.isfinite(problem.seconds[job, own]))]
     return accelerator

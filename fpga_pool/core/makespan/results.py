@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from fpga_pool.core.makespan.bounds import LowerBound, simple_bound
-from fpga_pool.core.makespan.fluid import Segments, transfer_s
+from fpga_pool.core.makespan.fluid import Segments, seconds_per_bit
 from fpga_pool.core.makespan.forwards import transmit_in_order
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
@@ -95,4 +95,5 @@ def sooner(problem: BatchProblem, back_s: Floats) -> Floats:
 def _transfers_s(problem: BatchProblem) -> Floats:
     """Return (J, A) how long each input takes with both links to itself."""
     hosts, column = np.unique(problem.responder, return_inverse=True)
-    return np.column_stack([transfer_s(problem, host) for host in hosts.tolist()])[:, column]
+    s_per_bit = seconds_per_bit(problem, hosts)[problem.requester]
+    return (8.0 * problem.input_bytes[:, None] * s_per_bit)[:, column]
