@@ -14,7 +14,18 @@
 ===============  ======================================================================
 """
 
-from fpga_pool.experiments.figures.makespan import hosts, load, testbed
+from fpga_pool.experiments.figures.makespan import (
+    estimates,
+    fairness,
+    hosts,
+    load,
+    mixture,
+    planning_time,
+    testbed,
+    throughput,
+)
 
 #: By number.
-EXPERIMENTS = tuple(module.EXPERIMENT for module in (testbed, hosts, load))
+EXPERIMENTS = tuple(
+    module.EXPERIMENT for module in (testbed, hosts, load, throughput, mixture, fairness, estimates, planning_time)
+)
