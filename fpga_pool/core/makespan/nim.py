@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from fpga_pool.core.makespan.cim import CimParams, place
 from fpga_pool.core.makespan.guaranteed import Flows, spread
+from fpga_pool.core.makespan.residual import as_soon_as_possible
 from fpga_pool.core.makespan.stages import Progress, stages
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints, floats
@@ -93,9 +94,7 @@ def algorithm_3(
         return None
     least_s = max(float(bits.sum() / used_bps.sum()), float((sent_bits[senders] / egress_bps[senders]).max()))
     # Line 2.  Model (5) with r in seconds, r / f: e_ij is the time of job i alone at the ingress of j.
-    with np.errstate(divide="ignore"):
-        ingress_s = bits[:, None] / ingress_bps
-    ingress_s = np.where(able, ingress_s, np.inf)
+    ingress_s = _ingress_s(bits, able, ingress_bps)
     if not np.isfinite(ingress_s).any(axis=1).all():
         return None
     responder = place(ingress_s, np.zeros(len(ingress_bps)), params, rng)
@@ -103,6 +102,12 @@ def algorithm_3(
     load_s = np.bincount(responder, ingress_s[np.arange(len(bits)), responder], len(ingress_bps))
     length_s = np.maximum(load_s, least_s)[responder]
     return Rates(responder, bits / length_s, float(length_s.max()))
+
+
+def _ingress_s(bits: Floats, able: NDArray[np.bool_], ingress_bps: Floats) -> Floats:
+    """Return (n, H) the time of each job alone at the ingress of each responder; inf = cannot run there."""
+    with np.errstate(divide="ignore"):
+        return np.where(able, bits[:, None] / ingress_bps, np.inf)
 
 
 def plan_transfers(progress: Progress, jobs: Ints, params: NimParams, rng: np.random.Generator) -> None:
@@ -129,6 +134,9 @@ def _transfer(
     for slot, responder in enumerate(problem.responder.tolist()):
         able[near[:, slot], responder] = True
     bits = floats(8.0 * problem.input_bytes[jobs])
+    if progress.sends(float(problem.release_s[jobs].max())):
+        _fill(progress, jobs, bits, near, able, params, rng)
+        return
     begin_s, rates, limits = _better_scheme(progress, jobs, bits, able, params, rng)
     flows = Flows(bits, problem.requester[jobs], rates.responder, rates.bps)
     pieces = spread(flows, *limits, begin_s, params.residual)
@@ -138,6 +146,27 @@ def _transfer(
         slots = np.flatnonzero(near[k] & (problem.responder == rates.responder[k]))
         slot = _first(progress, job, slots, float(arrives_s[k]))
         progress.send(job, slot, pieces[k])
+        progress.queue(job, slot)
+
+
+def _fill(
+    progress: Progress, jobs: Ints, bits: Floats, near: NDArray[np.bool_], able: NDArray[np.bool_], params: NimParams,
+    rng: np.random.Generator,
+) -> None:  # fmt: skip
+    """Plan a later group of a batch: it takes what earlier ones leave over time, shortest first (end of section 3.2).
+
+    One after the other at rates of their own, each group would wait for the busiest requester of the one before.
+    """
+    problem = progress.problem
+    seconds = _ingress_s(bits, able, problem.ingress_bps)
+    responders = place(seconds, progress.residual.received_bits / problem.ingress_bps, params, rng)
+    for k in np.argsort(bits, kind="stable").tolist():
+        job, responder = int(jobs[k]), int(responders[k])
+        left = progress.residual.between(int(problem.requester[job]), responder, float(problem.release_s[job]))
+        pieces = as_soon_as_possible(left, float(bits[k]))
+        slots = np.flatnonzero(near[k] & (problem.responder == responder))
+        slot = _first(progress, job, slots, float(pieces.end_s[-1]))
+        progress.send(job, slot, pieces)
         progress.queue(job, slot)
 
 

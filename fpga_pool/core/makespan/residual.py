@@ -34,6 +34,8 @@ class Residual:
         self._ingress = [Steps(np.zeros(1), np.array([bps])) for bps in ingress_bps.tolist()]
         #: When the last transfer ends.
         self.busy_until_s = 0.0
+        #: (H,) what all transfers bring to each responder.
+        self.received_bits = np.zeros(len(ingress_bps))
 
     def between(self, requester: int, responder: int, from_s: float) -> Steps:
         """Return min{R_out, R_in} of a pair from a time on."""
@@ -55,6 +57,7 @@ class Residual:
             self._egress[requester] = _less(self._egress[requester], pieces, float(egress_bps[requester]))
         if np.isfinite(ingress_bps[responder]):
             self._ingress[responder] = _less(self._ingress[responder], pieces, float(ingress_bps[responder]))
+        self.received_bits[responder] += float(pieces.bps @ (pieces.end_s - pieces.begin_s))
         self.busy_until_s = max(self.busy_until_s, float(pieces.end_s[-1]))
 
 
