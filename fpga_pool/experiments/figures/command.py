@@ -62,6 +62,7 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
             files = _write(figure, arguments)
             result["figures"].append(report.plain(figure, files))
     result["provenance"] = _provenance(arguments, settings, time.perf_counter() - begin_s)
+    report.write_table(result, arguments.out / f"{arguments.paper}.md")
     (arguments.out / f"{arguments.paper}.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
     return result
 

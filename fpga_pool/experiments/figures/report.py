@@ -1,6 +1,7 @@
 """A figure as CSV, what the paper says beside what we found as JSON, and both as tables for people."""
 
 import csv
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from rich.table import Table
 from fpga_pool.experiments.figures.figure import Claim, Figure, X
 
 FORMAT_VERSION = 1
+_TITLES = ["the paper", "where", "paper's", "ours", "where we differ, and why"]
+#: Where nobody says how wide the output may be.
+_WIDTH = 140
 _COLUMNS = ("figure", "panel", "x", "series", "seed", "value")
 
 
@@ -60,9 +64,20 @@ def _claim(claim: Claim) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def write_table(result: Mapping[str, Any], path: Path) -> None:
+    """Write what the papers say beside what we found, as Markdown."""
+    lines = []
+    for figure in result["figures"]:
+        lines += [f"## Figure {figure['figure']}: {figure['title']} ({figure['where']})", ""]
+        rows = [_TITLES, ["---"] * len(_TITLES), *(_row(claim, "<br>") for claim in figure["claims"])]
+        lines += [f"| {' | '.join(row)} |" for row in rows]
+        lines.append("")
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
 def show(result: Mapping[str, Any]) -> None:
     """Print the curves of each figure, and what the paper says of it beside what we found."""
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     for figure in result["figures"]:
         console.rule(f"Figure {figure['figure']}: {figure['title']} ({figure['where']})", align="left")
         for panel in dict.fromkeys(curve["panel"] for curve in figure["curves"]):
@@ -89,12 +104,21 @@ def _value_at(curve: Mapping[str, Any], x: X) -> str:
 
 def _claims_table(claims: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(title="what the paper says, and what we found", title_justify="left", box=None, padding=(0, 2, 1, 0))
-    for title in ("the paper", "where", "paper's", "ours", "where we differ, and why"):
+    for title in _TITLES:
         table.add_column(title, vertical="top")
     for claim in claims:
-        ours = "\n".join(f"{name} {value:.4g} {claim['unit']}".rstrip() for name, value in claim["ours"].items())
-        table.add_row(claim["text"], claim["where"], claim["paper"], ours, claim["why"])
+        table.add_row(*_row(claim, "\n"))
     return table
+
+
+def _row(claim: Mapping[str, Any], newline: str) -> list[str]:
+    ours = newline.join(f"{name} {_number(value)} {claim['unit']}".rstrip() for name, value in claim["ours"].items())
+    return [claim["text"], claim["where"], claim["paper"], ours, claim["why"]]
+
+
+def _number(value: float) -> str:
+    """Return three decimals at most; what is nothing but for rounding is 0."""
+    return f"{round(value, 3) + 0.0:g}"
 
 
 def _place(x: X) -> str:

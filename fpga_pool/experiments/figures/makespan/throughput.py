@@ -61,7 +61,7 @@ def claims(samples: Samples) -> list[Claim]:
 
 def _more_than(samples: Samples, form: Form, other: str) -> Claim:
     least, most = _PAPERS[other][form]
-    ours = {}
+    ours: dict[str, float] = {}
     for name in (PAPERS_OWN[form], OURS):
         gains = [-samples.improvement_percent(form, name, other, x) for x in samples.places(form, name)]
         ours |= {f"{name} least": min(gains), f"{name} most": max(gains)}
