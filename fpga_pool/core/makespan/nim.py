@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fpga_pool.core.makespan.cim import CimParams, place
 from fpga_pool.core.makespan.guaranteed import Flows, spread
-from fpga_pool.core.makespan.residual import as_soon_as_possible
+from fpga_pool.core.makespan.residual import Pieces, as_soon_as_possible
 from fpga_pool.core.makespan.stages import Progress, stages
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints, floats
@@ -134,64 +134,68 @@ def _transfer(
     for slot, responder in enumerate(problem.responder.tolist()):
         able[near[:, slot], responder] = True
     bits = floats(8.0 * problem.input_bytes[jobs])
-    if progress.sends(float(problem.release_s[jobs].max())):
-        _fill(progress, jobs, bits, near, able, params, rng)
-        return
-    begin_s, rates, limits = _better_scheme(progress, jobs, bits, able, params, rng)
-    flows = Flows(bits, problem.requester[jobs], rates.responder, rates.bps)
-    pieces = spread(flows, *limits, begin_s, params.residual)
+    responders, pieces = _better_scheme(progress, jobs, bits, able, params, rng)
     arrives_s = np.array([piece.end_s[-1] for piece in pieces])
     for k in np.argsort(arrives_s, kind="stable").tolist():
         job = int(jobs[k])
-        slots = np.flatnonzero(near[k] & (problem.responder == rates.responder[k]))
+        slots = np.flatnonzero(near[k] & (problem.responder == responders[k]))
         slot = _first(progress, job, slots, float(arrives_s[k]))
         progress.send(job, slot, pieces[k])
         progress.queue(job, slot)
 
 
-def _fill(
-    progress: Progress, jobs: Ints, bits: Floats, near: NDArray[np.bool_], able: NDArray[np.bool_], params: NimParams,
-    rng: np.random.Generator,
-) -> None:  # fmt: skip
-    """Plan a later group of a batch: it takes what earlier ones leave over time, shortest first (end of section 3.2).
-
-    One after the other at rates of their own, each group would wait for the busiest requester of the one before.
-    """
-    problem = progress.problem
-    seconds = _ingress_s(bits, able, problem.ingress_bps)
-    responders = place(seconds, progress.residual.received_bits / problem.ingress_bps, params, rng)
-    for k in np.argsort(bits, kind="stable").tolist():
-        job, responder = int(jobs[k]), int(responders[k])
-        left = progress.residual.between(int(problem.requester[job]), responder, float(problem.release_s[job]))
-        pieces = as_soon_as_possible(left, float(bits[k]))
-        slots = np.flatnonzero(near[k] & (problem.responder == responder))
-        slot = _first(progress, job, slots, float(pieces.end_s[-1]))
-        progress.send(job, slot, pieces)
-        progress.queue(job, slot)
-
-
 def _better_scheme(
     progress: Progress, jobs: Ints, bits: Floats, able: NDArray[np.bool_], params: NimParams, rng: np.random.Generator
-) -> tuple[float, Rates, tuple[Floats, Floats]]:
-    """Return when to begin, the rates, and the limits they keep: the better of the schemes of section 3.4.
+) -> tuple[Ints, list[Pieces]]:
+    """Return responders and transfers by the scheme of section 3.4 that ends first, in the order tried on a tie.
 
-    The batch waits until all earlier transfers have ended, or begins at once with the bandwidth they leave.  These
-    change over time; what is left at all times from then on is safe.
+    The second scheme, to begin at once with the bandwidth that earlier transfers leave, is tried in two readings: what
+    they leave over time, and the constant rates of Algorithm 3 on what they leave at all times.  The first scheme is to
+    wait until they have ended.
     """
-    problem = progress.problem
+    problem, requester = progress.problem, progress.problem.requester[jobs]
     now_s = float(problem.release_s[jobs].max())
-    wait_s = max(now_s, progress.residual.busy_until_s)
-    limits = (problem.egress_bps, problem.ingress_bps)
-    requester = problem.requester[jobs]
-    waiting = algorithm_3(bits, requester, able, *limits, params, rng)
-    if waiting is None:
-        raise ArithmeticError("an idle network has no bandwidth")
-    if wait_s > now_s:
-        left = progress.residual.least(now_s)
-        at_once = algorithm_3(bits, requester, able, *left, params, rng)
-        if at_once is not None and now_s + at_once.seconds <= wait_s + waiting.seconds:
-            return now_s, at_once, left
-    return wait_s, waiting, limits
+    wait_s = progress.residual.busy_until_s
+    idle = (problem.egress_bps, problem.ingress_bps)
+    if wait_s <= now_s:
+        return _at_constant_rates(bits, requester, able, idle, now_s, params, rng)
+    filled = _fill(progress, jobs, bits, able, params, rng)
+    at_once = _at_constant_rates(bits, requester, able, progress.residual.least(now_s), now_s, params, rng)
+    waiting = _at_constant_rates(bits, requester, able, idle, wait_s, params, rng)
+    return min((filled, at_once, waiting), key=_ends_s)
+
+
+def _ends_s(scheme: tuple[Ints, list[Pieces]]) -> float:
+    _, pieces = scheme
+    return max((float(piece.end_s[-1]) for piece in pieces), default=np.inf)
+
+
+def _at_constant_rates(
+    bits: Floats, requester: Ints, able: NDArray[np.bool_], limits: tuple[Floats, Floats], begin_s: float,
+    params: NimParams, rng: np.random.Generator,
+) -> tuple[Ints, list[Pieces]]:  # fmt: skip
+    """Return responders and transfers by Algorithm 3, from a time on; no transfers where some job has no bandwidth."""
+    rates = algorithm_3(bits, requester, able, *limits, params, rng)
+    if rates is None:
+        return np.zeros(0, np.int64), []
+    flows = Flows(bits, requester, rates.responder, rates.bps)
+    return rates.responder, spread(flows, *limits, begin_s, params.residual)
+
+
+def _fill(
+    progress: Progress, jobs: Ints, bits: Floats, able: NDArray[np.bool_], params: NimParams, rng: np.random.Generator
+) -> tuple[Ints, list[Pieces]]:
+    """Return responders balanced by model (5) and transfers that fill what earlier ones leave, shortest first."""
+    problem, residual = progress.problem, progress.residual.copy()
+    now_s = float(problem.release_s[jobs].max())
+    taken_s = residual.ingress_taken_s(now_s)
+    responders = place(_ingress_s(bits, able, problem.ingress_bps), taken_s, params, rng)
+    pieces: dict[int, Pieces] = {}
+    for k in np.argsort(bits, kind="stable").tolist():
+        ends = int(problem.requester[jobs[k]]), int(responders[k])
+        pieces[k] = as_soon_as_possible(residual.between(*ends, now_s), float(bits[k]))
+        residual.take(*ends, pieces[k])
+    return responders, [pieces[k] for k in range(len(jobs))]
 
 
 def _first(progress: Progress, job: int, slots: Ints, arrives_s: float) -> int:

@@ -42,7 +42,6 @@ class Progress:
         self._arrived_s = np.array(problem.release_s)
         self._order: list[int] = []
         self._pieces: list[tuple[int, Pieces]] = []
-        self._sending: set[float] = set()
         self._local = _local(problem)
 
     def seconds(self, jobs: Ints) -> Floats:
@@ -81,12 +80,7 @@ class Progress:
         """Plan the transfer of a job's input."""
         self.residual.take(int(self.problem.requester[job]), int(self.problem.responder[slot]), pieces)
         self._pieces.append((job, pieces))
-        self._sending.add(float(self.problem.release_s[job]))
         self._arrived_s[job] = pieces.end_s[-1]
-
-    def sends(self, release_s: float) -> bool:
-        """Say whether a transfer of the batch released then is planned."""
-        return release_s in self._sending
 
     def queue(self, job: int, slot: int) -> None:
         """Plan the computation of a job, after its transfer and all that is queued there."""
