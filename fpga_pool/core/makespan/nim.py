@@ -158,26 +158,24 @@ def _better_scheme(
     wait_s = progress.residual.busy_until_s
     idle = (problem.egress_bps, problem.ingress_bps)
     if wait_s <= now_s:
-        return _at_constant_rates(bits, requester, able, idle, now_s, params, rng)
+        rates = algorithm_3(bits, requester, able, *idle, params, rng)
+        if rates is None:
+            raise ArithmeticError("an idle network has no bandwidth")
+        return _at_constant_rates(bits, requester, now_s, idle, rates, params)
     filled = _fill(progress, jobs, bits, able, params, rng)
-    at_once = _at_constant_rates(bits, requester, able, progress.residual.least(now_s), now_s, params, rng)
-    waiting = _at_constant_rates(bits, requester, able, idle, wait_s, params, rng)
-    return min((filled, at_once, waiting), key=_ends_s)
-
-
-def _ends_s(scheme: tuple[Ints, list[Pieces]]) -> float:
-    _, pieces = scheme
-    return max((float(piece.end_s[-1]) for piece in pieces), default=np.inf)
+    end_s = max(float(piece.end_s[-1]) for piece in filled[1])
+    better = None
+    for begin_s, limits in ((now_s, progress.residual.least(now_s)), (wait_s, idle)):
+        rates = algorithm_3(bits, requester, able, *limits, params, rng)
+        if rates is not None and begin_s + rates.seconds < end_s:
+            end_s, better = begin_s + rates.seconds, (begin_s, limits, rates)
+    return _at_constant_rates(bits, requester, *better, params) if better else filled
 
 
 def _at_constant_rates(
-    bits: Floats, requester: Ints, able: NDArray[np.bool_], limits: tuple[Floats, Floats], begin_s: float,
-    params: NimParams, rng: np.random.Generator,
-) -> tuple[Ints, list[Pieces]]:  # fmt: skip
-    """Return responders and transfers by Algorithm 3, from a time on; no transfers where some job has no bandwidth."""
-    rates = algorithm_3(bits, requester, able, *limits, params, rng)
-    if rates is None:
-        return np.zeros(0, np.int64), []
+    bits: Floats, requester: Ints, begin_s: float, limits: tuple[Floats, Floats], rates: Rates, params: NimParams
+) -> tuple[Ints, list[Pieces]]:
+    """Return responders and transfers of Algorithm 3, from a time on."""
     flows = Flows(bits, requester, rates.responder, rates.bps)
     return rates.responder, spread(flows, *limits, begin_s, params.residual)
 

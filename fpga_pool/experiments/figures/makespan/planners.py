@@ -1,7 +1,9 @@
 """Who plans, and what is drawn of it."""
 
+import time
 from collections.abc import Iterator, Sequence
 from functools import cache
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,17 +22,19 @@ def curves(own: str, settings: Settings) -> list[str]:
 
 
 @cache
-def planner(name: str) -> BatchPolicy:
-    """Return a policy with its default parameters, compiled."""
-    policy: BatchPolicy = load_policy("batch", name)
+def planner(name: str, effort: int | None = None) -> BatchPolicy:
+    """Return a policy with its default parameters but for the effort, compiled."""
+    policy: Any = load_policy("batch", name)
+    if effort is not None and hasattr(policy, "searching"):
+        policy = policy.searching(effort, None, time.perf_counter)
     if hasattr(policy, "prepare"):
         policy.prepare()
-    return policy
+    return cast("BatchPolicy", policy)
 
 
-def decide(name: str, problem: BatchProblem, seed: int) -> BatchPlan:
+def decide(name: str, problem: BatchProblem, seed: int, effort: int | None = None) -> BatchPlan:
     """Plan a batch."""
-    return planner(name).decide(problem, None, 0.0, np.random.default_rng(seed))
+    return planner(name, effort).decide(problem, None, 0.0, np.random.default_rng(seed))
 
 
 def makespans(panel: str, x: X, policies: Sequence[str], problem: BatchProblem, seed: int) -> Iterator[Sample]:
