@@ -33,8 +33,12 @@ def test_all_forms_and_numbers_of_hosts_have_the_same_jobs():
     assert not network.seconds.any()
     assert not compute.input_bytes.any()
     assert np.isinf(compute.egress_bps).all()
-    more = batch(Form.COMPUTE, replace(shape, requesters=400), 2)
-    assert np.array_equal(compute.seconds, more.seconds)
+    more = batch(Form.JOINT, replace(shape, requesters=400), 2)
+    assert np.array_equal(joint.seconds, more.seconds)
+    assert np.array_equal(joint.ingress_bps, more.ingress_bps)
+    more = batch(Form.JOINT, replace(shape, responders=60), 2)
+    assert np.array_equal(joint.requester, more.requester)
+    assert np.array_equal(joint.egress_bps, more.egress_bps)
     assert not np.array_equal(joint.input_bytes, batch(Form.JOINT, shape, 3).input_bytes)
 
 

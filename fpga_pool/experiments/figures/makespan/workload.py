@@ -73,17 +73,17 @@ class Draw:
 
 
 def draw(shape: Shape, seed: int) -> Draw:
-    """Draw jobs first, then times, then the rest: the same jobs for every number of hosts."""
-    rng = np.random.default_rng(seed)
+    """Draw each thing from a source of its own: other numbers of one thing leave all others as they are."""
+    sizes, times, ingress, requesters, egress = (np.random.default_rng((seed, number)) for number in range(5))
     accelerators = ACCELERATORS_PER_RESPONDER * shape.responders
-    megabits = rng.exponential(MEAN_MB, shape.jobs)
-    deviation = rng.uniform(1 - DEVIATION, 1 + DEVIATION, (shape.jobs, accelerators))
+    megabits = sizes.exponential(MEAN_MB, shape.jobs)
+    deviation = times.uniform(1 - DEVIATION, 1 + DEVIATION, (shape.jobs, accelerators))
     return Draw(
         megabits=megabits,
         seconds=SECONDS_PER_MB * megabits[:, None] * deviation,
-        ingress_bps=INGRESS_BPS * rng.uniform(1 - DEVIATION, 1 + DEVIATION, shape.responders),
-        requester=rng.integers(0, shape.requesters, shape.jobs),
-        egress_bps=EGRESS_BPS * rng.uniform(1 - DEVIATION, 1 + DEVIATION, shape.requesters),
+        ingress_bps=INGRESS_BPS * ingress.uniform(1 - DEVIATION, 1 + DEVIATION, shape.responders),
+        requester=requesters.integers(0, shape.requesters, shape.jobs),
+        egress_bps=EGRESS_BPS * egress.uniform(1 - DEVIATION, 1 + DEVIATION, shape.requesters),
     )
 
 
