@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fpga_pool.experiments.figures.figure import Settings
-from fpga_pool.experiments.figures.makespan import EXPERIMENTS, hosts, load
+from fpga_pool.experiments.figures.makespan import EXPERIMENTS, hosts
 from fpga_pool.experiments.figures.makespan.workload import Form
 from fpga_pool.experiments.figures.run import make
 
@@ -29,19 +29,22 @@ _HOSTS = {
 REDUCED = {
     2: Settings(seeds=SEEDS), 3: Settings(seeds=SEEDS), 4: Settings(seeds=SEEDS, scale=0.05, points=3),
     5: Settings(seeds=SEEDS, scale=0.2, points=3), 6: Settings(seeds=SEEDS, points=2),
-    7: Settings(seeds=SEEDS, points=3), 8: Settings(seeds=SEEDS, points=2),
+    7: Settings(seeds=SEEDS), 8: Settings(seeds=SEEDS, points=2),
 }  # fmt: skip
 
 
-def named_cases(_):
-    return [hosts.Case(*panel, place) for panel, places in _HOSTS.items() for place in places]
+#: Cases that the paper names, instead of places evenly chosen.
+_NAMED = {
+    3: [hosts.Case(*panel, place) for panel, places in _HOSTS.items() for place in places],
+    7: [1, 6, 10],
+}
 
 
 @cache
 def figure(number):
     experiment = EXPERIMENT[number]
-    if number == hosts.EXPERIMENT.number:
-        experiment = replace(experiment, cases=named_cases)
+    if number in _NAMED:
+        experiment = replace(experiment, cases=lambda _: _NAMED[number])
     return make(experiment, REDUCED[number])
 
 
@@ -51,7 +54,7 @@ def test_is_in_the_range(wanted):
     assert wanted["least"] <= claims[wanted["claim"]].ours[wanted["curve"]] <= wanted["most"]
 
 
-@pytest.mark.parametrize("number", [hosts.EXPERIMENT.number, load.EXPERIMENT.number])
+@pytest.mark.parametrize("number", [3, 4])
 def test_ours_is_nowhere_longer_than_any_other(number):
     samples = figure(number).samples
     for panel in EXPERIMENT[number].panels:
