@@ -50,8 +50,8 @@ def claims(samples: Samples) -> list[Claim]:
             paper="close to 1",
             ours={name: samples.mean(_PANEL, name, last) / samples.mean(_PANEL, name, first) for name in names},
             unit="x",
-            why="Algorithm 2 fills accelerators to the brim, and errors cancel out only where each has many jobs; here it "
-            "has five. In the plan of ours only the longest job is late, if at all.",
+            why="Algorithm 2 fills accelerators to the brim, and errors cancel out only where each has many jobs, not "
+            "five as here. In the plan of ours only the longest job is late, if at all.",
         ),
         Claim(
             key="estimates-over-sjf",
