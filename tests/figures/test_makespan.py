@@ -15,6 +15,9 @@ from fpga_pool.experiments.figures.makespan import EXPERIMENTS, hosts
 from fpga_pool.experiments.figures.makespan.workload import Form
 from fpga_pool.experiments.figures.run import make
 
+#: The first test of a figure makes it: a minute at most, on processors that are not shared.
+pytestmark = pytest.mark.timeout(1800)
+
 RANGES = tomllib.loads((Path(__file__).parent / "makespan.toml").read_text())["range"]
 EXPERIMENT = {experiment.number: experiment for experiment in EXPERIMENTS}
 SEEDS = (0,)
