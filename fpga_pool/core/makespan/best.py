@@ -29,8 +29,9 @@ _SEARCHING = 0.85
 _OTHERS_FIRST = 0.5
 #: Without such a limit: pairs up to which they are looked at, per unit of effort.
 _OTHERS_PAIRS = 500
-#: Share of what is left that goes into other orders of a placement, where results flow back; and what one costs.
-_REORDERING, _PAIRS_PER_ORDERED_JOB = 0.5, 10_000
+#: Share of what is left that goes into other orders of a placement, where results flow back; what one costs; and how
+#: many are tried at most.
+_REORDERING, _PAIRS_PER_ORDERED_JOB, _ORDERS = 0.5, 10_000, 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +192,9 @@ class _Search:
         assert shortest is not None  # noqa: S101
         found, order = shortest
         turn = np.argsort(order).astype(np.float64)
-        while budget.allows():
+        for _ in range(_ORDERS):
+            if not budget.allows():
+                break
             budget.spend(_PAIRS_PER_ORDERED_JOB * problem.jobs)
             turn *= sooner(problem, found.back_s(problem))
             order = np.lexsort((turn, problem.group))
