@@ -9,13 +9,16 @@ from fpga_pool.core.makespan.assignment import Assignment, earliest_completion, 
 from fpga_pool.core.makespan.baselines import Ljf, Sjf
 from fpga_pool.core.makespan.bounds import compute_bound, raised, simple_bound
 from fpga_pool.core.makespan.budget import Budget, Clock
-from fpga_pool.core.makespan.compiled import compile_all
+from fpga_pool.core.makespan.compiled import compile_all, go_without, missed
 from fpga_pool.core.makespan.ect import Ect, largest_first
 from fpga_pool.core.makespan.execution import Schedule, as_plan, schedule
 from fpga_pool.core.makespan.fluid import Segments
 from fpga_pool.core.makespan.forwards import place_ahead, transmit_in_order
 from fpga_pool.core.makespan.network import constant_rates, is_network_bound, place_for_network
+from fpga_pool.core.makespan.quick import fitting_effort, quick_plan
+from fpga_pool.core.makespan.replan import Replan, ReplanParams, replan
 from fpga_pool.core.makespan.reversed_time import ReversedSearch, can_reverse
+from fpga_pool.core.makespan.underway import Underway
 from fpga_pool.core.policy import Policy, PolicyState
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
@@ -56,8 +59,8 @@ class Makespan:
     name = "makespan"
     Params = MakespanParams
 
-    def __init__(self, params: MakespanParams | None = None, clock: Clock | None = None) -> None:
-        self._params, self._clock = params or MakespanParams(), clock
+    def __init__(self, params: MakespanParams | None = None, clock: Clock | None = None, share: float = 0.0) -> None:
+        self._params, self._clock, self._share = params or MakespanParams(), clock, share
 
     def supports(self, view: BatchProblem) -> bool:
         """Every batch."""
@@ -69,13 +72,42 @@ class Makespan:
             return Makespan(replace(self._params, effort=effort, time_limit_s=0.0))
         return Makespan(replace(self._params, time_limit_s=time_limit_s or self._params.time_limit_s), clock)
 
+    def sparing(self, share: float) -> "Makespan":
+        """Return this policy with so little effort that planning takes at most about a share of what a batch does.
+
+        A batch that is over in a moment gets `quick_plan`.
+        """
+        return Makespan(self._params, self._clock, share)
+
     def prepare(self) -> None:
         """Compile what planning needs, or load it from the cache of an earlier run."""
         compile_all()
 
+    def put_off_preparing(self) -> None:
+        """Have no plan wait for what `prepare` does: until that has ended, plans are made without."""
+        go_without()
+
+    @property
+    def unprepared(self) -> bool:
+        """Plans would be made quicker if `prepare` had been called."""
+        return missed()
+
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic where the search is limited by effort."""
-        return plan(view, self._params, rng, self._clock)
+        if self._share == 0.0:
+            return plan(view, self._params, rng, self._clock)
+        effort = fitting_effort(view, self._share, self._params.effort)
+        if effort == 0:
+            return quick_plan(view, self.name)
+        return plan(view, replace(self._params, effort=effort), rng, self._clock)
+
+    def replan(self, underway: Underway, rng: np.random.Generator) -> Replan:
+        """Plan what does not compute yet anew, as far as that pays; see `replan`."""
+        effort = self._params.effort
+        if self._share > 0.0:
+            effort = fitting_effort(underway.problem, self._share, effort)
+        params = ReplanParams(effort=min(effort, ReplanParams().effort))
+        return replan(underway, params, lambda problem: plan(problem, replace(self._params, effort=effort), rng))
 
 
 def plan(

@@ -21,6 +21,7 @@ from fpga_pool.core.makespan.budget import Budget
 from fpga_pool.core.makespan.ect import largest_first
 from fpga_pool.core.makespan.execution import Schedule, as_plan, execute
 from fpga_pool.core.makespan.fluid import Segments, moves_over_network
+from fpga_pool.core.makespan.quick import even_work_s
 from fpga_pool.core.makespan.residual import Pieces, Residual, as_soon_as_possible
 from fpga_pool.core.makespan.underway import Bools, Underway
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
@@ -128,10 +129,9 @@ def _movable(underway: Underway) -> Bools:
 
 
 def _bound(problem: BatchProblem) -> LowerBound:
-    """Return a bound that takes one pass: jobs, links, and compute at even prices (CIM-LP's dual)."""
-    bound = simple_bound(problem)
-    work_s = float(problem.seconds.min(axis=1).sum() + problem.ready_s.sum()) / max(problem.accelerators, 1)
-    return bound if bound.seconds >= work_s else LowerBound(work_s)
+    """Return a bound that takes one pass: single jobs, links, and compute divided at will."""
+    work_s = even_work_s(problem.seconds.min(axis=1), problem.ready_s)
+    return LowerBound(max(simple_bound(problem).seconds, work_s))
 
 
 def _delays_a_group(problem: BatchProblem, first: Schedule, found: Schedule) -> bool:
