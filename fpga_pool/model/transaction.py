@@ -85,6 +85,10 @@ class Transaction(Protocol):
         """Return the jobs in state WAITING_INPUT whose planned transfer was over before a point in time."""
         ...
 
+    def overdue(self, due_before: float) -> dict[str, float]:
+        """Return the active jobs whose input, or end, was planned for before a point in time, and for when."""
+        ...
+
     def jobs_by_shard(self) -> dict[str, int]:
         """Return how many jobs of each shard are pending or active."""
         ...

@@ -154,6 +154,13 @@ class Reads:
         waiting = all_of(Job).where(_JOBS.c.state == JobState.WAITING_INPUT, *self._within(_JOBS.c.shard))
         return self._all(Job, waiting.where(_JOBS.c.input_due_at < due_before).order_by(_JOBS.c.uuid))
 
+    def overdue(self, due_before: float) -> dict[str, float]:
+        """Return the active jobs whose input, or end, was planned for before a point in time, and for when."""
+        end_at = func.coalesce(_JOBS.c.dispatched_at, 0.0) + func.coalesce(_JOBS.c.end_s, 0.0)
+        due_at = case((_JOBS.c.state == JobState.WAITING_INPUT, _JOBS.c.input_due_at), else_=end_at)
+        active = select(_JOBS.c.uuid, due_at).where(_JOBS.c.state.in_(ACTIVE_JOBS), *self._within(_JOBS.c.shard))
+        return dict(self._execute(active.where(due_at < due_before), Job).tuples().all())
+
     def jobs_by_shard(self) -> dict[str, int]:
         """Return how many jobs of each shard are pending or active."""
         open_jobs = select(_JOBS.c.shard, func.count()).where(_JOBS.c.state.in_(ACTIVE_JOBS | {JobState.PENDING}))

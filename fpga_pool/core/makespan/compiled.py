@@ -1,6 +1,5 @@
 """The compiled kernels, where numba is installed (extra `fast`)."""
 
-from importlib import import_module
 from types import ModuleType
 
 _NAMES = ("kernels", "joint_kernels")
@@ -47,8 +46,12 @@ def _module(name: str) -> ModuleType | None:
 
 
 def _load(name: str) -> None:
+    module: ModuleType | None = None
     try:
-        module = import_module(f"fpga_pool.core.makespan.{name}")
+        if name == "kernels":
+            from fpga_pool.core.makespan import kernels as module
+        else:
+            from fpga_pool.core.makespan import joint_kernels as module
     except (ImportError, RuntimeError):  # no numba, or no place where it may keep what it compiled
-        module = None
+        pass
     _loaded[name] = module

@@ -130,6 +130,6 @@ def even_work_s(fastest_s: Floats, ready_s: Floats) -> float:
 
 
 def fitting_effort(problem: BatchProblem, share: float, at_most: int) -> int:
-    """Return how much to search for a batch, so that it takes at most a share of what the batch does; 0 = not at all."""
+    """Return how much to search for a batch, so that it takes at most a share of what the batch does; 0 = nothing."""
     effort = min(at_most, int(1e3 * share * quick_bound_s(problem) / _UNIT_MS))
     return effort if effort >= _LEAST_EFFORT else 0

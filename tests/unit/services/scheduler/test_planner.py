@@ -35,9 +35,10 @@ def new_planner(quiet):
             quiet.catalogue,
             service.settings.pool,
             policies,
-            "ect",
+            "makespan",
             clock or quiet.clock,
             np.random.default_rng(0),
+            0.02,
         )
 
     return build
@@ -62,7 +63,7 @@ def test_batches_are_planned_one_at_a_time_oldest_first_each_by_its_policy(quiet
     assert planner.plan_next()
     assert quiet.states(second) == ["WAITING_INPUT"]
     assert not planner.plan_next()
-    assert used == ["ljf", "ect"]
+    assert used == ["ljf", "makespan"]
 
 
 def test_what_changes_while_the_policy_decides_is_left_out_of_the_commit(quiet, agent, new_planner):
@@ -80,7 +81,7 @@ def test_a_batch_that_its_policy_cannot_plan_does_not_hold_up_the_others_and_is_
     quiet, agent, new_planner, jumping_clock, caplog
 ):
     broken, sound = quiet.create(agent, "sha256", policy="sjf"), quiet.create(agent, "sha256")
-    policies = {"sjf": Broken(), "ect": Ect()}
+    policies = {"sjf": Broken(), "makespan": Ect()}
     planner = new_planner(lambda name: policies[name], jumping_clock)
     assert [planner.plan_next() for _ in range(3)] == [True, True, False]
     assert (quiet.states(broken), quiet.states(sound)) == (["PENDING"], ["WAITING_INPUT"])
