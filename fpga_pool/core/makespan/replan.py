@@ -20,7 +20,7 @@ from fpga_pool.core.makespan.bounds import LowerBound, simple_bound
 from fpga_pool.core.makespan.budget import Budget
 from fpga_pool.core.makespan.ect import largest_first
 from fpga_pool.core.makespan.execution import Schedule, as_plan, execute
-from fpga_pool.core.makespan.fluid import Segments, moves_over_network
+from fpga_pool.core.makespan.fluid import Segments
 from fpga_pool.core.makespan.quick import even_work_s
 from fpga_pool.core.makespan.residual import Pieces, Residual, as_soon_as_possible
 from fpga_pool.core.makespan.underway import Bools, Underway
@@ -94,7 +94,7 @@ def replan(underway: Underway, params: ReplanParams | None = None, search: Searc
     return Replan(
         plan=as_plan(problem, best.schedule, bound, "replan"),
         placed=placed,
-        retimed=~placed & ~underway.begun & underway.retime & moves_over_network(problem, best.schedule.accelerator),
+        retimed=~placed & _differ(underway.transfers, best.schedule.segments, problem.jobs),
         method=best.method,
     )
 
@@ -122,6 +122,15 @@ def _better(
     if search is not None and budget.allows():
         found = search(_pinned(underway))
         yield _Answer(_evaluated(underway, np.array(found.accelerator)), "search")
+
+
+def _differ(before: Segments, after: Segments, jobs: int) -> Bools:
+    """Return (J,) whether a transfer begins or ends at another time."""
+    differ = np.zeros(jobs, np.bool_)
+    for name in ("begin_s", "end_s"):
+        times_s = [np.bincount(pieces.flow, getattr(pieces, name), jobs) for pieces in (before, after)]
+        differ |= ~np.isclose(*times_s, rtol=1e-9, atol=1e-9)
+    return differ
 
 
 def _movable(underway: Underway) -> Bools:
