@@ -128,8 +128,8 @@ def _differ(before: Segments, after: Segments, jobs: int) -> Bools:
     """Return (J,) whether a transfer begins or ends at another time."""
     differ = np.zeros(jobs, np.bool_)
     for name in ("begin_s", "end_s"):
-        times_s = [np.bincount(pieces.flow, getattr(pieces, name), jobs) for pieces in (before, after)]
-        differ |= ~np.isclose(*times_s, rtol=1e-9, atol=1e-9)
+        was_s, is_s = (np.bincount(pieces.flow, getattr(pieces, name), jobs) for pieces in (before, after))
+        differ |= ~np.isclose(was_s, is_s, rtol=1e-9, atol=1e-9)
     return differ
 
 

@@ -24,7 +24,7 @@ class PoolSettings:
     #: What begins within this time stays as it was planned when the rest is planned anew.
     replan_horizon_s: float = 1.0
     #: What is later than planned by more has the rest planned anew.
-    replan_late_s: float = 2.0
+    replan_late_s: float = 1.0
     #: How the pool is divided.
     shards: ShardRule = field(default_factory=ShardRule)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from fpga_pool.core.policy import BatchPolicy
 from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.pool.lookout import Lookout
 from fpga_pool.model.pool.planning import (
     PlanRequest,
     Snapshot,
@@ -24,7 +25,6 @@ from fpga_pool.model.pool.replanning import Prospect, commit_replan, prospect, w
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.services.clock import Clock
-from fpga_pool.services.scheduler.lookout import Lookout
 
 LOG = logging.getLogger(__name__)
 
