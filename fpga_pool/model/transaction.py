@@ -4,7 +4,7 @@
 with the commands it sent, or not at all.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from fpga_pool.core.timemodel import TimeModel
@@ -61,8 +61,16 @@ class Transaction(Protocol):
         """Return the jobs of a batch, by index."""
         ...
 
-    def pending_jobs(self) -> Sequence[Job]:
-        """Return the jobs in state PENDING, oldest batch first, then by index."""
+    def pending_batches(self) -> Mapping[str, Collection[str]]:
+        """Return the batches with jobs in state PENDING, oldest first, each with the functions of these jobs."""
+        ...
+
+    def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
+        """Return the jobs of a batch in state PENDING, by index."""
+        ...
+
+    def unchanged(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Return those of the jobs, read in an earlier transaction, that are still as they were; `job` knows them."""
         ...
 
     def active_jobs(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Job]:

@@ -1,7 +1,7 @@
 """The pool's objects in memory: the simulator's side of `model.transaction`."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
@@ -81,15 +81,26 @@ class MemoryTransaction:
         found = [job for job in self._all(Job) if job.batch_uuid == batch_uuid]
         return sorted(found, key=lambda job: job.index)
 
-    def pending_jobs(self) -> Sequence[Job]:
+    def pending_batches(self) -> Mapping[str, Collection[str]]:
         """See Transaction."""
-        created = {batch.uuid: (batch.created_at, batch.uuid) for batch in self._all(Batch)}
-        found = [job for job in self._ours(Job) if job.state is JobState.PENDING]
-        return sorted(found, key=lambda job: (created[job.batch_uuid], job.index))
+        functions: dict[str, set[str]] = {}
+        for job in self._pending():
+            functions.setdefault(job.batch_uuid, set()).add(job.function)
+        oldest_first = sorted(map(self.batch, functions), key=lambda batch: (batch.created_at, batch.uuid))
+        return {batch.uuid: functions[batch.uuid] for batch in oldest_first}
+
+    def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
+        """See Transaction."""
+        return sorted((job for job in self._pending() if job.batch_uuid == batch_uuid), key=attrgetter("index"))
+
+    def unchanged(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """See Transaction."""
+        stored = {job.uuid: job.generation for job in self.jobs([job.uuid for job in jobs])}
+        return [job for job in jobs if stored.get(job.uuid) == job.generation]
 
     def exhausted_jobs(self, attempts: int) -> Sequence[Job]:
         """See Transaction."""
-        return [job for job in self.pending_jobs() if job.attempt >= attempts]
+        return [job for job in self._pending() if job.attempt >= attempts]
 
     def overdue_inputs(self, due_before: float) -> Sequence[Job]:
         """See Transaction."""
@@ -195,6 +206,9 @@ class MemoryTransaction:
 
     def _all(self, kind: type[T]) -> list[T]:
         return self._store.all(kind)
+
+    def _pending(self) -> list[Job]:
+        return [job for job in self._ours(Job) if job.state is JobState.PENDING]
 
     def _ours(self, kind: type[SlotOrJob]) -> list[SlotOrJob]:
         """Return the slots or jobs of the transaction's shard; of all in a transaction on none."""

@@ -13,7 +13,7 @@ from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import ACTIVE_JOBS, Backlog, Batch, Host, Job, JobState, Lease, Run, Scheduler, Shard, Slot
 from fpga_pool.store.mapping import PLACES, called, from_columns, table
 from fpga_pool.store.models import TimeModelRow
-from fpga_pool.store.statements import all_of, by_key, by_keys, slots_with_jobs
+from fpga_pool.store.statements import all_of, by_key, by_keys, job_generations, slots_with_jobs
 
 ValueT = TypeVar("ValueT")
 
@@ -138,11 +138,30 @@ class Reads:
             where.append(or_(*newer, _JOBS.c.shard.not_in(changed_after)))
         return self._all(Job, all_of(Job).where(_JOBS.c.batch_uuid == batch_uuid, *where).order_by(_JOBS.c.index))
 
-    def pending_jobs(self) -> Sequence[Job]:
-        """Return the jobs in state PENDING, oldest batch first, then by index."""
-        pending = all_of(Job).join(_BATCHES, _BATCHES.c.uuid == _JOBS.c.batch_uuid)
-        pending = pending.where(_JOBS.c.state == JobState.PENDING, *self._within(_JOBS.c.shard))
-        return self._all(Job, pending.order_by(_BATCHES.c.created_at, _BATCHES.c.uuid, _JOBS.c.index))
+    def pending_batches(self) -> Mapping[str, Collection[str]]:
+        """Return the batches with jobs in state PENDING, oldest first, each with the functions of these jobs."""
+        age = _BATCHES.c.created_at, _BATCHES.c.uuid
+        jobs = _JOBS.join(_BATCHES, _BATCHES.c.uuid == _JOBS.c.batch_uuid)
+        pending = select(*age, _JOBS.c.function).select_from(jobs).distinct()
+        pending = pending.where(_JOBS.c.state == JobState.PENDING, *self._within(_JOBS.c.shard)).order_by(*age)
+        functions: dict[str, set[str]] = {}
+        for _, uuid, function in self._execute(pending, Job):
+            functions.setdefault(uuid, set()).add(function)
+        return functions
+
+    def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
+        """Return the jobs of a batch in state PENDING, by index."""
+        pending = all_of(Job).where(_JOBS.c.batch_uuid == batch_uuid, _JOBS.c.state == JobState.PENDING)
+        return self._all(Job, pending.where(*self._within(_JOBS.c.shard)).order_by(_JOBS.c.index))
+
+    def unchanged(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Return those of the jobs, read in an earlier transaction, that are still as they were; `job` knows them."""
+        stored: dict[str, int] = {}
+        for some in chunks([job.uuid for job in jobs]):
+            stored |= dict(self._execute(job_generations(), Job, values={"keys": some}).tuples().all())
+        same = [job for job in jobs if stored.get(job.uuid) == job.generation]
+        self._known.update({(Job, job.uuid): job for job in same})
+        return same
 
     def exhausted_jobs(self, attempts: int) -> Sequence[Job]:
         """Return the jobs in state PENDING that were planned at least so often."""

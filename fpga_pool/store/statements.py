@@ -53,6 +53,13 @@ def among(cls: type, column: str) -> Select[Any]:
 
 
 @cache
+def job_generations() -> Select[Any]:
+    """Return the query for uuid and generation of the jobs whose uuids are among `keys`."""
+    jobs = table(Job)
+    return select(jobs.c.uuid, jobs.c.generation).where(jobs.c.uuid.in_(bindparam("keys", expanding=True)))
+
+
+@cache
 def slots_with_jobs() -> Select[Any]:
     """Return the query for those of `slots` that have a job in one of `states`."""
     jobs = table(Job)

@@ -66,13 +66,17 @@ def snapshot(
 
     Batches that are `put_off` must wait.  Jobs that were planned too often are left to `reconcile.tick`.
     """
-    pending = [job for job in tx.pending_jobs() if job.attempt < settings.max_attempts]
+    pending = tx.pending_batches()
     if not pending:
         return None
     backlogs = tx.backlogs()
     view = _view(tx, catalogue, now_s, backlogs)
-    for batch_uuid in dict.fromkeys(job.batch_uuid for job in pending if job.batch_uuid not in put_off):
-        jobs = tuple(job for job in pending if job.batch_uuid == batch_uuid and _has_place(view, job))
+    for batch_uuid, functions in pending.items():
+        placeable = {function for function in functions if _has_place(view, function)}
+        if batch_uuid in put_off or not placeable:
+            continue
+        waiting = tx.pending_jobs(batch_uuid)
+        jobs = tuple(job for job in waiting if job.function in placeable and job.attempt < settings.max_attempts)
         if jobs:
             # When the transfers planned before are over: paper 000, section 3.4, first scheme for network batches.
             release_s = max([0.0, *(backlog.inputs_due_at - now_s for backlog in backlogs)])
@@ -178,10 +182,10 @@ def _load_s(slot: Slot, catalogue: Catalogue) -> float:
     return board.load_s(slot.kind) if board is not None and slot.kind in board.regions else 0.0
 
 
-def _has_place(view: PoolView, job: Job) -> bool:
-    # The catalogue may have lost the function since the job was accepted; the job waits for it.
-    function = view.function_index.get(job.function)
-    return function is not None and bool((view.can_run[:, function] & view.slot_usable).any())
+def _has_place(view: PoolView, function: str) -> bool:
+    # The catalogue may have lost the function since the jobs were accepted; they wait for it.
+    index = view.function_index.get(function)
+    return index is not None and bool((view.can_run[:, index] & view.slot_usable).any())
 
 
 def batch_problem(snap: Snapshot) -> PlanRequest:
@@ -246,15 +250,15 @@ def commit_plan(
 
 def _possible_queues(tx: Transaction, request: PlanRequest, plan: BatchPlan) -> list[tuple[Slot, list[int]]]:
     """Return each slot that can still be used, with those of its jobs that nobody has changed meanwhile."""
-    stored = {job.uuid: job for job in tx.batch_jobs(request.jobs[0].batch_uuid)}
+    untouched = {job.uuid for job in tx.unchanged(request.jobs)}
     foreign = held_by_others(tx.leases())
     slots = {slot.name: slot for slot in tx.slots()}
     possible = []
     for accelerator, queue in _queues(plan):
         slot = slots.get(request.slots[accelerator])
-        untouched = [i for i in queue if stored[request.jobs[i].uuid].generation == request.jobs[i].generation]
-        if slot is not None and untouched and usable(slot, tx.host(slot.host), foreign):
-            possible.append((slot, untouched))
+        left = [i for i in queue if request.jobs[i].uuid in untouched]
+        if slot is not None and left and usable(slot, tx.host(slot.host), foreign):
+            possible.append((slot, left))
     return possible
 
 

@@ -248,8 +248,9 @@ def commit_replan(tx: Transaction, asked: Prospect, found: Replan, settings: Poo
     changes = Changes()
     dispatched_at = now_s + settings.dispatch_lead_s
     transfers = transfers_of(found.plan, len(asked.jobs))
-    stored = {job.uuid: job for job in tx.jobs({job.uuid for job in asked.jobs})}
-    untouched = [stored[job.uuid].generation == job.generation for job in asked.jobs]
+    concerned = [asked.jobs[row] for row in np.flatnonzero(found.placed | found.retimed).tolist()]
+    unchanged = {job.uuid for job in tx.unchanged(concerned)}
+    untouched = [job.uuid in unchanged for job in asked.jobs]
     queues = list(_new_queues(tx, asked, found, untouched))
     grant_pool_leases(tx, [slot.name for slot, _ in queues], now_s)
     last = {backlog.slot: backlog.last_order for backlog in tx.backlogs()}

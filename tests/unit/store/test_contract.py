@@ -41,7 +41,7 @@ def test_a_transaction_reads_what_it_has_saved(begin, make, saved):
         tx.save(replace(tx.job(job.uuid), state=JobState.WAITING_INPUT, slot="s", host="h"))
         assert tx.job(job.uuid).state is JobState.WAITING_INPUT
         assert [found.uuid for found in tx.active_jobs(slot="s")] == [job.uuid]
-        assert list(tx.pending_jobs()) == []
+        assert not tx.pending_batches()
         assert [found.generation for found in tx.batch_jobs(batch.uuid)] == [1]
 
 
@@ -198,20 +198,35 @@ def test_a_released_slot_can_be_leased_in_the_same_transaction(begin, make, save
         assert list(tx.leases()) == [successor]
 
 
-def test_pending_jobs_come_from_the_oldest_batch_first_then_by_index(begin, make, saved):
+def test_pending_batches_come_oldest_first_with_their_functions_and_their_jobs_by_index(begin, make, saved):
     young, old = make.batch(created_at=20.0), make.batch(created_at=10.0)
     jobs = {
-        name: make.job(batch, index=index, state=state)
-        for name, batch, index, state in [
-            ("young 0", young, 0, JobState.PENDING),
-            ("old 10", old, 10, JobState.PENDING),
-            ("old 9", old, 9, JobState.PENDING),
-            ("old 8", old, 8, JobState.RUNNING),
+        name: make.job(batch, index=index, state=state, function=function)
+        for name, batch, index, state, function in [
+            ("young 0", young, 0, JobState.PENDING, "sha256"),
+            ("old 10", old, 10, JobState.PENDING, "sha256"),
+            ("old 9", old, 9, JobState.PENDING, "fir"),
+            ("old 8", old, 8, JobState.RUNNING, "gzip"),
         ]
     }
-    saved(young, old, *jobs.values())
+    saved(young, old, make.batch(created_at=5.0), *jobs.values())
     with begin() as tx:
-        assert list(tx.pending_jobs()) == [jobs["old 9"], jobs["old 10"], jobs["young 0"]]
+        functions = {uuid: set(asked_for) for uuid, asked_for in tx.pending_batches().items()}
+        assert list(functions.items()) == [(old.uuid, {"sha256", "fir"}), (young.uuid, {"sha256"})]
+        assert list(tx.pending_jobs(old.uuid)) == [jobs["old 9"], jobs["old 10"]]
+
+
+def test_jobs_that_somebody_changed_are_not_among_the_unchanged(begin, make, saved):
+    batch = make.batch()
+    same, changed, gone = (make.job(batch, index=index) for index in range(3))
+    saved(batch, same, changed)
+    with begin() as tx:
+        same, changed = tx.job(same.uuid), tx.job(changed.uuid)
+        tx.save(replace(changed, state=JobState.RUNNING))
+    with begin() as tx:
+        assert list(tx.unchanged([changed, same, gone])) == [same]
+        tx.save(replace(same, state=JobState.RUNNING))
+        assert list(tx.unchanged([same])) == []
 
 
 def test_active_jobs_are_those_planned_staged_or_running_in_the_order_of_their_slot(begin, make, saved):
@@ -292,7 +307,7 @@ def test_a_thousand_jobs_are_saved_in_one_transaction(begin, make, saved):
     batch = make.batch(jobs=1000)
     saved(batch, *make.jobs(batch, 1000))
     with begin() as tx:
-        for order, job in enumerate(tx.pending_jobs()):
+        for order, job in enumerate(tx.pending_jobs(batch.uuid)):
             tx.save(replace(job, state=JobState.WAITING_INPUT, slot="s", order=999 - order))
     with begin() as tx:
         assert [job.index for job in tx.active_jobs(slot="s")] == list(range(999, -1, -1))

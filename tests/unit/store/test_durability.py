@@ -59,7 +59,7 @@ def test_a_full_disk_is_told_and_nothing_of_the_request_is_stored(store, begin, 
     assert outbox() == []
     with begin() as tx:
         assert list(tx.batches()) == [known]
-        assert list(tx.pending_jobs()) == []
+        assert not tx.pending_batches()
 
     event.remove(store.engine, "connect", fill)
     store.engine.dispose()
