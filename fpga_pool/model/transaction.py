@@ -94,7 +94,10 @@ class Transaction(Protocol):
         ...
 
     def overdue(self, due_before: float) -> dict[str, float]:
-        """Return the active jobs whose input, or end, was planned for before a point in time, and for when."""
+        """Return the jobs that were to have begun or ended before a point in time and have not, each with its time.
+
+        In state RUNNING the end counts, else the start.
+        """
         ...
 
     def jobs_by_shard(self) -> dict[str, int]:

@@ -110,9 +110,8 @@ class MemoryTransaction:
     def overdue(self, due_before: float) -> dict[str, float]:
         """See Transaction."""
         due_at = {
-            job.uuid: input_due_at(job)
-            if job.state is JobState.WAITING_INPUT
-            else (job.dispatched_at or 0.0) + (job.end_s or 0.0)
+            job.uuid: (job.dispatched_at or 0.0)
+            + ((job.end_s if job.state is JobState.RUNNING else job.start_s) or 0.0)
             for job in self.active_jobs()
         }
         return {uuid: at for uuid, at in due_at.items() if at < due_before}

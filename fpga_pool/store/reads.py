@@ -174,9 +174,9 @@ class Reads:
         return self._all(Job, waiting.where(_JOBS.c.input_due_at < due_before).order_by(_JOBS.c.uuid))
 
     def overdue(self, due_before: float) -> dict[str, float]:
-        """Return the active jobs whose input, or end, was planned for before a point in time, and for when."""
-        end_at = func.coalesce(_JOBS.c.dispatched_at, 0.0) + func.coalesce(_JOBS.c.end_s, 0.0)
-        due_at = case((_JOBS.c.state == JobState.WAITING_INPUT, _JOBS.c.input_due_at), else_=end_at)
+        """Return the jobs that were to have begun or ended before a point in time and have not, each with its time."""
+        due_s = case((_JOBS.c.state == JobState.RUNNING, _JOBS.c.end_s), else_=_JOBS.c.start_s)
+        due_at = func.coalesce(_JOBS.c.dispatched_at, 0.0) + func.coalesce(due_s, 0.0)
         active = select(_JOBS.c.uuid, due_at).where(_JOBS.c.state.in_(ACTIVE_JOBS), *self._within(_JOBS.c.shard))
         return dict(self._execute(active.where(due_at < due_before), Job).tuples().all())
 

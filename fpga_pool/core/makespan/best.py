@@ -28,6 +28,10 @@ _OTHERS: tuple[type[Policy[BatchProblem, BatchPlan]], ...] = (Ect, Sjf, Ljf)
 _FAR, _SMALL_PAIRS, _LARGE_PAIRS = 1.2, 5_000, 500_000
 
 
+#: Work to search anew around what is under way: it is done again and again.
+_REPLAN_EFFORT = 20
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakespanParams:
     """Knobs of `makespan`."""
@@ -107,7 +111,8 @@ class Makespan:
         if self._share > 0.0:
             effort = fitting_effort(underway.problem, self._share, effort)
         params = ReplanParams(effort=min(effort, ReplanParams().effort))
-        return replan(underway, params, lambda problem: plan(problem, replace(self._params, effort=effort), rng))
+        search = replace(self._params, effort=min(effort, _REPLAN_EFFORT))
+        return replan(underway, params, lambda problem: plan(problem, search, rng))
 
 
 def plan(

@@ -158,10 +158,10 @@ class _Rows:
         self._accelerator.append(number)
         self._start_s.append(start_s)
         self._begun.append(begun)
-        staged = job.state is JobState.STAGED
-        self._here.append(self._view.host_index[job.host] if staged and job.input_bytes > SMALL_INPUT_BYTES else -1)
+        staged, small = job.state is JobState.STAGED, job.input_bytes <= SMALL_INPUT_BYTES
+        self._here.append(self._view.host_index[job.host] if staged and not small else -1)
         left_bytes = job.input_bytes
-        if staged:
+        if staged or small:  # no rates are planned for a small one: it moves in one burst whenever its slot is decided
             left_bytes = 0
         elif number >= 0 and begun:
             left_bytes = int(sum(bps * (end_s - begin_s) for begin_s, end_s, bps in pieces) / 8.0)
@@ -183,7 +183,7 @@ class _Rows:
 
     def _pieces_left(self, job: Job) -> list[tuple[float, float, float]]:
         """Return begin, end and rate of what is left of a transfer; a late one takes as long again as it is late."""
-        if job.state is not JobState.WAITING_INPUT or not job.transfer:
+        if job.state is not JobState.WAITING_INPUT or not job.transfer or job.input_bytes <= SMALL_INPUT_BYTES:
             return []
         shift_s = (job.dispatched_at or job.created_at) - self._now_s
         pieces = [
