@@ -23,7 +23,7 @@ from fpga_pool.core.makespan.replan import ReplanParams, replan
 from fpga_pool.core.makespan.underway import underway_at
 
 sys.path.insert(0, str(Path(__file__).parent))
-from test_makespan import reference_loop_s, workload  # noqa: E402
+from test_makespan import reference_loop_s, workload
 
 EVENTS = {
     "one job arrives": {"arrived": [999]},
