@@ -13,10 +13,10 @@ from fpga_pool.core.makespan import Makespan
 from fpga_pool.model.objects import BatchState, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest
 from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.sim.hosts import fresh_hosts
+from fpga_pool.sim.hosts import SimulatedHost, fresh_hosts
 from fpga_pool.sim.pool import SimulatedPool
 
-#: The seed with which, of the slots of both hosts, one hangs once: about its eighth job.
+#: The seed with which, of the slots of both hosts, one hangs once: at its seventh job.
 HANGS = {
     "standalone": {"hosts": 2, "requesters": 1, "egress_mbps": 2000, "ingress_mbps": 4000},
     "driver_simulated": {"board": "demo", "job_hangs": 0.005, "fault_seed": 215},
@@ -24,7 +24,7 @@ HANGS = {
     # A slot that has hung once is not offered again.
     "agent": {"fault_pause_s": 60.0},
 }
-FIRST, SECOND, BYTES = 160, 60, 60_000
+FIRST, SECOND, BYTES = 70, 30, 3_000_000
 
 
 class Users:
@@ -56,10 +56,11 @@ def simulated_end_s(second_s, failed_s, slot):
     """Predict when all is complete if the second batch arrives and a slot fails at these times."""
     catalogue = load_catalogue(installed_catalogue())
     hosts = fresh_hosts(catalogue, "demo", hosts=2, cards=1, egress_bps=2e9, ingress_bps=4e9)
+    hosts.append(SimulatedHost(name="requester-1", egress_bps=2e9, ingress_bps=4e9, slots=()))
     pool = SimulatedPool(catalogue, hosts, PoolSettings(dispatch_lead_s=0.05, replan_horizon_s=0.6, replan_late_s=0.6))
     for name, jobs, at_s in (("a", FIRST, 0.0), ("b", SECOND, second_s)):
         requests = [
-            JobRequest(uuid=f"{name}{i}", name="", function="sha256", requester="node-1", input_bytes=BYTES)
+            JobRequest(uuid=f"{name}{i}", name="", function="sha256", requester="requester-1", input_bytes=BYTES)
             for i in range(jobs)
         ]
         pool.submit_at(

@@ -9,7 +9,7 @@ from fpga_pool.core.makespan.assignment import Assignment, earliest_completion, 
 from fpga_pool.core.makespan.baselines import Ljf, Sjf
 from fpga_pool.core.makespan.bounds import compute_bound, raised, simple_bound
 from fpga_pool.core.makespan.budget import Budget, Clock
-from fpga_pool.core.makespan.compiled import compile_all, go_without, missed
+from fpga_pool.core.makespan.compiled import compile_all, go_without, kernels, missed
 from fpga_pool.core.makespan.ect import Ect, largest_first
 from fpga_pool.core.makespan.execution import Schedule, as_plan, schedule
 from fpga_pool.core.makespan.fluid import Segments
@@ -112,7 +112,9 @@ class Makespan:
             effort = fitting_effort(underway.problem, self._share, effort)
         params = ReplanParams(effort=min(effort, ReplanParams().effort))
         search = replace(self._params, effort=min(effort, _REPLAN_EFFORT))
-        return replan(underway, params, lambda problem: plan(problem, search, rng))
+        # Without kernels a search takes so long that the plan is out of date when it is made.
+        compiled = kernels() is not None
+        return replan(underway, params, (lambda problem: plan(problem, search, rng)) if compiled else None)
 
 
 def plan(

@@ -26,6 +26,8 @@ from fpga_pool.core.makespan.residual import Pieces, Residual, as_soon_as_possib
 from fpga_pool.core.makespan.underway import Bools, Underway
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
+#: How far from the bound the first answer must be for a search.
+_WORTH_A_SEARCH = 1.05
 #: Finish times closer than this, relatively, are equal.
 _EQUAL = 1e-12
 
@@ -119,7 +121,7 @@ def _better(
             yield answer
             if answer.schedule.makespan_s <= enough_s:
                 return
-    if search is not None and budget.allows():
+    if search is not None and first.schedule.makespan_s > enough_s * _WORTH_A_SEARCH and budget.allows():
         found = search(_pinned(underway))
         yield _Answer(_evaluated(underway, np.array(found.accelerator)), "search")
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
-from typing import Protocol
 
 import numpy as np
 
@@ -33,13 +32,8 @@ from fpga_pool.model.pool.planning import (
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
-
-class ReplanningPolicy(Protocol):
-    """A batch policy that can plan around what is under way."""
-
-    def replan(self, underway: Underway, rng: np.random.Generator) -> Replan:
-        """Return a plan for what does not compute yet."""
-        ...
+#: No transfer is expected to take less.
+_INSTANT_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +120,8 @@ class _Rows:
         #: Host on which the input is already, -1 = none.
         self._here: list[int] = []
         self._pieces: list[tuple[int, float, float, float]] = []
+        #: Until when late transfers are expected to take a link.
+        self._late_until_s: dict[str, float] = {}
 
     def add_queue(self, slot: int, queue: Sequence[Job], free: Collection[str]) -> None:
         """Add what waits on a slot, in its order; batches in `free` may be moved."""
@@ -182,22 +178,36 @@ class _Rows:
         return abs(end_s)
 
     def _pieces_left(self, job: Job) -> list[tuple[float, float, float]]:
-        """Return begin, end and rate of what is left of a transfer; a late one takes as long again as it is late."""
+        """Return begin, end and rate of what is left of a transfer."""
         if job.state is not JobState.WAITING_INPUT or not job.transfer or job.input_bytes <= SMALL_INPUT_BYTES:
             return []
-        shift_s = (job.dispatched_at or job.created_at) - self._now_s
+        shift_s = -self._since_dispatch_s(job)
         pieces = [
             (max(piece.begin_s + shift_s, 0.0), piece.end_s + shift_s, piece.bps)
             for piece in job.transfer
             if piece.end_s + shift_s > 0.0
         ]
-        last = job.transfer[-1]
-        return pieces or [(0.0, -(last.end_s + shift_s) or 1e-3, last.bps)]
+        return pieces or [self._late_piece(job, -(job.transfer[-1].end_s + shift_s))]
+
+    def _since_dispatch_s(self, job: Job) -> float:
+        return self._now_s - (job.dispatched_at or job.created_at)
+
+    def _late_piece(self, job: Job, late_s: float) -> tuple[float, float, float]:
+        """Return what is expected of a late transfer: as long again as it is late, at most as long as all of it takes.
+
+        How much of it has moved is not known here.  Late transfers of one link follow each other.
+        """
+        all_s = sum(piece.end_s - piece.begin_s for piece in job.transfer)
+        links = (f"from {job.requester}", f"to {job.host}")
+        begin_s = max(self._late_until_s.get(link, 0.0) for link in links)
+        end_s = begin_s + max(min(late_s, all_s), _INSTANT_S)
+        self._late_until_s |= dict.fromkeys(links, end_s)
+        return begin_s, end_s, job.transfer[-1].bps
 
     def _must_stay(self, job: Job, start_s: float, pieces: Sequence[tuple[float, float, float]]) -> bool:
         """Say whether a job that waits is about to begin, is on its way, or was moved often enough."""
         horizon_s = self._settings.replan_horizon_s
-        moves = min((begin_s for begin_s, _, _ in pieces), default=np.inf) < horizon_s
+        moves = bool(pieces) and self._since_dispatch_s(job) + horizon_s > job.transfer[0].begin_s
         # Without limits its client sends it at once.
         unlimited = job.state is JobState.WAITING_INPUT and not pieces and job.input_bytes > SMALL_INPUT_BYTES
         # The other half of the attempts is for faults.

@@ -127,7 +127,8 @@ def test_transfers_behind_a_late_one_get_other_times_where_they_are(pool):
     pool.create(*["flow"] * 8, input_bytes=10**6)
     _, *rest = sorted(pool.plan(), key=lambda job: job.order)
     pool.now_s += 2.75
-    # When the plan begins, at 1003 s, the first input is 1.75 s late: it may take the link for as long again.
+    # When the plan begins, at 1003 s, the first input is 1.75 s late and the second 0.75 s: they may take the link for
+    # 1 s, as long as all of one takes, and then for 0.75 s.
     changes = pool.replan(late=True)
     # The fourth one begins within a second; those from the fifth on were to begin at 1004.25 s, 1005.25 s and so on.
     assert {job.uuid for job in changes.retimed} == {job.uuid for job in rest[3:]}
