@@ -107,5 +107,5 @@ def test_what_is_left_is_complete_about_when_the_simulator_says_and_all_results_
     moved = sum(job.attempt > 1 for job in jobs)
     print(f"{failed} failed after {failed_s:.2f} s; {moved} jobs moved; {took_s:.2f} s, simulated {predicted_s:.2f} s")
     assert moved > 0
-    # The margin is for machines that are busy with something else as well.
-    assert took_s == pytest.approx(predicted_s, rel=0.4)
+    # On an idle machine the two are within a tenth; the margin is for one that is busy with something else as well.
+    assert 0.8 * predicted_s < took_s < 2.0 * predicted_s
