@@ -35,6 +35,8 @@ _REPORT_S = 5.0
 _FULL_LOOK_S = 30.0
 #: What a new batch waits for: any of these.
 _PLANNED = tuple(state for state in JobState if state is not JobState.PENDING)
+#: What a job is waited for whose result is here: that the pool knows of it, too, or has begun anew.
+_NOT_UNDER_WAY = tuple(state for state in JobState if state not in (JobState.STAGED, JobState.RUNNING))
 #: A poll takes at most this part of the time, however large the batch; unless it takes very long, as it does where the
 #: scheduler that is asked has just died.
 _POLL_SHARE, _LONGEST_PAUSE_S = 0.25, 5.0
@@ -200,7 +202,8 @@ class BatchRunner:
         if asked_s - self._looked_s > _FULL_LOOK_S:
             self._seen, self._looked_s = "", asked_s
         new = not self._seen and all(transfer.job.attempt == 0 for transfer in self._transfers)
-        found = self._api.job_list(self.batch_uuid, _PLANNED if new else (), changed_after=self._seen, wait_s=wait_s)
+        states = _PLANNED if new else _NOT_UNDER_WAY if self._all_here else ()
+        found = self._api.job_list(self.batch_uuid, states, changed_after=self._seen, wait_s=wait_s)
         self._seen = found.seen
         answered_s = time.monotonic()
         self._clock_offset_s = found.at - (answered_s if wait_s else (asked_s + answered_s) / 2)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Result, Select, case, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Result, Select, func, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from fpga_pool.core.timemodel import TimeModel
@@ -13,7 +13,21 @@ from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import ACTIVE_JOBS, Backlog, Batch, Host, Job, JobState, Lease, Run, Scheduler, Shard, Slot
 from fpga_pool.store.mapping import PLACES, called, from_columns, table
 from fpga_pool.store.models import TimeModelRow
-from fpga_pool.store.statements import all_of, by_key, by_keys, job_generations, slots_with_jobs
+from fpga_pool.store.statements import (
+    all_hosts,
+    all_of,
+    backlogs,
+    by_key,
+    by_keys,
+    held_leases,
+    job_generations,
+    lease_on_slot,
+    pending_batches,
+    pending_jobs,
+    shard_generations,
+    slots,
+    slots_with_jobs,
+)
 
 ValueT = TypeVar("ValueT")
 
@@ -60,7 +74,7 @@ class Reads:
         """Return these jobs, as far as they exist, in no order."""
         wanted = [uuid for uuid in uuids if (Job, uuid) not in self._known]
         for some in chunks(wanted):
-            self._all(Job, by_keys(Job), values={"keys": some})
+            self._all(Job, by_keys(Job), {"keys": some})
         return [self._known[Job, uuid] for uuid in uuids if (Job, uuid) in self._known]
 
     def host(self, name: str) -> Host:
@@ -98,13 +112,11 @@ class Reads:
 
     def hosts(self) -> Sequence[Host]:
         """Return all hosts, by name."""
-        return self._all(Host, all_of(Host).order_by(_HOSTS.c.name))
+        return self._all(Host, all_hosts())
 
     def slots(self, host: str | None = None) -> Sequence[Slot]:
         """Return all slots (of one host), by name."""
-        where = self._within(_SLOTS.c.shard)
-        where += [] if host is None else [_SLOTS.c.host == host]
-        return self._all(Slot, all_of(Slot).where(*where).order_by(_SLOTS.c.name))
+        return self._all(Slot, slots(scoped=bool(self._scope), of_host=host is not None), {"host": host})
 
     def batches(
         self, project_id: str | None = None, *, limit: int | None = None, marker: str | None = None
@@ -122,7 +134,7 @@ class Reads:
 
     def generations(self) -> dict[str, int]:
         """Return the generation of every shard."""
-        return dict(self._execute(select(_SHARDS.c.name, _SHARDS.c.pool_generation), Shard).tuples().all())
+        return dict(self._execute(shard_generations(), Shard).tuples().all())
 
     def batch_jobs(
         self,
@@ -140,19 +152,14 @@ class Reads:
 
     def pending_batches(self) -> Mapping[str, Collection[str]]:
         """Return the batches with jobs in state PENDING, oldest first, each with the functions of these jobs."""
-        age = _BATCHES.c.created_at, _BATCHES.c.uuid
-        jobs = _JOBS.join(_BATCHES, _BATCHES.c.uuid == _JOBS.c.batch_uuid)
-        pending = select(*age, _JOBS.c.function).select_from(jobs).distinct()
-        pending = pending.where(_JOBS.c.state == JobState.PENDING, *self._within(_JOBS.c.shard)).order_by(*age)
         functions: dict[str, set[str]] = {}
-        for _, uuid, function in self._execute(pending, Job):
+        for _, uuid, function in self._execute(pending_batches(scoped=bool(self._scope)), Job):
             functions.setdefault(uuid, set()).add(function)
         return functions
 
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
         """Return the jobs of a batch in state PENDING, by index."""
-        pending = all_of(Job).where(_JOBS.c.batch_uuid == batch_uuid, _JOBS.c.state == JobState.PENDING)
-        return self._all(Job, pending.where(*self._within(_JOBS.c.shard)).order_by(_JOBS.c.index))
+        return self._all(Job, pending_jobs(scoped=bool(self._scope)), {"batch": batch_uuid})
 
     def unchanged(self, jobs: Sequence[Job]) -> Sequence[Job]:
         """Return those of the jobs, read in an earlier transaction, that are still as they were; `job` knows them."""
@@ -194,15 +201,10 @@ class Reads:
 
     def backlogs(self) -> Sequence[Backlog]:
         """Return what is still to be done on each slot that has active jobs, by slot."""
-        ends = func.coalesce(_JOBS.c.dispatched_at, 0.0) + func.coalesce(_JOBS.c.end_s, 0.0)
-        due_at = case((_JOBS.c.state == JobState.WAITING_INPUT, _JOBS.c.input_due_at), else_=0.0)
-        query = select(_JOBS.c.slot, func.max(ends), func.max(due_at), func.max(_JOBS.c.order))
-        active = query.where(_JOBS.c.state.in_(ACTIVE_JOBS), *self._within(_JOBS.c.shard))
+        found = self._execute(backlogs(scoped=bool(self._scope)), Job)
         return [
             Backlog(slot=slot, free_at=free_at, inputs_due_at=inputs_due_at, last_order=order)
-            for slot, free_at, inputs_due_at, order in self._execute(
-                active.group_by(_JOBS.c.slot).order_by(_JOBS.c.slot), Job
-            )
+            for slot, free_at, inputs_due_at, order in found
         ]
 
     def occupied(self, slots: Collection[str]) -> set[str]:
@@ -221,9 +223,8 @@ class Reads:
     def leases(self, *, slot: str | None = None) -> Sequence[Lease]:
         """Return the HELD leases (of one slot: none or one), by slot."""
         if slot is not None:
-            return self._all(Lease, all_of(Lease).where(_LEASES.c.held_slot == slot))
-        held = all_of(Lease).join(_SLOTS, _SLOTS.c.name == _LEASES.c.held_slot)
-        return self._all(Lease, held.where(*self._within(_SLOTS.c.shard)).order_by(_LEASES.c.held_slot))
+            return self._all(Lease, lease_on_slot(), {"slot": slot})
+        return self._all(Lease, held_leases(scoped=bool(self._scope)))
 
     def commands(self) -> Sequence[Command]:
         """Return what the outbox holds, in the order of the commits."""
@@ -274,9 +275,9 @@ class Reads:
         return [self._known.setdefault((cls, getattr(value, key)), value) for value in found]
 
     def _execute(self, query: Select[Any], *classes: type, values: Mapping[str, Any] | None = None) -> Result[Any]:
-        """Run a query on rows of these classes, as this transaction has changed them."""
+        """Run a query on rows of these classes, as this transaction has changed them; it may ask for the `scope`."""
         self.flush(classes)
-        return self._session.connection().execute(query, values)
+        return self._session.connection().execute(query, {"scope": self._scope, **(values or {})})
 
     def flush(self, classes: Collection[type] = ()) -> None:
         """Write what was changed (of some classes): nothing, in a transaction that only reads."""

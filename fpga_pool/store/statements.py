@@ -7,6 +7,8 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import (
+    Column,
+    ColumnElement,
     Insert,
     Select,
     Table,
@@ -14,6 +16,8 @@ from sqlalchemy import (
     UniqueConstraint,
     Update,
     bindparam,
+    case,
+    func,
     insert,
     select,
     text,
@@ -22,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine import Dialect
 
-from fpga_pool.model.objects import Job
+from fpga_pool.model.objects import ACTIVE_JOBS, Batch, Host, Job, JobState, Lease, Shard, Slot
 from fpga_pool.store.mapping import PLACES, columns, table
 
 
@@ -50,6 +54,74 @@ def among(cls: type, column: str) -> Select[Any]:
     """Return the query for those of `values` that a column holds."""
     found = table(cls).c[column]
     return select(found).where(found.in_(bindparam("values", expanding=True)))
+
+
+def _within(column: Column[str], *, scoped: bool) -> list[ColumnElement[bool]]:
+    """Return what limits a list to the shard `scope`, if anything does."""
+    return [column == bindparam("scope")] if scoped else []
+
+
+@cache
+def all_hosts() -> Select[Any]:
+    """Return the query for all hosts, by name."""
+    return all_of(Host).order_by(table(Host).c.name)
+
+
+@cache
+def slots(*, scoped: bool, of_host: bool) -> Select[Any]:
+    """Return the query for the slots (of `host`), by name."""
+    columns = table(Slot).c
+    on_host = [columns.host == bindparam("host")] if of_host else []
+    return all_of(Slot).where(*_within(columns.shard, scoped=scoped), *on_host).order_by(columns.name)
+
+
+@cache
+def shard_generations() -> Select[Any]:
+    """Return the query for name and generation of every shard."""
+    return select(table(Shard).c.name, table(Shard).c.pool_generation)
+
+
+@cache
+def pending_batches(*, scoped: bool) -> Select[Any]:
+    """Return the query for age, uuid and one function of each batch that has such a job in state PENDING."""
+    jobs, batches = table(Job), table(Batch)
+    age = batches.c.created_at, batches.c.uuid
+    found = select(*age, jobs.c.function).select_from(jobs.join(batches, batches.c.uuid == jobs.c.batch_uuid))
+    pending = found.where(jobs.c.state == JobState.PENDING, *_within(jobs.c.shard, scoped=scoped))
+    return pending.distinct().order_by(*age)
+
+
+@cache
+def pending_jobs(*, scoped: bool) -> Select[Any]:
+    """Return the query for the jobs of `batch` in state PENDING, by index."""
+    jobs = table(Job).c
+    pending = all_of(Job).where(jobs.batch_uuid == bindparam("batch"), jobs.state == JobState.PENDING)
+    return pending.where(*_within(jobs.shard, scoped=scoped)).order_by(jobs.index)
+
+
+@cache
+def backlogs(*, scoped: bool) -> Select[Any]:
+    """Return the query for slot, end, end of the transfers and last order of the active jobs of each slot."""
+    jobs = table(Job).c
+    ends = func.coalesce(jobs.dispatched_at, 0.0) + func.coalesce(jobs.end_s, 0.0)
+    due_at = case((jobs.state == JobState.WAITING_INPUT, jobs.input_due_at), else_=0.0)
+    found = select(jobs.slot, func.max(ends), func.max(due_at), func.max(jobs.order))
+    active = found.where(jobs.state.in_(ACTIVE_JOBS), *_within(jobs.shard, scoped=scoped))
+    return active.group_by(jobs.slot).order_by(jobs.slot)
+
+
+@cache
+def lease_on_slot() -> Select[Any]:
+    """Return the query for the lease in force on `slot`."""
+    return all_of(Lease).where(table(Lease).c.held_slot == bindparam("slot"))
+
+
+@cache
+def held_leases(*, scoped: bool) -> Select[Any]:
+    """Return the query for the leases in force, by slot."""
+    leases, slot_columns = table(Lease).c, table(Slot).c
+    held = all_of(Lease).join(table(Slot), slot_columns.name == leases.held_slot)
+    return held.where(*_within(slot_columns.shard, scoped=scoped)).order_by(leases.held_slot)
 
 
 @cache

@@ -89,10 +89,9 @@ class SchedulerEndpoint:
 
         def look() -> tuple[Sequence[Job], dict[str, int]]:
             with self._service.store.reading() as tx:
+                owned_batch(tx, uuid, project_id)
                 return tx.batch_jobs(uuid, states=wanted, changed_after=changed_after), tx.generations()
 
-        with self._service.store.reading() as reading:
-            owned_batch(reading, uuid, project_id)
         if changed_after is None or wait_s <= 0:
             jobs, seen = look()
         else:
