@@ -230,7 +230,10 @@ class SimulatedPool:
         if asked is not None:
             found = policy.replan(asked.underway, self._rng)
             with self._transaction() as tx:
-                return bool(commit_replan(tx, asked, found, self._settings, now_s).placed)
+                changes = commit_replan(tx, asked, found, self._settings, now_s)
+            if late:
+                self._lookout.answered(changed=bool(changes.moved or changes.retimed))
+            return bool(changes.placed)
         if not snap.jobs:
             return False
         request = batch_problem(snap)

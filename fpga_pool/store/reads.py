@@ -22,6 +22,7 @@ from fpga_pool.store.statements import (
     held_leases,
     job_generations,
     lease_on_slot,
+    overdue,
     pending_batches,
     pending_jobs,
     shard_generations,
@@ -182,10 +183,8 @@ class Reads:
 
     def overdue(self, due_before: float) -> dict[str, float]:
         """Return the jobs that were to have begun or ended before a point in time and have not, each with its time."""
-        due_s = case((_JOBS.c.state == JobState.RUNNING, _JOBS.c.end_s), else_=_JOBS.c.start_s)
-        due_at = func.coalesce(_JOBS.c.dispatched_at, 0.0) + func.coalesce(due_s, 0.0)
-        active = select(_JOBS.c.uuid, due_at).where(_JOBS.c.state.in_(ACTIVE_JOBS), *self._within(_JOBS.c.shard))
-        return dict(self._execute(active.where(due_at < due_before), Job).tuples().all())
+        query, values = overdue(scoped=bool(self._scope)), {"due_before": due_before}
+        return dict(self._execute(query, Job, values=values).tuples().all())
 
     def jobs_by_shard(self) -> dict[str, int]:
         """Return how many jobs of each shard are pending or active."""

@@ -4,12 +4,17 @@ from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
 
+#: The longest time between two looks while nothing comes of them, as a multiple of the shortest.
+_LONGEST_PAUSE = 8
+
+
 class Lookout:
     """Looks at the work under way of one shard, now and then."""
 
     def __init__(self, settings: PoolSettings) -> None:
         self._settings = settings
         self._next_at = 0.0
+        self._pause_s = settings.replan_late_s
         #: How late jobs were when the rest was planned anew for them.
         self._known_late_s: dict[str, float] = {}
         #: Slots that had nothing to do when that was looked at last.
@@ -19,8 +24,13 @@ class Lookout:
         """Return what differs, for people; "" = nothing that is new, or it is not time to look."""
         if now_s < self._next_at:
             return ""
-        self._next_at = now_s + self._settings.replan_late_s
+        self._next_at = now_s + self._pause_s
         return self._lateness(tx, now_s) or self._idleness(tx, now_s)
+
+    def answered(self, *, changed: bool) -> None:
+        """Take note of whether a re-plan for what was found has changed anything; if not, look less often."""
+        shortest_s = self._settings.replan_late_s
+        self._pause_s = shortest_s if changed else min(2 * self._pause_s, _LONGEST_PAUSE * shortest_s)
 
     def _lateness(self, tx: Transaction, now_s: float) -> str:
         """Say whether a job is late, or twice as late as when it was noticed last."""

@@ -85,8 +85,11 @@ class Planner:
             asked = self._prospect(tx, snap, policy, begin_s, late=bool(reason))
         # 2. Decide, on data that nobody can change meanwhile.  3. Commit what is still as it was.
         if asked is not None:
-            reason = reason or f"batch {snap.jobs[0].batch_uuid} arrived or lost places"
-            changed = self._replan(asked, policy, name, reason)
+            changed = self._replan(
+                asked, policy, name, reason or f"batch {snap.jobs[0].batch_uuid} arrived or lost places"
+            )
+            if reason:
+                self._lookout.answered(changed=bool(changed))
             if changed is not None:
                 return changed
         planned = self._plan(snap, policy, name, now_s) if snap.jobs else False

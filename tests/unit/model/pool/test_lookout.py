@@ -56,3 +56,19 @@ def test_an_idle_slot_beside_a_long_queue_is_said_once(queued, look):
 
 def test_nothing_under_way_is_nothing_to_look_at(pool, look):
     assert look() == ""
+
+
+def test_looks_of_which_nothing_comes_get_rarer(queued):
+    lookout = Lookout(queued.settings)
+
+    def reason(now_s):
+        with queued.tx() as tx:
+            return lookout.reason(tx, now_s)
+
+    assert "late" in reason(1002.0)
+    lookout.answered(changed=False)
+    assert "late" in reason(1005.0)
+    assert reason(1006.9) == ""  # not within two seconds
+    lookout.answered(changed=True)
+    assert "late" in reason(1010.0)
+    assert "late" in reason(1100.0)
