@@ -3,7 +3,6 @@
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
-
 #: The longest time between two looks while nothing comes of them, as a multiple of the shortest.
 _LONGEST_PAUSE = 8
 
