@@ -135,7 +135,7 @@ def test_a_batch_that_comes_while_others_run_is_planned_around_them_or_behind_th
 ):
     policy = Around(broken)
     planner = new_planner(lambda name: policy)
-    first = quiet.create(agent, *["sha256"] * 30)
+    first = quiet.create(agent, *["sha256"] * 30, input_bytes=10**10)
     assert planner.plan_next()
     assert policy.asked == []
     second = quiet.create(agent, "sha256")
@@ -149,7 +149,7 @@ def test_a_batch_that_comes_while_others_run_is_planned_around_them_or_behind_th
 def test_what_is_late_is_planned_anew_and_looked_at_again_later(quiet, agent, new_planner, jumping_clock):
     policy = Around()
     planner = new_planner(lambda name: policy, jumping_clock)
-    quiet.create(agent, *["sha256"] * 30)
+    quiet.create(agent, *["sha256"] * 30, input_bytes=10**10)
     assert planner.plan_next()
     assert not planner.plan_next()
     jumping_clock.ahead_s = 5.0
