@@ -115,6 +115,11 @@ class Reads:
         """Return all hosts, by name."""
         return self._all(Host, all_hosts())
 
+    def hosts_by_shard(self) -> dict[str, int]:
+        """Return how many hosts each shard has."""
+        counted = select(_HOSTS.c.shard, func.count()).group_by(_HOSTS.c.shard)
+        return dict(self._execute(counted, Host).tuples().all())
+
     def slots(self, host: str | None = None) -> Sequence[Slot]:
         """Return all slots (of one host), by name."""
         return self._all(Slot, slots(scoped=bool(self._scope), of_host=host is not None), {"host": host})

@@ -1,6 +1,6 @@
-"""A process that is many agents to a scheduler: each tells once a second that its two cards are as they were.
+"""A process that is many agents to a scheduler: each tells every so often that its two cards are as they were.
 
-    python beating.py TRANSPORT_URL PREFIX AGENTS SECONDS
+    python beating.py TRANSPORT_URL PREFIX AGENTS INTERVAL SECONDS
 
 Says "ready" when every agent is known to the pool, and at the end, as JSON, how long the scheduler took for each
 heartbeat of the last SECONDS, in seconds, and how many it did not answer.
@@ -19,7 +19,6 @@ from fpga_pool.model.objects import SlotState
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, transport
 
-INTERVAL_S = 1.0
 CARDS, REGIONS = ("0000:3b:00.0", "0000:af:00.0"), range(4)
 #: Agents that join at once.
 JOINING = threading.Semaphore(8)
@@ -47,10 +46,10 @@ def heartbeat(host, beat):
 class Agent(threading.Thread):
     """One agent; its phase is its share of the interval."""
 
-    def __init__(self, api, host, phase_s, begin, until):
+    def __init__(self, api, host, phase_s, interval_s, begin, until):
         super().__init__(daemon=True)
         self._api, self._host, self._phase_s = api, host, phase_s
-        self._begin, self._until = begin, until
+        self._interval_s, self._begin, self._until = interval_s, begin, until
         self.known = threading.Event()
         self.times_s, self.unanswered = [], 0
 
@@ -67,7 +66,7 @@ class Agent(threading.Thread):
         beat = 1
         while time.monotonic() < self._until[0]:
             time.sleep(max(next_s - time.monotonic(), 0.0))
-            next_s = max(next_s + INTERVAL_S, time.monotonic())
+            next_s = max(next_s + self._interval_s, time.monotonic())
             beat += 1
             asked_s = time.monotonic()
             try:
@@ -78,12 +77,13 @@ class Agent(threading.Thread):
                 self.times_s.append((asked_s, time.monotonic() - asked_s))
 
 
-def main(url, prefix, agents, seconds):
+def main(url, prefix, agents, interval_s, seconds):
     messages = transport(cfg.CONF, url)
     api = SchedulerAPI(messages)
     begin, until = threading.Event(), [0.0]
     all_of_them = [
-        Agent(api, f"{prefix}-{number:04d}", INTERVAL_S * number / agents, begin, until) for number in range(agents)
+        Agent(api, f"{prefix}-{number:04d}", interval_s * number / agents, interval_s, begin, until)
+        for number in range(agents)
     ]
     for agent in all_of_them:
         agent.start()
@@ -92,7 +92,7 @@ def main(url, prefix, agents, seconds):
     print("ready", flush=True)
     sys.stdin.readline()
     # The first rounds, in which every heartbeat is compared in full, are not measured.
-    measured_from_s = time.monotonic() + 3 * INTERVAL_S
+    measured_from_s = time.monotonic() + 3 * interval_s
     until[0] = measured_from_s + seconds
     begin.set()
     for agent in all_of_them:
@@ -102,4 +102,4 @@ def main(url, prefix, agents, seconds):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5]))

@@ -38,12 +38,11 @@ class ShardRule:
             return (DEFAULT_SHARD,)
         return tuple(f"shard-{number}" for number in range(1, self.number + 1))
 
-    def shard_for(self, availability_zone: str, hosts: Iterable[Host]) -> str:
-        """Return the shard of a host that is new to the pool: that of its zone, or the one with the fewest hosts."""
+    def shard_for(self, availability_zone: str, hosts: Mapping[str, int]) -> str:
+        """Return the shard of a new host: that of its zone, or the one with the fewest `hosts`, counted by shard."""
         if self.by == BY_ZONE:
             return availability_zone or DEFAULT_SHARD
-        members = Counter(host.shard for host in hosts)
-        return min(self.names(), key=lambda name: members[name])
+        return min(self.names(), key=lambda name: hosts.get(name, 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

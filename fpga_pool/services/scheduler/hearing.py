@@ -6,6 +6,7 @@ together.  Now and then every one is compared with the database in full, so that
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -21,8 +22,10 @@ from fpga_pool.store.store import Store
 
 LOG = logging.getLogger(__name__)
 
-#: Every so many heartbeats of a host one is compared in full, whether it says anything new or not.
+#: Every so many heartbeats of a host one is compared in full, whether it says anything new or not,
 FULL_EVERY = 10
+#: but those of many hosts at this distance, in seconds, as far as none waits for this many heartbeats.
+FULL_APART_S, FULL_AT_LATEST = 0.05, 100
 
 
 @dataclass(slots=True)
@@ -47,6 +50,7 @@ class Hearing:
         #: Hosts whose life was not noted yet, and their last heartbeats.
         self._alive: dict[str, tuple[int, int]] = {}
         self._shards: dict[str, str] = {}
+        self._compared_s = 0.0
 
     def claim(self, host: str, agent_id: str) -> None:
         """Raise HostTaken unless a heartbeat of this agent would be taken in."""
@@ -101,7 +105,7 @@ class Hearing:
     def _says_nothing_new(self, heard: Heartbeat, content: Heartbeat) -> bool:
         with self._lock:
             known = self._known.get(heard.host)
-            if known is None or known.repeats + 1 >= FULL_EVERY:
+            if known is None or self._is_due(known.repeats + 1):
                 return False
             if content != known.content or heard.unreported or heard.beat <= known.beat:
                 return False
@@ -109,6 +113,15 @@ class Hearing:
             known.beat = heard.beat
             self._alive[heard.host] = heard.boot, heard.beat
             return True
+
+    def _is_due(self, repeats: int) -> bool:
+        """Say whether a host that said the same so often is compared in full now."""
+        now_s = time.monotonic()
+        apart = now_s - self._compared_s >= FULL_APART_S
+        if repeats < FULL_EVERY or not (apart or repeats >= FULL_AT_LATEST):
+            return False
+        self._compared_s = now_s
+        return True
 
     def _shard_of(self, host: str, availability_zone: str | None = None) -> str:
         """Return the shard of a host; one that is new gets its shard now, if its zone is told."""
@@ -121,7 +134,7 @@ class Hearing:
             except NotFound:
                 if availability_zone is None:
                     raise
-                shard = self._rule.shard_for(availability_zone, tx.hosts())
+                shard = self._rule.shard_for(availability_zone, tx.hosts_by_shard())
                 new = True
             else:
                 new = False

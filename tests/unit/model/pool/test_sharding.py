@@ -25,19 +25,19 @@ def test_a_rule_that_divides_nothing_is_refused(fields, complaint):
 
 def test_a_pool_that_is_not_divided_has_one_shard():
     assert ShardRule().names() == ("default",)
-    assert ShardRule().shard_for("anywhere", []) == "default"
+    assert ShardRule().shard_for("anywhere", {}) == "default"
 
 
 def test_a_new_host_joins_the_shard_with_the_fewest_hosts():
     rule = ShardRule(number=3)
-    hosts = [host("a", "shard-1"), host("b", "shard-1"), host("c", "shard-2"), host("d", "shard-3")]
     assert rule.names() == ("shard-1", "shard-2", "shard-3")
-    assert rule.shard_for("", hosts) == "shard-2"
+    assert rule.shard_for("", {"shard-1": 2, "shard-2": 1, "shard-3": 1}) == "shard-2"
+    assert rule.shard_for("", {"shard-1": 1, "shard-2": 1}) == "shard-3"
 
 
 def test_by_zone_a_host_joins_the_shard_of_its_zone():
     rule = ShardRule(by=BY_ZONE)
-    assert (rule.names(), rule.shard_for("az1", []), rule.shard_for("", [])) == ((), "az1", "default")
+    assert (rule.names(), rule.shard_for("az1", {}), rule.shard_for("", {})) == ((), "az1", "default")
 
 
 def test_a_part_is_what_its_slots_can_hold_and_its_responders_can_take(make_catalogue):

@@ -1,11 +1,13 @@
 """Heartbeats and reports, as far as the database is spared and impostors are not believed."""
 
+import time
 from dataclasses import replace
 
 import pytest
 
 from fpga_pool.model.exceptions import HostTaken, InvalidInput, LateMessage
 from fpga_pool.model.messages import JobStarted
+from fpga_pool.services.scheduler import hearing
 from fpga_pool.services.scheduler.hearing import FULL_EVERY
 
 
@@ -38,12 +40,26 @@ def test_a_heartbeat_that_says_nothing_new_changes_no_shard_and_is_noted(running
     until(lambda: beat(running) == heartbeats[-1].beat)
 
 
-def test_now_and_then_a_heartbeat_is_compared_in_full(running, agent):
+def test_now_and_then_a_heartbeat_is_compared_in_full(running, agent, monkeypatch):
+    monkeypatch.setattr(hearing, "FULL_APART_S", 0.0)
     running.service.ownership.pause()
     before = generation(running)
     for _ in range(3 * FULL_EVERY):
         running.api.heartbeat(agent.heartbeat(running.clock()))
     assert generation(running) == before + 3
+
+
+def test_where_many_are_due_each_waits_its_turn_but_not_for_ever(running, agent, monkeypatch):
+    monkeypatch.setattr(hearing, "FULL_APART_S", 1e6)
+    monkeypatch.setattr(hearing, "FULL_AT_LATEST", 2 * FULL_EVERY)
+    running.service.ownership.pause()
+    running.service.hearing._compared_s = time.monotonic()
+    before = generation(running)
+    for _ in range(2 * FULL_EVERY - 1):
+        running.api.heartbeat(agent.heartbeat(running.clock()))
+    assert generation(running) == before
+    running.api.heartbeat(agent.heartbeat(running.clock()))
+    assert generation(running) == before + 1
 
 
 def test_a_heartbeat_answers_with_the_pools_time(running, agent, clock):
