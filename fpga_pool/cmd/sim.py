@@ -136,6 +136,24 @@ def _show_testbed(result: Mapping[str, Any]) -> None:
     report.show(result)
 
 
+def _add_figures_arguments(parser: argparse.ArgumentParser) -> None:
+    from fpga_pool.experiments.figures import command
+
+    command.add_arguments(parser)
+
+
+def _figures(arguments: argparse.Namespace) -> Mapping[str, Any]:
+    from fpga_pool.experiments.figures import command
+
+    return command.run(arguments)
+
+
+def _show_figures(result: Mapping[str, Any]) -> None:
+    from fpga_pool.experiments.figures import report
+
+    report.show(result)
+
+
 #: Every subcommand, by name.
 COMMANDS: Mapping[str, _Command] = {
     "plan": _Command("Plan a batch of jobs.", _add_plan_arguments, _plan, _show_lines),
@@ -144,6 +162,9 @@ COMMANDS: Mapping[str, _Command] = {
         _add_testbed_arguments,
         _testbed,
         _show_testbed,
+    ),
+    "figures": _Command(
+        "Make the figures of a paper again, with our curves added.", _add_figures_arguments, _figures, _show_figures
     ),
 }
 

@@ -1,9 +1,27 @@
 """The pool as columns, read without making an object of each row."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, String, Table, bindparam, func, select, type_coerce
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    Row,
+    Select,
+    String,
+    Table,
+    bindparam,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+    type_coerce,
+    union_all,
+)
 
 from fpga_pool.model.pool.columns import PoolColumns, already_told
 from fpga_pool.store.models import HostRow, LeaseRow, ShardRow, SlotRow
@@ -32,6 +50,9 @@ _SLOT_COLUMNS = (
     _SLOTS.c.drain_requested,
     _SLOTS.c.changed_in,
 )
+#: Kinds of rows of the one statement for changes, and how many columns of text and of numbers each has room for.
+_SHARD, _HOST, _SLOT, _COUNT = "shard", "host", "slot", "count"
+_TEXTS, _NUMBERS = 10, 3
 
 
 def _newer(columns: Sequence[ColumnElement[Any]], table: Table) -> Select[Any]:
@@ -67,7 +88,65 @@ def read(connection: Connection, seen: Mapping[str, int], *, count: bool) -> Poo
     return PoolColumns.of(now, hosts, [_slot(row) for row in slots], size)
 
 
-def _slot(row: Row[Any]) -> tuple[Any, ...]:
+def read_changes(connection: Connection, seen: Mapping[str, int], *, count: bool) -> PoolColumns | None:
+    """Return the same by one statement, which needs no transaction of its own; None where other shards exist now."""
+    values: dict[str, Any] = {}
+    for place, (shard, generation) in enumerate(sorted(seen.items())):
+        values |= {f"shard_{place}": shard, f"seen_{place}": generation}
+    rows: dict[str, list[Row[Any]]] = {_SHARD: [], _HOST: [], _SLOT: [], _COUNT: []}
+    for row in connection.execute(_changes(len(seen), count=count), values):
+        rows[row.of].append(row)
+    now = {row.text_0: row.number_0 for row in rows[_SHARD]}
+    if now.keys() != seen.keys() or not already_told(seen, now):
+        return None
+    hosts = [(row.text_0, row.text_1, row.text_2, bool(row.number_0), row.number_1) for row in rows[_HOST]]
+    slots = [_slot((*row[1 : 1 + _TEXTS], bool(row.number_0), bool(row.number_1), row.number_2)) for row in rows[_SLOT]]
+    sizes = [(row.number_0, row.number_1) for row in rows[_COUNT]]
+    return PoolColumns.of(now, hosts, slots, sizes[0] if sizes else None)
+
+
+@cache
+def _changes(shards: int, *, count: bool) -> CompoundSelect[Any]:
+    """Return what asks for all shards, and for what changed in so many of them after a generation of each."""
+    hosts, slots = (
+        or_(
+            *(
+                (of.c.shard == bindparam(f"shard_{place}")) & (of.c.changed_in > bindparam(f"seen_{place}"))
+                for place in range(shards)
+            )
+        )
+        for of in (_HOSTS, _SLOTS)
+    )
+    held = _SLOTS.outerjoin(_LEASES, _LEASES.c.held_slot == _SLOTS.c.name)
+    texts, numbers = _SLOT_COLUMNS[:_TEXTS], _SLOT_COLUMNS[_TEXTS:]
+    parts = [
+        _part(_SHARD, [_SHARDS.c.name], [_SHARDS.c.pool_generation]),
+        _part(_HOST, _HOST_COLUMNS[:3], _HOST_COLUMNS[3:]).where(hosts),
+        _part(_SLOT, texts, numbers).select_from(held).where(slots),
+    ]
+    if count:
+        host_count, slot_count = _SIZE.selected_columns
+        parts.append(_part(_COUNT, [], [host_count, slot_count]))
+    return union_all(*parts)
+
+
+def _part(of: str, texts: Sequence[ColumnElement[Any]], numbers: Sequence[ColumnElement[Any]]) -> Select[Any]:
+    """Return a part of the one statement: its columns have the same types in every part."""
+    all_texts = list(texts) + [literal("")] * (_TEXTS - len(texts))
+    all_numbers = [_number(number) for number in numbers] + [literal(0)] * (_NUMBERS - len(numbers))
+    return select(
+        literal(of).label("of"),
+        *(text.label(f"text_{place}") for place, text in enumerate(all_texts)),
+        *(number.label(f"number_{place}") for place, number in enumerate(all_numbers)),
+    )
+
+
+def _number(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return a column as a number: PostgreSQL has booleans that are none."""
+    return case((column, 1), else_=0) if isinstance(column.type, Boolean) else column
+
+
+def _slot(row: Sequence[Any]) -> tuple[Any, ...]:
     host, shard, name, card, board, kind, state, function, lease, holder, revocable, drain_requested, changed_in = row
     place = name.removeprefix(f"{host}/")
     held = (lease, holder, revocable) if lease else ("", "", False)

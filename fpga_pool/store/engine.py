@@ -45,8 +45,17 @@ def snapshots_of(engine: Engine) -> Engine:
     return engine.execution_options(snapshot=True)
 
 
+def single_reads_of(engine: Engine) -> Engine:
+    """Return the engine for those who read one thing: a statement sees one moment anyway, and delays no writer."""
+    return engine.execution_options(single_read=True)
+
+
 def _is_snapshot(connection: Connection) -> bool:
     return bool(connection.get_execution_options().get("snapshot"))
+
+
+def _only_reads(connection: Connection) -> bool:
+    return _is_snapshot(connection) or bool(connection.get_execution_options().get("single_read"))
 
 
 # Database servers --------------------------------------------------------------------------------------------------
@@ -166,4 +175,4 @@ def _use_log(connection: Any) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     # A writer takes its place in the queue at once: two readers that both want to become writers would deadlock.
-    connection.exec_driver_sql("BEGIN DEFERRED" if _is_snapshot(connection) else "BEGIN IMMEDIATE")
+    connection.exec_driver_sql("BEGIN DEFERRED" if _only_reads(connection) else "BEGIN IMMEDIATE")

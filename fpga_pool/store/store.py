@@ -51,6 +51,7 @@ class Store:
         self.engine = engine.connect(connection, **engine_options)
         self._writers = sessionmaker(self.engine, expire_on_commit=False)
         self._snapshots = engine.snapshots_of(self.engine)
+        self._single_reads = engine.single_reads_of(self.engine)
         self._readers = sessionmaker(self._snapshots)
 
     def close(self) -> None:
@@ -114,6 +115,11 @@ class Store:
 
     def pool_columns(self, seen: Mapping[str, int] | None = None, *, count: bool = True) -> PoolColumns:
         """Return the whole pool at one moment; or what changed after these generations, and of how many (`count`)."""
+        if seen:
+            with translated(), self._single_reads.connect() as connection:
+                changes = columns.read_changes(connection, seen, count=count)
+            if changes is not None:
+                return changes
         with translated(), self._snapshots.connect() as connection:
             return columns.read(connection, seen or {}, count=count)
 

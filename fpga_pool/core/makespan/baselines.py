@@ -1,5 +1,6 @@
 """The baselines of paper 000, section 5: shortest and largest job first."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,10 +26,39 @@ class BaselineParams:
             "meanwhile; 0 = none.",
         },
     )
+    #: "Schedule as many resources as possible to this job" (section 5) may be read of its start alone, or of all the
+    #: time it is sent.
+    top_up: bool = field(
+        default=True,
+        metadata={
+            "help": "Running transfers take bandwidth that becomes free; otherwise each keeps the rate it begins with, "
+            "and waits until that is at least a tenth of its slower link.",
+        },
+    )
+    #: Not in the paper; the default gives its testbed figures (section 5.1).
+    ties: str = field(
+        default="testbed",
+        metadata={
+            "choices": ["testbed", "lowest-ingress", "highest-ingress", "index"],
+            "help": "Which of several available accelerators chooses first, before the lowest index: testbed is, for "
+            "sjf, the one that would complete its job first, then lowest ingress; for ljf lowest ingress.",
+        },
+    )
 
     def __post_init__(self) -> None:
         if not isinstance(self.prefetch, int) or self.prefetch < 0:
             raise ValueError(f"prefetch: expected a whole number of jobs, 0 or more, got {self.prefetch!r}")
+        if self.ties not in _TIES:
+            raise ValueError(f"ties: expected one of {', '.join(_TIES)}, got {self.ties!r}")
+
+
+#: What accelerators that are available at the same time are sorted by, from the ingress of their responders.
+_TIES: Mapping[str, Callable[[float], float]] = {
+    "testbed": lambda ingress_bps: ingress_bps,
+    "lowest-ingress": lambda ingress_bps: ingress_bps,
+    "highest-ingress": lambda ingress_bps: -ingress_bps,
+    "index": lambda _: 0.0,
+}
 
 
 class Sjf:
@@ -50,7 +80,11 @@ class Sjf:
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic, `rng` is not used."""
-        return _plan(view, _Shortest(view), self._params, self.name)
+        return self.meet(view, view, rng)
+
+    def meet(self, believed: BatchProblem, actual: BatchProblem, rng: np.random.Generator) -> BatchPlan:
+        """Return what comes of it where jobs are chosen by the times of `believed`, and take those of `actual`."""
+        return _plan(actual, _Shortest(believed, self._params.ties), self._params, self.name)
 
 
 class Ljf:
@@ -72,19 +106,23 @@ class Ljf:
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic, `rng` is not used."""
-        return _plan(view, _Largest(view), self._params, self.name)
+        return self.meet(view, view, rng)
+
+    def meet(self, believed: BatchProblem, actual: BatchProblem, rng: np.random.Generator) -> BatchPlan:
+        """Return what comes of it where jobs are chosen by the times of `believed`, and take those of `actual`."""
+        return _plan(actual, _Largest(believed, self._params.ties), self._params, self.name)
 
 
 def _plan(problem: BatchProblem, preference: Preference, params: BaselineParams, policy: str) -> BatchPlan:
-    accelerator, order, transfers = ListScheduler(problem, preference, params.prefetch).run()
+    accelerator, order, transfers = ListScheduler(problem, preference, params.prefetch, params.top_up).run()
     return complete_plan(problem, accelerator, order, transfers, policy)
 
 
 class _Shortest:
     """Rank by completion time: input at the best rate of the pair, slot free and loaded, compute."""
 
-    def __init__(self, problem: BatchProblem) -> None:
-        self._problem = problem
+    def __init__(self, problem: BatchProblem, ties: str) -> None:
+        self._problem, self._ties = problem, ties
         self._transfer_s: dict[int, Floats] = {}
         self._seconds = np.ascontiguousarray(problem.seconds.T)
 
@@ -98,15 +136,15 @@ class _Shortest:
         return finish_s
 
     def turn(self, slot: int, rank: float) -> tuple[float, float, int]:
-        problem = self._problem
-        return rank, float(problem.ingress_bps[problem.responder[slot]]), slot
+        by_ingress = _by_ingress(self._problem, slot, self._ties)
+        return (rank, by_ingress, slot) if self._ties == "testbed" else (by_ingress, 0.0, slot)
 
 
 class _Largest:
     """Rank by falling average completion time, which depends on the job alone."""
 
-    def __init__(self, problem: BatchProblem) -> None:
-        self._problem = problem
+    def __init__(self, problem: BatchProblem, ties: str) -> None:
+        self._problem, self._ties = problem, ties
         self._place = np.empty(problem.jobs)
         self._place[np.argsort(-_average_completion_s(problem), kind="stable")] = np.arange(problem.jobs)
 
@@ -114,8 +152,11 @@ class _Largest:
         return np.where(np.isfinite(self._problem.seconds[jobs, slot]), self._place[jobs], np.inf)
 
     def turn(self, slot: int, rank: float) -> tuple[float, float, int]:
-        problem = self._problem
-        return float(problem.ingress_bps[problem.responder[slot]]), 0.0, slot
+        return _by_ingress(self._problem, slot, self._ties), 0.0, slot
+
+
+def _by_ingress(problem: BatchProblem, slot: int, ties: str) -> float:
+    return _TIES[ties](float(problem.ingress_bps[problem.responder[slot]]))
 
 
 def _average_completion_s(problem: BatchProblem) -> Floats:

@@ -14,6 +14,8 @@ from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
 #: Residual bandwidth below this share of a link's limit is rounding noise.
 _NOISE = 1e-9
+#: Least rate, as a share of the slower link, at which a flow begins that keeps it.
+_LEAST_SHARE = 0.1
 #: Times and rates closer than this, relatively, are one and the same.
 _SAME = 1e-12
 
@@ -152,6 +154,29 @@ class FluidNetwork:
         self._since_s[flow] = self.now_s
         self._rate_bps[flow] = rate_bps
         self._end_s[flow] = end_s
+
+
+class HeldNetwork(FluidNetwork):
+    """Flows that keep the rate they begin with; each waits until its links have at least a tenth of what they can.
+
+    Without such a least rate a flow could begin with next to nothing, and keep that.
+    """
+
+    def _share(self) -> None:
+        if self._stale_from == len(self._active):
+            return
+        self._stale_from = len(self._active)
+        waiting = np.flatnonzero(self._active & (self._rate_bps == 0))
+        egress_bps = self._residual_bps(self._egress_bps, self._egress_noise_bps, self._requester)
+        ingress_bps = self._residual_bps(self._ingress_bps, self._ingress_noise_bps, self._responder)
+        for flow, u, h in zip(
+            waiting.tolist(), self._requester[waiting].tolist(), self._responder[waiting].tolist(), strict=True
+        ):
+            rate_bps = min(egress_bps[u], ingress_bps[h])
+            if rate_bps >= _LEAST_SHARE * min(self._egress_bps[u], self._ingress_bps[h]):
+                self._set_rates(np.array([flow]), np.array([rate_bps]))
+                egress_bps[u] -= rate_bps
+                ingress_bps[h] -= rate_bps
 
 
 def _noise_bps(limit_bps: Floats) -> Floats:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpga_pool.core.dispatch import Load, QueueEntry, Run, next_action
-from fpga_pool.core.makespan.fluid import FluidNetwork, Transfers, moves_over_network, name_by_job
+from fpga_pool.core.makespan.fluid import FluidNetwork, HeldNetwork, Transfers, moves_over_network, name_by_job
 from fpga_pool.core.types import BatchProblem, Floats, Ints
 
 
@@ -31,13 +31,15 @@ class ListScheduler:
 
     An accelerator is available when nothing is assigned to it, or, with `prefetch`, when fewer than that many jobs
     wait on it beyond the one it computes.  Only an input that takes time to move is worth fetching ahead.  The order of
-    assignment is the priority of the transfers: running flows keep what they have and take what becomes free.
+    assignment is the priority of the transfers: running flows keep what they have and, with `top_up`, take what becomes
+    free.
     Until `ready_s` an accelerator belongs to earlier batches and is not available.
     """
 
-    def __init__(self, problem: BatchProblem, preference: Preference, prefetch: int) -> None:
+    def __init__(self, problem: BatchProblem, preference: Preference, prefetch: int, top_up: bool = True) -> None:
         self._problem, self._preference, self._prefetch = problem, preference, prefetch
-        self._network = FluidNetwork(problem.egress_bps, problem.ingress_bps, problem.jobs)
+        network = FluidNetwork if top_up else HeldNetwork
+        self._network = network(problem.egress_bps, problem.ingress_bps, problem.jobs)
         self._accelerator = np.zeros(problem.jobs, np.int64)
         #: Jobs in order of assignment; the places are the numbers of their flows.
         self._order: list[int] = []

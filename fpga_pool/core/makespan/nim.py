@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from fpga_pool.core.makespan.cim import CimParams, place
 from fpga_pool.core.makespan.guaranteed import Flows, spread
+from fpga_pool.core.makespan.residual import Pieces, as_soon_as_possible
 from fpga_pool.core.makespan.stages import Progress, stages
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints, floats
@@ -93,9 +94,7 @@ def algorithm_3(
         return None
     least_s = max(float(bits.sum() / used_bps.sum()), float((sent_bits[senders] / egress_bps[senders]).max()))
     # Line 2.  Model (5) with r in seconds, r / f: e_ij is the time of job i alone at the ingress of j.
-    with np.errstate(divide="ignore"):
-        ingress_s = bits[:, None] / ingress_bps
-    ingress_s = np.where(able, ingress_s, np.inf)
+    ingress_s = _ingress_s(bits, able, ingress_bps)
     if not np.isfinite(ingress_s).any(axis=1).all():
         return None
     responder = place(ingress_s, np.zeros(len(ingress_bps)), params, rng)
@@ -103,6 +102,12 @@ def algorithm_3(
     load_s = np.bincount(responder, ingress_s[np.arange(len(bits)), responder], len(ingress_bps))
     length_s = np.maximum(load_s, least_s)[responder]
     return Rates(responder, bits / length_s, float(length_s.max()))
+
+
+def _ingress_s(bits: Floats, able: NDArray[np.bool_], ingress_bps: Floats) -> Floats:
+    """Return (n, H) the time of each job alone at the ingress of each responder; inf = cannot run there."""
+    with np.errstate(divide="ignore"):
+        return np.where(able, bits[:, None] / ingress_bps, np.inf)
 
 
 def plan_transfers(progress: Progress, jobs: Ints, params: NimParams, rng: np.random.Generator) -> None:
@@ -129,13 +134,11 @@ def _transfer(
     for slot, responder in enumerate(problem.responder.tolist()):
         able[near[:, slot], responder] = True
     bits = floats(8.0 * problem.input_bytes[jobs])
-    begin_s, rates, limits = _better_scheme(progress, jobs, bits, able, params, rng)
-    flows = Flows(bits, problem.requester[jobs], rates.responder, rates.bps)
-    pieces = spread(flows, *limits, begin_s, params.residual)
+    responders, pieces = _better_scheme(progress, jobs, bits, able, params, rng)
     arrives_s = np.array([piece.end_s[-1] for piece in pieces])
     for k in np.argsort(arrives_s, kind="stable").tolist():
         job = int(jobs[k])
-        slots = np.flatnonzero(near[k] & (problem.responder == rates.responder[k]))
+        slots = np.flatnonzero(near[k] & (problem.responder == responders[k]))
         slot = _first(progress, job, slots, float(arrives_s[k]))
         progress.send(job, slot, pieces[k])
         progress.queue(job, slot)
@@ -143,26 +146,54 @@ def _transfer(
 
 def _better_scheme(
     progress: Progress, jobs: Ints, bits: Floats, able: NDArray[np.bool_], params: NimParams, rng: np.random.Generator
-) -> tuple[float, Rates, tuple[Floats, Floats]]:
-    """Return when to begin, the rates, and the limits they keep: the better of the schemes of section 3.4.
+) -> tuple[Ints, list[Pieces]]:
+    """Return responders and transfers by the scheme of section 3.4 that ends first, in the order tried on a tie.
 
-    The batch waits until all earlier transfers have ended, or begins at once with the bandwidth they leave.  These
-    change over time; what is left at all times from then on is safe.
+    The second scheme, to begin at once with the bandwidth that earlier transfers leave, is tried in two readings: what
+    they leave over time, and the constant rates of Algorithm 3 on what they leave at all times.  The first scheme is to
+    wait until they have ended.
     """
-    problem = progress.problem
+    problem, requester = progress.problem, progress.problem.requester[jobs]
     now_s = float(problem.release_s[jobs].max())
-    wait_s = max(now_s, progress.residual.busy_until_s)
-    limits = (problem.egress_bps, problem.ingress_bps)
-    requester = problem.requester[jobs]
-    waiting = algorithm_3(bits, requester, able, *limits, params, rng)
-    if waiting is None:
-        raise ArithmeticError("an idle network has no bandwidth")
-    if wait_s > now_s:
-        left = progress.residual.least(now_s)
-        at_once = algorithm_3(bits, requester, able, *left, params, rng)
-        if at_once is not None and now_s + at_once.seconds <= wait_s + waiting.seconds:
-            return now_s, at_once, left
-    return wait_s, waiting, limits
+    wait_s = progress.residual.busy_until_s
+    idle = (problem.egress_bps, problem.ingress_bps)
+    if wait_s <= now_s:
+        rates = algorithm_3(bits, requester, able, *idle, params, rng)
+        if rates is None:
+            raise ArithmeticError("an idle network has no bandwidth")
+        return _at_constant_rates(bits, requester, now_s, idle, rates, params)
+    filled = _fill(progress, jobs, bits, able, params, rng)
+    end_s = max(float(piece.end_s[-1]) for piece in filled[1])
+    better = None
+    for begin_s, limits in ((now_s, progress.residual.least(now_s)), (wait_s, idle)):
+        rates = algorithm_3(bits, requester, able, *limits, params, rng)
+        if rates is not None and begin_s + rates.seconds < end_s:
+            end_s, better = begin_s + rates.seconds, (begin_s, limits, rates)
+    return _at_constant_rates(bits, requester, *better, params) if better else filled
+
+
+def _at_constant_rates(
+    bits: Floats, requester: Ints, begin_s: float, limits: tuple[Floats, Floats], rates: Rates, params: NimParams
+) -> tuple[Ints, list[Pieces]]:
+    """Return responders and transfers of Algorithm 3, from a time on."""
+    flows = Flows(bits, requester, rates.responder, rates.bps)
+    return rates.responder, spread(flows, *limits, begin_s, params.residual)
+
+
+def _fill(
+    progress: Progress, jobs: Ints, bits: Floats, able: NDArray[np.bool_], params: NimParams, rng: np.random.Generator
+) -> tuple[Ints, list[Pieces]]:
+    """Return responders balanced by model (5) and transfers that fill what earlier ones leave, shortest first."""
+    problem, residual = progress.problem, progress.residual.copy()
+    now_s = float(problem.release_s[jobs].max())
+    taken_s = residual.ingress_taken_s(now_s)
+    responders = place(_ingress_s(bits, able, problem.ingress_bps), taken_s, params, rng)
+    pieces: dict[int, Pieces] = {}
+    for k in np.argsort(bits, kind="stable").tolist():
+        ends = int(problem.requester[jobs[k]]), int(responders[k])
+        pieces[k] = as_soon_as_possible(residual.between(*ends, now_s), float(bits[k]))
+        residual.take(*ends, pieces[k])
+    return responders, [pieces[k] for k in range(len(jobs))]
 
 
 def _first(progress: Progress, job: int, slots: Ints, arrives_s: float) -> int:

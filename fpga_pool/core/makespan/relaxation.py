@@ -43,6 +43,9 @@ def one_shot(seconds: Floats, ready_s: Floats) -> Relaxed:
     instead of bisecting t (Algorithm 1) t starts at a proven lower bound.  If it is not feasible, the T found there is
     the answer unless it allows further pairs; then t is the least T over these, and only then t is bisected.
 
+    Of the vertices at T it is one of least total computation: others may fill an accelerator to the brim, by split
+    jobs, where some have time to spare.
+
     Parameters
     ----------
     seconds : (n, a)
@@ -54,6 +57,11 @@ def one_shot(seconds: Floats, ready_s: Floats) -> Relaxed:
     program = _Program(seconds, ready_s)
     if program.longest_s == 0.0:
         return program.solve(0.0)
+    return program.least_work(_least(program, ready_s))
+
+
+def _least(program: "_Program", ready_s: Floats) -> Relaxed:
+    """Return a vertex of least T."""
     low_s = program.least_s()
     found = program.solve(low_s)
     if found.seconds <= low_s * (1 + _SAME):
@@ -172,6 +180,18 @@ class _Program:
         lottery = np.random.default_rng(0).random(seconds.shape)
         others = _cheapest(np.where(np.isfinite(seconds), lottery, np.inf), _MORE_PAIRS)
         return others | _cheapest(_priced(seconds, self._prices), _FIRST_PAIRS)
+
+    def least_work(self, found: Relaxed) -> Relaxed:
+        """Return a vertex of least total computation at the T of another one, over its pairs and the shortest ones."""
+        allowed = self._end_s <= found.seconds * (1 + _SAME)
+        chosen = _cheapest(np.where(allowed, self._seconds, np.inf), _FIRST_PAIRS)
+        chosen[found.job, found.slot] = True
+        job, slot = np.nonzero(chosen)
+        seconds = self._seconds[job, slot] / found.seconds
+        rows, limits = _rows(job, slot, seconds, 1 + _SAME - self._ready_s / found.seconds)
+        once = _once(job)
+        result = linprog(seconds, A_ub=rows, b_ub=limits, A_eq=once, b_eq=np.ones(once.shape[0]), method="highs-ds")
+        return _relaxed(found.seconds, job, slot, result.x) if result.status == 0 else found
 
     def feasible(self, time_s: float) -> Relaxed | None:
         """Return a feasible vertex of CIM-LP with T fixed, on all allowed pairs; None if there is none."""

@@ -63,6 +63,18 @@ class Residual:
             _take_all(steps, limits_bps, link, pieces)
         self.busy_until_s = max(self.busy_until_s, float(pieces.end_s.max(initial=0.0)))
 
+    def ingress_taken_s(self, from_s: float) -> Floats:
+        """Return (H,) how long what is planned from a time on would take each ingress by itself."""
+        limits_bps = self._limits[1].tolist()
+        return np.array([_taken_s(steps, from_s, bps) for steps, bps in zip(self._ingress, limits_bps, strict=True)])
+
+    def copy(self) -> "Residual":
+        """Return one from which can be taken without changing this one."""
+        other = Residual(*self._limits)
+        other._egress, other._ingress = list(self._egress), list(self._ingress)
+        other.busy_until_s = self.busy_until_s
+        return other
+
     def take(self, requester: int, responder: int, pieces: Pieces) -> None:
         """Subtract a transfer (Algorithm 4, line 13)."""
         egress_bps, ingress_bps = self._limits
@@ -122,6 +134,11 @@ def just_in_time(steps: Steps, bits: float, by_s: float) -> Pieces | None:
 
 def _least_bps(steps: Steps, from_s: float) -> float:
     return float(steps.bps[np.searchsorted(steps.begin_s, from_s, side="right") - 1 :].min())
+
+
+def _taken_s(steps: Steps, from_s: float, limit_bps: float) -> float:
+    # All is left after the last step.
+    return float((1 - steps.bps[:-1] / limit_bps) @ np.diff(np.maximum(steps.begin_s, from_s)))
 
 
 def _at(steps: Steps, time_s: Floats) -> Floats:

@@ -90,6 +90,14 @@ def test_a_snapshot_follows_the_database_by_deltas(store, begin, make, pool):
     assert merged.in_service.tolist() == newest.in_service.tolist() == [True, False, True, True, True]
 
 
+def test_a_shard_that_is_new_is_told_whole(store, begin, make, pool, saved):
+    seen = store.pool_columns().seen
+    store.ensure_shards(["another"], now_s=1.0)
+    saved(make.host("host-2", shard="another"), make.slot("host-2", shard="another"))
+    delta = store.pool_columns(seen)
+    assert (delta.rows, delta.size) == ((1, 1), (3, 5))
+
+
 def test_what_was_removed_is_missed_by_who_counts(store, begin, pool):
     known = store.pool_columns()
     with store.engine.begin() as connection:

@@ -97,6 +97,58 @@ def test_running_flow_takes_bandwidth_that_becomes_free(network_problem):
     assert plan.segment_end_s == pytest.approx([1.0, 1.0, 2.0])
 
 
+def test_without_top_up_a_flow_keeps_the_rate_it_begins_with(network_problem):
+    # As above, but the 1500 Mb keep 500 Mbps: until 3 s.
+    problem = network_problem(
+        megabits=[1000, 1500], requester=[0, 1], egress_mbps=[1000] * 2, responder=[0, 0], ingress_mbps=[1500]
+    )
+    plan = Sjf(BaselineParams(top_up=False)).decide(problem, None, 0.0, RNG)
+    assert plan.segment_bps == pytest.approx([1e9, 5e8])
+    assert plan.segment_end_s == pytest.approx([1.0, 3.0])
+
+
+def test_without_top_up_a_flow_waits_for_a_tenth_of_its_slower_link(network_problem):
+    # The first flow leaves 50 of 1050 Mbps, less than a tenth of 1000: the second begins at 1 s, at full speed.
+    problem = network_problem(
+        megabits=[1000, 1500], requester=[0, 1], egress_mbps=[1000] * 2, responder=[0, 0], ingress_mbps=[1050]
+    )
+    plan = Sjf(BaselineParams(top_up=False)).decide(problem, None, 0.0, RNG)
+    assert plan.segment_begin_s == pytest.approx([0.0, 1.0])
+    assert plan.segment_end_s == pytest.approx([1.0, 2.5])
+
+
+@pytest.mark.parametrize(
+    ("ties", "makespan_s"),
+    [
+        ("testbed", 14.4),  # the slow responder takes the 7200 Mb
+        ("lowest-ingress", 14.4),
+        ("highest-ingress", 9.6),  # the fast one does, from 2.4 s or 0 s on: the optimum
+        ("index", 9.6),  # responder 0 is the fast one
+    ],
+)
+def test_ties_decide_what_ljf_takes_on_the_network_testbed(wordcount, ties, makespan_s):
+    assert Ljf(BaselineParams(ties=ties)).decide(wordcount, None, 0.0, RNG).makespan_s == pytest.approx(makespan_s)
+
+
+def test_sjf_takes_19_2_s_on_the_network_testbed_if_the_slow_responder_goes_first(wordcount):
+    # Both are available at 4.8 s; 7200 Mb at 500 Mbps take another 14.4 s.
+    plan = Sjf(BaselineParams(ties="lowest-ingress")).decide(wordcount, None, 0.0, RNG)
+    assert plan.makespan_s == pytest.approx(19.2)
+
+
+def test_params_refuse_unknown_ties():
+    with pytest.raises(ValueError, match="ties: expected one of testbed, lowest-ingress"):
+        BaselineParams(ties="coin")
+
+
+def test_chooses_by_estimates_while_jobs_take_their_actual_times(compute_problem):
+    # SJF believes job 0 to be the shorter one; it takes 5 s, so job 1 starts at 5 s and ends at 7 s.
+    believed, actual = compute_problem([[1.0], [2.0]]), compute_problem([[5.0], [2.0]])
+    plan = Sjf().meet(believed, actual, RNG)
+    assert plan.start_s.tolist() == [0.0, 5.0]
+    assert plan.makespan_s == pytest.approx(7.0)
+
+
 def test_accelerator_of_earlier_batches_is_not_available_before_ready(compute_problem):
     # Accelerator 1 gets ready at 100 s; accelerator 0 does both jobs by 2 s.
     plan = Sjf().decide(compute_problem([[1.0, 0.1], [1.0, 0.1]], ready_s=[0.0, 100.0]), None, 0.0, RNG)

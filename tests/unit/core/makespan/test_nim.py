@@ -40,8 +40,16 @@ def test_all_end_together_without_the_residual_rule(network_problem):
 
 
 def test_a_small_job_in_a_group_of_its_own_ends_at_once(network_problem):
-    # The paper's remedy: "only 0.1 second".  The others then wait or take what is left.
-    assert arrivals_s(plan(network_problem(**FIGURE_1), size_groups=3))[1] == pytest.approx(0.1)
+    # The paper's remedy: "only 0.1 second", to responder 0.  The 9 Mb go to the other one; the 10 Mb come after it.
+    assert arrivals_s(plan(network_problem(**FIGURE_1), size_groups=3)) == pytest.approx([1.1, 0.1, 1.0])
+
+
+def test_a_later_group_takes_what_the_earlier_one_leaves(network_problem):
+    # The first takes 1 of 10 Mbps for 1 s; 19 Mb: 9 Mb until then, and 10 Mb in the next second.
+    problem = network_problem(
+        megabits=[1, 19], requester=[0, 1], egress_mbps=[1, 10], responder=[0], ingress_mbps=[10], group=[0, 1]
+    )
+    assert arrivals_s(plan(problem)) == pytest.approx([1.0, 2.0])
 
 
 def test_only_flows_to_a_responder_that_is_a_bottleneck_are_slowed_down(network_problem):

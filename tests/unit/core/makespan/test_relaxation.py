@@ -54,6 +54,13 @@ def test_the_least_sum_of_shares_may_need_a_pair_that_its_make_span_forbids():
     assert found.seconds == pytest.approx(8.0)
 
 
+def test_with_time_to_spare_nothing_is_split_or_slower_than_needed():
+    # Job 0 alone makes T 9 s.  The others fit on accelerator 1, where each takes 1 s; on the last one it would be 2 s.
+    found = one_shot(np.array([[9.0, np.inf, np.inf], *[[np.inf, 1.0, 2.0]] * 4]), np.zeros(3))
+    assert found.seconds == pytest.approx(9.0)
+    assert found.slot.tolist() == [0, 1, 1, 1, 1]
+
+
 def test_jobs_without_time_take_none():
     found = one_shot(np.zeros((3, 2)), np.zeros(2))
     assert found.seconds == 0.0

@@ -24,12 +24,12 @@ def test_computation_comes_first_and_transfers_move_meanwhile():
 
 
 def test_jobs_of_both_kinds_come_in_between():
-    # Job 1 is sent thinly, 0..2 at half of the link, and computes 2..3.  Job 0 ends at 4 s either way: at the other
-    # half from the start, or alone from 2 s on.
+    # Job 1 is sent thinly, 0..2 at half of the link, and computes 2..3.  Job 0 fills the other half until 2 s, and all
+    # of the link until 3 s.
     found = plan([[0.0], [1.0], [2.0]], [2 * SECOND, SECOND, 0])
     assert np.argsort(found.start_s).tolist() == [2, 1, 0]
     assert found.segment_end_s[found.segment_job == 1].max() <= 2.0 + 1e-9
-    assert found.makespan_s == pytest.approx(4.0)
+    assert found.makespan_s == pytest.approx(3.0)
 
 
 def test_what_is_negligible_can_be_said():

@@ -1,0 +1,11 @@
+"""The figures of the papers, made again by the code that runs in the cloud.
+
+===========  ==========================================================================================================
+`figure`     what a figure is: panels, samples, what the paper says of it
+`run`        one experiment after the other, the same seeds for all policies
+`report`     CSV, JSON and tables
+`picture`    pictures, where matplotlib is installed
+`command`    the command line
+`makespan`   figures 2 to 9 of paper 000
+===========  ==========================================================================================================
+"""

@@ -1,0 +1,128 @@
+"""`fpga-pool-sim figures PAPER`."""
+
+import argparse
+import json
+import platform
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from fpga_pool.conf.policies import load_policy
+from fpga_pool.experiments.figures import report
+from fpga_pool.experiments.figures.figure import Experiment, Figure, Settings
+from fpga_pool.experiments.figures.run import bars, make
+from fpga_pool.model.exceptions import InvalidInput
+
+SEEDS = (0, 1, 2)
+
+#: The papers whose figures can be made, each a package here with `EXPERIMENTS`; it is loaded when asked for.
+PAPERS: Mapping[str, str] = {"makespan": "paper 000, figures 2 to 9"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the options."""
+    papers = "; ".join(f"{name}: {what}" for name, what in PAPERS.items())
+    parser.add_argument("paper", choices=PAPERS, metavar="PAPER", help=papers)
+    parser.add_argument(
+        "--figure", action="append", type=int, metavar="N", help="one figure; may be given again (default: all)"
+    )
+    parser.add_argument(
+        "--seeds", type=_seeds, default=SEEDS, metavar="LIST", help="such as 0-4 or 0,7,9 (default: 0-2)"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("figures"), metavar="DIR", help="where files go (default: %(default)s)"
+    )
+    parser.add_argument("--points", type=int, metavar="N", help="at most N places on each x axis (default: all)")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, metavar="F", help="share of the full numbers of jobs and hosts (default: 1)"
+    )
+    parser.add_argument(
+        "--also", action="append", default=[], metavar="NAME", help="draw one more policy; may be given again"
+    )
+    parser.add_argument("--no-pictures", action="store_true", help="write no pictures (they need matplotlib)")
+
+
+def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
+    """Make the figures; return what `report.show` shows, which is written to a file, too."""
+    settings = _settings(arguments)
+    if not arguments.no_pictures and find_spec("matplotlib") is None:
+        raise InvalidInput("pictures need matplotlib: pip install 'fpga_pool[figures]', or say --no-pictures")
+    experiments = _chosen(arguments.paper, arguments.figure)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    begin_s = time.perf_counter()
+    result: dict[str, Any] = {"paper": arguments.paper, "figures": []}
+    with bars(experiments, settings, sys.stderr) as ticks:
+        for experiment in experiments:
+            figure = make(experiment, settings, ticks(experiment.number))
+            files = _write(figure, arguments)
+            result["figures"].append(report.plain(figure, files))
+    result["provenance"] = _provenance(arguments, settings, time.perf_counter() - begin_s)
+    report.write_table(result, arguments.out / f"{arguments.paper}.md")
+    (arguments.out / f"{arguments.paper}.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
+    return result
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    if arguments.points is not None and arguments.points < 2:
+        raise InvalidInput(f"--points: expected 2 or more, got {arguments.points}")
+    if not 0 < arguments.scale <= 1:
+        raise InvalidInput(f"--scale: expected more than 0 and at most 1, got {arguments.scale:g}")
+    for name in arguments.also:
+        load_policy("batch", name)
+    return Settings(
+        seeds=arguments.seeds, points=arguments.points, scale=arguments.scale, also=tuple(dict.fromkeys(arguments.also))
+    )
+
+
+def _chosen(paper: str, numbers: Sequence[int] | None) -> list[Experiment]:
+    module = import_module(f"fpga_pool.experiments.figures.{paper}")
+    known: Mapping[int, Experiment] = {experiment.number: experiment for experiment in module.EXPERIMENTS}
+    for number in numbers or ():
+        if number not in known:
+            raise InvalidInput(f"--figure: {paper} has {', '.join(map(str, known))}, got {number}")
+    return [known[number] for number in sorted(set(numbers or known))]
+
+
+def _write(figure: Figure, arguments: argparse.Namespace) -> list[Path]:
+    path = arguments.out / f"{arguments.paper}-{figure.experiment.number}.csv"
+    report.write_csv(figure, path)
+    if arguments.no_pictures:
+        return [path]
+    from fpga_pool.experiments.figures.picture import draw
+
+    return [path, *draw(figure, path)]
+
+
+def _provenance(arguments: argparse.Namespace, settings: Settings, took_s: float) -> dict[str, Any]:
+    """Return what has to be known to get the same numbers again."""
+    return {
+        "version": version("fpga_pool"),
+        "command": f"fpga-pool-sim figures {arguments.paper}",
+        "seeds": list(settings.seeds),
+        "points": settings.points,
+        "scale": settings.scale,
+        "also": list(settings.also),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "took_s": round(took_s, 1),
+    }
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    try:
+        seeds = [seed for part in text.split(",") for seed in _range(part)]
+    except ValueError:
+        seeds = []
+    if not seeds or min(seeds) < 0:
+        raise argparse.ArgumentTypeError(f"expected seeds such as 0-4 or 0,7,9, got {text!r}")
+    return tuple(dict.fromkeys(seeds))
+
+
+def _range(text: str) -> Sequence[int]:
+    first, dash, last = text.partition("-")
+    return range(int(first), int(last if dash else first) + 1)

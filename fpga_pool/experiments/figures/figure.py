@@ -1,0 +1,133 @@
+"""What a figure is: its panels, the samples that fill them, and what the paper says of it beside what we found."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+#: A place on the x axis: a number, or the name of a group of bars.
+X = float | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One pair of axes."""
+
+    key: str
+    title: str
+    x_label: str
+    y_label: str = "make-span, s"
+    log_y: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value of one curve, measured with one seed."""
+
+    panel: str
+    x: X
+    series: str
+    seed: int
+    value: float
+
+
+class Samples:
+    """The samples of a figure."""
+
+    def __init__(self, samples: Iterable[Sample]) -> None:
+        self.rows: tuple[Sample, ...] = tuple(samples)
+        self._values: dict[tuple[str, str], dict[X, dict[int, float]]] = {}
+        for row in self.rows:
+            self._values.setdefault((row.panel, row.series), {}).setdefault(row.x, {})[row.seed] = row.value
+
+    def series(self, panel: str) -> tuple[str, ...]:
+        """Return the names of the curves of a panel, in the order in which they were measured."""
+        return tuple(name for where, name in self._values if where == panel)
+
+    def places(self, panel: str, series: str) -> tuple[X, ...]:
+        """Return the places at which a curve was measured, numbers in rising order."""
+        places = self._values.get((panel, series), {})
+        return tuple(places) if any(isinstance(x, str) for x in places) else tuple(sorted(places, key=float))
+
+    def values(self, panel: str, series: str, x: X) -> Mapping[int, float]:
+        """Return the value of each seed."""
+        return self._values[panel, series][x]
+
+    def mean(self, panel: str, series: str, x: X) -> float:
+        """Return the mean of the seeds."""
+        return float(np.mean(list(self.values(panel, series, x).values())))
+
+    def improvement_percent(self, panel: str, series: str, over: str, x: X) -> float:
+        """Return how much shorter a curve is than another one, percent of the other (paper 000, equation 7)."""
+        return 100.0 * (1.0 - self.mean(panel, series, x) / self.mean(panel, over, x))
+
+    def ratio(self, panel: str, series: str, over: str, x: X) -> float:
+        """Return the mean over the seeds of the ratio of two curves."""
+        one, other = self.values(panel, series, x), self.values(panel, over, x)
+        return float(np.mean([one[seed] / other[seed] for seed in one if seed in other]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A statement of the paper beside what we found."""
+
+    #: Names the statement, for tests: letters, digits and hyphens.
+    key: str
+    #: What is stated, where in the paper, and the paper's own value.
+    text: str
+    where: str
+    paper: str
+    #: Our values, by curve.
+    ours: Mapping[str, float]
+    unit: str = "%"
+    #: Where we differ, and why; empty where we do not.
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a run of all figures shares."""
+
+    seeds: tuple[int, ...]
+    #: At most so many places on each x axis; None = all.
+    points: int | None = None
+    #: Share of the full numbers of jobs and hosts.
+    scale: float = 1.0
+    #: Further policies to draw.
+    also: tuple[str, ...] = ()
+
+    def scaled(self, number: int) -> int:
+        """Return the share of a number of jobs or hosts, at least 1."""
+        return max(1, round(self.scale * number))
+
+    def thinned(self, places: Sequence[Any]) -> list[Any]:
+        """Return at most `points` of the places, evenly chosen, with the first and the last."""
+        if self.points is None or len(places) <= self.points:
+            return list(places)
+        chosen = np.unique(np.linspace(0, len(places) - 1, max(2, self.points)).round().astype(int))
+        return [places[i] for i in chosen.tolist()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """How one figure is made: cases, each measured with every seed, and what to say about the samples."""
+
+    number: int
+    title: str
+    where: str
+    panels: tuple[Panel, ...]
+    cases: Callable[[Settings], Sequence[Any]]
+    measure: Callable[[Any, int, Settings], Iterable[Sample]]
+    claims: Callable[[Samples], Sequence[Claim]]
+    #: Seconds of this machine were measured: other runs give other values.
+    timed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A figure that was made."""
+
+    experiment: Experiment
+    samples: Samples
+    claims: tuple[Claim, ...] = field(default_factory=tuple)

@@ -1,0 +1,183 @@
+"""Figure 3: make-span over the number of responders, and over the number of requesters (section 5.2)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
+from fpga_pool.experiments.figures.makespan.planners import BOUND, OURS, curves, improvements, makespans, ratios
+from fpga_pool.experiments.figures.makespan.workload import PAPERS_OWN, TITLES, Form, Shape, batch
+
+#: The paper names 20, 30, 40 responders and 150, 200, 350 requesters.
+RESPONDERS = (5, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
+REQUESTERS = (50, 100, 150, 200, 250, 300, 350, 400)
+_WHERE = "section 5.2"
+_ROUNDING = "Algorithm 2 may add a whole job to an accelerator that is full; with few jobs on each that is much."
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One number of hosts."""
+
+    form: Form
+    axis: str
+    hosts: int
+
+    @property
+    def panel(self) -> str:
+        """Key of the panel."""
+        return panel_key(self.form, self.axis)
+
+    @property
+    def shape(self) -> Shape:
+        """What there is of jobs and hosts."""
+        return Shape(responders=self.hosts) if self.axis == "responders" else Shape(requesters=self.hosts)
+
+
+def panel_key(form: Form, axis: str) -> str:
+    """Return the key of a panel."""
+    return f"{form}-{axis}"
+
+
+def cases(settings: Settings) -> list[Case]:
+    """Return all panels, place by place."""
+    return [
+        Case(form, axis, hosts)
+        for form in Form
+        for axis, places in (("responders", RESPONDERS), ("requesters", REQUESTERS))
+        for hosts in settings.thinned(places)
+    ]
+
+
+def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+    """Plan one batch by each policy."""
+    problem = batch(case.form, case.shape.scaled(settings), seed)
+    yield from makespans(case.panel, case.hosts, curves(PAPERS_OWN[case.form], settings), problem, seed)
+
+
+def claims(samples: Samples) -> list[Claim]:
+    """Return what section 5.2 says."""
+    return [*_compute(samples), *_network(samples), *_joint(samples)]
+
+
+def _compute(samples: Samples) -> Iterator[Claim]:
+    panel, own = panel_key(Form.COMPUTE, "responders"), PAPERS_OWN[Form.COMPUTE]
+    places = samples.places(panel, OURS)
+    if 40 in places:
+        gains = improvements(samples, panel, (own, OURS), "sjf", [40])
+        yield Claim(
+            key="compute-over-sjf-at-40", text="improvement over SJF with 40 responders, the largest", where=_WHERE,
+            paper="27.81 %", ours={name: values[0] for name, values in gains.items()},
+            why="Which vertex of CIM-LP is rounded is not said; ours is one of least total computation.",
+        )  # fmt: skip
+    gains = improvements(samples, panel, (own, OURS), "sjf", places)
+    yield Claim(
+        key="compute-largest-over-sjf", text="largest improvement over SJF, all numbers of responders", where=_WHERE,
+        paper="27.81 %", ours={name: max(values) for name, values in gains.items()},
+    )  # fmt: skip
+    yield Claim(
+        key="compute-ljf-over-sjf", text="LJF performs worst: make-span of LJF over that of SJF", where=_WHERE,
+        paper="> 1", ours={"ljf": float(np.mean(ratios(samples, panel, ["ljf"], "sjf")["ljf"]))}, unit="x",
+        why="Not so with the definition given: LJF leaves small jobs to the end, and they fill the gaps. It is worse "
+        "only where accelerators are many.",
+    )  # fmt: skip
+    yield _near_bound("compute", samples, panel, own, "very close to the bound", _ROUNDING)
+    flat = panel_key(Form.COMPUTE, "requesters")
+    means = [samples.mean(flat, own, x) for x in samples.places(flat, own)]
+    yield Claim(
+        key="compute-flat-in-requesters", text="make-span does not depend on the requesters: largest over least",
+        where=_WHERE, paper="1", ours={own: max(means) / min(means)}, unit="x",
+    )  # fmt: skip
+
+
+def _network(samples: Samples) -> Iterator[Claim]:
+    own = PAPERS_OWN[Form.NETWORK]
+    for axis, knee in (("responders", 20), ("requesters", 150)):
+        panel = panel_key(Form.NETWORK, axis)
+        places = samples.places(panel, own)
+        if knee in places:
+            yield Claim(
+                key=f"network-knee-{axis}", text=f"no gain beyond {knee} {axis}: make-span there over the last one",
+                where=_WHERE, paper="about 1", unit="x",
+                ours={name: samples.mean(panel, name, knee) / samples.mean(panel, name, places[-1])
+                      for name in (own, OURS)},
+                why="" if axis == "responders" else "The busiest requester decides: with more of them each has fewer "
+                "jobs, and its egress bounds the make-span still at 400.",
+            )  # fmt: skip
+    panel = panel_key(Form.NETWORK, "responders")
+    many = [x for x in samples.places(panel, own) if float(x) >= 30]
+    if many:
+        yield Claim(
+            key="network-at-bound", text="at the bound with many responders (30 or more): worst ratio", where=_WHERE,
+            paper="1", ours={name: max(samples.ratio(panel, name, BOUND, x) for x in many) for name in (own, OURS)},
+            unit="x",
+        )  # fmt: skip
+    panel = panel_key(Form.NETWORK, "requesters")
+    first, *_, last = samples.places(panel, own)
+    gains = improvements(samples, panel, (own, OURS), "sjf", (first, last))
+    yield Claim(
+        key="network-gain-grows", text="improvement over SJF grows with the requesters: first and last number of them",
+        where=_WHERE, paper="grows",
+        ours={f"{name} {when}": values[k] for name, values in gains.items() for k, when in ((0, "first"), (1, "last"))},
+    )  # fmt: skip
+    panel = panel_key(Form.NETWORK, "responders")
+    yield Claim(
+        key="network-ljf-over-sjf", text="LJF performs worst: make-span of LJF over that of SJF", where=_WHERE,
+        paper="> 1", ours={"ljf": float(np.mean(ratios(samples, panel, ["ljf"], "sjf")["ljf"]))}, unit="x",
+        why="Running flows take what becomes free, so a large job that is sent first wastes nothing.",
+    )  # fmt: skip
+
+
+def _joint(samples: Samples) -> Iterator[Claim]:
+    own = PAPERS_OWN[Form.JOINT]
+    panel = panel_key(Form.JOINT, "requesters")
+    if 350 in samples.places(panel, own):
+        for other, paper, why in (
+            (
+                "sjf",
+                "36.25 %",
+                "The baseline decides: SJF here sends one job ahead, and running transfers take what becomes free.",
+            ),
+            ("ljf", "46.81 %", "LJF sends large jobs first and is near the bound here."),
+        ):
+            gains = improvements(samples, panel, (own, OURS), other, [350])
+            yield Claim(
+                key=f"joint-over-{other}-at-350", text=f"improvement over {other.upper()} with 350 requesters",
+                where=_WHERE, paper=paper, ours={name: values[0] for name, values in gains.items()}, why=why,
+            )  # fmt: skip
+    panel = panel_key(Form.JOINT, "responders")
+    parts = [(panel_key(form, "responders"), PAPERS_OWN[form]) for form in (Form.COMPUTE, Form.NETWORK)]
+    shared = [x for x in samples.places(panel, own) if all(x in samples.places(*part) for part in parts)]
+    of_sum = [samples.mean(panel, own, x) / sum(samples.mean(*part, x) for part in parts) for x in shared]
+    yield Claim(
+        key="joint-less-than-sum", text="less than the sum of the other two cases: worst ratio", where=_WHERE,
+        paper="< 1", ours={own: max(of_sum)}, unit="x",
+    )  # fmt: skip
+    yield _near_bound("joint", samples, panel, own, "close to the bound", "Algorithm 4 places by computation alone.")
+
+
+def _near_bound(form: str, samples: Samples, panel: str, own: str, paper: str, why: str) -> Claim:
+    near = ratios(samples, panel, (own, OURS), BOUND)
+    values = {f"{name} {what}": float(of(near[name])) for name in near for what, of in _MEAN_AND_WORST}
+    return Claim(
+        key=f"{form}-near-bound", text="make-span over the bound, over all numbers of responders", where=_WHERE,
+        paper=paper, ours=values, unit="x", why=why,
+    )  # fmt: skip
+
+
+_MEAN_AND_WORST = (("mean", np.mean), ("worst", np.max))
+
+
+def _panels() -> Sequence[Panel]:
+    return [
+        Panel(key=panel_key(form, axis), title=f"{TITLES[form]}, {fixed}", x_label=axis)
+        for form in Form
+        for axis, fixed in (("responders", "200 requesters"), ("requesters", "30 responders"))
+    ]
+
+
+EXPERIMENT = Experiment(
+    number=3, title="make-span over the number of responders and requesters", where=_WHERE, panels=tuple(_panels()),
+    cases=cases, measure=measure, claims=claims,
+)  # fmt: skip

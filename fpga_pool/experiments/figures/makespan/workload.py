@@ -1,0 +1,114 @@
+"""The workload of paper 000, section 5.2.
+
+1000 jobs, sizes exponential with mean 200 Mb; 0.001 s of compute per Mb; 5 accelerators and 5 Gbit/s per responder,
+1 Gbit/s per requester; a deviation of up to 20 % of each compute time and each link.  What the paper leaves open: the
+deviation is drawn anew for every pair of job and accelerator, uniformly; requesters are drawn uniformly.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpga_pool.core.types import BatchProblem, Floats, Ints
+from fpga_pool.experiments.figures.figure import Settings
+
+JOBS, REQUESTERS, RESPONDERS = 1000, 200, 30
+ACCELERATORS_PER_RESPONDER = 5
+MEAN_MB = 200.0
+SECONDS_PER_MB = 0.001
+EGRESS_BPS, INGRESS_BPS = 1e9, 5e9
+DEVIATION = 0.2
+_BITS_PER_MB = 1e6
+
+
+class Form(StrEnum):
+    """Which phases of a job count."""
+
+    COMPUTE = "compute"
+    NETWORK = "network"
+    JOINT = "joint"
+
+
+#: The paper's own algorithm for each form (sections 3.1 to 3.3).
+PAPERS_OWN = {Form.COMPUTE: "cim", Form.NETWORK: "nim", Form.JOINT: "ncjm"}
+TITLES = {
+    Form.COMPUTE: "(a) computation-intensive",
+    Form.NETWORK: "(b) network-intensive",
+    Form.JOINT: "(c) both",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How much of what."""
+
+    jobs: int = JOBS
+    requesters: int = REQUESTERS
+    responders: int = RESPONDERS
+
+    def scaled(self, settings: Settings) -> "Shape":
+        """Return the share of it that the settings ask for."""
+        return Shape(
+            jobs=settings.scaled(self.jobs),
+            requesters=settings.scaled(self.requesters),
+            responders=settings.scaled(self.responders),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Draw:
+    """What was drawn for one seed: every form of a batch is made of the same jobs and hosts."""
+
+    #: (J,) sizes.
+    megabits: Floats
+    #: (J, A) compute times.
+    seconds: Floats
+    #: (J,)
+    requester: Ints
+    #: (R,), (H,)
+    egress_bps: Floats
+    ingress_bps: Floats
+
+
+def draw(shape: Shape, seed: int) -> Draw:
+    """Draw each thing from a source of its own: other numbers of one thing leave all others as they are."""
+    sizes, times, ingress, requesters, egress = (np.random.default_rng((seed, number)) for number in range(5))
+    accelerators = ACCELERATORS_PER_RESPONDER * shape.responders
+    megabits = sizes.exponential(MEAN_MB, shape.jobs)
+    deviation = times.uniform(1 - DEVIATION, 1 + DEVIATION, (shape.jobs, accelerators))
+    return Draw(
+        megabits=megabits,
+        seconds=SECONDS_PER_MB * megabits[:, None] * deviation,
+        ingress_bps=INGRESS_BPS * ingress.uniform(1 - DEVIATION, 1 + DEVIATION, shape.responders),
+        requester=requesters.integers(0, shape.requesters, shape.jobs),
+        egress_bps=EGRESS_BPS * egress.uniform(1 - DEVIATION, 1 + DEVIATION, shape.requesters),
+    )
+
+
+def batch(form: Form, shape: Shape, seed: int) -> BatchProblem:
+    """Return one batch of one form."""
+    problem = mixed(draw(shape, seed), np.full(shape.jobs, form))
+    if form is not Form.COMPUTE:
+        return problem
+    # "We directly set the ingress/egress bandwidth to be infinite."
+    return replace(
+        problem,
+        egress_bps=np.full(shape.requesters, np.inf),
+        ingress_bps=np.full(shape.responders, np.inf),
+    )
+
+
+def mixed(drawn: Draw, forms: NDArray[np.str_]) -> BatchProblem:
+    """Return a batch in which each job has its own form (J,): what only computes has no input, and the other way."""
+    seconds = np.where((forms == Form.NETWORK)[:, None], 0.0, drawn.seconds)
+    seconds.setflags(write=False)  # shared instead of copied
+    return BatchProblem(
+        seconds=seconds,
+        input_bytes=np.where(forms == Form.COMPUTE, 0, drawn.megabits * (_BITS_PER_MB / 8)).astype(np.int64),
+        requester=drawn.requester,
+        egress_bps=drawn.egress_bps,
+        responder=np.repeat(np.arange(len(drawn.ingress_bps)), ACCELERATORS_PER_RESPONDER),
+        ingress_bps=drawn.ingress_bps,
+    )

@@ -1,0 +1,92 @@
+"""Pictures of figures: one pair of axes per panel, means as curves, the spread of the seeds as a band."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+import numpy as np
+from matplotlib import pyplot as plt
+
+from fpga_pool.experiments.figures.figure import Figure, Panel
+
+#: The same curve has the same look in every figure; others follow in order.
+_LOOKS = {
+    "makespan": ("#d62728", "o"),
+    "cim": ("#1f77b4", "s"),
+    "nim": ("#1f77b4", "s"),
+    "ncjm": ("#1f77b4", "s"),
+    "waves": ("#1f77b4", "s"),
+    "sjf": ("#2ca02c", "^"),
+    "ljf": ("#ff7f0e", "v"),
+    "bound": ("#000000", ""),
+}
+_OTHERS = (("#9467bd", "D"), ("#8c564b", "P"), ("#e377c2", "X"), ("#7f7f7f", "*"), ("#17becf", "<"))
+_COLUMNS, _WIDTH_IN, _HEIGHT_IN = 3, 4.6, 3.4
+
+
+def draw(figure: Figure, path: Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
+    """Draw a figure; return the files written."""
+    panels = figure.experiment.panels
+    columns = 2 if len(panels) == 4 else min(_COLUMNS, len(panels))
+    rows = -(-len(panels) // columns)
+    canvas, grid = plt.subplots(
+        rows, columns, figsize=(_WIDTH_IN * columns, _HEIGHT_IN * rows), layout="constrained", squeeze=False
+    )
+    for axes, panel in zip(grid.flat, panels, strict=False):
+        _draw_panel(axes, figure, panel)
+    for axes in list(grid.flat)[len(panels) :]:
+        axes.set_visible(False)
+    canvas.suptitle(f"Figure {figure.experiment.number}: {figure.experiment.title}", fontsize=11)
+    written = [path.with_suffix(f".{suffix}") for suffix in formats]
+    for target in written:
+        # No date and no random ids: the same samples give the same bytes.
+        with mpl.rc_context({"svg.hashsalt": "fpga_pool"}):
+            canvas.savefig(target, dpi=120, metadata={"Date": None} if target.suffix == ".svg" else None)
+    plt.close(canvas)
+    return written
+
+
+def _draw_panel(axes: Any, figure: Figure, panel: Panel) -> None:
+    series = figure.samples.series(panel.key)
+    bars = any(isinstance(x, str) for name in series for x in figure.samples.places(panel.key, name))
+    for position, name in enumerate(series):
+        colour, marker = _LOOKS.get(name) or _OTHERS[position % len(_OTHERS)]
+        if bars:
+            _draw_bars(axes, figure, panel, name, colour, position, len(series))
+        else:
+            _draw_curve(axes, figure, panel, name, colour, marker)
+    if panel.log_y:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0.0)
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    axes.set_title(panel.title, fontsize=9)
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend(fontsize=7)
+
+
+def _draw_curve(axes: Any, figure: Figure, panel: Panel, name: str, colour: str, marker: str) -> None:
+    samples = figure.samples
+    places = np.array([float(x) for x in samples.places(panel.key, name)])
+    values = [np.array(list(samples.values(panel.key, name, x).values())) for x in samples.places(panel.key, name)]
+    means = [of_seeds.mean() for of_seeds in values]
+    style = "--" if name.startswith("bound") else "-"
+    axes.plot(places, means, style, color=colour, marker=marker or None, markersize=4, linewidth=1.3, label=name)
+    axes.fill_between(
+        places, [of_seeds.min() for of_seeds in values], [of_seeds.max() for of_seeds in values],
+        color=colour, alpha=0.12, linewidth=0,
+    )  # fmt: skip
+
+
+def _draw_bars(axes: Any, figure: Figure, panel: Panel, name: str, colour: str, position: int, count: int) -> None:
+    samples = figure.samples
+    places = samples.places(panel.key, name)
+    means = [samples.mean(panel.key, name, x) for x in places]
+    width = 0.8 / count
+    offset = (position - (count - 1) / 2) * width
+    axes.bar(np.arange(len(places)) + offset, means, width, color=colour, label=name)
+    axes.set_xticks(range(len(places)), [str(x) for x in places], fontsize=8)

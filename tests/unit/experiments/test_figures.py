@@ -1,0 +1,112 @@
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from fpga_pool.cmd.sim import OK, WRONG_USAGE, main
+from fpga_pool.experiments.figures.command import PAPERS
+from fpga_pool.experiments.figures.figure import Sample, Samples, Settings
+from fpga_pool.experiments.figures.makespan import EXPERIMENTS
+
+SMALL = ["--points", "2", "--scale", "0.02", "--seeds", "3,5", "--no-pictures"]
+
+
+def make(tmp_path, *arguments):
+    assert main(["figures", "makespan", *SMALL, "--out", str(tmp_path), *arguments]) == OK
+    return json.loads((tmp_path / "makespan.json").read_text())
+
+
+def rows_of(path):
+    with path.open() as file:
+        assert file.readline() == "# format_version=1\n"
+        return list(csv.DictReader(file))
+
+
+def test_writes_curves_and_what_the_paper_says(tmp_path, capsys):
+    result = make(tmp_path, "--figure", "2", "--figure", "6")
+    assert [figure["figure"] for figure in result["figures"]] == [2, 6]
+    for figure in result["figures"]:
+        assert figure["claims"], figure["title"]
+        rows = rows_of(tmp_path / f"makespan-{figure['figure']}.csv")
+        assert {row["seed"] for row in rows} == {"3", "5"}
+        assert {"makespan", "sjf", "ljf"} < {row["series"] for row in rows}
+    assert "where we differ, and why" in capsys.readouterr().out
+    assert "## Figure 6" in (tmp_path / "makespan.md").read_text()
+    assert result["provenance"]["seeds"] == [3, 5]
+
+
+def test_same_seeds_give_the_same_bytes(tmp_path):
+    for name in ("one", "two"):
+        make(tmp_path / name, "--figure", "7", "--figure", "8")
+    for number in (7, 8):
+        one, two = (tmp_path / name / f"makespan-{number}.csv" for name in ("one", "two"))
+        assert one.read_bytes() == two.read_bytes()
+
+
+def test_draws_a_picture_of_each_figure(tmp_path):
+    pytest.importorskip("matplotlib")
+    arguments = ["--figure", "2", "--figure", "7", *SMALL[:-1], "--out", str(tmp_path), "--json"]
+    assert main(["figures", "makespan", *arguments]) == OK
+    for number in (2, 7):
+        assert (tmp_path / f"makespan-{number}.png").read_bytes().startswith(b"\x89PNG")
+        assert b"<svg" in (tmp_path / f"makespan-{number}.svg").read_bytes()
+
+
+def test_prints_one_json_object(tmp_path, capsys):
+    make(tmp_path, "--figure", "2", "--json")
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["figures"][0]["curves"][0]["x"] == ["wordcount", "dnn"]
+
+
+def test_draws_further_policies(tmp_path):
+    make(tmp_path, "--figure", "6", "--also", "ect")
+    assert "ect" in {row["series"] for row in rows_of(tmp_path / "makespan-6.csv")}
+
+
+def test_no_policy_is_below_the_bound_of_its_panel(tmp_path):
+    result = make(tmp_path, "--figure", "3")
+    curves = result["figures"][0]["curves"]
+    bounds = {curve["panel"]: curve for curve in curves if curve["series"] == "bound"}
+    for curve in curves:
+        least = np.array(bounds[curve["panel"]]["least"])
+        assert (np.array(curve["least"]) >= least * (1 - 1e-9)).all(), curve
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["nothing"], "invalid choice: 'nothing'"),
+        (["makespan", "--figure", "1"], "--figure: makespan has 2, 3, 4, 5, 6, 7, 8, 9, got 1"),
+        (["makespan", "--seeds", "a"], "expected seeds such as 0-4 or 0,7,9, got 'a'"),
+        (["makespan", "--seeds", "4-0"], "expected seeds such as 0-4 or 0,7,9, got '4-0'"),
+        (["makespan", "--points", "1"], "--points: expected 2 or more, got 1"),
+        (["makespan", "--scale", "2"], "--scale: expected more than 0 and at most 1, got 2"),
+        (["makespan", "--scale", "nan"], "--scale: expected more than 0 and at most 1, got nan"),
+        (["makespan", "--also", "nobody"], "policy 'nobody': no such batch policy"),
+    ],
+)
+def test_says_what_is_wrong_with_the_command_line(arguments, complaint, tmp_path, capsys):
+    assert main(["figures", *arguments, "--out", str(tmp_path)]) == WRONG_USAGE
+    assert complaint in capsys.readouterr().err
+
+
+def test_every_paper_numbers_its_figures_once():
+    numbers = [experiment.number for experiment in EXPERIMENTS]
+    assert numbers == sorted(set(numbers))
+    assert "makespan" in PAPERS
+
+
+def test_thins_out_places_evenly_and_keeps_the_ends():
+    settings = Settings(seeds=(0,), points=3)
+    assert settings.thinned([1, 2, 3, 4, 5, 6, 7]) == [1, 4, 7]
+    assert settings.thinned([1, 2]) == [1, 2]
+    assert Settings(seeds=(0,)).thinned(range(9)) == list(range(9))
+
+
+def test_improvement_is_equation_7_of_the_means():
+    # Means 3 and 4: 25 % shorter.
+    rows = [("a", 0, 2.0), ("a", 1, 4.0), ("b", 0, 3.0), ("b", 1, 5.0)]
+    samples = Samples(Sample("p", 1.0, series, seed, value) for series, seed, value in rows)
+    assert samples.improvement_percent("p", "a", "b", 1.0) == pytest.approx(25.0)
+    assert samples.ratio("p", "a", "b", 1.0) == pytest.approx((2 / 3 + 4 / 5) / 2)
