@@ -83,7 +83,8 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("problem", metavar="PROBLEM", help="problem file (.npz)")
     names = ", ".join(policy_names("batch"))
-    parser.add_argument("--policy", required=True, metavar="NAME", help=f"who plans: {names}")
+    help_text = f"who plans: {names} (default: makespan)"
+    parser.add_argument("--policy", default="makespan", metavar="NAME", help=help_text)
     parser.add_argument("--out", required=True, metavar="PLAN", help="plan file to write (.npz)")
     _add_search_arguments(parser)
 

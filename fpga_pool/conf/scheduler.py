@@ -53,8 +53,17 @@ OPTS = [
     ),
     cfg.StrOpt(
         "default_policy",
-        default="ect",
+        default="makespan",
         help="Batch policy (entry point of group fpga_pool.policies.batch) for batches that do not name one.",
+    ),
+    cfg.FloatOpt(
+        "planning_share",
+        default=0.02,
+        min=0.001,
+        max=1.0,
+        help="About how long a policy that searches may search for the plan of a batch, as a share of what the batch "
+        "takes at least, up to the effort in the policy's own section. Small batches are so planned in about a "
+        "millisecond. Raise it where batches take minutes and accelerators are scarce.",
     ),
     cfg.FloatOpt(
         "interval_s",
@@ -103,6 +112,21 @@ OPTS = [
         help="How long after its planned transfer a job waits for its input before it fails, in seconds.",
     ),
     cfg.FloatOpt(
+        "replan_horizon_s",
+        default=_DEFAULTS.replan_horizon_s,
+        min=0.0,
+        help="Jobs that begin to move or to compute within so many seconds stay as planned when the rest is planned "
+        "anew: because a batch has arrived, a slot or a host was lost, or reality differs from the plan. It must be "
+        "longer than commands and clients take to follow.",
+    ),
+    cfg.FloatOpt(
+        "replan_late_s",
+        default=_DEFAULTS.replan_late_s,
+        min=0.1,
+        help="What has not begun is planned anew when an input or a computation is later than planned by more than so "
+        "many seconds, and again when it is twice as late.",
+    ),
+    cfg.FloatOpt(
         "dispatch_lead_s",
         default=_DEFAULTS.dispatch_lead_s,
         min=0.0,
@@ -121,5 +145,7 @@ def pool_settings(conf: cfg.ConfigOpts) -> PoolSettings:
         host_timeout_s=group.host_timeout_s,
         input_timeout_s=group.input_timeout_s,
         dispatch_lead_s=group.dispatch_lead_s,
+        replan_horizon_s=group.replan_horizon_s,
+        replan_late_s=group.replan_late_s,
         shards=ShardRule(by=group.shard_by, number=group.shards, split_batches=group.split_batches),
     )

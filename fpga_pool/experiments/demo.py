@@ -29,7 +29,8 @@ from fpga_pool.model.messages import ObservedSlot
 from fpga_pool.model.objects import Host, JobState, Slot
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest
 from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.sim.pool import Outcome, SimulatedHost, SimulatedPool
+from fpga_pool.sim.hosts import SimulatedHost
+from fpga_pool.sim.pool import Outcome, SimulatedPool
 
 MEAN_BYTES = 2.5e6
 FILES = 24

@@ -93,6 +93,13 @@ class Transaction(Protocol):
         """Return the jobs in state WAITING_INPUT whose planned transfer was over before a point in time."""
         ...
 
+    def overdue(self, due_before: float) -> dict[str, float]:
+        """Return the jobs that were to have begun or ended before a point in time and have not, each with its time.
+
+        In state RUNNING the end counts, else the start.
+        """
+        ...
+
     def jobs_by_shard(self) -> dict[str, int]:
         """Return how many jobs of each shard are pending or active."""
         ...

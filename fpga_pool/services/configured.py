@@ -32,6 +32,7 @@ def scheduler_settings(conf: cfg.ConfigOpts, name: str) -> SchedulerSettings:
     return SchedulerSettings(
         name=name,
         default_policy=group.default_policy,
+        planning_share=group.planning_share,
         interval_s=group.interval_s,
         refit_interval_s=group.refit_interval_s,
         shard_timeout_s=group.shard_timeout_s,

@@ -1,12 +1,12 @@
 """The whole pool in one thread and simulated time: the same rules, tables, policies and dispatch as the live one.
 
 What is modelled is what lies around them: commands and reports that take a while, inputs that move as planned, loads
-that take turns at a card's configuration port, computations that last as long as their time models say.  Faults,
-slow clients and an oversubscribed DMA are not.
+that take turns at a card's configuration port, computations that last as long as their time models say, or as long as
+the caller says; slots that fail or are drained, and hosts that leave.  Slow clients and an oversubscribed DMA are not.
 """
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,27 +21,41 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.messages import (
     AssignJob,
     Command,
-    Heartbeat,
     InputStaged,
+    JobFailed,
     JobFinished,
     JobReleased,
     JobStarted,
     ObservedSlot,
+    ReleaseJob,
     Report,
     ResultDelivered,
     SlotChanged,
 )
-from fpga_pool.model.objects import DEFAULT_SHARD, Batch, Job, Slot, SlotState
+from fpga_pool.model.objects import DEFAULT_SHARD, Batch, Job, JobState, Slot, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, create_batch
-from fpga_pool.model.pool.planning import batch_problem, commit_plan, known_time_models, require_answer, snapshot
-from fpga_pool.model.pool.reconcile import apply_heartbeat
+from fpga_pool.model.pool.lookout import Lookout
+from fpga_pool.model.pool.operations import drain_slot
+from fpga_pool.model.pool.planning import (
+    all_placed,
+    batch_problem,
+    commit_plan,
+    known_time_models,
+    require_answer,
+    snapshot,
+)
+from fpga_pool.model.pool.reconcile import apply_heartbeat, tick
+from fpga_pool.model.pool.replanning import commit_replan, prospect, worth_replanning
 from fpga_pool.model.pool.reports import apply_reports
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.sim.engine import Engine
+from fpga_pool.sim.hosts import SimulatedHost
 from fpga_pool.sim.store import MemoryStore
 
 OWNER = "simulator"
+#: Times closer than this are one and the same.
+_INSTANT_S = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,32 +68,6 @@ class Delays:
     staging_s: float = 0.02
     #: Between two computations on a slot: the result's digest, journal, reports.
     turnaround_s: float = 0.01
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedHost:
-    """One host as the pool would observe it at the start."""
-
-    name: str
-    egress_bps: float
-    ingress_bps: float
-    slots: tuple[ObservedSlot, ...]
-
-    def heartbeat(self, at: float) -> Heartbeat:
-        """Return what its agent would tell."""
-        return Heartbeat(
-            host=self.name,
-            agent_id="simulated",
-            boot=1,
-            beat=1,
-            at=at,
-            egress_bps=self.egress_bps,
-            ingress_bps=self.ingress_bps,
-            data_address="",
-            data_port=0,
-            slots=self.slots,
-            jobs=(),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +93,22 @@ class _Slot:
     function: str
     queue: dict[str, AssignJob] = field(default_factory=dict)
     staged: set[str] = field(default_factory=set)
+    running: AssignJob | None = None
     busy: bool = False
+    #: It has failed, or its host has left: nothing happens there any more.
+    dead: bool = False
+
+    @property
+    def host(self) -> str:
+        """Name of its host."""
+        return self.observed.slot.split("/")[0]
 
 
 class SimulatedPool:
-    """A pool of given hosts; batches are submitted to it and run to their end."""
+    """A pool of given hosts; batches are submitted to it and run to their end.
+
+    `actual` says how long a computation really takes, of (job, estimated seconds).
+    """
 
     def __init__(
         self,
@@ -118,16 +117,24 @@ class SimulatedPool:
         settings: PoolSettings | None = None,
         delays: Delays | None = None,
         models: dict[tuple[str, str], TimeModel] | None = None,
+        actual: Callable[[str, float], float] = lambda _, seconds: seconds,
     ) -> None:
         self._catalogue = catalogue
         self._settings = settings or PoolSettings()
         self._delays = delays or Delays()
+        self._actual = actual
         self._engine = Engine()
         self._store = MemoryStore()
         self._store.time_models.update(models or {})
         self._models = known_time_models(catalogue, self._store.time_models)
         self._shard = self._store.acquire_shard(DEFAULT_SHARD, OWNER, 0.0)
+        self._lookout = Lookout(self._settings)
+        #: A look at how things go is on the agenda.
+        self._looking = False
         self._slots: dict[str, _Slot] = {}
+        self._gone: set[str] = set()
+        #: Complete inputs, as (host, job).
+        self._inputs: set[tuple[str, str]] = set()
         self._port_free_s: dict[tuple[str, str], float] = {}
         #: Numbers of reports.
         self._numbers = itertools.count(1)
@@ -138,66 +145,173 @@ class SimulatedPool:
 
     def run_batch(self, request: BatchRequest, policy: BatchPolicy, *, seed: int = 0, until_s: float = 1e9) -> Outcome:
         """Submit a batch, let time pass until it is complete, and return what came of it."""
-        with self._transaction() as tx:
+        self.submit_at(self._engine.now_s, request)
+        self.run(policy, seed=seed, until_s=until_s)
+        return self.outcome(request.uuid)
+
+    def submit_at(self, time_s: float, request: BatchRequest) -> None:
+        """Have a batch arrive."""
+
+        def submit(tx: Transaction) -> None:
             create_batch(tx, request, self._catalogue, self._settings, self._engine.now_s)
-        self._plan(policy, np.random.default_rng(seed))
+
+        self._engine.at(time_s, partial(self._disturb, submit))
+
+    def fail_slot_at(self, time_s: float, name: str) -> None:
+        """Have a slot fail for good; what computes there is lost."""
+        self._engine.at(time_s, partial(self._fail, self._slots[name]))
+
+    def drain_slot_at(self, time_s: float, name: str) -> None:
+        """Have the operator drain a slot."""
+        self._engine.at(
+            time_s, partial(self._disturb, lambda tx: drain_slot(tx, name, "simulated", self._engine.now_s))
+        )
+
+    def lose_host_at(self, time_s: float, name: str) -> None:
+        """Have a host leave without a word; it is missed after the time the settings say."""
+        self._engine.at(time_s, partial(self._leave, name))
+        missed_s = self._settings.host_timeout_s + 1.0
+
+        def miss(tx: Transaction) -> None:
+            tick(tx, self._settings, self._engine.now_s, {name: missed_s})
+
+        self._engine.at(time_s + missed_s, partial(self._disturb, miss))
+
+    def run(self, policy: BatchPolicy, *, seed: int = 0, until_s: float = 1e9) -> None:
+        """Let time pass until nothing is left to happen, or until `until_s`."""
+        self._policy, self._rng = policy, np.random.default_rng(seed)
         self._engine.run(until_s)
+
+    def outcome(self, batch_uuid: str) -> Outcome:
+        """Return what came of a batch."""
         with self._transaction() as tx:
-            return Outcome(
-                batch=tx.batch(request.uuid), jobs=tuple(tx.batch_jobs(request.uuid)), slots=tuple(tx.slots())
-            )
+            return Outcome(batch=tx.batch(batch_uuid), jobs=tuple(tx.batch_jobs(batch_uuid)), slots=tuple(tx.slots()))
 
     def _transaction(self) -> AbstractContextManager[Transaction]:
         return self._store.transaction(self._shard.name, self._shard.owner, self._shard.epoch)
 
     # The scheduler ----------------------------------------------------------------------------------------------
 
-    def _plan(self, policy: BatchPolicy, rng: np.random.Generator) -> None:
-        now_s = self._engine.now_s
+    def _disturb(self, change: Callable[[Transaction], object]) -> None:
+        """Change something from outside, and plan."""
         with self._transaction() as tx:
-            snap = snapshot(tx, self._catalogue, self._settings, now_s + self._settings.dispatch_lead_s)
-        if snap is None:
-            return
+            change(tx)
+        self._plan()
+
+    def _plan(self) -> None:
+        """Plan as the scheduler does, until nothing is left to be placed; look again later if work goes on."""
+        while self._plan_once():
+            pass
+        self._deliver()
+        with self._transaction() as tx:
+            waiting = any(job.state is not JobState.RUNNING for job in tx.active_jobs())
+        if waiting and hasattr(self._policy, "replan") and not self._looking:
+            self._looking = True
+            self._engine.after(self._settings.replan_late_s, self._look)
+
+    def _look(self) -> None:
+        self._looking = False
+        self._plan()
+
+    def _plan_once(self) -> bool:
+        now_s = self._engine.now_s
+        begin_s = now_s + self._settings.dispatch_lead_s
+        policy: Any = self._policy
+        with self._transaction() as tx:
+            snap = snapshot(tx, self._catalogue, self._settings, begin_s)
+            late = snap is None and hasattr(policy, "replan") and bool(self._lookout.reason(tx, now_s))
+            if late:
+                snap = all_placed(tx, self._catalogue, begin_s, policy.name)
+            if snap is None:
+                return False
+            asked = None
+            if hasattr(policy, "replan") and (late or worth_replanning(snap.view, self._settings)):
+                asked = prospect(tx, snap, self._settings, begin_s, lambda _: True, late=late)
+        if asked is not None:
+            found = policy.replan(asked.underway, self._rng)
+            with self._transaction() as tx:
+                changes = commit_replan(tx, asked, found, self._settings, now_s)
+            if late:
+                self._lookout.answered(changed=bool(changes.moved or changes.retimed))
+            return bool(changes.placed)
+        if not snap.jobs:
+            return False
         request = batch_problem(snap)
-        plan = policy.decide(request.problem, None, 0.0, rng)
+        plan = policy.decide(request.problem, None, 0.0, self._rng)
         require_answer(request, plan)
         with self._transaction() as tx:
-            commit_plan(tx, request, plan, self._settings, now_s)
+            return bool(commit_plan(tx, request, plan, self._settings, now_s))
+
+    def _deliver(self) -> None:
         commands = self._store.undelivered(DEFAULT_SHARD, limit=len(self._store.outbox))
         self._store.delivered(DEFAULT_SHARD, OWNER, self._shard.epoch, {command.id for command in commands})
-        self._engine.after(self._delays.command_s, partial(self._execute, commands))
+        if commands:
+            self._engine.after(self._delays.command_s, partial(self._execute, commands))
 
     def _report(self, slot: _Slot, *reports: Report) -> None:
-        host = slot.observed.slot.split("/")[0]
         numbered = list(zip(itertools.islice(self._numbers, len(reports)), reports, strict=True))
         with self._transaction() as tx:
-            void = apply_reports(tx, host, "simulated", numbered, self._engine.now_s)
-        assert not void, void  # noqa: S101  # nothing fails here, so nothing may be void
+            void = apply_reports(tx, slot.host, "simulated", numbered, self._engine.now_s)
+        # Nothing that goes on is void; what ends may have been given up before.
+        ends = any(isinstance(report, JobReleased | JobFailed) for report in reports)
+        assert ends or not void, void  # noqa: S101
 
     # The agents -------------------------------------------------------------------------------------------------
 
     def _execute(self, commands: Sequence[Command]) -> None:
         for command in commands:
             slot, action = self._slots[command.slot], command.action
+            if slot.host in self._gone:
+                continue
             if isinstance(action, AssignJob):
-                slot.queue[action.job] = action
-                with self._transaction() as tx:
-                    job = tx.job(action.job)
-                arrives_s = (job.dispatched_at or 0.0) + (job.transfer[-1].end_s if job.transfer else 0.0)
-                self._engine.at(arrives_s + self._delays.staging_s, partial(self._stage, slot, action))
-            elif slot.queue.pop(action.job, None) is not None:
-                self._report(slot, JobReleased(job=action.job, attempt=1, at=self._engine.now_s))
+                self._assign(slot, action)
+            elif isinstance(action, ReleaseJob):
+                self._release(slot, action.job)
         for name in dict.fromkeys(command.slot for command in commands):
             self._next(self._slots[name])
 
+    def _assign(self, slot: _Slot, action: AssignJob) -> None:
+        for other in self._slots.values():
+            if other.host == slot.host:
+                self._forget(other, action.job)
+        slot.queue[action.job] = action
+        if (slot.host, action.job) in self._inputs:  # it was moved here from another slot of the host
+            self._stage(slot, action)
+        else:
+            self._await_input(slot, action)
+
+    def _await_input(self, slot: _Slot, action: AssignJob) -> None:
+        """Stage the job when its input has moved as planned; the plan may have changed meanwhile."""
+        if slot.dead or slot.queue.get(action.job) is not action:
+            return
+        with self._transaction() as tx:
+            job = tx.job(action.job)
+        moved_s = (job.dispatched_at or 0.0) + (job.transfer[-1].end_s if job.transfer else 0.0)
+        arrives_s = moved_s + self._delays.staging_s
+        if arrives_s > self._engine.now_s + _INSTANT_S:
+            self._engine.at(arrives_s, partial(self._await_input, slot, action))
+        else:
+            self._stage(slot, action)
+
     def _stage(self, slot: _Slot, action: AssignJob) -> None:
         slot.staged.add(action.job)
+        self._inputs.add((slot.host, action.job))
         self._report(slot, InputStaged(job=action.job, attempt=action.attempt, at=self._engine.now_s))
         self._next(slot)
 
+    def _release(self, slot: _Slot, job: str) -> None:
+        self._inputs.discard((slot.host, job))
+        action = self._forget(slot, job)
+        if action is not None:
+            self._report(slot, JobReleased(job=job, attempt=action.attempt, at=self._engine.now_s))
+
+    def _forget(self, slot: _Slot, job: str) -> AssignJob | None:
+        slot.staged.discard(job)
+        return slot.queue.pop(job, None)
+
     def _next(self, slot: _Slot) -> None:
         """Have an idle slot do what the shared rule says."""
-        if slot.busy:
+        if slot.busy or slot.dead:
             return
         queue = [
             QueueEntry(key=action.job, order=action.order, function=action.function, staged=action.job in slot.staged)
@@ -213,26 +327,33 @@ class SimulatedPool:
         slot.busy = True
         self._report(slot, self._changed(slot, SlotState.LOADING, function))
         observed = slot.observed
-        port = observed.slot.split("/")[0], observed.card
+        port = slot.host, observed.card
         begins_s = max(self._engine.now_s, self._port_free_s.get(port, 0.0))
         ends_s = begins_s + self._catalogue.board(observed.board).load_s(observed.kind)
         self._port_free_s[port] = ends_s
         self._engine.at(ends_s, partial(self._loaded, slot, function))
 
     def _loaded(self, slot: _Slot, function: str) -> None:
+        if slot.dead:
+            return
         slot.busy, slot.function = False, function
         self._report(slot, self._changed(slot, SlotState.READY, function))
         self._next(slot)
 
     def _compute(self, slot: _Slot, action: AssignJob) -> None:
-        slot.busy = True
+        slot.busy, slot.running = True, action
         started = JobStarted(job=action.job, attempt=action.attempt, at=self._engine.now_s)
         self._report(slot, self._changed(slot, SlotState.BUSY, slot.function, action.job), started)
-        seconds = self._models[action.function, slot.observed.board].seconds(action.input_bytes)
+        estimated_s = self._models[action.function, slot.observed.board].seconds(action.input_bytes)
+        seconds = self._actual(action.job, estimated_s)
         self._engine.after(seconds, partial(self._finish, slot, action, seconds))
 
     def _finish(self, slot: _Slot, action: AssignJob, seconds: float) -> None:
-        about: dict[str, Any] = {"job": action.job, "attempt": action.attempt, "at": self._engine.now_s}
+        if slot.dead:
+            return
+        slot.running = None
+        self._inputs.discard((slot.host, action.job))
+        about = self._about(action)
         self._report(
             slot,
             JobFinished(**about, compute_s=seconds, result_bytes=0, result_sha256=""),
@@ -245,31 +366,22 @@ class SimulatedPool:
         slot.busy = False
         self._next(slot)
 
+    def _fail(self, slot: _Slot) -> None:
+        slot.dead = True
+        failed: list[Report] = []
+        if slot.running is not None:
+            about = self._about(slot.running)
+            failed.append(JobFailed(**about, code="fpga_pool.slot_fault", message="simulated", retryable=True))
+        self._report(slot, *failed, self._changed(slot, SlotState.FAULTED, ""))
+        self._plan()
+
+    def _leave(self, host: str) -> None:
+        self._gone.add(host)
+        for slot in self._slots.values():
+            slot.dead |= slot.host == host
+
+    def _about(self, action: AssignJob) -> dict[str, Any]:
+        return {"job": action.job, "attempt": action.attempt, "at": self._engine.now_s}
+
     def _changed(self, slot: _Slot, state: SlotState, function: str, job: str = "") -> SlotChanged:
         return SlotChanged(slot=slot.observed.slot, at=self._engine.now_s, state=state, function=function, job=job)
-
-
-def fresh_hosts(
-    catalogue: Catalogue, board: str, *, hosts: int, cards: int, egress_bps: float, ingress_bps: float
-) -> list[SimulatedHost]:
-    """Return hosts like those of a new embedded pool: node-1, node-2 and so on, every slot empty."""
-    return [
-        SimulatedHost(
-            name=f"node-{number}",
-            egress_bps=egress_bps,
-            ingress_bps=ingress_bps,
-            slots=tuple(
-                ObservedSlot(
-                    slot=f"node-{number}/sim{card}/slot{region}",
-                    card=f"sim{card}",
-                    region=f"slot{region}",
-                    board=board,
-                    kind=kind,
-                    state=SlotState.EMPTY,
-                )
-                for card in range(cards)
-                for region, kind in enumerate(catalogue.board(board).slots)
-            ),
-        )
-        for number in range(1, hosts + 1)
-    ]

@@ -107,6 +107,15 @@ class MemoryTransaction:
         waiting = [job for job in self.active_jobs() if job.state is JobState.WAITING_INPUT]
         return [job for job in waiting if input_due_at(job) < due_before]
 
+    def overdue(self, due_before: float) -> dict[str, float]:
+        """See Transaction."""
+        due_at = {
+            job.uuid: (job.dispatched_at or 0.0)
+            + ((job.end_s if job.state is JobState.RUNNING else job.start_s) or 0.0)
+            for job in self.active_jobs()
+        }
+        return {uuid: at for uuid, at in due_at.items() if at < due_before}
+
     def jobs_by_shard(self) -> dict[str, int]:
         """See Transaction."""
         open_states = ACTIVE_JOBS | {JobState.PENDING}

@@ -22,6 +22,7 @@ from fpga_pool.store.statements import (
     held_leases,
     job_generations,
     lease_on_slot,
+    overdue,
     pending_batches,
     pending_jobs,
     shard_generations,
@@ -184,6 +185,11 @@ class Reads:
         """Return the jobs in state WAITING_INPUT whose planned transfer was over before a point in time."""
         waiting = all_of(Job).where(_JOBS.c.state == JobState.WAITING_INPUT, *self._within(_JOBS.c.shard))
         return self._all(Job, waiting.where(_JOBS.c.input_due_at < due_before).order_by(_JOBS.c.uuid))
+
+    def overdue(self, due_before: float) -> dict[str, float]:
+        """Return the jobs that were to have begun or ended before a point in time and have not, each with its time."""
+        query, values = overdue(scoped=bool(self._scope)), {"due_before": due_before}
+        return dict(self._execute(query, Job, values=values).tuples().all())
 
     def jobs_by_shard(self) -> dict[str, int]:
         """Return how many jobs of each shard are pending or active."""

@@ -111,6 +111,16 @@ def backlogs(*, scoped: bool) -> Select[Any]:
 
 
 @cache
+def overdue(*, scoped: bool) -> Select[Any]:
+    """Return the query for uuid and time of the active jobs that were to have begun, or ended, before `due_before`."""
+    jobs = table(Job).c
+    due_s = case((jobs.state == JobState.RUNNING, jobs.end_s), else_=jobs.start_s)
+    due_at = func.coalesce(jobs.dispatched_at, 0.0) + func.coalesce(due_s, 0.0)
+    active = select(jobs.uuid, due_at).where(jobs.state.in_(ACTIVE_JOBS), *_within(jobs.shard, scoped=scoped))
+    return active.where(due_at < bindparam("due_before"))
+
+
+@cache
 def lease_on_slot() -> Select[Any]:
     """Return the query for the lease in force on `slot`."""
     return all_of(Lease).where(table(Lease).c.held_slot == bindparam("slot"))

@@ -8,15 +8,18 @@ import numpy as np
 from fpga_pool.core.makespan.assignment import Assignment, earliest_completion, improve
 from fpga_pool.core.makespan.bounds import compute_bound, raised, simple_bound
 from fpga_pool.core.makespan.budget import Budget, Clock
-from fpga_pool.core.makespan.compiled import compile_all
+from fpga_pool.core.makespan.compiled import compile_all, go_without, kernels, missed
 from fpga_pool.core.makespan.execution import Schedule, as_plan, schedule
 from fpga_pool.core.makespan.fluid import Segments
 from fpga_pool.core.makespan.forwards import place_ahead, transmit_in_order
 from fpga_pool.core.makespan.network import constant_rates, is_network_bound, place_for_network
 from fpga_pool.core.makespan.others import LARGE_PAIRS, Others, are_quick
 from fpga_pool.core.makespan.placement import largest_first
+from fpga_pool.core.makespan.quick import fitting_effort, quick_plan
+from fpga_pool.core.makespan.replan import Replan, ReplanParams, replan
 from fpga_pool.core.makespan.results import back_only, completion_bound, orders, sooner, there_only
 from fpga_pool.core.makespan.reversed_time import ReversedSearch, can_reverse
+from fpga_pool.core.makespan.underway import Underway
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
@@ -32,6 +35,10 @@ _OTHERS_PAIRS = 500
 #: Share of what is left that goes into other orders of a placement, where results flow back; what one costs; and how
 #: many are tried at most.
 _REORDERING, _PAIRS_PER_ORDERED_JOB, _ORDERS = 0.5, 10_000, 60
+
+
+#: Work to search anew around what is under way: it is done again and again.
+_REPLAN_EFFORT = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +78,8 @@ class Makespan:
     name = "makespan"
     Params = MakespanParams
 
-    def __init__(self, params: MakespanParams | None = None, clock: Clock | None = None) -> None:
-        self._params, self._clock = params or MakespanParams(), clock
+    def __init__(self, params: MakespanParams | None = None, clock: Clock | None = None, share: float = 0.0) -> None:
+        self._params, self._clock, self._share = params or MakespanParams(), clock, share
 
     def supports(self, view: BatchProblem) -> bool:
         """Every batch."""
@@ -84,13 +91,45 @@ class Makespan:
             return Makespan(replace(self._params, effort=effort, time_limit_s=0.0))
         return Makespan(replace(self._params, time_limit_s=time_limit_s or self._params.time_limit_s), clock)
 
+    def sparing(self, share: float) -> "Makespan":
+        """Return this policy with so little effort that planning takes at most about a share of what a batch does.
+
+        A batch that is over in a moment gets `quick_plan`.
+        """
+        return Makespan(self._params, self._clock, share)
+
     def prepare(self) -> None:
         """Compile what planning needs, or load it from the cache of an earlier run."""
         compile_all()
 
+    def put_off_preparing(self) -> None:
+        """Have no plan wait for what `prepare` does: until that has ended, plans are made without."""
+        go_without()
+
+    @property
+    def unprepared(self) -> bool:
+        """Plans would be made quicker if `prepare` had been called."""
+        return missed()
+
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic where the search is limited by effort."""
-        return plan(view, self._params, rng, self._clock)
+        if self._share == 0.0:
+            return plan(view, self._params, rng, self._clock)
+        effort = fitting_effort(view, self._share, self._params.effort)
+        if effort == 0:
+            return quick_plan(view, self.name)
+        return plan(view, replace(self._params, effort=effort), rng, self._clock)
+
+    def replan(self, underway: Underway, rng: np.random.Generator) -> Replan:
+        """Plan what does not compute yet anew, as far as that pays; see `replan`."""
+        effort = self._params.effort
+        if self._share > 0.0:
+            effort = fitting_effort(underway.problem, self._share, effort)
+        params = ReplanParams(effort=min(effort, ReplanParams().effort))
+        search = replace(self._params, effort=min(effort, _REPLAN_EFFORT))
+        # Without kernels a search takes so long that the plan is out of date when it is made.
+        compiled = kernels() is not None
+        return replan(underway, params, (lambda problem: plan(problem, search, rng)) if compiled else None)
 
 
 def plan(

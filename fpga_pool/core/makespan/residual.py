@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpga_pool.core.types import Floats
+from fpga_pool.core.types import Floats, Ints
 
 #: Residual bandwidth below this share of a link's limit is rounding noise.
 _NOISE = 1e-9
@@ -42,11 +42,26 @@ class Residual:
         begin_s = np.append(from_s, later_s[later_s > from_s])
         return Steps(begin_s, np.minimum(_at(out, begin_s), _at(into, begin_s)))
 
+    def leaving(self, requester: int, from_s: float) -> Steps:
+        """Return R_out of a requester from a time on."""
+        out = self._egress[requester]
+        begin_s = np.append(from_s, out.begin_s[out.begin_s > from_s])
+        return Steps(begin_s, _at(out, begin_s))
+
     def least(self, from_s: float) -> tuple[Floats, Floats]:
         """Return egress (R,) and ingress (H,) that are left at every time from a time on."""
         egress = [_least_bps(steps, from_s) for steps in self._egress]
         ingress = [_least_bps(steps, from_s) for steps in self._ingress]
         return np.array(egress), np.array(ingress)
+
+    def take_all(self, requester: Ints, responder: Ints, pieces: Pieces) -> None:
+        """Subtract many pieces (S,), each on its pair of links, from an idle network."""
+        for steps, limits_bps, link in (
+            (self._egress, self._limits[0], requester),
+            (self._ingress, self._limits[1], responder),
+        ):
+            _take_all(steps, limits_bps, link, pieces)
+        self.busy_until_s = max(self.busy_until_s, float(pieces.end_s.max(initial=0.0)))
 
     def ingress_taken_s(self, from_s: float) -> Floats:
         """Return (H,) how long what is planned from a time on would take each ingress by itself."""
@@ -68,6 +83,26 @@ class Residual:
         if np.isfinite(ingress_bps[responder]):
             self._ingress[responder] = _less(self._ingress[responder], pieces, float(ingress_bps[responder]))
         self.busy_until_s = max(self.busy_until_s, float(pieces.end_s[-1]))
+
+
+def _take_all(steps: list[Steps], limits_bps: Floats, link: Ints, pieces: Pieces) -> None:
+    """Subtract pieces (S,) from the links (S,) they cross: all changes of a link in order of time, added up."""
+    limited = np.isfinite(limits_bps[link])
+    begin_s, end_s, bps = (column[limited] for column in pieces)
+    links = np.tile(link[limited], 2)
+    times_s, change_bps = np.concatenate((begin_s, end_s)), np.concatenate((-bps, bps))
+    order = np.lexsort((times_s, links))
+    links, times_s, change_bps = links[order], times_s[order], change_bps[order]
+    used, first = np.unique(links, return_index=True)
+    for u, begin, end in zip(used.tolist(), first.tolist(), [*first.tolist(), len(links)][1:], strict=True):
+        at_s = times_s[begin:end]
+        left_bps = limits_bps[u] + np.cumsum(change_bps[begin:end])
+        left_bps[left_bps < _NOISE * limits_bps[u]] = 0.0
+        last = np.append(at_s[1:] != at_s[:-1], True)
+        at_s, left_bps = at_s[last], left_bps[last]
+        if at_s[0] > 0.0:
+            at_s, left_bps = np.append(0.0, at_s), np.append(limits_bps[u], left_bps)
+        steps[u] = Steps(at_s, left_bps)
 
 
 def as_soon_as_possible(steps: Steps, bits: float) -> Pieces:

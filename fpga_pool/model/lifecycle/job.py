@@ -6,6 +6,8 @@
        ^                     |                        |                     |
        '------ Displaced, JobFailed (retryable) ------'---------------------'
 
+A job that has not begun may be Moved to another slot, as a new attempt, or Retimed where it is.
+
 A job ends FAILED when it is not retryable or was planned too often, and CANCELLED when its batch's cancellation
 reaches it before it is complete.  Cancellation of a planned job is a flag until its agent has let go of it.
 """
@@ -35,6 +37,23 @@ class Planned:
     host: str
     slot: str
     order: int
+    dispatched_at: float
+    start_s: float
+    end_s: float
+    transfer: tuple[RateSegment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """The job, which has not begun, gets another place than it had; its former agent is told by whoever moves it."""
+
+    place: Planned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retimed:
+    """The job, which has not begun, keeps its place and gets other times."""
+
     dispatched_at: float
     start_s: float
     end_s: float
@@ -93,6 +112,15 @@ def _planned(job: Job, event: Planned, now_s: float) -> Outcome:
         expected_s=event.end_s - event.start_s,
     )
     return planned, [assign]
+
+
+def _moved(job: Job, event: Moved, now_s: float) -> Outcome:
+    return _planned(job, event.place, now_s)
+
+
+def _retimed(job: Job, event: Retimed, now_s: float) -> Outcome:
+    times = {"dispatched_at": event.dispatched_at, "start_s": event.start_s, "end_s": event.end_s}
+    return replace(job, **times, transfer=event.transfer), []  # type: ignore[arg-type]
 
 
 def _staged(job: Job, event: InputStaged, now_s: float) -> Outcome:
@@ -185,6 +213,10 @@ _RULES: dict[tuple[JobState, type], Rule[Job]] = {
     (JobState.PENDING, Planned): _planned,
     (JobState.PENDING, CancelRequested): _cancel_unplanned,
     (JobState.PENDING, GaveUp): _gave_up,
+    (JobState.WAITING_INPUT, Moved): _moved,
+    (JobState.STAGED, Moved): _moved,
+    (JobState.WAITING_INPUT, Retimed): _retimed,
+    (JobState.STAGED, Retimed): _retimed,
     (JobState.WAITING_INPUT, InputStaged): _staged,
     (JobState.STAGED, JobStarted): _started,
     (JobState.WAITING_INPUT, GaveUp): _gave_up_waiting,

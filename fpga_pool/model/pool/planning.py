@@ -70,16 +70,7 @@ def snapshot(
     if not pending:
         return None
     backlogs = tx.backlogs()
-    view = pool_view(
-        generation=tx.shard.pool_generation,
-        hosts=tx.hosts(),
-        slots=tx.slots(),
-        leases=tx.leases(),
-        backlogs=backlogs,
-        catalogue=catalogue,
-        models=known_time_models(catalogue, tx.time_models()),
-        now_s=now_s,
-    )
+    view = _view(tx, catalogue, now_s, backlogs)
     for batch_uuid, functions in pending.items():
         placeable = {function for function in functions if _has_place(view, function)}
         if batch_uuid in put_off or not placeable:
@@ -92,6 +83,24 @@ def snapshot(
             policy = tx.batch(batch_uuid).policy
             return Snapshot(view=view, jobs=jobs, policy=policy, release_s=(release_s,) * len(jobs))
     return None
+
+
+def all_placed(tx: Transaction, catalogue: Catalogue, now_s: float, policy: str) -> Snapshot:
+    """Return the pool as it is, with nothing that waits for a place."""
+    return Snapshot(view=_view(tx, catalogue, now_s, tx.backlogs()), jobs=(), policy=policy, release_s=())
+
+
+def _view(tx: Transaction, catalogue: Catalogue, now_s: float, backlogs: Sequence[Backlog]) -> PoolView:
+    return pool_view(
+        generation=tx.shard.pool_generation,
+        hosts=tx.hosts(),
+        slots=tx.slots(),
+        leases=tx.leases(),
+        backlogs=backlogs,
+        catalogue=catalogue,
+        models=known_time_models(catalogue, tx.time_models()),
+        now_s=now_s,
+    )
 
 
 def known_time_models(catalogue: Catalogue, refitted: TimeModels) -> TimeModels:
@@ -120,7 +129,7 @@ def pool_view(
     card_index = {card: i for i, card in enumerate(dict.fromkeys((slot.host, slot.card) for slot in slots))}
     functions = tuple(sorted(catalogue.functions))
     function_index = {name: i for i, name in enumerate(functions)}
-    foreign = _held_by_others(leases)
+    foreign = held_by_others(leases)
     free_at = {backlog.slot: backlog.free_at for backlog in backlogs}
     can_run = np.array(
         [
@@ -148,7 +157,7 @@ def pool_view(
         slot_board=tuple(slot.board for slot in slots),
         slot_kind=tuple(slot.kind for slot in slots),
         slot_function=ints([function_index.get(slot.function, -1) for slot in slots]),
-        slot_usable=np.array([_usable(slot, hosts[host_index[slot.host]], foreign) for slot in slots], dtype=np.bool_),
+        slot_usable=np.array([usable(slot, hosts[host_index[slot.host]], foreign) for slot in slots], dtype=np.bool_),
         slot_ready_s=floats([max(free_at.get(slot.name, now_s) - now_s, 0.0) for slot in slots]),
         slot_load_s=floats([_load_s(slot, catalogue) for slot in slots]),
         can_run=can_run,
@@ -157,11 +166,13 @@ def pool_view(
     )
 
 
-def _held_by_others(leases: Sequence[Lease]) -> set[str]:
+def held_by_others(leases: Sequence[Lease]) -> set[str]:
+    """Return the slots that are not the pool's to plan on."""
     return {lease.slot for lease in leases if lease.kind is not LeaseKind.POOL}
 
 
-def _usable(slot: Slot, host: Host, foreign: set[str]) -> bool:
+def usable(slot: Slot, host: Host, foreign: set[str]) -> bool:
+    """Say whether a slot can be given new work."""
     in_service = slot.state not in (SlotState.FAULTED, SlotState.DRAINED) and not slot.drain_requested
     return host.alive and in_service and slot.name not in foreign
 
@@ -209,7 +220,7 @@ def commit_plan(
     """Give each job the place the plan chose, where that is still possible; return the jobs that got one."""
     batch_uuid = request.jobs[0].batch_uuid
     dispatched_at = now_s + settings.dispatch_lead_s
-    transfers = _transfers(plan, len(request.jobs))
+    transfers = transfers_of(plan, len(request.jobs))
     queues = _possible_queues(tx, request, plan)
     grant_pool_leases(tx, [slot.name for slot, _ in queues], now_s)
     last = {backlog.slot: backlog.last_order for backlog in tx.backlogs()}
@@ -226,7 +237,7 @@ def commit_plan(
                 end_s=start_s + float(request.problem.seconds[i, plan.accelerator[i]]),
                 transfer=transfers[i],
             )
-            _withdraw_from_former_host(tx, request.jobs[i], slot.host)
+            withdraw_from_former_host(tx, request.jobs[i], slot.host)
             placed.append(change_job(tx, request.jobs[i], event, now_s))
     if placed and all(job.attempt == 0 for job in request.jobs):
         promised = BatchPlanned(
@@ -240,13 +251,13 @@ def commit_plan(
 def _possible_queues(tx: Transaction, request: PlanRequest, plan: BatchPlan) -> list[tuple[Slot, list[int]]]:
     """Return each slot that can still be used, with those of its jobs that nobody has changed meanwhile."""
     untouched = {job.uuid for job in tx.unchanged(request.jobs)}
-    foreign = _held_by_others(tx.leases())
+    foreign = held_by_others(tx.leases())
     slots = {slot.name: slot for slot in tx.slots()}
     possible = []
     for accelerator, queue in _queues(plan):
         slot = slots.get(request.slots[accelerator])
         left = [i for i in queue if request.jobs[i].uuid in untouched]
-        if slot is not None and left and _usable(slot, tx.host(slot.host), foreign):
+        if slot is not None and left and usable(slot, tx.host(slot.host), foreign):
             possible.append((slot, left))
     return possible
 
@@ -261,13 +272,14 @@ def _queues(plan: BatchPlan) -> list[tuple[int, list[int]]]:
     ]
 
 
-def _withdraw_from_former_host(tx: Transaction, job: Job, host: str) -> None:
+def withdraw_from_former_host(tx: Transaction, job: Job, host: str) -> None:
     """Release an input that was kept for a retry on a host where the job will not run after all."""
     if job.host and job.host != host and tx.host(job.host).alive:
         send(tx, job.slot, ReleaseJob(job=job.uuid))
 
 
-def _transfers(plan: BatchPlan, jobs: int) -> list[tuple[RateSegment, ...]]:
+def transfers_of(plan: BatchPlan, jobs: int) -> list[tuple[RateSegment, ...]]:
+    """Return the transfer of each of so many jobs, in order of time."""
     pieces: list[list[RateSegment]] = [[] for _ in range(jobs)]
     columns = (plan.segment_job, plan.segment_begin_s, plan.segment_end_s, plan.segment_bps)
     for job, begin_s, end_s, bps in zip(*(column.tolist() for column in columns), strict=True):

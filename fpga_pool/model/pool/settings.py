@@ -21,6 +21,10 @@ class PoolSettings:
     input_timeout_s: float = 3600.0
     #: Time between the commit of a plan and its time 0, in which agents and clients learn of it.
     dispatch_lead_s: float = 0.25
+    #: What begins within this time stays as it was planned when the rest is planned anew.
+    replan_horizon_s: float = 1.0
+    #: What is later than planned by more has the rest planned anew.
+    replan_late_s: float = 1.0
     #: How the pool is divided.
     shards: ShardRule = field(default_factory=ShardRule)
 

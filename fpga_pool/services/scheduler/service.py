@@ -115,6 +115,7 @@ class SchedulerService:
             settings.default_policy,
             self.clock,
             np.random.default_rng(settings.seed),
+            settings.planning_share,
         )
         outbox = Outbox(self.store, shard, self._agents, self.clock)
         owned = OwnedShard(shard, self.store, planner, outbox, settings.pool, settings.interval_s, self.clock)

@@ -11,7 +11,9 @@ class SchedulerSettings:
 
     #: Name of this scheduler among all of the pool; stays the same when it is started again.
     name: str = "scheduler"
-    default_policy: str = "ect"
+    default_policy: str = "makespan"
+    #: Share of the time a batch takes at least that its plan may take.
+    planning_share: float = 0.02
     #: Seed of the policies' random generator.
     seed: int = 0
     #: How often pending work, the outbox and silent hosts are looked at when nothing wakes the loops.

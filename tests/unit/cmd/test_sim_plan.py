@@ -92,7 +92,7 @@ def test_plan_that_cannot_be_written_is_status_1_and_names_the_place(problem, tm
     [
         ([], "COMMAND"),
         (["fly"], "fly"),
-        (["plan"], "PROBLEM, --policy, --out"),
+        (["plan"], "PROBLEM, --out"),
         (["plan", "p", "--policy", "ect", "--out", "q", "--seed", "-1"], "--seed: expected a whole number, 0 or more"),
         (
             ["plan", "p", "--policy", "ect", "--out", "q", "--effort", "-1"],

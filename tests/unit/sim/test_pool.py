@@ -9,7 +9,8 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects import BatchState, JobState, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest
 from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.sim.pool import Delays, SimulatedPool, fresh_hosts
+from fpga_pool.sim.hosts import fresh_hosts
+from fpga_pool.sim.pool import Delays, SimulatedPool
 
 NO_DELAY = Delays(command_s=0.0, staging_s=0.0, turnaround_s=0.0)
 NO_LEAD = PoolSettings(dispatch_lead_s=0.0)

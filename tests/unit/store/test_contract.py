@@ -245,6 +245,18 @@ def test_active_jobs_are_those_planned_staged_or_running_in_the_order_of_their_s
         assert [job.index for job in tx.active_jobs()] == [2, 3, 1, 99]
 
 
+def test_overdue_is_what_was_to_have_begun_or_ended_and_has_not(begin, make, saved):
+    batch = make.batch()
+    plan = {"host": "h0", "slot": "h0/c/0", "dispatched_at": 100.0, "start_s": 2.0, "end_s": 5.0}
+    states = (JobState.WAITING_INPUT, JobState.STAGED, JobState.RUNNING, JobState.RESULT_HELD)
+    waiting, staged, running, ended = (make.job(batch, index=i, state=state, **plan) for i, state in enumerate(states))
+    saved(batch, waiting, staged, running, ended)
+    with begin() as tx:
+        assert tx.overdue(102.0) == {}
+        assert tx.overdue(103.0) == {waiting.uuid: 102.0, staged.uuid: 102.0}
+        assert tx.overdue(106.0) == {waiting.uuid: 102.0, staged.uuid: 102.0, running.uuid: 105.0}
+
+
 def test_a_backlog_is_what_the_active_jobs_of_a_slot_still_ask_of_it(begin, make, saved):
     batch = make.batch()
     on_it = {"host": "h0", "slot": "h0/c/0"}

@@ -1,6 +1,6 @@
 import pytest
 
-from fpga_pool.model.lifecycle.job import CancelRequested, Displaced, GaveUp, Planned
+from fpga_pool.model.lifecycle.job import CancelRequested, Displaced, GaveUp, Moved, Planned, Retimed
 from fpga_pool.model.messages import (
     InputStaged,
     JobFailed,
@@ -24,6 +24,10 @@ JOB_EVENTS = {
         end_s=5.0,
         transfer=(RateSegment(0.0, 2.0, 8e6),),
     ),
+    "Moved": Moved(
+        place=Planned(host="h0", slot="h0/c/0", order=4, dispatched_at=100.0, start_s=2.0, end_s=5.0, transfer=())
+    ),
+    "Retimed": Retimed(dispatched_at=110.0, start_s=3.0, end_s=6.0, transfer=(RateSegment(1.0, 3.0, 4e6),)),
     "Displaced": Displaced(reason="drained"),
     "CancelRequested": CancelRequested(),
     "GaveUp": GaveUp(code="fpga_pool.too_many_attempts", reason="enough"),

@@ -14,8 +14,14 @@ PENDING, WAITING_INPUT, STAGED, RUNNING, RESULT_HELD, DONE, FAILED, CANCELLED = 
 #: What each event leads to; everything else is refused.
 ALLOWED = {
     PENDING: {"Planned": WAITING_INPUT, "CancelRequested": CANCELLED, "GaveUp": FAILED},
-    WAITING_INPUT: {"InputStaged": STAGED, "GaveUp": FAILED, "JobFinished": RESULT_HELD},
-    STAGED: {"JobStarted": RUNNING, "JobFinished": RESULT_HELD},
+    WAITING_INPUT: {
+        "InputStaged": STAGED,
+        "GaveUp": FAILED,
+        "JobFinished": RESULT_HELD,
+        "Moved": WAITING_INPUT,
+        "Retimed": WAITING_INPUT,
+    },
+    STAGED: {"JobStarted": RUNNING, "JobFinished": RESULT_HELD, "Moved": WAITING_INPUT, "Retimed": STAGED},
     RUNNING: {"JobStarted": RUNNING, "JobFinished": RESULT_HELD},
     RESULT_HELD: {"ResultDelivered": DONE, "ResultExpired": DONE, "JobReleased": DONE},
     DONE: {},
@@ -56,7 +62,7 @@ def test_a_refusal_tells_the_object_its_state_what_is_possible_and_the_story(new
         JOB.transition(job, job_events["JobStarted"], 8.0)
     assert str(refusal.value).splitlines() == [
         "job j: JobStarted is not possible in state WAITING_INPUT (possible: CancelRequested, Displaced, GaveUp,"
-        " InputStaged, JobFailed, JobFinished, JobReleased)",
+        " InputStaged, JobFailed, JobFinished, JobReleased, Moved, Retimed)",
         "  Story:",
         "    7.250 Planned: PENDING -> WAITING_INPUT",
     ]
@@ -148,7 +154,7 @@ def test_no_sequence_of_events_ends_a_job_twice_or_completes_it_after_its_end(jo
         ends += after.state in ENDED_JOBS and job.state not in ENDED_JOBS
         completions += after.state is RESULT_HELD and job.state is not RESULT_HELD
         assert not (job.state in ENDED_JOBS and after.state not in ENDED_JOBS)
-        assert after.attempt - job.attempt == (name == "Planned")
+        assert after.attempt - job.attempt == (name in ("Planned", "Moved"))
         assert after.cancel_requested >= job.cancel_requested
         assert len(after.story) == min(len(job.story) + 1, STORY_LENGTH)
         job = after
@@ -156,3 +162,19 @@ def test_no_sequence_of_events_ends_a_job_twice_or_completes_it_after_its_end(jo
     assert completions <= ends
     assert (ends == 1) == (job.state in ENDED_JOBS)
     assert (job.state in (FAILED, CANCELLED)) <= (completions == 0)
+
+
+def test_a_job_that_is_moved_begins_a_new_attempt_at_its_new_place(new_job, job_events):
+    before = new_job(state=STAGED, attempt=2, host="h1", slot="h1/c/1", flow="10.0.0.1:5", staged_at=4.0)
+    job, actions = JOB.transition(before, job_events["Moved"], 7.0)
+    assert (job.attempt, job.host, job.slot, job.order) == (3, "h0", "h0/c/0", 4)
+    assert (job.flow, job.staged_at) == ("", None)
+    assert [(action.job, action.attempt) for action in actions] == [("j", 3)]
+
+
+def test_a_job_that_is_retimed_stays_where_it_is_and_nobody_is_told(new_job, job_events):
+    before = new_job(state=WAITING_INPUT, attempt=2, host="h1", slot="h1/c/1", order=5)
+    job, actions = JOB.transition(before, job_events["Retimed"], 7.0)
+    assert (job.attempt, job.slot, job.order, actions) == (2, "h1/c/1", 5, [])
+    assert (job.dispatched_at, job.start_s, job.end_s) == (110.0, 3.0, 6.0)
+    assert job.transfer == (RateSegment(1.0, 3.0, 4e6),)

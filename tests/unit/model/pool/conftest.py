@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.makespan import Ect
+from fpga_pool.core.makespan.replan import replan
 from fpga_pool.model.messages import (
     Heartbeat,
     InputStaged,
@@ -33,8 +34,16 @@ from fpga_pool.model.objects import (
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest, cancel_batch, cancel_jobs, create_batch
 from fpga_pool.model.pool.audit import Stock, audit_batch, audit_stock
 from fpga_pool.model.pool.operations import drain_slot, resume_slot
-from fpga_pool.model.pool.planning import batch_problem, commit_plan, require_answer, snapshot
+from fpga_pool.model.pool.planning import (
+    PlanRequest,
+    all_placed,
+    batch_problem,
+    commit_plan,
+    require_answer,
+    snapshot,
+)
 from fpga_pool.model.pool.reconcile import apply_heartbeat, tick
+from fpga_pool.model.pool.replanning import commit_replan, prospect
 from fpga_pool.model.pool.reports import apply_reports
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.sim.store import MemoryStore
@@ -121,6 +130,21 @@ class Pool:
 
     def plan(self):
         return self.commit(*self.decide()) if self.snapshot() else []
+
+    def asked(self, *, late=False, movable=True):
+        """Return what a policy is asked to plan around; None where there is nothing."""
+        with self.tx() as tx:
+            snap = snapshot(tx, self.catalogue, self.settings, self.now_s + 0.25)
+            snap = snap or all_placed(tx, self.catalogue, self.now_s + 0.25, "")
+            return prospect(tx, snap, self.settings, self.now_s + 0.25, lambda _: movable, late=late)
+
+    def replan(self, asked=None, **options):
+        """Plan anew what has not begun; returns the changes."""
+        asked = asked or self.asked(**options)
+        found = replan(asked.underway)
+        require_answer(PlanRequest(problem=asked.underway.problem, jobs=asked.jobs, slots=asked.slots), found.plan)
+        with self.tx() as tx:
+            return commit_replan(tx, asked, found, self.settings, self.now_s)
 
     def tick(self):
         with self.tx() as tx:

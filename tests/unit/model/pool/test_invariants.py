@@ -27,6 +27,7 @@ steps = st.one_of(
     st.tuples(st.just("create"), st.lists(st.sampled_from(FUNCTIONS), min_size=1, max_size=4)),
     st.tuples(st.just("plan")),
     st.tuples(st.just("plan")),
+    st.tuples(st.just("replan"), st.booleans(), number),
     *[st.tuples(st.just("go on"), number)] * 5,
     st.tuples(st.just("commit late"), number),
     st.tuples(st.just("cancel"), number),
@@ -43,6 +44,7 @@ class Walk:
         self.pool = pool
         self.sent = []
         self.plans = []
+        self.asked = []
 
     def take(self, step):
         kind, *arguments = step
@@ -65,6 +67,12 @@ class Walk:
         if self.pool.snapshot():
             self.plans.append(self.pool.decide())
             self.pool.commit(*self.plans[-1])
+
+    def replan(self, late, age):
+        """Plan around what is under way, or around what was not long ago."""
+        if asked := self.pool.asked(late=late):
+            self.asked.append(asked)
+            self.pool.replan(self.asked[-1 - age % len(self.asked)])
 
     def commit_late(self, number):
         if self.plans:

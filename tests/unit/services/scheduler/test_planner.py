@@ -1,12 +1,13 @@
 """The planning cycle on a real database."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fpga_pool.conf.policies import load_policy
-from fpga_pool.core.makespan import Ect
+from fpga_pool.core.makespan import Ect, Makespan
 from fpga_pool.services.scheduler.planner import Planner
 
 
@@ -33,11 +34,12 @@ def new_planner(quiet):
             lambda: service.store.reading("default"),
             lambda: service.store.transaction("default", "me", 1),
             quiet.catalogue,
-            service.settings.pool,
+            replace(service.settings.pool, replan_horizon_s=0.0),
             policies,
-            "ect",
+            "makespan",
             clock or quiet.clock,
             np.random.default_rng(0),
+            0.02,
         )
 
     return build
@@ -62,7 +64,7 @@ def test_batches_are_planned_one_at_a_time_oldest_first_each_by_its_policy(quiet
     assert planner.plan_next()
     assert quiet.states(second) == ["WAITING_INPUT"]
     assert not planner.plan_next()
-    assert used == ["ljf", "ect"]
+    assert used == ["ljf", "makespan"]
 
 
 def test_what_changes_while_the_policy_decides_is_left_out_of_the_commit(quiet, agent, new_planner):
@@ -80,7 +82,7 @@ def test_a_batch_that_its_policy_cannot_plan_does_not_hold_up_the_others_and_is_
     quiet, agent, new_planner, jumping_clock, caplog
 ):
     broken, sound = quiet.create(agent, "sha256", policy="sjf"), quiet.create(agent, "sha256")
-    policies = {"sjf": Broken(), "ect": Ect()}
+    policies = {"sjf": Broken(), "makespan": Ect()}
     planner = new_planner(lambda name: policies[name], jumping_clock)
     assert [planner.plan_next() for _ in range(3)] == [True, True, False]
     assert (quiet.states(broken), quiet.states(sound)) == (["PENDING"], ["WAITING_INPUT"])
@@ -108,3 +110,51 @@ def test_planners_that_plan_the_same_batch_at_once_place_each_job_once(quiet, ag
     for thread in threads:
         thread.join(20)
     assert [job.attempt for job in quiet.jobs(batch)] == [1] * 6
+
+
+class Around(Makespan):
+    """Remembers what it was asked to plan around."""
+
+    def __init__(self, broken=False):
+        super().__init__()
+        self.asked, self._broken = [], broken
+
+    def sparing(self, share):
+        return self
+
+    def replan(self, underway, rng):
+        self.asked.append(underway)
+        if self._broken:
+            raise ZeroDivisionError
+        return super().replan(underway, rng)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_batch_that_comes_while_others_run_is_planned_around_them_or_behind_them(
+    quiet, agent, new_planner, caplog, broken
+):
+    policy = Around(broken)
+    planner = new_planner(lambda name: policy)
+    first = quiet.create(agent, *["sha256"] * 30, input_bytes=10**10)
+    assert planner.plan_next()
+    assert policy.asked == []
+    second = quiet.create(agent, "sha256")
+    assert planner.plan_next()
+    assert policy.asked[0].problem.jobs == 31
+    assert quiet.states(second) == ["WAITING_INPUT"]
+    assert quiet.states(first) == ["WAITING_INPUT"] * 30
+    assert ("failed to plan around what is under way" in caplog.text) == broken
+
+
+def test_what_is_late_is_planned_anew_and_looked_at_again_later(quiet, agent, new_planner, jumping_clock):
+    policy = Around()
+    planner = new_planner(lambda name: policy, jumping_clock)
+    quiet.create(agent, *["sha256"] * 30, input_bytes=10**10)
+    assert planner.plan_next()
+    assert not planner.plan_next()
+    jumping_clock.ahead_s = 5.0
+    planner.plan_next()
+    assert len(policy.asked) == 1
+    assert policy.asked[0].retime
+    planner.plan_next()
+    assert len(policy.asked) == 1

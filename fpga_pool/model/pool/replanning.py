@@ -1,0 +1,345 @@
+"""The plan under way as objects, as a policy's problem, and what a policy makes of it back as objects.
+
+What runs, what moves and what begins within a moment stays as it is.  All else may get another place (a new attempt,
+so whatever is said about the former one is void) or other times.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
+
+import numpy as np
+
+from fpga_pool.core.makespan.fluid import Segments
+from fpga_pool.core.makespan.quick import even_work_s
+from fpga_pool.core.makespan.replan import Replan
+from fpga_pool.core.makespan.underway import Underway
+from fpga_pool.core.types import BatchProblem, Floats, Ints, PoolView, floats, ints
+from fpga_pool.model.exchange import SMALL_INPUT_BYTES
+from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
+from fpga_pool.model.lifecycle.job import Moved, Planned, Retimed
+from fpga_pool.model.objects import Job, JobState, RateSegment, Slot
+from fpga_pool.model.pool.changes import change_job, grant_pool_leases, settle_slots
+from fpga_pool.model.pool.planning import (
+    Snapshot,
+    held_by_others,
+    transfers_of,
+    usable,
+    withdraw_from_former_host,
+)
+from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.transaction import Transaction
+
+#: No transfer is expected to take less.
+_INSTANT_S = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prospect:
+    """What a policy is asked to plan around, and what its indices mean."""
+
+    underway: Underway
+    #: (J,) as they were read.
+    jobs: tuple[Job, ...]
+    #: (A,) names.
+    slots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What came of a re-plan."""
+
+    #: Jobs that had no place and have one now, jobs that have another one than before, and other times.
+    placed: list[Job] = field(default_factory=list)
+    moved: list[Job] = field(default_factory=list)
+    retimed: list[Job] = field(default_factory=list)
+
+
+def worth_replanning(view: PoolView, settings: PoolSettings) -> bool:
+    """Say whether work under way reaches far enough beyond now that some of it could still be changed."""
+    return float(view.slot_ready_s.max(initial=0.0)) > settings.replan_horizon_s
+
+
+def prospect(
+    tx: Transaction,
+    snap: Snapshot,
+    settings: PoolSettings,
+    now_s: float,
+    may_move: Callable[[str], bool],
+    *,
+    late: bool = False,
+) -> Prospect | None:
+    """Return what is under way at `now_s`, and the pending jobs of the snapshot; None where nothing can be planned.
+
+    Parameters
+    ----------
+    tx, snap
+        The transaction, and what `planning.snapshot` returned in it.
+    settings
+        Horizon, and how often a job may be planned.
+    now_s
+        Time 0 of the plan.
+    may_move
+        Says of a policy, by name, whether its jobs may be moved.
+    late
+        Transfers are late: those that have not begun are planned anew.
+
+    """
+    view = snap.view
+    queues = {slot: list(jobs) for slot, jobs in groupby(tx.active_jobs(), attrgetter("slot"))}
+    functions = {job.function for job in snap.jobs} | {job.function for queue in queues.values() for job in queue}
+    known = np.array([view.function_index[name] for name in sorted(functions) if name in view.function_index], np.int64)
+    useful = np.flatnonzero(view.slot_usable & view.can_run[:, known].any(axis=1)) if len(known) else ints([])
+    if len(useful) == 0:
+        return None
+    rows = _Rows(view, useful, settings, now_s)
+    batches = dict.fromkeys(job.batch_uuid for queue in queues.values() for job in queue)
+    free = {uuid for uuid in batches if may_move(tx.batch(uuid).policy)}
+    for slot in useful.tolist():
+        rows.add_queue(slot, queues.get(view.slots[slot], []), free)
+    for job in snap.jobs:
+        rows.add_pending(job)
+    return rows.prospect(late=late) if rows.jobs else None
+
+
+class _Rows:
+    """The rows of the problem, as they are gathered."""
+
+    def __init__(self, view: PoolView, useful: Ints, settings: PoolSettings, now_s: float) -> None:
+        self._view, self._useful, self._settings, self._now_s = view, useful, settings, now_s
+        self._number = {slot: number for number, slot in enumerate(useful.tolist())}
+        self._ready_s = np.zeros(len(useful))
+        self._loaded = np.array(view.slot_function[useful])
+        self.jobs: list[Job] = []
+        self._accelerator: list[int] = []
+        self._start_s: list[float] = []
+        self._begun: list[bool] = []
+        self._left_bytes: list[int] = []
+        #: Host on which the input is already, -1 = none.
+        self._here: list[int] = []
+        self._pieces: list[tuple[int, float, float, float]] = []
+        #: Until when late transfers are expected to take a link.
+        self._late_until_s: dict[str, float] = {}
+
+    def add_queue(self, slot: int, queue: Sequence[Job], free: Collection[str]) -> None:
+        """Add what waits on a slot, in its order; batches in `free` may be moved."""
+        number = self._number[slot]
+        for job in queue:
+            if job.state is JobState.RUNNING:
+                self._ready_s[number] = self._running_until_s(slot, job)
+                self._loaded[number] = self._view.function_index.get(job.function, -1)
+        due_s = float(self._ready_s[number])
+        for job in queue:
+            if job.state is JobState.RUNNING or job.function not in self._view.function_index:
+                continue
+            pieces = self._pieces_left(job)
+            arrives_s = max((end_s for _, end_s, _ in pieces), default=0.0)
+            start_s = max(due_s, arrives_s)
+            # Another one that is there computes while this one is waited for.
+            due_s += self._seconds(slot, job)
+            stays = job.batch_uuid not in free or self._must_stay(job, start_s, pieces)
+            self._add(job, number, start_s, begun=stays, pieces=pieces)
+
+    def add_pending(self, job: Job) -> None:
+        """Add a job that has no place."""
+        self._add(job, -1, 0.0, begun=False, pieces=[])
+
+    def _add(
+        self, job: Job, number: int, start_s: float, *, begun: bool, pieces: Sequence[tuple[float, float, float]]
+    ) -> None:
+        row = len(self.jobs)
+        self.jobs.append(job)
+        self._accelerator.append(number)
+        self._start_s.append(start_s)
+        self._begun.append(begun)
+        staged, small = job.state is JobState.STAGED, job.input_bytes <= SMALL_INPUT_BYTES
+        self._here.append(self._view.host_index[job.host] if staged and not small else -1)
+        left_bytes = job.input_bytes
+        if staged or small:  # no rates are planned for a small one: it moves in one burst whenever its slot is decided
+            left_bytes = 0
+        elif number >= 0 and begun:
+            left_bytes = int(sum(bps * (end_s - begin_s) for begin_s, end_s, bps in pieces) / 8.0)
+        self._left_bytes.append(left_bytes)
+        self._pieces += [(row, *piece) for piece in pieces]
+
+    def _seconds(self, slot: int, job: Job) -> float:
+        """Return how long a job computes, by what is known now."""
+        function = self._view.function_index[job.function]
+        per_byte = float(self._view.time_b_s_per_byte[slot, function])
+        return float(self._view.time_a_s[slot, function]) + per_byte * job.input_bytes
+
+    def _running_until_s(self, slot: int, job: Job) -> float:
+        """Return when what computes will end; what is late is expected to be as late again."""
+        known = job.function in self._view.function_index
+        seconds = self._seconds(slot, job) if known else (job.end_s or 0.0) - (job.start_s or 0.0)
+        end_s = (job.started_at or self._now_s) + seconds - self._now_s
+        return abs(end_s)
+
+    def _pieces_left(self, job: Job) -> list[tuple[float, float, float]]:
+        """Return begin, end and rate of what is left of a transfer."""
+        if job.state is not JobState.WAITING_INPUT or not job.transfer or job.input_bytes <= SMALL_INPUT_BYTES:
+            return []
+        shift_s = -self._since_dispatch_s(job)
+        pieces = [
+            (max(piece.begin_s + shift_s, 0.0), piece.end_s + shift_s, piece.bps)
+            for piece in job.transfer
+            if piece.end_s + shift_s > 0.0
+        ]
+        return pieces or [self._late_piece(job, -(job.transfer[-1].end_s + shift_s))]
+
+    def _since_dispatch_s(self, job: Job) -> float:
+        return self._now_s - (job.dispatched_at or job.created_at)
+
+    def _late_piece(self, job: Job, late_s: float) -> tuple[float, float, float]:
+        """Return what is expected of a late transfer: as long again as it is late, at most as long as all of it takes.
+
+        How much of it has moved is not known here.  Late transfers of one link follow each other.
+        """
+        all_s = sum(piece.end_s - piece.begin_s for piece in job.transfer)
+        links = (f"from {job.requester}", f"to {job.host}")
+        begin_s = max(self._late_until_s.get(link, 0.0) for link in links)
+        end_s = begin_s + max(min(late_s, all_s), _INSTANT_S)
+        self._late_until_s |= dict.fromkeys(links, end_s)
+        return begin_s, end_s, job.transfer[-1].bps
+
+    def _must_stay(self, job: Job, start_s: float, pieces: Sequence[tuple[float, float, float]]) -> bool:
+        """Say whether a job that waits is about to begin, is on its way, or was moved often enough."""
+        horizon_s = self._settings.replan_horizon_s
+        moves = bool(pieces) and self._since_dispatch_s(job) + horizon_s > job.transfer[0].begin_s
+        # Without limits its client sends it at once.
+        unlimited = job.state is JobState.WAITING_INPUT and not pieces and job.input_bytes > SMALL_INPUT_BYTES
+        # The other half of the attempts is for faults.
+        settled = job.attempt > self._settings.max_attempts // 2
+        return moves or unlimited or settled or job.cancel_requested or start_s < horizon_s
+
+    def prospect(self, *, late: bool) -> Prospect:
+        """Return the problem."""
+        view, useful = self._view, self._useful
+        functions = np.array([view.function_index[job.function] for job in self.jobs])
+        input_bytes = np.array([job.input_bytes for job in self.jobs], np.int64)
+        columns = np.ix_(useful, functions)
+        seconds = view.time_a_s[columns].T + view.time_b_s_per_byte[columns].T * input_bytes[:, None]
+        here = np.array(self._here)[:, None]
+        # A large input that is there already is not sent again.
+        possible = view.can_run[columns].T & ((here < 0) | (view.slot_host[useful] == here))
+        batches = sorted({(job.created_at, job.batch_uuid) for job in self.jobs})
+        rank = {batch_uuid: number for number, (_, batch_uuid) in enumerate(batches)}
+        problem = BatchProblem(
+            seconds=floats(np.where(possible, seconds, np.inf)),
+            input_bytes=ints(self._left_bytes),
+            requester=ints([view.host_index[job.requester] for job in self.jobs]),
+            egress_bps=view.egress_bps,
+            responder=ints(view.slot_host[useful]),
+            ingress_bps=view.ingress_bps,
+            ready_s=floats(self._ready_s),
+            group=ints([rank[job.batch_uuid] for job in self.jobs]),
+            local_host=ints(np.arange(len(view.hosts))),
+            function=ints(functions),
+            loaded=ints(self._loaded),
+            load_s=floats(view.slot_load_s[useful]),
+            generation=view.generation,
+        )
+        columns_of = [np.array(column) for column in zip(*self._pieces, strict=True)] or [np.zeros(0)] * 4
+        underway = Underway(
+            problem=problem,
+            accelerator=np.array(self._accelerator),
+            start_s=np.array(self._start_s),
+            begun=np.array(self._begun),
+            transfers=Segments(columns_of[0].astype(np.int64), *columns_of[1:]),
+            retime=late,
+        )
+        return Prospect(underway=underway, jobs=tuple(self.jobs), slots=tuple(view.slots[s] for s in useful))
+
+
+def commit_replan(tx: Transaction, asked: Prospect, found: Replan, settings: PoolSettings, now_s: float) -> Changes:
+    """Make the plan hold for every job that is as it was; others stay as they are, or are planned again."""
+    changes = Changes()
+    dispatched_at = now_s + settings.dispatch_lead_s
+    transfers = transfers_of(found.plan, len(asked.jobs))
+    concerned = [asked.jobs[row] for row in np.flatnonzero(found.placed | found.retimed).tolist()]
+    unchanged = {job.uuid for job in tx.unchanged(concerned)}
+    untouched = [job.uuid in unchanged for job in asked.jobs]
+    queues = list(_new_queues(tx, asked, found, untouched))
+    grant_pool_leases(tx, [slot.name for slot, _ in queues], now_s)
+    last = {backlog.slot: backlog.last_order for backlog in tx.backlogs()}
+    left: set[str] = set()
+    for slot, queue in queues:
+        for order, row in enumerate(queue, start=last.get(slot.name, -1) + 1):
+            job, start_s = asked.jobs[row], float(found.plan.start_s[row])
+            place = Planned(
+                host=slot.host,
+                slot=slot.name,
+                order=order,
+                dispatched_at=dispatched_at,
+                start_s=start_s,
+                end_s=start_s + _seconds(asked, found, row),
+                transfer=transfers[row],
+            )
+            withdraw_from_former_host(tx, job, slot.host)
+            if job.state is JobState.PENDING:
+                changes.placed.append(change_job(tx, job, place, now_s))
+            else:
+                changes.moved.append(change_job(tx, job, Moved(place=place), now_s))
+                left.add(job.slot)
+    settle_slots(tx, sorted(left), now_s)
+    for row in np.flatnonzero(found.retimed).tolist():
+        if untouched[row]:
+            changes.retimed.append(_retime(tx, asked, found, row, transfers[row], dispatched_at, now_s))
+    _promise(tx, asked, found, changes.placed, dispatched_at, now_s)
+    return changes
+
+
+def _new_queues(
+    tx: Transaction, asked: Prospect, found: Replan, untouched: Sequence[bool]
+) -> Iterator[tuple[Slot, list[int]]]:
+    """Yield each slot that gets jobs and can be used, with the rows of those that nobody has changed meanwhile."""
+    foreign = held_by_others(tx.leases())
+    slots = {slot.name: slot for slot in tx.slots()}
+    rows = np.flatnonzero(found.placed & np.array(untouched, np.bool_))
+    by_slot: defaultdict[int, list[int]] = defaultdict(list)
+    for row in rows[np.argsort(found.plan.start_s[rows], kind="stable")].tolist():
+        by_slot[int(found.plan.accelerator[row])].append(row)
+    for number, queue in sorted(by_slot.items()):
+        slot = slots.get(asked.slots[number])
+        if slot is not None and usable(slot, tx.host(slot.host), foreign):
+            yield slot, queue
+
+
+def _seconds(asked: Prospect, found: Replan, row: int) -> float:
+    return float(asked.underway.problem.seconds[row, found.plan.accelerator[row]])
+
+
+def _retime(
+    tx: Transaction,
+    asked: Prospect,
+    found: Replan,
+    row: int,
+    transfer: tuple[RateSegment, ...],
+    dispatched_at: float,
+    now_s: float,
+) -> Job:
+    start_s = float(found.plan.start_s[row])
+    event = Retimed(
+        dispatched_at=dispatched_at, start_s=start_s, end_s=start_s + _seconds(asked, found, row), transfer=transfer
+    )
+    return change_job(tx, asked.jobs[row], event, now_s)
+
+
+def _promise(
+    tx: Transaction, asked: Prospect, found: Replan, placed: Sequence[Job], dispatched_at: float, now_s: float
+) -> None:
+    """Note what the first plan of a batch promises."""
+    rows = np.array([row for row, job in enumerate(asked.jobs) if job.state is JobState.PENDING], np.int64)
+    if not placed or any(asked.jobs[row].attempt > 0 for row in rows.tolist()):
+        return
+    problem = asked.underway.problem
+    ends_s: Floats = found.plan.start_s[rows] + problem.seconds[rows, found.plan.accelerator[rows]]
+    fastest_s = problem.seconds[rows].min(axis=1)
+    bound_s = max(float(fastest_s.max()), even_work_s(fastest_s, problem.ready_s))
+    promised = BatchPlanned(
+        dispatched_at=dispatched_at, makespan_s=float(ends_s.max()), lower_bound_s=min(bound_s, float(ends_s.max()))
+    )
+    changed, _ = BATCH.transition(tx.batch(placed[0].batch_uuid), promised, now_s)
+    tx.save(changed)
