@@ -6,7 +6,7 @@ threads and a policy cannot change what another one reads.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -56,6 +56,8 @@ def _refuse(mask: ArrayLike, message: str) -> None:
 
 _LIMITS = ("egress_bps", "ingress_bps", "requester_ingress_bps", "responder_egress_bps")
 _SIZES = ("input_bytes", "output_bytes")
+#: Arrays whose first axis is that of the jobs.
+_OF_JOBS = ("seconds", *_SIZES, "requester", "release_s", "group", "function")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -118,6 +120,10 @@ class BatchProblem:
     def accelerators(self) -> int:
         """A, the number of accelerators."""
         return int(self.seconds.shape[1])
+
+    def only(self, jobs: Ints) -> "BatchProblem":
+        """Return the problem of some of the jobs, (N,) their indices, in this order."""
+        return replace(self, **{name: getattr(self, name)[jobs] for name in _OF_JOBS})
 
     def _fill_optional(self) -> None:
         jobs, accelerators, requesters = self.jobs, self.accelerators, len(self.egress_bps)

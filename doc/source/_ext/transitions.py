@@ -55,6 +55,8 @@ SAMPLES: Mapping[str, tuple[Table[Any], Iterable[Any], Iterable[tuple[str, Any]]
             ("", m.JobFinished(**_ABOUT, compute_s=0.0, result_bytes=0, result_sha256="")),
             ("retryable", m.JobFailed(**_ABOUT, code="", message="", retryable=True)),
             ("not retryable", m.JobFailed(**_ABOUT, code="", message="", retryable=False)),
+            ("", job.Moved(place=_PLANNED)),
+            ("", job.Retimed(dispatched_at=0.0, start_s=0.0, end_s=0.0, transfer=())),
             ("", job.Displaced(reason="")),
             ("", job.GaveUp(code="", reason="")),
             ("", job.CancelRequested()),

@@ -88,10 +88,9 @@ def underway_at(
     seconds = problem.seconds[left]
     seconds[:, list(lost)] = np.inf
     rest = replace(
-        problem,
-        seconds=seconds, input_bytes=input_bytes[left], requester=problem.requester[left], ready_s=ready_s,
-        release_s=np.maximum(problem.release_s[left] - now_s, 0.0), group=problem.group[left],
-        function=problem.function[left], loaded=loaded,
+        problem.only(left),
+        seconds=seconds, input_bytes=input_bytes[left], ready_s=ready_s,
+        release_s=np.maximum(problem.release_s[left] - now_s, 0.0), loaded=loaded,
     )  # fmt: skip
     number = np.full(problem.jobs, -1)
     number[left] = np.arange(len(left))

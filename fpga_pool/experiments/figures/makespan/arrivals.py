@@ -41,7 +41,7 @@ def _plan_anew(name: str, problem: BatchProblem, seed: int) -> Schedule:
             _, ends_s = _follow(problem, begun, accelerator)
             np.maximum.at(free_s, accelerator[begun], ends_s[begun] - release_s)
         jobs = np.setdiff1d(np.flatnonzero(problem.release_s <= release_s), begun)
-        waiting = replace(_only(problem, jobs), release_s=np.zeros(len(jobs)), ready_s=free_s)
+        waiting = replace(problem.only(jobs), release_s=np.zeros(len(jobs)), ready_s=free_s)
         plan = decide(name, waiting, seed, _EFFORT)
         accelerator[jobs] = plan.accelerator
         order = np.append(begun, jobs[np.argsort(plan.start_s, kind="stable")])
@@ -55,14 +55,8 @@ def _plan_anew(name: str, problem: BatchProblem, seed: int) -> Schedule:
 def _follow(problem: BatchProblem, order: Ints, accelerator: Ints) -> tuple[Schedule, Floats]:
     """Return what comes of some jobs, first in `order` first, and when each job of the problem (J,) ends."""
     known = np.sort(order)
-    part, places = _only(problem, known), np.searchsorted(known, order)
+    part, places = problem.only(known), np.searchsorted(known, order)
     found = schedule(part, accelerator[known], places, transmit_in_order(part, accelerator[known], places))
     ends_s = np.zeros(problem.jobs)
     ends_s[known] = found.start_s + problem.seconds[known, accelerator[known]]
     return found, ends_s
-
-
-def _only(problem: BatchProblem, jobs: Ints) -> BatchProblem:
-    """Return the problem of some of the jobs."""
-    columns = ("seconds", "input_bytes", "requester", "release_s", "group", "function")
-    return replace(problem, **{name: getattr(problem, name)[jobs] for name in columns})
