@@ -8,9 +8,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from hypothesis import settings
 
 import fpga_pool.rpc  # noqa: F401  # chooses native threads before a test imports oslo.messaging
 from fpga_pool.experiments.servers import MariaDB, PostgreSQL, RabbitMQ
+
+# The same examples in every run: who looks for new ones passes --hypothesis-profile=default.
+settings.register_profile("repeatable", derandomize=True, print_blob=True)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")

@@ -57,7 +57,8 @@ def completion_bound(problem: BatchProblem, makespan: LowerBound) -> float:
     jobs have yet to do is compute and result, and results that move after input and compute (Jackson's rule, both
     ways).
     """
-    back = back_only(problem)
+    # A slot may be loaded while the input moves, so that a load is no part of what comes before a result.
+    back = replace(back_only(problem), load_s=np.zeros(problem.accelerators))
     there_s, back_s = _transfers_s(problem), _transfers_s(back)
     heads_s = np.maximum(problem.ready_s, problem.release_s[:, None] + there_s) + problem.seconds
     quickest_s = back_s[np.isfinite(problem.seconds)].min(initial=np.inf)

@@ -85,6 +85,13 @@ def test_one_job_takes_input_compute_and_result():
     assert found.completion_bound_s == pytest.approx(6.0)
 
 
+def test_a_load_while_the_input_moves_is_no_part_of_the_bound():
+    # 1000 Mb in at 1 Gbps while another function is loaded for 1 s, 2 s, 3000 Mb out: 6 s as before.
+    loading = {"function": [0], "loaded": [-1], "load_s": [1.0]}
+    found = plan(batch([1000], [[2.0]], [3000], **loading))
+    assert (found.completion_s, found.completion_bound_s) == pytest.approx((6.0, 6.0))
+
+
 def test_johnsons_rule_where_links_alone_take_time():
     # In 1, 3 s; out 3, 1 s.  The short input first: out from 1 to 4 s, then the other until 5 s; else 3 + 1 + 3 = 7 s.
     found = plan(batch([3000, 1000], [[0.0], [0.0]], [1000, 3000]))
