@@ -19,4 +19,12 @@ class Load:
     function: int
 
 
-Move = Start | Load
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Send a waiting job to its CPU."""
+
+    job: int
+    function: int
+
+
+Move = Start | Load | Reject

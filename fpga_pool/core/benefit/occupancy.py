@@ -5,14 +5,16 @@ asks are answered from indices per function and kind of slot, so that they cost 
 two thousand.
 """
 
+import math
 from bisect import bisect_left, bisect_right, insort
+from itertools import islice
 
 from fpga_pool.core.benefit.demand import Demand
 from fpga_pool.core.benefit.pool import OnlinePool
 
 EMPTY = -1
-#: Slots that are compared when one of an index has to be chosen.
-_LOOK = 8
+#: Slots that are compared when one of many has to be chosen, and that are looked at to find them.
+_LOOK, _LOOK_FAR = 8, 200
 
 #: A set that keeps the order in which its members came.
 OrderedSet = dict[int, None]
@@ -37,10 +39,13 @@ class Occupancy:
         self.progress_kept: list[bool] = pool.progress_kept.tolist()
         #: By function: the jobs that wait, oldest first, with the time at which each gives up.
         self.waiting: list[dict[int, float]] = [{} for _ in range(functions)]
-        #: By slot: function held or being loaded; job that runs, -1 = none; when it became idle.
+        #: How many wait, and who came last: job and function.
+        self.queue = 0
+        self.newest = (-1, EMPTY)
+        #: By slot: function held or being loaded; job that runs, -1 = none; when it was last loaded.
         self.holds = [EMPTY] * slots
         self.job = [-1] * slots
-        self.idle_since_s = [0.0] * slots
+        self.loaded_s = [-math.inf] * slots
         #: By kind, then function (the last one: EMPTY): slots that are idle, and slots that run a preemptible job.
         self.idle: list[list[OrderedSet]] = [[{} for _ in range(functions + 1)] for _ in range(kinds)]
         self.evictable: list[list[OrderedSet]] = [[{} for _ in range(functions)] for _ in range(kinds)]
@@ -62,10 +67,13 @@ class Occupancy:
         """Let a job wait."""
         self.demand.arrived(function, work_s, now_s)
         self.waiting[function][job] = give_up_s
+        self.queue += 1
+        self.newest = (job, function)
 
     def left(self, job: int, function: int) -> None:
         """Let a job wait no more."""
         del self.waiting[function][job]
+        self.queue -= 1
 
     def started(self, slot: int, job: int, end_s: float) -> None:
         """Let an idle slot run a job."""
@@ -84,7 +92,7 @@ class Occupancy:
         insort(ends_s, end_s)
         self.end_s[slot] = end_s
 
-    def stopped(self, slot: int, now_s: float) -> None:
+    def stopped(self, slot: int) -> None:
         """Let a slot be idle again: its job ended, or was taken off."""
         function, kind = self.holds[slot], self.kind[slot]
         ends_s = self.ends_s[function]
@@ -92,7 +100,7 @@ class Occupancy:
         self.job[slot] = -1
         self.asked_bps[self.card[slot]] -= self.io_bps[kind][function]
         self.evictable[kind][function].pop(slot, None)
-        self._idle(slot, now_s)
+        self.idle[kind][function][slot] = None
 
     def loads(self, slot: int, function: int) -> None:
         """Let an idle slot load a function."""
@@ -109,10 +117,7 @@ class Occupancy:
         """Let a slot be idle with the function it has loaded."""
         self.loading[self.holds[slot]] -= 1
         self.port_busy[self.card[slot]] = False
-        self._idle(slot, now_s)
-
-    def _idle(self, slot: int, now_s: float) -> None:
-        self.idle_since_s[slot] = now_s
+        self.loaded_s[slot] = now_s
         self.idle[self.kind[slot]][self.holds[slot]][slot] = None
 
     # What a decision asks -----------------------------------------------------------------------------------------
@@ -143,19 +148,20 @@ class Occupancy:
                 missed += 1
         return missed
 
-    def roomiest(self, slots: OrderedSet, function: int, *, port: bool = False) -> int | None:
-        """Return the slot, of the first few, whose card has most DMA left; `port`: one whose port is free.
+    def roomiest(self, slots: OrderedSet, *, port: bool = False, loaded_by_s: float = math.inf) -> int | None:
+        """Return the slot whose card has most DMA left, of the first few; among equals the one that came first.
 
-        None if no port of these is free.  Among equals the one that came first.
+        Only those loaded by then, and with `port` those whose card's configuration port is free; None without any.
         """
-        best, most_bps = None, -float("inf")
-        for looked, slot in enumerate(slots):
-            if looked >= _LOOK and best is not None:
-                break
+        best, most_bps, found = None, -math.inf, 0
+        for slot in islice(slots, _LOOK_FAR):
             card = self.card[slot]
-            if port and self.port_busy[card]:
+            if (port and self.port_busy[card]) or self.loaded_s[slot] > loaded_by_s:
                 continue
             left_bps = self.dma_bps[card] - self.asked_bps[card]
             if left_bps > most_bps:
                 best, most_bps = slot, left_bps
+            found += 1
+            if found == _LOOK:
+                break
         return best

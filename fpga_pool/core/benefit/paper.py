@@ -14,9 +14,11 @@ from fpga_pool.core.policy import PolicyState
 class HoldParams:
     """Knobs of the policies without replacement."""
 
-    #: Section V: slots are "fixed accelerators in a certain time"; with 5 s replacement gains what the paper reports.
+    #: Section V, "fixed accelerators in a certain time until all the tasks for these accelerators are done"; with 5 s
+    #: replacement gains what figure 4 reports.
     hold_s: float = field(
-        default=5.0, metadata={"min": 0.0, "help": "Seconds for which a slot keeps its function after its last job."}
+        default=5.0,
+        metadata={"min": 0.0, "help": "Seconds for which a slot keeps its function; then until no job waits for it."},
     )
 
     def __post_init__(self) -> None:
@@ -57,13 +59,11 @@ class Benefit:
         return view.demand.speedup[function]
 
     def _spare(self, view: Occupancy, function: int, now_s: float) -> int | None:
-        """Return an empty slot, or one whose function has not been asked for during the hold."""
+        """Return an empty slot, or one that has served all jobs of its function for the time of the hold."""
         for slots, held in fitting(view, function):
-            if held == EMPTY:
-                slot = view.roomiest(slots, function, port=True)
-            else:
-                slot = longest_idle(view, slots, now_s - self._params.hold_s)
-            if slot is not None:
+            if held != EMPTY and view.waiting[held]:
+                continue
+            if (slot := view.roomiest(slots, port=True, loaded_by_s=now_s - self._params.hold_s)) is not None:
                 return slot
         return None
 
@@ -105,7 +105,7 @@ class BenefitReplace:
         """Return an idle slot for whose function nobody waits, the one of least benefit."""
         groups = [(slots, held) for slots, held in fitting(view, function) if held == EMPTY or not view.waiting[held]]
         groups.sort(key=lambda group: 0.0 if group[1] == EMPTY else view.demand.speedup[group[1]])
-        found = (view.roomiest(slots, function, port=True) for slots, _ in groups)
+        found = (view.roomiest(slots, port=True) for slots, _ in groups)
         return next((slot for slot in found if slot is not None), None)
 
     def _least(self, view: Occupancy, function: int) -> int | None:
@@ -121,7 +121,7 @@ class BenefitReplace:
                     continue
                 # At the boundary between two jobs, or in the middle of one that may be stopped.
                 for slots in (view.idle[kind][held], view.evictable[kind][held]):
-                    if (slot := view.roomiest(slots, function, port=True)) is not None:
+                    if (slot := view.roomiest(slots, port=True)) is not None:
                         best, least = slot, benefit
         return best
 
@@ -130,7 +130,7 @@ def start(view: Occupancy, function: int) -> Start | None:
     """Return the start of the function's first waiting job on an idle slot that holds it."""
     for kind in view.kinds:
         if slots := view.idle[kind][function]:
-            slot = view.roomiest(slots, function)
+            slot = view.roomiest(slots)
             return None if slot is None else Start(slot, function)
     return None
 
@@ -142,13 +142,3 @@ def fitting(view: Occupancy, function: int) -> Iterator[tuple[dict[int, None], i
             for kind in view.kinds:
                 if view.fits[kind][function] and view.idle[kind][held]:
                     yield view.idle[kind][held], held
-
-
-def longest_idle(view: Occupancy, slots: dict[int, None], before_s: float) -> int | None:
-    """Return the first slot with a free port that has been idle since `before_s` or earlier."""
-    for slot in slots:
-        if view.idle_since_s[slot] > before_s:
-            return None
-        if not view.port_busy[view.card[slot]]:
-            return slot
-    return None

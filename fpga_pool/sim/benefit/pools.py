@@ -9,7 +9,7 @@ from fpga_pool.model.catalogue import Board, Catalogue
 def uniform_pool(catalogue: Catalogue, board: Board, hosts: int, cards: int) -> OnlinePool:
     """Return the pool of `hosts` hosts with `cards` cards of one board each; cards are numbered across hosts."""
     functions = list(catalogue.functions.values())
-    kinds = sorted(set(board.slots))
+    kinds = list(dict.fromkeys(board.slots))
     count = hosts * cards
     return OnlinePool(
         functions=tuple(catalogue.functions),

@@ -6,6 +6,7 @@ fair), jobs that give up and run on their CPU, jobs that are taken off.
 
 import heapq
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -91,6 +92,7 @@ class _Shell:
         self._version = [0] * slots
         self._running: list[list[int]] = [[] for _ in range(len(pool.dma_bps))]
         self._unfinished = len(trace.jobs)
+        self._longest_load_s = max(self._view.load_s)
 
     def run(self, interval_s: float) -> None:
         """Let time pass until every job has been dealt with."""
@@ -119,7 +121,7 @@ class _Shell:
             self._view.loaded(which, self._now_s)
             return True
         if what == _GIVE_UP:
-            return self._give_up(which)
+            return self._give_up(which, bool(version))
         return True
 
     def _decide(self) -> None:
@@ -127,8 +129,11 @@ class _Shell:
         while (move := policy.decide(view, None, self._now_s, rng)) is not None:
             if isinstance(move, Start):
                 self._start(move.slot, next(iter(view.waiting[move.function])))
-            else:
+            elif isinstance(move, Load):
                 self._load(move)
+            else:
+                view.left(move.job, move.function)
+                self._to_cpu(move.job, self._work_s[move.job])
 
     # Jobs ---------------------------------------------------------------------------------------------------------
 
@@ -142,15 +147,15 @@ class _Shell:
         heapq.heappush(self._agenda, (give_up_s, _GIVE_UP, job, 0))
         return True
 
-    def _give_up(self, job: int) -> bool:
+    def _give_up(self, job: int, last: bool) -> bool:
         """Send a waiting job to its CPU, unless a slot loads for it: jobs of a function are served as they came."""
         function = self._function[job]
         waiting = self._view.waiting[function]
         if job not in waiting:
             return False
-        for first, _ in zip(waiting, range(self._view.loading[function]), strict=False):
-            if first == job:
-                return False
+        if not last and job in islice(waiting, self._view.loading[function]):
+            heapq.heappush(self._agenda, (self._now_s + self._longest_load_s, _GIVE_UP, job, 1))
+            return False
         self._view.left(job, function)
         self._to_cpu(job, self._work_s[job])
         return False
@@ -174,7 +179,7 @@ class _Shell:
 
     def _stop(self, slot: int) -> None:
         self._version[slot] += 1
-        self._view.stopped(slot, self._now_s)
+        self._view.stopped(slot)
         self._running[self._view.card[slot]].remove(slot)
         self._share(self._view.card[slot])
 
