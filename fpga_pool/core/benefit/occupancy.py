@@ -126,14 +126,14 @@ class Occupancy:
         """Return the number of idle slots that hold the function."""
         return sum(len(by_function[function]) for by_function in self.idle)
 
-    def uncovered(self, function: int, most: int) -> int:
+    def uncovered(self, function: int, most: int, extra: int = 0, by_s: float = math.inf) -> int:
         """Return how many of the oldest `most` waiting jobs no slot that holds or loads the function can take in time.
 
         Looks ahead on the work that remains: each idle or loading slot takes one job, each running one the next in
         line when it ends before that job gives up.
         """
         queue = self.waiting[function]
-        at_once = self.idle_holding(function) + self.loading[function]
+        at_once = self.idle_holding(function) + self.loading[function] + extra
         if len(queue) <= at_once:
             return 0
         ends_s, taken, missed = self.ends_s[function], at_once, 0
@@ -142,7 +142,7 @@ class Occupancy:
                 continue
             if i >= most + at_once:
                 break
-            if bisect_right(ends_s, give_up_s) + at_once > taken:
+            if bisect_right(ends_s, min(give_up_s, by_s)) + at_once > taken:
                 taken += 1
             else:
                 missed += 1
