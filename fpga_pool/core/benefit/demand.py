@@ -19,15 +19,18 @@ class Demand:
         self.speedup = list(speedup)
         #: Seconds of slot time of one job; 0 = none seen.
         self.work_s = [0.0] * len(self.speedup)
+        #: Seconds that a job waits at most; 0 = none seen.
+        self.patience_s = [0.0] * len(self.speedup)
         self._sum = [0.0] * len(self.speedup)
         self._at_s = [0.0] * len(self.speedup)
         self._since_s = math.inf
 
-    def arrived(self, function: int, work_s: float, now_s: float) -> None:
+    def arrived(self, function: int, work_s: float, patience_s: float, now_s: float) -> None:
         """Count an arrival."""
         self._since_s = min(self._since_s, now_s)
-        known = self.work_s[function]
-        self.work_s[function] = known + (work_s - known) * self._weight if known else work_s
+        for mean_s, seen_s in ((self.work_s, work_s), (self.patience_s, patience_s)):
+            known_s = mean_s[function]
+            mean_s[function] = known_s + (seen_s - known_s) * self._weight if known_s else seen_s
         self._sum[function] = self._aged(function, now_s) + 1.0
         self._at_s[function] = now_s
 
@@ -54,6 +57,7 @@ class Demand:
         return {
             "speedup": list(self.speedup),
             "work_s": list(self.work_s),
+            "patience_s": list(self.patience_s),
             "sum": list(self._sum),
             "at_s": list(self._at_s),
             "since_s": None if math.isinf(self._since_s) else self._since_s,
@@ -61,9 +65,10 @@ class Demand:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over what `as_state` returned, here or in an earlier life of the service."""
-        if any(len(state[name]) != len(self.speedup) for name in ("speedup", "work_s", "sum", "at_s")):
+        if any(len(state[name]) != len(self.speedup) for name in ("speedup", "work_s", "patience_s", "sum", "at_s")):
             raise ValueError(f"state: expected figures of {len(self.speedup)} functions")
         self.speedup, self.work_s = list(state["speedup"]), list(state["work_s"])
+        self.patience_s = list(state["patience_s"])
         self._sum, self._at_s = list(state["sum"]), list(state["at_s"])
         self._since_s = math.inf if state["since_s"] is None else float(state["since_s"])
 

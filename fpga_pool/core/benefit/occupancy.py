@@ -65,7 +65,7 @@ class Occupancy:
 
     def arrived(self, job: int, function: int, work_s: float, give_up_s: float, now_s: float) -> None:
         """Let a job wait."""
-        self.demand.arrived(function, work_s, now_s)
+        self.demand.arrived(function, work_s, give_up_s - now_s, now_s)
         self.waiting[function][job] = give_up_s
         self.queue += 1
         self.newest = (job, function)
@@ -126,23 +126,19 @@ class Occupancy:
         """Return the number of idle slots that hold the function."""
         return sum(len(by_function[function]) for by_function in self.idle)
 
-    def uncovered(self, function: int, most: int, extra: int = 0, by_s: float = math.inf) -> int:
+    def uncovered(self, function: int, most: int, extra: int = 0) -> int:
         """Return how many of the oldest `most` waiting jobs no slot that holds or loads the function can take in time.
 
-        Looks ahead on the work that remains: each idle or loading slot takes one job, each running one the next in
-        line when it ends before that job gives up.
+        Looks ahead on the work that remains: each idle or loading slot, and `extra` more, takes one job, each running
+        one the next in line when it ends before that job gives up.
         """
         queue = self.waiting[function]
         at_once = self.idle_holding(function) + self.loading[function] + extra
         if len(queue) <= at_once:
             return 0
-        ends_s, taken, missed = self.ends_s[function], at_once, 0
-        for i, give_up_s in enumerate(queue.values()):
-            if i < at_once:
-                continue
-            if i >= most + at_once:
-                break
-            if bisect_right(ends_s, min(give_up_s, by_s)) + at_once > taken:
+        ends_s, taken, missed = self.ends_s[function], 0, 0
+        for give_up_s in islice(queue.values(), at_once, at_once + most):
+            if taken < bisect_right(ends_s, give_up_s):
                 taken += 1
             else:
                 missed += 1
