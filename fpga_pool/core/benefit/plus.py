@@ -110,13 +110,13 @@ class _Outlook:
         view, found = self._view, []
         for held in (*view.functions, EMPTY):
             if (slot := self._ready(view.idle[kind][held])) is not None:
-                found.append((slot, held, 0.0 if held == EMPTY else self._kept(held, 0.0, while_s)))
+                found.append((slot, held, 0.0 if held == EMPTY else self._kept(slot, held, 0.0, while_s)))
         for held in view.functions:
             if (slot := self._ready(view.evictable[kind][held])) is not None:
                 left_s = max(0.0, view.end_s[slot] - self._now_s)
                 if not view.progress_kept[held]:
                     left_s = max(left_s, view.demand.work_s[held])
-                found.append((slot, held, self._kept(held, left_s, while_s)))
+                found.append((slot, held, self._kept(slot, held, left_s, while_s)))
         return found
 
     def _ready(self, slots: OrderedSet) -> int | None:
@@ -131,8 +131,8 @@ class _Outlook:
         use = self._use(function, view.held[function])
         return demand.speedup[function] * (work_s + use * (while_s - work_s))
 
-    def _kept(self, function: int, left_s: float, while_s: float) -> float:
-        """Return what is lost for the function without this slot, whose job has `left_s` to run (0 = idle)."""
+    def _kept(self, slot: int, function: int, left_s: float, while_s: float) -> float:
+        """Return what is lost for its function without this slot, whose job has `left_s` to run (0 = idle)."""
         demand, view = self._view.demand, self._view
         jobs = 0
         if view.waiting[function]:
@@ -140,7 +140,14 @@ class _Outlook:
         work_s = min(while_s, left_s + jobs * demand.work_s[function])
         use = self._use(function, view.held[function] - 1)
         later_s = use * (while_s - work_s) - (1 - use) * self._params.catch_up * demand.patience_s[function]
-        return demand.speedup[function] * (work_s + max(0.0, later_s))
+        return demand.speedup[function] * (work_s + max(0.0, later_s) * self._room(slot, function))
+
+    def _room(self, slot: int, function: int) -> float:
+        """Return the rate that the card's DMA leaves for one more job of the function."""
+        view, card = self._view, self._view.card[slot]
+        io_bps = view.io_bps[view.kind[slot]][function]
+        left_bps = view.dma_bps[card] - view.asked_bps[card]
+        return 1.0 if left_bps >= io_bps else max(0.0, left_bps / io_bps)
 
     def _use(self, function: int, others: int) -> float:
         """Return the probability that more than `others` jobs of the function are there."""
