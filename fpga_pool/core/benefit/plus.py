@@ -11,6 +11,8 @@ from fpga_pool.core.policy import PolicyState
 
 #: Waiting jobs of a function that one decision looks at: more than one slot can do within any horizon that pays.
 _JOBS_AHEAD = 8
+#: Work that is as good as none.
+_MOMENT_S = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +89,11 @@ class _Outlook:
         for f in view.functions:
             if view.waiting[f] and (missed := view.uncovered(f, _JOBS_AHEAD)):
                 self.missed[f] = missed
+        self._idle = [sum(map(len, groups)) for groups in view.idle]
+        #: 1 while three quarters of the slots would do all that comes; 0 from the point on where all are needed.
+        self._spare = min(1.0, max(0.0, 4.0 * (1.0 - sum(self._offered) / view.pool.slots)))
         known_s = [work_s for work_s in demand.work_s if work_s > 0]
-        self._job_s = sum(known_s) / len(known_s)
+        self._job_s = sum(known_s) / max(len(known_s), 1)
 
     def loads(self, kind: int) -> list[tuple[float, Load]]:
         """Return what each load into a slot of this kind gains over all it gives up, for those that gain."""
@@ -136,18 +141,24 @@ class _Outlook:
         demand, view = self._view.demand, self._view
         jobs = 0
         if view.waiting[function]:
-            jobs = view.uncovered(function, _JOBS_AHEAD, 0 if left_s else -1)
+            jobs = view.uncovered(function, _JOBS_AHEAD, -1 if view.job[slot] < 0 else 0)
         work_s = min(while_s, left_s + jobs * demand.work_s[function])
         use = self._use(function, view.held[function] - 1)
         later_s = use * (while_s - work_s) - (1 - use) * self._params.catch_up * demand.patience_s[function]
-        return demand.speedup[function] * (work_s + max(0.0, later_s) * self._room(slot, function))
+        later_s = max(0.0, later_s) * self._lost(slot, function)
+        return demand.speedup[function] * (work_s + later_s)
 
-    def _room(self, slot: int, function: int) -> float:
-        """Return the rate that the card's DMA leaves for one more job of the function."""
-        view, card = self._view, self._view.card[slot]
-        io_bps = view.io_bps[view.kind[slot]][function]
-        left_bps = view.dma_bps[card] - view.asked_bps[card]
-        return 1.0 if left_bps >= io_bps else max(0.0, left_bps / io_bps)
+    def _lost(self, slot: int, function: int) -> float:
+        """Return the part of a job that comes later which is lost where this slot does not wait for it.
+
+        All of it in a busy pool; where slots are to spare and another one is idle, the time of one more load.
+        """
+        view = self._view
+        idle = sum(self._idle[kind] for kind in view.kinds if view.fits[kind][function])
+        if idle < 2:
+            return 1.0
+        reload = min(1.0, view.load_s[view.kind[slot]] / max(view.demand.work_s[function], _MOMENT_S))
+        return 1.0 - self._spare * (1.0 - reload)
 
     def _use(self, function: int, others: int) -> float:
         """Return the probability that more than `others` jobs of the function are there."""
