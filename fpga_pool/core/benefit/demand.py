@@ -24,6 +24,8 @@ class Demand:
         self._sum = [0.0] * len(self.speedup)
         self._at_s = [0.0] * len(self.speedup)
         self._since_s = math.inf
+        self._offered: list[float] = []
+        self._offered_at_s = -math.inf
 
     def arrived(self, function: int, work_s: float, patience_s: float, now_s: float) -> None:
         """Count an arrival."""
@@ -48,9 +50,12 @@ class Demand:
         seen_s = max(seen_s, 0.05 * self._memory_s)
         return self._aged(function, now_s) / (self._memory_s * -math.expm1(-seen_s / self._memory_s))
 
-    def offered(self, function: int, now_s: float) -> float:
-        """Return the slots that all arriving jobs of a function would keep busy."""
-        return self.rate(function, now_s) * self.work_s[function]
+    def offered(self, now_s: float) -> Sequence[float]:
+        """Return, by function, the slots that all its arriving jobs would keep busy; some moments old at most."""
+        if not 0 <= now_s - self._offered_at_s <= 0.002 * self._memory_s:
+            self._offered = [self.rate(f, now_s) * work_s for f, work_s in enumerate(self.work_s)]
+            self._offered_at_s = now_s
+        return self._offered
 
     def as_state(self) -> Mapping[str, Any]:
         """Return all that was learned, as plain data."""

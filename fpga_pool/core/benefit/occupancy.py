@@ -14,7 +14,7 @@ from fpga_pool.core.benefit.pool import OnlinePool
 
 EMPTY = -1
 #: Slots that are compared when one of many has to be chosen, and that are looked at to find them.
-_LOOK, _LOOK_FAR = 8, 200
+_LOOK, _LOOK_FAR = 8, 32
 
 #: A set that keeps the order in which its members came.
 OrderedSet = dict[int, None]
@@ -42,6 +42,9 @@ class Occupancy:
         #: How many wait, and who came last: job and function.
         self.queue = 0
         self.newest = (-1, EMPTY)
+        #: What has changed since the last decision, of which the rest follows: the function whose job arrived, or the
+        #: slot that became idle; None and None = look at everything.
+        self.news: tuple[int | None, int | None] = (None, None)
         #: By slot: function held or being loaded; job that runs, -1 = none; when it was last loaded.
         self.holds = [EMPTY] * slots
         self.job = [-1] * slots
@@ -49,7 +52,8 @@ class Occupancy:
         #: By kind, then function (the last one: EMPTY): slots that are idle, and slots that run a preemptible job.
         self.idle: list[list[OrderedSet]] = [[{} for _ in range(functions + 1)] for _ in range(kinds)]
         self.evictable: list[list[OrderedSet]] = [[{} for _ in range(functions)] for _ in range(kinds)]
-        #: By function: slots that hold or load it, slots that load it, and expected ends of its running jobs, sorted.
+        #: By function: idle slots that hold it, slots that hold or load it, slots that load it, and expected ends of its running jobs, sorted.
+        self.idle_holding = [0] * functions
         self.held = [0] * functions
         self.loading = [0] * functions
         self.ends_s: list[list[float]] = [[] for _ in range(functions)]
@@ -58,7 +62,9 @@ class Occupancy:
         #: By card: its configuration port loads; DMA rate that its running jobs ask for.
         self.port_busy = [False] * len(self.dma_bps)
         self.asked_bps = [0.0] * len(self.dma_bps)
+        self._slots_of: list[list[int]] = [[] for _ in self.dma_bps]
         for slot in range(slots):
+            self._slots_of[self.card[slot]].append(slot)
             self.idle[self.kind[slot]][EMPTY][slot] = None
 
     # What happened ------------------------------------------------------------------------------------------------
@@ -69,6 +75,7 @@ class Occupancy:
         self.waiting[function][job] = give_up_s
         self.queue += 1
         self.newest = (job, function)
+        self.news = function, None
 
     def left(self, job: int, function: int) -> None:
         """Let a job wait no more."""
@@ -79,6 +86,7 @@ class Occupancy:
         """Let an idle slot run a job."""
         function, kind = self.holds[slot], self.kind[slot]
         del self.idle[kind][function][slot]
+        self.idle_holding[function] -= 1
         self.job[slot], self.end_s[slot] = job, end_s
         insort(self.ends_s[function], end_s)
         self.asked_bps[self.card[slot]] += self.io_bps[kind][function]
@@ -99,8 +107,10 @@ class Occupancy:
         del ends_s[bisect_left(ends_s, self.end_s[slot])]
         self.job[slot] = -1
         self.asked_bps[self.card[slot]] -= self.io_bps[kind][function]
+        self.news = None, slot
         self.evictable[kind][function].pop(slot, None)
         self.idle[kind][function][slot] = None
+        self.idle_holding[function] += 1
 
     def loads(self, slot: int, function: int) -> None:
         """Let an idle slot load a function."""
@@ -108,23 +118,29 @@ class Occupancy:
         del self.idle[kind][before][slot]
         if before != EMPTY:
             self.held[before] -= 1
+            self.idle_holding[before] -= 1
         self.holds[slot] = function
         self.held[function] += 1
         self.loading[function] += 1
         self.port_busy[self.card[slot]] = True
+        # The other slots of the card cannot load meanwhile: who looks for one that can finds it among the first.
+        for other in self._slots_of[self.card[slot]]:
+            group = self.idle[self.kind[other]][self.holds[other]]
+            if other in group:
+                del group[other]
+                group[other] = None
 
     def loaded(self, slot: int, now_s: float) -> None:
         """Let a slot be idle with the function it has loaded."""
-        self.loading[self.holds[slot]] -= 1
+        function = self.holds[slot]
+        self.loading[function] -= 1
         self.port_busy[self.card[slot]] = False
         self.loaded_s[slot] = now_s
-        self.idle[self.kind[slot]][self.holds[slot]][slot] = None
+        self.news = None, slot
+        self.idle[self.kind[slot]][function][slot] = None
+        self.idle_holding[function] += 1
 
     # What a decision asks -----------------------------------------------------------------------------------------
-
-    def idle_holding(self, function: int) -> int:
-        """Return the number of idle slots that hold the function."""
-        return sum(len(by_function[function]) for by_function in self.idle)
 
     def uncovered(self, function: int, most: int, extra: int = 0) -> int:
         """Return how many of the oldest `most` waiting jobs no slot that holds or loads the function can take in time.
@@ -133,10 +149,12 @@ class Occupancy:
         one the next in line when it ends before that job gives up.
         """
         queue = self.waiting[function]
-        at_once = self.idle_holding(function) + self.loading[function] + extra
+        at_once = self.idle_holding[function] + self.loading[function] + extra
         if len(queue) <= at_once:
             return 0
         ends_s, taken, missed = self.ends_s[function], 0, 0
+        if bisect_right(ends_s, next(iter(queue.values()))) >= min(most, len(queue) - at_once):
+            return 0  # as jobs mostly give up in the order in which they came
         for give_up_s in islice(queue.values(), at_once, at_once + most):
             if taken < bisect_right(ends_s, give_up_s):
                 taken += 1

@@ -122,6 +122,7 @@ class _Shell:
             return True
         if what == _GIVE_UP:
             return self._give_up(which, bool(version))
+        self._view.news = None, None
         return True
 
     def _decide(self) -> None:
