@@ -4,7 +4,6 @@ import argparse
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from fpga_pool.conf.catalogue import load_catalogue
 from fpga_pool.conf.policies import load_policy, policy_names
@@ -26,7 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cards", type=_count, default=1, metavar="K", help="cards of each host (default: 1)")
     parser.add_argument("--board", metavar="NAME", help="board of all cards (default: the first of the catalogue)")
     parser.add_argument(
-        "--horizon", type=_seconds, metavar="S", help="seconds in which benefit counts (default: until the last arrival)"
+        "--horizon",
+        type=_seconds,
+        metavar="S",
+        help="seconds in which benefit counts (default: until the last arrival)",
     )
     parser.add_argument("--out", required=True, metavar="RUNS", help="where each job ran, to write (.csv)")
     parser.add_argument("--intervals", metavar="STRETCHES", help="what each slot did, to write (.csv)")

@@ -70,7 +70,10 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of all random choices (default: 0)")
     limit = parser.add_mutually_exclusive_group()
     limit.add_argument(
-        "--time-limit", type=_seconds, metavar="S", help="seconds to search; ect, ljf, sjf and all online policies do not search, and ignore it"
+        "--time-limit",
+        type=_seconds,
+        metavar="S",
+        help="seconds to search; ect, ljf and sjf end at once and ignore it",
     )
     limit.add_argument(
         "--effort",

@@ -19,12 +19,4 @@ class Load:
     function: int
 
 
-@dataclass(frozen=True, slots=True)
-class Reject:
-    """Send a waiting job to its CPU."""
-
-    job: int
-    function: int
-
-
-Move = Start | Load | Reject
+Move = Start | Load

@@ -39,9 +39,8 @@ class Occupancy:
         self.progress_kept: list[bool] = pool.progress_kept.tolist()
         #: By function: the jobs that wait, oldest first, with the time at which each gives up.
         self.waiting: list[dict[int, float]] = [{} for _ in range(functions)]
-        #: How many wait, and who came last: job and function.
+        #: How many wait in all.
         self.queue = 0
-        self.newest = (-1, EMPTY)
         #: What has changed since the last decision, of which the rest follows: the function whose job arrived, or the
         #: slot that became idle; None and None = look at everything.
         self.news: tuple[int | None, int | None] = (None, None)
@@ -52,7 +51,8 @@ class Occupancy:
         #: By kind, then function (the last one: EMPTY): slots that are idle, and slots that run a preemptible job.
         self.idle: list[list[OrderedSet]] = [[{} for _ in range(functions + 1)] for _ in range(kinds)]
         self.evictable: list[list[OrderedSet]] = [[{} for _ in range(functions)] for _ in range(kinds)]
-        #: By function: idle slots that hold it, slots that hold or load it, slots that load it, and expected ends of its running jobs, sorted.
+        #: By function: idle slots that hold it, slots that hold or load it, slots that load it, and expected ends of
+        #: its running jobs, sorted.
         self.idle_holding = [0] * functions
         self.held = [0] * functions
         self.loading = [0] * functions
@@ -74,7 +74,6 @@ class Occupancy:
         self.demand.arrived(function, work_s, give_up_s - now_s, now_s)
         self.waiting[function][job] = give_up_s
         self.queue += 1
-        self.newest = (job, function)
         self.news = function, None
 
     def left(self, job: int, function: int) -> None:

@@ -43,6 +43,8 @@ class Programme:
 
     def solve(self) -> float:
         """Return the maximum."""
+        if not len(self.gain):
+            return 0.0
         bounds = np.column_stack([self.least, self.most])
         found = linprog(-self.gain, A_ub=self.matrix, b_ub=self.limits, bounds=bounds, method="highs-ds")
         if found.status != 0:

@@ -33,7 +33,9 @@ def read_trace(path: str | Path, pool: OnlinePool) -> Trace:
     _refuse_repeated(path, columns["job"], lines)
     arrival_s = _numbers(path, "arrival_s", columns["arrival_s"], lines)
     work_s = _numbers(path, "ideal_fpga_s", columns["ideal_fpga_s"], lines)
-    patience_s = _numbers(path, "patience_s", columns["patience_s"], lines, work_s) if "patience_s" in columns else work_s
+    patience_s = (
+        _numbers(path, "patience_s", columns["patience_s"], lines, work_s) if "patience_s" in columns else work_s
+    )
     function = _functions(path, columns["function"], lines, pool)
     order = np.argsort(arrival_s, kind="stable")
     return Trace(
@@ -105,7 +107,9 @@ def _check_version(path: str | Path, number: int, comment: str) -> None:
     if not text.isdecimal() or int(text) < 1:
         raise InvalidInput(f"{path}: line {number}: format_version: expected a whole number, 1 or more, found {text!r}")
     if int(text) > FORMAT_VERSION:
-        raise InvalidInput(f"{path}: line {number}: format_version: {text} is newer than {FORMAT_VERSION}, which I can read")
+        raise InvalidInput(
+            f"{path}: line {number}: format_version: {text} is newer than {FORMAT_VERSION}, which I can read"
+        )
 
 
 def _numbers(
@@ -127,7 +131,7 @@ def _numbers(
 
 def _functions(path: str | Path, names: Sequence[str], lines: Sequence[int], pool: OnlinePool) -> np.ndarray[Any, Any]:
     """Return the function of each job, -1 where no slot of the pool can hold it."""
-    somewhere = pool.fits.any(axis=0)
+    somewhere: list[bool] = np.any(pool.fits, axis=0).tolist()
     index = {name: i if somewhere[i] else -1 for i, name in enumerate(pool.functions)}
     found = np.zeros(len(names), np.int64)
     for i, name in enumerate(names):

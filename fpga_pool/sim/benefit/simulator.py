@@ -130,11 +130,8 @@ class _Shell:
         while (move := policy.decide(view, None, self._now_s, rng)) is not None:
             if isinstance(move, Start):
                 self._start(move.slot, next(iter(view.waiting[move.function])))
-            elif isinstance(move, Load):
-                self._load(move)
             else:
-                view.left(move.job, move.function)
-                self._to_cpu(move.job, self._work_s[move.job])
+                self._load(move)
 
     # Jobs ---------------------------------------------------------------------------------------------------------
 
