@@ -89,14 +89,14 @@ def job_bound(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> float:
     programme = Programme(gain=pool.speedup[function], most=np.maximum(there_s, 0.0))
     programme.at_most(job, np.arange(len(job)), 1.0, jobs.work_s)
     _limit(programme, pool, edges_s, bucket, function, np.arange(len(job)))
-    return programme.solve() / (edges_s[-1] - edges_s[0])
+    return programme.solve() / float(edges_s[-1] - edges_s[0])
 
 
 def function_bound(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> float:
     """Return the bound on the mean benefit between the edges, with two variables per function and bucket."""
     parts = range(0, len(edges_s) - 1, _BUCKETS)
     total = sum(_functions_part(pool, jobs, edges_s[first : first + _BUCKETS + 1]) for first in parts)
-    return total / (edges_s[-1] - edges_s[0])
+    return total / float(edges_s[-1] - edges_s[0])
 
 
 def _functions_part(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> float:
