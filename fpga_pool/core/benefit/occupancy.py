@@ -151,11 +151,12 @@ class Occupancy:
         at_once = self.idle_holding[function] + self.loading[function] + extra
         if len(queue) <= at_once:
             return 0
-        ends_s, taken, missed = self.ends_s[function], 0, 0
-        if bisect_right(ends_s, next(iter(queue.values()))) >= min(most, len(queue) - at_once):
-            return 0  # as jobs mostly give up in the order in which they came
-        for give_up_s in islice(queue.values(), at_once, at_once + most):
-            if taken < bisect_right(ends_s, give_up_s):
+        looked_at = min(most, len(queue) - at_once)
+        ends_s = self.ends_s[function]
+        # Jobs mostly give up in the order in which they came: what ends before the first does is there for all.
+        taken, missed = min(looked_at, bisect_right(ends_s, next(iter(queue.values())))), 0
+        for give_up_s in islice(queue.values(), at_once + taken, at_once + looked_at):
+            if taken < len(ends_s) and ends_s[taken] <= give_up_s:
                 taken += 1
             else:
                 missed += 1
