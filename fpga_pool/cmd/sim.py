@@ -70,7 +70,10 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of all random choices (default: 0)")
     limit = parser.add_mutually_exclusive_group()
     limit.add_argument(
-        "--time-limit", type=_seconds, metavar="S", help="seconds to search; ect, ljf and sjf end at once and ignore it"
+        "--time-limit",
+        type=_seconds,
+        metavar="S",
+        help="seconds to search; ect, ljf and sjf end at once and ignore it",
     )
     limit.add_argument(
         "--effort",
@@ -121,6 +124,19 @@ def _show_lines(result: Mapping[str, Any]) -> None:
         print(f"{key:14} {_shown(value)}")
 
 
+def _add_online_arguments(parser: argparse.ArgumentParser) -> None:
+    from fpga_pool.cmd import online
+
+    online.add_arguments(parser)
+    _add_search_arguments(parser)
+
+
+def _online(arguments: argparse.Namespace) -> Mapping[str, Any]:
+    from fpga_pool.cmd import online
+
+    return online.run(arguments)
+
+
 def _add_testbed_arguments(parser: argparse.ArgumentParser) -> None:
     from fpga_pool.experiments.testbed import command
 
@@ -160,6 +176,9 @@ def _show_figures(result: Mapping[str, Any]) -> None:
 #: Every subcommand, by name.
 COMMANDS: Mapping[str, _Command] = {
     "plan": _Command("Plan a batch of jobs.", _add_plan_arguments, _plan, _show_lines),
+    "online": _Command(
+        "Simulate jobs that arrive over time, on a pool of equal hosts.", _add_online_arguments, _online, _show_lines
+    ),
     "testbed": _Command(
         "Run the testbed of paper 000, section 5.1, in network namespaces; needs root.",
         _add_testbed_arguments,

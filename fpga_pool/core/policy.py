@@ -11,6 +11,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from fpga_pool.core.benefit.moves import Move
+from fpga_pool.core.benefit.occupancy import Occupancy
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, PoolView
 
 #: Entry-point group of each family of policies.
@@ -57,32 +59,10 @@ BatchPolicy = Policy[BatchProblem, BatchPlan]
 
 # Online jobs (paper 003) --------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnlineView:
-    """Jobs that wait or run, one row each, and the pool they compete for."""
-
-    pool: PoolView
-    jobs: tuple[str, ...]
-    #: (J,) index into `pool.functions`.
-    function: Sequence[int]
-    #: (J,) slot index, -1 = waiting, -2 = runs on CPU.
-    place: Sequence[int]
-    #: (J,) vCPU equivalents while it runs on a slot (equation 1), and seconds of slot time left.
-    speedup: Floats
-    remaining_s: Floats
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """Put a job on a slot (an index of the view) or, where `slot` is None, on the CPU; the holder moves first."""
-
-    job: str
-    slot: int | None
-    reason: str = ""
-
-
-OnlinePolicy = LearningPolicy[OnlineView, Sequence[Move], Any]
+#: What waits, runs and loads, to the next move; asked again after each move, until there is nothing to do.  The view is
+#: kept up to date by the shell, because a picture of thousands of slots for each arrival would cost more than all
+#: decisions on it; policies only read it, and remember nothing.
+OnlinePolicy = Policy[Occupancy, Move | None]
 
 
 # Gangs on two tiers (paper 002) -------------------------------------------------------------------------------

@@ -1,0 +1,96 @@
+"""`fpga-pool-sim online`: jobs that arrive over time, on a pool of equal hosts."""
+
+import argparse
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from fpga_pool.conf.catalogue import load_catalogue
+from fpga_pool.conf.policies import load_policy, policy_names
+from fpga_pool.core.benefit.bound import upper_bound, windows
+from fpga_pool.model.catalogue import Board, Catalogue
+from fpga_pool.model.exceptions import InvalidInput, NotFound
+from fpga_pool.sim.benefit import files
+from fpga_pool.sim.benefit.pools import uniform_pool
+from fpga_pool.sim.benefit.simulator import simulate
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    names = ", ".join(policy_names("online"))
+    parser.add_argument("jobs", metavar="JOBS", help="jobs that arrive (.csv)")
+    parser.add_argument("--catalogue", required=True, metavar="FILE", help="functions and boards (.toml)")
+    parser.add_argument("--policy", required=True, metavar="NAME", help=f"who decides: {names}")
+    parser.add_argument("--hosts", type=_count, default=1, metavar="H", help="hosts (default: 1)")
+    parser.add_argument("--cards", type=_count, default=1, metavar="K", help="cards of each host (default: 1)")
+    parser.add_argument("--board", metavar="NAME", help="board of all cards (default: the first of the catalogue)")
+    parser.add_argument(
+        "--horizon",
+        type=_seconds,
+        metavar="S",
+        help="seconds in which benefit counts (default: until the last arrival)",
+    )
+    parser.add_argument("--out", required=True, metavar="RUNS", help="where each job ran, to write (.csv)")
+    parser.add_argument("--intervals", metavar="STRETCHES", help="what each slot did, to write (.csv)")
+
+
+def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
+    """Simulate; write what was asked for and return what came of it."""
+    policy = load_policy("online", arguments.policy)
+    catalogue = load_catalogue(Path(arguments.catalogue))
+    pool = uniform_pool(catalogue, _board(catalogue, arguments), arguments.hosts, arguments.cards)
+    trace = files.read_trace(arguments.jobs, pool)
+    begin_s = time.perf_counter()
+    outcome = simulate(
+        pool,
+        trace,
+        policy,
+        horizon_s=arguments.horizon,
+        seed=arguments.seed,
+        keep_stretches=arguments.intervals is not None,
+    )
+    simulated_s = time.perf_counter()
+    files.write_jobs(arguments.out, trace, outcome.record)
+    if arguments.intervals is not None:
+        files.write_stretches(arguments.intervals, trace, outcome.record, pool, arguments.cards)
+    written_s = time.perf_counter()
+    jobs = windows(pool, trace.function, trace.arrival_s, trace.work_s, trace.patience_s)
+    bound_vcpus = upper_bound(pool, jobs, outcome.horizon_s)
+    return {
+        "policy": arguments.policy,
+        "mean_benefit_vcpus": outcome.mean_benefit_vcpus,
+        "bound_vcpus": bound_vcpus,
+        "share_of_bound": outcome.mean_benefit_vcpus / bound_vcpus if bound_vcpus > 0 else 1.0,
+        "horizon_s": outcome.horizon_s,
+        "reconfigurations": outcome.reconfigurations,
+        "jobs_on_fpga": outcome.jobs_on_fpga,
+        "jobs_on_cpu": outcome.jobs_on_cpu,
+        "simulation_s": simulated_s - begin_s,
+        "bounding_s": time.perf_counter() - written_s,
+    }
+
+
+def _board(catalogue: Catalogue, arguments: argparse.Namespace) -> Board:
+    if not catalogue.boards:
+        raise InvalidInput(f"{arguments.catalogue}: no boards; a simulation needs one")
+    name = arguments.board or next(iter(catalogue.boards))
+    try:
+        return catalogue.board(name)
+    except NotFound as error:
+        raise InvalidInput(f"{arguments.catalogue}: {error}") from None
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number, 1 or more, got {text!r}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a positive number of seconds, got {text!r}")
+    return value

@@ -1,0 +1,1 @@
+"""Which jobs deserve the slots, online (paper 003): `paper` has the published policies, `plus` ours."""

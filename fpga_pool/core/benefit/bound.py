@@ -1,0 +1,186 @@
+"""How much benefit a clairvoyant scheduler could get at most: linear relaxations, valid for every policy.
+
+Time is cut into buckets.  Work may be done at any rate up to full speed, interrupted, and split over slots; loads take
+no time once slots have been loaded first.  What remains are conditions that every schedule of the simulator keeps:
+
+* a job's work is done between its arrival and the end of its window, see `windows`;
+* a bucket has no more slot time than there are slots that the functions of its work fit into, and at the start only
+  that of slots already loaded: all are empty, and those of a card are loaded one after the other;
+* a bucket moves no more bytes than the DMA engines of all cards.
+
+`job_bound` has a variable for each job in each bucket; `function_bound` one for each function, so that it is as quick
+for a million jobs, and a per cent or two higher.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fpga_pool.core.benefit.pool import OnlinePool
+from fpga_pool.core.benefit.programme import Programme
+from fpga_pool.core.types import Floats, Ints
+
+#: Buckets in a job's window: more than ten change the bound by less than a thousandth.
+_PER_WINDOW = 10
+#: Variables up to which each job has its own; some ten seconds of search.
+_MOST_VARIABLES = 300_000
+#: Buckets of one programme of functions; a longer trace is cut into several.
+_BUCKETS = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Windows:
+    """J jobs: the work of each, and when it can be done at all."""
+
+    #: (J,) index of the function; jobs that fit nowhere are left out.
+    function: Ints
+    work_s: Floats
+    #: (J,) arrival, and the latest moment at which the job could still run on a slot.
+    from_s: Floats
+    to_s: Floats
+
+
+def windows(
+    pool: OnlinePool, function: ArrayLike, arrival_s: ArrayLike, work_s: ArrayLike, patience_s: ArrayLike
+) -> Windows:
+    """Return the windows of all jobs, (J,) each, that fit somewhere (function >= 0).
+
+    A job is given to a slot within its patience; the slot may still have to load.  Then it runs without a break, at
+    no less than the rate it has when all slots of its card share the DMA equally: max-min fairness gives nobody less.
+    """
+    function = np.asarray(function, dtype=np.int64)
+    known = function >= 0
+    from_s, work_s, patience_s = (np.asarray(column, dtype=float)[known] for column in (arrival_s, work_s, patience_s))
+    function = function[known]
+    neighbours = np.bincount(pool.slot_card).max()
+    asked_bps = np.where(pool.fits, pool.io_bps, 0.0).max(axis=0)
+    slowest = np.minimum(1.0, pool.dma_bps.min() / neighbours / np.maximum(asked_bps, 1.0))
+    to_s = from_s + patience_s + pool.load_s.max() + work_s / slowest[function]
+    return Windows(function=function, work_s=work_s, from_s=from_s, to_s=to_s)
+
+
+def upper_bound(pool: OnlinePool, jobs: Windows, horizon_s: float) -> float:
+    """Return a mean benefit up to `horizon_s`, in vCPUs, that no schedule exceeds: the tighter bound that is quick."""
+    if horizon_s <= 0 or not len(jobs.function):
+        return 0.0
+    edges_s = _edges(jobs, horizon_s)
+    if len(jobs.function) * 2 * _PER_WINDOW <= _MOST_VARIABLES and len(edges_s) <= 10 * _BUCKETS:
+        return job_bound(pool, jobs, edges_s)
+    return function_bound(pool, jobs, edges_s)
+
+
+def _edges(jobs: Windows, horizon_s: float) -> Floats:
+    window_s = max(float(np.median(jobs.to_s - jobs.from_s)), 1e-9)
+    return np.linspace(0.0, horizon_s, int(np.clip(_PER_WINDOW * horizon_s / window_s, 50, 20 * _BUCKETS)) + 1)
+
+
+def job_bound(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> float:
+    """Return the bound on the mean benefit between the first and the last edge, with a variable per job and bucket."""
+    count = len(edges_s) - 1
+    first = np.clip(np.searchsorted(edges_s, jobs.from_s, side="right") - 1, 0, count)
+    last = np.clip(np.searchsorted(edges_s, jobs.to_s, side="left"), 0, count)
+    spans = np.maximum(last - first, 0)
+    job = np.repeat(np.arange(len(spans)), spans)
+    bucket = np.arange(len(job)) - np.repeat(np.cumsum(spans) - spans - first, spans)
+    there_s = np.minimum(edges_s[bucket + 1], jobs.to_s[job]) - np.maximum(edges_s[bucket], jobs.from_s[job])
+    function = jobs.function[job]
+
+    programme = Programme(gain=pool.speedup[function], most=np.maximum(there_s, 0.0))
+    programme.at_most(job, np.arange(len(job)), 1.0, jobs.work_s)
+    _limit(programme, pool, edges_s, bucket, function, np.arange(len(job)))
+    return programme.solve() / float(edges_s[-1] - edges_s[0])
+
+
+def function_bound(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> float:
+    """Return the bound on the mean benefit between the edges, with two variables per function and bucket."""
+    parts = range(0, len(edges_s) - 1, _BUCKETS)
+    total = sum(_functions_part(pool, jobs, edges_s[first : first + _BUCKETS + 1]) for first in parts)
+    return total / float(edges_s[-1] - edges_s[0])
+
+
+def _functions_part(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> float:
+    """Return the most vCPU-seconds between the edges.
+
+    Variables are, per function and bucket, the work y done in it, and Z, all work done or given up so far.  Of work
+    that has arrived in order, Z is between what is over and what has come: Z[k] >= Z[k-1] + y[k].
+    """
+    functions, count = len(pool.functions), len(edges_s) - 1
+    low, high, there_s = _supply(jobs, functions, edges_s)
+    size = functions * count
+    function, bucket = np.divmod(np.arange(size), count)
+    programme = Programme(
+        gain=np.concatenate([np.repeat(pool.speedup, count), np.zeros(size)]),
+        least=np.concatenate([np.zeros(size), low.ravel()]),
+        most=np.concatenate([there_s.ravel(), high.ravel()]),
+    )
+    rows = np.arange(size)
+    later = bucket > 0
+    programme.at_most(
+        np.concatenate([rows, rows, rows[later]]),
+        np.concatenate([rows, size + rows, size + rows[later] - 1]),
+        np.concatenate([np.ones(size), -np.ones(size), np.ones(int(later.sum()))]),
+        np.zeros(size),
+    )
+    _limit(programme, pool, edges_s, bucket, function, rows)
+    return programme.solve()
+
+
+def _supply(jobs: Windows, functions: int, edges_s: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return, (F, buckets) each: work that is over by a bucket's end, that has come by then, that can be in it.
+
+    Only jobs whose window reaches into the buckets count.  A job progresses by at most a second per second.
+    """
+    low, high, there_s = (np.zeros((functions, len(edges_s) - 1)) for _ in range(3))
+    inside = (jobs.to_s > edges_s[0]) & (jobs.from_s < edges_s[-1])
+    for f in range(functions):
+        mine = inside & (jobs.function == f)
+        work_s, from_s, to_s = jobs.work_s[mine], jobs.from_s[mine], jobs.to_s[mine]
+        low[f] = _summed(to_s, work_s, edges_s[1:])
+        high[f] = _summed(from_s, work_s, edges_s[1:])
+        # Rounding must not make what is there less than what is done.
+        there_s[f] = np.maximum(np.diff(_ramp(from_s, edges_s) - _ramp(to_s, edges_s)), 0.0) * (1 + 1e-9) + 1e-9
+    return low, np.maximum(low, high), there_s
+
+
+def _summed(at_s: Floats, work_s: Floats, edges_s: Floats) -> Floats:
+    """Return the work of what is at or before each edge."""
+    order = np.argsort(at_s, kind="stable")
+    sums = np.concatenate([[0.0], np.cumsum(work_s[order])])
+    return np.asarray(sums[np.searchsorted(at_s[order], edges_s, side="right")])
+
+
+def _ramp(at_s: Floats, edges_s: Floats) -> Floats:
+    """Return sum_i max(0, edge - at_i) for each edge."""
+    at_s = np.sort(at_s)
+    sums = np.concatenate([[0.0], np.cumsum(at_s)])
+    before = np.searchsorted(at_s, edges_s)
+    return np.asarray(before * edges_s - sums[before])
+
+
+def _limit(
+    programme: Programme, pool: OnlinePool, edges_s: Floats, bucket: Ints, function: Ints, variable: Ints
+) -> None:
+    """Hold the work variables, (V,) each with its bucket and function, to slot time and DMA."""
+    length_s = np.diff(edges_s)
+    slots = np.bincount(pool.slot_kind, minlength=len(pool.load_s))
+    for kinds in np.unique(pool.fits.T, axis=0):
+        confined = ~(pool.fits.T & ~kinds).any(axis=1)
+        mine = confined[function]
+        programme.at_most(bucket[mine], variable[mine], 1.0, length_s * slots[kinds].sum())
+    programme.at_most(bucket, variable, 1.0, _loaded_s(pool, edges_s))
+    least_bps = np.where(pool.fits, pool.io_bps, np.inf).min(axis=0)
+    # In units of all DMA engines: numbers near 1 are kind to the solver.
+    share = np.where(np.isfinite(least_bps), least_bps, 0.0) / pool.dma_bps.sum()
+    programme.at_most(bucket, variable, share[function], length_s)
+
+
+def _loaded_s(pool: OnlinePool, edges_s: Floats) -> Floats:
+    """Return the slot time, (buckets,), of all slots that can have been loaded by then."""
+    per_card = np.bincount(pool.slot_card, minlength=len(pool.dma_bps))
+    usable_s = np.zeros(len(edges_s) - 1)
+    for n in range(1, int(per_card.max()) + 1):
+        # The nth slot of a card is loaded after n loads.
+        cards = int((per_card >= n).sum())
+        usable_s += cards * np.diff(np.maximum(edges_s - n * float(pool.load_s.min()), 0.0))
+    return usable_s

@@ -1,0 +1,81 @@
+"""What is asked of a pool, estimated from what was seen: arrivals, work per job, speedups."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+#: Seconds after which an arrival counts for 1/e: a mix that changes every half minute is followed, noise is not.
+MEMORY_S = 20.0
+#: Jobs after which one observed run counts for 1/e.
+MEMORY_JOBS = 20.0
+
+
+class Demand:
+    """Exponential averages per function; plain data in and out, so that a service can store what it has learned."""
+
+    def __init__(self, speedup: Sequence[float], memory_s: float = MEMORY_S, memory_jobs: float = MEMORY_JOBS) -> None:
+        self._memory_s, self._weight = memory_s, 1.0 / memory_jobs
+        #: vCPU equivalents of a job, as observed; the catalogue's figure until then (section IV.C).
+        self.speedup = list(speedup)
+        #: Seconds of slot time of one job; 0 = none seen.
+        self.work_s = [0.0] * len(self.speedup)
+        #: Seconds that a job waits at most; 0 = none seen.
+        self.patience_s = [0.0] * len(self.speedup)
+        self._sum = [0.0] * len(self.speedup)
+        self._at_s = [0.0] * len(self.speedup)
+        self._since_s = math.inf
+        self._offered: list[float] = []
+        self._offered_at_s = -math.inf
+
+    def arrived(self, function: int, work_s: float, patience_s: float, now_s: float) -> None:
+        """Count an arrival."""
+        self._since_s = min(self._since_s, now_s)
+        for mean_s, seen_s in ((self.work_s, work_s), (self.patience_s, patience_s)):
+            known_s = mean_s[function]
+            mean_s[function] = known_s + (seen_s - known_s) * self._weight if known_s else seen_s
+        self._sum[function] = self._aged(function, now_s) + 1.0
+        self._at_s[function] = now_s
+
+    def ran(self, function: int, speedup: float) -> None:
+        """Count a run whose speedup over one vCPU was observed."""
+        self.speedup[function] += (speedup - self.speedup[function]) * self._weight
+
+    def rate(self, function: int, now_s: float) -> float:
+        """Return arrivals per second."""
+        seen_s = now_s - self._since_s
+        if seen_s <= 0:
+            return 0.0
+        # The weights of a memory that has seen `seen_s` add up to memory_s * (1 - exp(-seen_s / memory_s)).  A moment
+        # is no basis for a rate: at least a twentieth of the memory is taken as seen.
+        seen_s = max(seen_s, 0.05 * self._memory_s)
+        return self._aged(function, now_s) / (self._memory_s * -math.expm1(-seen_s / self._memory_s))
+
+    def offered(self, now_s: float) -> Sequence[float]:
+        """Return, by function, the slots that all its arriving jobs would keep busy; some moments old at most."""
+        if not 0 <= now_s - self._offered_at_s <= 0.002 * self._memory_s:
+            self._offered = [self.rate(f, now_s) * work_s for f, work_s in enumerate(self.work_s)]
+            self._offered_at_s = now_s
+        return self._offered
+
+    def as_state(self) -> Mapping[str, Any]:
+        """Return all that was learned, as plain data."""
+        return {
+            "speedup": list(self.speedup),
+            "work_s": list(self.work_s),
+            "patience_s": list(self.patience_s),
+            "sum": list(self._sum),
+            "at_s": list(self._at_s),
+            "since_s": None if math.isinf(self._since_s) else self._since_s,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over what `as_state` returned, here or in an earlier life of the service."""
+        if any(len(state[name]) != len(self.speedup) for name in ("speedup", "work_s", "patience_s", "sum", "at_s")):
+            raise ValueError(f"state: expected figures of {len(self.speedup)} functions")
+        self.speedup, self.work_s = list(state["speedup"]), list(state["work_s"])
+        self.patience_s = list(state["patience_s"])
+        self._sum, self._at_s = list(state["sum"]), list(state["at_s"])
+        self._since_s = math.inf if state["since_s"] is None else float(state["since_s"])
+
+    def _aged(self, function: int, now_s: float) -> float:
+        return self._sum[function] * math.exp((self._at_s[function] - now_s) / self._memory_s)

@@ -1,0 +1,175 @@
+"""`benefit_plus`, ours: loads a function where that gains more than all it gives up."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import gammainc
+
+from fpga_pool.core.benefit.moves import Load, Move, Start
+from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy, OrderedSet
+from fpga_pool.core.policy import PolicyState
+
+#: Waiting jobs of a function that one decision looks at: more than one slot can do within any horizon that pays.
+_JOBS_AHEAD = 8
+#: Work that is as good as none.
+_MOMENT_S = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlusParams:
+    """Knobs of `benefit_plus`; the defaults were found on the reference catalogues and hold on random ones."""
+
+    #: A load is undone by another load: both are given up for what is done in between.
+    loads_ahead: float = field(
+        default=2.0, metadata={"min": 1.0, "help": "Reconfigurations that one decision looks ahead, beside one job."}
+    )
+    #: 0: work that arrives while a slot does something else is lost; 1: what idle time allows is caught up with.
+    catch_up: float = field(
+        default=0.2,
+        metadata={
+            "min": 0.0,
+            "max": 1.0,
+            "help": "Share of a job's patience in which a slot is taken to catch up with work that had to wait.",
+        },
+    )
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.loads_ahead < np.inf:
+            raise ValueError(f"loads_ahead: expected a number, 1 or more, got {self.loads_ahead!r}")
+        if not 0 <= self.catch_up <= 1:
+            raise ValueError(f"catch_up: expected a number from 0 to 1, got {self.catch_up!r}")
+
+
+class BenefitPlus:
+    """Algorithm 2 with foresight; the rule is derived in doc/source/algorithms/benefit."""
+
+    name = "benefit_plus"
+    Params = PlusParams
+
+    def __init__(self, params: PlusParams | None = None) -> None:
+        self._params = params or PlusParams()
+
+    def supports(self, view: Occupancy) -> bool:
+        """Every pool."""
+        return True
+
+    def decide(self, view: Occupancy, state: PolicyState, now_s: float, rng: np.random.Generator) -> Move | None:
+        """Return the next move."""
+        if not view.queue:
+            return None
+        function, slot = view.news
+        concerned = view.functions if function is None else (function,)
+        missed = {f: n for f in concerned if view.waiting[f] and (n := view.uncovered(f, _JOBS_AHEAD))}
+        if missed:
+            outlook = _Outlook(view, now_s, self._params, missed)
+            if slot is None:
+                for kind in view.kinds:
+                    outlook.look_at(kind, (*view.functions, EMPTY))
+            else:
+                outlook.look_at(view.kind[slot], (view.holds[slot],))
+            if outlook.best is not None:
+                return outlook.best
+        return _start(view, concerned if slot is None else (view.holds[slot],))
+
+
+class _Outlook:
+    """What a slot would gain with each function over the next while, at one moment.
+
+    A slot that is given to f at the price of a load does the jobs of f that wait and that no other slot takes in
+    time, and then what else arrives for it.  A slot that keeps g does the same for g.  Both in vCPU-seconds, over the
+    same while: one job and `loads_ahead` loads.
+    """
+
+    def __init__(self, view: Occupancy, now_s: float, params: PlusParams, missed: Mapping[int, int]) -> None:
+        self._view, self._now_s, self._params = view, now_s, params
+        #: The load that gains most over all it gives up, and how much; None where none gains.
+        self.best: Load | None = None
+        self._most = 0.0
+        #: Functions with jobs that no slot takes in time, and how many.
+        self._missed = missed
+        self._offered = view.demand.offered(now_s)
+        self._idle = [sum(map(len, groups)) for groups in view.idle]
+        #: 1 while three quarters of the slots would do all that comes; 0 from the point on where all are needed.
+        self._spare = min(1.0, max(0.0, 4.0 * (1.0 - sum(self._offered) / view.pool.slots)))
+        known_s = [work_s for work_s in view.demand.work_s if work_s > 0]
+        self._job_s = sum(known_s) / max(len(known_s), 1)
+
+    def look_at(self, kind: int, functions: Iterable[int]) -> None:
+        """Consider all loads into slots of this kind that hold one of these functions."""
+        view = self._view
+        load_s = view.load_s[kind]
+        while_s = self._job_s + self._params.loads_ahead * load_s
+        gains = [(self._gain(f, while_s - load_s), f) for f in self._missed if view.fits[kind][f]]
+        gains.sort(reverse=True)
+        if not gains:
+            return
+        for held in functions:
+            if slots := view.idle[kind][held]:
+                given_up = 0.0 if held == EMPTY else self._kept(kind, held, None, while_s)
+                self._consider(gains, held, given_up, slots)
+            if held == EMPTY or not view.evictable[kind][held]:
+                continue
+            if (slot := view.roomiest(view.evictable[kind][held], port=True)) is not None:
+                left_s = max(0.0, view.end_s[slot] - self._now_s)
+                if not view.progress_kept[held]:
+                    left_s = max(left_s, view.demand.work_s[held])
+                self._consider(gains, held, self._kept(kind, held, left_s, while_s), {slot: None})
+
+    def _consider(self, gains: Sequence[tuple[float, int]], held: int, given_up: float, slots: OrderedSet) -> None:
+        """Take the best load into one of the slots, if it gains more than what was found so far."""
+        for gain, function in gains:
+            if gain - given_up <= self._most:
+                return
+            if function != held:
+                if (slot := self._view.roomiest(slots, port=True)) is not None:
+                    self.best, self._most = Load(slot, function), gain - given_up
+                return
+
+    def _gain(self, function: int, while_s: float) -> float:
+        """Return what one more slot does for the function."""
+        demand, view = self._view.demand, self._view
+        work_s = min(while_s, self._missed[function] * demand.work_s[function])
+        # Jobs in progress at a time are Poisson where each has a slot: one more is used while there are more of them
+        # than slots.
+        use = self._use(function, view.held[function])
+        return demand.speedup[function] * (work_s + use * (while_s - work_s))
+
+    def _kept(self, kind: int, function: int, left_s: float | None, while_s: float) -> float:
+        """Return what is lost for its function without a slot, whose job has `left_s` to run (None = idle)."""
+        demand, view = self._view.demand, self._view
+        jobs = 0
+        if view.waiting[function]:
+            jobs = view.uncovered(function, _JOBS_AHEAD, -1 if left_s is None else 0)
+        work_s = min(while_s, (left_s or 0.0) + jobs * demand.work_s[function])
+        use = self._use(function, view.held[function] - 1)
+        later_s = use * (while_s - work_s) - (1 - use) * self._params.catch_up * demand.patience_s[function]
+        later_s = max(0.0, later_s) * self._lost(kind, function)
+        return demand.speedup[function] * (work_s + later_s)
+
+    def _lost(self, kind: int, function: int) -> float:
+        """Return the part of a job that comes later which is lost where this slot does not wait for it.
+
+        All of it in a busy pool; where slots are to spare and another one is idle, the time of one more load.
+        """
+        view = self._view
+        idle = sum(self._idle[k] for k in view.kinds if view.fits[k][function])
+        if idle < 2:
+            return 1.0
+        reload = min(1.0, view.load_s[kind] / max(view.demand.work_s[function], _MOMENT_S))
+        return 1.0 - self._spare * (1.0 - reload)
+
+    def _use(self, function: int, others: int) -> float:
+        """Return the probability that more than `others` jobs of the function are there."""
+        return float(gammainc(others + 1, self._offered[function]))
+
+
+def _start(view: Occupancy, functions: Iterable[int]) -> Start | None:
+    """Return the start of a job on an idle slot that holds its function, the most useful first."""
+    ready = [f for f in functions if f != EMPTY and view.waiting[f] and view.idle_holding[f]]
+    if not ready:
+        return None
+    function = max(ready, key=view.demand.speedup.__getitem__)
+    slots = next(groups[function] for groups in view.idle if groups[function])
+    slot = view.roomiest(slots)
+    return None if slot is None else Start(slot, function)

@@ -1,0 +1,70 @@
+"""What a pool of slots can do, in numbers: functions, kinds of slots, cards; fixed while jobs come and go."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpga_pool.core.types import Floats, Ints, floats, ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OnlinePool:
+    """F functions, K kinds of slots (a region kind of a board), C cards, S slots."""
+
+    functions: tuple[str, ...]
+    #: (F,) benefit of a job that runs alone: vCPU equivalents (paper 003, equation 1).
+    speedup: Floats
+    #: (F,) a running job may be taken off its slot, and what it has done is then kept.
+    preemptible: NDArray[np.bool_]
+    progress_kept: NDArray[np.bool_]
+    #: (K, F) may the function be loaded there.
+    fits: NDArray[np.bool_]
+    #: (K, F) DMA rate at full speed, bits per second.
+    io_bps: Floats
+    #: (K,) seconds to load another function.
+    load_s: Floats
+    #: (C,) DMA rate that the slots of a card share, bits per second.
+    dma_bps: Floats
+    #: (S,) card and kind of each slot.
+    slot_card: Ints
+    slot_kind: Ints
+
+    def __post_init__(self) -> None:
+        for name in ("speedup", "io_bps", "load_s", "dma_bps"):
+            object.__setattr__(self, name, floats(getattr(self, name)))
+        for name in ("slot_card", "slot_kind"):
+            object.__setattr__(self, name, ints(getattr(self, name)))
+        for name in ("preemptible", "progress_kept", "fits"):
+            mask = np.array(getattr(self, name), dtype=np.bool_)
+            mask.setflags(write=False)
+            object.__setattr__(self, name, mask)
+        self._check()
+
+    def _check(self) -> None:
+        kinds, functions = len(self.load_s), len(self.functions)
+        expected = {
+            "speedup": (functions,), "preemptible": (functions,), "progress_kept": (functions,),
+            "fits": (kinds, functions), "io_bps": (kinds, functions), "slot_kind": self.slot_card.shape,
+        }  # fmt: skip
+        for name, shape in expected.items():
+            found = getattr(self, name).shape
+            if found != shape:
+                raise ValueError(f"{name}: expected shape {shape}, found {found}")
+        for name in ("speedup", "dma_bps"):
+            array = getattr(self, name)
+            if not (np.isfinite(array) & (array > 0)).all():
+                raise ValueError(f"{name}: expected finite numbers above 0")
+        for name in ("io_bps", "load_s"):
+            array = getattr(self, name)
+            if not (np.isfinite(array) & (array >= 0)).all():
+                raise ValueError(f"{name}: expected finite numbers, 0 or more")
+        for name, size in (("slot_card", len(self.dma_bps)), ("slot_kind", kinds)):
+            array = getattr(self, name)
+            if ((array < 0) | (array >= size)).any():
+                raise ValueError(f"{name}: index out of range, expected 0..{size - 1}")
+
+    @property
+    def slots(self) -> int:
+        """S, the number of slots."""
+        return len(self.slot_card)

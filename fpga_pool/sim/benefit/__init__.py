@@ -1,0 +1,1 @@
+"""Online jobs on a pool of slots in simulated time (paper 003)."""

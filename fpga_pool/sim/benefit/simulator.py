@@ -1,0 +1,244 @@
+"""Runs an online policy over a trace: the occupancy and the policy are those of the live scheduler.
+
+What is modelled around them: loads that take turns at a card's configuration port, the shared DMA of a card (max-min
+fair), jobs that give up and run on their CPU, jobs that are taken off.
+"""
+
+import heapq
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from fpga_pool.core.benefit.dma import fair_rates
+from fpga_pool.core.benefit.moves import Load, Start
+from fpga_pool.core.benefit.occupancy import Occupancy
+from fpga_pool.core.benefit.pool import OnlinePool
+from fpga_pool.core.policy import OnlinePolicy
+from fpga_pool.sim.benefit.record import BOTH, CPU, FPGA, Record
+from fpga_pool.sim.benefit.trace import Trace
+
+#: What an entry of the agenda says.
+_END, _LOADED, _GIVE_UP, _INTERVAL = range(4)
+#: Seconds of work below which a job is done: rounding.
+_NOTHING_S = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a trace."""
+
+    #: Mean over the horizon of the sum of the speedups of what runs on slots (equation 1).
+    mean_benefit_vcpus: float
+    horizon_s: float
+    reconfigurations: int
+    jobs_on_fpga: int
+    jobs_on_cpu: int
+    record: Record
+
+
+def simulate(
+    pool: OnlinePool,
+    trace: Trace,
+    policy: OnlinePolicy,
+    *,
+    horizon_s: float | None = None,
+    interval_s: float = 0.1,
+    seed: int = 0,
+    keep_stretches: bool = True,
+) -> Outcome:
+    """Return what a policy makes of a trace; benefit counts up to `horizon_s`, by default the last arrival."""
+    horizon_s = trace.last_arrival_s if horizon_s is None else horizon_s
+    shell = _Shell(pool, trace, policy, horizon_s, np.random.default_rng(seed), keep_stretches)
+    shell.run(interval_s)
+    where = shell.record.where
+    return Outcome(
+        mean_benefit_vcpus=shell.benefit / horizon_s if horizon_s > 0 else 0.0,
+        horizon_s=horizon_s,
+        reconfigurations=shell.record.reconfigurations,
+        jobs_on_fpga=int((where != CPU).sum()),
+        jobs_on_cpu=int((where == CPU).sum()),
+        record=shell.record,
+    )
+
+
+class _Shell:
+    """Keeps the clock and does what the policy says."""
+
+    def __init__(
+        self,
+        pool: OnlinePool,
+        trace: Trace,
+        policy: OnlinePolicy,
+        horizon_s: float,
+        rng: np.random.Generator,
+        keep_stretches: bool,
+    ) -> None:
+        self._policy, self._horizon_s, self._rng = policy, horizon_s, rng
+        self._view = Occupancy(pool)
+        self._speedup: list[float] = pool.speedup.tolist()
+        self._function: list[int] = trace.function.tolist()
+        self._arrival_s: list[float] = trace.arrival_s.tolist()
+        self._work_s: list[float] = trace.work_s.tolist()
+        self._patience_s: list[float] = trace.patience_s.tolist()
+        self.record = Record(len(trace.jobs), keep_stretches)
+        #: vCPU-seconds up to the horizon.
+        self.benefit = 0.0
+        self._now_s = 0.0
+        self._agenda: list[tuple[float, int, int, int]] = []
+        # By slot: work left, rate, since when, and how often its end has been put on the agenda.
+        slots = pool.slots
+        self._left_s, self._rate, self._since_s = [0.0] * slots, [0.0] * slots, [0.0] * slots
+        self._version = [0] * slots
+        self._running: list[list[int]] = [[] for _ in range(len(pool.dma_bps))]
+        self._unfinished = len(trace.jobs)
+        self._longest_load_s = max(self._view.load_s)
+
+    def run(self, interval_s: float) -> None:
+        """Let time pass until every job has been dealt with."""
+        arrivals_s, agenda = self._arrival_s, self._agenda
+        heapq.heappush(agenda, (interval_s, _INTERVAL, 0, 0))
+        arriving, jobs = 0, len(arrivals_s)
+        while self._unfinished:
+            # At one instant what ends comes before what arrives.
+            if arriving < jobs and arrivals_s[arriving] < agenda[0][0]:
+                self._now_s = arrivals_s[arriving]
+                changed = self._arrive(arriving)
+                arriving += 1
+            else:
+                self._now_s, what, which, version = heapq.heappop(agenda)
+                changed = self._happens(what, which, version)
+                if what == _INTERVAL:
+                    heapq.heappush(agenda, (self._now_s + interval_s, _INTERVAL, 0, 0))
+            if changed:
+                self._decide()
+
+    def _happens(self, what: int, which: int, version: int) -> bool:
+        """Let an entry of the agenda happen; return whether there may be something to decide."""
+        if what == _END:
+            return version == self._version[which] and self._end(which)
+        if what == _LOADED:
+            self._view.loaded(which, self._now_s)
+            return True
+        if what == _GIVE_UP:
+            return self._give_up(which, bool(version))
+        self._view.news = None, None
+        return True
+
+    def _decide(self) -> None:
+        view, policy, rng = self._view, self._policy, self._rng
+        while (move := policy.decide(view, None, self._now_s, rng)) is not None:
+            if isinstance(move, Start):
+                self._start(move.slot, next(iter(view.waiting[move.function])))
+            else:
+                self._load(move)
+
+    # Jobs ---------------------------------------------------------------------------------------------------------
+
+    def _arrive(self, job: int) -> bool:
+        function = self._function[job]
+        if function < 0:
+            self._to_cpu(job, self._work_s[job])
+            return False
+        give_up_s = self._now_s + self._patience_s[job]
+        self._view.arrived(job, function, self._work_s[job], give_up_s, self._now_s)
+        heapq.heappush(self._agenda, (give_up_s, _GIVE_UP, job, 0))
+        return True
+
+    def _give_up(self, job: int, last: bool) -> bool:
+        """Send a waiting job to its CPU, unless a slot loads for it: jobs of a function are served as they came."""
+        function = self._function[job]
+        waiting = self._view.waiting[function]
+        if job not in waiting:
+            return False
+        if not last and job in islice(waiting, self._view.loading[function]):
+            heapq.heappush(self._agenda, (self._now_s + self._longest_load_s, _GIVE_UP, job, 1))
+            return False
+        self._view.left(job, function)
+        self._to_cpu(job, self._work_s[job])
+        return False
+
+    def _start(self, slot: int, job: int) -> None:
+        function = self._function[job]
+        self._view.left(job, function)
+        self._left_s[slot], self._rate[slot], self._since_s[slot] = self._work_s[job], -1.0, self._now_s
+        self.record.begin_s[job] = self._now_s
+        self._view.started(slot, job, self._now_s + self._work_s[job])
+        self._running[self._view.card[slot]].append(slot)
+        self._share(self._view.card[slot])
+
+    def _end(self, slot: int) -> bool:
+        job = self._view.job[slot]
+        self._note(slot)
+        self.record.end_s[job], self.record.where[job] = self._now_s, FPGA
+        self._unfinished -= 1
+        self._stop(slot)
+        return True
+
+    def _stop(self, slot: int) -> None:
+        self._version[slot] += 1
+        self._view.stopped(slot)
+        self._running[self._view.card[slot]].remove(slot)
+        self._share(self._view.card[slot])
+
+    def _to_cpu(self, job: int, left_s: float, where: int = CPU) -> None:
+        """Run what is left of a job on one vCPU."""
+        if where == CPU:
+            self.record.begin_s[job] = self._now_s
+        speedup = self._speedup[self._function[job]] if self._function[job] >= 0 else 1.0
+        self.record.end_s[job], self.record.where[job] = self._now_s + left_s * speedup, where
+        self._unfinished -= 1
+
+    # Slots --------------------------------------------------------------------------------------------------------
+
+    def _load(self, move: Load) -> None:
+        view, slot = self._view, move.slot
+        if view.job[slot] >= 0:
+            self._evict(slot)
+        end_s = self._now_s + view.load_s[view.kind[slot]]
+        view.loads(slot, move.function)
+        self.record.load(slot, move.function, self._now_s, end_s)
+        heapq.heappush(self._agenda, (end_s, _LOADED, slot, 0))
+
+    def _evict(self, slot: int) -> None:
+        """Take a job off its slot; its rest, or all of it where progress is lost, runs on its CPU."""
+        job = self._view.job[slot]
+        self._note(slot)
+        work_s, left_s = self._work_s[job], self._left_s[slot]
+        if not self._view.progress_kept[self._function[job]]:
+            lost_s = work_s - left_s
+            self.benefit -= lost_s * self._speedup[self._function[job]] if self._now_s <= self._horizon_s else 0.0
+            self.record.lose(job, slot, self.record.begin_s[job])
+            left_s = work_s
+        self._to_cpu(job, left_s, BOTH if left_s < work_s else CPU)
+        self._stop(slot)
+
+    def _share(self, card: int) -> None:
+        """Share the card's DMA anew among its running jobs."""
+        view, running = self._view, self._running[card]
+        if view.asked_bps[card] <= view.dma_bps[card]:
+            rates = [1.0] * len(running)
+        else:
+            demands = [view.io_bps[view.kind[slot]][view.holds[slot]] for slot in running]
+            rates = fair_rates(demands, view.dma_bps[card])
+        for slot, rate in zip(running, rates, strict=True):
+            if rate != self._rate[slot]:
+                self._note(slot)
+                self._rate[slot] = rate
+                self._version[slot] += 1
+                end_s = self._now_s + self._left_s[slot] / rate
+                view.delayed(slot, end_s)
+                heapq.heappush(self._agenda, (end_s, _END, slot, self._version[slot]))
+
+    def _note(self, slot: int) -> None:
+        """Account for what the slot has done since its rate last changed."""
+        since_s, rate, now_s = self._since_s[slot], self._rate[slot], self._now_s
+        self._since_s[slot] = now_s
+        if rate <= 0 or now_s <= since_s:
+            return
+        job = self._view.job[slot]
+        done_s = (now_s - since_s) * rate
+        self._left_s[slot] = left_s if (left_s := self._left_s[slot] - done_s) > _NOTHING_S else 0.0
+        counted_s = max(0.0, min(now_s, self._horizon_s) - since_s)
+        self.benefit += counted_s * rate * self._speedup[self._function[job]]
+        self.record.stretch(job, slot, since_s, now_s, rate)

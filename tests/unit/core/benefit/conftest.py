@@ -1,0 +1,31 @@
+"""Pools of a few slots, for all tests of online policies."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from fpga_pool.core.benefit.pool import OnlinePool
+
+
+@pytest.fixture
+def pool() -> Callable[..., OnlinePool]:
+    """Make a pool of equal slots that every function fits into; `cards` of `slots` each."""
+
+    def make(speedup, *, slots=1, cards=1, load_s=0.5, io_bps=0.0, dma_bps=1e9, preemptible=(), **given) -> OnlinePool:
+        count = len(speedup)
+        arrays = {
+            "functions": tuple("abcdef"[:count]),
+            "speedup": speedup,
+            "preemptible": np.isin(np.arange(count), preemptible),
+            "progress_kept": np.ones(count, bool),
+            "fits": np.ones((1, count), bool),
+            "io_bps": np.broadcast_to(io_bps, (1, count)),
+            "load_s": [load_s],
+            "dma_bps": np.full(cards, dma_bps),
+            "slot_card": np.repeat(np.arange(cards), slots),
+            "slot_kind": np.zeros(cards * slots, int),
+        }
+        return OnlinePool(**(arrays | given))
+
+    return make

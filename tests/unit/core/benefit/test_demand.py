@@ -1,0 +1,46 @@
+import json
+import math
+
+import pytest
+
+from fpga_pool.core.benefit.demand import Demand
+
+
+def test_rate_of_regular_arrivals_is_found_within_a_memory():
+    demand = Demand([1.0, 1.0], memory_s=20.0)
+    for i in range(101):
+        demand.arrived(0, 1.0, 1.0, 0.5 * i)  # two a second for 50 s
+    assert demand.rate(0, 50.0) == pytest.approx(2.0, rel=0.05)
+    assert demand.rate(1, 50.0) == 0.0
+    assert demand.offered(50.0)[0] == pytest.approx(2.0, rel=0.05)
+
+
+def test_function_that_is_not_asked_for_any_more_is_forgotten():
+    demand = Demand([1.0], memory_s=20.0)
+    for i in range(100):
+        demand.arrived(0, 1.0, 1.0, float(i))
+    # After one more memory 1/e of the weight is left.
+    assert demand.rate(0, 99.0 + 20.0) == pytest.approx(demand.rate(0, 99.0) / math.e, rel=0.02)
+
+
+def test_workload_that_changes_loses_its_benefit():
+    demand = Demand([10.0], memory_jobs=4.0)
+    for _ in range(4):
+        demand.ran(0, 2.0)
+    # 2 + 8 * (3/4)^4 = 4.53
+    assert demand.speedup[0] == pytest.approx(4.53, abs=0.01)
+
+
+def test_what_was_learned_survives_as_plain_data():
+    demand = Demand([10.0, 3.0])
+    demand.arrived(1, 2.0, 1.0, 5.0)
+    demand.ran(1, 4.0)
+    other = Demand([10.0, 3.0])
+    other.restore(json.loads(json.dumps(demand.as_state())))
+    assert other.as_state() == demand.as_state()
+    assert other.rate(1, 9.0) == demand.rate(1, 9.0) > 0
+
+
+def test_state_of_another_catalogue_is_refused():
+    with pytest.raises(ValueError, match="2 functions"):
+        Demand([1.0, 1.0]).restore(Demand([1.0]).as_state())

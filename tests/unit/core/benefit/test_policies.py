@@ -1,0 +1,116 @@
+"""What each policy does in a situation that its paper, or our rule, decides."""
+
+import numpy as np
+import pytest
+
+from fpga_pool.conf.policies import load_policy, policy_names
+from fpga_pool.core.benefit.moves import Load, Start
+from fpga_pool.core.benefit.occupancy import Occupancy
+from fpga_pool.core.benefit.paper import Benefit, BenefitReplace, HoldParams, Throughput
+from fpga_pool.core.benefit.plus import BenefitPlus, PlusParams
+
+RNG = np.random.default_rng(0)
+
+
+def holding(pool, *functions, busy_until=()) -> Occupancy:
+    """A view at time 0 whose slots hold these functions since long ago; the first ones run jobs until then."""
+    view = Occupancy(pool)
+    for slot, function in enumerate(functions):
+        view.loads(slot, function)
+        view.loaded(slot, -100.0)
+    for slot, end_s in enumerate(busy_until):
+        view.started(slot, 1000 + slot, end_s)
+    return view
+
+
+def wait(view, *functions, patience_s=1.0) -> Occupancy:
+    for job, function in enumerate(functions):
+        view.arrived(job, function, 1.0, patience_s, 0.0)
+    view.news = None, None
+    return view
+
+
+@pytest.mark.parametrize("name", policy_names("online"))
+def test_job_starts_at_once_where_an_idle_slot_holds_its_function(pool, name):
+    view = wait(holding(pool([2.0, 5.0], slots=2), 0, 1), 1)
+    assert load_policy("online", name).decide(view, None, 0.0, RNG) == Start(1, 1)
+
+
+@pytest.mark.parametrize("name", policy_names("online"))
+def test_nothing_waits_nothing_is_done(pool, name):
+    assert load_policy("online", name).decide(holding(pool([2.0, 5.0]), 0), None, 0.0, RNG) is None
+
+
+@pytest.mark.parametrize("name", policy_names("online"))
+def test_nothing_is_loaded_while_the_port_of_the_card_is_busy(pool, name):
+    view = Occupancy(pool([2.0, 5.0], slots=2))
+    view.loads(0, 1)
+    assert load_policy("online", name).decide(wait(view, 0), None, 0.0, RNG) is None
+
+
+@pytest.mark.parametrize("name", policy_names("online"))
+def test_function_is_not_loaded_where_it_does_not_fit(pool, name):
+    view = wait(Occupancy(pool([2.0, 5.0], fits=[[True, False]])), 1)
+    assert load_policy("online", name).decide(view, None, 0.0, RNG) is None
+
+
+def test_throughput_takes_the_most_bytes_and_benefit_the_most_speedup(pool):
+    # Function 0 moves more, function 1 gains more.
+    view = wait(Occupancy(pool([2.0, 30.0], io_bps=[[8e8, 1e8]])), 0, 1)
+    assert Throughput().decide(view, None, 0.0, RNG) == Load(0, 0)
+    assert Benefit().decide(view, None, 0.0, RNG) == Load(0, 1)
+
+
+def test_algorithm_1_keeps_a_slot_for_its_hold(pool):
+    view = wait(holding(pool([2.0, 30.0]), 0), 1)
+    # Loaded at -100: a hold of 101 s is not over at 0, one of 99 s is.
+    assert Benefit(HoldParams(hold_s=101.0)).decide(view, None, 0.0, RNG) is None
+    assert Benefit(HoldParams(hold_s=99.0)).decide(view, None, 0.0, RNG) == Load(0, 1)
+
+
+def test_algorithm_2_replaces_what_gains_less_than_the_load_costs_not(pool):
+    # (s_f - s_g) * 1 s against load_s * s_g: 30 - 20 = 10 > 0.4 * 20 = 8, but not > 0.6 * 20 = 12.
+    for load_s, expected in ((0.4, Load(0, 1)), (0.6, Start(0, 0))):
+        view = wait(holding(pool([20.0, 30.0], load_s=load_s), 0), 0, 1)
+        assert BenefitReplace().decide(view, None, 0.0, RNG) == expected
+
+
+def test_algorithm_2_stops_only_what_is_preemptible(pool):
+    for preemptible, expected in (((0,), Load(0, 1)), ((), None)):
+        view = wait(holding(pool([2.0, 30.0], preemptible=preemptible), 0, busy_until=[0.9]), 1)
+        assert BenefitReplace().decide(view, None, 0.0, RNG) == expected
+
+
+def test_plus_waits_for_a_slot_that_ends_in_time(pool):
+    # Slot 0 runs function 1 until 0.9, the job waits until 1.0: no load into slot 1.
+    view = wait(holding(pool([2.0, 30.0], slots=2), 1, 0, busy_until=[0.9]), 1)
+    assert BenefitPlus().decide(view, None, 0.0, RNG) is None
+    # Until 1.1: too late, and function 0 is not asked for.
+    view = wait(holding(pool([2.0, 30.0], slots=2), 1, 0, busy_until=[1.1]), 1)
+    assert BenefitPlus().decide(view, None, 0.0, RNG) == Load(1, 1)
+
+
+def test_plus_keeps_a_slot_for_what_is_sure_to_come(pool):
+    # Function 1 keeps its slot busy most of the time: ten jobs of 1 s in the last 10 s.  Function 0 gains a tenth.
+    view = holding(pool([3.0, 30.0]), 1)
+    for job in range(10):
+        view.arrived(job, 1, 1.0, 1.0, -10.0 + job)
+        view.left(job, 1)
+    view.arrived(20, 0, 1.0, 1.0, 0.0)
+    assert BenefitPlus().decide(view, None, 0.0, RNG) is None
+
+
+@pytest.mark.parametrize("name", policy_names("online"))
+def test_decisions_leave_the_view_as_it_is(pool, name):
+    view = wait(holding(pool([2.0, 30.0], slots=2), 0, 0), 1, 0)
+    before = [dict(queue) for queue in view.waiting], list(view.holds), list(view.held)
+    load_policy("online", name).decide(view, None, 0.0, RNG)
+    assert ([dict(queue) for queue in view.waiting], list(view.holds), list(view.held)) == before
+
+
+@pytest.mark.parametrize("params", [{"loads_ahead": 0.5}, {"catch_up": 1.5}, {"catch_up": float("nan")}])
+def test_parameters_out_of_range_are_refused(params):
+    with pytest.raises(ValueError, match=next(iter(params))):
+        PlusParams(**params)
+    with pytest.raises(ValueError, match="hold_s"):
+        HoldParams(hold_s=-1.0)
