@@ -76,8 +76,9 @@ class Work:
         specs = [
             JobSpec("sha256", payload, requester, name=f"job-{number}") for number, payload in enumerate(self._payloads)
         ]
+        # A policy that leaves jobs where they are: what is watched here is that they wait, and go on.
         self._runner = pool.client().runner(
-            specs, output_dir=directory, on_progress=self._note, settings=RunSettings(patience_s=300)
+            specs, policy="ect", output_dir=directory, on_progress=self._note, settings=RunSettings(patience_s=300)
         )
         self._store = store
         #: Results that the client has.
