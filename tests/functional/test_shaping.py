@@ -73,7 +73,8 @@ class Transfers:
             for request in requests
         ]  # fmt: skip
         assert [program.stdout.readline() for program in self._programs] == ["ready\n"] * 2
-        self._batch = self._api.create_batch(requests).uuid
+        # This policy sends to both responders at a time.
+        self._batch = self._api.create_batch(requests, policy="ect").uuid
         for program in self._programs:
             program.stdin.write(f"{self._batch}\n")
             program.stdin.flush()
