@@ -55,6 +55,7 @@ class _Placing:
         self._egress_free_s = [0.0] * len(self._egress_bps)
         self._ingress_free_s = [0.0] * len(self._ingress_bps)
         self._last_arrival_s = [0.0] * len(self._slots)
+        self._jobs = [0] * len(self._slots)
         #: (J,) of the jobs placed.
         self.accelerator, self.start_s, self.end_s = [0] * jobs, [0.0] * jobs, [0.0] * jobs
         self.arrived_s: list[float] = problem.release_s.tolist()
@@ -64,10 +65,10 @@ class _Placing:
         self.in_turn = True
 
     def place(self, job: int) -> None:
-        """Put a job where it ends first; of equals, on the slot of lowest index."""
+        """Put a job where it ends first; of equals, on the slot with the fewest jobs, then of lowest index."""
         arrives_s = self._arrivals_s(job)
         seconds, function = self._seconds[job], self._function[job]
-        free_s, loaded, load_s = self._free_s, self._loaded, self._load_s
+        free_s, loaded, load_s, jobs = self._free_s, self._loaded, self._load_s, self._jobs
         best, best_s = -1, inf
         for slot, host in self._slots:
             ready_s = free_s[slot]
@@ -75,7 +76,7 @@ class _Placing:
                 ready_s += load_s[slot]
             arrival_s = arrives_s[host]
             end_s = (ready_s if ready_s > arrival_s else arrival_s) + seconds[slot]
-            if end_s < best_s:
+            if end_s < best_s or (end_s == best_s and jobs[slot] < jobs[best]):
                 best, best_s = slot, end_s
         host = self._slots[best][1]
         self._send(job, host, arrives_s[host])
@@ -83,6 +84,7 @@ class _Placing:
         self.in_turn &= arrives_s[host] >= self._last_arrival_s[best] and seconds[best] > 0.0
         self._last_arrival_s[best] = arrives_s[host]
         free_s[best], loaded[best] = best_s, function
+        jobs[best] += 1
 
     def _arrivals_s(self, job: int) -> dict[int, float]:
         """Return when the input would be at each responder if it were sent next."""

@@ -27,6 +27,11 @@ def test_where_nothing_moves_it_is_the_plan_of_earliest_completion(compute_probl
     assert quick.start_s == pytest.approx(ect.start_s)
 
 
+def test_jobs_that_take_no_time_are_spread_all_the_same(compute_problem):
+    # What they take in truth is more than the time model says.
+    assert np.bincount(quick_plan(compute_problem(np.zeros((8, 4))), "").accelerator).tolist() == [2, 2, 2, 2]
+
+
 def test_inputs_follow_each_other_on_a_link(network_problem):
     # 8 Mb and 4 Mb from two requesters to one responder at 8 Mbit/s: 1 s, then half a second.
     plan = quick_plan(network_problem([8, 4], [0, 1], [100, 100], [0], [8]), "")
