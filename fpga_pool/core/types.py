@@ -263,12 +263,16 @@ class PoolView:
     time_a_s: Floats
     time_b_s_per_byte: Floats
 
-    @property
-    def host_index(self) -> Mapping[str, int]:
-        """Index of each host name."""
-        return MappingProxyType({name: i for i, name in enumerate(self.hosts)})
+    #: Index of each host name and of each function name.
+    host_index: Mapping[str, int] = field(init=False, repr=False)
+    function_index: Mapping[str, int] = field(init=False, repr=False)
 
-    @property
-    def function_index(self) -> Mapping[str, int]:
-        """Index of each function name."""
-        return MappingProxyType({name: i for i, name in enumerate(self.functions)})
+    def __post_init__(self) -> None:
+        for index, names in (("host_index", self.hosts), ("function_index", self.functions)):
+            object.__setattr__(self, index, MappingProxyType({name: i for i, name in enumerate(names)}))
+
+    def compute_s(self, slots: Ints, functions: Ints, input_bytes: Ints) -> Floats:
+        """Return (J, N) how long jobs, given by function and input (J,), compute on slots (N,); inf = cannot run."""
+        columns = np.ix_(slots, functions)
+        seconds = self.time_a_s[columns].T + self.time_b_s_per_byte[columns].T * input_bytes[:, None]
+        return np.where(self.can_run[columns].T, seconds, np.inf)

@@ -194,10 +194,8 @@ def batch_problem(snap: Snapshot) -> PlanRequest:
     functions = np.array([view.function_index[job.function] for job in snap.jobs])
     useful = np.flatnonzero(view.slot_usable & view.can_run[:, np.unique(functions)].any(axis=1))
     input_bytes = np.array([job.input_bytes for job in snap.jobs], dtype=np.int64)
-    columns = np.ix_(useful, functions)
-    seconds = view.time_a_s[columns].T + view.time_b_s_per_byte[columns].T * input_bytes[:, None]
     problem = BatchProblem(
-        seconds=floats(np.where(view.can_run[columns].T, seconds, np.inf)),
+        seconds=floats(view.compute_s(useful, functions, input_bytes)),
         input_bytes=ints(input_bytes),
         requester=ints([view.host_index[job.requester] for job in snap.jobs]),
         egress_bps=view.egress_bps,

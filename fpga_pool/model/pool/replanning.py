@@ -219,15 +219,13 @@ class _Rows:
         view, useful = self._view, self._useful
         functions = np.array([view.function_index[job.function] for job in self.jobs])
         input_bytes = np.array([job.input_bytes for job in self.jobs], np.int64)
-        columns = np.ix_(useful, functions)
-        seconds = view.time_a_s[columns].T + view.time_b_s_per_byte[columns].T * input_bytes[:, None]
         here = np.array(self._here)[:, None]
         # A large input that is there already is not sent again.
-        possible = view.can_run[columns].T & ((here < 0) | (view.slot_host[useful] == here))
+        reachable = (here < 0) | (view.slot_host[useful] == here)
         batches = sorted({(job.created_at, job.batch_uuid) for job in self.jobs})
         rank = {batch_uuid: number for number, (_, batch_uuid) in enumerate(batches)}
         problem = BatchProblem(
-            seconds=floats(np.where(possible, seconds, np.inf)),
+            seconds=floats(np.where(reachable, view.compute_s(useful, functions, input_bytes), np.inf)),
             input_bytes=ints(self._left_bytes),
             requester=ints([view.host_index[job.requester] for job in self.jobs]),
             egress_bps=view.egress_bps,
