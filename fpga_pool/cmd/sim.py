@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from fpga_pool.cmd.arguments import positive_seconds
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.sim import files
@@ -71,7 +72,7 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
     limit = parser.add_mutually_exclusive_group()
     limit.add_argument(
         "--time-limit",
-        type=_seconds,
+        type=positive_seconds,
         metavar="S",
         help="seconds to search; ect, ljf and sjf end at once and ignore it",
     )
@@ -216,16 +217,6 @@ def _whole(text: str, *, least: int) -> int:
         value = least - 1
     if value < least:
         raise argparse.ArgumentTypeError(f"expected a whole number, {least} or more, got {text!r}")
-    return value
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a positive number of seconds, got {text!r}")
     return value
 
 

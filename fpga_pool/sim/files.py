@@ -1,6 +1,5 @@
 """Problem and plan files of batches (numpy `.npz`); doc/formats describes every array."""
 
-import os
 import zipfile
 import zlib
 from pathlib import Path
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from fpga_pool.core.types import BatchPlan, BatchProblem
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.sim.replacing import replacing
 
 FORMAT_VERSION = 1
 
@@ -170,13 +170,5 @@ def _checked(place: str, array: NDArray[Any], kind: str, dimensions: int) -> NDA
 
 
 def _write(path: str | Path, arrays: _Arrays) -> None:
-    """Write next to the place and rename, so that nobody reads half a file."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as stream:
-            np.savez(stream, format_version=np.array(FORMAT_VERSION), **arrays)  # type: ignore[arg-type]
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with replacing(path) as place, place.open("wb") as stream:
+        np.savez(stream, format_version=np.array(FORMAT_VERSION), **arrays)  # type: ignore[arg-type]

@@ -105,7 +105,6 @@ def test_what_waits_for_a_slot_that_fails_is_moved_and_all_results_are_right(
     took_s = max(job.finished_at for job in jobs) - min(job.created_at for job in jobs)
     predicted_s = simulated_end_s(second_s, failed_s, failed)
     moved = sum(job.attempt > 1 for job in jobs)
+    # Printed only: how near the two are belongs to the machine.
     print(f"{failed} failed after {failed_s:.2f} s; {moved} jobs moved; {took_s:.2f} s, simulated {predicted_s:.2f} s")
     assert moved > 0
-    # What it took beside the prediction is printed only: it belongs to the machine.
-    assert predicted_s > 0

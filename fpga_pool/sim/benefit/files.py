@@ -12,6 +12,7 @@ from fpga_pool.core.types import Floats
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.benefit.record import PLACES, Record
 from fpga_pool.sim.benefit.trace import Trace
+from fpga_pool.sim.replacing import replacing
 
 FORMAT_VERSION = 1
 _VERSION = "# format_version="
@@ -153,16 +154,8 @@ def _refuse_repeated(path: str | Path, jobs: Sequence[str], lines: Sequence[int]
 
 
 def _write(path: str | Path, heading: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write next to the place and rename, so that nobody reads half a file."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        with temporary.open("w", newline="", encoding="utf-8") as stream:
-            stream.write(f"{_VERSION}{FORMAT_VERSION}\n")
-            writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow(heading)
-            writer.writerows(rows)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with replacing(path) as place, place.open("w", newline="", encoding="utf-8") as stream:
+        stream.write(f"{_VERSION}{FORMAT_VERSION}\n")
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(heading)
+        writer.writerows(rows)
