@@ -90,7 +90,7 @@ def running_pool(case: Case, network: Network, servers: Servers, directory: Path
         ready = {service.name: service.wait_ready() for service in services}
         endpoint = ready["api"].removeprefix("API on ")
         api = ends.enter_context(PoolApi(endpoint))
-        _wait(lambda: _complete(api, case), "the pool does not see all of its hosts and slots")
+        wait_until(lambda: _complete(api, case), "the pool does not see all of its hosts and slots")
         yield Pool(endpoint=endpoint, api=api)
 
 
@@ -180,7 +180,7 @@ class _Process:
 
     def wait_ready(self) -> str:
         """Return what the service calls itself when it is ready; ServiceUnavailable tells where its log is."""
-        _wait(lambda: self._title() is not None or self.process.poll() is not None, f"{self.name}: not ready")
+        wait_until(lambda: self._title() is not None or self.process.poll() is not None, f"{self.name}: not ready")
         title = self._title()
         if title is None:
             raise ServiceUnavailable(f"{self.name} did not start: {self.said.read_text().strip()} (log: {self.log})")
@@ -218,7 +218,8 @@ def _stop(services: Sequence[_Process]) -> None:
             service.process.wait()
 
 
-def _wait(condition: Callable[[], bool], complaint: str) -> None:
+def wait_until(condition: Callable[[], bool], complaint: str) -> None:
+    """Wait until a condition holds; ServiceUnavailable, with the complaint, if it does not in a minute."""
     end_s = time.monotonic() + START_TIMEOUT_S
     while not condition():
         if time.monotonic() > end_s:
