@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from pyroute2 import netns
 
 from fpga_pool.experiments.testbed.experiment import remove_left_over, what_is_missing
 from fpga_pool.experiments.testbed.network import Nic, switched_network
+from fpga_pool.experiments.waiting import wait_until
 
 SCALE = 0.05
 TIMEOUT_S = 300.0
@@ -64,13 +64,6 @@ def processes_with(text: str) -> list[str]:
     return found
 
 
-def eventually(holds, what: str, timeout_s: float = TIMEOUT_S) -> None:
-    until_s = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < until_s, f"does not happen: {what}"
-        time.sleep(0.1)
-
-
 def test_word_count_is_planned_sent_and_computed_as_predicted(testbed, tmp_path):
     before = networks(), places()
     process = testbed("--case", "wordcount", "--policies", "ect,ljf")
@@ -100,16 +93,16 @@ def test_word_count_is_planned_sent_and_computed_as_predicted(testbed, tmp_path)
 def test_what_a_killed_experiment_leaves_is_gone_with_the_next(testbed):
     before = networks(), places()
     process = testbed("--case", "wordcount", "--policies", "ect")
-    eventually(lambda: process.poll() is not None or places() - before[1], "the experiment has begun")
+    wait_until(lambda: process.poll() is not None or places() - before[1], "the experiment has begun")
     assert process.poll() is None, process.communicate()
     (place,) = places() - before[1]
     agents = f"{place}/pool-tc/requester-4.conf"
-    eventually(lambda: process.poll() is not None or processes_with(agents), "its agents run")
+    wait_until(lambda: process.poll() is not None or processes_with(agents), "its agents run")
     assert process.poll() is None, process.communicate()
     left = networks() - before[0]
     os.kill(process.pid, signal.SIGKILL)
     process.wait(10)
-    eventually(lambda: not processes_with(str(place)), "its processes end with it")
+    wait_until(lambda: not processes_with(str(place)), "its processes end with it")
     assert left <= networks()
     with switched_network([Nic(host="h", egress_bps=1e9, ingress_bps=1e9)]):
         pass
