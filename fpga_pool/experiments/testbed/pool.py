@@ -121,7 +121,8 @@ def _services(
 ) -> Iterator[tuple[str, str, Options, Sequence[str]]]:
     """Yield name, module, options and the beginning of the command line of each process."""
     here = ["setpriv", "--pdeathsig", "KILL"]
-    yield "scheduler", "fpga_pool.cmd.scheduler", {"scheduler": _scheduler(directory)}, here
+    baselines = {f"policy_{name}": {"prefetch": case.prefetch} for name in ("sjf", "ljf")}
+    yield "scheduler", "fpga_pool.cmd.scheduler", {"scheduler": _scheduler(directory), **baselines}, here
     yield "api", "fpga_pool.cmd.api", {"api": {"host": "127.0.0.1", "port": 0}}, here
     for nic in case.nics():
         endpoint = network.hosts[nic.host]
