@@ -83,8 +83,8 @@ def test_word_count_is_planned_sent_and_computed_as_predicted(testbed, tmp_path)
         # Not before the bytes can be there, less what HTB lets pass at once: 1 MiB at each of three places.
         assert run["makespan_s"] > variant["fluid_s"] - 3 * 2**20 * 8 / 500e6
     # Ours gives the slow responder two small inputs, LJF the largest.
-    places = [job["responder"] for job in ours["runs"][0]["jobs"]]
-    assert (sorted(places[:3]), places[3]) == (["responder-1", "responder-2", "responder-2"], "responder-1")
+    responders = [job["responder"] for job in ours["runs"][0]["jobs"]]
+    assert (sorted(responders[:3]), responders[3]) == (["responder-1", "responder-2", "responder-2"], "responder-1")
     assert [job["responder"] for job in ljf["runs"][0]["jobs"]] == ["responder-1"] * 3 + ["responder-2"]
     assert json.loads((tmp_path / "out" / "testbed.json").read_text())["cases"] == [case]
     assert "is ready" in (tmp_path / "out" / "wordcount" / "pool-tc" / "responder-1.log").read_text()
