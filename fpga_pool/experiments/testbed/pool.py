@@ -27,7 +27,7 @@ from fpga_pool.store.store import Store
 
 #: Enough for senders that look five times a second to learn of a plan before its time 0.
 LEAD_S = 1.0
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
 _BOARD = "testbed"
 
