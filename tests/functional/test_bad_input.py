@@ -119,7 +119,7 @@ def fpga_pool(pool, *arguments, cwd):
     """Run the command; return how it ended."""
     run = "import sys; from fpga_pool.cmd.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", run, "--endpoint", pool.endpoint, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=cwd, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, check=False)
 
 
 def fits(row, message):
