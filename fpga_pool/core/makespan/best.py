@@ -15,7 +15,7 @@ from fpga_pool.core.makespan.forwards import place_ahead, transmit_in_order
 from fpga_pool.core.makespan.network import constant_rates, is_network_bound, place_for_network
 from fpga_pool.core.makespan.others import LARGE_PAIRS, Others, are_quick
 from fpga_pool.core.makespan.placement import largest_first
-from fpga_pool.core.makespan.quick import fitting_effort, quick_plan
+from fpga_pool.core.makespan.quick import fitting_effort, over_in_a_moment, quick_plan
 from fpga_pool.core.makespan.replan import Replan, ReplanParams, replan
 from fpga_pool.core.makespan.results import back_only, completion_bound, orders, sooner, there_only
 from fpga_pool.core.makespan.reversed_time import ReversedSearch, can_reverse
@@ -120,15 +120,17 @@ class Makespan:
             return quick_plan(view, self.name)
         return plan(view, replace(self._params, effort=effort), rng, self._clock)
 
-    def replan(self, underway: Underway, rng: np.random.Generator) -> Replan:
-        """Plan what does not compute yet anew, as far as that pays; see `replan`."""
+    def replan(self, underway: Underway, rng: np.random.Generator) -> Replan | None:
+        """Plan what does not compute yet anew, as far as that pays (see `replan`); None where a glance says it cannot."""
         effort = self._params.effort
         if self._share > 0.0:
+            if over_in_a_moment(underway.problem, self._share):
+                return None
             effort = fitting_effort(underway.problem, self._share, effort)
         params = ReplanParams(effort=min(effort, ReplanParams().effort))
         search = replace(self._params, effort=min(effort, _REPLAN_EFFORT))
         # Without kernels a search takes so long that the plan is out of date when it is made.
-        compiled = kernels() is not None
+        compiled = effort > 0 and kernels() is not None
         return replan(underway, params, (lambda problem: plan(problem, search, rng)) if compiled else None)
 
 
