@@ -80,6 +80,8 @@ class Makespan:
 
     def __init__(self, params: MakespanParams | None = None, clock: Clock | None = None, share: float = 0.0) -> None:
         self._params, self._clock, self._share = params or MakespanParams(), clock, share
+        #: A plan was searched for, not only made.
+        self._searched = False
 
     def supports(self, view: BatchProblem) -> bool:
         """Every batch."""
@@ -108,16 +110,18 @@ class Makespan:
 
     @property
     def unprepared(self) -> bool:
-        """Plans would be made quicker if `prepare` had been called."""
-        return missed()
+        """A search would have been quicker if `prepare` had been called; plans without one are too small to matter."""
+        return self._searched and missed()
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic where the search is limited by effort."""
         if self._share == 0.0:
+            self._searched = True
             return plan(view, self._params, rng, self._clock)
         effort = fitting_effort(view, self._share, self._params.effort)
         if effort == 0:
             return quick_plan(view, self.name)
+        self._searched = True
         return plan(view, replace(self._params, effort=effort), rng, self._clock)
 
     def replan(self, underway: Underway, rng: np.random.Generator) -> Replan | None:
@@ -131,6 +135,7 @@ class Makespan:
         search = replace(self._params, effort=min(effort, _REPLAN_EFFORT))
         # Without kernels a search takes so long that the plan is out of date when it is made.
         compiled = effort > 0 and kernels() is not None
+        self._searched |= effort > 0
         return replan(underway, params, (lambda problem: plan(problem, search, rng)) if compiled else None)
 
 
