@@ -125,7 +125,7 @@ class Makespan:
         return plan(view, replace(self._params, effort=effort), rng, self._clock)
 
     def replan(self, underway: Underway, rng: np.random.Generator) -> Replan | None:
-        """Plan what does not compute yet anew, as far as that pays (see `replan`); None where a glance says it cannot."""
+        """Plan what does not compute yet anew, as far as that pays; see `replan`.  None where a glance says no."""
         effort = self._params.effort
         if self._share > 0.0:
             if over_in_a_moment(underway.problem, self._share):
