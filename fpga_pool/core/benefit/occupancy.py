@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right, insort
 from itertools import islice
 
 from fpga_pool.core.benefit.demand import Demand
+from fpga_pool.core.benefit.dma import fair_rates
 from fpga_pool.core.benefit.pool import OnlinePool
 
 EMPTY = -1
@@ -143,6 +144,10 @@ class Occupancy:
 
     # What a decision asks -----------------------------------------------------------------------------------------
 
+    def queued(self, function: int) -> bool:
+        """Say whether a job of the function waits for which there is no idle slot, nor one that loads."""
+        return len(self.waiting[function]) > self.idle_holding[function] + self.loading[function]
+
     def uncovered(self, function: int, most: int, extra: int = 0) -> int:
         """Return how many of the oldest `most` waiting jobs no slot that holds or loads the function can take in time.
 
@@ -163,6 +168,17 @@ class Occupancy:
             else:
                 missed += 1
         return missed
+
+    def rate(self, function: int, slot: int) -> float:
+        """Return how fast a job of the function would run on the slot, beside what runs now on others of its card."""
+        card = self.card[slot]
+        own_bps = self.io_bps[self.kind[slot]][function]
+        # Other slots ask for no more than all of them.
+        if self.asked_bps[card] + own_bps <= self.dma_bps[card]:
+            return 1.0
+        others = (other for other in self._slots_of[card] if self.job[other] >= 0 and other != slot)
+        demands_bps = [own_bps, *(self.io_bps[self.kind[other]][self.holds[other]] for other in others)]
+        return fair_rates(demands_bps, self.dma_bps[card])[0]
 
     def roomiest(self, slots: OrderedSet, *, port: bool = False, loaded_by_s: float = math.inf) -> int | None:
         """Return the slot whose card has most DMA left, of the first few; among equals the one that came first.
