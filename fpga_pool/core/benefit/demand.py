@@ -8,6 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scipy.special import gammainc
+
 #: Seconds after which an arrival counts for 1/e: a mix that changes every half minute is followed, noise is not.
 MEMORY_S = 20.0
 #: Jobs after which one observed run counts for 1/e.
@@ -33,6 +35,7 @@ class Demand:
         self._at_s = [0.0] * len(self.speedup)
         self._since_s = math.inf
         self._offered: list[float] = []
+        self._more_than: dict[tuple[int, int], float] = {}
         self._offered_at_s = -math.inf
 
     def arrived(self, function: int, work_s: float, patience_s: float, now_s: float, tenant: str = "") -> None:
@@ -78,7 +81,15 @@ class Demand:
         if not 0 <= now_s - self._offered_at_s <= 0.002 * self._memory_s:
             self._offered = [self.rate(f, now_s) * work_s for f, work_s in enumerate(self.work_s)]
             self._offered_at_s = now_s
+            self._more_than.clear()
         return self._offered
+
+    def more_than(self, slots: int, function: int, now_s: float) -> float:
+        """Return the probability that more than so many jobs of the function are there, each on a slot: Poisson."""
+        offered = self.offered(now_s)[function]
+        if (found := self._more_than.get((slots, function))) is None:
+            found = self._more_than[slots, function] = float(gammainc(slots + 1, offered))
+        return found
 
     def as_state(self) -> Mapping[str, Any]:
         """Return all that was learned, as plain data."""

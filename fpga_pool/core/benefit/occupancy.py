@@ -52,6 +52,8 @@ class Occupancy:
         #: By kind, then function (the last one: EMPTY): slots that are idle, and slots that run a preemptible job.
         self.idle: list[list[OrderedSet]] = [[{} for _ in range(functions + 1)] for _ in range(kinds)]
         self.evictable: list[list[OrderedSet]] = [[{} for _ in range(functions)] for _ in range(kinds)]
+        #: By kind: how many slots are idle.
+        self.idle_slots = [0] * kinds
         #: By function: idle slots that hold it, slots that hold or load it, slots that load it, and expected ends of
         #: its running jobs, sorted.
         self.idle_holding = [0] * functions
@@ -67,6 +69,7 @@ class Occupancy:
         for slot in range(slots):
             self._slots_of[self.card[slot]].append(slot)
             self.idle[self.kind[slot]][EMPTY][slot] = None
+            self.idle_slots[self.kind[slot]] += 1
 
     # What happened ------------------------------------------------------------------------------------------------
 
@@ -88,6 +91,7 @@ class Occupancy:
         """Let an idle slot run a job."""
         function, kind = self.holds[slot], self.kind[slot]
         del self.idle[kind][function][slot]
+        self.idle_slots[kind] -= 1
         self.idle_holding[function] -= 1
         self.job[slot], self.end_s[slot] = job, end_s
         insort(self.ends_s[function], end_s)
@@ -112,12 +116,14 @@ class Occupancy:
         self.news = None, slot
         self.evictable[kind][function].pop(slot, None)
         self.idle[kind][function][slot] = None
+        self.idle_slots[kind] += 1
         self.idle_holding[function] += 1
 
     def loads(self, slot: int, function: int) -> None:
         """Let an idle slot load a function."""
         before, kind = self.holds[slot], self.kind[slot]
         del self.idle[kind][before][slot]
+        self.idle_slots[kind] -= 1
         if before != EMPTY:
             self.held[before] -= 1
             self.idle_holding[before] -= 1
@@ -140,13 +146,15 @@ class Occupancy:
         self.loaded_s[slot] = now_s
         self.news = None, slot
         self.idle[self.kind[slot]][function][slot] = None
+        self.idle_slots[self.kind[slot]] += 1
         self.idle_holding[function] += 1
 
     # What a decision asks -----------------------------------------------------------------------------------------
 
-    def queued(self, function: int) -> bool:
-        """Say whether a job of the function waits for which there is no idle slot, nor one that loads."""
-        return len(self.waiting[function]) > self.idle_holding[function] + self.loading[function]
+    def behind(self, function: int, by_s: float) -> bool:
+        """Say whether more jobs of the function wait than slots that hold or load it are free, or will be by then."""
+        waiting = len(self.waiting[function]) - self.idle_holding[function] - self.loading[function]
+        return waiting > 0 and waiting > bisect_right(self.ends_s[function], by_s)
 
     def uncovered(self, function: int, most: int, extra: int = 0) -> int:
         """Return how many of the oldest `most` waiting jobs no slot that holds or loads the function can take in time.
