@@ -198,7 +198,7 @@ class _Network:
         #: (J,) when each input has arrived, as far as it is planned; its release where nothing moves.
         self.arrived_s = np.array(problem.release_s)
         kept = underway.transfers
-        fixed = stays & (underway.begun | (not underway.retime))
+        fixed = stays & ((underway.begun & ~underway.astray) | (not underway.retime))
         pieces = fixed[kept.flow]
         self._kept = Segments(kept.flow[pieces], kept.begin_s[pieces], kept.end_s[pieces], kept.bps[pieces])
         self._sent: list[tuple[int, Sequence[Piece]]] = []

@@ -1,12 +1,13 @@
 """The plan under way as objects, as a policy's problem, and what a policy makes of it back as objects.
 
-What runs, what moves and what begins within a moment stays as it is.  All else may get another place (a new attempt,
-so whatever is said about the former one is void) or other times.
+What runs, what moves and what begins within a moment stays where it is.  All else may get another place (a new
+attempt, so whatever is said about the former one is void) or other times; what moves gets other rates where it is not
+as planned.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
 
@@ -30,6 +31,7 @@ from fpga_pool.model.pool.planning import (
     withdraw_from_former_host,
 )
 from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.progress import late_s
 from fpga_pool.model.transaction import Transaction
 
 #: No transfer is expected to take less.
@@ -84,7 +86,8 @@ def prospect(
     may_move
         Says of a policy, by name, whether its jobs may be moved.
     late
-        Transfers are late: those that have not begun are planned anew.
+        Transfers are late: those that have not begun are planned anew, and so is what is left of those that were told
+        not to move as planned.
 
     """
     view = snap.view
@@ -104,6 +107,11 @@ def prospect(
     return rows.prospect(late=late) if rows.jobs else None
 
 
+def _is_astray(job: Job) -> bool:
+    """Say whether an input was told to be elsewhere than planned."""
+    return job.state is JobState.WAITING_INPUT and bool(job.transfer) and job.moved_bytes is not None
+
+
 class _Rows:
     """The rows of the problem, as they are gathered."""
 
@@ -119,6 +127,7 @@ class _Rows:
         self._left_bytes: list[int] = []
         #: Host on which the input is already, -1 = none.
         self._here: list[int] = []
+        self._astray: list[bool] = []
         self._pieces: list[tuple[int, float, float, float]] = []
         #: Until when late transfers are expected to take a link.
         self._late_until_s: dict[str, float] = {}
@@ -154,6 +163,7 @@ class _Rows:
         self._accelerator.append(number)
         self._start_s.append(start_s)
         self._begun.append(begun)
+        self._astray.append(bool(pieces) and _is_astray(job))
         staged, small = job.state is JobState.STAGED, job.input_bytes <= SMALL_INPUT_BYTES
         self._here.append(self._view.host_index[job.host] if staged and not small else -1)
         left_bytes = job.input_bytes
@@ -181,13 +191,24 @@ class _Rows:
         """Return begin, end and rate of what is left of a transfer."""
         if job.state is not JobState.WAITING_INPUT or not job.transfer or job.input_bytes <= SMALL_INPUT_BYTES:
             return []
-        shift_s = -self._since_dispatch_s(job)
+        shift_s = -self._since_dispatch_s(job) + self._behind_s(job)
         pieces = [
             (max(piece.begin_s + shift_s, 0.0), piece.end_s + shift_s, piece.bps)
             for piece in job.transfer
             if piece.end_s + shift_s > 0.0
         ]
-        return pieces or [self._late_piece(job, -(job.transfer[-1].end_s + shift_s))]
+        if pieces:
+            return pieces
+        # It was to be complete by now.
+        at_an_instant = (0.0, _INSTANT_S, job.transfer[-1].bps)
+        return [at_an_instant if _is_astray(job) else self._late_piece(job, -(job.transfer[-1].end_s + shift_s))]
+
+    def _behind_s(self, job: Job) -> float:
+        """Return by how much a transfer is behind its plan, as far as that was told; it is taken to stay so."""
+        if not _is_astray(job):
+            return 0.0
+        told_s = (job.moved_at or 0.0) - (job.dispatched_at or job.created_at)
+        return late_s(job.transfer, job.input_bytes, job.moved_bytes or 0, told_s)
 
     def _since_dispatch_s(self, job: Job) -> float:
         return self._now_s - (job.dispatched_at or job.created_at)
@@ -195,7 +216,7 @@ class _Rows:
     def _late_piece(self, job: Job, late_s: float) -> tuple[float, float, float]:
         """Return what is expected of a late transfer: as long again as it is late, at most as long as all of it takes.
 
-        How much of it has moved is not known here.  Late transfers of one link follow each other.
+        How much of it has moved was not told.  Late transfers of one link follow each other.
         """
         all_s = sum(piece.end_s - piece.begin_s for piece in job.transfer)
         links = (f"from {job.requester}", f"to {job.host}")
@@ -247,6 +268,7 @@ class _Rows:
             begun=np.array(self._begun),
             transfers=Segments(columns_of[0].astype(np.int64), *columns_of[1:]),
             retime=late,
+            astray=np.array(self._astray),
         )
         return Prospect(underway=underway, jobs=tuple(self.jobs), slots=tuple(view.slots[s] for s in useful))
 
@@ -284,7 +306,10 @@ def commit_replan(tx: Transaction, asked: Prospect, found: Replan, settings: Poo
     settle_slots(tx, sorted(left), now_s)
     for row in np.flatnonzero(found.retimed).tolist():
         if untouched[row]:
-            changes.retimed.append(_retime(tx, asked, found, row, transfers[row], dispatched_at, now_s))
+            transfer = transfers[row]
+            if asked.underway.begun[row]:
+                transfer = _without_pause(transfer, settings.dispatch_lead_s)
+            changes.retimed.append(_retime(tx, asked, found, row, transfer, dispatched_at, now_s))
     _promise(tx, asked, found, changes.placed, dispatched_at, now_s)
     return changes
 
@@ -307,6 +332,13 @@ def _new_queues(
 
 def _seconds(asked: Prospect, found: Replan, row: int) -> float:
     return float(asked.underway.problem.seconds[row, found.plan.accelerator[row]])
+
+
+def _without_pause(transfer: tuple[RateSegment, ...], lead_s: float) -> tuple[RateSegment, ...]:
+    """Have a transfer that goes on at time 0 of the plan go on until then, too."""
+    if not transfer or transfer[0].begin_s > 0.0:
+        return transfer
+    return (replace(transfer[0], begin_s=-lead_s), *transfer[1:])
 
 
 def _retime(
