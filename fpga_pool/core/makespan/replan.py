@@ -93,10 +93,12 @@ def replan(underway: Underway, params: ReplanParams | None = None, search: Searc
         if shorter and pays and not _delays_a_group(problem, first.schedule, found.schedule):
             best = found
     placed = best.schedule.accelerator != underway.accelerator
+    # What is not where it was planned to be is given a plan that it can keep.
+    astray = underway.astray & underway.retime
     return Replan(
         plan=as_plan(problem, best.schedule, bound, "replan"),
         placed=placed,
-        retimed=~placed & _differ(underway.transfers, best.schedule.segments, problem.jobs),
+        retimed=~placed & (astray | _differ(underway.transfers, best.schedule.segments, problem.jobs)),
         method=best.method,
     )
 

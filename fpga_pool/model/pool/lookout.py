@@ -46,7 +46,7 @@ class Lookout:
         if not new:
             return ""
         worst = max(new, key=late_s.__getitem__)
-        return f"{len(new)} jobs are late, job {worst} by {late_s[worst]:.1f} s"
+        return f"{len(new)} jobs are late, job {worst} by {late_s[worst]:.2f} s"
 
     def _idleness(self, tx: Transaction, now_s: float) -> str:
         """Say whether a slot has nothing to do while others have more than they can begin soon."""

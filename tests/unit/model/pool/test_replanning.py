@@ -1,11 +1,13 @@
 """From the plan under way to what a policy is asked, and back."""
 
 from dataclasses import replace
+from uuid import uuid4
 
 import pytest
 
 from fpga_pool.model.messages import ObservedJob
 from fpga_pool.model.objects import BatchState, JobState, SlotState
+from fpga_pool.model.pool.admission import BatchRequest, JobRequest
 from fpga_pool.model.pool.changes import admit_flow
 from fpga_pool.model.pool.lookout import Lookout
 
@@ -148,7 +150,8 @@ def test_transfers_behind_a_late_one_get_other_times_where_they_are(pool):
 def moving(pool):
     """A megabyte from h1, which has an egress driver, on its way to h0: a second at 8 Mbit/s."""
     pool.heard(replace(pool.heartbeat("h1", slots=(), jobs=()), egress_driver="tc"))
-    pool.create("aes", requester="h1", input_bytes=1_000_000)
+    job = JobRequest(uuid=str(uuid4()), name="", function="aes", requester="h1", input_bytes=1_000_000)
+    pool.submit(BatchRequest(uuid="b", project_id="p", user_id="u", name="", policy="", jobs=(job,)))
     (job,) = pool.plan()
     with pool.tx() as tx:
         assert admit_flow(tx, tx.job(job.uuid), "192.0.2.1", 5000)
@@ -166,13 +169,13 @@ def test_what_is_told_of_an_input_decides_how_late_it_is(moving):
     pool, job = moving
     lookout = Lookout(replace(pool.settings, replan_late_s=0.6))
     with pool.tx() as tx:
-        assert lookout.reason(tx, pool.now_s) == ""
+        assert "late" not in lookout.reason(tx, pool.now_s)
     # A quarter is there after 0.9 s: 0.65 s late.
     hear(pool, job, 250_000)
     pool.now_s += 0.7
     with pool.tx() as tx:
         assert [job.moved_bytes for job in tx.astray()] == [250_000]
-        assert "by 0.7 s" in lookout.reason(tx, pool.now_s)
+        assert f"job {job.uuid} by 0.6" in lookout.reason(tx, pool.now_s)
     hear(pool, job, None)
     with pool.tx() as tx:
         assert tx.astray() == []
