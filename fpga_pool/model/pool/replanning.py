@@ -308,7 +308,7 @@ def commit_replan(tx: Transaction, asked: Prospect, found: Replan, settings: Poo
         if untouched[row]:
             transfer = transfers[row]
             if asked.underway.begun[row]:
-                transfer = _without_pause(transfer, settings.dispatch_lead_s)
+                transfer = (*_until_then(asked.jobs[row], dispatched_at, settings.dispatch_lead_s), *transfer)
             changes.retimed.append(_retime(tx, asked, found, row, transfer, dispatched_at, now_s))
     _promise(tx, asked, found, changes.placed, dispatched_at, now_s)
     return changes
@@ -334,11 +334,14 @@ def _seconds(asked: Prospect, found: Replan, row: int) -> float:
     return float(asked.underway.problem.seconds[row, found.plan.accelerator[row]])
 
 
-def _without_pause(transfer: tuple[RateSegment, ...], lead_s: float) -> tuple[RateSegment, ...]:
-    """Have a transfer that goes on at time 0 of the plan go on until then, too."""
-    if not transfer or transfer[0].begin_s > 0.0:
-        return transfer
-    return (replace(transfer[0], begin_s=-lead_s), *transfer[1:])
+def _until_then(job: Job, begins_at: float, lead_s: float) -> list[RateSegment]:
+    """Return, on the clock of a plan that begins at `begins_at`, how a transfer under way goes on before that."""
+    since_s = begins_at - (job.dispatched_at or job.created_at)
+    # After its end it goes on at its last rate.
+    *before, last = job.transfer
+    before.append(replace(last, end_s=max(last.end_s, since_s)))
+    spans = [(max(piece.begin_s - since_s, -lead_s), min(piece.end_s - since_s, 0.0), piece.bps) for piece in before]
+    return [RateSegment(begin_s, end_s, bps) for begin_s, end_s, bps in spans if begin_s < end_s]
 
 
 def _retime(
