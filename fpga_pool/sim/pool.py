@@ -37,12 +37,12 @@ from fpga_pool.model.objects import DEFAULT_SHARD, Batch, Job, JobState, Slot, S
 from fpga_pool.model.pool.admission import BatchRequest, create_batch
 from fpga_pool.model.pool.lookout import Lookout
 from fpga_pool.model.pool.operations import drain_slot
+from fpga_pool.model.pool.placing import require_answer
 from fpga_pool.model.pool.planning import (
     all_placed,
     batch_problem,
     commit_plan,
     known_time_models,
-    require_answer,
     snapshot,
 )
 from fpga_pool.model.pool.reconcile import apply_heartbeat, note_progress, tick

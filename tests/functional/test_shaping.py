@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -13,14 +12,12 @@ from uuid import uuid4
 
 import pytest
 
-from fpga_pool.dataplane.schedule import RateSchedule
 from fpga_pool.drivers.egress.tc import observe
 from fpga_pool.experiments.deployment import Deployment
 from fpga_pool.experiments.servers import RabbitMQ
 from fpga_pool.experiments.testbed import network as testbed
 from fpga_pool.experiments.testbed.network import Endpoint, Network, Nic, inside, switched_network
 from fpga_pool.model.exceptions import NotFound
-from fpga_pool.model.messages import ShapeFlow
 from fpga_pool.model.objects import BatchState
 from fpga_pool.model.pool.admission import JobRequest
 from fpga_pool.services.agent.journal import Journal
@@ -33,15 +30,8 @@ EGRESS_MBPS, INGRESS_MBPS = 100, 60
 #: Two inputs of this size, one for each responder: the first is sent with 60 Mbit/s and is there after 4 s; the second
 #: has the other 40 Mbit/s, and then 60: after 4 s 20 MB are there, and the rest takes 1.33 s.
 INPUT_BYTES = 30_000_000
-
-
-def wire_rate(bps: float) -> int:
-    """Return the bytes per second on the wire of so much payload, at MTU 1500 with IPv4."""
-    return round(bps / 8 * 1514 / 1448)
-
-
-#: Bytes per second on the wire of this many Mbit/s.
-WIRE_RATE = {mbps: wire_rate(mbps * 1e6) for mbps in (40, 60)}
+#: Bytes per second on the wire of this many Mbit/s of payload, at MTU 1500 with IPv4.
+WIRE_RATE = {mbps: round(mbps * 1e6 / 8 * 1514 / 1448) for mbps in (40, 60)}
 #: The guest and its tap, a veth here.
 GUEST, TAP, GUEST_NET, TAP_ADDRESS = "10.78.0.2", "tap0", "10.78.0.0/24", "10.78.0.1"
 SOON_S = 60.0
@@ -65,11 +55,10 @@ def shell(namespace: str, command: str) -> str:
 class Transfers:
     """A batch of two jobs, each sent by a program of its own, which no agent's end ends."""
 
-    def __init__(self, pool: Deployment, source: Path, namespace: str, policy: str) -> None:
+    def __init__(self, pool: Deployment, source: Path, namespace: str) -> None:
         self._api = pool.client()
-        size = source.stat().st_size
         requests = [
-            JobRequest(uuid=str(uuid4()), name=name, function="sha256", requester=REQUESTER, input_bytes=size)
+            JobRequest(uuid=str(uuid4()), name=name, function="sha256", requester=REQUESTER, input_bytes=INPUT_BYTES)
             for name in ("first", "second")
         ]
         self._programs = [
@@ -84,23 +73,14 @@ class Transfers:
             for request in requests
         ]  # fmt: skip
         assert [program.stdout.readline() for program in self._programs] == ["ready\n"] * 2
-        self._batch = self._api.create_batch(requests, policy=policy).uuid
+        # This policy sends to both responders at a time.
+        self._batch = self._api.create_batch(requests, policy="ect").uuid
         for program in self._programs:
             program.stdin.write(f"{self._batch}\n")
             program.stdin.flush()
 
     def running(self) -> bool:
         return any(program.poll() is None for program in self._programs)
-
-    @contextlib.contextmanager
-    def stopped(self) -> Iterator[str]:
-        """Have the first program do nothing for a while; yields its job."""
-        (job,) = (job.uuid for job in self._api.jobs(self._batch) if job.name == "first")
-        self._programs[0].send_signal(signal.SIGSTOP)
-        try:
-            yield job
-        finally:
-            self._programs[0].send_signal(signal.SIGCONT)
 
     def finish(self) -> None:
         """Both results are here, and the batch is complete."""
@@ -148,11 +128,6 @@ class Scene:
         """How many flows the requester's agent would set again."""
         with contextlib.closing(Journal(self.pool.directory / REQUESTER / "journal.sqlite")) as journal:
             return len(journal.flows())
-
-    def held_to(self, job: str) -> ShapeFlow | None:
-        """What the requester's agent holds the stream of a job's first attempt to."""
-        with contextlib.closing(Journal(self.pool.directory / REQUESTER / "journal.sqlite")) as journal:
-            return journal.flow(f"{job}.1")
 
     def log(self) -> str:
         return self.pool.log_file(REQUESTER).read_text()
@@ -203,10 +178,7 @@ def scene(mariadb, servers_directory, tmp_path_factory) -> Iterator[Scene]:
             agents=len(RESPONDERS),
             requesters=1,
             # Time for the programs to learn of the plan.
-            options={
-                "scheduler": {"interval_s": 0.2, "dispatch_lead_s": 2.0, "replan_late_s": 0.6, "replan_horizon_s": 0.5},
-                "agent": {"heartbeat_s": 0.5},
-            },
+            options={"scheduler": {"interval_s": 0.2, "dispatch_lead_s": 2.0}, "agent": {"heartbeat_s": 0.5}},
             own=own,
             launchers={host: endpoint.command() for host, endpoint in network.hosts.items()},
         )
@@ -224,11 +196,10 @@ def begin(scene, tmp_path) -> Iterator:
     """Begin the two transfers, from the requester's host or from its guest."""
     begun = []
 
-    def begin_from(namespace: str, *, policy: str = "ect", input_bytes: int = INPUT_BYTES) -> Transfers:
-        """Without `policy`, by one that sends to both responders at a time."""
+    def begin_from(namespace: str) -> Transfers:
         source = tmp_path / "input"
-        source.write_bytes(os.urandom(input_bytes))
-        begun.append(Transfers(scene.pool, source, namespace, policy))
+        source.write_bytes(os.urandom(INPUT_BYTES))
+        begun.append(Transfers(scene.pool, source, namespace))
         return begun[-1]
 
     yield begin_from
@@ -270,33 +241,6 @@ def test_guest_is_held_at_its_tap(scene, begin):
     assert REST in seen[seen.index(BOTH) :]
     assert scene.rates() == []
     eventually(lambda: scene.rates(scene.ifb()) == [] and scene.noted() == 0, "both flows are released")
-
-
-def test_what_runs_gets_another_rate_when_it_is_late(scene, begin):
-    """One sender pauses: how far its input is decides what rates both have from then on, and the kernel follows."""
-    transfers = begin(scene.namespace, policy="makespan", input_bytes=2 * INPUT_BYTES)
-    eventually(lambda: len(scene.rates()) == 2 and 0 not in scene.rates(), "both flow")
-    with transfers.stopped() as job:
-        before = scene.held_to(job)
-        assert before is not None
-        time.sleep(2.0)
-
-    def held_anew() -> bool:
-        now = scene.held_to(job)
-        return now is not None and now.dispatched_at > before.dispatched_at
-
-    eventually(held_anew, "the stream is held to a new plan")
-    changed = False
-    while transfers.running():
-        after = scene.held_to(job) or before
-        was_bps, is_bps = (
-            RateSchedule(plan.transfer).rate_at(time.time() - plan.dispatched_at) for plan in (before, after)
-        )
-        changed |= was_bps != is_bps and wire_rate(is_bps) in scene.rates()
-        time.sleep(0.05)
-    transfers.finish()
-    assert changed
-    eventually(lambda: scene.rates() == [] and scene.noted() == 0, "both flows are released")
 
 
 def test_limits_outlive_an_agent_that_is_killed_and_the_next_one_tidies_up(scene, begin):

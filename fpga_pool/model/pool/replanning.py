@@ -5,8 +5,7 @@ attempt, so whatever is said about the former one is void) or other times; what 
 as planned.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
@@ -20,16 +19,11 @@ from fpga_pool.core.makespan.underway import Underway
 from fpga_pool.core.types import BatchProblem, Floats, Ints, PoolView, floats, ints
 from fpga_pool.model.exchange import SMALL_INPUT_BYTES
 from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
-from fpga_pool.model.lifecycle.job import Moved, Planned, Retimed
-from fpga_pool.model.objects import Job, JobState, RateSegment, Slot
-from fpga_pool.model.pool.changes import change_job, grant_pool_leases, settle_slots
-from fpga_pool.model.pool.planning import (
-    Snapshot,
-    held_by_others,
-    transfers_of,
-    usable,
-    withdraw_from_former_host,
-)
+from fpga_pool.model.lifecycle.job import Moved, Retimed
+from fpga_pool.model.objects import Job, JobState, RateSegment
+from fpga_pool.model.pool.changes import change_job, settle_slots
+from fpga_pool.model.pool.placing import PlanRequest, placements, planned_s, transfers_of, unchanged
+from fpga_pool.model.pool.planning import Snapshot
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.progress import late_s
 from fpga_pool.model.transaction import Transaction
@@ -47,6 +41,11 @@ class Prospect:
     jobs: tuple[Job, ...]
     #: (A,) names.
     slots: tuple[str, ...]
+
+    @property
+    def request(self) -> PlanRequest:
+        """The problem alone."""
+        return PlanRequest(problem=self.underway.problem, jobs=self.jobs, slots=self.slots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,63 +274,32 @@ class _Rows:
 
 def commit_replan(tx: Transaction, asked: Prospect, found: Replan, settings: PoolSettings, now_s: float) -> Changes:
     """Make the plan hold for every job that is as it was; others stay as they are, or are planned again."""
-    changes = Changes()
+    changes, request = Changes(), asked.request
     dispatched_at = now_s + settings.dispatch_lead_s
-    transfers = transfers_of(found.plan, len(asked.jobs))
-    concerned = [asked.jobs[row] for row in np.flatnonzero(found.placed | found.retimed).tolist()]
-    unchanged = {job.uuid for job in tx.unchanged(concerned)}
-    untouched = [job.uuid in unchanged for job in asked.jobs]
-    queues = list(_new_queues(tx, asked, found, untouched))
-    grant_pool_leases(tx, [slot.name for slot, _ in queues], now_s)
-    last = {backlog.slot: backlog.last_order for backlog in tx.backlogs()}
+    rows = unchanged(tx, request, np.flatnonzero(found.placed | found.retimed))
     left: set[str] = set()
-    for slot, queue in queues:
-        for order, row in enumerate(queue, start=last.get(slot.name, -1) + 1):
-            job, start_s = asked.jobs[row], float(found.plan.start_s[row])
-            place = Planned(
-                host=slot.host,
-                slot=slot.name,
-                order=order,
-                dispatched_at=dispatched_at,
-                start_s=start_s,
-                end_s=start_s + _seconds(asked, found, row),
-                transfer=transfers[row],
-            )
-            withdraw_from_former_host(tx, job, slot.host)
-            if job.state is JobState.PENDING:
-                changes.placed.append(change_job(tx, job, place, now_s))
-            else:
-                changes.moved.append(change_job(tx, job, Moved(place=place), now_s))
-                left.add(job.slot)
+    for row, place in placements(tx, request, found.plan, rows[found.placed[rows]], dispatched_at, now_s):
+        job = asked.jobs[row]
+        if job.state is JobState.PENDING:
+            changes.placed.append(change_job(tx, job, place, now_s))
+        else:
+            changes.moved.append(change_job(tx, job, Moved(place=place), now_s))
+            left.add(job.slot)
     settle_slots(tx, sorted(left), now_s)
-    for row in np.flatnonzero(found.retimed).tolist():
-        if untouched[row]:
-            transfer = transfers[row]
-            if asked.underway.begun[row]:
-                transfer = (*_until_then(asked.jobs[row], dispatched_at, settings.dispatch_lead_s), *transfer)
-            changes.retimed.append(_retime(tx, asked, found, row, transfer, dispatched_at, now_s))
+    transfers = transfers_of(found.plan, len(asked.jobs))
+    for row in rows[found.retimed[rows]].tolist():
+        job, transfer, start_s = asked.jobs[row], transfers[row], float(found.plan.start_s[row])
+        if asked.underway.begun[row]:
+            transfer = (*_until_then(job, dispatched_at, settings.dispatch_lead_s), *transfer)
+        retimed = Retimed(
+            dispatched_at=dispatched_at,
+            start_s=start_s,
+            end_s=start_s + planned_s(request, found.plan, row),
+            transfer=transfer,
+        )
+        changes.retimed.append(change_job(tx, job, retimed, now_s))
     _promise(tx, asked, found, changes.placed, dispatched_at, now_s)
     return changes
-
-
-def _new_queues(
-    tx: Transaction, asked: Prospect, found: Replan, untouched: Sequence[bool]
-) -> Iterator[tuple[Slot, list[int]]]:
-    """Yield each slot that gets jobs and can be used, with the rows of those that nobody has changed meanwhile."""
-    foreign = held_by_others(tx.leases())
-    slots = {slot.name: slot for slot in tx.slots()}
-    rows = np.flatnonzero(found.placed & np.array(untouched, np.bool_))
-    by_slot: defaultdict[int, list[int]] = defaultdict(list)
-    for row in rows[np.argsort(found.plan.start_s[rows], kind="stable")].tolist():
-        by_slot[int(found.plan.accelerator[row])].append(row)
-    for number, queue in sorted(by_slot.items()):
-        slot = slots.get(asked.slots[number])
-        if slot is not None and usable(slot, tx.host(slot.host), foreign):
-            yield slot, queue
-
-
-def _seconds(asked: Prospect, found: Replan, row: int) -> float:
-    return float(asked.underway.problem.seconds[row, found.plan.accelerator[row]])
 
 
 def _until_then(job: Job, begins_at: float, lead_s: float) -> list[RateSegment]:
@@ -342,22 +310,6 @@ def _until_then(job: Job, begins_at: float, lead_s: float) -> list[RateSegment]:
     before.append(replace(last, end_s=max(last.end_s, since_s)))
     spans = [(max(piece.begin_s - since_s, -lead_s), min(piece.end_s - since_s, 0.0), piece.bps) for piece in before]
     return [RateSegment(begin_s, end_s, bps) for begin_s, end_s, bps in spans if begin_s < end_s]
-
-
-def _retime(
-    tx: Transaction,
-    asked: Prospect,
-    found: Replan,
-    row: int,
-    transfer: tuple[RateSegment, ...],
-    dispatched_at: float,
-    now_s: float,
-) -> Job:
-    start_s = float(found.plan.start_s[row])
-    event = Retimed(
-        dispatched_at=dispatched_at, start_s=start_s, end_s=start_s + _seconds(asked, found, row), transfer=transfer
-    )
-    return change_job(tx, asked.jobs[row], event, now_s)
 
 
 def _promise(
