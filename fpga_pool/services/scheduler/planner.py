@@ -12,13 +12,12 @@ import numpy as np
 from fpga_pool.core.policy import BatchPolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.pool.lookout import Lookout
+from fpga_pool.model.pool.placing import require_answer
 from fpga_pool.model.pool.planning import (
-    PlanRequest,
     Snapshot,
     all_placed,
     batch_problem,
     commit_plan,
-    require_answer,
     snapshot,
 )
 from fpga_pool.model.pool.replanning import Prospect, commit_replan, prospect, worth_replanning
@@ -157,7 +156,7 @@ class Planner:
             found = policy.replan(asked.underway, self._rng)  # type: ignore[attr-defined]
             if found is None:
                 return None
-            require_answer(PlanRequest(problem=asked.underway.problem, jobs=asked.jobs, slots=asked.slots), found.plan)
+            require_answer(asked.request, found.plan)
         except Exception:
             LOG.exception("%s: policy %s failed to plan around what is under way", reason, name)
             return None

@@ -200,6 +200,28 @@ def test_transfers_behind_a_late_one_are_planned_anew(network_problem):
     assert found.plan.start_s.tolist() == pytest.approx([2.0, 3.0])
 
 
+def test_what_is_left_of_a_transfer_that_is_not_as_planned_gets_what_the_others_leave(network_problem):
+    # 8 Mbit/s out, 6 and 8 in. The first one goes on with 6 until 2 s; the other was to go on with 2 for ever and gets
+    # 2 for 2 s, and then all: 4 Mbit of 8 are left for 0.5 s.
+    problem = network_problem([12, 8], [0, 0], [8], [0, 1], [6, 8])
+    under_way = Segments(np.array([0, 1]), np.zeros(2), np.array([2.0, 4.0]), np.array([6e6, 2e6]))
+    found = replan(
+        Underway(
+            problem=problem,
+            accelerator=np.array([0, 1]),
+            start_s=np.array([2.0, 4.0]),
+            begun=np.array([True, True]),
+            transfers=under_way,
+            retime=True,
+            astray=np.array([False, True]),
+        )
+    )
+    assert found.retimed.tolist() == [False, True]
+    assert found.plan.segment_bps.tolist() == pytest.approx([6e6, 2e6, 8e6])
+    assert found.plan.segment_end_s.tolist() == pytest.approx([2.0, 2.0, 2.5])
+    assert not found.placed.any()
+
+
 @pytest.mark.parametrize("wrong", [{"effort": -1}, {"effort": 1.5}, {"gain": -0.1}, {"gain": float("inf")}])
 def test_params_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
