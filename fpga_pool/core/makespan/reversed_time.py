@@ -35,9 +35,9 @@ _AFTERWARDS = (None, 0.1, 0.2, 0.3)
 #: Jobs of about one size, and what is left to order by size in the time that computing takes where nothing idles.
 _OF_A_SIZE, _STRETCH = 10, 1.1
 #: Placements that are polished, changes in one go, and how much of the way to the bound they aim at.
-_POLISHED, _CHANGES, _AMBITIONS = 3, 2000, (0.3, 0.2, 0.1)
-#: Share of the budget for placements, and after which only the best of them is polished.
-_PLACING, _NARROWED = 0.2, 0.5
+_POLISHED, _CHANGES, _AMBITIONS = 3, 1000, (0.05, 0.1, 0.02)
+#: Goes after which only the best of them is polished, and share of the seconds for placements where these are limited.
+_ROUNDS, _PLACING = 5, 0.2
 #: Work to try one change, in pairs of job and accelerator per job of a responder.
 _PAIRS_PER_CHANGE = 250
 #: Goes without success that end the search.
@@ -85,11 +85,15 @@ class ReversedSearch:
 
     def run(self, at_most_s: float) -> Iterator[Reversed]:
         """Search below `at_most_s`, and below whatever was yielded, until the budget is spent."""
-        placements = sorted(self._placements(self._budget.part(_PLACING)), key=lambda placed: placed.estimate_s)
+        # By work, more of it goes on where less of it ends.
+        placing = self._budget.part(_PLACING) if self._budget.is_timed else self._budget
+        placements = sorted(self._placements(placing), key=lambda placed: placed.estimate_s)
         pool = [(np.inf, placed) for placed in placements[:_POLISHED]]
-        whole, idle, turn = self._budget.part(_NARROWED), 0, 0
-        while pool and self._budget.allows() and idle < _PATIENCE and at_most_s > self._bound_s * (1 + 1e-9):
-            if len(pool) > 1 and turn >= len(pool) and not whole.allows():
+        idle, turn = 0, 0
+        while pool and (turn == 0 or self._budget.allows()) and idle < _PATIENCE:
+            if at_most_s <= self._bound_s * (1 + 1e-9):
+                break
+            if turn == _ROUNDS * _POLISHED:
                 pool = [min(pool, key=lambda entry: entry[0])]
             which = turn % len(pool)
             length_s, placed = pool[which]
