@@ -35,9 +35,9 @@ _AFTERWARDS = (None, 0.1, 0.2, 0.3)
 #: Jobs of about one size, and what is left to order by size in the time that computing takes where nothing idles.
 _OF_A_SIZE, _STRETCH = 10, 1.1
 #: Placements that are polished, changes in one go, and how much of the way to the bound they aim at.
-_POLISHED, _CHANGES, _AMBITIONS = 3, 2000, (0.3, 0.2, 0.1, 0.1, 0.05)
+_POLISHED, _CHANGES, _AMBITIONS = 3, 1000, (0.3, 0.3, 0.2, 0.2, 0.1, 0.1, 0.05)
 #: Goes after which only the best of them is polished, and share of the seconds for placements where these are limited.
-_ROUNDS, _PLACING = 2, 0.2
+_ROUNDS, _PLACING = 3, 0.2
 #: Work to try one change, in pairs of job and accelerator per job of a responder.
 _PAIRS_PER_CHANGE = 250
 #: Goes without success that end the search.
