@@ -150,10 +150,12 @@ class Planner:
         return prospect(tx, snap, self._settings, begin_s, may_move, late=late)
 
     def _replan(self, asked: Prospect, policy: BatchPolicy, name: str, reason: str) -> bool | None:
-        """Plan anew what has not begun; return whether anything has changed, None if it cannot be done."""
+        """Plan anew what has not begun; return whether anything has changed, None if it cannot be done or not pay."""
         began_s = time.monotonic()
         try:
             found = policy.replan(asked.underway, self._rng)  # type: ignore[attr-defined]
+            if found is None:
+                return None
             require_answer(asked.request, found.plan)
         except Exception:
             LOG.exception("%s: policy %s failed to plan around what is under way", reason, name)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fpga_pool.core.makespan import Ect
+from fpga_pool.core.makespan import Ect, Makespan
 from fpga_pool.core.makespan.fluid import Segments
 from fpga_pool.core.makespan.replan import ReplanParams, replan
 from fpga_pool.core.makespan.underway import Underway, underway_at
@@ -235,3 +235,12 @@ def test_a_plan_under_way_of_another_problem_is_refused(compute_problem, change,
     underway = computing(compute_problem(np.ones((2, 2))), [0, 1], [0.0, 0.0])
     with pytest.raises(ValueError, match=f"accelerator: .*{said}"):
         replace(underway, **change)
+
+
+@pytest.mark.parametrize(("seconds", "ready_s", "pays"), [(0.002, 0.0, False), (2.0, 0.0, True), (0.002, 1.0, True)])
+def test_a_sparing_policy_leaves_alone_what_is_over_in_a_moment(compute_problem, seconds, ready_s, pays):
+    # 20 jobs: at 0.1 ms each, and 2 % of the time, a plan pays from 0.1 s of work on; or where a slot is busy so long.
+    problem = compute_problem(np.full((20, 2), seconds), ready_s=np.full(2, ready_s))
+    underway = computing(problem, [0] * 20, np.arange(20) * seconds)
+    found = Makespan().sparing(0.02).replan(underway, np.random.default_rng(0))
+    assert (found is not None) == pays
