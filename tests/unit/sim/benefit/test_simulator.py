@@ -93,9 +93,7 @@ def test_plus_gains_most_where_loads_are_slow():
 
 def test_tenant_at_its_limit_leaves_slots_to_others():
     # Two slots, half of them for each: the second job of a waits until the first ends; b has the other slot at once.
-    jobs = replace(
-        trace((0, 0.0, 1.0), (0, 0.1, 1.0), (0, 0.2, 1.0), patience_s=5.0), project=("a", "a", "b")
-    )
+    jobs = replace(trace((0, 0.0, 1.0), (0, 0.1, 1.0), (0, 0.2, 1.0), patience_s=5.0), project=("a", "a", "b"))
     shared = simulate(card([4.0], 2, load_s=0.0), jobs, BenefitPlus(), tenant_share=0.5)
     assert shared.record.begin_s.tolist() == pytest.approx([0.0, 1.0, 0.2])
     alone = simulate(card([4.0], 2, load_s=0.0), jobs, BenefitPlus())
