@@ -25,6 +25,19 @@ class AssignJob:
     order: int
     #: Predicted computing time, from which the agent tells a hang.
     expected_s: float
+    #: How the input is planned to move, from time 0 at UTC seconds of the pool; empty for one that moves in no time.
+    dispatched_at: float = 0.0
+    transfer: tuple[RateSegment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetimeJob:
+    """The input of an attempt is planned to move at other times or rates than said before."""
+
+    job: str
+    attempt: int
+    dispatched_at: float
+    transfer: tuple[RateSegment, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +51,8 @@ class ReleaseJob:
 class ShapeFlow:
     """Hold the stream that brings a job's input to the rates of the plan; a command to the requester's agent.
 
-    It needs no fence: it is about one attempt only, and what is left of it ends with the plan's last segment.
+    It is about one attempt only, and what is left of it ends with the plan's last segment.  Said again of the same
+    stream it changes the rates while bytes move; a plan made earlier than the one that is held to is refused.
     """
 
     job: str
@@ -60,7 +74,7 @@ class ReleaseFlow:
     attempt: int
 
 
-Action = AssignJob | ReleaseJob | ShapeFlow | ReleaseFlow
+Action = AssignJob | RetimeJob | ReleaseJob | ShapeFlow | ReleaseFlow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +212,8 @@ class ObservedJob:
     job: str
     attempt: int
     slot: str
+    #: How much of its input is here, where that is not as planned: what goes as planned says the same in every beat.
+    moved_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

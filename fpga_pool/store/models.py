@@ -213,6 +213,8 @@ class JobRow(Versioned, Base):
     end_s: Mapped[float | None]
     transfer: Mapped[Segments]
     flow: Mapped[Name]
+    moved_bytes: Mapped[int | None]
+    moved_at: Mapped[float | None]
     staged_at: Mapped[float | None]
     started_at: Mapped[float | None]
     finished_at: Mapped[float | None]

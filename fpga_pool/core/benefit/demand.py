@@ -8,7 +8,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scipy.special import gammainc
 
 #: Seconds after which an arrival counts for 1/e: a mix that changes every half minute is followed, noise is not.
 MEMORY_S = 20.0
@@ -88,6 +87,9 @@ class Demand:
         """Return the probability that more than so many jobs of the function are there, each on a slot: Poisson."""
         offered = self.offered(now_s)[function]
         if (found := self._more_than.get((slots, function))) is None:
+            # Not at the top: every process that knows of policies would load it at its start.
+            from scipy.special import gammainc
+
             found = self._more_than[slots, function] = float(gammainc(slots + 1, offered))
         return found
 

@@ -18,6 +18,7 @@ from fpga_pool.model.messages import (
     ObservedSlot,
     ReleaseFlow,
     ReleaseJob,
+    RetimeJob,
     ShapeFlow,
     SlotChanged,
 )
@@ -103,7 +104,7 @@ def test_no_message_has_a_field_called_as_its_class_tag(cls):
 
 
 def test_the_outbox_knows_every_action():
-    assert set(ACTIONS.values()) == {AssignJob, ReleaseJob, ShapeFlow, ReleaseFlow}
+    assert set(ACTIONS.values()) == {AssignJob, RetimeJob, ReleaseJob, ShapeFlow, ReleaseFlow}
 
 
 def test_an_optional_field_takes_nothing_or_its_type():
