@@ -32,11 +32,13 @@ class SchedulerAPI:
     ---------------
     1.0
         Batches, tickets, slots, hosts, functions, snapshots; reports and heartbeats of agents.
+    1.1
+        JobEvicted among the reports; jobs say what is done already.
     """
 
     def __init__(self, transport: Any, timeout_s: float = 10.0) -> None:
-        target = messaging.Target(topic=SCHEDULER_TOPIC, version="1.0")
-        self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap="1.0")
+        target = messaging.Target(topic=SCHEDULER_TOPIC, version="1.1")
+        self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap="1.1")
         self._caller = Caller()
         self._timeout_s = timeout_s
         #: The scheduler that answers: one that stalls takes its share of the topic's messages for a while, so calls

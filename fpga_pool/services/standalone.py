@@ -17,6 +17,7 @@ from fpga_pool.conf.agent import data_tls
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
+from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.drivers.slots.faults import Faults
 from fpga_pool.drivers.slots.signing import load_or_create_signing_key
 from fpga_pool.drivers.slots.simulated import SimulatedSlots
@@ -129,6 +130,7 @@ class StandalonePool:
                 keys.tokens.public_key(),
                 self._clock,
                 ssl_context,
+                cpu=CpuWorkers.from_conf(conf, self.catalogue) if host in responders else None,
             )
             for number, host in enumerate(responders + requesters, start=1)
         ]

@@ -212,6 +212,7 @@ class JobRow(Versioned, Base):
     start_s: Mapped[float | None]
     end_s: Mapped[float | None]
     transfer: Mapped[Segments]
+    done: Mapped[float]
     flow: Mapped[Name]
     staged_at: Mapped[float | None]
     started_at: Mapped[float | None]

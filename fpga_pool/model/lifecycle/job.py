@@ -6,6 +6,9 @@
        ^                     |                        |                     |
        '------ Displaced, JobFailed (retryable) ------'---------------------'
 
+An online job may be evicted: EvictRequested tells its agent, JobEvicted is the answer, and the job is PENDING again,
+its input (and, for functions that keep it, its progress) still with the agent.  If it ends first, it has ended.
+
 A job that has not begun may be Moved to another slot, as a new attempt, or Retimed where it is.
 
 A job ends FAILED when it is not retryable or was planned too often, and CANCELLED when its batch's cancellation
@@ -18,7 +21,9 @@ from fpga_pool.model.lifecycle.table import Rule, Table
 from fpga_pool.model.messages import (
     Action,
     AssignJob,
+    EvictJob,
     InputStaged,
+    JobEvicted,
     JobFailed,
     JobFinished,
     JobReleased,
@@ -70,6 +75,13 @@ class Displaced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EvictRequested:
+    """Its place is worth more to another job; what it has done so far is kept, or lost."""
+
+    keep_progress: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested:
     """The tenant wants the job no more."""
 
@@ -98,6 +110,7 @@ def _planned(job: Job, event: Planned, now_s: float) -> Outcome:
         start_s=event.start_s,
         end_s=event.end_s,
         transfer=event.transfer,
+        done=job.done if job.host == event.host else 0.0,
         flow="",
         staged_at=None,
         started_at=None,
@@ -110,6 +123,7 @@ def _planned(job: Job, event: Planned, now_s: float) -> Outcome:
         input_bytes=job.input_bytes,
         order=event.order,
         expected_s=event.end_s - event.start_s,
+        done=planned.done,
     )
     return planned, [assign]
 
@@ -159,7 +173,18 @@ def _displaced(job: Job, event: Displaced, now_s: float) -> Outcome:
     release: list[Action] = [ReleaseJob(job=job.uuid)] if event.agent_reachable else []
     if job.cancel_requested:
         return _end(job, JobState.CANCELLED, now_s), release
-    return _unplaced(job, event.reason), release
+    return replace(_unplaced(job, event.reason), done=0.0), release
+
+
+def _evict_requested(job: Job, event: EvictRequested, now_s: float) -> Outcome:
+    evict = EvictJob(job=job.uuid, attempt=job.attempt, keep_progress=event.keep_progress)
+    return replace(job, reason="eviction requested"), [evict]
+
+
+def _evicted(job: Job, event: JobEvicted, now_s: float) -> Outcome:
+    if job.cancel_requested:
+        return _end(job, JobState.CANCELLED, now_s), [ReleaseJob(job=job.uuid)]
+    return replace(_unplaced(job, "evicted: its place was worth more to another job"), done=event.done), []
 
 
 def _unplaced(job: Job, reason: str) -> Job:
@@ -182,7 +207,7 @@ def _cancel_planned(job: Job, event: CancelRequested, now_s: float) -> Outcome:
 def _released(job: Job, event: JobReleased, now_s: float) -> Outcome:
     if job.cancel_requested:
         return _end(job, JobState.CANCELLED, now_s), []
-    return _unplaced(job, "released by its agent"), []
+    return replace(_unplaced(job, "released by its agent"), done=0.0), []
 
 
 def _gave_up(job: Job, event: GaveUp, now_s: float) -> Outcome:
@@ -231,6 +256,8 @@ _RULES: dict[tuple[JobState, type], Rule[Job]] = {
 _WHILE_PLANNED: dict[type, Rule[Job]] = {
     JobFailed: _failed,
     Displaced: _displaced,
+    EvictRequested: _evict_requested,
+    JobEvicted: _evicted,
     CancelRequested: _cancel_planned,
     JobReleased: _released,
 }
