@@ -29,7 +29,7 @@ from fpga_pool.services.agent.endpoint import AgentEndpoint
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.clock import SteadyClock
-from fpga_pool.services.configured import agent_settings, scheduler_settings
+from fpga_pool.services.configured import agent_settings, online_rule, scheduler_settings
 from fpga_pool.services.lock import exclusive
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
 from fpga_pool.services.scheduler.service import SchedulerService
@@ -79,6 +79,7 @@ class StandalonePool:
             self.scheduler_api,
             keys.tokens,
             self._clock,
+            online_rule(conf),
         )
         self.agents = self._make_agents(keys)
         self._servers: list[Any] = []

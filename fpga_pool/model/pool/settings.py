@@ -25,6 +25,8 @@ class PoolSettings:
     replan_horizon_s: float = 1.0
     #: What is later than planned by more has the rest planned anew.
     replan_late_s: float = 1.0
+    #: How long an online job waits for a slot before it may go to a CPU; 0 = as long as it would compute on a slot.
+    online_patience_s: float = 0.0
     #: How the pool is divided.
     shards: ShardRule = field(default_factory=ShardRule)
 

@@ -13,7 +13,7 @@ from fpga_pool.dataplane.tokens import TransferGrant, sign
 from fpga_pool.model.encoding import REPORTS, from_plain, to_plain
 from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMessage, NotFound
 from fpga_pool.model.exchange import SMALL_INPUT_BYTES, FunctionInfo, Ticket, TicketRequest
-from fpga_pool.model.messages import Heartbeat, JobFailed, JobReleased, Report, SlotChanged
+from fpga_pool.model.messages import Heartbeat, JobEvicted, JobFailed, JobFinished, JobReleased, Report, SlotChanged
 from fpga_pool.model.objects import Job, JobState, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, cancel_batch, cancel_jobs, create_batch, owned_batch
 from fpga_pool.model.pool.changes import admit_flow
@@ -51,10 +51,10 @@ class SchedulerEndpoint:
     def create_batch(self, context: Plain, request: Plain) -> Plain:
         """See SchedulerAPI."""
         wanted = read(BatchRequest, request)
-        names = policy_names("batch")
+        service = self._service
+        names = [*policy_names("batch"), service.settings.online_policy]
         if wanted.policy and wanted.policy not in names:
             raise InvalidInput(f"policy: no batch policy {wanted.policy!r}; known: {', '.join(names)}")
-        service = self._service
         wanted = replace(wanted, policy=wanted.policy or service.settings.default_policy)
         with service.store.admission() as tx:
             batch = create_batch(tx, wanted, service.catalogue, service.settings.pool, service.clock())
@@ -309,6 +309,8 @@ class SchedulerEndpoint:
             LOG.debug("void report of %s: %s", host, complaint)
         if any(_makes_work(report) for _, report in told):
             self._service.work_arrived()
+        elif any(_frees_place(report) for _, report in told):
+            self._service.ownership.place_freed()
 
     @contextmanager
     def _counting(self, host: object) -> Iterator[None]:
@@ -324,4 +326,9 @@ def _makes_work(report: Report) -> bool:
     """Say whether jobs may need a place, or an agent a command, after this report."""
     if isinstance(report, SlotChanged):
         return report.state in (SlotState.EMPTY, SlotState.FAULTED)
-    return isinstance(report, JobFailed | JobReleased)
+    return isinstance(report, JobFailed | JobEvicted | JobReleased)
+
+
+def _frees_place(report: Report) -> bool:
+    """Say whether a slot or a CPU may have nothing to do after this report."""
+    return isinstance(report, JobFinished) or (isinstance(report, SlotChanged) and report.state is SlotState.READY)
