@@ -184,6 +184,13 @@ def is_cpu(slot_name: str) -> bool:
     return slot_name.split("/")[1:2] == [CPU]
 
 
+def place_kind(slot_name: str) -> str:
+    """Return what a place is: "slot" or "cpu"; "" = none."""
+    if not slot_name:
+        return ""
+    return CPU if is_cpu(slot_name) else "slot"
+
+
 def input_due_at(job: Job) -> float:
     """Return when a job's planned transfer is over, UTC seconds."""
     return (job.dispatched_at or job.created_at) + max((piece.end_s for piece in job.transfer), default=0.0)

@@ -33,7 +33,7 @@ class SchedulerAPI:
     1.0
         Batches, tickets, slots, hosts, functions, snapshots; reports and heartbeats of agents.
     1.1
-        JobEvicted among the reports; jobs say what is done already.
+        JobEvicted among the reports; jobs say what is done already; benefits of slots.
     """
 
     def __init__(self, transport: Any, timeout_s: float = 10.0) -> None:
@@ -158,6 +158,10 @@ class SchedulerAPI:
     def functions(self) -> list[FunctionInfo]:
         """Return the catalogue as it is in force."""
         return read_all(FunctionInfo, self._call("functions"))
+
+    def benefits(self) -> dict[str, float]:
+        """Return by slot what computes there now, in vCPU equivalents."""
+        return {str(slot): float(benefit) for slot, benefit in self._call("benefits").items()}
 
     def calibration(self, function: str | None = None) -> list[Calibration]:
         """Return the fit of the time models (of one function)."""

@@ -133,6 +133,24 @@ def online_view(
     )
 
 
+def slot_benefits(tx: Transaction, catalogue: Catalogue) -> dict[str, float]:
+    """Return by slot what computes there in vCPU equivalents, by the time models refitted from observed runs.
+
+    This is what a claim on the slot gives up (paper 003, equation 1); 0 where nothing computes.
+    """
+    models = known_time_models(catalogue, tx.time_models())
+    benefits = {}
+    for slot in tx.slots():
+        if slot.kind == CPU:
+            continue
+        function, model = catalogue.functions.get(slot.function), models.get((slot.function, slot.board))
+        benefits[slot.name] = 0.0
+        if slot.state is SlotState.BUSY and function is not None and function.cpu_time is not None and model:
+            per_byte = function.cpu_time.b_s_per_byte, model.b_s_per_byte
+            benefits[slot.name] = per_byte[0] / per_byte[1] if per_byte[1] > 0 else function.speedup
+    return benefits
+
+
 def _settled(job: Job, settings: PoolSettings) -> bool:
     """Say whether a job stays where it is, or leaves anyhow.
 

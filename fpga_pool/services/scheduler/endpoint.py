@@ -17,6 +17,7 @@ from fpga_pool.model.messages import Heartbeat, JobEvicted, JobFailed, JobFinish
 from fpga_pool.model.objects import Job, JobState, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, cancel_batch, cancel_jobs, create_batch, owned_batch
 from fpga_pool.model.pool.changes import admit_flow
+from fpga_pool.model.pool.online import slot_benefits
 from fpga_pool.model.pool.operations import drain_slot, resume_slot
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.rpc.transport import VERSION_1, answers, read, read_all
@@ -258,6 +259,12 @@ class SchedulerEndpoint:
             )
             for name, function in sorted(catalogue.functions.items())
         ]
+
+    @answers
+    def benefits(self, context: Plain) -> dict[str, float]:
+        """See SchedulerAPI."""
+        with self._service.store.reading() as tx:
+            return slot_benefits(tx, self._service.catalogue)
 
     @answers
     def calibration(self, context: Plain, function: str | None) -> list[Plain]:

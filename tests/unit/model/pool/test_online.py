@@ -12,7 +12,7 @@ from fpga_pool.model.lifecycle.slot import DrainRequested
 from fpga_pool.model.messages import JobEvicted, ObservedSlot
 from fpga_pool.model.objects import BatchState, JobState, SlotState, is_cpu
 from fpga_pool.model.pool.changes import change_slot
-from fpga_pool.model.pool.online import commit_moves, online_view, take_moves
+from fpga_pool.model.pool.online import commit_moves, online_view, slot_benefits, take_moves
 
 WORKERS = ("worker0", "worker1")
 
@@ -271,3 +271,13 @@ def test_without_slots_in_service_jobs_go_to_cpus_at_once(pool, online):
     online.policy = None
     online.create("aes")
     assert online.step() == ({"b1.0": "h0/cpu/worker0"}, [])
+
+
+def test_the_benefit_of_a_slot_is_that_of_what_computes_there(pool, online):
+    (job,) = online.run("flow")
+    with pool.tx() as tx:
+        # flow takes 300 s on a CPU and 10 s on a slot.
+        assert slot_benefits(tx, pool.catalogue) == {"h0/c/r0": 0.0, "h0/c/r1": 0.0, "h0/c/r2": pytest.approx(30.0)}
+    pool.finish(job)
+    with pool.tx() as tx:
+        assert slot_benefits(tx, pool.catalogue)["h0/c/r2"] == 0.0
