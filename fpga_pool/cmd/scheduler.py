@@ -67,7 +67,7 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `fpga-pool-scheduler`."""
-    return run("fpga-pool-scheduler", scheduler, argv)
+    return run("fpga-pool-scheduler", scheduler, argv, plans=True)
 
 
 if __name__ == "__main__":

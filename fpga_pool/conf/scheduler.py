@@ -93,6 +93,14 @@ OPTS = [
         "else wakes the scheduler. Lower it only to find faults sooner.",
     ),
     cfg.FloatOpt(
+        "tenant_share",
+        default=_DEFAULTS.tenant_share,
+        min=0.001,
+        max=1.0,
+        help="Share of a shard's slots, one at least, that the online jobs of one project may have at a time. Below 1 "
+        "no project can push all others out for ever; slots stay unused while one alone asks for more.",
+    ),
+    cfg.FloatOpt(
         "shard_timeout_s",
         default=5.0,
         min=0.5,
@@ -168,5 +176,6 @@ def pool_settings(conf: cfg.ConfigOpts) -> PoolSettings:
         replan_horizon_s=group.replan_horizon_s,
         replan_late_s=group.replan_late_s,
         online_patience_s=group.online_patience_s,
+        tenant_share=group.tenant_share,
         shards=ShardRule(by=group.shard_by, number=group.shards, split_batches=group.split_batches),
     )

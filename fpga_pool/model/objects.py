@@ -167,6 +167,9 @@ class Job:
     done: float = 0.0
     #: Source "address:port" of the stream that brings the input, as its client reported it; identifies the flow.
     flow: str = ""
+    #: How much of the input its responder had at a moment, while that is not as planned.
+    moved_bytes: int | None = None
+    moved_at: float | None = None
     #: What happened.
     staged_at: float | None = None
     started_at: float | None = None

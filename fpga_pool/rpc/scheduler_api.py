@@ -12,7 +12,7 @@ from fpga_pool.model.objects import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.pool.admission import BatchRequest
 from fpga_pool.model.pool.columns import PoolColumns
 from fpga_pool.rpc.bounded import Caller
-from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, read, read_all
+from fpga_pool.rpc.transport import NO_ANSWER, POOL_TOPIC, SCHEDULER_TOPIC, read, read_all
 
 #: How long, and how often, a scheduler is looked for.
 FIND_S, FIND_ATTEMPTS = 2.0, 5
@@ -31,7 +31,7 @@ class SchedulerAPI:
     Version history
     ---------------
     1.0
-        Batches, tickets, slots, hosts, functions, snapshots; reports and heartbeats of agents.
+        Batches, tickets, slots, hosts, functions, snapshots and who follows them; reports and heartbeats of agents.
     1.1
         JobEvicted among the reports; jobs say what is done already; benefits of slots.
     """
@@ -81,6 +81,12 @@ class SchedulerAPI:
     def wake(self) -> None:
         """Tell all schedulers that there may be something to do; nothing is lost when it does not reach them."""
         self._caller.run(lambda: self._client.prepare(fanout=True).cast({}, "wake"), FIND_S)
+
+    def tell_followers(self, after: Mapping[str, int], changes: PoolColumns) -> None:
+        """Tell all who follow the pool (`rpc.feed`) what changed after a moment: generations of the shards."""
+        told = self._client.prepare(topic=POOL_TOPIC, fanout=True)
+        plain = changes.to_plain()
+        self._caller.run(lambda: told.cast({}, "pool_changed", after=dict(after), changes=plain), FIND_S)
 
     # Tenants
 
@@ -154,6 +160,10 @@ class SchedulerAPI:
     def snapshot(self, seen: Mapping[str, int] | None = None) -> PoolColumns:
         """Return all hosts and slots as columns, or those that changed after what was seen before."""
         return PoolColumns.from_plain(self._call("snapshot", seen=None if seen is None else dict(seen)))
+
+    def follow(self) -> None:
+        """Tell all schedulers that somebody follows the pool; who is not told must ask."""
+        self._caller.run(lambda: self._client.prepare(fanout=True).cast({}, "follow"), FIND_S)
 
     def functions(self) -> list[FunctionInfo]:
         """Return the catalogue as it is in force."""

@@ -21,6 +21,8 @@ LOG = logging.getLogger(__name__)
 EXCHANGE = "fpga_pool"
 SCHEDULER_TOPIC = "fpga_pool.scheduler"
 AGENT_TOPIC = "fpga_pool.agent"
+#: For all who follow the pool.
+POOL_TOPIC = "fpga_pool.pool"
 
 #: Domain errors cross the wire as themselves.
 ERROR_MODULES = ["fpga_pool.model.exceptions"]

@@ -214,6 +214,8 @@ class JobRow(Versioned, Base):
     transfer: Mapped[Segments]
     done: Mapped[float]
     flow: Mapped[Name]
+    moved_bytes: Mapped[int | None]
+    moved_at: Mapped[float | None]
     staged_at: Mapped[float | None]
     started_at: Mapped[float | None]
     finished_at: Mapped[float | None]

@@ -2,7 +2,7 @@
 
 from types import ModuleType
 
-_NAMES = ("kernels", "joint_kernels")
+_NAMES = ("kernels", "joint_kernels", "polish_kernels")
 _loaded: dict[str, ModuleType | None] = {}
 #: What plans go without until it is loaded, and what of it they have asked for.
 _put_off: set[str] = set()
@@ -17,6 +17,11 @@ def kernels() -> ModuleType | None:
 def joint_kernels() -> ModuleType | None:
     """Return the compiled loops over machines and links, or None without numba."""
     return _module("joint_kernels")
+
+
+def polish_kernels() -> ModuleType | None:
+    """Return the compiled local search on reversed time, or None without numba."""
+    return _module("polish_kernels")
 
 
 def compile_all() -> None:
@@ -50,8 +55,10 @@ def _load(name: str) -> None:
     try:
         if name == "kernels":
             from fpga_pool.core.makespan import kernels as module
-        else:
+        elif name == "joint_kernels":
             from fpga_pool.core.makespan import joint_kernels as module
+        else:
+            from fpga_pool.core.makespan import polish_kernels as module
     except (ImportError, RuntimeError):  # no numba, or no place where it may keep what it compiled
         pass
     _loaded[name] = module

@@ -1,13 +1,13 @@
-"""Compiled loops for batches that compute and transmit: placement, fluid transfers, search on reversed time.
+"""Compiled loops for batches that compute and transmit: placement and fluid transfers.
 
 Links are numbered R requesters first, then H responders, in the arrays called `link_...`.  See `kernels` for how they
-compile, and `joint` for what they are for.
+compile.
 """
 
 import numpy as np
 from numba import njit
 
-from fpga_pool.core.makespan.kernels import _below, _uniform
+from fpga_pool.core.makespan.kernels import _uniform
 
 _NOISE = 1e-9
 _SAME = 1e-12
@@ -236,105 +236,6 @@ def spread(  # type: ignore[no-untyped-def]
         h = responder[best]
         if local_host[requester[i]] != h:
             ingress_s[h] += bits[i] * ingress_s_per_bit[h]
-
-
-@njit(
-    f"void({_MATRIX}, {', '.join([_WHOLES] * 3 + [_REALS] * 3 + [_WHOLES] * 2 + [_REALS] * 3)})",
-    cache=True,
-)
-def link_ends(  # type: ignore[no-untyped-def]
-    seconds, sequence, requester, responder, bits, egress_s_per_bit, ingress_s_per_bit, local_host, accelerator,
-    load_s, release_s, link_end_s,
-):  # fmt: skip
-    """Write when, in reversed time, each job has computed and each link alone would have sent all (R + H,)."""
-    requesters = len(egress_s_per_bit)
-    load_s[:] = 0.0
-    link_end_s[:] = 0.0
-    for i in sequence:
-        a = accelerator[i]
-        load_s[a] += seconds[i, a]
-        release_s[i] = load_s[a]
-    for i in np.argsort(release_s):
-        u, h = requester[i], responder[accelerator[i]]
-        if local_host[u] != h and bits[i] > 0.0:
-            link_end_s[u] = max(link_end_s[u], release_s[i]) + bits[i] * egress_s_per_bit[u]
-            h += requesters
-            link_end_s[h] = max(link_end_s[h], release_s[i]) + bits[i] * ingress_s_per_bit[h - requesters]
-
-
-@njit(f"float64({', '.join([_REALS] * 3)}, float64)", cache=True)
-def _excess_s(load_s, latest_s, link_end_s, target_s):  # type: ignore[no-untyped-def]
-    excess_s = 0.0
-    for a in range(len(load_s)):
-        excess_s += max(0.0, load_s[a] - latest_s[a])
-    for end_s in link_end_s:
-        excess_s += max(0.0, end_s - target_s)
-    return excess_s
-
-
-@njit(
-    f"float64({_MATRIX}, {', '.join([_WHOLES] * 3 + [_REALS] * 4 + [_WHOLES] + [_REALS] * 2 + ['float64'] * 2)}, int64,"
-    f" uint64[::1], {_WHOLES})",
-    cache=True,
-)
-def rearrange(  # type: ignore[no-untyped-def]
-    seconds, sequence, requester, responder, bits, egress_s_per_bit, ingress_s_per_bit, due_s, local_host, latest_s,
-    prices, target_s, ingress_cap_s, steps, state, accelerator,
-):  # fmt: skip
-    """Empty some accelerators at the latest link and some others, `spread` their jobs again, keep what is no worse.
-
-    Returns what links and accelerators exceed the target by, together; 0 ends the search.
-    """
-    jobs, accelerators = seconds.shape
-    requesters, hosts = len(egress_s_per_bit), len(ingress_s_per_bit)
-    load_s, new_load_s = np.zeros(accelerators), np.zeros(accelerators)
-    release_s, new_release_s = np.zeros(jobs), np.zeros(jobs)
-    link_end_s, new_link_end_s = np.zeros(requesters + hosts), np.zeros(requesters + hosts)
-    link_ends(seconds, sequence, requester, responder, bits, egress_s_per_bit, ingress_s_per_bit, local_host,
-              accelerator, load_s, release_s, link_end_s)  # fmt: skip
-    excess_s = _excess_s(load_s, latest_s, link_end_s, target_s)
-    emptied, chosen = np.zeros(accelerators, np.bool_), np.zeros(jobs, np.bool_)
-    ingress_s = np.zeros(hosts)
-    candidate = accelerator.copy()
-    for _ in range(steps):
-        if excess_s <= 0.0:
-            break
-        emptied[:] = False
-        late, seen = 0, 0
-        for link in range(requesters + hosts):
-            if link_end_s[link] > target_s:
-                seen += 1
-                if _below(state, seen) == 0:
-                    late = link
-        for i in range(jobs):
-            a = accelerator[i]
-            link = requester[i] if late < requesters else requesters + responder[a]
-            if seen > 0 and link == late and _below(state, 2) == 0:
-                emptied[a] = True
-        for _ in range(1 + _below(state, 5)):
-            emptied[_below(state, accelerators)] = True
-        ingress_s[:] = 0.0
-        for i in range(jobs):
-            a = accelerator[i]
-            chosen[i] = emptied[a]
-            if not emptied[a] and local_host[requester[i]] != responder[a]:
-                ingress_s[responder[a]] += bits[i] * ingress_s_per_bit[responder[a]]
-        for a in range(accelerators):
-            new_load_s[a] = 0.0 if emptied[a] else load_s[a]
-        candidate[:] = accelerator
-        cap_s = ingress_cap_s * (0.98 + 0.04 * _uniform(state))
-        spread(seconds, sequence, requester, responder, bits, ingress_s_per_bit, due_s, local_host, latest_s, prices,
-               cap_s, 2.0 * _uniform(state), 3.0 * _uniform(state) ** 2 / len(prices), 0.02, state, chosen, new_load_s,
-               ingress_s, candidate)  # fmt: skip
-        link_ends(seconds, sequence, requester, responder, bits, egress_s_per_bit, ingress_s_per_bit, local_host,
-                  candidate, new_load_s, new_release_s, new_link_end_s)  # fmt: skip
-        new_excess_s = _excess_s(new_load_s, latest_s, new_link_end_s, target_s)
-        if new_excess_s <= excess_s:
-            excess_s = new_excess_s
-            accelerator[:] = candidate
-            load_s[:] = new_load_s
-            link_end_s[:] = new_link_end_s
-    return excess_s
 
 
 @njit(

@@ -6,7 +6,9 @@ the most to send goes first.  Forwards, the same plan has every input arrive jus
 
 When a link has to end at T, its last k jobs need it for the sum of their bits: the job before them has to be released
 by then.  These are the due times (Jackson's rule); `spread` places jobs by them, on the cheapest accelerator that keeps
-them.  Ruin and recreate (`rearrange`) removes what is late.
+them.  Links must not idle at the beginning either, which small jobs first prevent (Johnson's rule for two machines);
+but the largest must be released long before the end, so some of all sizes come after them (`_sequence`).  The best
+placements are then polished, change by change (`polish_kernels`).
 """
 
 from collections.abc import Iterator
@@ -16,21 +18,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpga_pool.core.makespan.budget import Budget
-from fpga_pool.core.makespan.compiled import joint_kernels
+from fpga_pool.core.makespan.compiled import joint_kernels, polish_kernels
 from fpga_pool.core.makespan.fluid import Segments, Transfers
 from fpga_pool.core.makespan.forwards import moving_flows, run_compiled
+from fpga_pool.core.makespan.polishing import Polished, Polisher
 from fpga_pool.core.types import BatchProblem, Floats, Ints
 
-#: Steps of the ascent to prices; of ruin and recreate between two looks at the budget.
-_PRICE_STEPS, _STEPS = 60, 20
-#: Targets relative to the bound, blends of the due times of all ingress together, and prices of haste to try.
-_TARGETS = (1.0, 1.02, 1.05)
-_BLENDS = (0.0, 0.9, 1.0)
-_HASTES = (0.0, 0.1, 0.3, 1.0, 10.0)
-_INGRESS_CAPS = (0.96, 0.98, 1.0)
-#: Variants that are looked at with the network simulated, best estimates first.
-_EVALUATED = 24
-#: Rounds of ruin and recreate without success that end the search.
+#: Steps of the ascent to prices.
+_PRICE_STEPS = 60
+#: Targets relative to the bound, prices of haste, and caps of ingress to try.
+_TARGETS = (1.0, 1.04)
+_HASTES = (0.0, 0.1, 0.3, 1.0)
+_INGRESS_CAPS = (0.98, 1.0)
+#: Shares of the jobs of each size that come after the largest; none: by due time alone.
+_AFTERWARDS = (None, 0.1, 0.2, 0.3)
+#: Jobs of about one size, and what is left to order by size in the time that computing takes where nothing idles.
+_OF_A_SIZE, _STRETCH = 10, 1.1
+#: Placements that are polished, changes in one go, and how much of the way to the bound they aim at.
+_POLISHED, _CHANGES, _AMBITIONS = 3, 2000, (0.3, 0.2, 0.1)
+#: Share of the budget for placements, and after which only the best of them is polished.
+_PLACING, _NARROWED = 0.2, 0.5
+#: Work to try one change, in pairs of job and accelerator per job of a responder.
+_PAIRS_PER_CHANGE = 250
+#: Goes without success that end the search.
 _PATIENCE = 60
 
 
@@ -54,12 +64,13 @@ class ReversedSearch:
     """Yields plans made backwards, each shorter than the ones before."""
 
     def __init__(self, problem: BatchProblem, bound_s: float, budget: Budget, rng: np.random.Generator) -> None:
-        compiled = joint_kernels()
-        if compiled is None:
+        compiled, polishing = joint_kernels(), polish_kernels()
+        if compiled is None or polishing is None:
             raise ValueError("reversed time needs the compiled kernels")
         self._compiled = compiled
         self._problem, self._bound_s, self._budget = problem, bound_s, budget
         self._state = rng.integers(1, 2**63, 1, np.uint64)
+        self._polisher = Polisher(polishing, problem)
         self._bits = 8.0 * problem.input_bytes
         self._requester, self._responder = np.array(problem.requester), np.array(problem.responder)
         self._local_host = np.array(problem.local_host)
@@ -74,62 +85,46 @@ class ReversedSearch:
 
     def run(self, at_most_s: float) -> Iterator[Reversed]:
         """Search below `at_most_s`, and below whatever was yielded, until the budget is spent."""
-        tried: list[tuple[float, Ints, Ints, Floats]] = []
-        for estimate_s, accelerator, sequence, due_s in self._variants()[:_EVALUATED]:
-            if not self._budget.allows() or at_most_s <= self._bound_s * (1 + 1e-9):
-                break
-            length_s = estimate_s
-            if estimate_s < at_most_s:
-                found = self._evaluate(accelerator, sequence)
-                length_s = found.length_s
-                if found.length_s < at_most_s:
-                    at_most_s = found.length_s
-                    yield found
-            tried.append((length_s, accelerator, sequence, due_s))
-        if tried:
-            yield from self._search(sorted(tried, key=lambda variant: variant[0]), at_most_s)
+        placements = sorted(self._placements(self._budget.part(_PLACING)), key=lambda placed: placed.estimate_s)
+        pool = [(np.inf, placed) for placed in placements[:_POLISHED]]
+        whole, idle, turn = self._budget.part(_NARROWED), 0, 0
+        while pool and self._budget.allows() and idle < _PATIENCE and at_most_s > self._bound_s * (1 + 1e-9):
+            if len(pool) > 1 and turn >= len(pool) and not whole.allows():
+                pool = [min(pool, key=lambda entry: entry[0])]
+            which = turn % len(pool)
+            length_s, placed = pool[which]
+            if turn >= len(pool):
+                placed = self._polished(placed, turn // len(pool))
+            found = self._evaluate(placed)
+            turn, idle = turn + 1, idle + 1
+            if found.length_s <= length_s:
+                pool[which] = found.length_s, placed
+            if found.length_s < at_most_s:
+                at_most_s, idle = found.length_s, 0
+                yield found
 
-    def _search(self, variants: list[tuple[float, Ints, Ints, Floats]], at_most_s: float) -> Iterator[Reversed]:
-        """Rearrange the best variants in turn towards a target below the best known length."""
-        idle, turn = 0, 0
-        pool = [
-            (estimate_s, accelerator.copy(), sequence, due_s)
-            for estimate_s, accelerator, sequence, due_s in variants[:3]
-        ]
+    def _polished(self, placed: Polished, turn: int) -> Polished:
+        placed = placed.copy()
+        ambition = _AMBITIONS[turn % len(_AMBITIONS)]
+        target_s = placed.estimate_s - (placed.estimate_s - self._bound_s) * ambition
+        self._polisher.polish(placed, target_s, _CHANGES, self._state)
         problem = self._problem
-        while self._budget.allows() and idle < _PATIENCE and at_most_s > self._bound_s * (1 + 1e-9):
-            _, accelerator, sequence, due_s = pool[turn % len(pool)]
-            turn += 1
-            ambition = (0.2, 0.5, 0.8)[turn // len(pool) % 3]
-            target_s = self._bound_s + (at_most_s - self._bound_s) * ambition
-            self._compiled.rearrange(
-                problem.seconds, sequence, self._requester, self._responder, self._bits, self._egress_s_per_bit,
-                self._ingress_s_per_bit, due_s, self._local_host, target_s - problem.ready_s, self._prices, target_s,
-                target_s, _STEPS, self._state, accelerator,
-            )  # fmt: skip
-            self._budget.spend(_STEPS * (problem.seconds.size // 5 + 100 * problem.jobs))
-            idle += 1
-            if self._estimate_s(accelerator, sequence) < at_most_s:
-                found = self._evaluate(accelerator, sequence)
-                if found.length_s < at_most_s:
-                    at_most_s, idle = found.length_s, 0
-                    yield found
+        self._budget.spend(_CHANGES * _PAIRS_PER_CHANGE * problem.jobs / len(problem.ingress_bps))
+        return placed
 
-    def _variants(self) -> list[tuple[float, Ints, Ints, Floats]]:
-        """Return placements for several targets, best first: (estimate, accelerators, sequence, due times)."""
+    def _placements(self, budget: Budget) -> Iterator[Polished]:
+        """Yield placements for several targets, orders and prices."""
         problem = self._problem
-        found: list[tuple[float, Ints, Ints, Floats]] = []
         chosen = np.ones(problem.jobs, np.bool_)
-        for target in _TARGETS:
-            target_s = target * self._bound_s
-            own_s, shared_s = self._due_s(target_s)
-            for blend in _BLENDS:
-                due_s = np.minimum(own_s, target_s - (target_s - shared_s) * blend) if blend else own_s
-                sequence = np.argsort(due_s, kind="stable")
-                for haste in _HASTES:
+        for haste in _HASTES:
+            for afterwards in _AFTERWARDS:
+                for target in _TARGETS:
+                    target_s = target * self._bound_s
+                    due_s = self._due_s(target_s)
+                    sequence = self._sequence(due_s, afterwards)
                     for cap in _INGRESS_CAPS:
-                        if not self._budget.allows():
-                            return sorted(found, key=lambda variant: variant[0])
+                        if not budget.allows():
+                            return
                         accelerator = np.zeros(problem.jobs, np.int64)
                         self._compiled.spread(
                             problem.seconds, sequence, self._requester, self._responder, self._bits,
@@ -138,46 +133,52 @@ class ReversedSearch:
                             haste / len(self._prices), 0.0, self._state, chosen,
                             np.zeros(problem.accelerators), np.zeros(len(problem.ingress_bps)), accelerator,
                         )  # fmt: skip
-                        self._budget.spend(problem.seconds.size + 100 * problem.jobs)
-                        found.append((self._estimate_s(accelerator, sequence), accelerator, sequence, due_s))
-        return sorted(found, key=lambda variant: variant[0])
+                        budget.spend(problem.seconds.size + 200 * problem.jobs)
+                        yield self._polisher.start(accelerator, sequence)
 
-    def _due_s(self, target_s: float) -> tuple[Floats, Floats]:
-        """Return (J,) by when each job is to be released, for its requester's egress and for all ingress together."""
+    def _sequence(self, due_s: Floats, afterwards: float | None) -> Ints:
+        """Return (J,) the jobs in the order in which they compute, backwards from the end.
+
+        By due time; or small jobs first, but for a share `afterwards` of each size, of the requesters with the least to
+        send, which come after the largest, the smallest last.  Then, too, a job comes no later than it is due.
+        """
+        if afterwards is None:
+            return np.argsort(due_s, kind="stable")
+        problem, seconds = self._problem, self._fastest_s
+        egress_s = np.bincount(problem.requester, self._bits) / problem.egress_bps[: int(problem.requester.max()) + 1]
+        by_size = np.argsort(seconds, kind="stable")
+        size = np.empty(problem.jobs, np.int64)
+        size[by_size] = np.arange(problem.jobs) // _OF_A_SIZE
+        among = np.empty(problem.jobs, np.int64)
+        among[np.lexsort((egress_s[problem.requester], size))] = np.arange(problem.jobs) % _OF_A_SIZE
+        late = among[by_size] < afterwards * _OF_A_SIZE
+        first, last = by_size[~late], by_size[late]
+        about_s = np.empty(problem.jobs)
+        about_s[first] = np.cumsum(seconds[first]) / problem.accelerators
+        about_s[last] = (seconds.sum() - np.cumsum(seconds[last])) / problem.accelerators
+        return np.argsort(np.minimum(_STRETCH * about_s, due_s), kind="stable")
+
+    def _due_s(self, target_s: float) -> Floats:
+        """Return (J,) by when each job is to be released for its requester's egress."""
         problem = self._problem
         by_size = np.argsort(self._fastest_s, kind="stable")[::-1]
-        shared_s, own_s = np.empty(problem.jobs), np.empty(problem.jobs)
-        ingress_bps = problem.ingress_bps[np.unique(problem.responder)].sum()
-        shared_s[by_size] = target_s - np.cumsum(self._bits[by_size] / ingress_bps)
         by_link = by_size[np.argsort(problem.requester[by_size], kind="stable")]
         link = problem.requester[by_link]
         sent_s = np.cumsum(self._bits[by_link] * self._egress_s_per_bit[link])
         first = np.flatnonzero(np.diff(link, prepend=-1))
         before_s = np.append(0.0, sent_s)[first]
-        own_s[by_link] = target_s - (sent_s - np.repeat(before_s, np.diff(first, append=len(link))))
-        return own_s, shared_s
+        due_s = np.empty(problem.jobs)
+        due_s[by_link] = target_s - (sent_s - np.repeat(before_s, np.diff(first, append=len(link))))
+        return due_s
 
-    def _released(self, accelerator: Ints, sequence: Ints) -> tuple[Floats, Floats, Floats]:
+    def _evaluate(self, placed: Polished) -> Reversed:
+        """Let all flows share the network."""
         problem = self._problem
-        load_s, release_s = np.empty(problem.accelerators), np.empty(problem.jobs)
-        link_end_s = np.empty(len(problem.egress_bps) + len(problem.ingress_bps))
-        self._compiled.link_ends(
-            problem.seconds, sequence, self._requester, self._responder, self._bits, self._egress_s_per_bit,
-            self._ingress_s_per_bit, self._local_host, accelerator, load_s, release_s, link_end_s,
-        )  # fmt: skip
-        return load_s + problem.ready_s, release_s, link_end_s
-
-    def _estimate_s(self, accelerator: Ints, sequence: Ints) -> float:
-        """Return the length if no link ever waited for another: a bound for this placement and order."""
-        end_s, _, link_end_s = self._released(accelerator, sequence)
-        return max(float(end_s.max()), float(link_end_s.max()))
-
-    def _evaluate(self, accelerator: Ints, sequence: Ints) -> Reversed:
-        problem = self._problem
-        end_s, release_s, _ = self._released(accelerator, sequence)
+        accelerator, release_s = placed.queues.accelerator, placed.queues.release_s
         jobs = moving_flows(problem, accelerator)
         moved = run_compiled(problem, accelerator, jobs, release_s[jobs], rank=None)
-        length_s = max(float(end_s.max()), float(moved.arrived_s.max(initial=0.0)))
+        computed_s = float((placed.queues.load_s + problem.ready_s).max())
+        length_s = max(computed_s, float(moved.arrived_s.max(initial=0.0)))
         self._budget.spend(4 * len(moved.segments.flow) + 20 * problem.jobs)
         return Reversed(
             accelerator.copy(),

@@ -9,7 +9,8 @@
 An online job may be evicted: EvictRequested tells its agent, JobEvicted is the answer, and the job is PENDING again,
 its input (and, for functions that keep it, its progress) still with the agent.  If it ends first, it has ended.
 
-A job that has not begun may be Moved to another slot, as a new attempt, or Retimed where it is.
+A job that has not begun may be Moved to another slot, as a new attempt; one that does not compute yet may be Retimed
+where it is.
 
 A job ends FAILED when it is not retryable or was planned too often, and CANCELLED when its batch's cancellation
 reaches it before it is complete.  Cancellation of a planned job is a flag until its agent has let go of it.
@@ -17,6 +18,7 @@ reaches it before it is complete.  Cancellation of a planned job is a flag until
 
 from dataclasses import dataclass, replace
 
+from fpga_pool.model.exchange import SMALL_INPUT_BYTES
 from fpga_pool.model.lifecycle.table import Rule, Table
 from fpga_pool.model.messages import (
     Action,
@@ -31,6 +33,7 @@ from fpga_pool.model.messages import (
     ReleaseJob,
     ResultDelivered,
     ResultExpired,
+    RetimeJob,
 )
 from fpga_pool.model.objects import Job, JobState, RateSegment
 
@@ -57,7 +60,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retimed:
-    """The job, which has not begun, keeps its place and gets other times."""
+    """The job, which does not compute yet, keeps its place and gets other times; its input may be on its way."""
 
     dispatched_at: float
     start_s: float
@@ -112,9 +115,12 @@ def _planned(job: Job, event: Planned, now_s: float) -> Outcome:
         transfer=event.transfer,
         done=job.done if job.host == event.host else 0.0,
         flow="",
+        moved_bytes=None,
+        moved_at=None,
         staged_at=None,
         started_at=None,
     )
+    large = job.input_bytes > SMALL_INPUT_BYTES
     assign = AssignJob(
         job=job.uuid,
         attempt=planned.attempt,
@@ -124,6 +130,8 @@ def _planned(job: Job, event: Planned, now_s: float) -> Outcome:
         order=event.order,
         expected_s=event.end_s - event.start_s,
         done=planned.done,
+        dispatched_at=event.dispatched_at if large else 0.0,
+        transfer=event.transfer if large else (),
     )
     return planned, [assign]
 
@@ -133,8 +141,22 @@ def _moved(job: Job, event: Moved, now_s: float) -> Outcome:
 
 
 def _retimed(job: Job, event: Retimed, now_s: float) -> Outcome:
-    times = {"dispatched_at": event.dispatched_at, "start_s": event.start_s, "end_s": event.end_s}
-    return replace(job, **times, transfer=event.transfer), []  # type: ignore[arg-type]
+    retimed = replace(
+        job,
+        # Agents tell a later plan by this, also if the clock of the one who made it is a little behind.
+        dispatched_at=max(event.dispatched_at, job.dispatched_at or 0.0),
+        start_s=event.start_s,
+        end_s=event.end_s,
+        transfer=event.transfer,
+        moved_bytes=None,
+        moved_at=None,
+    )
+    if job.state is not JobState.WAITING_INPUT or not event.transfer or job.input_bytes <= SMALL_INPUT_BYTES:
+        return retimed, []
+    told = RetimeJob(
+        job=job.uuid, attempt=job.attempt, dispatched_at=retimed.dispatched_at or 0.0, transfer=event.transfer
+    )
+    return retimed, [told]
 
 
 def _staged(job: Job, event: InputStaged, now_s: float) -> Outcome:

@@ -5,7 +5,7 @@ waited too long runs on a worker of a host's CPU pool meanwhile, and comes back 
 are made between two transactions, on what `online_view` has read in one; `commit_moves` leaves out what has changed.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,13 +20,8 @@ from fpga_pool.model.lifecycle.batch import BATCH, BatchBegun
 from fpga_pool.model.lifecycle.job import EvictRequested, Planned
 from fpga_pool.model.objects import CPU, BatchState, Job, JobState, Slot, SlotState, is_cpu
 from fpga_pool.model.pool.changes import change_job, grant_pool_leases
-from fpga_pool.model.pool.planning import (
-    TimeModels,
-    held_by_others,
-    known_time_models,
-    usable,
-    withdraw_from_former_host,
-)
+from fpga_pool.model.pool.placing import held_by_others, usable, withdraw_from_former_host
+from fpga_pool.model.pool.planning import TimeModels, known_time_models
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
@@ -107,7 +102,8 @@ def online_view(
         if job.attempt < settings.max_attempts and job.function in catalogue.functions
     ]
     active = tx.active_jobs()
-    movable = {job.uuid for job in active if is_online(tx.batch(job.batch_uuid).policy) and not _settled(job, settings)}
+    online = {job.uuid for job in active if is_online(tx.batch(job.batch_uuid).policy)}
+    movable = {job.uuid for job in active if job.uuid in online and not _settled(job, settings)}
     on_cpu = [job for job in active if is_cpu(job.slot) and job.uuid in movable and job.state is JobState.RUNNING]
     if not waiting and not on_cpu:
         return None
@@ -118,7 +114,8 @@ def online_view(
     queues: defaultdict[str, tuple[Job, ...]] = defaultdict(tuple)
     for job in active:
         queues[job.slot] += (job,)
-    builder = _Builder(catalogue, models, pool, slots, now_s, demand)
+    share = _Share(slots, settings, [job for job in active if job.uuid in online])
+    builder = _Builder(catalogue, models, pool, slots, now_s, demand, share)
     for number, slot in enumerate(slots):
         builder.add_slot(number, slot, queues[slot.name], movable)
     asking = builder.add_waiting(waiting, settings) + builder.add_returning(on_cpu)
@@ -185,6 +182,22 @@ def _pool(catalogue: Catalogue, slots: Sequence[Slot], models: TimeModels) -> On
     )
 
 
+class _Share:
+    """Slots that each project may have at a time (`core.benefit.fair` in a picture that is made anew)."""
+
+    def __init__(self, slots: Sequence[Slot], settings: PoolSettings, online: Sequence[Job]) -> None:
+        self._most = max(1, int(len(slots) * settings.tenant_share + 1e-9))
+        self._limited = settings.tenant_share < 1
+        self._has = Counter(job.project_id for job in online if not is_cpu(job.slot))
+
+    def lets_in(self, job: Job) -> bool:
+        """Say whether a job may want a slot, and count it."""
+        if self._limited and self._has[job.project_id] >= self._most:
+            return False
+        self._has[job.project_id] += 1
+        return True
+
+
 class _Builder:
     """Fills an occupancy with what was read."""
 
@@ -196,7 +209,9 @@ class _Builder:
         slots: Sequence[Slot],
         now_s: float,
         demand: Demand,
+        share: _Share,
     ) -> None:
+        self._share = share
         self._catalogue, self._models, self._now_s = catalogue, models, now_s
         self._number = {name: number for number, name in enumerate(pool.functions)}
         self._boards = sorted({slot.board for slot in slots})
@@ -211,6 +226,7 @@ class _Builder:
         if held == EMPTY:
             if head is not None:  # of a function that the catalogue has lost
                 del view.idle[view.kind[slot]][EMPTY][slot]
+                view.idle_slots[view.kind[slot]] -= 1
             return
         view.loads(slot, held)
         view.loaded(slot, self._now_s)
@@ -245,7 +261,8 @@ class _Builder:
         return tuple(asking)
 
     def _ask(self, job: Job, work_s: float, give_up_at: float) -> Waiting:
-        self.view.waits(self._asking, self._number[job.function], give_up_at)
+        if self._share.lets_in(job):
+            self.view.waits(self._asking, self._number[job.function], give_up_at)
         self._asking += 1
         return Waiting(job=job, work_s=work_s, give_up_at=give_up_at)
 

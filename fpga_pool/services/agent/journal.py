@@ -189,6 +189,12 @@ class Journal:
         with self._transaction(durable=False) as db:
             db.execute("DELETE FROM flows WHERE name = ?", (name,))
 
+    def flow(self, name: str) -> ShapeFlow | None:
+        """Return what a flow is held to, if it is."""
+        with self._lock:
+            row = self._db.execute("SELECT action FROM flows WHERE name = ?", (name,)).fetchone()
+        return from_plain(ACTIONS, json.loads(row[0])) if row else None
+
     def flows(self) -> list[ShapeFlow]:
         """Return the flows to hold."""
         with self._lock:

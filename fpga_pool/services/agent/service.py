@@ -14,7 +14,7 @@ from fpga_pool.drivers.egress.base import EgressDriver
 from fpga_pool.drivers.slots.base import SlotAddress, SlotDriver
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, StaleEpoch, StorageFull
-from fpga_pool.model.messages import Command, Heartbeat, ObservedJob, Outcome, ReleaseFlow, ShapeFlow
+from fpga_pool.model.messages import Command, Heartbeat, Outcome, ReleaseFlow, ShapeFlow
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
 from fpga_pool.services.agent.jobs import JobTable
@@ -185,6 +185,12 @@ class AgentService:
     def _shape(self, shaper: FlowShaper, command: Command, action: ShapeFlow | ReleaseFlow) -> Outcome:
         if self._journal.executed(command):
             return Outcome(command=command.id, outcome="repeated")
+        held = self._journal.flow(flow_key(action))
+        if held is not None and isinstance(action, ShapeFlow) and action.dispatched_at < held.dispatched_at:
+            reason = (
+                f"{flow_key(action)} is held to a later plan: {action.dispatched_at} is before {held.dispatched_at}"
+            )
+            return Outcome(command=command.id, outcome="refused", reason=reason)
         try:
             shaper.take(action)
         except InvalidInput as error:
@@ -214,9 +220,7 @@ class AgentService:
             data_address=settings.data_address,
             data_port=self._port,
             slots=tuple(worker.observed(self._journal.fence(name)) for name, worker in self.slots.items()),
-            jobs=tuple(
-                ObservedJob(job=job.uuid, attempt=job.assignment.attempt, slot=job.slot) for job in self.jobs.all()
-            ),
+            jobs=self.jobs.observed(),
             unreported=self._journal.unreported(),
             data_tls=self._tls,
             refused_streams=self._server.refused(),

@@ -24,7 +24,6 @@ from fpga_pool.rpc.transport import VERSION_1, answers, read, read_all
 from fpga_pool.services.scheduler.changes import LOOK_S
 from fpga_pool.services.scheduler.owned import log_repairs
 from fpga_pool.services.scheduler.service import SchedulerService
-from fpga_pool.services.scheduler.snapshots import Snapshots
 
 LOG = logging.getLogger(__name__)
 
@@ -44,7 +43,6 @@ class SchedulerEndpoint:
 
     def __init__(self, service: SchedulerService) -> None:
         self._service = service
-        self._snapshots = Snapshots(service.store, service.clock)
 
     # Tenants
 
@@ -237,7 +235,12 @@ class SchedulerEndpoint:
     @answers
     def snapshot(self, context: Plain, seen: Mapping[str, int] | None) -> Plain:
         """See SchedulerAPI."""
-        return self._snapshots.changed_after(seen).to_plain()
+        return self._service.snapshots.changed_after(seen).to_plain()
+
+    @answers
+    def follow(self, context: Plain) -> None:
+        """See SchedulerAPI."""
+        self._service.teller.followed()
 
     @answers
     def functions(self, context: Plain) -> list[Plain]:

@@ -100,7 +100,9 @@ class OnlinePlanner:
         for uuid in pending.keys() - self._arrived:
             asking = pending[uuid]
             patience_s = self._settings.online_patience_s or asking.work_s
-            self.demand.arrived(self._number[asking.job.function], asking.work_s, patience_s, asking.job.created_at)
+            job = asking.job
+            number = self._number[job.function]
+            self.demand.arrived(number, asking.work_s, patience_s, job.created_at, job.project_id)
         self._arrived = set(pending)
 
     def _learn(self, tx: Transaction) -> None:
@@ -109,7 +111,7 @@ class OnlinePlanner:
             if job.state in ENDED_JOBS or is_cpu(job.slot):
                 self._on_slots.discard(job.uuid)
                 if (speedup := self._speedup(job)) is not None:
-                    self.demand.ran(self._number[job.function], speedup)
+                    self.demand.ran(self._number[job.function], speedup, job.project_id)
 
     def _speedup(self, job: Job) -> float | None:
         """Return what a job has gained over a vCPU; None where it has not run whole on a slot."""

@@ -12,13 +12,12 @@ import numpy as np
 from fpga_pool.core.policy import BatchPolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.pool.lookout import Lookout
+from fpga_pool.model.pool.placing import require_answer
 from fpga_pool.model.pool.planning import (
-    PlanRequest,
     Snapshot,
     all_placed,
     batch_problem,
     commit_plan,
-    require_answer,
     snapshot,
 )
 from fpga_pool.model.pool.replanning import Prospect, commit_replan, prospect, worth_replanning
@@ -157,11 +156,13 @@ class Planner:
         return prospect(tx, snap, self._settings, begin_s, may_move, late=late)
 
     def _replan(self, asked: Prospect, policy: BatchPolicy, name: str, reason: str) -> bool | None:
-        """Plan anew what has not begun; return whether anything has changed, None if it cannot be done."""
+        """Plan anew what has not begun; return whether anything has changed, None if it cannot be done or not pay."""
         began_s = time.monotonic()
         try:
             found = policy.replan(asked.underway, self._rng)  # type: ignore[attr-defined]
-            require_answer(PlanRequest(problem=asked.underway.problem, jobs=asked.jobs, slots=asked.slots), found.plan)
+            if found is None:
+                return None
+            require_answer(asked.request, found.plan)
         except Exception:
             LOG.exception("%s: policy %s failed to plan around what is under way", reason, name)
             return None

@@ -23,6 +23,8 @@ from fpga_pool.services.scheduler.owned import OwnedShard
 from fpga_pool.services.scheduler.ownership import Ownership
 from fpga_pool.services.scheduler.planner import Planner
 from fpga_pool.services.scheduler.settings import SchedulerSettings
+from fpga_pool.services.scheduler.snapshots import Snapshots
+from fpga_pool.services.scheduler.telling import TELL_S, Teller
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store.store import Store
 
@@ -57,6 +59,8 @@ class SchedulerService:
         self.calibrator = Calibrator(store, catalogue, clock)
         self.hearing = Hearing(store, self.writer, settings.pool.shards, clock)
         self.ownership = Ownership(settings.name, settings.shard_timeout_s, store, clock, self._take_up)
+        self.snapshots = Snapshots(store, clock)
+        self.teller = Teller(self.snapshots, self.ownership.shards, peers.tell_followers)
         self._policies = policies
         self.online = online
         self._agents = agents
@@ -74,6 +78,7 @@ class SchedulerService:
             Loop("refit", self.calibrator.refit, settings.refit_interval_s),
             Loop("hear", self.hearing.flush, settings.interval_s),
             Loop("listen", self._listen, settings.interval_s),
+            Loop("tell", self.teller.step, TELL_S),
         ]
         for loop in self._loops:
             loop.start()

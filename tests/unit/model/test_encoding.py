@@ -19,6 +19,7 @@ from fpga_pool.model.messages import (
     ObservedSlot,
     ReleaseFlow,
     ReleaseJob,
+    RetimeJob,
     ShapeFlow,
     SlotChanged,
 )
@@ -104,7 +105,7 @@ def test_no_message_has_a_field_called_as_its_class_tag(cls):
 
 
 def test_the_outbox_knows_every_action():
-    assert set(ACTIONS.values()) == {AssignJob, ReleaseJob, EvictJob, ShapeFlow, ReleaseFlow}
+    assert set(ACTIONS.values()) == {AssignJob, RetimeJob, ReleaseJob, EvictJob, ShapeFlow, ReleaseFlow}
 
 
 def test_an_optional_field_takes_nothing_or_its_type():

@@ -8,11 +8,13 @@ import pytest
 from fpga_pool.core.benefit.demand import Demand
 from fpga_pool.core.benefit.paper import BenefitReplace
 from fpga_pool.core.benefit.plus import BenefitPlus
+from fpga_pool.core.makespan import Ect
 from fpga_pool.model.lifecycle.slot import DrainRequested
 from fpga_pool.model.messages import JobEvicted, ObservedSlot
 from fpga_pool.model.objects import BatchState, JobState, SlotState, is_cpu
 from fpga_pool.model.pool.changes import change_slot
 from fpga_pool.model.pool.online import commit_moves, online_view, slot_benefits, take_moves
+from fpga_pool.model.pool.planning import batch_problem
 
 WORKERS = ("worker0", "worker1")
 
@@ -251,9 +253,6 @@ def test_a_slot_that_got_another_job_meanwhile_is_not_given_away(pool, online):
 
 def pool_plan(pool):
     """Plan the batches that are planned."""
-    from fpga_pool.core.makespan import Ect
-    from fpga_pool.model.pool.planning import batch_problem
-
     request = batch_problem(pool.snapshot(is_planned="benefit_replace".__ne__))
     return request, Ect().decide(request.problem, None, 0.0, np.random.default_rng(0))
 
@@ -281,3 +280,12 @@ def test_the_benefit_of_a_slot_is_that_of_what_computes_there(pool, online):
     pool.finish(job)
     with pool.tx() as tx:
         assert slot_benefits(tx, pool.catalogue)["h0/c/r2"] == 0.0
+
+
+def test_a_project_at_its_share_waits_and_may_go_to_a_cpu(pool, online):
+    pool.settings = replace(pool.settings, tenant_share=0.34)
+    online.run("aes")
+    online.create("aes", "sha256")
+    assert online.step() == ({}, [])
+    pool.now_s += 10.0
+    assert online.step() == ({"b2.0": "h0/cpu/worker0", "b2.1": "h0/cpu/worker1"}, [])

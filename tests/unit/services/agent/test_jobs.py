@@ -7,8 +7,8 @@ import pytest
 from fpga_pool.core.dispatch import Load, Run, Wait
 from fpga_pool.dataplane.handler import JobFailure, JobResult
 from fpga_pool.model.exceptions import StorageFull
-from fpga_pool.model.messages import JobEvicted, SlotChanged
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.messages import JobEvicted, RetimeJob, SlotChanged
+from fpga_pool.model.objects import RateSegment, SlotState
 from fpga_pool.services.agent.journal import Phase
 
 SLOT, OTHER = "h0/sim0/slot0", "h0/sim0/slot1"
@@ -82,6 +82,28 @@ def test_an_older_epoch_is_refused_whatever_its_sequence_and_a_newer_one_begins_
 def test_slots_have_fences_of_their_own(jobs, commands):
     jobs.execute(commands.assign("a", epoch=5))
     assert jobs.execute(commands.assign("b", slot=OTHER, epoch=1)).outcome == "accepted"
+
+
+def test_of_an_input_is_told_what_is_here_while_that_is_not_as_planned(jobs, commands, tmp_path, clock):
+    # 5 MB in 5 s; nothing was to be told before the first of them is due.
+    plan = {"input_bytes": 5_000_000, "transfer": (RateSegment(0.0, 5.0, 8e6),)}
+    now_s = clock()
+    give(jobs, commands, "punctual", Phase.WAITING, **plan, dispatched_at=now_s + 100.0)
+    give(jobs, commands, "late", Phase.WAITING, **plan, dispatched_at=now_s - 3.0)
+    (tmp_path / "inputs" / "late.part").write_bytes(bytes(1_000_000))
+    assert {job.job: job.moved_bytes for job in jobs.observed()} == {"punctual": None, "late": 1_000_000}
+    # By another plan, that is what was to be here.
+    other = RetimeJob(job="late", attempt=1, dispatched_at=now_s, transfer=(RateSegment(0.0, 400.0, 8e4),))
+    assert jobs.execute(commands.command(other)).outcome == "accepted"
+    assert {job.moved_bytes for job in jobs.observed()} == {None}
+
+
+@pytest.mark.parametrize(("job", "attempt"), [("j", 2), ("nobody", 1)])
+def test_other_times_for_what_is_not_waited_for_change_nothing(jobs, commands, job, attempt):
+    give(jobs, commands, phase=Phase.WAITING)
+    before = jobs.all()
+    jobs.execute(commands.command(RetimeJob(job=job, attempt=attempt, dispatched_at=9.0, transfer=())))
+    assert jobs.all() == before
 
 
 @pytest.mark.parametrize("phase", [Phase.WAITING, Phase.STAGED, Phase.FAILED, Phase.HELD])
