@@ -25,6 +25,8 @@ class AssignJob:
     order: int
     #: Predicted computing time, from which the agent tells a hang.
     expected_s: float
+    #: Share of the work that an evicted attempt has done on this host, and that need not be done again.
+    done: float = 0.0
     #: How the input is planned to move, from time 0 at UTC seconds of the pool; empty for one that moves in no time.
     dispatched_at: float = 0.0
     transfer: tuple[RateSegment, ...] = ()
@@ -45,6 +47,16 @@ class ReleaseJob:
     """Forget a job: stop it if it computes, delete its input and result."""
 
     job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictJob:
+    """Stop an attempt that computes or waits, and keep its input; nothing is done about one that has ended."""
+
+    job: str
+    attempt: int
+    #: What was computed so far is kept as well.
+    keep_progress: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +86,7 @@ class ReleaseFlow:
     attempt: int
 
 
-Action = AssignJob | RetimeJob | ReleaseJob | ShapeFlow | ReleaseFlow
+Action = AssignJob | RetimeJob | ReleaseJob | EvictJob | ShapeFlow | ReleaseFlow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +164,13 @@ class JobFailed(JobReport):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobEvicted(JobReport):
+    """The attempt was stopped, as its agent was told; the input stays, with this share of the work done."""
+
+    done: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobReleased(JobReport):
     """The agent has forgotten the job, as it was told."""
 
@@ -179,7 +198,15 @@ class SlotChanged:
 
 
 Report = (
-    InputStaged | JobStarted | JobFinished | JobFailed | JobReleased | ResultDelivered | ResultExpired | SlotChanged
+    InputStaged
+    | JobStarted
+    | JobFinished
+    | JobFailed
+    | JobEvicted
+    | JobReleased
+    | ResultDelivered
+    | ResultExpired
+    | SlotChanged
 )
 
 

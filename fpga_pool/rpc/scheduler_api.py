@@ -32,11 +32,13 @@ class SchedulerAPI:
     ---------------
     1.0
         Batches, tickets, slots, hosts, functions, snapshots and who follows them; reports and heartbeats of agents.
+    1.1
+        JobEvicted among the reports; jobs say what is done already; benefits of slots.
     """
 
     def __init__(self, transport: Any, timeout_s: float = 10.0) -> None:
-        target = messaging.Target(topic=SCHEDULER_TOPIC, version="1.0")
-        self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap="1.0")
+        target = messaging.Target(topic=SCHEDULER_TOPIC, version="1.1")
+        self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap="1.1")
         self._caller = Caller()
         self._timeout_s = timeout_s
         #: The scheduler that answers: one that stalls takes its share of the topic's messages for a while, so calls
@@ -166,6 +168,10 @@ class SchedulerAPI:
     def functions(self) -> list[FunctionInfo]:
         """Return the catalogue as it is in force."""
         return read_all(FunctionInfo, self._call("functions"))
+
+    def benefits(self) -> dict[str, float]:
+        """Return by slot what computes there now, in vCPU equivalents."""
+        return {str(slot): float(benefit) for slot, benefit in self._call("benefits").items()}
 
     def calibration(self, function: str | None = None) -> list[Calibration]:
         """Return the fit of the time models (of one function)."""

@@ -212,6 +212,7 @@ class JobRow(Versioned, Base):
     start_s: Mapped[float | None]
     end_s: Mapped[float | None]
     transfer: Mapped[Segments]
+    done: Mapped[float]
     flow: Mapped[Name]
     moved_bytes: Mapped[int | None]
     moved_at: Mapped[float | None]

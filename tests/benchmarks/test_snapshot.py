@@ -28,6 +28,7 @@ from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, answers, server, transport
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
+from fpga_pool.services.scheduler.online import OnlineRule
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.services.scheduler.settings import SchedulerSettings
 from fpga_pool.services.scheduler.snapshots import Snapshots
@@ -84,6 +85,7 @@ def embedded(tmp_path):
             SchedulerAPI(messages),
             Ed25519PrivateKey.generate(),
             SteadyClock(),
+            OnlineRule(load_policy("online", "benefit_plus"), lambda _: False),
         )
         listening = server(messages, SCHEDULER_TOPIC, "me", [SchedulerEndpoint(service)])
         listening.start()

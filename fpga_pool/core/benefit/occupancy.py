@@ -76,6 +76,10 @@ class Occupancy:
     def arrived(self, job: int, function: int, work_s: float, give_up_s: float, now_s: float, tenant: str = "") -> None:
         """Let a job wait."""
         self.demand.arrived(function, work_s, give_up_s - now_s, now_s, tenant)
+        self.waits(job, function, give_up_s)
+
+    def waits(self, job: int, function: int, give_up_s: float) -> None:
+        """Let a job wait that has arrived before: a picture is made anew, or the job was taken off a slot."""
         self.waiting[function][job] = give_up_s
         self.queue += 1
         self.news = function, None

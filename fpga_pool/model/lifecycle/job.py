@@ -6,6 +6,9 @@
        ^                     |                        |                     |
        '------ Displaced, JobFailed (retryable) ------'---------------------'
 
+An online job may be evicted: EvictRequested tells its agent, JobEvicted is the answer, and the job is PENDING again,
+its input (and, for functions that keep it, its progress) still with the agent.  If it ends first, it has ended.
+
 A job that has not begun may be Moved to another slot, as a new attempt; one that does not compute yet may be Retimed
 where it is.
 
@@ -20,7 +23,9 @@ from fpga_pool.model.lifecycle.table import Rule, Table
 from fpga_pool.model.messages import (
     Action,
     AssignJob,
+    EvictJob,
     InputStaged,
+    JobEvicted,
     JobFailed,
     JobFinished,
     JobReleased,
@@ -73,6 +78,13 @@ class Displaced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EvictRequested:
+    """Its place is worth more to another job; what it has done so far is kept, or lost."""
+
+    keep_progress: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested:
     """The tenant wants the job no more."""
 
@@ -101,6 +113,7 @@ def _planned(job: Job, event: Planned, now_s: float) -> Outcome:
         start_s=event.start_s,
         end_s=event.end_s,
         transfer=event.transfer,
+        done=job.done if job.host == event.host else 0.0,
         flow="",
         moved_bytes=None,
         moved_at=None,
@@ -116,6 +129,7 @@ def _planned(job: Job, event: Planned, now_s: float) -> Outcome:
         input_bytes=job.input_bytes,
         order=event.order,
         expected_s=event.end_s - event.start_s,
+        done=planned.done,
         dispatched_at=event.dispatched_at if large else 0.0,
         transfer=event.transfer if large else (),
     )
@@ -181,7 +195,18 @@ def _displaced(job: Job, event: Displaced, now_s: float) -> Outcome:
     release: list[Action] = [ReleaseJob(job=job.uuid)] if event.agent_reachable else []
     if job.cancel_requested:
         return _end(job, JobState.CANCELLED, now_s), release
-    return _unplaced(job, event.reason), release
+    return replace(_unplaced(job, event.reason), done=0.0), release
+
+
+def _evict_requested(job: Job, event: EvictRequested, now_s: float) -> Outcome:
+    evict = EvictJob(job=job.uuid, attempt=job.attempt, keep_progress=event.keep_progress)
+    return replace(job, reason="eviction requested"), [evict]
+
+
+def _evicted(job: Job, event: JobEvicted, now_s: float) -> Outcome:
+    if job.cancel_requested:
+        return _end(job, JobState.CANCELLED, now_s), [ReleaseJob(job=job.uuid)]
+    return replace(_unplaced(job, "evicted: its place was worth more to another job"), done=event.done), []
 
 
 def _unplaced(job: Job, reason: str) -> Job:
@@ -204,7 +229,7 @@ def _cancel_planned(job: Job, event: CancelRequested, now_s: float) -> Outcome:
 def _released(job: Job, event: JobReleased, now_s: float) -> Outcome:
     if job.cancel_requested:
         return _end(job, JobState.CANCELLED, now_s), []
-    return _unplaced(job, "released by its agent"), []
+    return replace(_unplaced(job, "released by its agent"), done=0.0), []
 
 
 def _gave_up(job: Job, event: GaveUp, now_s: float) -> Outcome:
@@ -253,6 +278,8 @@ _RULES: dict[tuple[JobState, type], Rule[Job]] = {
 _WHILE_PLANNED: dict[type, Rule[Job]] = {
     JobFailed: _failed,
     Displaced: _displaced,
+    EvictRequested: _evict_requested,
+    JobEvicted: _evicted,
     CancelRequested: _cancel_planned,
     JobReleased: _released,
 }

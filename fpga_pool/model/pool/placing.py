@@ -68,7 +68,7 @@ def placements(
     for slot, queue in queues:
         for order, row in enumerate(queue, start=last.get(slot.name, -1) + 1):
             start_s = float(plan.start_s[row])
-            _withdraw_from_former_host(tx, request.jobs[row], slot.host)
+            withdraw_from_former_host(tx, request.jobs[row], slot.host)
             yield (
                 row,
                 Planned(
@@ -103,7 +103,7 @@ def _possible_queues(
             yield slot, queue
 
 
-def _withdraw_from_former_host(tx: Transaction, job: Job, host: str) -> None:
+def withdraw_from_former_host(tx: Transaction, job: Job, host: str) -> None:
     """Release an input that was kept for a retry on a host where the job will not run after all."""
     if job.host and job.host != host and tx.host(job.host).alive:
         send(tx, job.slot, ReleaseJob(job=job.uuid))

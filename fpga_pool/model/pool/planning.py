@@ -4,7 +4,7 @@ Deciding happens between two transactions: `snapshot` reads in one, `commit_plan
 whatever has changed in between; those jobs stay PENDING and are planned again.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,10 +41,12 @@ def snapshot(
     settings: PoolSettings,
     now_s: float,
     put_off: Collection[str] = (),
+    is_planned: Callable[[str], bool] = lambda _: True,
 ) -> Snapshot | None:
     """Return the oldest batch with pending jobs and the pool as it is; None where nothing is to be planned.
 
-    Batches that are `put_off` must wait.  Jobs that were planned too often are left to `reconcile.tick`.
+    Batches that are `put_off` must wait, and those whose policy does not plan (`is_planned`, by its name) are left out.
+    Jobs that were planned too often are left to `reconcile.tick`.
     """
     pending = tx.pending_batches()
     if not pending:
@@ -53,7 +55,7 @@ def snapshot(
     view = _view(tx, catalogue, now_s, backlogs)
     for batch_uuid, functions in pending.items():
         placeable = {function for function in functions if _has_place(view, function)}
-        if batch_uuid in put_off or not placeable:
+        if batch_uuid in put_off or not placeable or not is_planned(tx.batch(batch_uuid).policy):
             continue
         waiting = tx.pending_jobs(batch_uuid)
         jobs = tuple(job for job in waiting if job.function in placeable and job.attempt < settings.max_attempts)

@@ -16,7 +16,9 @@ from fpga_pool.dataplane.handler import JobFailure, JobResult
 from fpga_pool.model.messages import (
     AssignJob,
     Command,
+    EvictJob,
     InputStaged,
+    JobEvicted,
     JobFailed,
     JobFinished,
     JobReleased,
@@ -80,6 +82,8 @@ class JobTable:
         self.changed = threading.Condition(self._lock)
         #: Called after every change that made a report.
         self.on_report: Callable[[], object] = lambda: None
+        #: Returns the share of its work that the job of a slot has done.
+        self.progress: Callable[[str], float] = lambda _: 0.0
         #: Called after every end of a job; sees to it that `record_ends` is called, by this thread or another.
         self.on_end: Callable[[], object] = self.record_ends
 
@@ -187,6 +191,8 @@ class JobTable:
                 self._retime(command, command.action)
             elif isinstance(command.action, ReleaseJob):
                 self._release(command, command.action)
+            elif isinstance(command.action, EvictJob):
+                self._evict(command, command.action)
             else:
                 reason = f"{type(command.action).__name__} is no command for a slot"
                 return Outcome(command=command.id, outcome="refused", reason=reason)
@@ -245,6 +251,21 @@ class JobTable:
                 self.delete_files(job.uuid)
             self._settle(job.uuid, JobFailure("fpga_pool.released", "the job was withdrawn from this host"))
         self._tell(reports)
+
+    def _evict(self, command: Command, action: EvictJob) -> None:
+        """Let go of an attempt and keep its input; the slot's thread stops what computes.  An end stays an end."""
+        job = self._jobs.get(action.job)
+        wanted = job is not None and (job.slot, job.assignment.attempt) == (command.slot, action.attempt)
+        # The journal knows of ends that are recorded at this moment.
+        ended = job is None or job.phase in (Phase.HELD, Phase.FAILED) or self._journal.is_held(job.uuid)
+        if job is None or not wanted or ended:
+            self._journal.note_command(command, None, None, [])
+            return
+        done = self.progress(job.slot) if job.phase is Phase.RUNNING else job.assignment.done
+        report = JobEvicted(**self._about(job), done=done if action.keep_progress else 0.0)
+        self._journal.note_command(command, job.at(Phase.FAILED), None, [report])
+        self._put(job.at(Phase.FAILED))
+        self._tell([report])
 
     # What the slots do ------------------------------------------------------------------------------------------
 

@@ -219,6 +219,12 @@ class Journal:
                 for slot, phase, action, result_bytes, sha256, finished_at in rows.fetchall()
             ]
 
+    def is_held(self, job: str) -> bool:
+        """Say whether a job's completion is recorded: the transaction at hand may be the first to see it."""
+        with self._lock:
+            row = self._db.execute("SELECT phase FROM jobs WHERE uuid = ?", (job,)).fetchone()
+        return row is not None and row[0] == Phase.HELD
+
     def note(
         self,
         *,

@@ -52,6 +52,7 @@ class AgentService:
         clock: SteadyClock,
         ssl_context: ssl.SSLContext | None = None,
         egress: EgressDriver | None = None,
+        cpu: SlotDriver | None = None,
     ) -> None:
         self.settings = settings
         self._clock = clock
@@ -79,7 +80,9 @@ class AgentService:
         self._reports_at_once = REPORTS
         self.slots = {
             worker.name: worker
-            for card in driver.inventory()
+            for cards in (driver, cpu)
+            if cards is not None
+            for card in cards.inventory()
             for slot in card.slots
             for worker in [
                 SlotWorker(
@@ -87,7 +90,7 @@ class AgentService:
                     SlotAddress(card.serial, slot.region),
                     card.board,
                     slot.kind,
-                    driver,
+                    cards,
                     library,
                     self.jobs,
                     settings,
@@ -98,6 +101,7 @@ class AgentService:
         self._watching = Loop(f"watch-{settings.host}", self._watch, settings.heartbeat_s)
         for worker in self.slots.values():
             worker.on_run = self._watching.wake
+        self.jobs.progress = lambda slot: self.slots[slot].progress()
         #: A heartbeat that says "all is reported" must not be overtaken by a later report.
         self._heartbeat_first = threading.Lock()
         self._reporting = Loop(f"report-{settings.host}", self._report, settings.heartbeat_s)

@@ -13,10 +13,11 @@ from fpga_pool.dataplane.tokens import TransferGrant, sign
 from fpga_pool.model.encoding import REPORTS, from_plain, to_plain
 from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMessage, NotFound
 from fpga_pool.model.exchange import SMALL_INPUT_BYTES, FunctionInfo, Ticket, TicketRequest
-from fpga_pool.model.messages import Heartbeat, JobFailed, JobReleased, Report, SlotChanged
+from fpga_pool.model.messages import Heartbeat, JobEvicted, JobFailed, JobFinished, JobReleased, Report, SlotChanged
 from fpga_pool.model.objects import Job, JobState, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, cancel_batch, cancel_jobs, create_batch, owned_batch
 from fpga_pool.model.pool.changes import admit_flow
+from fpga_pool.model.pool.online import slot_benefits
 from fpga_pool.model.pool.operations import drain_slot, resume_slot
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.rpc.transport import VERSION_1, answers, read, read_all
@@ -49,10 +50,10 @@ class SchedulerEndpoint:
     def create_batch(self, context: Plain, request: Plain) -> Plain:
         """See SchedulerAPI."""
         wanted = read(BatchRequest, request)
-        names = policy_names("batch")
+        service = self._service
+        names = [*policy_names("batch"), service.settings.online_policy]
         if wanted.policy and wanted.policy not in names:
             raise InvalidInput(f"policy: no batch policy {wanted.policy!r}; known: {', '.join(names)}")
-        service = self._service
         wanted = replace(wanted, policy=wanted.policy or service.settings.default_policy)
         with service.store.admission() as tx:
             batch = create_batch(tx, wanted, service.catalogue, service.settings.pool, service.clock())
@@ -263,6 +264,12 @@ class SchedulerEndpoint:
         ]
 
     @answers
+    def benefits(self, context: Plain) -> dict[str, float]:
+        """See SchedulerAPI."""
+        with self._service.store.reading() as tx:
+            return slot_benefits(tx, self._service.catalogue)
+
+    @answers
     def calibration(self, context: Plain, function: str | None) -> list[Plain]:
         """See SchedulerAPI."""
         return [to_plain(row) for row in self._service.calibrator.report(function)]
@@ -312,6 +319,8 @@ class SchedulerEndpoint:
             LOG.debug("void report of %s: %s", host, complaint)
         if any(_makes_work(report) for _, report in told):
             self._service.work_arrived()
+        elif any(_frees_place(report) for _, report in told):
+            self._service.ownership.place_freed()
 
     @contextmanager
     def _counting(self, host: object) -> Iterator[None]:
@@ -327,4 +336,9 @@ def _makes_work(report: Report) -> bool:
     """Say whether jobs may need a place, or an agent a command, after this report."""
     if isinstance(report, SlotChanged):
         return report.state in (SlotState.EMPTY, SlotState.FAULTED)
-    return isinstance(report, JobFailed | JobReleased)
+    return isinstance(report, JobFailed | JobEvicted | JobReleased)
+
+
+def _frees_place(report: Report) -> bool:
+    """Say whether a slot or a CPU may have nothing to do after this report."""
+    return isinstance(report, JobFinished) or (isinstance(report, SlotChanged) and report.state is SlotState.READY)

@@ -51,6 +51,7 @@ class Planner:
         clock: Clock,
         rng: np.random.Generator,
         planning_share: float,
+        is_online: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._reading = reading
         self._transactions = transactions
@@ -61,6 +62,8 @@ class Planner:
         self._clock = clock
         self._rng = rng
         self._planning_share = planning_share
+        #: Says of a policy, by name, that it does not plan: its jobs are others' business (`online`).
+        self._is_online = is_online
         self._lookout = Lookout(settings)
         self._preparing: threading.Thread | None = None
         #: Batches whose policy failed, and when each is tried again.
@@ -73,9 +76,11 @@ class Planner:
         # 1. Snapshot.  The plan's time 0 is `dispatch_lead_s` ahead, when agents and clients know of it.
         begin_s = now_s + self._settings.dispatch_lead_s
         with self._reading() as tx:
-            snap = snapshot(tx, self._catalogue, self._settings, begin_s, self._put_off)
+            snap = snapshot(
+                tx, self._catalogue, self._settings, begin_s, self._put_off, lambda name: not self._is_online(name)
+            )
             reason = "" if snap is not None else self._lookout.reason(tx, now_s)
-            if snap is None and reason:
+            if snap is None and reason and not self._is_online(self._default_policy):
                 snap = all_placed(tx, self._catalogue, begin_s, self._default_policy)
             if snap is None:
                 return False
@@ -145,7 +150,8 @@ class Planner:
             return None
 
         def may_move(name: str) -> bool:
-            return hasattr(self._policies(name or self._default_policy), "replan")
+            name = name or self._default_policy
+            return not self._is_online(name) and hasattr(self._policies(name), "replan")
 
         return prospect(tx, snap, self._settings, begin_s, may_move, late=late)
 
