@@ -63,8 +63,8 @@ def test_batches_are_planned_one_at_a_time_oldest_first_each_by_its_policy(quiet
     assert (quiet.states(first), quiet.states(second)) == (["WAITING_INPUT"], ["PENDING"])
     assert planner.plan_next()
     assert quiet.states(second) == ["WAITING_INPUT"]
-    assert not planner.plan_next()
     assert used == ["ljf", "makespan"]
+    assert not planner.plan_next()
 
 
 def test_what_changes_while_the_policy_decides_is_left_out_of_the_commit(quiet, agent, new_planner):
