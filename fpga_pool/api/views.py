@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fpga_pool.model.exchange import Calibration, FunctionInfo, Ticket
-from fpga_pool.model.objects import Batch, Host, Job, RateSegment, Slot, StoryEntry
+from fpga_pool.model.objects import Batch, Host, Job, RateSegment, Slot, StoryEntry, place_kind
 
 View = dict[str, Any]
 
@@ -65,6 +65,8 @@ def job(thing: Job) -> View:
         "error_code": thing.error_code,
         "host": thing.host,
         "slot": thing.slot,
+        "place": place_kind(thing.slot),
+        "done": thing.done,
         "order": thing.order,
         "start_s": number(thing.start_s),
         "end_s": number(thing.end_s),

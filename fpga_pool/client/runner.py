@@ -222,12 +222,15 @@ class BatchRunner:
             # Planned anew: what was done for the former attempt is void.
             transfer.result = None
             transfer.failures, transfer.not_before_s, transfer.staged_until_s = 0, 0.0, 0.0
+        retimed = job.transfer != transfer.job.transfer and job.state is JobState.WAITING_INPUT
         transfer.job = job
         transfer.fresh = True
         stream = transfer.stream
         displaced = job.state in (JobState.PENDING, JobState.FAILED, JobState.CANCELLED)
         if stream is not None and (displaced or job.attempt != stream.job.attempt):
             stream.cancel()
+        elif isinstance(stream, Stream) and retimed and job.dispatched_at is not None:
+            stream.retime(job.transfer, time.monotonic() + self._clock_offset_s - job.dispatched_at)
         if transfer.result is not None and job.result_sha256 not in ("", transfer.result.sha256):
             transfer.result = None
             self._pause(transfer, "the result that was fetched is not the one that was recorded")

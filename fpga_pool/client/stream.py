@@ -5,7 +5,7 @@ import math
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -54,10 +54,24 @@ class Stream:
         self._source = source
         self._sink = sink
         self._cancel = threading.Event()
+        #: While it is paced here: by what, and the monotonic time 0 of the plan.
+        self._pacing: tuple[Pacer, float] | None = None
 
     def cancel(self) -> None:
         """End the stream soon, in the middle of whatever it does."""
         self._cancel.set()
+
+    def retime(self, transfer: Sequence[RateSegment], elapsed_s: float) -> None:
+        """Follow another plan, whose time 0 was `elapsed_s` ago, unless the host of the requester paces the stream."""
+        if self._pacing is not None:
+            pacer, anchor_s = self._pacing
+            later_s = time.monotonic() - elapsed_s - anchor_s
+            planned = [
+                RateSegment(piece.begin_s + later_s, piece.end_s + later_s, piece.bps)
+                for piece in transfer
+                if piece.begin_s < piece.end_s
+            ]
+            pacer.replace(RateSchedule(planned))
 
     def send(self) -> ResultInfo:
         """Send the input at the planned rates, and wait on the same connection for the result."""
@@ -115,8 +129,11 @@ class Stream:
         egress = self._context.egress
         egress.open(flow, schedule.rate_at(ticket.elapsed_s))
         try:
-            yield Pacer(schedule, egress.attach(flow.key, connection.socket), anchor_s=anchor_s)
+            pacer = Pacer(schedule, egress.attach(flow.key, connection.socket), anchor_s=anchor_s)
+            self._pacing = None if ticket.shaped else (pacer, anchor_s)
+            yield pacer
         finally:
+            self._pacing = None
             egress.close(flow.key)
 
     def _note_sent(self, sent_bytes: int) -> None:

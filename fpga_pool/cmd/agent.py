@@ -13,6 +13,7 @@ from fpga_pool.conf.catalogue import configured_catalogue
 from fpga_pool.conf.nic import nic_limits_bps
 from fpga_pool.conf.places import present_directory, public_key, state_directory
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
+from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, count_unreadable, server, transport
@@ -30,7 +31,8 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
     settings = settings_of_host(conf)
     token_key = public_key("[agent] token_public_key", conf.agent.token_public_key)
     library = BitstreamLibrary(present_directory("[agent] bitstream_library", conf.agent.bitstream_library))
-    driver = slot_driver(conf, configured_catalogue(conf))
+    catalogue = configured_catalogue(conf)
+    driver = slot_driver(conf, catalogue)
     with ExitStack() as ends:
         ends.enter_context(
             exclusive(
@@ -48,6 +50,7 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
             SteadyClock(),
             data_tls(conf),
             egress_driver(conf),
+            CpuWorkers.from_conf(conf, catalogue),
         )
         endpoints = [AgentEndpoint(service)]
         commands = Commands(server(messages, AGENT_TOPIC, settings.host, endpoints, service.refusals))

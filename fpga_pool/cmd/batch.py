@@ -16,7 +16,7 @@ from fpga_pool.client import BatchProgress, BatchResult, JobOutcome, JobSpec
 from fpga_pool.cmd import progress
 from fpga_pool.cmd.base import FAILED, Moment, PoolLister, PoolShowOne, Row, Seconds, Table
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
-from fpga_pool.model.objects import Batch, BatchState, Job, JobState
+from fpga_pool.model.objects import Batch, BatchState, Job, JobState, place_kind
 
 #: Longest result that is shown in a table.
 _INLINE_BYTES = 100
@@ -181,12 +181,24 @@ class _Jobs(FormattableColumn[Any]):
 
     def machine_readable(self) -> list[dict[str, Any]]:
         """Leave it a list."""
-        return [{"uuid": job.uuid, **{name: getattr(job, name) for name in self._COLUMNS}} for job in self._value]
+        return [
+            {"uuid": job.uuid, **{name: getattr(job, name) for name in self._COLUMNS}, "place": place_kind(job.slot)}
+            for job in self._value
+        ]
 
     @staticmethod
     def _line(job: Job) -> str:
         took = "" if job.compute_s is None else f"{job.compute_s:.3f} s"
-        parts = (str(job.index), job.name, job.function, str(job.state), job.slot, took, job.reason)
+        parts = (
+            str(job.index),
+            job.name,
+            job.function,
+            str(job.state),
+            place_kind(job.slot),
+            job.slot,
+            took,
+            job.reason,
+        )
         return "  ".join(part for part in parts if part)
 
 

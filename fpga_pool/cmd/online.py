@@ -8,12 +8,14 @@ from pathlib import Path
 from fpga_pool.cmd.arguments import positive_seconds
 from fpga_pool.conf.catalogue import load_catalogue
 from fpga_pool.conf.policies import load_policy, policy_names
-from fpga_pool.core.benefit.bound import upper_bound, windows
+from fpga_pool.core.benefit.bound import VARIABLES, Windows, upper_bound, windows
+from fpga_pool.core.benefit.exact import optimum
+from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.model.catalogue import Board, Catalogue
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.sim.benefit import files
 from fpga_pool.sim.benefit.pools import uniform_pool
-from fpga_pool.sim.benefit.simulator import simulate
+from fpga_pool.sim.benefit.simulator import Outcome, simulate
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +32,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive_seconds,
         metavar="S",
         help="seconds in which benefit counts (default: until the last arrival)",
+    )
+    parser.add_argument(
+        "--tenant-share",
+        type=_share,
+        default=1.0,
+        metavar="F",
+        help="share of all slots that the jobs of one project may have at a time (default: 1, no limit)",
+    )
+    parser.add_argument(
+        "--optimum",
+        type=positive_seconds,
+        metavar="STEP",
+        help="say what the best schedule would gain, with times rounded down to steps of so many seconds; small traces",
     )
     parser.add_argument("--out", required=True, metavar="RUNS", help="where each job ran, to write (.csv)")
     parser.add_argument("--intervals", metavar="STRETCHES", help="what each slot did, to write (.csv)")
@@ -49,6 +64,7 @@ def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
         horizon_s=arguments.horizon,
         seed=arguments.seed,
         keep_stretches=arguments.intervals is not None,
+        tenant_share=arguments.tenant_share,
     )
     simulated_s = time.perf_counter()
     files.write_jobs(arguments.out, trace, outcome.record)
@@ -56,8 +72,14 @@ def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
         files.write_stretches(arguments.intervals, trace, outcome.record, pool, arguments.cards)
     written_s = time.perf_counter()
     jobs = windows(pool, trace.function, trace.arrival_s, trace.work_s, trace.patience_s)
-    bound_vcpus = upper_bound(pool, jobs, outcome.horizon_s)
-    return {
+    bound_vcpus = upper_bound(
+        pool,
+        jobs,
+        outcome.horizon_s,
+        variables=VARIABLES if arguments.effort is None else 1000 * arguments.effort,
+        time_limit_s=arguments.time_limit,
+    )
+    said: dict[str, str | float] = {
         "policy": arguments.policy,
         "mean_benefit_vcpus": outcome.mean_benefit_vcpus,
         "bound_vcpus": bound_vcpus,
@@ -68,6 +90,22 @@ def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
         "jobs_on_cpu": outcome.jobs_on_cpu,
         "simulation_s": simulated_s - begin_s,
         "bounding_s": time.perf_counter() - written_s,
+    }
+    if arguments.optimum is not None:
+        said |= _optimum(pool, jobs, outcome, arguments)
+    return said
+
+
+def _optimum(
+    pool: OnlinePool, jobs: Windows, outcome: Outcome, arguments: argparse.Namespace
+) -> Mapping[str, str | float]:
+    """Return the optimum and the share of it; says so where it is not found in time."""
+    found = optimum(pool, jobs, outcome.horizon_s, step_s=arguments.optimum, time_limit_s=arguments.time_limit)
+    if found is None:
+        return {"optimum": "not found in time"}
+    return {
+        "optimum_vcpus": found,
+        "share_of_optimum": outcome.mean_benefit_vcpus / found if found > 0 else 1.0,
     }
 
 
@@ -85,3 +123,13 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number, 1 or more, got {text!r}")
     return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, 1 at most, got {text!r}")
+    return share

@@ -14,7 +14,7 @@ from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, count_unreadable, server, transport
 from fpga_pool.services.clock import SteadyClock
-from fpga_pool.services.configured import scheduler_settings
+from fpga_pool.services.configured import online_rule, scheduler_settings
 from fpga_pool.services.lock import exclusive
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
 from fpga_pool.services.scheduler.service import SchedulerService
@@ -28,7 +28,9 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
     state_dir = state_directory("[scheduler] state_dir", conf.scheduler.state_dir)
     catalogue = configured_catalogue(conf)
     token_key = private_key("[scheduler] token_key", conf.scheduler.token_key)
-    load_policy("batch", conf.scheduler.default_policy, conf)
+    online = online_rule(conf)
+    if not online.is_online(conf.scheduler.default_policy):
+        load_policy("batch", conf.scheduler.default_policy, conf)
     with ExitStack() as ends:
         ends.enter_context(
             exclusive(
@@ -49,6 +51,7 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
             SchedulerAPI(messages),
             token_key,
             SteadyClock(),
+            online,
         )
         endpoints = [SchedulerEndpoint(service)]
         listening = server(messages, SCHEDULER_TOPIC, name, endpoints, service.refusals)
@@ -64,7 +67,7 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `fpga-pool-scheduler`."""
-    return run("fpga-pool-scheduler", scheduler, argv)
+    return run("fpga-pool-scheduler", scheduler, argv, plans=True)
 
 
 if __name__ == "__main__":

@@ -43,12 +43,15 @@ class Ended(BaseException):
     """The process was asked to end; raised in the main thread, wherever that is."""
 
 
-def run(program: str, service: Service, argv: Sequence[str] | None = None) -> int:
-    """Run a service until SIGTERM or SIGINT; return the exit status."""
+def run(program: str, service: Service, argv: Sequence[str] | None = None, *, plans: bool = False) -> int:
+    """Run a service until SIGTERM or SIGINT; return the exit status.
+
+    `plans` says that it loads scheduling policies, so that their options are its own.
+    """
     signals = Signals()
     try:
         # oslo.messaging finds some of its options in the global configuration only.
-        conf = configure(cfg.CONF, program, sys.argv[1:] if argv is None else argv)
+        conf = configure(cfg.CONF, program, sys.argv[1:] if argv is None else argv, plans=plans)
         signals.end_within(conf.graceful_shutdown_timeout)
         with service(conf) as name:
             systemd.notify_once()
@@ -64,13 +67,13 @@ def run(program: str, service: Service, argv: Sequence[str] | None = None) -> in
     return _leave(OK)
 
 
-def configure(conf: cfg.ConfigOpts, program: str, argv: Sequence[str]) -> cfg.ConfigOpts:
+def configure(conf: cfg.ConfigOpts, program: str, argv: Sequence[str], *, plans: bool) -> cfg.ConfigOpts:
     """Read files and command line into `conf`, check every value, and begin to log."""
-    register_opts(conf)
+    register_opts(conf, policies=plans)
     service_options.register_service_opts(conf)
     log.register_options(conf)
     conf(list(argv), project="fpga_pool", prog=program, version=version("fpga_pool"))
-    check_values(conf)
+    check_values(conf, policies=plans)
     log.setup(conf, "fpga_pool", version("fpga_pool"))
     if conf.log_options:
         conf.log_opt_values(LOG, logging.DEBUG)

@@ -67,21 +67,12 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_search_arguments(parser: argparse.ArgumentParser, *, time_limit: str, effort: str) -> None:
+    """Add the seed and the limits of a search, each with what it means to the command."""
     parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of all random choices (default: 0)")
     limit = parser.add_mutually_exclusive_group()
-    limit.add_argument(
-        "--time-limit",
-        type=positive_seconds,
-        metavar="S",
-        help="seconds to search; ect, ljf and sjf end at once and ignore it",
-    )
-    limit.add_argument(
-        "--effort",
-        type=_effort,
-        metavar="N",
-        help="units of work to search, the same result each time; ect, ljf and sjf end at once and ignore it",
-    )
+    limit.add_argument("--time-limit", type=positive_seconds, metavar="S", help=time_limit)
+    limit.add_argument("--effort", type=_effort, metavar="N", help=effort)
 
 
 def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +81,12 @@ def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
     help_text = f"who plans: {names} (default: makespan)"
     parser.add_argument("--policy", default="makespan", metavar="NAME", help=help_text)
     parser.add_argument("--out", required=True, metavar="PLAN", help="plan file to write (.npz)")
-    _add_search_arguments(parser)
+    at_once = "ect, ljf and sjf end at once and ignore it"
+    _add_search_arguments(
+        parser,
+        time_limit=f"seconds to search; {at_once}",
+        effort=f"units of work to search, the same result each time; {at_once}",
+    )
 
 
 def _plan(arguments: argparse.Namespace) -> Mapping[str, str | float]:
@@ -129,7 +125,11 @@ def _add_online_arguments(parser: argparse.ArgumentParser) -> None:
     from fpga_pool.cmd import online
 
     online.add_arguments(parser)
-    _add_search_arguments(parser)
+    _add_search_arguments(
+        parser,
+        time_limit="seconds to search for the bound per job, and for the optimum; a looser bound is always found",
+        effort="the bound is per job where that takes at most N thousand variables, else looser (default: 300)",
+    )
 
 
 def _online(arguments: argparse.Namespace) -> Mapping[str, Any]:

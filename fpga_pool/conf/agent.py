@@ -46,6 +46,14 @@ OPTS = [
         default="simulated",
         help="Driver of the cards of this host: an entry point of group fpga_pool.slot_drivers.",
     ),
+    cfg.IntOpt(
+        "cpu_workers",
+        default=0,
+        min=0,
+        help="Jobs of batches with an online policy that may run on the CPU of this host at a time, on one vCPU each; "
+        "0 keeps jobs off its CPU, and they wait for slots. Give it only vCPUs that Nova does not give to instances "
+        "([compute] cpu_dedicated_set, cpu_shared_set).",
+    ),
     cfg.StrOpt(
         "egress_driver",
         default=NO_EGRESS,

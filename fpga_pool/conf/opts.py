@@ -11,24 +11,32 @@ from fpga_pool.model.exceptions import InvalidInput
 GROUPS: tuple[ModuleType, ...] = (scheduler, agent, api, catalogue, simulated, tc, standalone)
 
 
-def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
+Groups = list[tuple[cfg.OptGroup, list[cfg.Opt]]]
+
+
+def list_opts() -> Groups:
     """Return every group with its options, as oslo-config-generator wants them."""
-    return [*((module.GROUP, module.OPTS) for module in GROUPS), *policy_opts()]
+    return [*_fixed(), *policy_opts()]
 
 
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Make the options known to `conf`."""
-    for group, options in list_opts():
+def register_opts(conf: cfg.ConfigOpts, *, policies: bool = True) -> None:
+    """Make the options known to `conf`; those of policies cost the time and memory to load every policy."""
+    for group, options in list_opts() if policies else _fixed():
         conf.register_group(group)
         conf.register_opts(options, group)
 
 
-def check_values(conf: cfg.ConfigOpts) -> None:
+def check_values(conf: cfg.ConfigOpts, *, policies: bool = True) -> None:
     """Read every option once, because oslo.config finds a wrong value only then; InvalidInput names the first."""
-    for group, options in list_opts():
+    for group, options in list_opts() if policies else _fixed():
         for option in options:
             try:
                 conf[group.name][option.name]
             except cfg.ConfigSourceValueError as error:
                 reason = str(error).rpartition(" is not valid: ")[2]
                 raise InvalidInput(f"[{group.name}] {option.name}: {reason}") from None
+
+
+def _fixed() -> Groups:
+    """Return the groups that are there whatever policies are installed."""
+    return [(module.GROUP, module.OPTS) for module in GROUPS]

@@ -54,7 +54,27 @@ OPTS = [
     cfg.StrOpt(
         "default_policy",
         default="makespan",
-        help="Batch policy (entry point of group fpga_pool.policies.batch) for batches that do not name one.",
+        help="Policy for batches that do not name one: a batch policy (entry point of group "
+        "fpga_pool.policies.batch), by which all jobs of a batch are planned together, or online_policy.",
+    ),
+    cfg.StrOpt(
+        "online_policy",
+        default="benefit_plus",
+        help="Online policy (entry point of group fpga_pool.policies.online) of this pool. Batches that name it are "
+        "not planned: it gives each of their jobs a slot when one is worth it, and the CPU of a host until then.",
+    ),
+    cfg.FloatOpt(
+        "online_interval_s",
+        default=0.5,
+        min=0.01,
+        help="How often, in seconds, the online policy looks at its jobs when no event wakes it.",
+    ),
+    cfg.FloatOpt(
+        "online_patience_s",
+        default=_DEFAULTS.online_patience_s,
+        min=0.0,
+        help="How long, in seconds, an online job waits for a slot before it may go to a CPU ([agent] cpu_workers); 0 "
+        "stands for as long as it would compute on a slot.",
     ),
     cfg.FloatOpt(
         "planning_share",
@@ -71,6 +91,14 @@ OPTS = [
         min=0.01,
         help="How often, in seconds, pending jobs, undelivered commands and silent hosts are looked at when nothing "
         "else wakes the scheduler. Lower it only to find faults sooner.",
+    ),
+    cfg.FloatOpt(
+        "tenant_share",
+        default=_DEFAULTS.tenant_share,
+        min=0.001,
+        max=1.0,
+        help="Share of a shard's slots, one at least, that the online jobs of one project may have at a time. Below 1 "
+        "no project can push all others out for ever; slots stay unused while one alone asks for more.",
     ),
     cfg.FloatOpt(
         "shard_timeout_s",
@@ -147,5 +175,7 @@ def pool_settings(conf: cfg.ConfigOpts) -> PoolSettings:
         dispatch_lead_s=group.dispatch_lead_s,
         replan_horizon_s=group.replan_horizon_s,
         replan_late_s=group.replan_late_s,
+        online_patience_s=group.online_patience_s,
+        tenant_share=group.tenant_share,
         shards=ShardRule(by=group.shard_by, number=group.shards, split_batches=group.split_batches),
     )

@@ -25,6 +25,21 @@ class AssignJob:
     order: int
     #: Predicted computing time, from which the agent tells a hang.
     expected_s: float
+    #: Share of the work that an evicted attempt has done on this host, and that need not be done again.
+    done: float = 0.0
+    #: How the input is planned to move, from time 0 at UTC seconds of the pool; empty for one that moves in no time.
+    dispatched_at: float = 0.0
+    transfer: tuple[RateSegment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetimeJob:
+    """The input of an attempt is planned to move at other times or rates than said before."""
+
+    job: str
+    attempt: int
+    dispatched_at: float
+    transfer: tuple[RateSegment, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +50,21 @@ class ReleaseJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EvictJob:
+    """Stop an attempt that computes or waits, and keep its input; nothing is done about one that has ended."""
+
+    job: str
+    attempt: int
+    #: What was computed so far is kept as well.
+    keep_progress: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeFlow:
     """Hold the stream that brings a job's input to the rates of the plan; a command to the requester's agent.
 
-    It needs no fence: it is about one attempt only, and what is left of it ends with the plan's last segment.
+    It is about one attempt only, and what is left of it ends with the plan's last segment.  Said again of the same
+    stream it changes the rates while bytes move; a plan made earlier than the one that is held to is refused.
     """
 
     job: str
@@ -60,7 +86,7 @@ class ReleaseFlow:
     attempt: int
 
 
-Action = AssignJob | ReleaseJob | ShapeFlow | ReleaseFlow
+Action = AssignJob | RetimeJob | ReleaseJob | EvictJob | ShapeFlow | ReleaseFlow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +164,13 @@ class JobFailed(JobReport):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobEvicted(JobReport):
+    """The attempt was stopped, as its agent was told; the input stays, with this share of the work done."""
+
+    done: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobReleased(JobReport):
     """The agent has forgotten the job, as it was told."""
 
@@ -165,7 +198,15 @@ class SlotChanged:
 
 
 Report = (
-    InputStaged | JobStarted | JobFinished | JobFailed | JobReleased | ResultDelivered | ResultExpired | SlotChanged
+    InputStaged
+    | JobStarted
+    | JobFinished
+    | JobFailed
+    | JobEvicted
+    | JobReleased
+    | ResultDelivered
+    | ResultExpired
+    | SlotChanged
 )
 
 
@@ -198,6 +239,8 @@ class ObservedJob:
     job: str
     attempt: int
     slot: str
+    #: How much of its input is here, where that is not as planned: what goes as planned says the same in every beat.
+    moved_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

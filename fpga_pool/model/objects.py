@@ -15,6 +15,9 @@ SLOT_NAMESPACE = uuid.UUID("5b0c1b9e-6b0e-5f0c-9d0a-4f1f7c1f2a11")
 #: The only shard of a pool that is not divided.
 DEFAULT_SHARD = "default"
 
+#: Board and kind of a worker of an agent's CPU pool, and its card: a place like a slot, which needs no loading.
+CPU = "cpu"
+
 #: How many transitions an object remembers.
 STORY_LENGTH = 24
 
@@ -160,8 +163,13 @@ class Job:
     start_s: float | None = None
     end_s: float | None = None
     transfer: tuple[RateSegment, ...] = ()
+    #: Share of the work that is done and kept with the input on `host`, after an eviction.
+    done: float = 0.0
     #: Source "address:port" of the stream that brings the input, as its client reported it; identifies the flow.
     flow: str = ""
+    #: How much of the input its responder had at a moment, while that is not as planned.
+    moved_bytes: int | None = None
+    moved_at: float | None = None
     #: What happened.
     staged_at: float | None = None
     started_at: float | None = None
@@ -172,6 +180,18 @@ class Job:
     result_sha256: str = ""
     generation: int = 0
     story: tuple[StoryEntry, ...] = ()
+
+
+def is_cpu(slot_name: str) -> bool:
+    """Say whether a place (host/card/region) is a worker of its host's CPU pool."""
+    return slot_name.split("/")[1:2] == [CPU]
+
+
+def place_kind(slot_name: str) -> str:
+    """Return what a place is: "slot" or "cpu"; "" = none."""
+    if not slot_name:
+        return ""
+    return CPU if is_cpu(slot_name) else "slot"
 
 
 def input_due_at(job: Job) -> float:

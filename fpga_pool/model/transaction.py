@@ -100,6 +100,10 @@ class Transaction(Protocol):
         """
         ...
 
+    def astray(self) -> Sequence[Job]:
+        """Return the jobs in state WAITING_INPUT whose inputs do not move as planned."""
+        ...
+
     def jobs_by_shard(self) -> dict[str, int]:
         """Return how many jobs of each shard are pending or active."""
         ...

@@ -18,11 +18,13 @@ class AgentAPI:
     ---------------
     1.0
         Commands, in the name of a shard's owner.
+    1.1
+        EvictJob; AssignJob says what is done already.
     """
 
     def __init__(self, transport: Any, timeout_s: float = 10.0) -> None:
-        target = messaging.Target(topic=AGENT_TOPIC, version="1.0")
-        self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap="1.0")
+        target = messaging.Target(topic=AGENT_TOPIC, version="1.1")
+        self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap="1.1")
         self._caller = Caller()
         self._timeout_s = timeout_s
 

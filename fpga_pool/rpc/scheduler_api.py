@@ -12,7 +12,7 @@ from fpga_pool.model.objects import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.pool.admission import BatchRequest
 from fpga_pool.model.pool.columns import PoolColumns
 from fpga_pool.rpc.bounded import Caller
-from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, read, read_all
+from fpga_pool.rpc.transport import NO_ANSWER, POOL_TOPIC, SCHEDULER_TOPIC, read, read_all
 
 #: How long, and how often, a scheduler is looked for.
 FIND_S, FIND_ATTEMPTS = 2.0, 5
@@ -31,12 +31,14 @@ class SchedulerAPI:
     Version history
     ---------------
     1.0
-        Batches, tickets, slots, hosts, functions, snapshots; reports and heartbeats of agents.
+        Batches, tickets, slots, hosts, functions, snapshots and who follows them; reports and heartbeats of agents.
+    1.1
+        JobEvicted among the reports; jobs say what is done already; benefits of slots.
     """
 
     def __init__(self, transport: Any, timeout_s: float = 10.0) -> None:
-        target = messaging.Target(topic=SCHEDULER_TOPIC, version="1.0")
-        self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap="1.0")
+        target = messaging.Target(topic=SCHEDULER_TOPIC, version="1.1")
+        self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap="1.1")
         self._caller = Caller()
         self._timeout_s = timeout_s
         #: The scheduler that answers: one that stalls takes its share of the topic's messages for a while, so calls
@@ -79,6 +81,12 @@ class SchedulerAPI:
     def wake(self) -> None:
         """Tell all schedulers that there may be something to do; nothing is lost when it does not reach them."""
         self._caller.run(lambda: self._client.prepare(fanout=True).cast({}, "wake"), FIND_S)
+
+    def tell_followers(self, after: Mapping[str, int], changes: PoolColumns) -> None:
+        """Tell all who follow the pool (`rpc.feed`) what changed after a moment: generations of the shards."""
+        told = self._client.prepare(topic=POOL_TOPIC, fanout=True)
+        plain = changes.to_plain()
+        self._caller.run(lambda: told.cast({}, "pool_changed", after=dict(after), changes=plain), FIND_S)
 
     # Tenants
 
@@ -153,9 +161,17 @@ class SchedulerAPI:
         """Return all hosts and slots as columns, or those that changed after what was seen before."""
         return PoolColumns.from_plain(self._call("snapshot", seen=None if seen is None else dict(seen)))
 
+    def follow(self) -> None:
+        """Tell all schedulers that somebody follows the pool; who is not told must ask."""
+        self._caller.run(lambda: self._client.prepare(fanout=True).cast({}, "follow"), FIND_S)
+
     def functions(self) -> list[FunctionInfo]:
         """Return the catalogue as it is in force."""
         return read_all(FunctionInfo, self._call("functions"))
+
+    def benefits(self) -> dict[str, float]:
+        """Return by slot what computes there now, in vCPU equivalents."""
+        return {str(slot): float(benefit) for slot, benefit in self._call("benefits").items()}
 
     def calibration(self, function: str | None = None) -> list[Calibration]:
         """Return the fit of the time models (of one function)."""

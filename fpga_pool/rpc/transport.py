@@ -21,6 +21,8 @@ LOG = logging.getLogger(__name__)
 EXCHANGE = "fpga_pool"
 SCHEDULER_TOPIC = "fpga_pool.scheduler"
 AGENT_TOPIC = "fpga_pool.agent"
+#: For all who follow the pool.
+POOL_TOPIC = "fpga_pool.pool"
 
 #: Domain errors cross the wire as themselves.
 ERROR_MODULES = ["fpga_pool.model.exceptions"]
@@ -34,7 +36,7 @@ MessagingError = messaging.MessagingException
 NO_ANSWER = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure)
 
 #: What an endpoint implements.
-VERSION_1 = messaging.Target(version="1.0")
+VERSION_1 = messaging.Target(version="1.1")
 
 
 def answers(method: Callable[..., T]) -> Callable[..., T]:

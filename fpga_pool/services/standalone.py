@@ -17,6 +17,7 @@ from fpga_pool.conf.agent import data_tls
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
+from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.drivers.slots.faults import Faults
 from fpga_pool.drivers.slots.signing import load_or_create_signing_key
 from fpga_pool.drivers.slots.simulated import SimulatedSlots
@@ -28,7 +29,7 @@ from fpga_pool.services.agent.endpoint import AgentEndpoint
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.clock import SteadyClock
-from fpga_pool.services.configured import agent_settings, scheduler_settings
+from fpga_pool.services.configured import agent_settings, online_rule, scheduler_settings
 from fpga_pool.services.lock import exclusive
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
 from fpga_pool.services.scheduler.service import SchedulerService
@@ -78,6 +79,7 @@ class StandalonePool:
             self.scheduler_api,
             keys.tokens,
             self._clock,
+            online_rule(conf),
         )
         self.agents = self._make_agents(keys)
         self._servers: list[Any] = []
@@ -129,6 +131,7 @@ class StandalonePool:
                 keys.tokens.public_key(),
                 self._clock,
                 ssl_context,
+                cpu=CpuWorkers.from_conf(conf, self.catalogue) if host in responders else None,
             )
             for number, host in enumerate(responders + requesters, start=1)
         ]

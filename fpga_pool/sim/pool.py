@@ -26,6 +26,7 @@ from fpga_pool.model.messages import (
     JobFinished,
     JobReleased,
     JobStarted,
+    ObservedJob,
     ObservedSlot,
     ReleaseJob,
     Report,
@@ -36,18 +37,19 @@ from fpga_pool.model.objects import DEFAULT_SHARD, Batch, Job, JobState, Slot, S
 from fpga_pool.model.pool.admission import BatchRequest, create_batch
 from fpga_pool.model.pool.lookout import Lookout
 from fpga_pool.model.pool.operations import drain_slot
+from fpga_pool.model.pool.placing import require_answer
 from fpga_pool.model.pool.planning import (
     all_placed,
     batch_problem,
     commit_plan,
     known_time_models,
-    require_answer,
     snapshot,
 )
-from fpga_pool.model.pool.reconcile import apply_heartbeat, tick
+from fpga_pool.model.pool.reconcile import apply_heartbeat, note_progress, tick
 from fpga_pool.model.pool.replanning import commit_replan, prospect, worth_replanning
 from fpga_pool.model.pool.reports import apply_reports
 from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.progress import moved_bytes, planned_bytes, told_bytes
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.sim.engine import Engine
 from fpga_pool.sim.hosts import SimulatedHost
@@ -107,7 +109,8 @@ class _Slot:
 class SimulatedPool:
     """A pool of given hosts; batches are submitted to it and run to their end.
 
-    `actual` says how long a computation really takes, of (job, estimated seconds).
+    `actual` says how long a computation really takes, of (job, estimated seconds); `sends_late` how many seconds after
+    its time a client begins to send the input of a job.
     """
 
     def __init__(
@@ -118,11 +121,15 @@ class SimulatedPool:
         delays: Delays | None = None,
         models: dict[tuple[str, str], TimeModel] | None = None,
         actual: Callable[[str, float], float] = lambda _, seconds: seconds,
+        sends_late: Callable[[str], float] = lambda _: 0.0,
     ) -> None:
         self._catalogue = catalogue
         self._settings = settings or PoolSettings()
         self._delays = delays or Delays()
         self._actual = actual
+        self._sends_late = sends_late
+        #: When the client of an attempt begins to send, as (job, attempt).
+        self._sends_at: dict[tuple[str, int], float] = {}
         self._engine = Engine()
         self._store = MemoryStore()
         self._store.time_models.update(models or {})
@@ -211,7 +218,25 @@ class SimulatedPool:
 
     def _look(self) -> None:
         self._looking = False
+        with self._transaction() as tx:
+            waiting = [job for job in tx.active_jobs() if job.state is JobState.WAITING_INPUT and job.transfer]
+            note_progress(tx, map(self._observed, waiting), self._engine.now_s)
         self._plan()
+
+    def _observed(self, job: Job) -> ObservedJob:
+        """Return what an agent would see of an input, and tell if it is not as planned."""
+        since_s = self._engine.now_s - (job.dispatched_at or 0.0)
+        moved = int(moved_bytes(job.transfer, job.input_bytes, since_s - self._behind_s(job)))
+        told = told_bytes(job.transfer, job.input_bytes, moved, since_s)
+        return ObservedJob(job=job.uuid, attempt=job.attempt, slot=job.slot, moved_bytes=told)
+
+    def _behind_s(self, job: Job) -> float:
+        """Return by how much an input is later than its plan; one for what is left of it is followed as it is."""
+        if not job.transfer or planned_bytes(job.transfer) < 0.999 * job.input_bytes:
+            return 0.0
+        begins_at = (job.dispatched_at or 0.0) + job.transfer[0].begin_s
+        sends_at = self._sends_at.setdefault((job.uuid, job.attempt), begins_at + self._sends_late(job.uuid))
+        return max(sends_at - begins_at, 0.0)
 
     def _plan_once(self) -> bool:
         now_s = self._engine.now_s
@@ -287,7 +312,7 @@ class SimulatedPool:
         with self._transaction() as tx:
             job = tx.job(action.job)
         moved_s = (job.dispatched_at or 0.0) + (job.transfer[-1].end_s if job.transfer else 0.0)
-        arrives_s = moved_s + self._delays.staging_s
+        arrives_s = moved_s + self._behind_s(job) + self._delays.staging_s
         if arrives_s > self._engine.now_s + _INSTANT_S:
             self._engine.at(arrives_s, partial(self._await_input, slot, action))
         else:

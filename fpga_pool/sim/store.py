@@ -116,6 +116,11 @@ class MemoryTransaction:
         }
         return {uuid: at for uuid, at in due_at.items() if at < due_before}
 
+    def astray(self) -> Sequence[Job]:
+        """See Transaction."""
+        waiting = (job for job in self.active_jobs() if job.state is JobState.WAITING_INPUT)
+        return [job for job in waiting if job.moved_bytes is not None]
+
     def jobs_by_shard(self) -> dict[str, int]:
         """See Transaction."""
         open_states = ACTIVE_JOBS | {JobState.PENDING}

@@ -186,6 +186,11 @@ class Reads:
         waiting = all_of(Job).where(_JOBS.c.state == JobState.WAITING_INPUT, *self._within(_JOBS.c.shard))
         return self._all(Job, waiting.where(_JOBS.c.input_due_at < due_before).order_by(_JOBS.c.uuid))
 
+    def astray(self) -> Sequence[Job]:
+        """Return the jobs in state WAITING_INPUT whose inputs do not move as planned."""
+        waiting = all_of(Job).where(_JOBS.c.state == JobState.WAITING_INPUT, *self._within(_JOBS.c.shard))
+        return self._all(Job, waiting.where(_JOBS.c.moved_bytes.is_not(None)).order_by(_JOBS.c.uuid))
+
     def overdue(self, due_before: float) -> dict[str, float]:
         """Return the jobs that were to have begun or ended before a point in time and have not, each with its time."""
         query, values = overdue(scoped=bool(self._scope)), {"due_before": due_before}

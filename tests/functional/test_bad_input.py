@@ -7,7 +7,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import requests
 
 from fpga_pool.dataplane import frames
 from fpga_pool.dataplane.client import connect
+from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.exceptions import TransferRefused
 
 TIMEOUT_S = 30
@@ -119,7 +119,7 @@ def fpga_pool(pool, *arguments, cwd):
     """Run the command; return how it ended."""
     run = "import sys; from fpga_pool.cmd.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", run, "--endpoint", pool.endpoint, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=cwd, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, check=False)
 
 
 def fits(row, message):
@@ -189,10 +189,10 @@ def test_another_projects_batch_looks_as_if_it_did_not_exist(pool, tmp_path):
     call(pool, "DELETE", path, "owner")
 
 
-def test_a_batch_that_ended_is_not_cancelled_again(pool, tmp_path, wait_for):
+def test_a_batch_that_ended_is_not_cancelled_again(pool, tmp_path):
     path = f"/v1/batches/{create(pool, project='ended')}"
     assert call(pool, "DELETE", path, "ended").status_code == 202
-    wait_for(lambda: call(pool, "GET", path, "ended").json()["batch"]["state"] == "CANCELLED")
+    wait_until(lambda: call(pool, "GET", path, "ended").json()["batch"]["state"] == "CANCELLED", "it is cancelled")
     assert_refused("cancel of a batch that ended", call(pool, "DELETE", path, "ended"))
     said = fpga_pool(pool, "--project", "ended", "batch", "cancel", path.rsplit("/", 1)[1], cwd=tmp_path)
     assert_said("cancel of a batch that ended", said)
@@ -204,10 +204,10 @@ def test_a_batch_that_ended_is_not_cancelled_again(pool, tmp_path, wait_for):
 class Waiting:
     """A batch of one job that waits for its input, and its data port."""
 
-    def __init__(self, pool, wait_for, input_bytes=5):
+    def __init__(self, pool, input_bytes=5):
         self._pool = pool
         self.path = f"/v1/batches/{create(pool, project='streams', input_bytes=input_bytes)}"
-        wait_for(lambda: self.job["state"] == "WAITING_INPUT")
+        wait_until(lambda: self.job["state"] == "WAITING_INPUT", "the job waits for its input")
         self.host = self.job["host"]
 
     @property
@@ -229,21 +229,8 @@ class Waiting:
 
 
 @pytest.fixture
-def wait_for():
-    """Wait, bounded, until a condition holds."""
-
-    def wait(condition):
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while not condition():
-            assert time.monotonic() < deadline_s, "waited in vain"
-            time.sleep(0.05)
-
-    return wait
-
-
-@pytest.fixture
-def waiting(pool, wait_for):
-    one = Waiting(pool, wait_for)
+def waiting(pool):
+    one = Waiting(pool)
     yield one
     one.cancel()
 

@@ -4,7 +4,6 @@ import contextlib
 import json
 import re
 import socket
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from oslo_config import cfg
 
 from fpga_pool.dataplane import frames
 from fpga_pool.experiments.deployment import Deployment
+from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.exceptions import StaleEpoch
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
@@ -23,15 +23,6 @@ from fpga_pool.rpc.transport import AGENT_TOPIC, EXCHANGE, SCHEDULER_TOPIC, tran
 
 SCHEDULER, HOST, IMPOSTOR = "scheduler-1", "node-1", "node-2"
 OPTIONS = {"scheduler": {"interval_s": 0.2, "host_timeout_s": 30.0}, "agent": {"heartbeat_s": 0.5}}
-SOON_S = 60.0
-
-
-def eventually(holds, what):
-    until_s = time.monotonic() + SOON_S
-    while not (found := holds()):
-        assert time.monotonic() < until_s, f"not within {SOON_S:g} s: {what}"
-        time.sleep(0.1)
-    return found
 
 
 class Wire:
@@ -57,7 +48,7 @@ class Wire:
                 call = _call(queue.get(no_ack=True), method)
                 return call if call and wanted(call) else None
 
-            return eventually(look, f"a call of {method}")
+            return wait_until(look, f"a call of {method}")
 
         return next_call
 
@@ -178,7 +169,7 @@ def test_a_call_of_another_version_method_or_form_is_refused(scene, peer, versio
     caller = messaging.get_rpc_client(scene.transport, target, timeout=10)
     with pytest.raises(Exception, match=r"RPC version|RPC method|unknown argument"):
         caller.prepare(server=peer.name).call({}, method, **arguments)
-    eventually(lambda: peer.refused() > before, "the refusal is counted")
+    wait_until(lambda: peer.refused() > before, "the refusal is counted")
     assert re.search(rf"refused {method}: .* \(fpga_pool.{code}: \d+ so far\)", scene.log(peer.name))
 
 
@@ -195,7 +186,7 @@ def test_a_call_of_another_version_method_or_form_is_refused(scene, peer, versio
 def test_what_is_no_call_is_refused(scene, peer, call):
     before = peer.refused()
     scene.wire.call(peer.key, call)
-    eventually(lambda: peer.refused() > before, "the refusal is counted")
+    wait_until(lambda: peer.refused() > before, "the refusal is counted")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +205,7 @@ def test_what_is_no_call_is_refused(scene, peer, call):
 def test_a_body_that_is_cut_off_or_garbage_is_skipped(scene, peer, body, content_type):
     before = peer.refused()
     scene.wire.send(peer.key, body, content_type)
-    eventually(lambda: peer.refused() > before, "the refusal is counted")
+    wait_until(lambda: peer.refused() > before, "the refusal is counted")
     assert "Failed to process message" in scene.log(peer.name)
 
 
@@ -236,34 +227,34 @@ def test_a_replayed_command_is_not_executed_again(scene, tmp_path):
 
     before = agent.refused()
     scene.wire.call(agent.key, replayed)
-    eventually(lambda: agent.refused() > before, "the same message is counted")
+    wait_until(lambda: agent.refused() > before, "the same message is counted")
     assert "ignoring duplicate message" in scene.log(HOST)
 
     before = agent.refused()
     scene.wire.call(agent.key, again(replayed))
-    eventually(lambda: agent.refused() > before, "the repeat is counted")
+    wait_until(lambda: agent.refused() > before, "the repeat is counted")
     assert f"repeated command {command['id']}: done before" in scene.log(HOST)
 
     before = agent.refused()
     changed = {"args": replayed["args"] | {"commands": [command | {"id": "another"}]}}
     scene.wire.call(agent.key, again(replayed) | changed)
-    eventually(lambda: agent.refused() > before, "the late command is counted")
+    wait_until(lambda: agent.refused() > before, "the late command is counted")
     assert f"refused command another: {command['slot']} has executed command" in scene.log(HOST)
 
     before = agent.refused()
     with pytest.raises(StaleEpoch, match=f"host {HOST} takes commands of epoch 1 of shard default: 0 is over"):
         scene.agent.execute(HOST, "default", 0, [])
-    eventually(lambda: agent.refused() > before, "the command of a former owner is counted")
+    wait_until(lambda: agent.refused() > before, "the command of a former owner is counted")
     assert scene.client.slots() == slots
 
 
 def test_a_replayed_heartbeat_is_not_believed(scene):
     scheduler, before = scene.peers["scheduler"], scene.host()
     heartbeat = scene.wire.tap(scheduler.key)("heartbeat")
-    eventually(lambda: scene.host().heard_at > before.heard_at, "a later heartbeat was heard")
+    wait_until(lambda: scene.host().heard_at > before.heard_at, "a later heartbeat was heard")
     refused = scheduler.refused()
     scene.wire.call(scheduler.key, again(heartbeat))
-    eventually(lambda: scene.host().refused_messages > before.refused_messages, "the refusal is counted for the host")
+    wait_until(lambda: scene.host().refused_messages > before.refused_messages, "the refusal is counted for the host")
     assert scheduler.refused() > refused
     assert re.search(rf"refused heartbeat: host {HOST}: heartbeat \d+ of start 1 comes after", scene.log(SCHEDULER))
 
@@ -272,8 +263,8 @@ def test_of_two_agents_with_one_name_the_second_is_not_listened_to_and_gets_no_c
     before = scene.host()
     scene.pool.restart(IMPOSTOR)
     try:
-        eventually(lambda: "another agent speaks for it" in scene.log(IMPOSTOR), "the impostor is told")
-        eventually(lambda: scene.host().refused_messages > before.refused_messages, "the refusal is counted")
+        wait_until(lambda: "another agent speaks for it" in scene.log(IMPOSTOR), "the impostor is told")
+        wait_until(lambda: scene.host().refused_messages > before.refused_messages, "the refusal is counted")
         assert all(scene.works(tmp_path) for _ in range(5))
         assert (scene.host().data_port, scene.host().boot) == (before.data_port, before.boot)
         assert f"refused claim: host {HOST}: another agent speaks for it" in scene.log(SCHEDULER)
@@ -293,5 +284,5 @@ def test_a_stream_that_breaks_off_within_a_frame_is_refused(scene, data):
     host = scene.host()
     with socket.create_connection((host.data_address, host.data_port), 10) as stream:
         stream.sendall(data)
-    eventually(lambda: scene.host().refused_streams > host.refused_streams, "the refusal is counted")
+    wait_until(lambda: scene.host().refused_streams > host.refused_streams, "the refusal is counted")
     assert "refused" in scene.log(HOST)

@@ -10,6 +10,7 @@ import pytest
 
 from fpga_pool.dataplane.client import Connection
 from fpga_pool.dataplane.lane_client import LaneConnection
+from fpga_pool.experiments.waiting import wait_until
 
 JOBS, BATCHES, SEED = 500, 5, 7
 
@@ -88,10 +89,7 @@ def test_500_jobs_survive_faults_of_slots_clients_and_a_kill_of_the_whole_pool(
 
 def wait_for_progress(pool, share: float) -> None:
     """Wait until about this share of all jobs is complete, so that the kill comes in the middle."""
-    client, deadline_s = pool.client(), time.monotonic() + 120
-    while time.monotonic() < deadline_s:
-        batches = client.batches()
-        if sum(batch.jobs_completed for batch in batches) >= share * JOBS:
-            return
-        time.sleep(0.05)
-    raise AssertionError("the batches do not get on")
+    client = pool.client()
+    wait_until(
+        lambda: sum(batch.jobs_completed for batch in client.batches()) >= share * JOBS, "the batches get on", 120
+    )

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from fpga_pool.client.runner import RunSettings
+from fpga_pool.experiments.waiting import SOON_S, wait_until
 from fpga_pool.store import Store
 
 OPTIONS = {
@@ -15,7 +16,6 @@ OPTIONS = {
 SCHEDULERS = ("scheduler-1", "scheduler-2")
 AGENTS = ("node-1", "node-2")
 JOBS = 40
-SOON_S = 60.0
 
 
 @pytest.fixture
@@ -37,13 +37,6 @@ def work_as_stored(store):
         return [tx.batch_jobs(batch.uuid) for batch in tx.batches()], tx.slots()
 
 
-def eventually(holds, what):
-    until_s = time.monotonic() + SOON_S
-    while not holds():
-        assert time.monotonic() < until_s, f"not within {SOON_S:g} s: {what}"
-        time.sleep(0.05)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_what_a_stalled_owner_has_sent_is_refused_by_agents_and_what_it_writes_by_the_database(
@@ -59,13 +52,13 @@ def test_what_a_stalled_owner_has_sent_is_refused_by_agents_and_what_it_writes_b
     # 1. The owner has decided and sent its commands, and stalls before they arrive.
     lines[first].hold(b"AssignJob")
     work.start(pool.client(), range(JOBS), RunSettings(patience_s=90.0, timeout_s=150.0))
-    eventually(lambda: lines[first].holds, "commands are on their way")
+    wait_until(lambda: lines[first].holds, "commands are on their way")
     pool.stop(first)
     stalled_s = time.monotonic()
     assert owner(store) == (first, epoch)
 
     # 2. Another takes over, and sends the same commands in its own name.
-    eventually(lambda: owner(store) == (second, epoch + 1), "another takes over")
+    wait_until(lambda: owner(store) == (second, epoch + 1), "another takes over")
     print(f"{second} took over {time.monotonic() - stalled_s:.1f} s after {first} had stalled")
     work.wait(SOON_S)
     assert work.wrong() == []
@@ -80,13 +73,13 @@ def test_what_a_stalled_owner_has_sent_is_refused_by_agents_and_what_it_writes_b
         over = f"takes commands of epoch {epoch + 1} of shard default: {epoch} is over"
         return {h.name: (over in pool.log_file(h.name).read_text(), h.refused_commands > 0) for h in client.hosts()}
 
-    eventually(lambda: (True, True) in refused().values(), "commands are refused, and counted")
-    eventually(lambda: {(True, False), (False, True)}.isdisjoint(refused().values()), "log and count agree")
+    wait_until(lambda: (True, True) in refused().values(), "commands are refused, and counted")
+    wait_until(lambda: {(True, False), (False, True)}.isdisjoint(refused().values()), "log and count agree")
 
     # 4. The former owner goes on, and learns from the database that it is none any more.
     pool.cont(first)
     lost = f"shard default is lost: shard default: {first} does not own it in epoch {epoch}, or not any more"
-    eventually(lambda: lost in pool.log_file(first).read_text(), "the former owner hears of it")
+    wait_until(lambda: lost in pool.log_file(first).read_text(), "the former owner hears of it")
     assert work_as_stored(store) == before
     assert owner(store) == (second, epoch + 1)
     assert len(end_and_audit(pool, mariadb_url)) == JOBS

@@ -10,6 +10,7 @@ import pytest
 from fpga_pool.client import JobSpec
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.core.makespan import Makespan
+from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.objects import BatchState, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest
 from fpga_pool.model.pool.settings import PoolSettings
@@ -74,13 +75,11 @@ def simulated_end_s(second_s, failed_s, slot):
 
 def wait_for_fault(client):
     """Return the name of the slot that has failed."""
-    until_s = time.monotonic() + 60
-    while time.monotonic() < until_s:
-        failed = [slot.name for slot in client.slots() if slot.state is SlotState.FAULTED]
-        if failed:
-            return failed[0]
-        time.sleep(0.05)
-    raise AssertionError("no slot has failed")
+
+    def failed():
+        return [slot.name for slot in client.slots() if slot.state is SlotState.FAULTED]
+
+    return wait_until(failed, "a slot has failed")[0]
 
 
 @pytest.mark.timeout(200)

@@ -5,12 +5,12 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from fpga_pool.experiments.servers import MariaDB, PostgreSQL, RabbitMQ
+from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.exceptions import ServiceUnavailable
 
 KINDS = [RabbitMQ, MariaDB, PostgreSQL]
@@ -85,10 +85,7 @@ def test_it_dies_with_the_process_that_started_it(kind, directory):
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
         port = int(owner.stdout.readline())
         owner.kill()
-    end_s = time.monotonic() + 30
-    while processes_below(directory) or listens(port):
-        assert time.monotonic() < end_s, "did not die in time"
-        time.sleep(0.05)
+    wait_until(lambda: not (processes_below(directory) or listens(port)), "it is dead", 30)
 
 
 def processes_below(directory):

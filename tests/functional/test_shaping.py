@@ -17,6 +17,7 @@ from fpga_pool.experiments.deployment import Deployment
 from fpga_pool.experiments.servers import RabbitMQ
 from fpga_pool.experiments.testbed import network as testbed
 from fpga_pool.experiments.testbed.network import Endpoint, Network, Nic, inside, switched_network
+from fpga_pool.experiments.waiting import SOON_S, wait_until
 from fpga_pool.model.exceptions import NotFound
 from fpga_pool.model.objects import BatchState
 from fpga_pool.model.pool.admission import JobRequest
@@ -34,15 +35,7 @@ INPUT_BYTES = 30_000_000
 WIRE_RATE = {mbps: round(mbps * 1e6 / 8 * 1514 / 1448) for mbps in (40, 60)}
 #: The guest and its tap, a veth here.
 GUEST, TAP, GUEST_NET, TAP_ADDRESS = "10.78.0.2", "tap0", "10.78.0.0/24", "10.78.0.1"
-SOON_S = 60.0
 FOREIGN = "root handle 7: tbf rate 2gbit burst 1mb latency 50ms"
-
-
-def eventually(holds, what: str) -> None:
-    until_s = time.monotonic() + SOON_S
-    while not holds():
-        assert time.monotonic() < until_s, f"does not happen: {what}"
-        time.sleep(0.05)
 
 
 def shell(namespace: str, command: str) -> str:
@@ -86,7 +79,7 @@ class Transfers:
         """Both results are here, and the batch is complete."""
         said = [program.communicate(timeout=SOON_S)[0] for program in self._programs]
         assert [program.returncode for program in self._programs] == [0, 0], said
-        eventually(lambda: self._api.batch(self._batch).state is BatchState.COMPLETED, "the batch is complete")
+        wait_until(lambda: self._api.batch(self._batch).state is BatchState.COMPLETED, "the batch is complete")
         assert [job.attempt for job in self._api.jobs(self._batch)] == [1, 1]
 
     def kill(self) -> None:
@@ -136,7 +129,7 @@ class Scene:
         """Start the requester's agent again, and return when it is ready."""
         ready = self.log().count("is ready")
         self.pool.restart(REQUESTER)
-        eventually(lambda: self.log().count("is ready") > ready, "the agent is ready")
+        wait_until(lambda: self.log().count("is ready") > ready, "the agent is ready")
 
 
 def add_guest(network: Network) -> str:
@@ -229,7 +222,7 @@ def test_classes_follow_the_plan_and_go_with_their_streams(scene, begin):
     assert BOTH in seen
     assert REST in seen[seen.index(BOTH) :]
     assert {rate for rates in seen for rate in rates} <= {0, *WIRE_RATE.values(), 12_500}
-    eventually(lambda: scene.rates() == [] and scene.noted() == 0, "both flows are released")
+    wait_until(lambda: scene.rates() == [] and scene.noted() == 0, "both flows are released")
 
 
 def test_guest_is_held_at_its_tap(scene, begin):
@@ -240,30 +233,30 @@ def test_guest_is_held_at_its_tap(scene, begin):
     assert BOTH in seen
     assert REST in seen[seen.index(BOTH) :]
     assert scene.rates() == []
-    eventually(lambda: scene.rates(scene.ifb()) == [] and scene.noted() == 0, "both flows are released")
+    wait_until(lambda: scene.rates(scene.ifb()) == [] and scene.noted() == 0, "both flows are released")
 
 
 def test_limits_outlive_an_agent_that_is_killed_and_the_next_one_tidies_up(scene, begin):
     transfers = begin(scene.namespace)
-    eventually(lambda: scene.rates() == BOTH, "both flows are held")
+    wait_until(lambda: scene.rates() == BOTH, "both flows are held")
     scene.pool.kill(REQUESTER)
     assert scene.rates() == BOTH
     transfers.finish()
     assert scene.rates() == BOTH
     scene.restart_agent()
-    eventually(lambda: scene.rates() == [] and scene.noted() == 0, "both flows are released")
+    wait_until(lambda: scene.rates() == [] and scene.noted() == 0, "both flows are released")
 
 
 def test_agent_that_starts_again_holds_what_still_flows(scene, begin):
     transfers = begin(scene.namespace)
-    eventually(lambda: scene.rates() == BOTH, "both flows are held")
+    wait_until(lambda: scene.rates() == BOTH, "both flows are held")
     scene.pool.kill(REQUESTER)
     shell(scene.namespace, f"tc qdisc del dev {Endpoint.nic} root")
     scene.restart_agent()
     if transfers.running():
-        eventually(lambda: scene.rates() in (BOTH, REST) or not transfers.running(), "they are held again")
+        wait_until(lambda: scene.rates() in (BOTH, REST) or not transfers.running(), "they are held again")
     transfers.finish()
-    eventually(lambda: scene.rates() == [] and scene.noted() == 0, "both flows are released")
+    wait_until(lambda: scene.rates() == [] and scene.noted() == 0, "both flows are released")
 
 
 def test_end_of_the_agent_leaves_the_kernel_as_it_was(scene, begin):
@@ -274,12 +267,12 @@ def test_end_of_the_agent_leaves_the_kernel_as_it_was(scene, begin):
     assert scene.ifb() == ""
     scene.restart_agent()
     transfers = begin(scene.namespace)
-    eventually(lambda: scene.rates() == BOTH, "both flows are held")
+    wait_until(lambda: scene.rates() == BOTH, "both flows are held")
     assert scene.pool.terminate(REQUESTER) == 0
     assert scene.kernel() == before
     transfers.finish()
     scene.restart_agent()
-    eventually(lambda: scene.noted() == 0, "both flows are released")
+    wait_until(lambda: scene.noted() == 0, "both flows are released")
 
 
 def test_queue_of_someone_else_is_left_alone_and_its_device_not_shaped(scene, begin):
@@ -290,5 +283,5 @@ def test_queue_of_someone_else_is_left_alone_and_its_device_not_shaped(scene, be
     begin(scene.namespace).finish()
     assert f"device {Endpoint.nic}: its root queue is tbf 7:, configured by someone else" in scene.log()
     assert scene.kernel() == before
-    eventually(lambda: scene.noted() == 0, "both flows are released")
+    wait_until(lambda: scene.noted() == 0, "both flows are released")
     shell(scene.namespace, f"tc qdisc del dev {Endpoint.nic} root")

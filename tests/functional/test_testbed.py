@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from pyroute2 import netns
 
 from fpga_pool.experiments.testbed.experiment import remove_left_over, what_is_missing
 from fpga_pool.experiments.testbed.network import Nic, switched_network
+from fpga_pool.experiments.waiting import wait_until
 
 SCALE = 0.05
 TIMEOUT_S = 300.0
@@ -64,23 +64,16 @@ def processes_with(text: str) -> list[str]:
     return found
 
 
-def eventually(holds, what: str, timeout_s: float = TIMEOUT_S) -> None:
-    until_s = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < until_s, f"does not happen: {what}"
-        time.sleep(0.1)
-
-
 def test_word_count_is_planned_sent_and_computed_as_predicted(testbed, tmp_path):
     before = networks(), places()
-    process = testbed("--case", "wordcount", "--policies", "ect,ljf")
+    process = testbed("--case", "wordcount", "--policies", "makespan,ljf")
     said, complaints = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, complaints
     (case,) = json.loads(said)["cases"]
     # A twentieth of 1800 MB over both ingress links, 1500 Mbit/s on the wire; 1448 of 1514 bytes are payload.
     assert case["optimum_s"] == pytest.approx(90e6 * 8 / (1500e6 * 1448 / 1514))
     ours, ljf = case["variants"]
-    assert (ours["policy"], ours["control"], ljf["policy"]) == ("ect", "tc", "ljf")
+    assert (ours["policy"], ours["control"], ljf["policy"]) == ("makespan", "tc", "ljf")
     assert ours["fluid_s"] == pytest.approx(case["optimum_s"])
     assert ljf["fluid_s"] == pytest.approx(1.5 * case["optimum_s"])
     assert (ljf["fluid_percent"], ljf["paper_percent"]) == (pytest.approx(100 / 3), 33.72)
@@ -90,7 +83,8 @@ def test_word_count_is_planned_sent_and_computed_as_predicted(testbed, tmp_path)
         # Not before the bytes can be there, less what HTB lets pass at once: 1 MiB at each of three places.
         assert run["makespan_s"] > variant["fluid_s"] - 3 * 2**20 * 8 / 500e6
     # Ours gives the slow responder two small inputs, LJF the largest.
-    assert [job["responder"] for job in ours["runs"][0]["jobs"]] == ["responder-2"] * 2 + ["responder-1"] * 2
+    responders = [job["responder"] for job in ours["runs"][0]["jobs"]]
+    assert (sorted(responders[:3]), responders[3]) == (["responder-1", "responder-2", "responder-2"], "responder-1")
     assert [job["responder"] for job in ljf["runs"][0]["jobs"]] == ["responder-1"] * 3 + ["responder-2"]
     assert json.loads((tmp_path / "out" / "testbed.json").read_text())["cases"] == [case]
     assert "is ready" in (tmp_path / "out" / "wordcount" / "pool-tc" / "responder-1.log").read_text()
@@ -100,16 +94,16 @@ def test_word_count_is_planned_sent_and_computed_as_predicted(testbed, tmp_path)
 def test_what_a_killed_experiment_leaves_is_gone_with_the_next(testbed):
     before = networks(), places()
     process = testbed("--case", "wordcount", "--policies", "ect")
-    eventually(lambda: process.poll() is not None or places() - before[1], "the experiment has begun")
+    wait_until(lambda: process.poll() is not None or places() - before[1], "the experiment has begun")
     assert process.poll() is None, process.communicate()
     (place,) = places() - before[1]
     agents = f"{place}/pool-tc/requester-4.conf"
-    eventually(lambda: process.poll() is not None or processes_with(agents), "its agents run")
+    wait_until(lambda: process.poll() is not None or processes_with(agents), "its agents run")
     assert process.poll() is None, process.communicate()
     left = networks() - before[0]
     os.kill(process.pid, signal.SIGKILL)
     process.wait(10)
-    eventually(lambda: not processes_with(str(place)), "its processes end with it")
+    wait_until(lambda: not processes_with(str(place)), "its processes end with it")
     assert left <= networks()
     with switched_network([Nic(host="h", egress_bps=1e9, ingress_bps=1e9)]):
         pass

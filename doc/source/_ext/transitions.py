@@ -59,6 +59,8 @@ SAMPLES: Mapping[str, tuple[Table[Any], Iterable[Any], Iterable[tuple[str, Any]]
             ("", job.Retimed(dispatched_at=0.0, start_s=0.0, end_s=0.0, transfer=())),
             ("", job.Displaced(reason="")),
             ("", job.GaveUp(code="", reason="")),
+            ("", job.EvictRequested(keep_progress=True)),
+            ("", m.JobEvicted(**_ABOUT, done=0.0)),
             ("", job.CancelRequested()),
             ("", m.JobReleased(**_ABOUT)),
             ("", m.ResultDelivered(**_ABOUT)),
@@ -75,6 +77,7 @@ SAMPLES: Mapping[str, tuple[Table[Any], Iterable[Any], Iterable[tuple[str, Any]]
         ],
         [
             ("", batch.BatchPlanned(dispatched_at=0.0, makespan_s=0.0, lower_bound_s=0.0)),
+            ("", batch.BatchBegun(dispatched_at=0.0)),
             ("", batch.BatchCancelRequested()),
             *[(f"job {state}", batch.JobEnded(state=state)) for state in _ENDS],
         ],

@@ -9,7 +9,7 @@ no time once slots have been loaded first.  What remains are conditions that eve
 * a bucket moves no more bytes than the DMA engines of all cards.
 
 `job_bound` has a variable for each job in each bucket; `function_bound` one for each function, so that it is as quick
-for a million jobs, and a per cent or two higher.
+for a million jobs, and a per cent or two higher.  `exact` adds to the former what it leaves out.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from fpga_pool.core.types import Floats, Ints
 #: Buckets in a job's window: more than ten change the bound by less than a thousandth.
 _PER_WINDOW = 10
 #: Variables up to which each job has its own; some ten seconds of search.
-_MOST_VARIABLES = 300_000
+VARIABLES = 300_000
 #: Buckets of one programme of functions; a longer trace is cut into several.
 _BUCKETS = 2000
 
@@ -60,23 +60,43 @@ def windows(
     return Windows(function=function, work_s=work_s, from_s=from_s, to_s=to_s)
 
 
-def upper_bound(pool: OnlinePool, jobs: Windows, horizon_s: float) -> float:
-    """Return a mean benefit up to `horizon_s`, in vCPUs, that no schedule exceeds: the tighter bound that is quick."""
+def upper_bound(
+    pool: OnlinePool,
+    jobs: Windows,
+    horizon_s: float,
+    *,
+    variables: int = VARIABLES,
+    time_limit_s: float | None = None,
+) -> float:
+    """Return a mean benefit up to `horizon_s`, in vCPUs, that no schedule exceeds: the tighter bound that is quick.
+
+    That is the one per job where it needs at most so many variables and is found in time, else that per function.
+    """
     if horizon_s <= 0 or not len(jobs.function):
         return 0.0
-    edges_s = _edges(jobs, horizon_s)
-    if len(jobs.function) * 2 * _PER_WINDOW <= _MOST_VARIABLES and len(edges_s) <= 10 * _BUCKETS:
-        return job_bound(pool, jobs, edges_s)
+    edges_s = bucket_edges(jobs, horizon_s)
+    if len(jobs.function) * 2 * _PER_WINDOW <= variables and len(edges_s) <= 10 * _BUCKETS:
+        found = job_bound(pool, jobs, edges_s, time_limit_s)
+        if found is not None:
+            return found
     return function_bound(pool, jobs, edges_s)
 
 
-def _edges(jobs: Windows, horizon_s: float) -> Floats:
+def bucket_edges(jobs: Windows, horizon_s: float) -> Floats:
+    """Return where buckets begin and end, (buckets + 1,)."""
     window_s = max(float(np.median(jobs.to_s - jobs.from_s)), 1e-9)
     return np.linspace(0.0, horizon_s, int(np.clip(_PER_WINDOW * horizon_s / window_s, 50, 20 * _BUCKETS)) + 1)
 
 
-def job_bound(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> float:
-    """Return the bound on the mean benefit between the first and the last edge, with a variable per job and bucket."""
+def job_bound(pool: OnlinePool, jobs: Windows, edges_s: Floats, time_limit_s: float | None = None) -> float | None:
+    """Return the bound on the mean benefit between the first and the last edge; None if that takes too long."""
+    programme, _ = job_programme(pool, jobs, edges_s)
+    found = programme.solve(time_limit_s)
+    return None if found is None else found / float(edges_s[-1] - edges_s[0])
+
+
+def job_programme(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> tuple[Programme, Ints]:
+    """Return the programme with a variable per job and bucket, the work done in it, and the job of each variable."""
     count = len(edges_s) - 1
     first = np.clip(np.searchsorted(edges_s, jobs.from_s, side="right") - 1, 0, count)
     last = np.clip(np.searchsorted(edges_s, jobs.to_s, side="left"), 0, count)
@@ -89,7 +109,7 @@ def job_bound(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> float:
     programme = Programme(gain=pool.speedup[function], most=np.maximum(there_s, 0.0))
     programme.at_most(job, np.arange(len(job)), 1.0, jobs.work_s)
     _limit(programme, pool, edges_s, bucket, function, np.arange(len(job)))
-    return programme.solve() / float(edges_s[-1] - edges_s[0])
+    return programme, job
 
 
 def function_bound(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> float:
@@ -123,7 +143,8 @@ def _functions_part(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> float:
         np.zeros(size),
     )
     _limit(programme, pool, edges_s, bucket, function, rows)
-    return programme.solve()
+    found = programme.solve()
+    return np.inf if found is None else found
 
 
 def _supply(jobs: Windows, functions: int, edges_s: Floats) -> tuple[Floats, Floats, Floats]:

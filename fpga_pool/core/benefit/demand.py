@@ -1,4 +1,8 @@
-"""What is asked of a pool, estimated from what was seen: arrivals, work per job, speedups."""
+"""What is asked of a pool, estimated from what was seen: arrivals, work per job, speedups.
+
+A tenant whose workload changes loses its benefit (section IV.C): speedups are learned per function and tenant, and what
+counts of a function is what the jobs gain that come.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,6 +12,8 @@ from typing import Any
 MEMORY_S = 20.0
 #: Jobs after which one observed run counts for 1/e.
 MEMORY_JOBS = 20.0
+#: Pairs of function and tenant that are remembered; those whose jobs ran least lately are forgotten.
+TENANTS = 10_000
 
 
 class Demand:
@@ -15,8 +21,10 @@ class Demand:
 
     def __init__(self, speedup: Sequence[float], memory_s: float = MEMORY_S, memory_jobs: float = MEMORY_JOBS) -> None:
         self._memory_s, self._weight = memory_s, 1.0 / memory_jobs
-        #: vCPU equivalents of a job, as observed; the catalogue's figure until then (section IV.C).
+        #: vCPU equivalents of a job that comes, as observed; the catalogue's figure until then (section IV.C).
         self.speedup = list(speedup)
+        self._catalogue = tuple(speedup)
+        self._learned: dict[tuple[int, str], float] = {}
         #: Seconds of slot time of one job; 0 = none seen.
         self.work_s = [0.0] * len(self.speedup)
         #: Seconds that a job waits at most; 0 = none seen.
@@ -25,10 +33,13 @@ class Demand:
         self._at_s = [0.0] * len(self.speedup)
         self._since_s = math.inf
         self._offered: list[float] = []
+        self._more_than: dict[tuple[int, int], float] = {}
         self._offered_at_s = -math.inf
 
-    def arrived(self, function: int, work_s: float, patience_s: float, now_s: float) -> None:
+    def arrived(self, function: int, work_s: float, patience_s: float, now_s: float, tenant: str = "") -> None:
         """Count an arrival."""
+        if self._learned:
+            self._approach(function, self.expected(function, tenant))
         self._since_s = min(self._since_s, now_s)
         for mean_s, seen_s in ((self.work_s, work_s), (self.patience_s, patience_s)):
             known_s = mean_s[function]
@@ -36,8 +47,21 @@ class Demand:
         self._sum[function] = self._aged(function, now_s) + 1.0
         self._at_s[function] = now_s
 
-    def ran(self, function: int, speedup: float) -> None:
+    def ran(self, function: int, speedup: float, tenant: str = "") -> None:
         """Count a run whose speedup over one vCPU was observed."""
+        known = self.expected(function, tenant)
+        self._approach(function, speedup)
+        if speedup != known:
+            self._learned.pop((function, tenant), None)
+            self._learned[function, tenant] = known + (speedup - known) * self._weight
+            if len(self._learned) > TENANTS:
+                del self._learned[next(iter(self._learned))]
+
+    def expected(self, function: int, tenant: str) -> float:
+        """Return the vCPU equivalents of a tenant's job."""
+        return self._learned.get((function, tenant), self._catalogue[function])
+
+    def _approach(self, function: int, speedup: float) -> None:
         self.speedup[function] += (speedup - self.speedup[function]) * self._weight
 
     def rate(self, function: int, now_s: float) -> float:
@@ -55,12 +79,24 @@ class Demand:
         if not 0 <= now_s - self._offered_at_s <= 0.002 * self._memory_s:
             self._offered = [self.rate(f, now_s) * work_s for f, work_s in enumerate(self.work_s)]
             self._offered_at_s = now_s
+            self._more_than.clear()
         return self._offered
+
+    def more_than(self, slots: int, function: int, now_s: float) -> float:
+        """Return the probability that more than so many jobs of the function are there, each on a slot: Poisson."""
+        offered = self.offered(now_s)[function]
+        if (found := self._more_than.get((slots, function))) is None:
+            # Not at the top: every process that knows of policies would load it at its start.
+            from scipy.special import gammainc
+
+            found = self._more_than[slots, function] = float(gammainc(slots + 1, offered))
+        return found
 
     def as_state(self) -> Mapping[str, Any]:
         """Return all that was learned, as plain data."""
         return {
             "speedup": list(self.speedup),
+            "learned": [[function, tenant, value] for (function, tenant), value in self._learned.items()],
             "work_s": list(self.work_s),
             "patience_s": list(self.patience_s),
             "sum": list(self._sum),
@@ -74,6 +110,7 @@ class Demand:
             raise ValueError(f"state: expected figures of {len(self.speedup)} functions")
         self.speedup, self.work_s = list(state["speedup"]), list(state["work_s"])
         self.patience_s = list(state["patience_s"])
+        self._learned = {(int(function), str(tenant)): float(value) for function, tenant, value in state["learned"]}
         self._sum, self._at_s = list(state["sum"]), list(state["at_s"])
         self._since_s = math.inf if state["since_s"] is None else float(state["since_s"])
 

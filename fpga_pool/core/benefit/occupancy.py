@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right, insort
 from itertools import islice
 
 from fpga_pool.core.benefit.demand import Demand
+from fpga_pool.core.benefit.dma import fair_rates
 from fpga_pool.core.benefit.pool import OnlinePool
 
 EMPTY = -1
@@ -51,6 +52,8 @@ class Occupancy:
         #: By kind, then function (the last one: EMPTY): slots that are idle, and slots that run a preemptible job.
         self.idle: list[list[OrderedSet]] = [[{} for _ in range(functions + 1)] for _ in range(kinds)]
         self.evictable: list[list[OrderedSet]] = [[{} for _ in range(functions)] for _ in range(kinds)]
+        #: By kind: how many slots are idle.
+        self.idle_slots = [0] * kinds
         #: By function: idle slots that hold it, slots that hold or load it, slots that load it, and expected ends of
         #: its running jobs, sorted.
         self.idle_holding = [0] * functions
@@ -66,12 +69,17 @@ class Occupancy:
         for slot in range(slots):
             self._slots_of[self.card[slot]].append(slot)
             self.idle[self.kind[slot]][EMPTY][slot] = None
+            self.idle_slots[self.kind[slot]] += 1
 
     # What happened ------------------------------------------------------------------------------------------------
 
-    def arrived(self, job: int, function: int, work_s: float, give_up_s: float, now_s: float) -> None:
+    def arrived(self, job: int, function: int, work_s: float, give_up_s: float, now_s: float, tenant: str = "") -> None:
         """Let a job wait."""
-        self.demand.arrived(function, work_s, give_up_s - now_s, now_s)
+        self.demand.arrived(function, work_s, give_up_s - now_s, now_s, tenant)
+        self.waits(job, function, give_up_s)
+
+    def waits(self, job: int, function: int, give_up_s: float) -> None:
+        """Let a job wait that has arrived before: a picture is made anew, or the job was taken off a slot."""
         self.waiting[function][job] = give_up_s
         self.queue += 1
         self.news = function, None
@@ -85,6 +93,7 @@ class Occupancy:
         """Let an idle slot run a job."""
         function, kind = self.holds[slot], self.kind[slot]
         del self.idle[kind][function][slot]
+        self.idle_slots[kind] -= 1
         self.idle_holding[function] -= 1
         self.job[slot], self.end_s[slot] = job, end_s
         insort(self.ends_s[function], end_s)
@@ -109,12 +118,14 @@ class Occupancy:
         self.news = None, slot
         self.evictable[kind][function].pop(slot, None)
         self.idle[kind][function][slot] = None
+        self.idle_slots[kind] += 1
         self.idle_holding[function] += 1
 
     def loads(self, slot: int, function: int) -> None:
         """Let an idle slot load a function."""
         before, kind = self.holds[slot], self.kind[slot]
         del self.idle[kind][before][slot]
+        self.idle_slots[kind] -= 1
         if before != EMPTY:
             self.held[before] -= 1
             self.idle_holding[before] -= 1
@@ -137,9 +148,15 @@ class Occupancy:
         self.loaded_s[slot] = now_s
         self.news = None, slot
         self.idle[self.kind[slot]][function][slot] = None
+        self.idle_slots[self.kind[slot]] += 1
         self.idle_holding[function] += 1
 
     # What a decision asks -----------------------------------------------------------------------------------------
+
+    def behind(self, function: int, by_s: float) -> bool:
+        """Say whether more jobs of the function wait than slots that hold or load it are free, or will be by then."""
+        waiting = len(self.waiting[function]) - self.idle_holding[function] - self.loading[function]
+        return waiting > 0 and waiting > bisect_right(self.ends_s[function], by_s)
 
     def uncovered(self, function: int, most: int, extra: int = 0) -> int:
         """Return how many of the oldest `most` waiting jobs no slot that holds or loads the function can take in time.
@@ -155,12 +172,26 @@ class Occupancy:
         ends_s = self.ends_s[function]
         # Jobs mostly give up in the order in which they came: what ends before the first does is there for all.
         taken, missed = min(looked_at, bisect_right(ends_s, next(iter(queue.values())))), 0
+        if at_once > _LOOK_FAR:
+            # To find those far back in the queue would take longer than the whole decision; they wait no shorter.
+            return looked_at - taken
         for give_up_s in islice(queue.values(), at_once + taken, at_once + looked_at):
             if taken < len(ends_s) and ends_s[taken] <= give_up_s:
                 taken += 1
             else:
                 missed += 1
         return missed
+
+    def rate(self, function: int, slot: int) -> float:
+        """Return how fast a job of the function would run on the slot, beside what runs now on others of its card."""
+        card = self.card[slot]
+        own_bps = self.io_bps[self.kind[slot]][function]
+        # Other slots ask for no more than all of them.
+        if self.asked_bps[card] + own_bps <= self.dma_bps[card]:
+            return 1.0
+        others = (other for other in self._slots_of[card] if self.job[other] >= 0 and other != slot)
+        demands_bps = [own_bps, *(self.io_bps[self.kind[other]][self.holds[other]] for other in others)]
+        return fair_rates(demands_bps, self.dma_bps[card])[0]
 
     def roomiest(self, slots: OrderedSet, *, port: bool = False, loaded_by_s: float = math.inf) -> int | None:
         """Return the slot whose card has most DMA left, of the first few; among equals the one that came first.

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import gammainc
 
 from fpga_pool.core.benefit.moves import Load, Move, Start
-from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy, OrderedSet
+from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
 from fpga_pool.core.policy import PolicyState
 
 #: Waiting jobs of a function that one decision looks at: more than one slot can do within any horizon that pays.
@@ -26,7 +25,7 @@ class PlusParams:
     )
     #: 0: work that arrives while a slot does something else is lost; 1: what idle time allows is caught up with.
     catch_up: float = field(
-        default=0.2,
+        default=0.3,
         metadata={
             "min": 0.0,
             "max": 1.0,
@@ -60,7 +59,8 @@ class BenefitPlus:
             return None
         function, slot = view.news
         concerned = view.functions if function is None else (function,)
-        missed = {f: n for f in concerned if view.waiting[f] and (n := view.uncovered(f, _JOBS_AHEAD))}
+        loaded_s = now_s + min(view.load_s)
+        missed = {f: view.uncovered(f, _JOBS_AHEAD) for f in concerned if view.behind(f, loaded_s)}
         if missed:
             outlook = _Outlook(view, now_s, self._params, missed)
             if slot is None:
@@ -86,10 +86,9 @@ class _Outlook:
         #: The load that gains most over all it gives up, and how much; None where none gains.
         self.best: Load | None = None
         self._most = 0.0
-        #: Functions with jobs that no slot takes in time, and how many.
+        #: Functions with jobs that a load could serve before others, and how many of them no slot takes in time.
         self._missed = missed
         self._offered = view.demand.offered(now_s)
-        self._idle = [sum(map(len, groups)) for groups in view.idle]
         #: 1 while three quarters of the slots would do all that comes; 0 from the point on where all are needed.
         self._spare = min(1.0, max(0.0, 4.0 * (1.0 - sum(self._offered) / view.pool.slots)))
         known_s = [work_s for work_s in view.demand.work_s if work_s > 0]
@@ -101,30 +100,46 @@ class _Outlook:
         load_s = view.load_s[kind]
         while_s = self._job_s + self._params.loads_ahead * load_s
         gains = [(self._gain(f, while_s - load_s), f) for f in self._missed if view.fits[kind][f]]
-        gains.sort(reverse=True)
         if not gains:
             return
         for held in functions:
-            if slots := view.idle[kind][held]:
+            slots = view.idle[kind][held]
+            if slots and (slot := view.roomiest(slots, port=True)) is not None:
                 given_up = 0.0 if held == EMPTY else self._kept(kind, held, None, while_s)
-                self._consider(gains, held, given_up, slots)
-            if held == EMPTY or not view.evictable[kind][held]:
+                self._consider(gains, slot, given_up)
+            if held == EMPTY or not (slots := view.evictable[kind][held]):
                 continue
-            if (slot := view.roomiest(view.evictable[kind][held], port=True)) is not None:
-                left_s = max(0.0, view.end_s[slot] - self._now_s)
-                if not view.progress_kept[held]:
-                    left_s = max(left_s, view.demand.work_s[held])
-                self._consider(gains, held, self._kept(kind, held, left_s, while_s), {slot: None})
+            better = [(gain, f) for gain, f in gains if self._beats(f, held, load_s)]
+            if not better or (slot := view.roomiest(slots, port=True)) is None:
+                continue
+            left_s = max(0.0, view.end_s[slot] - self._now_s)
+            if not view.progress_kept[held]:
+                left_s = max(left_s, view.demand.work_s[held])
+            self._consider(better, slot, self._kept(kind, held, left_s, while_s))
 
-    def _consider(self, gains: Sequence[tuple[float, int]], held: int, given_up: float, slots: OrderedSet) -> None:
-        """Take the best load into one of the slots, if it gains more than what was found so far."""
+    def _beats(self, function: int, held: int, load_s: float) -> bool:
+        """Say whether a job is worth taking another one off its slot: else it, or another one, can follow.
+
+        As in Algorithm 2; without this, functions alike take turns at stopping each other.
+        """
+        speedup = self._view.demand.speedup
+        return (speedup[function] - speedup[held]) * self._view.demand.work_s[function] > load_s * speedup[held]
+
+    def _consider(self, gains: Sequence[tuple[float, int]], slot: int, given_up: float) -> None:
+        """Take the best load into the slot, if it gains more than what was found so far.
+
+        What the shared DMA leaves for each function beside the others of the card counts: benefit per scarce resource.
+        """
+        view = self._view
+        held = view.holds[slot]
+        if given_up:
+            given_up *= view.rate(held, slot)
         for gain, function in gains:
-            if gain - given_up <= self._most:
-                return
-            if function != held:
-                if (slot := self._view.roomiest(slots, port=True)) is not None:
-                    self.best, self._most = Load(slot, function), gain - given_up
-                return
+            if function == held or gain - given_up <= self._most:
+                continue
+            net = gain * view.rate(function, slot) - given_up
+            if net > self._most:
+                self.best, self._most = Load(slot, function), net
 
     def _gain(self, function: int, while_s: float) -> float:
         """Return what one more slot does for the function."""
@@ -153,15 +168,14 @@ class _Outlook:
         All of it in a busy pool; where slots are to spare and another one is idle, the time of one more load.
         """
         view = self._view
-        idle = sum(self._idle[k] for k in view.kinds if view.fits[k][function])
-        if idle < 2:
+        if not self._spare or sum(view.idle_slots[k] for k in view.kinds if view.fits[k][function]) < 2:
             return 1.0
         reload = min(1.0, view.load_s[kind] / max(view.demand.work_s[function], _MOMENT_S))
         return 1.0 - self._spare * (1.0 - reload)
 
     def _use(self, function: int, others: int) -> float:
         """Return the probability that more than `others` jobs of the function are there."""
-        return float(gammainc(others + 1, self._offered[function]))
+        return self._view.demand.more_than(others, function, self._now_s)
 
 
 def _start(view: Occupancy, functions: Iterable[int]) -> Start | None:

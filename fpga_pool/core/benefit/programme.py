@@ -9,6 +9,9 @@ from scipy.sparse import csr_array
 
 from fpga_pool.core.types import Floats, Ints
 
+#: What `linprog` says where its limit is reached.
+_OUT_OF_TIME = 1
+
 
 class Programme:
     """Maximise gain @ x, with least <= x <= most, and rows of `at_most`."""
@@ -41,12 +44,17 @@ class Programme:
         entries = (np.concatenate(self._values), (np.concatenate(self._rows), np.concatenate(self._columns)))
         return csr_array(entries, shape=(self._height, len(self.gain)))
 
-    def solve(self) -> float:
-        """Return the maximum."""
+    def solve(self, time_limit_s: float | None = None) -> float | None:
+        """Return the maximum; None where it is not found in time."""
         if not len(self.gain):
             return 0.0
         bounds = np.column_stack([self.least, self.most])
-        found = linprog(-self.gain, A_ub=self.matrix, b_ub=self.limits, bounds=bounds, method="highs-ds")
+        found = linprog(
+            -self.gain, A_ub=self.matrix, b_ub=self.limits, bounds=bounds, method="highs-ds",
+            options={} if time_limit_s is None else {"time_limit": time_limit_s},
+        )  # fmt: skip
+        if found.status == _OUT_OF_TIME:
+            return None
         if found.status != 0:
             raise ValueError(f"the linear programme has no solution: {found.message}")
         return float(-found.fun)

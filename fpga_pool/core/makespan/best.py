@@ -15,7 +15,7 @@ from fpga_pool.core.makespan.forwards import place_ahead, transmit_in_order
 from fpga_pool.core.makespan.network import constant_rates, is_network_bound, place_for_network
 from fpga_pool.core.makespan.others import LARGE_PAIRS, Others, are_quick
 from fpga_pool.core.makespan.placement import largest_first
-from fpga_pool.core.makespan.quick import fitting_effort, quick_plan
+from fpga_pool.core.makespan.quick import fitting_effort, over_in_a_moment, quick_plan
 from fpga_pool.core.makespan.replan import Replan, ReplanParams, replan
 from fpga_pool.core.makespan.results import back_only, completion_bound, orders, sooner, there_only
 from fpga_pool.core.makespan.reversed_time import ReversedSearch, can_reverse
@@ -86,6 +86,8 @@ class Makespan:
 
     def __init__(self, params: MakespanParams | None = None, clock: Clock | None = None, share: float = 0.0) -> None:
         self._params, self._clock, self._share = params or MakespanParams(), clock, share
+        #: A plan was searched for, not only made.
+        self._searched = False
 
     def supports(self, view: BatchProblem) -> bool:
         """Every batch."""
@@ -114,27 +116,32 @@ class Makespan:
 
     @property
     def unprepared(self) -> bool:
-        """Plans would be made quicker if `prepare` had been called."""
-        return missed()
+        """A search would have been quicker if `prepare` had been called; plans without one are too small to matter."""
+        return self._searched and missed()
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic where the search is limited by effort."""
         if self._share == 0.0:
+            self._searched = True
             return plan(view, self._params, rng, self._clock)
         effort = fitting_effort(view, self._share, self._params.effort)
         if effort == 0:
             return quick_plan(view, self.name)
+        self._searched = True
         return plan(view, replace(self._params, effort=effort), rng, self._clock)
 
-    def replan(self, underway: Underway, rng: np.random.Generator) -> Replan:
-        """Plan what does not compute yet anew, as far as that pays; see `replan`."""
+    def replan(self, underway: Underway, rng: np.random.Generator) -> Replan | None:
+        """Plan what does not compute yet anew, as far as that pays; see `replan`.  None where a glance says no."""
         effort = self._params.effort
         if self._share > 0.0:
+            if over_in_a_moment(underway.problem, self._share):
+                return None
             effort = fitting_effort(underway.problem, self._share, effort)
         params = ReplanParams(effort=min(effort, ReplanParams().effort))
         search = replace(self._params, effort=min(effort, _REPLAN_EFFORT))
         # Without kernels a search takes so long that the plan is out of date when it is made.
-        compiled = kernels() is not None
+        compiled = effort > 0 and kernels() is not None
+        self._searched |= effort > 0
         return replan(underway, params, (lambda problem: plan(problem, search, rng)) if compiled else None)
 
 

@@ -8,7 +8,7 @@ from math import inf
 
 import numpy as np
 
-from fpga_pool.core.makespan.bounds import LowerBound
+from fpga_pool.core.makespan.bounds import LowerBound, simple_bound
 from fpga_pool.core.makespan.execution import Schedule, as_plan, schedule
 from fpga_pool.core.makespan.fluid import Segments, Transfers
 from fpga_pool.core.makespan.placement import largest_first
@@ -18,6 +18,8 @@ from fpga_pool.core.types import BatchPlan, BatchProblem, Floats
 _LEAST_EFFORT = 5
 #: Milliseconds that a unit of work takes, about.
 _UNIT_MS = 1.0
+#: What planning around a job under way takes at least.
+_REPLAN_JOB_MS = 0.1
 
 
 def quick_plan(problem: BatchProblem, policy: str) -> BatchPlan:
@@ -135,3 +137,9 @@ def fitting_effort(problem: BatchProblem, share: float, at_most: int) -> int:
     """Return how much to search for a batch, so that it takes at most a share of what the batch does; 0 = nothing."""
     effort = min(at_most, int(1e3 * share * quick_bound_s(problem) / _UNIT_MS))
     return effort if effort >= _LEAST_EFFORT else 0
+
+
+def over_in_a_moment(problem: BatchProblem, share: float) -> bool:
+    """Say whether what is under way would be over before it could pay to plan it anew."""
+    left_s = max(quick_bound_s(problem), simple_bound(problem).seconds, float(problem.ready_s.max(initial=0.0)))
+    return 1e3 * share * left_s < _REPLAN_JOB_MS * problem.jobs

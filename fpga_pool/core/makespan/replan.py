@@ -10,7 +10,7 @@ An answer is taken instead of the first one only if it is shorter by more than a
 a pool) ends later by it.  So nobody is ever worse off than if all had been appended.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,9 +20,9 @@ from fpga_pool.core.makespan.bounds import LowerBound, simple_bound
 from fpga_pool.core.makespan.budget import Budget
 from fpga_pool.core.makespan.execution import Schedule, as_plan, execute
 from fpga_pool.core.makespan.fluid import Segments
+from fpga_pool.core.makespan.leftover import Leftover, Piece
 from fpga_pool.core.makespan.placement import largest_first
 from fpga_pool.core.makespan.quick import even_work_s
-from fpga_pool.core.makespan.residual import Pieces, Residual, as_soon_as_possible
 from fpga_pool.core.makespan.underway import Bools, Underway
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
@@ -93,10 +93,12 @@ def replan(underway: Underway, params: ReplanParams | None = None, search: Searc
         if shorter and pays and not _delays_a_group(problem, first.schedule, found.schedule):
             best = found
     placed = best.schedule.accelerator != underway.accelerator
+    # What is not where it was planned to be is given a plan that it can keep.
+    astray = underway.astray & underway.retime
     return Replan(
         plan=as_plan(problem, best.schedule, bound, "replan"),
         placed=placed,
-        retimed=~placed & _differ(underway.transfers, best.schedule.segments, problem.jobs),
+        retimed=~placed & (astray | _differ(underway.transfers, best.schedule.segments, problem.jobs)),
         method=best.method,
     )
 
@@ -195,22 +197,22 @@ class _Network:
     def __init__(self, underway: Underway, stays: Bools) -> None:
         problem = underway.problem
         self._problem = problem
-        self._residual = Residual(problem.egress_bps, problem.ingress_bps)
         #: (J,) when each input has arrived, as far as it is planned; its release where nothing moves.
         self.arrived_s = np.array(problem.release_s)
         kept = underway.transfers
-        fixed = stays & (underway.begun | (not underway.retime))
+        fixed = stays & ((underway.begun & ~underway.astray) | (not underway.retime))
         pieces = fixed[kept.flow]
         self._kept = Segments(kept.flow[pieces], kept.begin_s[pieces], kept.end_s[pieces], kept.bps[pieces])
-        self._sent: list[tuple[int, Pieces]] = []
+        self._sent: list[tuple[int, Sequence[Piece]]] = []
         job = self._kept.flow
-        if len(job):
-            responder = problem.responder[underway.accelerator[job]]
-            columns = Pieces(self._kept.begin_s, self._kept.end_s, self._kept.bps)
-            self._residual.take_all(problem.requester[job], responder, columns)
-            np.maximum.at(self.arrived_s, job, self._kept.end_s)
+        self._leftover = Leftover(
+            problem.egress_bps, problem.ingress_bps,
+            problem.requester[job], problem.responder[underway.accelerator[job]],
+            self._kept.begin_s, self._kept.end_s, self._kept.bps,
+        )  # fmt: skip
+        np.maximum.at(self.arrived_s, job, self._kept.end_s)
         if underway.retime:
-            self._send_again(underway, np.flatnonzero(stays & ~underway.begun))
+            self._send_again(underway, np.flatnonzero(stays & ~fixed))
 
     def _send_again(self, underway: Underway, jobs: Ints) -> None:
         """Plan the transfers of `jobs` (n,) anew, in the order in which they were to arrive."""
@@ -219,39 +221,38 @@ class _Network:
         for job in jobs[np.argsort(planned_s[jobs], kind="stable")].tolist():
             self.send(job, int(underway.accelerator[job]))
 
-    def arrival_s(self, job: int, slot: int) -> float:
-        """Return when the input would arrive at the host of `slot`."""
-        pieces = self._pieces(job, slot)
-        return float(self._problem.release_s[job]) if pieces is None else float(pieces.end_s[-1])
+    def arrival_s(self, job: int, slot: int, before_s: float = np.inf) -> float:
+        """Return when the input would arrive at the host of `slot`; inf if it moves and not before `before_s`."""
+        problem, release_s = self._problem, float(self._problem.release_s[job])
+        requester, responder = int(problem.requester[job]), int(problem.responder[slot])
+        if not self._moves(job, requester, responder):
+            return release_s
+        return self._leftover.arrival_s(requester, responder, release_s, self._bits(job), before_s)
 
     def left_s(self, job: int) -> float:
         """Return when the input would have left its requester if it had all ingress."""
-        problem = self._problem
-        requester, release_s = int(problem.requester[job]), float(problem.release_s[job])
-        if problem.input_bytes[job] == 0 or np.isinf(problem.egress_bps[requester]):
+        problem, release_s = self._problem, float(self._problem.release_s[job])
+        if problem.input_bytes[job] == 0:
             return release_s
-        left = self._residual.leaving(requester, release_s)
-        return float(as_soon_as_possible(left, 8.0 * float(problem.input_bytes[job])).end_s[-1])
+        return self._leftover.left_s(int(problem.requester[job]), release_s, self._bits(job))
 
-    def send(self, job: int, slot: int) -> float:
-        """Plan the transfer to the host of `slot` as soon as possible; return when it arrives."""
-        pieces = self._pieces(job, slot)
-        if pieces is not None:
-            requester, responder = int(self._problem.requester[job]), int(self._problem.responder[slot])
-            self._residual.take(requester, responder, pieces)
-            self._sent.append((job, pieces))
-            self.arrived_s[job] = pieces.end_s[-1]
-        return float(self.arrived_s[job])
-
-    def _pieces(self, job: int, slot: int) -> Pieces | None:
-        """Return the pieces of a transfer, or None where nothing takes time."""
+    def send(self, job: int, slot: int) -> None:
+        """Plan the transfer to the host of `slot` as soon as possible."""
         problem = self._problem
         requester, responder = int(problem.requester[job]), int(problem.responder[slot])
-        limited = np.isfinite(problem.egress_bps[requester]) or np.isfinite(problem.ingress_bps[responder])
-        if problem.input_bytes[job] == 0 or not limited or problem.local_host[requester] == responder:
-            return None
-        left = self._residual.between(requester, responder, float(problem.release_s[job]))
-        return as_soon_as_possible(left, 8.0 * float(problem.input_bytes[job]))
+        if self._moves(job, requester, responder):
+            pieces = self._leftover.send(requester, responder, float(problem.release_s[job]), self._bits(job))
+            self._sent.append((job, pieces))
+            self.arrived_s[job] = pieces[-1].end_s
+
+    def _bits(self, job: int) -> float:
+        return 8.0 * float(self._problem.input_bytes[job])
+
+    def _moves(self, job: int, requester: int, responder: int) -> bool:
+        """Say whether a transfer takes time."""
+        problem = self._problem
+        limited = problem.egress_bps[requester] < np.inf or problem.ingress_bps[responder] < np.inf
+        return bool(problem.input_bytes[job] > 0 and limited and problem.local_host[requester] != responder)
 
     def schedule(self, accelerator: Ints, order: Ints) -> Schedule:
         """Return when all happens, transfers as they are planned here."""
@@ -262,7 +263,8 @@ class _Network:
 
     def _segments(self) -> Segments:
         columns = [(self._kept.flow, self._kept.begin_s, self._kept.end_s, self._kept.bps)]
-        columns += [(np.full(len(pieces.bps), job), *pieces) for job, pieces in self._sent]
+        sent = np.array([(job, *piece) for job, pieces in self._sent for piece in pieces]).reshape(-1, 4)
+        columns.append((sent[:, 0].astype(np.int64), sent[:, 1], sent[:, 2], sent[:, 3]))
         flow, begin_s, end_s, bps = (np.concatenate(column) for column in zip(*columns, strict=True))
         order = np.lexsort((begin_s, flow))
         return Segments(flow[order], begin_s[order], end_s[order], bps[order])
@@ -276,53 +278,55 @@ def _appended(underway: Underway) -> _Answer:
     problem, kept = underway.problem, underway.kept
     accelerator = np.array(underway.accelerator)
     network = _Network(underway, stays=kept)
-    queues = _Queues(underway, kept, network)
     order = largest_first(problem)
-    for job in order[~kept[order]].tolist():
-        accelerator[job] = queues.append(job)
+    waiting = order[~kept[order]]
+    queues = _Queues(underway, kept, network, waiting)
+    for place, job in enumerate(waiting.tolist()):
+        accelerator[job] = queues.append(place, job)
     moved = ~kept
     return _Answer(network.schedule(accelerator, _queue_order(underway, moved, order)), "append")
 
 
 class _Queues:
-    """When each accelerator ends what it has, and what is loaded then."""
+    """When each accelerator ends what it has, and what is loaded then; jobs that `waiting` (n,) get behind them."""
 
-    def __init__(self, underway: Underway, kept: Bools, network: _Network) -> None:
-        self._problem, self._network = underway.problem, network
+    def __init__(self, underway: Underway, kept: Bools, network: _Network, waiting: Ints) -> None:
+        problem = self._problem = underway.problem
+        self._network = network
         self.free_s, self.loaded = _ends(underway, kept, network)
+        self._loads = bool(problem.load_s.any())
+        self._alone_s = soonest_arrivals_s(problem, waiting)
+        self._away = problem.responder != problem.local_host[problem.requester[waiting], None]
+        self._host = problem.responder.tolist()
 
-    def append(self, job: int) -> int:
-        """Put a job where it ends first; return where.
+    def append(self, place: int, job: int) -> int:
+        """Put a job, waiting at `place`, where it ends first; return where.
 
         Arrivals are worked out in the order in which jobs would end with links of their own, and only until no other
         accelerator can be better; ties go to the lowest index.
         """
         problem = self._problem
-        load_s = np.where(self.loaded != problem.function[job], problem.load_s, 0.0)
-        ready_s = self.free_s + load_s
-        soonest_s = np.maximum(ready_s, self._soonest_arrival_s(job)) + problem.seconds[job]
+        seconds = problem.seconds[job]
+        ready_s = self.free_s
+        if self._loads:
+            ready_s = ready_s + np.where(self.loaded != problem.function[job], problem.load_s, 0.0)
+        # No input is there before it has left its requester.
+        left_s = np.where(self._away[place], self._network.left_s(job), 0.0)
+        soonest_s = np.maximum(np.maximum(ready_s, left_s), self._alone_s[place]) + seconds
         best, best_s = -1, np.inf
         arrivals_s: dict[int, float] = {}
         for slot in np.argsort(soonest_s, kind="stable").tolist():
             if soonest_s[slot] >= best_s * (1 - _EQUAL) and best >= 0:
                 break
-            host = int(problem.responder[slot])
+            host = self._host[slot]
             if host not in arrivals_s:
-                arrivals_s[host] = self._network.arrival_s(job, slot)
-            end_s = max(float(ready_s[slot]), arrivals_s[host]) + float(problem.seconds[job, slot])
+                arrivals_s[host] = self._network.arrival_s(job, slot, best_s)
+            end_s = max(float(ready_s[slot]), arrivals_s[host]) + float(seconds[slot])
             if end_s < best_s:
                 best, best_s = slot, end_s
         self._network.send(job, best)
         self.free_s[best], self.loaded[best] = best_s, problem.function[job]
         return best
-
-    def _soonest_arrival_s(self, job: int) -> Floats:
-        """Return (A,) when the input could be at each accelerator if it had all ingress."""
-        problem = self._problem
-        soonest_s: Floats = soonest_arrivals_s(problem, np.array([job]))[0]
-        away = problem.responder != problem.local_host[problem.requester[job]]
-        soonest_s[away] = np.maximum(soonest_s[away], self._network.left_s(job))
-        return soonest_s
 
 
 def _ends(underway: Underway, kept: Bools, network: _Network) -> tuple[Floats, Ints]:

@@ -1,7 +1,7 @@
 """A plan that is being carried out, as re-planning sees it: what has not started, and what must stay as it is."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +34,14 @@ class Underway:
     transfers: Segments
     #: The transfers that have not begun are planned anew because those that have are late; otherwise they stay.
     retime: bool = False
+    #: (J,) transfers that are not where they were planned to be: what is left of them gets new rates too, if others do.
+    astray: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     def __post_init__(self) -> None:
         jobs = self.problem.jobs
-        for name in ("accelerator", "start_s", "begun"):
+        if self.astray.shape == (0,):
+            object.__setattr__(self, "astray", np.zeros(jobs, np.bool_))
+        for name in ("accelerator", "start_s", "begun", "astray"):
             found = np.shape(getattr(self, name))
             if found != (jobs,):
                 raise ValueError(f"{name}: expected shape {(jobs,)}, found {found}")

@@ -102,9 +102,16 @@ class SlotDriver(ABC):
 
     @abstractmethod
     def run(
-        self, slot: SlotAddress, function: str, input_bytes: int, source: Path, sink: Path, project_id: str
+        self,
+        slot: SlotAddress,
+        function: str,
+        input_bytes: int,
+        source: Path,
+        sink: Path,
+        project_id: str,
+        done: float = 0.0,
     ) -> RunResult:
-        """Compute `sink` from `source`: blocks until the job ends.
+        """Compute `sink` from `source`: blocks until the job ends.  A share of the work may be `done` already.
 
         Conflict if the slot is not READY with this function, or if its memory still holds another project's data.
         InvalidInput if the function cannot take the input, or it has not `input_bytes`; the slot stays READY.
@@ -116,6 +123,10 @@ class SlotDriver(ABC):
     @abstractmethod
     def stop(self, slot: SlotAddress) -> None:
         """Make the slot's job, if there is one, end now; its `run` tells how.  Does not wait for that."""
+
+    def progress(self, slot: SlotAddress) -> float:
+        """Return the share of its work that the slot's job has done; 0 where that cannot be said.  Never blocks."""
+        return 0.0
 
     @abstractmethod
     def scrub(self, slot: SlotAddress) -> None:

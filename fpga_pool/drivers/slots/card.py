@@ -189,6 +189,12 @@ class Card:
                 slot.become(SlotState.READY, slot.function)
             self._changed.notify_all()
 
+    def left_s(self, region: str) -> float:
+        """Return the seconds of modelled work that the slot's run has left."""
+        with self._changed:
+            self._dma.advance(time.monotonic())
+            return self._dma.left_s(region)
+
     def stop(self, region: str) -> None:
         """Make the slot's run end now."""
         with self._changed:

@@ -53,6 +53,10 @@ class SharedDma:
         """Say whether the job had work left at the last `advance`."""
         return key in self._flows
 
+    def left_s(self, key: str) -> float:
+        """Return the seconds of work, at full speed, that the job had left at the last `advance`."""
+        return self._flows[key].remaining_s if key in self._flows else 0.0
+
     def next_end_s(self) -> float:
         """Return when the next job ends if none comes or goes before; inf if there is none."""
         return self._next_end()[0]

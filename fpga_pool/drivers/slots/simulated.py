@@ -43,6 +43,8 @@ class SimulatedSlots(SlotDriver):
         self._models = models
         every_card = (Card(f"sim{i}", i, self._board, faults or Faults()) for i in range(cards))
         self._cards = {card.serial: card for card in every_card}
+        #: Seconds of the whole work of the job that each slot ran last.
+        self._work_s: dict[SlotAddress, float] = {}
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts, catalogue: Catalogue, trusted_key: Ed25519PublicKey) -> Self:
@@ -77,7 +79,14 @@ class SimulatedSlots(SlotDriver):
         card.configure(slot.region, function.name, load_s)
 
     def run(
-        self, slot: SlotAddress, function: str, input_bytes: int, source: Path, sink: Path, project_id: str
+        self,
+        slot: SlotAddress,
+        function: str,
+        input_bytes: int,
+        source: Path,
+        sink: Path,
+        project_id: str,
+        done: float = 0.0,
     ) -> RunResult:
         """See SlotDriver."""
         card, entry, model = self._card(slot), self._catalogue.function(function), self._models(function)
@@ -90,14 +99,16 @@ class SimulatedSlots(SlotDriver):
         with source.open("rb") as file:
             remnant = file.read(MEMORY_BYTES)
         began_s = time.monotonic()
+        whole_s = time_model.seconds(input_bytes)
         activity = card.begin_run(
             slot.region,
             function,
             project_id,
             remnant,
             demand_bps=entry.io_bps_on(self._board.name),
-            work_s=time_model.seconds(input_bytes),
+            work_s=(1.0 - done) * whole_s,
         )
+        self._work_s[slot] = whole_s
         try:
             model(source, sink)
             card.wait_run(slot.region, activity)
@@ -111,6 +122,11 @@ class SimulatedSlots(SlotDriver):
     def stop(self, slot: SlotAddress) -> None:
         """See SlotDriver."""
         self._card(slot).stop(slot.region)
+
+    def progress(self, slot: SlotAddress) -> float:
+        """See SlotDriver."""
+        whole_s = self._work_s.get(slot, 0.0)
+        return 1.0 - min(self._card(slot).left_s(slot.region) / whole_s, 1.0) if whole_s > 0 else 0.0
 
     def scrub(self, slot: SlotAddress) -> None:
         """See SlotDriver."""

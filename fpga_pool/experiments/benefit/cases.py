@@ -79,3 +79,22 @@ def random_trace(
         work_s=np.full(count, work_s),
         patience_s=np.full(count, patience_s),
     )
+
+
+def random_speedups(pool: OnlinePool, seed: int) -> OnlinePool:
+    """Return the pool with functions of random speedup, I/O rate, and of which some may be stopped.
+
+    Speedups are log-uniform between 1.5 and 40, I/O rates between 0.05 and 1.2 GB/s: wider than those of all three
+    catalogues, and independent of each other.
+    """
+    rng = np.random.default_rng(seed)
+    functions = len(pool.functions)
+    io_bps = 8e9 * np.exp(rng.uniform(np.log(0.05), np.log(1.2), functions))
+    preemptible = rng.random(functions) < 0.3
+    return replace(
+        pool,
+        speedup=np.exp(rng.uniform(np.log(1.5), np.log(40.0), functions)),
+        io_bps=np.tile(io_bps, (len(pool.load_s), 1)),
+        preemptible=preemptible,
+        progress_kept=preemptible,
+    )

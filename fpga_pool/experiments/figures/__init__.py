@@ -7,5 +7,6 @@
 `picture`    pictures, where matplotlib is installed
 `command`    the command line
 `makespan`   figures 2 to 9 of paper 000
+`benefit`    figures 3 and 4 of paper 003, and what they hang on
 ===========  ==========================================================================================================
 """

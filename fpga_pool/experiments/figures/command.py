@@ -21,7 +21,12 @@ from fpga_pool.model.exceptions import InvalidInput
 SEEDS = (0, 1, 2)
 
 #: The papers whose figures can be made, each a package here with `EXPERIMENTS`; it is loaded when asked for.
-PAPERS: Mapping[str, str] = {"makespan": "paper 000, figures 2 to 9"}
+PAPERS: Mapping[str, str] = {
+    "makespan": "paper 000, figures 2 to 9",
+    "benefit": "paper 003, figures 3 and 4, and ours from 5 on",
+}
+#: The group of the policies that each paper compares.
+_GROUPS: Mapping[str, str] = {"makespan": "batch", "benefit": "online"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +78,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     if not 0 < arguments.scale <= 1:
         raise InvalidInput(f"--scale: expected more than 0 and at most 1, got {arguments.scale:g}")
     for name in arguments.also:
-        load_policy("batch", name)
+        load_policy(_GROUPS[arguments.paper], name)
     return Settings(
         seeds=arguments.seeds, points=arguments.points, scale=arguments.scale, also=tuple(dict.fromkeys(arguments.also))
     )

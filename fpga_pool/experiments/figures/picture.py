@@ -21,6 +21,10 @@ _LOOKS = {
     "waves": ("#1f77b4", "s"),
     "sjf": ("#2ca02c", "^"),
     "ljf": ("#ff7f0e", "v"),
+    "benefit_plus": ("#d62728", "o"),
+    "benefit_replace": ("#1f77b4", "s"),
+    "benefit": ("#2ca02c", "^"),
+    "throughput": ("#ff7f0e", "v"),
     "bound": ("#000000", ""),
 }
 _OTHERS = (("#9467bd", "D"), ("#8c564b", "P"), ("#e377c2", "X"), ("#7f7f7f", "*"), ("#17becf", "<"))

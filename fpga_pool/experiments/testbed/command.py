@@ -14,7 +14,7 @@ from fpga_pool.experiments.testbed.experiment import compare
 from fpga_pool.experiments.testbed.measure import Control, Run
 from fpga_pool.model.exceptions import InvalidInput
 
-POLICIES = "ect,sjf,ljf"
+POLICIES = "makespan,sjf,ljf"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

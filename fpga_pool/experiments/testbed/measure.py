@@ -15,7 +15,8 @@ from fpga_pool.client import PoolApi
 from fpga_pool.drivers.slots.functions.registry import function_model
 from fpga_pool.experiments.testbed.cases import Case
 from fpga_pool.experiments.testbed.network import Network
-from fpga_pool.experiments.testbed.pool import Pool, wait_until
+from fpga_pool.experiments.testbed.pool import Pool
+from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
 from fpga_pool.model.objects import Job
 from fpga_pool.model.pool.admission import JobRequest
@@ -92,7 +93,7 @@ def measure(
         after = _processor_ticks()
     _check_results(case, inputs, sinks)
     # The senders have their results from the agents, it may be before the scheduler has heard of them.
-    wait_until(lambda: pool.api.batch(batch_uuid).ended_at is not None, "the pool does not see the batch's end")
+    wait_until(lambda: pool.api.batch(batch_uuid).ended_at is not None, "the pool has heard that the batch ended")
     batch = pool.api.batch(batch_uuid)
     jobs = tuple(_times(job) for job in pool.api.jobs(batch_uuid))
     return Run(

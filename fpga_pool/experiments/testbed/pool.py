@@ -9,7 +9,7 @@ import contextlib
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,14 +21,14 @@ from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.experiments.servers import Database, RabbitMQ
 from fpga_pool.experiments.testbed.cases import Case
 from fpga_pool.experiments.testbed.network import GOODPUT, Endpoint, Network, Nic
+from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
 from fpga_pool.store.store import Store
 
 #: Enough for senders that look five times a second to learn of a plan before its time 0.
 LEAD_S = 1.0
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
-_POLL_S = 0.1
 _BOARD = "testbed"
 
 Options = Mapping[str, Mapping[str, object]]
@@ -90,7 +90,7 @@ def running_pool(case: Case, network: Network, servers: Servers, directory: Path
         ready = {service.name: service.wait_ready() for service in services}
         endpoint = ready["api"].removeprefix("API on ")
         api = ends.enter_context(PoolApi(endpoint))
-        wait_until(lambda: _complete(api, case), "the pool does not see all of its hosts and slots")
+        wait_until(lambda: _complete(api, case), "the pool sees all of its hosts and slots", START_TIMEOUT_S)
         yield Pool(endpoint=endpoint, api=api)
 
 
@@ -121,7 +121,8 @@ def _services(
 ) -> Iterator[tuple[str, str, Options, Sequence[str]]]:
     """Yield name, module, options and the beginning of the command line of each process."""
     here = ["setpriv", "--pdeathsig", "KILL"]
-    yield "scheduler", "fpga_pool.cmd.scheduler", {"scheduler": _scheduler(directory)}, here
+    baselines = {f"policy_{name}": {"prefetch": case.prefetch} for name in ("sjf", "ljf")}
+    yield "scheduler", "fpga_pool.cmd.scheduler", {"scheduler": _scheduler(directory), **baselines}, here
     yield "api", "fpga_pool.cmd.api", {"api": {"host": "127.0.0.1", "port": 0}}, here
     for nic in case.nics():
         endpoint = network.hosts[nic.host]
@@ -180,7 +181,7 @@ class _Process:
 
     def wait_ready(self) -> str:
         """Return what the service calls itself when it is ready; ServiceUnavailable tells where its log is."""
-        wait_until(lambda: self._title() is not None or self.process.poll() is not None, f"{self.name}: not ready")
+        wait_until(lambda: self._title() or self.process.poll() is not None, f"{self.name} is ready", START_TIMEOUT_S)
         title = self._title()
         if title is None:
             raise ServiceUnavailable(f"{self.name} did not start: {self.said.read_text().strip()} (log: {self.log})")
@@ -216,12 +217,3 @@ def _stop(services: Sequence[_Process]) -> None:
         except subprocess.TimeoutExpired:
             service.process.kill()
             service.process.wait()
-
-
-def wait_until(condition: Callable[[], bool], complaint: str) -> None:
-    """Wait until a condition holds; ServiceUnavailable, with the complaint, if it does not in a minute."""
-    end_s = time.monotonic() + START_TIMEOUT_S
-    while not condition():
-        if time.monotonic() > end_s:
-            raise ServiceUnavailable(f"{complaint} after {START_TIMEOUT_S:g} s")
-        time.sleep(_POLL_S)

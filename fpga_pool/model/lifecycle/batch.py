@@ -17,6 +17,13 @@ class BatchPlanned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchBegun:
+    """The first of its jobs got a place; online nothing is promised about the others."""
+
+    dispatched_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCancelRequested:
     """The tenant wants the batch no more."""
 
@@ -53,6 +60,10 @@ def _part_planned(batch: Batch, event: BatchPlanned, now_s: float) -> Outcome:
     ), []
 
 
+def _begun(batch: Batch, event: BatchBegun, now_s: float) -> Outcome:
+    return replace(batch, state=BatchState.RUNNING, dispatched_at=event.dispatched_at), []
+
+
 def _cancel_requested(batch: Batch, event: BatchCancelRequested, now_s: float) -> Outcome:
     return replace(batch, cancel_requested=True), []
 
@@ -80,6 +91,7 @@ def _final_state(batch: Batch) -> BatchState:
 _RULES: dict[tuple[BatchState, type], Rule[Batch]] = {
     (BatchState.PENDING, BatchPlanned): _planned,
     (BatchState.RUNNING, BatchPlanned): _part_planned,
+    (BatchState.PENDING, BatchBegun): _begun,
     (BatchState.PENDING, BatchCancelRequested): _cancel_requested,
     (BatchState.RUNNING, BatchCancelRequested): _cancel_requested,
     (BatchState.PENDING, JobEnded): _job_ended,

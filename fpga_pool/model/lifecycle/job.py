@@ -6,7 +6,11 @@
        ^                     |                        |                     |
        '------ Displaced, JobFailed (retryable) ------'---------------------'
 
-A job that has not begun may be Moved to another slot, as a new attempt, or Retimed where it is.
+An online job may be evicted: EvictRequested tells its agent, JobEvicted is the answer, and the job is PENDING again,
+its input (and, for functions that keep it, its progress) still with the agent.  If it ends first, it has ended.
+
+A job that has not begun may be Moved to another slot, as a new attempt; one that does not compute yet may be Retimed
+where it is.
 
 A job ends FAILED when it is not retryable or was planned too often, and CANCELLED when its batch's cancellation
 reaches it before it is complete.  Cancellation of a planned job is a flag until its agent has let go of it.
@@ -14,11 +18,14 @@ reaches it before it is complete.  Cancellation of a planned job is a flag until
 
 from dataclasses import dataclass, replace
 
+from fpga_pool.model.exchange import SMALL_INPUT_BYTES
 from fpga_pool.model.lifecycle.table import Rule, Table
 from fpga_pool.model.messages import (
     Action,
     AssignJob,
+    EvictJob,
     InputStaged,
+    JobEvicted,
     JobFailed,
     JobFinished,
     JobReleased,
@@ -26,6 +33,7 @@ from fpga_pool.model.messages import (
     ReleaseJob,
     ResultDelivered,
     ResultExpired,
+    RetimeJob,
 )
 from fpga_pool.model.objects import Job, JobState, RateSegment
 
@@ -52,7 +60,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retimed:
-    """The job, which has not begun, keeps its place and gets other times."""
+    """The job, which does not compute yet, keeps its place and gets other times; its input may be on its way."""
 
     dispatched_at: float
     start_s: float
@@ -67,6 +75,13 @@ class Displaced:
     reason: str
     #: Its agent is there to be told.
     agent_reachable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictRequested:
+    """Its place is worth more to another job; what it has done so far is kept, or lost."""
+
+    keep_progress: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +113,14 @@ def _planned(job: Job, event: Planned, now_s: float) -> Outcome:
         start_s=event.start_s,
         end_s=event.end_s,
         transfer=event.transfer,
+        done=job.done if job.host == event.host else 0.0,
         flow="",
+        moved_bytes=None,
+        moved_at=None,
         staged_at=None,
         started_at=None,
     )
+    large = job.input_bytes > SMALL_INPUT_BYTES
     assign = AssignJob(
         job=job.uuid,
         attempt=planned.attempt,
@@ -110,6 +129,9 @@ def _planned(job: Job, event: Planned, now_s: float) -> Outcome:
         input_bytes=job.input_bytes,
         order=event.order,
         expected_s=event.end_s - event.start_s,
+        done=planned.done,
+        dispatched_at=event.dispatched_at if large else 0.0,
+        transfer=event.transfer if large else (),
     )
     return planned, [assign]
 
@@ -119,8 +141,22 @@ def _moved(job: Job, event: Moved, now_s: float) -> Outcome:
 
 
 def _retimed(job: Job, event: Retimed, now_s: float) -> Outcome:
-    times = {"dispatched_at": event.dispatched_at, "start_s": event.start_s, "end_s": event.end_s}
-    return replace(job, **times, transfer=event.transfer), []  # type: ignore[arg-type]
+    retimed = replace(
+        job,
+        # Agents tell a later plan by this, also if the clock of the one who made it is a little behind.
+        dispatched_at=max(event.dispatched_at, job.dispatched_at or 0.0),
+        start_s=event.start_s,
+        end_s=event.end_s,
+        transfer=event.transfer,
+        moved_bytes=None,
+        moved_at=None,
+    )
+    if job.state is not JobState.WAITING_INPUT or not event.transfer or job.input_bytes <= SMALL_INPUT_BYTES:
+        return retimed, []
+    told = RetimeJob(
+        job=job.uuid, attempt=job.attempt, dispatched_at=retimed.dispatched_at or 0.0, transfer=event.transfer
+    )
+    return retimed, [told]
 
 
 def _staged(job: Job, event: InputStaged, now_s: float) -> Outcome:
@@ -159,7 +195,18 @@ def _displaced(job: Job, event: Displaced, now_s: float) -> Outcome:
     release: list[Action] = [ReleaseJob(job=job.uuid)] if event.agent_reachable else []
     if job.cancel_requested:
         return _end(job, JobState.CANCELLED, now_s), release
-    return _unplaced(job, event.reason), release
+    return replace(_unplaced(job, event.reason), done=0.0), release
+
+
+def _evict_requested(job: Job, event: EvictRequested, now_s: float) -> Outcome:
+    evict = EvictJob(job=job.uuid, attempt=job.attempt, keep_progress=event.keep_progress)
+    return replace(job, reason="eviction requested"), [evict]
+
+
+def _evicted(job: Job, event: JobEvicted, now_s: float) -> Outcome:
+    if job.cancel_requested:
+        return _end(job, JobState.CANCELLED, now_s), [ReleaseJob(job=job.uuid)]
+    return replace(_unplaced(job, "evicted: its place was worth more to another job"), done=event.done), []
 
 
 def _unplaced(job: Job, reason: str) -> Job:
@@ -182,7 +229,7 @@ def _cancel_planned(job: Job, event: CancelRequested, now_s: float) -> Outcome:
 def _released(job: Job, event: JobReleased, now_s: float) -> Outcome:
     if job.cancel_requested:
         return _end(job, JobState.CANCELLED, now_s), []
-    return _unplaced(job, "released by its agent"), []
+    return replace(_unplaced(job, "released by its agent"), done=0.0), []
 
 
 def _gave_up(job: Job, event: GaveUp, now_s: float) -> Outcome:
@@ -231,6 +278,8 @@ _RULES: dict[tuple[JobState, type], Rule[Job]] = {
 _WHILE_PLANNED: dict[type, Rule[Job]] = {
     JobFailed: _failed,
     Displaced: _displaced,
+    EvictRequested: _evict_requested,
+    JobEvicted: _evicted,
     CancelRequested: _cancel_planned,
     JobReleased: _released,
 }

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fpga_pool.model.exchange import SMALL_INPUT_BYTES
 from fpga_pool.model.lifecycle.batch import BATCH, JobEnded
-from fpga_pool.model.lifecycle.job import JOB, Displaced
+from fpga_pool.model.lifecycle.job import JOB, Displaced, Retimed
 from fpga_pool.model.lifecycle.lease import LEASE, LeaseReleased
 from fpga_pool.model.lifecycle.slot import SLOT, DrainCompleted
 from fpga_pool.model.messages import Action, Command, ReleaseFlow, ShapeFlow
@@ -24,7 +24,10 @@ def change_job(tx: Transaction, job: Job, event: object, now_s: float, *, settle
     for action in actions:
         send(tx, changed.slot, action)
     if job.flow and job.state is JobState.WAITING_INPUT:
-        _release_flow(tx, job)
+        if isinstance(event, Retimed):
+            _shape_flow(tx, changed)
+        else:
+            _release_flow(tx, job)
     if changed.state in ENDED_JOBS and job.state not in ENDED_JOBS:
         batch, _ = BATCH.transition(tx.batch(job.batch_uuid), JobEnded(state=changed.state), now_s)
         tx.save(batch)
@@ -53,26 +56,35 @@ def send(tx: Transaction, slot_name: str, action: Action) -> None:
 
 def admit_flow(tx: Transaction, job: Job, source_address: str, source_port: int) -> bool:
     """Have the requester's host hold a stream to its planned rates; say whether it can."""
-    requester, responder = tx.host(job.requester), tx.host(job.host)
-    local = requester.name == responder.name
+    requester = tx.host(job.requester)
+    local = job.requester == job.host
     if not requester.egress_driver or not job.transfer or local or job.input_bytes <= SMALL_INPUT_BYTES:
         return False
     flow = f"{source_address}:{source_port}"
     if job.flow == flow:
         return True
-    tx.save(replace(job, flow=flow))
+    admitted = replace(job, flow=flow)
+    tx.save(admitted)
+    _shape_flow(tx, admitted)
+    return True
+
+
+def _shape_flow(tx: Transaction, job: Job) -> None:
+    """Have the requester's host hold the stream of a job to its plan."""
+    responder = tx.host(job.host)
+    source_address, _, source_port = job.flow.rpartition(":")
+    dispatched_at = job.dispatched_at or job.created_at
     shape = ShapeFlow(
         job=job.uuid,
         attempt=job.attempt,
         source_address=source_address,
-        source_port=source_port,
+        source_port=int(source_port),
         destination_address=responder.data_address,
         destination_port=responder.data_port,
-        dispatched_at=job.dispatched_at or job.created_at,
+        dispatched_at=dispatched_at,
         transfer=job.transfer,
     )
-    _send_to_host(tx, requester.name, f"shape {job.attempt} {flow}", shape)
-    return True
+    _send_to_host(tx, job.requester, f"shape {job.attempt} {job.flow} {dispatched_at}", shape)
 
 
 def _release_flow(tx: Transaction, job: Job) -> None:

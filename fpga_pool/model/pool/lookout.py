@@ -1,6 +1,8 @@
 """Whether what happens differs so much from the plan that the rest is to be planned anew."""
 
+from fpga_pool.model.objects import Job
 from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.progress import late_s as transfer_late_s
 from fpga_pool.model.transaction import Transaction
 
 #: The longest time between two looks while nothing comes of them, as a multiple of the shortest.
@@ -32,15 +34,19 @@ class Lookout:
         self._pause_s = shortest_s if changed else min(2 * self._pause_s, _LONGEST_PAUSE * shortest_s)
 
     def _lateness(self, tx: Transaction, now_s: float) -> str:
-        """Say whether a job is late, or twice as late as when it was noticed last."""
+        """Say whether a job, or its input, is late, or twice as late as when it was noticed last."""
         late_s = {uuid: now_s - due_at for uuid, due_at in tx.overdue(now_s - self._settings.replan_late_s).items()}
+        for job in tx.astray():
+            seconds = _input_late_s(job)
+            if seconds > max(self._settings.replan_late_s, late_s.get(job.uuid, 0.0)):
+                late_s[job.uuid] = seconds
         known = {uuid: self._known_late_s[uuid] for uuid in late_s if uuid in self._known_late_s}
         new = [uuid for uuid, seconds in late_s.items() if seconds >= 2 * known.get(uuid, 0.0)]
         self._known_late_s = known | {uuid: late_s[uuid] for uuid in new}
         if not new:
             return ""
         worst = max(new, key=late_s.__getitem__)
-        return f"{len(new)} jobs are late, job {worst} by {late_s[worst]:.1f} s"
+        return f"{len(new)} jobs are late, job {worst} by {late_s[worst]:.2f} s"
 
     def _idleness(self, tx: Transaction, now_s: float) -> str:
         """Say whether a slot has nothing to do while others have more than they can begin soon."""
@@ -51,3 +57,10 @@ class Lookout:
         idle = frozenset(slot.name for slot in tx.slots()) - {backlog.slot for backlog in backlogs}
         new, self._idle = idle - self._idle, idle
         return f"{len(new)} slots have nothing to do while others have" if new else ""
+
+
+def _input_late_s(job: Job) -> float:
+    """Return by how much an input was behind its plan when its responder told of it."""
+    if not job.transfer or job.moved_bytes is None or job.moved_at is None or job.dispatched_at is None:
+        return 0.0
+    return transfer_late_s(job.transfer, job.input_bytes, job.moved_bytes, job.moved_at - job.dispatched_at)

@@ -45,6 +45,7 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
     _refuse_foreign_slots(heartbeat)
     _refuse_later_epoch(tx, heartbeat)
     returned = _store_host(tx, heartbeat, now_s)
+    note_progress(tx, heartbeat.jobs, heartbeat.at)
     repairs = []
     stored = {slot.name: slot for slot in tx.slots(heartbeat.host)}
     for observed in heartbeat.slots:
@@ -66,6 +67,17 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
     elif heartbeat.unreported == 0:
         repairs += _compare_jobs(tx, heartbeat, now_s)
     return repairs
+
+
+def note_progress(tx: Transaction, observed: Iterable[ObservedJob], at: float) -> None:
+    """Note how far those inputs are that do not move as planned; `at` is the time of whoever saw it."""
+    told = {job.job: job for job in observed if job.moved_bytes is not None}
+    for job in tx.jobs(sorted(told)) if told else ():
+        seen = told[job.uuid]
+        current = job.state is JobState.WAITING_INPUT and (job.attempt, job.slot) == (seen.attempt, seen.slot)
+        # What was seen before the present plan began says nothing about it.
+        if current and at > (job.dispatched_at or 0.0):
+            tx.save(replace(job, moved_bytes=seen.moved_bytes, moved_at=at))
 
 
 def _refuse_foreign_slots(heartbeat: Heartbeat) -> None:
@@ -184,6 +196,8 @@ def _compare_jobs(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[R
             continue
         observed = known.pop(job.uuid, None)
         if observed is not None and observed.attempt == job.attempt:
+            if observed.moved_bytes is None and job.moved_bytes is not None:
+                tx.save(replace(job, moved_bytes=None, moved_at=None))  # as planned again
             continue
         repairs.append(_mend_unknown_job(tx, job, heartbeat.at, now_s))
     return repairs + _release_strays(

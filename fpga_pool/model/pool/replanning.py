@@ -1,12 +1,12 @@
 """The plan under way as objects, as a policy's problem, and what a policy makes of it back as objects.
 
-What runs, what moves and what begins within a moment stays as it is.  All else may get another place (a new attempt,
-so whatever is said about the former one is void) or other times.
+What runs, what moves and what begins within a moment stays where it is.  All else may get another place (a new
+attempt, so whatever is said about the former one is void) or other times; what moves gets other rates where it is not
+as planned.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
 
@@ -19,17 +19,13 @@ from fpga_pool.core.makespan.underway import Underway
 from fpga_pool.core.types import BatchProblem, Floats, Ints, PoolView, floats, ints
 from fpga_pool.model.exchange import SMALL_INPUT_BYTES
 from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
-from fpga_pool.model.lifecycle.job import Moved, Planned, Retimed
-from fpga_pool.model.objects import Job, JobState, RateSegment, Slot
-from fpga_pool.model.pool.changes import change_job, grant_pool_leases, settle_slots
-from fpga_pool.model.pool.planning import (
-    Snapshot,
-    held_by_others,
-    transfers_of,
-    usable,
-    withdraw_from_former_host,
-)
+from fpga_pool.model.lifecycle.job import Moved, Retimed
+from fpga_pool.model.objects import Job, JobState, RateSegment
+from fpga_pool.model.pool.changes import change_job, settle_slots
+from fpga_pool.model.pool.placing import PlanRequest, placements, planned_s, transfers_of, unchanged
+from fpga_pool.model.pool.planning import Snapshot
 from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.progress import late_s
 from fpga_pool.model.transaction import Transaction
 
 #: No transfer is expected to take less.
@@ -45,6 +41,11 @@ class Prospect:
     jobs: tuple[Job, ...]
     #: (A,) names.
     slots: tuple[str, ...]
+
+    @property
+    def request(self) -> PlanRequest:
+        """The problem alone."""
+        return PlanRequest(problem=self.underway.problem, jobs=self.jobs, slots=self.slots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,8 @@ def prospect(
     may_move
         Says of a policy, by name, whether its jobs may be moved.
     late
-        Transfers are late: those that have not begun are planned anew.
+        Transfers are late: those that have not begun are planned anew, and so is what is left of those that were told
+        not to move as planned.
 
     """
     view = snap.view
@@ -104,6 +106,11 @@ def prospect(
     return rows.prospect(late=late) if rows.jobs else None
 
 
+def _is_astray(job: Job) -> bool:
+    """Say whether an input was told to be elsewhere than planned."""
+    return job.state is JobState.WAITING_INPUT and bool(job.transfer) and job.moved_bytes is not None
+
+
 class _Rows:
     """The rows of the problem, as they are gathered."""
 
@@ -119,6 +126,7 @@ class _Rows:
         self._left_bytes: list[int] = []
         #: Host on which the input is already, -1 = none.
         self._here: list[int] = []
+        self._astray: list[bool] = []
         self._pieces: list[tuple[int, float, float, float]] = []
         #: Until when late transfers are expected to take a link.
         self._late_until_s: dict[str, float] = {}
@@ -154,6 +162,7 @@ class _Rows:
         self._accelerator.append(number)
         self._start_s.append(start_s)
         self._begun.append(begun)
+        self._astray.append(bool(pieces) and _is_astray(job))
         staged, small = job.state is JobState.STAGED, job.input_bytes <= SMALL_INPUT_BYTES
         self._here.append(self._view.host_index[job.host] if staged and not small else -1)
         left_bytes = job.input_bytes
@@ -181,13 +190,24 @@ class _Rows:
         """Return begin, end and rate of what is left of a transfer."""
         if job.state is not JobState.WAITING_INPUT or not job.transfer or job.input_bytes <= SMALL_INPUT_BYTES:
             return []
-        shift_s = -self._since_dispatch_s(job)
+        shift_s = -self._since_dispatch_s(job) + self._behind_s(job)
         pieces = [
             (max(piece.begin_s + shift_s, 0.0), piece.end_s + shift_s, piece.bps)
             for piece in job.transfer
             if piece.end_s + shift_s > 0.0
         ]
-        return pieces or [self._late_piece(job, -(job.transfer[-1].end_s + shift_s))]
+        if pieces:
+            return pieces
+        # It was to be complete by now.
+        at_an_instant = (0.0, _INSTANT_S, job.transfer[-1].bps)
+        return [at_an_instant if _is_astray(job) else self._late_piece(job, -(job.transfer[-1].end_s + shift_s))]
+
+    def _behind_s(self, job: Job) -> float:
+        """Return by how much a transfer is behind its plan, as far as that was told; it is taken to stay so."""
+        if not _is_astray(job):
+            return 0.0
+        told_s = (job.moved_at or 0.0) - (job.dispatched_at or job.created_at)
+        return late_s(job.transfer, job.input_bytes, job.moved_bytes or 0, told_s)
 
     def _since_dispatch_s(self, job: Job) -> float:
         return self._now_s - (job.dispatched_at or job.created_at)
@@ -195,7 +215,7 @@ class _Rows:
     def _late_piece(self, job: Job, late_s: float) -> tuple[float, float, float]:
         """Return what is expected of a late transfer: as long again as it is late, at most as long as all of it takes.
 
-        How much of it has moved is not known here.  Late transfers of one link follow each other.
+        How much of it has moved was not told.  Late transfers of one link follow each other.
         """
         all_s = sum(piece.end_s - piece.begin_s for piece in job.transfer)
         links = (f"from {job.requester}", f"to {job.host}")
@@ -247,82 +267,49 @@ class _Rows:
             begun=np.array(self._begun),
             transfers=Segments(columns_of[0].astype(np.int64), *columns_of[1:]),
             retime=late,
+            astray=np.array(self._astray),
         )
         return Prospect(underway=underway, jobs=tuple(self.jobs), slots=tuple(view.slots[s] for s in useful))
 
 
 def commit_replan(tx: Transaction, asked: Prospect, found: Replan, settings: PoolSettings, now_s: float) -> Changes:
     """Make the plan hold for every job that is as it was; others stay as they are, or are planned again."""
-    changes = Changes()
+    changes, request = Changes(), asked.request
     dispatched_at = now_s + settings.dispatch_lead_s
-    transfers = transfers_of(found.plan, len(asked.jobs))
-    concerned = [asked.jobs[row] for row in np.flatnonzero(found.placed | found.retimed).tolist()]
-    unchanged = {job.uuid for job in tx.unchanged(concerned)}
-    untouched = [job.uuid in unchanged for job in asked.jobs]
-    queues = list(_new_queues(tx, asked, found, untouched))
-    grant_pool_leases(tx, [slot.name for slot, _ in queues], now_s)
-    last = {backlog.slot: backlog.last_order for backlog in tx.backlogs()}
+    rows = unchanged(tx, request, np.flatnonzero(found.placed | found.retimed))
     left: set[str] = set()
-    for slot, queue in queues:
-        for order, row in enumerate(queue, start=last.get(slot.name, -1) + 1):
-            job, start_s = asked.jobs[row], float(found.plan.start_s[row])
-            place = Planned(
-                host=slot.host,
-                slot=slot.name,
-                order=order,
-                dispatched_at=dispatched_at,
-                start_s=start_s,
-                end_s=start_s + _seconds(asked, found, row),
-                transfer=transfers[row],
-            )
-            withdraw_from_former_host(tx, job, slot.host)
-            if job.state is JobState.PENDING:
-                changes.placed.append(change_job(tx, job, place, now_s))
-            else:
-                changes.moved.append(change_job(tx, job, Moved(place=place), now_s))
-                left.add(job.slot)
+    for row, place in placements(tx, request, found.plan, rows[found.placed[rows]], dispatched_at, now_s):
+        job = asked.jobs[row]
+        if job.state is JobState.PENDING:
+            changes.placed.append(change_job(tx, job, place, now_s))
+        else:
+            changes.moved.append(change_job(tx, job, Moved(place=place), now_s))
+            left.add(job.slot)
     settle_slots(tx, sorted(left), now_s)
-    for row in np.flatnonzero(found.retimed).tolist():
-        if untouched[row]:
-            changes.retimed.append(_retime(tx, asked, found, row, transfers[row], dispatched_at, now_s))
+    transfers = transfers_of(found.plan, len(asked.jobs))
+    for row in rows[found.retimed[rows]].tolist():
+        job, transfer, start_s = asked.jobs[row], transfers[row], float(found.plan.start_s[row])
+        if asked.underway.begun[row]:
+            transfer = (*_until_then(job, dispatched_at, settings.dispatch_lead_s), *transfer)
+        retimed = Retimed(
+            dispatched_at=dispatched_at,
+            start_s=start_s,
+            end_s=start_s + planned_s(request, found.plan, row),
+            transfer=transfer,
+        )
+        changes.retimed.append(change_job(tx, job, retimed, now_s))
     _promise(tx, asked, found, changes.placed, dispatched_at, now_s)
     return changes
 
 
-def _new_queues(
-    tx: Transaction, asked: Prospect, found: Replan, untouched: Sequence[bool]
-) -> Iterator[tuple[Slot, list[int]]]:
-    """Yield each slot that gets jobs and can be used, with the rows of those that nobody has changed meanwhile."""
-    foreign = held_by_others(tx.leases())
-    slots = {slot.name: slot for slot in tx.slots()}
-    rows = np.flatnonzero(found.placed & np.array(untouched, np.bool_))
-    by_slot: defaultdict[int, list[int]] = defaultdict(list)
-    for row in rows[np.argsort(found.plan.start_s[rows], kind="stable")].tolist():
-        by_slot[int(found.plan.accelerator[row])].append(row)
-    for number, queue in sorted(by_slot.items()):
-        slot = slots.get(asked.slots[number])
-        if slot is not None and usable(slot, tx.host(slot.host), foreign):
-            yield slot, queue
-
-
-def _seconds(asked: Prospect, found: Replan, row: int) -> float:
-    return float(asked.underway.problem.seconds[row, found.plan.accelerator[row]])
-
-
-def _retime(
-    tx: Transaction,
-    asked: Prospect,
-    found: Replan,
-    row: int,
-    transfer: tuple[RateSegment, ...],
-    dispatched_at: float,
-    now_s: float,
-) -> Job:
-    start_s = float(found.plan.start_s[row])
-    event = Retimed(
-        dispatched_at=dispatched_at, start_s=start_s, end_s=start_s + _seconds(asked, found, row), transfer=transfer
-    )
-    return change_job(tx, asked.jobs[row], event, now_s)
+def _until_then(job: Job, begins_at: float, lead_s: float) -> list[RateSegment]:
+    """Return, on the clock of a plan that begins at `begins_at`, how a transfer under way goes on before that."""
+    since_s = begins_at - (job.dispatched_at or job.created_at)
+    # After its end it goes on at its last rate.
+    *before, last = job.transfer
+    before.append(replace(last, end_s=max(last.end_s, since_s)))
+    spans = [(max(piece.begin_s - since_s, -lead_s), min(piece.end_s - since_s, 0.0), piece.bps) for piece in before]
+    return [RateSegment(begin_s, end_s, bps) for begin_s, end_s, bps in spans if begin_s < end_s]
 
 
 def _promise(

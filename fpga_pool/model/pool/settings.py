@@ -25,6 +25,10 @@ class PoolSettings:
     replan_horizon_s: float = 1.0
     #: What is later than planned by more has the rest planned anew.
     replan_late_s: float = 1.0
+    #: How long an online job waits for a slot before it may go to a CPU; 0 = as long as it would compute on a slot.
+    online_patience_s: float = 0.0
+    #: Share of a shard's slots that online jobs of one project may have at a time.
+    tenant_share: float = 1.0
     #: How the pool is divided.
     shards: ShardRule = field(default_factory=ShardRule)
 
@@ -33,5 +37,7 @@ class PoolSettings:
             value = getattr(self, knob.name)
             if knob.name != "shards" and value < 0:
                 raise ValueError(f"{knob.name} must not be negative, found {value}")
+        if not 0 < self.tenant_share <= 1:
+            raise ValueError(f"tenant_share must be above 0 and at most 1, found {self.tenant_share}")
         if self.max_attempts < 1 or self.max_batch_jobs < 1:
             raise ValueError("max_attempts and max_batch_jobs must be at least 1")

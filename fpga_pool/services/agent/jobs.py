@@ -16,18 +16,23 @@ from fpga_pool.dataplane.handler import JobFailure, JobResult
 from fpga_pool.model.messages import (
     AssignJob,
     Command,
+    EvictJob,
     InputStaged,
+    JobEvicted,
     JobFailed,
     JobFinished,
     JobReleased,
     JobStarted,
+    ObservedJob,
     Outcome,
     ReleaseJob,
     Report,
     ResultDelivered,
     ResultExpired,
+    RetimeJob,
     SlotChanged,
 )
+from fpga_pool.model.progress import told_bytes
 from fpga_pool.services.agent.journal import HeldJob, Journal, Phase
 from fpga_pool.services.clock import Clock
 
@@ -77,6 +82,8 @@ class JobTable:
         self.changed = threading.Condition(self._lock)
         #: Called after every change that made a report.
         self.on_report: Callable[[], object] = lambda: None
+        #: Returns the share of its work that the job of a slot has done.
+        self.progress: Callable[[str], float] = lambda _: 0.0
         #: Called after every end of a job; sees to it that `record_ends` is called, by this thread or another.
         self.on_end: Callable[[], object] = self.record_ends
 
@@ -111,6 +118,10 @@ class JobTable:
     def input_path(self, uuid: str) -> Path:
         """Where a job's complete input is."""
         return self._inputs / uuid
+
+    def partial_path(self, uuid: str) -> Path:
+        """Where a job's input is until it is complete."""
+        return self._inputs / f"{uuid}.part"
 
     def result_path(self, uuid: str) -> Path:
         """Where a job's result is."""
@@ -176,8 +187,12 @@ class JobTable:
                 return Outcome(command=command.id, outcome="refused", reason=reason)
             if isinstance(command.action, AssignJob):
                 self._assign(command, command.action)
+            elif isinstance(command.action, RetimeJob):
+                self._retime(command, command.action)
             elif isinstance(command.action, ReleaseJob):
                 self._release(command, command.action)
+            elif isinstance(command.action, EvictJob):
+                self._evict(command, command.action)
             else:
                 reason = f"{type(command.action).__name__} is no command for a slot"
                 return Outcome(command=command.id, outcome="refused", reason=reason)
@@ -196,6 +211,36 @@ class JobTable:
         self.changed.notify_all()
         self._tell(reports)
 
+    def _retime(self, command: Command, action: RetimeJob) -> None:
+        """Take note of when the input of a job is to move, if it is still waited for."""
+        job = self._jobs.get(action.job)
+        waiting = job is not None and job.phase is Phase.WAITING and job.assignment.attempt == action.attempt
+        if job is None or not waiting:
+            self._journal.note_command(command, None, None, [])
+            return
+        times = {"dispatched_at": action.dispatched_at, "transfer": action.transfer}
+        job = replace(job, assignment=replace(job.assignment, **times))  # type: ignore[arg-type]
+        self._journal.note_command(command, job, None, [])
+        self._put(job)
+
+    def observed(self) -> tuple[ObservedJob, ...]:
+        """Return all jobs held, and how far those inputs are that do not move as planned."""
+        return tuple(
+            ObservedJob(job=job.uuid, attempt=job.assignment.attempt, slot=job.slot, moved_bytes=self._told_bytes(job))
+            for job in self.all()
+        )
+
+    def _told_bytes(self, job: HeldJob) -> int | None:
+        assignment = job.assignment
+        since_s = self._clock() - assignment.dispatched_at
+        if job.phase is not Phase.WAITING or not assignment.transfer or since_s < assignment.transfer[0].begin_s:
+            return None
+        try:
+            moved_bytes = self.partial_path(job.uuid).stat().st_size
+        except FileNotFoundError:
+            moved_bytes = 0
+        return told_bytes(assignment.transfer, assignment.input_bytes, moved_bytes, since_s)
+
     def _release(self, command: Command, action: ReleaseJob) -> None:
         job = self._drop(action.job)
         reports = [JobReleased(**self._about(job))] if job is not None else []
@@ -206,6 +251,21 @@ class JobTable:
                 self.delete_files(job.uuid)
             self._settle(job.uuid, JobFailure("fpga_pool.released", "the job was withdrawn from this host"))
         self._tell(reports)
+
+    def _evict(self, command: Command, action: EvictJob) -> None:
+        """Let go of an attempt and keep its input; the slot's thread stops what computes.  An end stays an end."""
+        job = self._jobs.get(action.job)
+        wanted = job is not None and (job.slot, job.assignment.attempt) == (command.slot, action.attempt)
+        # The journal knows of ends that are recorded at this moment.
+        ended = job is None or job.phase in (Phase.HELD, Phase.FAILED) or self._journal.is_held(job.uuid)
+        if job is None or not wanted or ended:
+            self._journal.note_command(command, None, None, [])
+            return
+        done = self.progress(job.slot) if job.phase is Phase.RUNNING else job.assignment.done
+        report = JobEvicted(**self._about(job), done=done if action.keep_progress else 0.0)
+        self._journal.note_command(command, job.at(Phase.FAILED), None, [report])
+        self._put(job.at(Phase.FAILED))
+        self._tell([report])
 
     # What the slots do ------------------------------------------------------------------------------------------
 
@@ -432,7 +492,7 @@ class JobTable:
 
     def delete_files(self, uuid: str) -> None:
         """Remove what a job left on disk."""
-        for path in (self.input_path(uuid), self._inputs / f"{uuid}.part", self.result_path(uuid)):
+        for path in (self.input_path(uuid), self.partial_path(uuid), self.result_path(uuid)):
             path.unlink(missing_ok=True)
 
     def _change(self, job: HeldJob | None, *reports: Report, forget: str | None = None, durable: bool = True) -> None:

@@ -189,6 +189,12 @@ class Journal:
         with self._transaction(durable=False) as db:
             db.execute("DELETE FROM flows WHERE name = ?", (name,))
 
+    def flow(self, name: str) -> ShapeFlow | None:
+        """Return what a flow is held to, if it is."""
+        with self._lock:
+            row = self._db.execute("SELECT action FROM flows WHERE name = ?", (name,)).fetchone()
+        return from_plain(ACTIONS, json.loads(row[0])) if row else None
+
     def flows(self) -> list[ShapeFlow]:
         """Return the flows to hold."""
         with self._lock:
@@ -212,6 +218,12 @@ class Journal:
                 )
                 for slot, phase, action, result_bytes, sha256, finished_at in rows.fetchall()
             ]
+
+    def is_held(self, job: str) -> bool:
+        """Say whether a job's completion is recorded: the transaction at hand may be the first to see it."""
+        with self._lock:
+            row = self._db.execute("SELECT phase FROM jobs WHERE uuid = ?", (job,)).fetchone()
+        return row is not None and row[0] == Phase.HELD
 
     def note(
         self,

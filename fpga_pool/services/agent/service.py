@@ -14,7 +14,7 @@ from fpga_pool.drivers.egress.base import EgressDriver
 from fpga_pool.drivers.slots.base import SlotAddress, SlotDriver
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, StaleEpoch, StorageFull
-from fpga_pool.model.messages import Command, Heartbeat, ObservedJob, Outcome, ReleaseFlow, ShapeFlow
+from fpga_pool.model.messages import Command, Heartbeat, Outcome, ReleaseFlow, ShapeFlow
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
 from fpga_pool.services.agent.jobs import JobTable
@@ -52,6 +52,7 @@ class AgentService:
         clock: SteadyClock,
         ssl_context: ssl.SSLContext | None = None,
         egress: EgressDriver | None = None,
+        cpu: SlotDriver | None = None,
     ) -> None:
         self.settings = settings
         self._clock = clock
@@ -79,7 +80,9 @@ class AgentService:
         self._reports_at_once = REPORTS
         self.slots = {
             worker.name: worker
-            for card in driver.inventory()
+            for cards in (driver, cpu)
+            if cards is not None
+            for card in cards.inventory()
             for slot in card.slots
             for worker in [
                 SlotWorker(
@@ -87,7 +90,7 @@ class AgentService:
                     SlotAddress(card.serial, slot.region),
                     card.board,
                     slot.kind,
-                    driver,
+                    cards,
                     library,
                     self.jobs,
                     settings,
@@ -98,6 +101,7 @@ class AgentService:
         self._watching = Loop(f"watch-{settings.host}", self._watch, settings.heartbeat_s)
         for worker in self.slots.values():
             worker.on_run = self._watching.wake
+        self.jobs.progress = lambda slot: self.slots[slot].progress()
         #: A heartbeat that says "all is reported" must not be overtaken by a later report.
         self._heartbeat_first = threading.Lock()
         self._reporting = Loop(f"report-{settings.host}", self._report, settings.heartbeat_s)
@@ -181,6 +185,12 @@ class AgentService:
     def _shape(self, shaper: FlowShaper, command: Command, action: ShapeFlow | ReleaseFlow) -> Outcome:
         if self._journal.executed(command):
             return Outcome(command=command.id, outcome="repeated")
+        held = self._journal.flow(flow_key(action))
+        if held is not None and isinstance(action, ShapeFlow) and action.dispatched_at < held.dispatched_at:
+            reason = (
+                f"{flow_key(action)} is held to a later plan: {action.dispatched_at} is before {held.dispatched_at}"
+            )
+            return Outcome(command=command.id, outcome="refused", reason=reason)
         try:
             shaper.take(action)
         except InvalidInput as error:
@@ -210,9 +220,7 @@ class AgentService:
             data_address=settings.data_address,
             data_port=self._port,
             slots=tuple(worker.observed(self._journal.fence(name)) for name, worker in self.slots.items()),
-            jobs=tuple(
-                ObservedJob(job=job.uuid, attempt=job.assignment.attempt, slot=job.slot) for job in self.jobs.all()
-            ),
+            jobs=self.jobs.observed(),
             unreported=self._journal.unreported(),
             data_tls=self._tls,
             refused_streams=self._server.refused(),

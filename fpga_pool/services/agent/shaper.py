@@ -60,7 +60,7 @@ class FlowShaper:
         self._attempt(self._driver.reset)
 
     def take(self, action: ShapeFlow | ReleaseFlow) -> None:
-        """Hold a stream to its plan, in place of an earlier stream of the same attempt; or lift its limit.
+        """Hold a stream to its plan, in place of an earlier plan or stream of the same attempt; or lift its limit.
 
         The caller has it in the journal.  InvalidInput if the plan makes no sense.
         """
@@ -78,14 +78,21 @@ class FlowShaper:
         with contextlib.suppress(queue.Empty):
             action = self._wanted.get(timeout=timeout_s) if timeout_s > 0 else self._wanted.get_nowait()
             while action is not None:
-                self._forget(key(action))
                 if isinstance(action, ShapeFlow):
-                    self._flows[key(action)] = action, RateSchedule(action.transfer)
+                    self._hold(action)
                 else:
+                    self._forget(key(action))
                     self._forget_for_good(key(action))
                 action = self._wanted.get_nowait()
             return False
         return True
+
+    def _hold(self, action: ShapeFlow) -> None:
+        """Follow a plan from now on; a stream that is held already goes on under its limit, at other rates."""
+        held = self._flows.get(key(action))
+        if held is not None and _flow(held[0]) != _flow(action):
+            self._forget(key(action))
+        self._flows[key(action)] = action, RateSchedule(action.transfer)
 
     def _follow(self) -> float:
         """Give every flow the rate of this moment; return the seconds until another one changes."""

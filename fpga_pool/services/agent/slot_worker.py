@@ -16,7 +16,7 @@ from fpga_pool.drivers.slots.base import RunStopped, SlotAddress, SlotDriver
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.exceptions import BitstreamRefused, FpgaPoolError, InvalidInput, NotFound, SlotFault
 from fpga_pool.model.messages import ObservedSlot, SlotChanged
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.objects import CPU, SlotState
 from fpga_pool.services.agent.jobs import JobTable
 from fpga_pool.services.agent.journal import HeldJob
 from fpga_pool.services.agent.settings import AgentSettings
@@ -108,6 +108,10 @@ class SlotWorker:
             epoch=epoch,
         )
 
+    def progress(self) -> float:
+        """Return the share of its work that the running job has done."""
+        return self._driver.progress(self.address)
+
     def watch(self) -> bool:
         """Stop the running job if it is late or no longer held; say whether one runs.
 
@@ -167,6 +171,9 @@ class SlotWorker:
 
     def _load(self, function: str) -> None:
         before = self._now.function
+        if self._kind == CPU:  # software is there at once
+            self._become(SlotState.READY, function)
+            return
         self._become(SlotState.LOADING, function)
         try:
             bitstream = self._library.read(function, self._board, self._kind)
@@ -237,6 +244,7 @@ class SlotWorker:
                 source,
                 self._sink,
                 assignment.project_id,
+                assignment.done,
             ).seconds
         finally:
             with self._running_lock:
@@ -279,6 +287,8 @@ class SlotWorker:
         status = self._driver.state(self.address)
         if not self._card_present():
             self._fault(status.reason or "its card does not answer")
+            return
+        if self._kind == CPU:  # which software was used last changes nothing
             return
         function = status.function if status.state is SlotState.READY else ""
         state = SlotState.READY if function else SlotState.EMPTY

@@ -13,17 +13,17 @@ from fpga_pool.dataplane.tokens import TransferGrant, sign
 from fpga_pool.model.encoding import REPORTS, from_plain, to_plain
 from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMessage, NotFound
 from fpga_pool.model.exchange import SMALL_INPUT_BYTES, FunctionInfo, Ticket, TicketRequest
-from fpga_pool.model.messages import Heartbeat, JobFailed, JobReleased, Report, SlotChanged
+from fpga_pool.model.messages import Heartbeat, JobEvicted, JobFailed, JobFinished, JobReleased, Report, SlotChanged
 from fpga_pool.model.objects import Job, JobState, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, cancel_batch, cancel_jobs, create_batch, owned_batch
 from fpga_pool.model.pool.changes import admit_flow
+from fpga_pool.model.pool.online import slot_benefits
 from fpga_pool.model.pool.operations import drain_slot, resume_slot
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.rpc.transport import VERSION_1, answers, read, read_all
 from fpga_pool.services.scheduler.changes import LOOK_S
 from fpga_pool.services.scheduler.owned import log_repairs
 from fpga_pool.services.scheduler.service import SchedulerService
-from fpga_pool.services.scheduler.snapshots import Snapshots
 
 LOG = logging.getLogger(__name__)
 
@@ -43,7 +43,6 @@ class SchedulerEndpoint:
 
     def __init__(self, service: SchedulerService) -> None:
         self._service = service
-        self._snapshots = Snapshots(service.store, service.clock)
 
     # Tenants
 
@@ -51,10 +50,10 @@ class SchedulerEndpoint:
     def create_batch(self, context: Plain, request: Plain) -> Plain:
         """See SchedulerAPI."""
         wanted = read(BatchRequest, request)
-        names = policy_names("batch")
+        service = self._service
+        names = [*policy_names("batch"), service.settings.online_policy]
         if wanted.policy and wanted.policy not in names:
             raise InvalidInput(f"policy: no batch policy {wanted.policy!r}; known: {', '.join(names)}")
-        service = self._service
         wanted = replace(wanted, policy=wanted.policy or service.settings.default_policy)
         with service.store.admission() as tx:
             batch = create_batch(tx, wanted, service.catalogue, service.settings.pool, service.clock())
@@ -236,7 +235,12 @@ class SchedulerEndpoint:
     @answers
     def snapshot(self, context: Plain, seen: Mapping[str, int] | None) -> Plain:
         """See SchedulerAPI."""
-        return self._snapshots.changed_after(seen).to_plain()
+        return self._service.snapshots.changed_after(seen).to_plain()
+
+    @answers
+    def follow(self, context: Plain) -> None:
+        """See SchedulerAPI."""
+        self._service.teller.followed()
 
     @answers
     def functions(self, context: Plain) -> list[Plain]:
@@ -258,6 +262,12 @@ class SchedulerEndpoint:
             )
             for name, function in sorted(catalogue.functions.items())
         ]
+
+    @answers
+    def benefits(self, context: Plain) -> dict[str, float]:
+        """See SchedulerAPI."""
+        with self._service.store.reading() as tx:
+            return slot_benefits(tx, self._service.catalogue)
 
     @answers
     def calibration(self, context: Plain, function: str | None) -> list[Plain]:
@@ -309,6 +319,8 @@ class SchedulerEndpoint:
             LOG.debug("void report of %s: %s", host, complaint)
         if any(_makes_work(report) for _, report in told):
             self._service.work_arrived()
+        elif any(_frees_place(report) for _, report in told):
+            self._service.ownership.place_freed()
 
     @contextmanager
     def _counting(self, host: object) -> Iterator[None]:
@@ -324,4 +336,9 @@ def _makes_work(report: Report) -> bool:
     """Say whether jobs may need a place, or an agent a command, after this report."""
     if isinstance(report, SlotChanged):
         return report.state in (SlotState.EMPTY, SlotState.FAULTED)
-    return isinstance(report, JobFailed | JobReleased)
+    return isinstance(report, JobFailed | JobEvicted | JobReleased)
+
+
+def _frees_place(report: Report) -> bool:
+    """Say whether a slot or a CPU may have nothing to do after this report."""
+    return isinstance(report, JobFinished) or (isinstance(report, SlotChanged) and report.state is SlotState.READY)

@@ -8,6 +8,7 @@ from fpga_pool.model.pool.reconcile import Repair, tick
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.loop import Loop
+from fpga_pool.services.scheduler.online import OnlinePlanner
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.planner import Planner
 from fpga_pool.services.stillness import Stillness
@@ -27,14 +28,17 @@ class OwnedShard:
         shard: Shard,
         store: Store,
         planner: Planner,
+        online: OnlinePlanner,
         outbox: Outbox,
         settings: PoolSettings,
         interval_s: float,
+        online_interval_s: float,
         clock: Clock,
     ) -> None:
         self.shard = shard
         self._store = store
         self._planner = planner
+        self._online = online
         self._outbox = outbox
         self._settings = settings
         self._interval_s = interval_s
@@ -45,7 +49,8 @@ class OwnedShard:
         name = shard.name
         self._dispatching = Loop(f"dispatch-{name}", lambda: outbox.dispatch(self._dispatching.wake), interval_s)
         self._planning = Loop(f"plan-{name}", self._plan, interval_s)
-        self._loops = [self._dispatching, self._planning, Loop(f"tick-{name}", self._tick, interval_s)]
+        self._onlining = Loop(f"online-{name}", self._step_online, online_interval_s)
+        self._loops = [self._dispatching, self._planning, self._onlining, Loop(f"tick-{name}", self._tick, interval_s)]
 
     def start(self) -> None:
         """Tell the agents who owns the shard now, and begin."""
@@ -63,7 +68,13 @@ class OwnedShard:
     def wake(self) -> None:
         """Look at pending jobs and at the outbox now."""
         self._planning.wake()
+        self._onlining.wake()
         self._dispatching.wake()
+
+    def place_freed(self) -> None:
+        """Look at online jobs now, if any wants another place."""
+        if self._online.waits:
+            self._onlining.wake()
 
     def deaf(self) -> None:
         """Forget how long hosts have been silent: nothing could be heard."""
@@ -74,6 +85,12 @@ class OwnedShard:
         if placed:
             self._dispatching.wake()
         return placed
+
+    def _step_online(self) -> bool:
+        moved = self._online.step()
+        if moved:
+            self._dispatching.wake()
+        return False
 
     def _tick(self) -> bool:
         shard = self.shard

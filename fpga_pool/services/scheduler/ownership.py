@@ -83,6 +83,13 @@ class Ownership:
             shard.wake()
         return complete
 
+    def place_freed(self) -> None:
+        """Have online jobs of the shards owned here looked at."""
+        with self._lock:
+            owned = list(self._owned.values())
+        for shard in owned:
+            shard.place_freed()
+
     def deaf(self) -> None:
         """Nothing can be heard here now: no host is silent for that."""
         with self._lock:

@@ -12,13 +12,12 @@ import numpy as np
 from fpga_pool.core.policy import BatchPolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.pool.lookout import Lookout
+from fpga_pool.model.pool.placing import require_answer
 from fpga_pool.model.pool.planning import (
-    PlanRequest,
     Snapshot,
     all_placed,
     batch_problem,
     commit_plan,
-    require_answer,
     snapshot,
 )
 from fpga_pool.model.pool.replanning import Prospect, commit_replan, prospect, worth_replanning
@@ -52,6 +51,7 @@ class Planner:
         clock: Clock,
         rng: np.random.Generator,
         planning_share: float,
+        is_online: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._reading = reading
         self._transactions = transactions
@@ -62,6 +62,8 @@ class Planner:
         self._clock = clock
         self._rng = rng
         self._planning_share = planning_share
+        #: Says of a policy, by name, that it does not plan: its jobs are others' business (`online`).
+        self._is_online = is_online
         self._lookout = Lookout(settings)
         self._preparing: threading.Thread | None = None
         #: Batches whose policy failed, and when each is tried again.
@@ -74,9 +76,11 @@ class Planner:
         # 1. Snapshot.  The plan's time 0 is `dispatch_lead_s` ahead, when agents and clients know of it.
         begin_s = now_s + self._settings.dispatch_lead_s
         with self._reading() as tx:
-            snap = snapshot(tx, self._catalogue, self._settings, begin_s, self._put_off)
+            snap = snapshot(
+                tx, self._catalogue, self._settings, begin_s, self._put_off, lambda name: not self._is_online(name)
+            )
             reason = "" if snap is not None else self._lookout.reason(tx, now_s)
-            if snap is None and reason:
+            if snap is None and reason and not self._is_online(self._default_policy):
                 snap = all_placed(tx, self._catalogue, begin_s, self._default_policy)
             if snap is None:
                 return False
@@ -146,16 +150,19 @@ class Planner:
             return None
 
         def may_move(name: str) -> bool:
-            return hasattr(self._policies(name or self._default_policy), "replan")
+            name = name or self._default_policy
+            return not self._is_online(name) and hasattr(self._policies(name), "replan")
 
         return prospect(tx, snap, self._settings, begin_s, may_move, late=late)
 
     def _replan(self, asked: Prospect, policy: BatchPolicy, name: str, reason: str) -> bool | None:
-        """Plan anew what has not begun; return whether anything has changed, None if it cannot be done."""
+        """Plan anew what has not begun; return whether anything has changed, None if it cannot be done or not pay."""
         began_s = time.monotonic()
         try:
             found = policy.replan(asked.underway, self._rng)  # type: ignore[attr-defined]
-            require_answer(PlanRequest(problem=asked.underway.problem, jobs=asked.jobs, slots=asked.slots), found.plan)
+            if found is None:
+                return None
+            require_answer(asked.request, found.plan)
         except Exception:
             LOG.exception("%s: policy %s failed to plan around what is under way", reason, name)
             return None

@@ -17,11 +17,14 @@ from fpga_pool.services.loop import Loop
 from fpga_pool.services.scheduler.calibration import Calibrator
 from fpga_pool.services.scheduler.changes import Changes
 from fpga_pool.services.scheduler.hearing import Hearing
+from fpga_pool.services.scheduler.online import OnlinePlanner, OnlineRule
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.owned import OwnedShard
 from fpga_pool.services.scheduler.ownership import Ownership
 from fpga_pool.services.scheduler.planner import Planner
 from fpga_pool.services.scheduler.settings import SchedulerSettings
+from fpga_pool.services.scheduler.snapshots import Snapshots
+from fpga_pool.services.scheduler.telling import TELL_S, Teller
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store.store import Store
 
@@ -44,6 +47,7 @@ class SchedulerService:
         peers: SchedulerAPI,
         token_key: Ed25519PrivateKey,
         clock: SteadyClock,
+        online: OnlineRule,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -55,7 +59,10 @@ class SchedulerService:
         self.calibrator = Calibrator(store, catalogue, clock)
         self.hearing = Hearing(store, self.writer, settings.pool.shards, clock)
         self.ownership = Ownership(settings.name, settings.shard_timeout_s, store, clock, self._take_up)
+        self.snapshots = Snapshots(store, clock)
+        self.teller = Teller(self.snapshots, self.ownership.shards, peers.tell_followers)
         self._policies = policies
+        self.online = online
         self._agents = agents
         self._peers = peers
         self._writers: dict[str, ShardWriter] = {}
@@ -71,6 +78,7 @@ class SchedulerService:
             Loop("refit", self.calibrator.refit, settings.refit_interval_s),
             Loop("hear", self.hearing.flush, settings.interval_s),
             Loop("listen", self._listen, settings.interval_s),
+            Loop("tell", self.teller.step, TELL_S),
         ]
         for loop in self._loops:
             loop.start()
@@ -116,9 +124,29 @@ class SchedulerService:
             self.clock,
             np.random.default_rng(settings.seed),
             settings.planning_share,
+            self.online.is_online,
+        )
+        online = OnlinePlanner(
+            lambda: self.store.reading(shard.name),
+            self.changes.noted(lambda: self.store.transaction(shard.name, shard.owner, shard.epoch)),
+            self.catalogue,
+            settings.pool,
+            self.online,
+            self.clock,
+            np.random.default_rng(settings.seed),
         )
         outbox = Outbox(self.store, shard, self._agents, self.clock)
-        owned = OwnedShard(shard, self.store, planner, outbox, settings.pool, settings.interval_s, self.clock)
+        owned = OwnedShard(
+            shard,
+            self.store,
+            planner,
+            online,
+            outbox,
+            settings.pool,
+            settings.interval_s,
+            settings.online_interval_s,
+            self.clock,
+        )
         owned.start()
         return owned
 

@@ -12,6 +12,9 @@ class SchedulerSettings:
     #: Name of this scheduler among all of the pool; stays the same when it is started again.
     name: str = "scheduler"
     default_policy: str = "makespan"
+    #: Policy that runs the jobs of batches that ask for it, and how often it looks when nothing wakes it.
+    online_policy: str = "benefit_plus"
+    online_interval_s: float = 0.5
     #: Share of the time a batch takes at least that its plan may take.
     planning_share: float = 0.02
     #: Seed of the policies' random generator.

@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from sys import intern
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ def read_trace(path: str | Path, pool: OnlinePool) -> Trace:
         arrival_s=arrival_s[order],
         work_s=work_s[order],
         patience_s=patience_s[order],
+        project=tuple(intern(columns["project"][i]) for i in order.tolist()),
     )
 
 

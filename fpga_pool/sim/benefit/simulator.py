@@ -4,13 +4,17 @@ What is modelled around them: loads that take turns at a card's configuration po
 fair), jobs that give up and run on their CPU, jobs that are taken off.
 """
 
+import contextlib
+import gc
 import heapq
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
 from fpga_pool.core.benefit.dma import fair_rates
+from fpga_pool.core.benefit.fair import TenantLimit
 from fpga_pool.core.benefit.moves import Load, Start
 from fpga_pool.core.benefit.occupancy import Occupancy
 from fpga_pool.core.benefit.pool import OnlinePool
@@ -19,7 +23,7 @@ from fpga_pool.sim.benefit.record import BOTH, CPU, FPGA, Record
 from fpga_pool.sim.benefit.trace import Trace
 
 #: What an entry of the agenda says.
-_END, _LOADED, _GIVE_UP, _INTERVAL = range(4)
+_END, _LOADED, _GIVE_UP, _INTERVAL, _CPU_END = range(5)
 #: Seconds of work below which a job is done: rounding.
 _NOTHING_S = 1e-9
 
@@ -46,11 +50,19 @@ def simulate(
     interval_s: float = 0.1,
     seed: int = 0,
     keep_stretches: bool = True,
+    tenant_share: float = 1.0,
+    learn: bool = True,
 ) -> Outcome:
-    """Return what a policy makes of a trace; benefit counts up to `horizon_s`, by default the last arrival."""
+    """Return what a policy makes of a trace.
+
+    Benefit counts up to `horizon_s`, by default the last arrival.  A project has at most `tenant_share` of all slots at
+    a time.  The policy knows the catalogue, and with `learn` what jobs that ended have really gained.
+    """
     horizon_s = trace.last_arrival_s if horizon_s is None else horizon_s
-    shell = _Shell(pool, trace, policy, horizon_s, np.random.default_rng(seed), keep_stretches)
-    shell.run(interval_s)
+    limit = TenantLimit(pool.slots, tenant_share) if tenant_share < 1 else None
+    shell = _Shell(pool, trace, policy, horizon_s, np.random.default_rng(seed), keep_stretches, limit, learn)
+    with _no_collector():
+        shell.run(interval_s)
     where = shell.record.where
     return Outcome(
         mean_benefit_vcpus=shell.benefit / horizon_s if horizon_s > 0 else 0.0,
@@ -60,6 +72,18 @@ def simulate(
         jobs_on_cpu=int((where == CPU).sum()),
         record=shell.record,
     )
+
+
+@contextlib.contextmanager
+def _no_collector() -> Iterator[None]:
+    """Let no garbage be looked for: a simulation makes no cycles, and to walk a million jobs takes tens of ms."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class _Shell:
@@ -73,10 +97,18 @@ class _Shell:
         horizon_s: float,
         rng: np.random.Generator,
         keep_stretches: bool,
+        limit: TenantLimit | None,
+        learn: bool,
     ) -> None:
         self._policy, self._horizon_s, self._rng = policy, horizon_s, rng
         self._view = Occupancy(pool)
-        self._speedup: list[float] = pool.speedup.tolist()
+        self._limit = limit
+        # What no job ever contradicts needs no learning.
+        self._learns = learn and trace.speedup is not None
+        #: By job: vCPUs while it runs on a slot; 1 for those that fit nowhere.
+        gains = np.append(pool.speedup, 1.0)[trace.function] if trace.speedup is None else trace.speedup
+        self._speedup: list[float] = gains.tolist()
+        self._project = trace.project
         self._function: list[int] = trace.function.tolist()
         self._arrival_s: list[float] = trace.arrival_s.tolist()
         self._work_s: list[float] = trace.work_s.tolist()
@@ -122,6 +154,9 @@ class _Shell:
             return True
         if what == _GIVE_UP:
             return self._give_up(which, bool(version))
+        if what == _CPU_END:
+            self._learn(which)
+            return False
         self._view.news = None, None
         return True
 
@@ -140,23 +175,41 @@ class _Shell:
         if function < 0:
             self._to_cpu(job, self._work_s[job])
             return False
-        give_up_s = self._now_s + self._patience_s[job]
-        self._view.arrived(job, function, self._work_s[job], give_up_s, self._now_s)
-        heapq.heappush(self._agenda, (give_up_s, _GIVE_UP, job, 0))
+        heapq.heappush(self._agenda, (self._now_s + self._patience_s[job], _GIVE_UP, job, 0))
+        if self._limit is not None and not self._limit.lets_in(job, self._project[job]):
+            return False
+        self._wait(job)
         return True
+
+    def _wait(self, job: int) -> None:
+        give_up_s = self._arrival_s[job] + self._patience_s[job]
+        project = self._project[job]
+        self._view.arrived(job, self._function[job], self._work_s[job], give_up_s, self._now_s, project)
 
     def _give_up(self, job: int, last: bool) -> bool:
         """Send a waiting job to its CPU, unless a slot loads for it: jobs of a function are served as they came."""
         function = self._function[job]
         waiting = self._view.waiting[function]
         if job not in waiting:
+            if self._limit is not None and self._limit.gives_up(job, self._project[job]):
+                self._to_cpu(job, self._work_s[job])
             return False
         if not last and job in islice(waiting, self._view.loading[function]):
             heapq.heappush(self._agenda, (self._now_s + self._longest_load_s, _GIVE_UP, job, 1))
             return False
         self._view.left(job, function)
         self._to_cpu(job, self._work_s[job])
-        return False
+        return self._let_in_next(job)
+
+    def _let_in_next(self, job: int) -> bool:
+        """Let the next job of a project wait that has reached its limit, now that one of it has gone."""
+        if self._limit is None or (following := self._limit.left(self._project[job])) is None:
+            return False
+        news = self._view.news
+        self._wait(following)
+        if news != (None, None) and news[1] is not None:
+            self._view.news = None, None  # a slot became idle, too
+        return True
 
     def _start(self, slot: int, job: int) -> None:
         function = self._function[job]
@@ -173,7 +226,14 @@ class _Shell:
         self.record.end_s[job], self.record.where[job] = self._now_s, FPGA
         self._unfinished -= 1
         self._stop(slot)
+        self._learn(job)
+        self._let_in_next(job)
         return True
+
+    def _learn(self, job: int) -> None:
+        """Let the estimates know what a job that has ended gained, or would have."""
+        if self._learns:
+            self._view.demand.ran(self._function[job], self._speedup[job], self._project[job])
 
     def _stop(self, slot: int) -> None:
         self._version[slot] += 1
@@ -185,9 +245,11 @@ class _Shell:
         """Run what is left of a job on one vCPU."""
         if where == CPU:
             self.record.begin_s[job] = self._now_s
-        speedup = self._speedup[self._function[job]] if self._function[job] >= 0 else 1.0
-        self.record.end_s[job], self.record.where[job] = self._now_s + left_s * speedup, where
+        end_s = self._now_s + left_s * self._speedup[job]
+        self.record.end_s[job], self.record.where[job] = end_s, where
         self._unfinished -= 1
+        if self._learns and self._function[job] >= 0:
+            heapq.heappush(self._agenda, (end_s, _CPU_END, job, 0))
 
     # Slots --------------------------------------------------------------------------------------------------------
 
@@ -207,11 +269,12 @@ class _Shell:
         work_s, left_s = self._work_s[job], self._left_s[slot]
         if not self._view.progress_kept[self._function[job]]:
             lost_s = work_s - left_s
-            self.benefit -= lost_s * self._speedup[self._function[job]] if self._now_s <= self._horizon_s else 0.0
+            self.benefit -= lost_s * self._speedup[job] if self._now_s <= self._horizon_s else 0.0
             self.record.lose(job, slot, self.record.begin_s[job])
             left_s = work_s
         self._to_cpu(job, left_s, BOTH if left_s < work_s else CPU)
         self._stop(slot)
+        self._let_in_next(job)
 
     def _share(self, card: int) -> None:
         """Share the card's DMA anew among its running jobs."""
@@ -240,5 +303,5 @@ class _Shell:
         done_s = (now_s - since_s) * rate
         self._left_s[slot] = left_s if (left_s := self._left_s[slot] - done_s) > _NOTHING_S else 0.0
         counted_s = max(0.0, min(now_s, self._horizon_s) - since_s)
-        self.benefit += counted_s * rate * self._speedup[self._function[job]]
+        self.benefit += counted_s * rate * self._speedup[job]
         self.record.stretch(job, slot, since_s, now_s, rate)

@@ -20,10 +20,19 @@ class Trace:
     work_s: Floats
     #: (J,) how long a job waits for a slot to be given to it before it runs on its CPU.
     patience_s: Floats
+    #: Who sent each job; () = one project all.
+    project: tuple[str, ...] = ()
+    #: (J,) what each job really gains, in vCPUs; None = what the catalogue says.
+    speedup: Floats | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "function", ints(self.function))
-        for name in ("arrival_s", "work_s", "patience_s"):
+        object.__setattr__(self, "project", self.project or ("",) * len(self.jobs))
+        if len(self.project) != len(self.jobs):
+            raise ValueError(f"project: expected {len(self.jobs)} names, found {len(self.project)}")
+        for name in ("arrival_s", "work_s", "patience_s", "speedup"):
+            if getattr(self, name) is None:
+                continue
             array = floats(getattr(self, name))
             object.__setattr__(self, name, array)
             if array.shape != (len(self.jobs),):

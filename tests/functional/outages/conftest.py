@@ -19,6 +19,7 @@ from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.runner import RunSettings
 from fpga_pool.experiments.deployment import Deployment
 from fpga_pool.experiments.servers import RabbitMQ
+from fpga_pool.experiments.waiting import SOON_S, wait_until
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.objects import BatchState, Job, JobState, SlotState
 from fpga_pool.store import Store
@@ -55,17 +56,6 @@ OPTIONS = {
     "scheduler": {"interval_s": 0.2, "dispatch_lead_s": 0.05, "host_timeout_s": 5.0, "shard_timeout_s": 4.0},
     "agent": {"heartbeat_s": 0.5, "hang_grace_s": 30.0, "fault_pause_s": 0.3},
 }
-
-#: For anything that comes as soon as the machine finds the time.
-SOON_S = 90.0
-
-
-def eventually(holds: Callable[[], bool], what: str, timeout_s: float = SOON_S) -> None:
-    """Return once something holds."""
-    until_s = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < until_s, f"not within {timeout_s:g} s: {what}"
-        time.sleep(0.1)
 
 
 class Work:
@@ -110,7 +100,7 @@ class Work:
     def until(self, **states: int) -> None:
         """Return once so many jobs are in these states, and none in another."""
         wanted = Counter({JobState[state]: number for state, number in states.items()})
-        eventually(lambda: self.states() == wanted, f"{dict(wanted)}: {self._ended or self.states()}")
+        wait_until(lambda: self.states() == wanted, f"{dict(wanted)}: {self._ended or self.states()}")
 
     def finish(self, *, in_order: bool = True) -> None:
         """Return once every job is done, and nothing is left of it; one completion each, and the results right.
@@ -129,7 +119,7 @@ class Work:
             assert [entry.event for entry in job.story].count("JobFinished") == 1
             happened = [job.created_at, job.staged_at, job.started_at, job.finished_at, job.ended_at]
             assert not in_order or happened == sorted(happened), job
-        eventually(self._nothing_is_left, "slots without a lease, an empty outbox")
+        wait_until(self._nothing_is_left, "slots without a lease, an empty outbox")
 
     def _nothing_is_left(self) -> bool:
         with self._store.reading() as tx:
@@ -212,11 +202,6 @@ def run_pool(tmp_path_factory):
         return running(tmp_path_factory.mktemp("outage") / "scene", *servers, **parts)
 
     return run
-
-
-@pytest.fixture(scope="session")
-def soon():
-    return eventually
 
 
 @pytest.fixture(scope="package")

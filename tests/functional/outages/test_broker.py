@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.objects import JobState
 
 SCHEDULER_SILENT = "the scheduler does not answer; try again later"
@@ -17,7 +18,7 @@ def scene(run_pool, broker, mariadb):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("end", "away_s"), [("stop", 60), ("kill", 10)])
-def test_without_rabbitmq_jobs_go_on_and_are_told_of_when_it_is_back(scene, broker, soon, refusal, end, away_s):
+def test_without_rabbitmq_jobs_go_on_and_are_told_of_when_it_is_back(scene, broker, refusal, end, away_s):
     # Before: 4 of 8 jobs compute, the others wait in their slots.
     work = scene.begin_twice_full(seconds=3.0)
     before, owners = work.states(), scene.owners()
@@ -27,7 +28,7 @@ def test_without_rabbitmq_jobs_go_on_and_are_told_of_when_it_is_back(scene, brok
     # The API says so within its own limit, which is below that of its client; the client says something else.
     assert refusal(scene.pool.client().batches) == SCHEDULER_SILENT
     # Meanwhile all jobs end, and the client gets the results; what is to be told waits in the agents' journals.
-    soon(lambda: work.results == sum(before.values()), "the client has all results")
+    wait_until(lambda: work.results == sum(before.values()), "the client has all results")
     assert work.states() == before
     later = scene.begin([0.5] * 4)
     time.sleep(max(until_s - time.monotonic(), 0))

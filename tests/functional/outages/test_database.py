@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 
 from fpga_pool.experiments.servers import MariaDB, PostgreSQL
+from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.objects import JobState
 from fpga_pool.model.pool.admission import JobRequest
 
@@ -28,7 +29,7 @@ def scene(run_pool, broker, database):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_without_database_jobs_go_on_and_are_told_of_when_it_is_back(scene, database, soon, refusal, end):
+def test_without_database_jobs_go_on_and_are_told_of_when_it_is_back(scene, database, refusal, end):
     # Before: 4 of 8 jobs compute, the others wait in their slots.
     work = scene.begin_twice_full(seconds=2.0)
     before, owners = work.states(), scene.owners()
@@ -41,7 +42,7 @@ def test_without_database_jobs_go_on_and_are_told_of_when_it_is_back(scene, data
         assert refusal(call) == DATABASE_SILENT
 
     # Meanwhile all jobs end, and the client gets the results; what is to be told waits in the agents' journals.
-    soon(lambda: work.results == sum(before.values()), "the client has all results")
+    wait_until(lambda: work.results == sum(before.values()), "the client has all results")
     time.sleep(max(until_s - time.monotonic(), 0))
     database.start()
     back_s = time.monotonic()

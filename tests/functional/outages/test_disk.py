@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fpga_pool.experiments.servers import MariaDB, PostgreSQL
+from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.exceptions import StorageFull
 from fpga_pool.model.objects import JobState
 from fpga_pool.model.pool.admission import JobRequest
@@ -40,7 +41,7 @@ def agents_disk(small_disk, tmp_path):
 
 
 @pytest.mark.timeout(300)
-def test_an_agent_without_room_computes_and_takes_in_when_there_is_some(run_pool, broker, mariadb, agents_disk, soon):
+def test_an_agent_without_room_computes_and_takes_in_when_there_is_some(run_pool, broker, mariadb, agents_disk):
     ballast = Ballast(agents_disk)
     own = {"node-2": {"agent": {"state_dir": agents_disk / "state"}}}
     with run_pool(broker, mariadb.new_database(), agents=2, own=own) as scene:
@@ -50,7 +51,7 @@ def test_an_agent_without_room_computes_and_takes_in_when_there_is_some(run_pool
 
         ballast.fill()
         # What was computed is not told, for it could not be kept; what comes is not taken in.
-        soon(lambda: NO_ROOM in log.read_text(), "the agent says what it lacks")
+        wait_until(lambda: NO_ROOM in log.read_text(), "the agent says what it lacks")
         later = scene.begin([1.0] * 8)
         time.sleep(FULL_S)
         assert {job.state for job in work.jobs() if job.host == "node-2"} <= {JobState.STAGED, JobState.RUNNING}
@@ -90,7 +91,7 @@ def fill_tables(client) -> str:
 
 
 @pytest.mark.timeout(300)
-def test_a_database_without_room_refuses_what_is_new_and_jobs_go_on(run_pool, broker, full_database, soon):
+def test_a_database_without_room_refuses_what_is_new_and_jobs_go_on(run_pool, broker, full_database):
     server, ballast = full_database
     with run_pool(broker, server.new_database(), agents=2) as scene:
         client = scene.pool.client()
@@ -100,7 +101,7 @@ def test_a_database_without_room_refuses_what_is_new_and_jobs_go_on(run_pool, br
         ballast.fill()
         assert fill_tables(client) == DATABASE_FULL
         assert {batch.jobs for batch in client.batches()} <= {8, 500}  # reading goes on
-        soon(lambda: work.results == 8, "the client has all results")
+        wait_until(lambda: work.results == 8, "the client has all results")
         ballast.remove()
 
         # After: every job is done, by its first attempt.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from fpga_pool.experiments.servers import RabbitMQ
+from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.objects import JobState, SlotState
 
 #: A cut of 2 s may be noticed for twice as long: TCP doubles the pause between two tries.
@@ -111,7 +112,7 @@ def test_a_short_cut_displaces_nothing(scene, cable):
 
 
 @pytest.mark.timeout(300)
-def test_jobs_of_a_host_that_is_cut_off_for_long_are_done_elsewhere_and_its_reports_come_too_late(scene, cable, soon):
+def test_jobs_of_a_host_that_is_cut_off_for_long_are_done_elsewhere_and_its_reports_come_too_late(scene, cable):
     # Before: 2 jobs compute on each host, 2 wait there.
     work = scene.begin_twice_full(seconds=2.5)
     far = {job.uuid for job in work.jobs() if job.host == "node-2"}
@@ -119,8 +120,8 @@ def test_jobs_of_a_host_that_is_cut_off_for_long_are_done_elsewhere_and_its_repo
     assert scene.alive() == {"node-1": True, "node-2": True}
 
     cable.cut()
-    soon(lambda: scene.alive() == {"node-1": True, "node-2": False}, "node-2 is lost")
-    soon(
+    wait_until(lambda: scene.alive() == {"node-1": True, "node-2": False}, "node-2 is lost")
+    wait_until(
         lambda: any(job.state is JobState.RUNNING and job.attempt == 2 for job in work.jobs()),
         "jobs of node-2 compute elsewhere",
     )
@@ -132,8 +133,8 @@ def test_jobs_of_a_host_that_is_cut_off_for_long_are_done_elsewhere_and_its_repo
     assert {job.uuid: (job.host, job.attempt) for job in work.jobs()} == {
         job.uuid: ("node-1", 2 if job.uuid in far else 1) for job in work.jobs()
     }
-    soon(lambda: scene.alive() == {"node-1": True, "node-2": True}, "node-2 is back")
-    soon(lambda: scene.held("node-2") == set(), "node-2 has forgotten the jobs")
+    wait_until(lambda: scene.alive() == {"node-1": True, "node-2": True}, "node-2 is back")
+    wait_until(lambda: scene.held("node-2") == set(), "node-2 has forgotten the jobs")
     assert set(scene.slot_states("node-2")) <= {SlotState.EMPTY, SlotState.READY}
     later = scene.begin_twice_full(seconds=0.5)
     later.finish()

@@ -138,7 +138,9 @@ def test_list(run, finished):
 def test_show_has_the_jobs(run, finished):
     shown = run("batch", "show", finished.uuid, "-f", "json").json
     assert (shown["jobs"], shown["job_list"][0]["compute_s"]) == (1, 0.25)
+    assert shown["job_list"][0]["place"] == "slot"
     assert "input-0  sha256" in run("batch", "show", finished.uuid).out
+    assert "slot  node-1/card-0/r0" in run("batch", "show", finished.uuid).out
 
 
 def test_watch_ends_with_the_batch(run, pool, responder, files, tmp_path, serve, eventually):

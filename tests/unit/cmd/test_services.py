@@ -139,3 +139,16 @@ def test_a_hangup_has_the_log_level_read_again_and_the_end_is_in_order(launch, c
     logged("the configuration stays as it was: ")
     process.send(signal.SIGINT)
     assert process.end() == (0, ["stopping", "closed"], "")
+
+
+@pytest.mark.parametrize("module", ["agent", "api"])
+def test_a_service_that_plans_nothing_loads_no_policy(module):
+    script = (
+        "import sys\n"
+        f"from fpga_pool.cmd import {module} as program\n"
+        "try:\n    program.main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "sys.exit(any(name.startswith(('fpga_pool.core.makespan', 'scipy')) for name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert "usage: fpga-pool" in done.stdout
+    assert done.returncode == 0, done.stderr

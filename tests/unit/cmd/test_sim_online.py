@@ -1,6 +1,8 @@
+import csv
 import json
 import subprocess
 import sys
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,51 @@ def test_trace_without_jobs_has_no_benefit(tmp_path, capsys):
     assert main(online(path, tmp_path, "benefit_plus")) == 0
     result = json.loads(capsys.readouterr().out)
     assert (result["mean_benefit_vcpus"], result["bound_vcpus"], result["share_of_bound"]) == (0.0, 0.0, 1.0)
+
+
+def test_more_effort_finds_the_tighter_bound(jobs, tmp_path, capsys):
+    bounds = []
+    for effort in ("0", "300"):
+        assert main(online(jobs, tmp_path, "benefit", "--effort", effort)) == 0
+        bounds.append(json.loads(capsys.readouterr().out)["bound_vcpus"])
+    # With no variables to spend there is one per function and step, not per job.
+    assert bounds[1] < bounds[0] < 1.2 * bounds[1]
+
+
+def test_time_that_is_too_short_gives_the_looser_bound(jobs, tmp_path, capsys):
+    bounds = []
+    for limit in (["--effort", "0"], ["--time-limit", "1e-9"]):
+        assert main(online(jobs, tmp_path, "benefit", *limit)) == 0
+        bounds.append(json.loads(capsys.readouterr().out)["bound_vcpus"])
+    assert bounds[0] == bounds[1]
+
+
+def test_optimum_of_a_small_trace_is_between_policy_and_bound(tmp_path, capsys):
+    path = tmp_path / "few.csv"
+    rows = [
+        f"j{i},{0.4 * i},p,{name},1.0" for i, name in enumerate(("aes", "stereo", "gmm", "sha256", "stereo", "mvm"))
+    ]
+    path.write_text("job,arrival_s,project,function,ideal_fpga_s\n" + "\n".join(rows) + "\n")
+    options = ["--optimum", "0.5", "--horizon", "3", "--cards", "1"]
+    assert main(online(path, tmp_path, "benefit_plus", *options)) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["mean_benefit_vcpus"] <= result["optimum_vcpus"] <= result["bound_vcpus"] * (1 + 1e-6)
+    assert result["share_of_optimum"] == result["mean_benefit_vcpus"] / result["optimum_vcpus"]
+    assert main(online(path, tmp_path, "benefit_plus", *options, "--time-limit", "1e-9")) == 0
+    assert json.loads(capsys.readouterr().out)["optimum"] == "not found in time"
+
+
+def test_limit_per_tenant_is_kept(jobs, tmp_path, capsys):
+    # All jobs are of one project: of eight slots it has two.
+    assert main(online(jobs, tmp_path, "benefit_plus", "--tenant-share", "0.25")) == 0
+    with (tmp_path / "stretches.csv").open() as file:
+        stretches = list(csv.DictReader(row for row in file if not row.startswith("#")))
+    edges = sorted(
+        edge
+        for stretch in stretches
+        if not stretch["job"].startswith("load:")
+        for edge in ((float(stretch["begin_s"]), 1), (float(stretch["end_s"]), -1))
+    )
+    assert max(accumulate(step for _, step in edges)) == 2
+    assert main(online(jobs, tmp_path, "benefit_plus", "--tenant-share", "0")) == 2
+    assert "expected a number above 0" in capsys.readouterr().err

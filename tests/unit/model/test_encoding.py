@@ -13,11 +13,13 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages import (
     AssignJob,
     Command,
+    EvictJob,
     Heartbeat,
     JobFinished,
     ObservedSlot,
     ReleaseFlow,
     ReleaseJob,
+    RetimeJob,
     ShapeFlow,
     SlotChanged,
 )
@@ -82,7 +84,7 @@ def test_a_field_with_a_default_may_be_missing():
         ({"type": "ReleaseJob", "job": None}, "message.job: expected a text, found None"),
         (altered(COMMAND, epoch=True), "message.epoch: expected an integer, found True"),
         (altered(COMMAND, epoch=1.0), "message.epoch: expected an integer, found 1.0"),
-        (altered(COMMAND, action=to_plain(COMMAND)), "message.action.type: expected one of AssignJob, ReleaseFlow"),
+        (altered(COMMAND, action=to_plain(COMMAND)), "message.action.type: expected one of AssignJob, EvictJob"),
         (altered(HEARTBEAT, at=nan), "message.at: expected a number, found nan"),
         (altered(HEARTBEAT, at="1.5"), "message.at: expected a number, found '1.5'"),
         (altered(HEARTBEAT, slots=["h/0/0"]), r"message.slots\[0\]: expected an object, found 'h/0/0'"),
@@ -103,7 +105,7 @@ def test_no_message_has_a_field_called_as_its_class_tag(cls):
 
 
 def test_the_outbox_knows_every_action():
-    assert set(ACTIONS.values()) == {AssignJob, ReleaseJob, ShapeFlow, ReleaseFlow}
+    assert set(ACTIONS.values()) == {AssignJob, RetimeJob, ReleaseJob, EvictJob, ShapeFlow, ReleaseFlow}
 
 
 def test_an_optional_field_takes_nothing_or_its_type():

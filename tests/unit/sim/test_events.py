@@ -126,3 +126,22 @@ def test_transfers_of_a_second_batch_use_what_the_first_leaves(make_pool):
     staged = {job.uuid: job.staged_at for uuid in "ab" for job in pool.outcome(uuid).jobs}
     # The second one's inputs need not wait for the first one's: these take 5 s for what is not local.
     assert min(at for uuid, at in staged.items() if uuid.startswith("b")) < 2.0
+
+
+def test_transfers_under_way_get_other_rates_when_one_of_them_is_late(make_pool):
+    # 8 MB per second: 16 MB are sent from 0 to 2 s and as much from 2 to 4 s, but the first client is 0.8 s late.
+    request = batch([16.0] * 4, requester="node-1")
+    pool = make_pool(
+        bps=6.4e7,
+        settings=replace(NO_LEAD, replan_late_s=0.5, replan_horizon_s=0.5),
+        sends_late=lambda job: 0.8 if job == "b.2" else 0.0,
+    )
+    pool.submit_at(0.0, request)
+    run(pool, Makespan(), request)
+    late, next_one = (job for job in pool.outcome("b").jobs if job.host == "node-2")
+    assert (late.uuid, late.attempt, next_one.attempt) == ("b.2", 1, 1)
+    # After 1 s it is noticed that 1.6 MB of 8 are there: the other 14.4 MB take until 2.8 s, and the next one waits.
+    assert late.dispatched_at == pytest.approx(1.0)
+    assert [(piece.begin_s, piece.end_s, piece.bps) for piece in late.transfer] == [pytest.approx((0.0, 1.8, 6.4e7))]
+    assert late.staged_at == pytest.approx(2.8)
+    assert next_one.staged_at == pytest.approx(4.8)

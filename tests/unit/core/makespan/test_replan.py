@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fpga_pool.core.makespan import Ect
+from fpga_pool.core.makespan import Ect, Makespan
 from fpga_pool.core.makespan.fluid import Segments
 from fpga_pool.core.makespan.replan import ReplanParams, replan
 from fpga_pool.core.makespan.underway import Underway, underway_at
@@ -200,6 +200,28 @@ def test_transfers_behind_a_late_one_are_planned_anew(network_problem):
     assert found.plan.start_s.tolist() == pytest.approx([2.0, 3.0])
 
 
+def test_what_is_left_of_a_transfer_that_is_not_as_planned_gets_what_the_others_leave(network_problem):
+    # 8 Mbit/s out, 6 and 8 in. The first one goes on with 6 until 2 s; the other was to go on with 2 for ever and gets
+    # 2 for 2 s, and then all: 4 Mbit of 8 are left for 0.5 s.
+    problem = network_problem([12, 8], [0, 0], [8], [0, 1], [6, 8])
+    under_way = Segments(np.array([0, 1]), np.zeros(2), np.array([2.0, 4.0]), np.array([6e6, 2e6]))
+    found = replan(
+        Underway(
+            problem=problem,
+            accelerator=np.array([0, 1]),
+            start_s=np.array([2.0, 4.0]),
+            begun=np.array([True, True]),
+            transfers=under_way,
+            retime=True,
+            astray=np.array([False, True]),
+        )
+    )
+    assert found.retimed.tolist() == [False, True]
+    assert found.plan.segment_bps.tolist() == pytest.approx([6e6, 2e6, 8e6])
+    assert found.plan.segment_end_s.tolist() == pytest.approx([2.0, 2.0, 2.5])
+    assert not found.placed.any()
+
+
 @pytest.mark.parametrize("wrong", [{"effort": -1}, {"effort": 1.5}, {"gain": -0.1}, {"gain": float("inf")}])
 def test_params_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
@@ -213,3 +235,12 @@ def test_a_plan_under_way_of_another_problem_is_refused(compute_problem, change,
     underway = computing(compute_problem(np.ones((2, 2))), [0, 1], [0.0, 0.0])
     with pytest.raises(ValueError, match=f"accelerator: .*{said}"):
         replace(underway, **change)
+
+
+@pytest.mark.parametrize(("seconds", "ready_s", "pays"), [(0.002, 0.0, False), (2.0, 0.0, True), (0.002, 1.0, True)])
+def test_a_sparing_policy_leaves_alone_what_is_over_in_a_moment(compute_problem, seconds, ready_s, pays):
+    # 20 jobs: at 0.1 ms each, and 2 % of the time, a plan pays from 0.1 s of work on; or where a slot is busy so long.
+    problem = compute_problem(np.full((20, 2), seconds), ready_s=np.full(2, ready_s))
+    underway = computing(problem, [0] * 20, np.arange(20) * seconds)
+    found = Makespan().sparing(0.02).replan(underway, np.random.default_rng(0))
+    assert (found is not None) == pays

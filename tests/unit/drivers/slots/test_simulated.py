@@ -222,3 +222,18 @@ def test_many_jobs_on_all_slots_at_once_all_end_right(simulated, build, files, t
     jobs = [in_background(lambda slot=slot: list(work(slot))) for slot in driver_kind]
     results = {result for job in jobs for result in job.result(timeout=20)}
     assert len(results) == 1
+
+
+def test_a_job_of_which_a_share_is_done_has_only_the_rest_to_do(simulated, build, files, slot, in_background, until):
+    driver = simulated()
+    driver.load(slot, build("wordcount"))
+    arguments = (slot, "wordcount", files.input_bytes, files.source, files.sink, "p1")
+    job = in_background(driver.run, *arguments, 0.5)
+    until(lambda: driver.state(slot).state is SlotState.BUSY)
+    until(lambda: driver.progress(slot) >= 0.5)
+    assert driver.progress(slot) < 0.75
+    driver.stop(slot)
+    with pytest.raises(RunStopped):
+        job.result(timeout=20)
+    # Of 300 s all but a share of 1e-6 is done: 0.3 ms are left.
+    assert driver.run(*arguments, 1 - 1e-6).seconds < 150

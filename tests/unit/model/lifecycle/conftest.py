@@ -1,8 +1,9 @@
 import pytest
 
-from fpga_pool.model.lifecycle.job import CancelRequested, Displaced, GaveUp, Moved, Planned, Retimed
+from fpga_pool.model.lifecycle.job import CancelRequested, Displaced, EvictRequested, GaveUp, Moved, Planned, Retimed
 from fpga_pool.model.messages import (
     InputStaged,
+    JobEvicted,
     JobFailed,
     JobFinished,
     JobReleased,
@@ -29,6 +30,7 @@ JOB_EVENTS = {
     ),
     "Retimed": Retimed(dispatched_at=110.0, start_s=3.0, end_s=6.0, transfer=(RateSegment(1.0, 3.0, 4e6),)),
     "Displaced": Displaced(reason="drained"),
+    "EvictRequested": EvictRequested(keep_progress=True),
     "CancelRequested": CancelRequested(),
     "GaveUp": GaveUp(code="fpga_pool.too_many_attempts", reason="enough"),
     "InputStaged": InputStaged(**ABOUT),
@@ -36,6 +38,7 @@ JOB_EVENTS = {
     "JobFinished": JobFinished(**ABOUT, compute_s=3.0, result_bytes=64, result_sha256="ab"),
     "JobFailed": JobFailed(**ABOUT, code="fpga_pool.slot_fault", message="it smokes", retryable=True),
     "JobFailed for good": JobFailed(**ABOUT, code="fpga_pool.invalid_input", message="too long", retryable=False),
+    "JobEvicted": JobEvicted(**ABOUT, done=0.25),
     "JobReleased": JobReleased(**ABOUT),
     "ResultDelivered": ResultDelivered(**ABOUT),
     "ResultExpired": ResultExpired(**ABOUT),

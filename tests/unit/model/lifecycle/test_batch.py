@@ -3,7 +3,7 @@ import itertools
 import pytest
 
 from fpga_pool.model.exceptions import InvalidTransition
-from fpga_pool.model.lifecycle.batch import BATCH, BatchCancelRequested, BatchPlanned, JobEnded
+from fpga_pool.model.lifecycle.batch import BATCH, BatchBegun, BatchCancelRequested, BatchPlanned, JobEnded
 from fpga_pool.model.objects import BatchState, JobState
 
 PENDING, RUNNING, COMPLETED, FAILED, CANCELLED = BatchState
@@ -19,6 +19,11 @@ def test_the_first_plan_starts_a_batch(new_batch):
         4.0,
     )
     assert actions == []
+
+
+def test_a_batch_that_is_run_online_begins_without_a_promise(new_batch):
+    batch, actions = BATCH.transition(new_batch(), BatchBegun(dispatched_at=10.0), 9.0)
+    assert (batch.state, batch.dispatched_at, batch.planned_makespan_s, actions) == (RUNNING, 10.0, None, [])
 
 
 @pytest.mark.parametrize("state", [PENDING, RUNNING])

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fpga_pool.model.exceptions import InvalidTransition
 from fpga_pool.model.lifecycle.job import JOB
-from fpga_pool.model.messages import AssignJob, ReleaseJob
+from fpga_pool.model.messages import AssignJob, EvictJob, ReleaseJob
 from fpga_pool.model.objects import ACTIVE_JOBS, ENDED_JOBS, STORY_LENGTH, Job, JobState, RateSegment
 
 PENDING, WAITING_INPUT, STAGED, RUNNING, RESULT_HELD, DONE, FAILED, CANCELLED = JobState
@@ -35,6 +35,8 @@ for planned in (WAITING_INPUT, STAGED, RUNNING):
         "Displaced": PENDING,
         "JobReleased": PENDING,
         "CancelRequested": planned,
+        "EvictRequested": planned,
+        "JobEvicted": PENDING,
     }
 
 
@@ -61,8 +63,8 @@ def test_a_refusal_tells_the_object_its_state_what_is_possible_and_the_story(new
     with pytest.raises(InvalidTransition) as refusal:
         JOB.transition(job, job_events["JobStarted"], 8.0)
     assert str(refusal.value).splitlines() == [
-        "job j: JobStarted is not possible in state WAITING_INPUT (possible: CancelRequested, Displaced, GaveUp,"
-        " InputStaged, JobFailed, JobFinished, JobReleased, Moved, Retimed)",
+        "job j: JobStarted is not possible in state WAITING_INPUT (possible: CancelRequested, Displaced,"
+        " EvictRequested, GaveUp, InputStaged, JobEvicted, JobFailed, JobFinished, JobReleased, Moved, Retimed)",
         "  Story:",
         "    7.250 Planned: PENDING -> WAITING_INPUT",
     ]
@@ -110,7 +112,7 @@ def test_cancellation_of_a_planned_job_is_a_flag_and_one_release(new_job, job_ev
 
 
 @pytest.mark.parametrize("state", sorted(ACTIVE_JOBS))
-@pytest.mark.parametrize("name", ["JobReleased", "JobFailed", "JobFailed for good", "Displaced"])
+@pytest.mark.parametrize("name", ["JobReleased", "JobFailed", "JobFailed for good", "JobEvicted", "Displaced"])
 def test_a_job_to_be_cancelled_is_cancelled_by_whatever_takes_it_off_its_slot(new_job, job_events, state, name):
     job, _ = JOB.transition(new_job(state=state, cancel_requested=True), job_events[name], 7.0)
     assert (job.state, job.ended_at) == (CANCELLED, 7.0)
@@ -131,6 +133,30 @@ def test_a_job_that_is_complete_before_its_cancellation_arrives_stays_complete(n
 def test_a_retryable_failure_leaves_the_input_with_the_agent(new_job, job_events):
     job, actions = JOB.transition(new_job(state=RUNNING, start_s=1.0, end_s=2.0), job_events["JobFailed"], 7.0)
     assert (job.state, job.reason, job.start_s, job.end_s, actions) == (PENDING, "it smokes", None, None, [])
+
+
+@pytest.mark.parametrize("state", sorted(ACTIVE_JOBS))
+def test_an_eviction_is_a_command_about_this_attempt_until_the_agent_answers(new_job, job_events, state):
+    job, actions = JOB.transition(new_job(state=state, attempt=2), job_events["EvictRequested"], 7.0)
+    assert (job.state, actions) == (state, [EvictJob(job="j", attempt=2, keep_progress=True)])
+    job, actions = JOB.transition(job, job_events["JobEvicted"], 8.0)
+    assert (job.state, job.done, actions) == (PENDING, 0.25, [])
+
+
+def test_an_evicted_job_goes_on_where_it_was_on_the_same_host_and_from_the_start_on_another(new_job, job_events):
+    for host, done in (("h0", 0.25), ("h1", 0.0)):
+        job, actions = JOB.transition(new_job(host=host, done=0.25), job_events["Planned"], 7.0)
+        assert (job.done, actions[0].done) == (done, done)
+
+
+@pytest.mark.parametrize("name", ["Displaced", "JobReleased"])
+def test_what_an_agent_has_let_go_of_is_not_done_any_more(new_job, job_events, name):
+    job, _ = JOB.transition(new_job(state=STAGED, done=0.25), job_events[name], 7.0)
+    assert (job.state, job.done) == (PENDING, 0.0)
+
+
+def test_an_eviction_that_comes_after_the_end_changes_nothing(job_events):
+    assert not any(JOB.allows(state, type(job_events["JobEvicted"])) for state in ENDED_JOBS)
 
 
 def test_a_final_failure_has_a_code_and_releases_the_input(new_job, job_events):

@@ -34,12 +34,11 @@ from fpga_pool.model.objects import (
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest, cancel_batch, cancel_jobs, create_batch
 from fpga_pool.model.pool.audit import Stock, audit_batch, audit_stock
 from fpga_pool.model.pool.operations import drain_slot, resume_slot
+from fpga_pool.model.pool.placing import require_answer
 from fpga_pool.model.pool.planning import (
-    PlanRequest,
     all_placed,
     batch_problem,
     commit_plan,
-    require_answer,
     snapshot,
 )
 from fpga_pool.model.pool.reconcile import apply_heartbeat, tick
@@ -142,7 +141,7 @@ class Pool:
         """Plan anew what has not begun; returns the changes."""
         asked = asked or self.asked(**options)
         found = replan(asked.underway)
-        require_answer(PlanRequest(problem=asked.underway.problem, jobs=asked.jobs, slots=asked.slots), found.plan)
+        require_answer(asked.request, found.plan)
         with self.tx() as tx:
             return commit_replan(tx, asked, found, self.settings, self.now_s)
 

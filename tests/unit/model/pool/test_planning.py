@@ -6,7 +6,8 @@ import pytest
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import Conflict
 from fpga_pool.model.objects import BatchState, JobState, SlotState
-from fpga_pool.model.pool.planning import batch_problem, require_answer
+from fpga_pool.model.pool.placing import require_answer
+from fpga_pool.model.pool.planning import batch_problem
 
 R0, R1, R2 = "h0/c/r0", "h0/c/r1", "h0/c/r2"
 

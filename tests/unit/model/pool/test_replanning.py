@@ -1,8 +1,15 @@
 """From the plan under way to what a policy is asked, and back."""
 
+from dataclasses import replace
+from uuid import uuid4
+
 import pytest
 
+from fpga_pool.model.messages import ObservedJob
 from fpga_pool.model.objects import BatchState, JobState, SlotState
+from fpga_pool.model.pool.admission import BatchRequest, JobRequest
+from fpga_pool.model.pool.changes import admit_flow
+from fpga_pool.model.pool.lookout import Lookout
 
 R0, R1, R2 = "h0/c/r0", "h0/c/r1", "h0/c/r2"
 
@@ -137,3 +144,55 @@ def test_transfers_behind_a_late_one_get_other_times_where_they_are(pool):
         begins = [job.dispatched_at + job.transfer[0].begin_s for job in (before, after)]
         assert begins[1] == pytest.approx(begins[0] + 0.5)
         assert (after.slot, after.attempt) == (before.slot, 1)
+
+
+@pytest.fixture
+def moving(pool):
+    """A megabyte from h1, which has an egress driver, on its way to h0: a second at 8 Mbit/s."""
+    pool.heard(replace(pool.heartbeat("h1", slots=(), jobs=()), egress_driver="tc"))
+    job = JobRequest(uuid=str(uuid4()), name="", function="aes", requester="h1", input_bytes=1_000_000)
+    pool.submit(BatchRequest(uuid="b", project_id="p", user_id="u", name="", policy="", jobs=(job,)))
+    (job,) = pool.plan()
+    with pool.tx() as tx:
+        assert admit_flow(tx, tx.job(job.uuid), "192.0.2.1", 5000)
+    pool.now_s = job.dispatched_at + 0.9
+    pool.sent()
+    return pool, pool.job(job.uuid)
+
+
+def hear(pool, job, moved_bytes):
+    seen = ObservedJob(job=job.uuid, attempt=job.attempt, slot=job.slot, moved_bytes=moved_bytes)
+    pool.heard(replace(pool.heartbeat(job.host), jobs=(seen,)))
+
+
+def test_what_is_told_of_an_input_decides_how_late_it_is(moving):
+    pool, job = moving
+    lookout = Lookout(replace(pool.settings, replan_late_s=0.6))
+    with pool.tx() as tx:
+        assert "late" not in lookout.reason(tx, pool.now_s)
+    # A quarter is there after 0.9 s: 0.65 s late.
+    hear(pool, job, 250_000)
+    pool.now_s += 0.7
+    with pool.tx() as tx:
+        assert [job.moved_bytes for job in tx.astray()] == [250_000]
+        assert f"job {job.uuid} by 0.6" in lookout.reason(tx, pool.now_s)
+    hear(pool, job, None)
+    with pool.tx() as tx:
+        assert tx.astray() == []
+
+
+def test_both_ends_of_a_transfer_under_way_are_told_of_its_new_rates(moving):
+    pool, job = moving
+    hear(pool, job, 250_000)
+    pool.sent()
+    changes = pool.replan(late=True)
+    assert [one.uuid for one in changes.retimed] == [job.uuid]
+    commands = {type(command.action).__name__: command for command in pool.sent()}
+    assert set(commands) == {"RetimeJob", "ShapeFlow"}
+    assert (commands["RetimeJob"].host, commands["ShapeFlow"].host) == ("h0", "h1")
+    told = commands["ShapeFlow"].action
+    assert (told.attempt, told.source_port) == (job.attempt, 5000)
+    # 0.65 s late, as it will be at time 0 of the plan, after 0.5 s of moving: half is left, and until then it goes on.
+    pieces = [(piece.begin_s, piece.end_s, piece.bps) for piece in told.transfer]
+    assert pieces == [pytest.approx((-pool.settings.dispatch_lead_s, 0.0, 8e6)), pytest.approx((0.0, 0.5, 8e6))]
+    assert commands["RetimeJob"].action.transfer == told.transfer

@@ -4,8 +4,9 @@ import uuid
 import pytest
 
 from fpga_pool.drivers.slots.base import SlotAddress
+from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.model.exceptions import HostTaken, ServiceUnavailable
-from fpga_pool.model.messages import AssignJob, Command, ReleaseJob, SlotChanged
+from fpga_pool.model.messages import AssignJob, Command, EvictJob, ReleaseJob, SlotChanged
 from fpga_pool.services.agent import service
 from fpga_pool.services.agent.jobs import JobTable
 from fpga_pool.services.agent.journal import Journal
@@ -33,6 +34,9 @@ class Commands:
 
     def release(self, job, *, slot=SLOT, epoch=1):
         return self.command(ReleaseJob(job=job), slot, epoch)
+
+    def evict(self, job, *, attempt=1, keep_progress=True, slot=SLOT):
+        return self.command(EvictJob(job=job, attempt=attempt, keep_progress=keep_progress), slot)
 
 
 @pytest.fixture
@@ -116,12 +120,12 @@ class Bench:
     slot = SLOT
     address = SlotAddress("sim0", "slot0")
 
-    def __init__(self, settings, new_driver, library, key, clock):
+    def __init__(self, settings, new_driver, new_cpu, library, key, clock):
         self.settings = settings
         self.library = library
         self.scheduler = Scheduler()
         self.commands = Commands()
-        self._new_driver = new_driver
+        self._new_driver, self._new_cpu = new_driver, new_cpu
         self._key = key
         self._clock = clock
         self.agent = None
@@ -131,7 +135,13 @@ class Bench:
     def start(self):
         self.driver = self._new_driver()
         self.agent = AgentService(
-            self.settings, self.driver, self.library, self.scheduler, self._key.public_key(), self._clock
+            self.settings,
+            self.driver,
+            self.library,
+            self.scheduler,
+            self._key.public_key(),
+            self._clock,
+            cpu=self._new_cpu(),
         )
         self.agent.on_speaking = self.speaks.append
         self.agent.start()
@@ -178,13 +188,19 @@ class Bench:
 
 
 @pytest.fixture
-def new_bench(agent_settings, new_driver, library, key, clock, monkeypatch):
+def new_cpu(catalogue):
+    """Make a CPU pool of one worker that takes the catalogue's times."""
+    return lambda: CpuWorkers(catalogue, 1, paced=True)
+
+
+@pytest.fixture
+def new_bench(agent_settings, new_driver, new_cpu, library, key, clock, monkeypatch):
     # Tests look at every step; `test_telling` is about those that are left out.
     monkeypatch.setattr(service, "coalesced", lambda numbered: numbered)
     benches = []
 
     def build(**fields):
-        benches.append(Bench(agent_settings(**fields), new_driver, library, key, clock))
+        benches.append(Bench(agent_settings(**fields), new_driver, new_cpu, library, key, clock))
         return benches[-1]
 
     yield build

@@ -7,8 +7,8 @@ import pytest
 from fpga_pool.core.dispatch import Load, Run, Wait
 from fpga_pool.dataplane.handler import JobFailure, JobResult
 from fpga_pool.model.exceptions import StorageFull
-from fpga_pool.model.messages import SlotChanged
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.messages import JobEvicted, RetimeJob, SlotChanged
+from fpga_pool.model.objects import RateSegment, SlotState
 from fpga_pool.services.agent.journal import Phase
 
 SLOT, OTHER = "h0/sim0/slot0", "h0/sim0/slot1"
@@ -82,6 +82,28 @@ def test_an_older_epoch_is_refused_whatever_its_sequence_and_a_newer_one_begins_
 def test_slots_have_fences_of_their_own(jobs, commands):
     jobs.execute(commands.assign("a", epoch=5))
     assert jobs.execute(commands.assign("b", slot=OTHER, epoch=1)).outcome == "accepted"
+
+
+def test_of_an_input_is_told_what_is_here_while_that_is_not_as_planned(jobs, commands, tmp_path, clock):
+    # 5 MB in 5 s; nothing was to be told before the first of them is due.
+    plan = {"input_bytes": 5_000_000, "transfer": (RateSegment(0.0, 5.0, 8e6),)}
+    now_s = clock()
+    give(jobs, commands, "punctual", Phase.WAITING, **plan, dispatched_at=now_s + 100.0)
+    give(jobs, commands, "late", Phase.WAITING, **plan, dispatched_at=now_s - 3.0)
+    (tmp_path / "inputs" / "late.part").write_bytes(bytes(1_000_000))
+    assert {job.job: job.moved_bytes for job in jobs.observed()} == {"punctual": None, "late": 1_000_000}
+    # By another plan, that is what was to be here.
+    other = RetimeJob(job="late", attempt=1, dispatched_at=now_s, transfer=(RateSegment(0.0, 400.0, 8e4),))
+    assert jobs.execute(commands.command(other)).outcome == "accepted"
+    assert {job.moved_bytes for job in jobs.observed()} == {None}
+
+
+@pytest.mark.parametrize(("job", "attempt"), [("j", 2), ("nobody", 1)])
+def test_other_times_for_what_is_not_waited_for_change_nothing(jobs, commands, job, attempt):
+    give(jobs, commands, phase=Phase.WAITING)
+    before = jobs.all()
+    jobs.execute(commands.command(RetimeJob(job=job, attempt=attempt, dispatched_at=9.0, transfer=())))
+    assert jobs.all() == before
 
 
 @pytest.mark.parametrize("phase", [Phase.WAITING, Phase.STAGED, Phase.FAILED, Phase.HELD])
@@ -441,3 +463,55 @@ def test_an_input_that_is_complete_on_disk_is_staged_whatever_the_journal_had_ti
     restarted = new_jobs()
     assert restarted.get("j").phase is Phase.STAGED
     assert reported() == [("InputStaged", "j", 1)]
+
+
+# Evictions --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("keep_progress", "done"), [(True, 0.75), (False, 0.0)])
+def test_an_evicted_job_keeps_its_input_and_says_how_much_is_done(jobs, commands, journal, keep_progress, done):
+    jobs.progress = lambda _: 0.75
+    give(jobs, commands, phase=Phase.RUNNING)
+    command = commands.evict("j", keep_progress=keep_progress)
+    assert [jobs.execute(command).outcome for _ in range(2)] == ["accepted", "repeated"]
+    assert [item.done for _, item in journal.reports(100) if isinstance(item, JobEvicted)] == [done]
+    # It comes back and need not be sent again.
+    jobs.execute(commands.assign("j", attempt=2, done=done))
+    assert (jobs.get("j").phase, jobs.get("j").assignment.done) == (Phase.STAGED, done)
+
+
+def test_a_job_that_was_evicted_before_it_began_has_done_what_it_had_done(jobs, commands, journal):
+    give(jobs, commands, attempt=2, done=0.5)
+    jobs.execute(commands.evict("j", attempt=2))
+    assert [item.done for _, item in journal.reports(100) if isinstance(item, JobEvicted)] == [0.5]
+
+
+def evicted(reported):
+    return [item for item in reported() if item[0] == "JobEvicted"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "attempt"), [(Phase.RUNNING, 2), (Phase.HELD, 1), (Phase.FAILED, 1)], ids=["another", "held", "failed"]
+)
+def test_an_eviction_of_another_attempt_or_of_one_that_has_ended_changes_nothing(
+    jobs, commands, reported, phase, attempt
+):
+    give(jobs, commands, phase=phase)
+    assert jobs.execute(commands.evict("j", attempt=attempt)).outcome == "accepted"
+    assert (jobs.get("j").phase, evicted(reported)) == (phase, [])
+
+
+def test_an_eviction_that_meets_an_end_on_its_way_into_the_table_leaves_it_an_end(jobs, commands, journal, reported):
+    running = give(jobs, commands, phase=Phase.RUNNING)
+    journal.note(keep=running.at(Phase.HELD))
+    jobs.execute(commands.evict("j"))
+    assert (jobs.get("j").phase, evicted(reported)) == (Phase.RUNNING, [])
+
+
+def test_an_agent_that_dies_after_an_eviction_does_not_begin_again_by_itself(jobs, new_jobs, commands):
+    give(jobs, commands, phase=Phase.RUNNING)
+    jobs.execute(commands.evict("j"))
+    again = new_jobs()
+    assert isinstance(again.next_action(SLOT, "sha256"), Wait)
+    again.execute(commands.assign("j", attempt=2))
+    assert again.get("j").phase is Phase.STAGED

@@ -158,6 +158,20 @@ def test_another_stream_of_the_same_attempt_takes_the_place_of_the_first(new_sha
     until(lambda: [limit.flow.source_port for limit in kernel.flows()] == [5001])
 
 
+def test_another_plan_for_the_same_stream_changes_its_rate_and_never_lifts_its_limit(
+    new_shaper, kernel, hand, shape, until, monkeypatch
+):
+    closed = []
+    monkeypatch.setattr(kernel, "close", closed.append)
+    shaper = new_shaper()
+    shaper.take(shape())
+    until(lambda: kernel.rates() == {"j.1": 4e6})
+    hand.now_s = BEGIN_S + 5.0
+    shaper.take(shape(transfer=(RateSegment(0.0, 4.0, 7e6),), dispatched_at=BEGIN_S + 5.0))
+    until(lambda: kernel.rates() == {"j.1": 7e6})
+    assert closed == []
+
+
 def test_what_a_killed_agent_left_is_lifted_and_what_still_holds_is_set(new_shaper, kernel, shape, note, until):
     note(shape("mine"))
     kernel.open(LEFT, 1e6)

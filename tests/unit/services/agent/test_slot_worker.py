@@ -229,3 +229,31 @@ def test_the_library_is_read_anew_for_each_load(bench, until):
     bench.assign("b", function="aes", data=bytes(64), order=1)
     until(lambda: held(bench, "a") and held(bench, "b"))
     assert bench.slot_states().count("LOADING") == 2
+
+
+# Evictions and the CPU pool
+
+
+CPU_WORKER = "h0/cpu/worker0"
+
+
+def test_an_evicted_job_leaves_its_slot_at_once_and_ends_on_the_cpu(new_bench, until):
+    bench = new_bench(hang_grace_s=60.0)
+    bench.assign("j", function="wordcount", data=b"one two")
+    until(lambda: bench.state() == "BUSY")
+    assert bench.execute(bench.commands.evict("j"), bench.commands.assign("k")) == ["accepted", "accepted"]
+    # 7 bytes take 70 ns on the CPU; the slot would take 300 s.
+    again = bench.commands.assign("j", attempt=2, function="wordcount", slot=CPU_WORKER, input_bytes=7)
+    bench.execute(again)
+    until(lambda: held(bench, "j"))
+    assert bench.told("j") == ["InputStaged", "JobStarted", "JobEvicted", "InputStaged", "JobStarted", "JobFinished"]
+    until(lambda: bench.slot_states()[-1:] == ["READY"])
+    assert bench.agent.slots[CPU_WORKER].observed((0, 0)).kind == "cpu"
+
+
+def test_a_worker_of_the_cpu_loads_nothing(bench, until):
+    bench.assign("j", slot=CPU_WORKER)
+    bench.assign("k", slot=CPU_WORKER, function="wordcount")
+    until(lambda: held(bench, "j") and held(bench, "k"))
+    states = [item.state.value for item in bench.scheduler.reports if getattr(item, "slot", "") == CPU_WORKER]
+    assert "LOADING" not in states

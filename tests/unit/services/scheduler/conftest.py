@@ -28,6 +28,7 @@ from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, VERSION_1, answers, read_all, server, transport
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
+from fpga_pool.services.scheduler.online import OnlineRule
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.services.scheduler.settings import SchedulerSettings
 from fpga_pool.store import Store
@@ -115,7 +116,10 @@ class Bench:
         )
         agents = AgentAPI(self.transport, timeout_s=0.3)
         peers = SchedulerAPI(self.transport)
-        return SchedulerService(settings, self.store, self.catalogue, policies, agents, peers, self.key, self.clock)
+        online = OnlineRule(load_policy("online", "benefit_plus"), {"benefit_plus"}.__contains__)
+        return SchedulerService(
+            settings, self.store, self.catalogue, policies, agents, peers, self.key, self.clock, online
+        )
 
     def start(self, service=None):
         """Start the service and serve it; it stops with the test."""

@@ -1,0 +1,132 @@
+"""Workers of a host's CPU as places for jobs: the software model of a function, on one vCPU each.
+
+With `paced` a job takes as long as the catalogue says of one standard vCPU, as simulated slots take the catalogue's
+times too; else as long as the software does.  A stop during the software's own computation takes effect at its end.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from oslo_config import cfg
+
+from fpga_pool.drivers.slots.base import CardInventory, RunResult, RunStopped, SlotAddress, SlotDriver, SlotStatus
+from fpga_pool.drivers.slots.base import SlotInventory as Worker
+from fpga_pool.drivers.slots.bitstream import Bitstream
+from fpga_pool.drivers.slots.functions.registry import FunctionModel, function_model
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.exceptions import BitstreamRefused, Conflict, InvalidInput, NotFound
+from fpga_pool.model.objects import CPU, SlotState
+
+
+@dataclass(slots=True)
+class _Run:
+    stopped: threading.Event
+    began_s: float
+    #: Seconds of the whole work, 0 where that is not known, and the share that was done before.
+    whole_s: float
+    done: float
+
+
+class CpuWorkers(SlotDriver):
+    """One `card`, cpu, with so many regions worker0, worker1, ..."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        workers: int,
+        *,
+        paced: bool,
+        models: Callable[[str], FunctionModel] = function_model,
+    ) -> None:
+        if workers < 0:
+            raise InvalidInput(f"cpu_workers must be >= 0, found {workers}")
+        self._catalogue = catalogue
+        self._paced = paced
+        self._models = models
+        #: What runs, by worker; None = nothing.
+        self._runs: dict[str, _Run | None] = {f"worker{number}": None for number in range(workers)}
+        self._lock = threading.Lock()
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts, catalogue: Catalogue, trusted_key: Ed25519PublicKey | None = None) -> Self:  # noqa: ARG003
+        """See SlotDriver; nothing is loaded, so no key is needed.  Beside simulated slots their times are taken too."""
+        return cls(catalogue, conf.agent.cpu_workers, paced=conf.agent.slot_driver == "simulated")
+
+    def inventory(self) -> Sequence[CardInventory]:
+        """See SlotDriver."""
+        workers = tuple(Worker(name, CPU) for name in self._runs)
+        return [CardInventory(CPU, CPU, workers, present=True)] if workers else []
+
+    def state(self, slot: SlotAddress) -> SlotStatus:
+        """See SlotDriver; a worker that is idle is EMPTY, whatever it computed last."""
+        self._require(slot)
+        return SlotStatus(SlotState.BUSY if self._runs[slot.region] else SlotState.EMPTY)
+
+    def load(self, slot: SlotAddress, bitstream: Bitstream) -> None:
+        """Refuse: a CPU has no region to load."""
+        self._require(slot)
+        raise BitstreamRefused(f"{slot}: a CPU takes no bitstream")
+
+    def run(
+        self,
+        slot: SlotAddress,
+        function: str,
+        input_bytes: int,
+        source: Path,
+        sink: Path,
+        project_id: str,
+        done: float = 0.0,
+    ) -> RunResult:
+        """See SlotDriver."""
+        self._require(slot)
+        entry, model = self._catalogue.function(function), self._models(function)
+        found_bytes = source.stat().st_size
+        if found_bytes != input_bytes:
+            raise InvalidInput(f"input: {input_bytes} bytes were announced, found {found_bytes}")
+        whole_s = entry.cpu_time.seconds(input_bytes) if self._paced and entry.cpu_time else 0.0
+        run = _Run(threading.Event(), time.monotonic(), whole_s, done)
+        with self._lock:
+            if self._runs[slot.region] is not None:
+                raise Conflict(f"{slot}: is BUSY; it does one thing at a time")
+            self._runs[slot.region] = run
+        try:
+            model(source, sink)
+            left_s = run.began_s + (1.0 - done) * whole_s - time.monotonic()
+            if run.stopped.wait(max(left_s, 0.0)):
+                raise RunStopped(f"{slot}: the job was stopped")  # noqa: TRY301
+        except BaseException:
+            sink.unlink(missing_ok=True)
+            raise
+        finally:
+            with self._lock:
+                self._runs[slot.region] = None
+        return RunResult(time.monotonic() - run.began_s)
+
+    def progress(self, slot: SlotAddress) -> float:
+        """See SlotDriver."""
+        self._require(slot)
+        run = self._runs[slot.region]
+        if run is None or run.whole_s <= 0:
+            return 0.0
+        return min(run.done + (time.monotonic() - run.began_s) / run.whole_s, 1.0)
+
+    def stop(self, slot: SlotAddress) -> None:
+        """See SlotDriver."""
+        self._require(slot)
+        with self._lock:
+            run = self._runs[slot.region]
+        if run is not None:
+            run.stopped.set()
+
+    def scrub(self, slot: SlotAddress) -> None:
+        """Nothing: each job has its own memory."""
+        self._require(slot)
+
+    def _require(self, slot: SlotAddress) -> None:
+        if slot.card != CPU or slot.region not in self._runs:
+            raise NotFound(f"no worker {slot} on this host")

@@ -1,0 +1,98 @@
+"""Figure 6, ours: share of the bound over alpha, by how long a load takes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fpga_pool.experiments.benefit.cases import ALPHAS, CATALOGUES, LOAD_S, card_pool, reference_catalogue
+from fpga_pool.experiments.figures.benefit.runs import (
+    BOUND,
+    KEEPING,
+    OURS,
+    REPLACING,
+    benefits,
+    curves,
+    share_percent,
+    trace,
+)
+from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One load on one catalogue, with one time to reconfigure."""
+
+    catalogue: str
+    load_s: float
+    alpha: float
+
+    @property
+    def panel(self) -> str:
+        """Name its panel."""
+        return _panel(self.catalogue, self.load_s)
+
+
+def cases(settings: Settings) -> list[Case]:
+    """Return all panels, place by place."""
+    places = settings.thinned(ALPHAS)
+    return [Case(name, load_s, alpha) for name in CATALOGUES for load_s in LOAD_S for alpha in places]
+
+
+def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+    """Run one trace by each policy."""
+    pool = card_pool(reference_catalogue(case.catalogue), case.load_s)
+    jobs = trace(pool, case.alpha, seed, settings)
+    yield from benefits(case.panel, case.alpha, curves((KEEPING, REPLACING), settings), pool, jobs, seed)
+
+
+def claims(samples: Samples) -> list[Claim]:
+    """Return how near each policy is to the bound, and how ours compares with the better of the paper's two."""
+    return [claim for name in CATALOGUES for load_s in LOAD_S for claim in _of_panel(samples, name, load_s)]
+
+
+def _of_panel(samples: Samples, catalogue: str, load_s: float) -> Iterator[Claim]:
+    panel, title = _panel(catalogue, load_s), f"catalogue {catalogue.upper()}, loads of {load_s:g} s"
+    yield Claim(
+        key=f"{panel}-share-of-bound",
+        text=f"{title}: mean share of the bound",
+        where="ours",
+        paper="not given",
+        ours={name: share_percent(samples, panel, name) for name in samples.series(panel) if name != BOUND},
+    )
+    others = (KEEPING, REPLACING)
+    yield Claim(
+        key=f"{panel}-least-over-paper",
+        text=f"{title}: ours over the better of the paper's two, at the alpha where that is least",
+        where="ours",
+        paper="not given",
+        ours={
+            OURS: min(
+                samples.mean(panel, OURS, x) / max(samples.mean(panel, name, x) for name in others)
+                for x in samples.places(panel, OURS)
+            )
+        },
+        unit="x",
+    )
+
+
+def _panel(catalogue: str, load_s: float) -> str:
+    return f"{catalogue}-{load_s:g}"
+
+
+EXPERIMENT = Experiment(
+    number=6,
+    title="benefit over alpha, by catalogue and time to reconfigure",
+    where="ours",
+    panels=tuple(
+        Panel(
+            key=_panel(name, load_s),
+            title=f"catalogue {name.upper()}, loads of {load_s:g} s",
+            x_label="alpha",
+            y_label="benefit, vCPUs",
+        )
+        for name in CATALOGUES
+        for load_s in LOAD_S
+    ),
+    cases=cases,
+    measure=measure,
+    claims=claims,
+)

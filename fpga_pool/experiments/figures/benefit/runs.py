@@ -1,0 +1,71 @@
+"""One simulation, and what is drawn of it."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from fpga_pool.conf.policies import load_policy
+from fpga_pool.core.benefit.bound import upper_bound, windows
+from fpga_pool.core.benefit.pool import OnlinePool
+from fpga_pool.core.policy import OnlinePolicy
+from fpga_pool.experiments.benefit.cases import random_trace
+from fpga_pool.experiments.figures.figure import Sample, Samples, Settings, X
+from fpga_pool.sim.benefit.simulator import simulate
+from fpga_pool.sim.benefit.trace import Trace
+
+#: Our policy, Algorithms 1 and 2, the baseline, and the curve of the bound.
+OURS, KEEPING, REPLACING, BASELINE, BOUND = "benefit_plus", "benefit", "benefit_replace", "throughput", "bound"
+#: Ideal time over interval; the paper's places are not in its text.
+ALPHAS = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
+#: How long jobs arrive, with a scale of 1.
+SECONDS = 120
+#: A load of section V.
+LOAD_S = 0.05
+
+
+def trace(
+    pool: OnlinePool,
+    alpha: float,
+    seed: int,
+    settings: Settings,
+    *,
+    drift_s: float | None = None,
+    seconds: int = SECONDS,
+) -> Trace:
+    """Return the jobs of one run: equal intervals with even seeds, as in the paper, random ones with odd seeds."""
+    return random_trace(pool, alpha, settings.scaled(seconds), seed, drift_s=drift_s, poisson=bool(seed % 2))
+
+
+def curves(own: Sequence[str], settings: Settings) -> list[str]:
+    """Return the policies of a panel: its own, further ones, ours."""
+    return list(dict.fromkeys([*own, *settings.also, OURS]))
+
+
+def benefit_vcpus(pool: OnlinePool, jobs: Trace, policy: str | OnlinePolicy) -> float:
+    """Return the mean benefit of a policy."""
+    rule = load_policy("online", policy) if isinstance(policy, str) else policy
+    return simulate(pool, jobs, rule, keep_stretches=False).mean_benefit_vcpus
+
+
+def bound_vcpus(pool: OnlinePool, jobs: Trace) -> float:
+    """Return what no schedule exceeds."""
+    window = windows(pool, jobs.function, jobs.arrival_s, jobs.work_s, jobs.patience_s)
+    return upper_bound(pool, window, jobs.last_arrival_s)
+
+
+def benefits(panel: str, x: X, policies: Sequence[str], pool: OnlinePool, jobs: Trace, seed: int) -> Iterator[Sample]:
+    """Measure the benefit of each policy on one trace, and the bound."""
+    for name in policies:
+        yield Sample(panel, x, name, seed, benefit_vcpus(pool, jobs, name))
+    yield Sample(panel, x, BOUND, seed, bound_vcpus(pool, jobs))
+
+
+def mean_ratio(samples: Samples, panel: str, series: str, over: str, places: Sequence[X] | None = None) -> float:
+    """Return the mean over all places, or some, of the ratio of two curves."""
+    chosen = samples.places(panel, series) if places is None else places
+    return float(np.mean([samples.ratio(panel, series, over, x) for x in chosen]))
+
+
+def share_percent(samples: Samples, panel: str, series: str) -> float:
+    """Return the mean share of the bound over all places."""
+    return 100.0 * mean_ratio(samples, panel, series, BOUND)

@@ -1,0 +1,122 @@
+"""Online jobs of one shard: look, decide, commit; on events and every interval (paper 003)."""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import numpy as np
+
+from fpga_pool.core.benefit.demand import Demand
+from fpga_pool.core.policy import OnlinePolicy
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.objects import ENDED_JOBS, Job, is_cpu
+from fpga_pool.model.pool.online import Moves, OnlineView, commit_moves, online_view, take_moves
+from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.transaction import Transaction
+from fpga_pool.services.clock import Clock
+
+LOG = logging.getLogger(__name__)
+
+Transactions = Callable[[], AbstractContextManager[Transaction]]
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineRule:
+    """Which policy runs a shard's online jobs, and of which policies, by name, jobs are online."""
+
+    policy: OnlinePolicy
+    is_online: Callable[[str], bool]
+
+
+class OnlinePlanner:
+    """Gives online jobs their slots, takes them off again, and learns what is asked for and what it gains."""
+
+    def __init__(
+        self,
+        reading: Transactions,
+        transactions: Transactions,
+        catalogue: Catalogue,
+        settings: PoolSettings,
+        rule: OnlineRule,
+        clock: Clock,
+        rng: np.random.Generator,
+    ) -> None:
+        self._reading = reading
+        self._transactions = transactions
+        self._catalogue = catalogue
+        self._settings = settings
+        self._rule = rule
+        self._clock = clock
+        self._rng = rng
+        self._number = {name: number for number, name in enumerate(sorted(catalogue.functions))}
+        self.demand = Demand([catalogue.functions[name].speedup for name in self._number])
+        #: Jobs whose arrival was counted and that may still wait.
+        self._arrived: set[str] = set()
+        #: Jobs on slots whose end tells what they gained.
+        self._on_slots: set[str] = set()
+        #: Some job would take another place if there were one: what becomes free is worth a look.
+        self.waits = False
+
+    def step(self) -> bool:
+        """Do what the policy wants now; return whether there is something to tell agents."""
+        now_s = self._clock()
+        with self._reading() as tx:
+            self._learn(tx)
+            view = online_view(tx, self._catalogue, self._settings, now_s, self._rule.is_online, self.demand)
+        self.waits = view is not None
+        if view is None:
+            return False
+        self._count_arrivals(view)
+        began_s = time.monotonic()
+        moves = take_moves(
+            view, self._catalogue, lambda occupancy: self._rule.policy.decide(occupancy, None, now_s, self._rng)
+        )
+        decided_s = time.monotonic() - began_s
+        return self._commit(view, moves, decided_s)
+
+    def _commit(self, view: OnlineView, moves: Moves, decided_s: float) -> bool:
+        if not moves.placements and not moves.evictions:
+            return False
+        with self._transactions() as tx:
+            placed, evicted = commit_moves(tx, moves, self._catalogue, self._clock())
+        self._on_slots |= {job.uuid for job in placed if not is_cpu(job.slot)}
+        for job in evicted:
+            LOG.info("job %s: to leave %s by %s", job.uuid, job.slot, self._rule.policy.name)
+        LOG.info(
+            "of %d jobs that want a slot %d placed on slots and %d on CPUs, %d to be evicted, by %s in %.1f ms",
+            len(view.waiting),
+            sum(not is_cpu(job.slot) for job in placed),
+            sum(is_cpu(job.slot) for job in placed),
+            len(evicted),
+            self._rule.policy.name,
+            1000 * decided_s,
+        )
+        return bool(placed or evicted)
+
+    def _count_arrivals(self, view: OnlineView) -> None:
+        pending = {asking.job.uuid: asking for asking in view.waiting if asking.job.attempt == 0}
+        for uuid in pending.keys() - self._arrived:
+            asking = pending[uuid]
+            patience_s = self._settings.online_patience_s or asking.work_s
+            job = asking.job
+            number = self._number[job.function]
+            self.demand.arrived(number, asking.work_s, patience_s, job.created_at, job.project_id)
+        self._arrived = set(pending)
+
+    def _learn(self, tx: Transaction) -> None:
+        """Take note of the speedups of jobs that have ended on slots (paper 003, section IV.C)."""
+        for job in tx.jobs(self._on_slots):
+            if job.state in ENDED_JOBS or is_cpu(job.slot):
+                self._on_slots.discard(job.uuid)
+                if (speedup := self._speedup(job)) is not None:
+                    self.demand.ran(self._number[job.function], speedup, job.project_id)
+
+    def _speedup(self, job: Job) -> float | None:
+        """Return what a job has gained over a vCPU; None where it has not run whole on a slot."""
+        function = self._catalogue.functions.get(job.function)
+        whole = job.done == 0 and not is_cpu(job.slot) and bool(job.compute_s)
+        if function is None or function.cpu_time is None or not whole:
+            return None
+        return function.cpu_time.seconds(job.input_bytes) / (job.compute_s or 1.0)

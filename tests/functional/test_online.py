@@ -1,0 +1,199 @@
+"""A pool that runs an online policy on a changing mix: it swaps accelerators, and nothing is lost or done twice."""
+
+import hashlib
+import random
+import threading
+import time
+
+import pytest
+
+from fpga_pool.client import JobSpec
+from fpga_pool.conf.catalogue import load_catalogue
+from fpga_pool.core.benefit.plus import BenefitPlus
+from fpga_pool.model.objects import is_cpu
+from fpga_pool.sim.benefit.pools import uniform_pool
+from fpga_pool.sim.benefit.simulator import simulate
+from fpga_pool.sim.benefit.trace import Trace
+
+POLICY = "benefit_plus"
+BYTES = 10_000
+#: Seconds that a job of each function computes on a slot, and on a CPU.
+SLOT_S = 0.4
+CPU_S = {"bytecount": 0.8, "wordcount": 1.2, "sha256": 12.0}
+LOAD_S = 0.1
+SLOTS = 2
+
+CATALOGUE = """format_version = 1
+
+[boards.small]
+slots = ["small", "small"]
+configuration_bps = 8e6
+dma_bps = 1e10
+source = "test"
+regions.small = {{bitstream_bytes = {load_bytes}}}
+{functions}"""
+
+FUNCTION = """
+[functions.{name}]
+version = "1.0"
+slot_kinds = ["small"]
+io_bps = 1e6
+preemptible = true
+progress_kept = true
+cpu_time = {{a_s = 0.0, b_s_per_byte = {cpu_s_per_byte}}}
+fpga_time.small = {{a_s = 0.0, b_s_per_byte = {slot_s_per_byte}}}
+source = "test"
+"""
+
+
+@pytest.fixture
+def catalogue(tmp_path):
+    """A file: one card of two slots, which load in 0.1 s; speedups 2, 3 and 30."""
+    functions = "".join(
+        FUNCTION.format(name=name, cpu_s_per_byte=seconds / BYTES, slot_s_per_byte=SLOT_S / BYTES)
+        for name, seconds in CPU_S.items()
+    )
+    path = tmp_path / "catalogue.toml"
+    path.write_text(CATALOGUE.format(load_bytes=int(LOAD_S * 1e6), functions=functions))
+    return path
+
+
+class Users:
+    """Jobs of known results, each a batch of its own, at given moments."""
+
+    def __init__(self, client, directory):
+        self._client, self._directory = client, directory
+        self._rng = random.Random(5)
+        self._threads = []
+        self.payloads, self.results = {}, {}
+
+    def submit(self, function, jobs=1):
+        name = f"{len(self._threads)}"
+        self.payloads[name] = [self._rng.randbytes(BYTES) for _ in range(jobs)]
+        self._threads.append(threading.Thread(target=self._run, args=(name, function), daemon=True))
+        self._threads[-1].start()
+
+    def _run(self, name, function):
+        specs = [JobSpec(function, data, "node-1") for data in self.payloads[name]]
+        self.results[name] = self._client.run_jobs(specs, policy=POLICY, output_dir=self._directory / name)
+
+    def wait(self, timeout_s=60.0):
+        until_s = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(until_s - time.monotonic(), 0.0))
+
+    def wrong(self):
+        """Return what has no result, or another than it should have."""
+        found = []
+        for name, payloads in self.payloads.items():
+            jobs = self.results[name].jobs if name in self.results else [None] * len(payloads)
+            for data, job in zip(payloads, jobs, strict=True):
+                if job is None or job.result is None or digest(job.result) != expected(job.job.function, data):
+                    found.append((name, job))
+        return found
+
+    def jobs(self):
+        return [outcome.job for result in self.results.values() for outcome in result.jobs]
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def expected(function, data):
+    result = {
+        "sha256": lambda: hashlib.sha256(data).hexdigest().encode() + b"\n",
+        "wordcount": lambda: b"%d\n" % len(data.split()),
+        "bytecount": lambda: b"%d\n" % len(data),
+    }[function]()
+    return hashlib.sha256(result).hexdigest()
+
+
+def simulated(catalogue, jobs):
+    """Return what the simulator makes of the same arrivals: reconfigurations, and what the last of each slot loaded."""
+    loaded = load_catalogue(catalogue)
+    pool = uniform_pool(loaded, loaded.board("small"), 1, 1)
+    jobs = sorted(jobs, key=lambda job: job.created_at)
+    begin_at = jobs[0].created_at
+    trace = Trace(
+        jobs=tuple(job.uuid for job in jobs),
+        function=[pool.functions.index(job.function) for job in jobs],
+        arrival_s=[job.created_at - begin_at for job in jobs],
+        work_s=[SLOT_S] * len(jobs),
+        patience_s=[SLOT_S] * len(jobs),
+    )
+    record = simulate(pool, trace, BenefitPlus(), interval_s=0.1).record
+    loads = sorted(
+        (begin_s, slot, -1 - job)
+        for job, slot, begin_s in zip(record.job, record.slot, record.from_s, strict=True)
+        if job < 0
+    )
+    held = {slot: pool.functions[function] for _, slot, function in loads}
+    return record.reconfigurations, sorted(held.values())
+
+
+def slots_of(client):
+    return [slot for slot in client.slots() if not is_cpu(slot.name)]
+
+
+def options(catalogue):
+    return {
+        "standalone": {"hosts": 1, "catalogue": catalogue},
+        "functions": {"catalogue": catalogue},
+        "driver_simulated": {"board": "small", "cards": 1},
+        "scheduler": {"online_interval_s": 0.1},
+        "agent": {"cpu_workers": 3, "hang_factor": 20.0},
+    }
+
+
+@pytest.mark.timeout(120)
+def test_a_changing_mix_swaps_accelerators_as_the_simulator_predicts(
+    make_pool, catalogue, end_and_audit_embedded, tmp_path
+):
+    pool = make_pool(options(catalogue))
+    client = pool.client()
+    users = Users(client, tmp_path / "out")
+    # First there is work of little benefit for all slots, then more of much benefit than they can do.
+    for function, jobs in (("wordcount", 8), ("sha256", 14)):
+        for _ in range(jobs):
+            users.submit(function)
+            time.sleep(0.25)
+    users.wait()
+    assert users.wrong() == []
+    slots = slots_of(client)
+    jobs = users.jobs()
+    end_and_audit_embedded(pool)
+    predicted, held = simulated(catalogue, jobs)
+    loads = sum(slot.reconfigurations for slot in slots)
+    took_s = max(job.finished_at for job in jobs) - min(job.created_at for job in jobs)
+    on_cpu = sum(is_cpu(job.slot) for job in jobs)
+    print(f"{loads} loads, simulated {predicted}; {len(jobs)} jobs in {took_s:.1f} s, {on_cpu} ended on a CPU")
+    assert sorted(slot.function for slot in slots) == held == ["sha256", "sha256"]
+    # Each load is for a job that no slot would take in time, so a slot is loaded again after a load and a job at least.
+    assert SLOTS * 2 <= loads <= SLOTS * (1 + took_s / (LOAD_S + SLOT_S))
+    assert loads <= predicted + SLOTS
+
+
+@pytest.mark.timeout(150)
+def test_an_agent_that_is_killed_amid_evictions_loses_nothing_and_doubles_nothing(
+    deployment, rabbitmq, mariadb_url, catalogue, end_and_audit, tmp_path
+):
+    pool = deployment(rabbitmq.url, mariadb_url, agents=1, options=options(catalogue))
+    users = Users(pool.client(), tmp_path / "out")
+    users.submit("bytecount", 6)
+    time.sleep(0.6)
+    users.submit("sha256", 6)
+    time.sleep(0.8)
+    pool.kill("node-1")
+    users.submit("wordcount", 3)
+    pool.restart("node-1")
+    users.wait(90)
+    assert users.wrong() == []
+    jobs = end_and_audit(pool, mariadb_url)
+    assert len(jobs) == 15
+    events = [entry.event for job in jobs for entry in job.story]
+    print(
+        {event: events.count(event) for event in sorted(set(events))},
+        [(job.function, job.slot, job.attempt) for job in jobs],
+    )
+    assert any(job.attempt > 1 for job in jobs)

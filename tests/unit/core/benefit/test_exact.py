@@ -1,0 +1,83 @@
+"""The optimum of tiny traces worked out by hand; between the bound and every policy on others."""
+
+import numpy as np
+import pytest
+
+from fpga_pool.conf.policies import load_policy, policy_names
+from fpga_pool.core.benefit.bound import upper_bound, windows
+from fpga_pool.core.benefit.exact import optimum
+from fpga_pool.core.benefit.pool import OnlinePool
+from fpga_pool.sim.benefit.simulator import simulate
+from fpga_pool.sim.benefit.trace import Trace
+
+HORIZON_S, STEP_S = 5.0, 0.25
+
+
+def best(pool, function, arrival_s, work_s, patience_s, *, horizon_s, step_s) -> float:
+    jobs = windows(pool, function, arrival_s, work_s, patience_s)
+    found = optimum(pool, jobs, horizon_s, step_s=step_s)
+    assert found is not None
+    return found
+
+
+def test_loads_and_whole_jobs_count(pool):
+    # One slot, loads of 0.5 s; at 0 a job of function 0 (4 vCPUs) and one of function 1 (2), at 1 one of function 0
+    # again; all of 1 s, all wait long.  In 4 s: load 0, run 0.5..1.5 and 1.5..2.5, load 1, run 3..4: 4 + 4 + 2 = 10.
+    some = pool([4.0, 2.0])
+    arrival_s = [0.0, 0.0, 1.0]
+    assert best(some, [0, 1, 0], arrival_s, np.ones(3), np.full(3, 9.0), horizon_s=4.0, step_s=0.5) == pytest.approx(
+        2.5
+    )
+    # Until 3 s the last one counts for nothing yet, and 0 before 1 is all that can be done: 8 in 3 s.
+    assert best(some, [0, 1, 0], arrival_s, np.ones(3), np.full(3, 9.0), horizon_s=3.0, step_s=0.5) == pytest.approx(
+        8 / 3
+    )
+
+
+def test_port_of_a_card_loads_one_slot_at_a_time(pool):
+    # Two slots, two jobs, 2 s: one runs 0.5..1.5, the other 1..2.  With a port for each: both are done by 1.5.
+    jobs = ([0, 1], [0.0, 0.0], [1.0, 1.0], [9.0, 9.0])
+    assert best(pool([4.0, 4.0], slots=2), *jobs, horizon_s=1.5, step_s=0.5) == pytest.approx((4.0 + 2.0) / 1.5)
+    assert best(pool([4.0, 4.0], cards=2), *jobs, horizon_s=1.5, step_s=0.5) == pytest.approx(8.0 / 1.5)
+
+
+def test_job_that_cannot_wait_is_lost(pool):
+    # The slot runs 0.5..2.5; the second job waits until 1 + 0.5 at most, while a load could still be under way.
+    some = pool([4.0])
+    assert best(some, [0, 0], [0.0, 0.5], [2.0, 1.0], [0.5, 0.5], horizon_s=4.0, step_s=0.5) == pytest.approx(2.0)
+    assert best(some, [0, 0], [0.0, 0.5], [2.0, 1.0], [0.5, 2.5], horizon_s=4.0, step_s=0.5) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("step_s", [0.0, -1.0, float("nan"), float("inf")])
+def test_step_must_be_a_time(pool, step_s):
+    with pytest.raises(ValueError, match="step_s"):
+        optimum(pool([4.0]), windows(pool([4.0]), [0], [0.0], [1.0], [1.0]), 2.0, step_s=step_s)
+
+
+def random_pool(rng: np.random.Generator, load_s: float) -> OnlinePool:
+    """A card of two slots and three functions whose DMA is sometimes short."""
+    return OnlinePool(
+        functions=("a", "b", "c"), speedup=rng.uniform(2, 20, 3), preemptible=[True, False, False],
+        progress_kept=[True, False, False], fits=[[True, True, False], [True, True, True]],
+        io_bps=np.tile(rng.uniform(1e8, 9e8, 3), (2, 1)), load_s=[load_s, load_s], dma_bps=[1e9],
+        slot_card=[0, 0], slot_kind=[0, 1],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_optimum_is_between_the_bound_and_every_policy(seed):
+    rng = np.random.default_rng(seed)
+    pool = random_pool(rng, (0.25, 0.5)[seed % 2])
+    count = 12
+    jobs = Trace(
+        jobs=tuple(f"j{i}" for i in range(count)), function=rng.integers(0, 3, count),
+        arrival_s=np.sort(rng.uniform(0, HORIZON_S, count)), work_s=rng.choice([0.5, 1.0, 1.3], count),
+        patience_s=rng.choice([0.5, 1.0], count),
+    )  # fmt: skip
+    window = windows(pool, jobs.function, jobs.arrival_s, jobs.work_s, jobs.patience_s)
+    best_vcpus = optimum(pool, window, HORIZON_S, step_s=STEP_S)
+    assert best_vcpus is not None
+    assert best_vcpus <= upper_bound(pool, window, HORIZON_S) * (1 + 1e-6)
+    for name in policy_names("online"):
+        found = simulate(pool, jobs, load_policy("online", name), horizon_s=HORIZON_S)
+        assert found.mean_benefit_vcpus <= best_vcpus * (1 + 1e-6), name

@@ -1,0 +1,291 @@
+"""Jobs that come one by one: where they go, and how they leave (`model.pool.online`)."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fpga_pool.core.benefit.demand import Demand
+from fpga_pool.core.benefit.paper import BenefitReplace
+from fpga_pool.core.benefit.plus import BenefitPlus
+from fpga_pool.core.makespan import Ect
+from fpga_pool.model.lifecycle.slot import DrainRequested
+from fpga_pool.model.messages import JobEvicted, ObservedSlot
+from fpga_pool.model.objects import BatchState, JobState, SlotState, is_cpu
+from fpga_pool.model.pool.changes import change_slot
+from fpga_pool.model.pool.online import commit_moves, online_view, slot_benefits, take_moves
+from fpga_pool.model.pool.planning import batch_problem
+
+WORKERS = ("worker0", "worker1")
+
+
+def entry(fpga_s, cpu_s, *kinds, preemptible=True, progress_kept=True):
+    """A function whose jobs of 1000 bytes take so long."""
+    return {
+        "version": "1.0",
+        "slot_kinds": list(kinds),
+        "io_bps": 8e6,
+        "preemptible": preemptible,
+        "progress_kept": progress_kept,
+        "cpu_time": {"a_s": 0, "b_s_per_byte": cpu_s / 1000},
+        "fpga_time": {"fast": {"a_s": 0, "b_s_per_byte": fpga_s / 1000}},
+        "source": "test",
+    }
+
+
+@pytest.fixture(scope="session")
+def catalogue(make_catalogue):
+    """Three slots that load in half a second; speedups 2, 4 and 30, the last on the large slot only, and rigid 2."""
+    functions = {
+        "aes": entry(10.0, 20.0, "small", "large"),
+        "sha256": entry(10.0, 40.0, "small", "large", progress_kept=False),
+        "flow": entry(10.0, 300.0, "large"),
+        "rigid": entry(10.0, 20.0, "large", preemptible=False),
+    }
+    return make_catalogue(functions, slots=["small", "small", "large"], load_s=0.5)
+
+
+class Online:
+    """Runs an online policy on the pool in memory, and plays what an agent answers."""
+
+    def __init__(self, pool, policy=None):
+        self.pool = pool
+        self.policy = policy or BenefitReplace()
+        names = sorted(pool.catalogue.functions)
+        self.demand = Demand([pool.catalogue.functions[name].speedup for name in names])
+        self.demand.work_s = [10.0] * len(names)
+        workers = [
+            ObservedSlot(slot=f"h0/cpu/{name}", card="cpu", region=name, board="cpu", kind="cpu", state=SlotState.EMPTY)
+            for name in WORKERS
+        ]
+        pool.heard(pool.heartbeat(slots=(*pool.heartbeat().slots, *workers)))
+
+    def view(self):
+        pool = self.pool
+        with pool.tx() as tx:
+            is_online = "benefit_replace".__eq__
+            return online_view(tx, pool.catalogue, pool.settings, pool.now_s, is_online, self.demand)
+
+    def decide(self, view):
+        rng = np.random.default_rng(0)
+        now_s = self.pool.now_s
+        return take_moves(view, self.pool.catalogue, lambda seen: self.policy.decide(seen, None, now_s, rng))
+
+    def commit(self, moves):
+        with self.pool.tx() as tx:
+            return commit_moves(tx, moves, self.pool.catalogue, self.pool.now_s)
+
+    def step(self):
+        """Returns the places of the jobs placed, and the jobs to be evicted."""
+        view = self.view()
+        if view is None:
+            return {}, []
+        placed, evicted = self.commit(self.decide(view))
+        return {job.uuid: job.slot for job in placed}, [job.uuid for job in evicted]
+
+    def create(self, *functions):
+        return self.pool.create(*functions, policy="benefit_replace")
+
+    def run(self, *functions):
+        """Submit jobs, place them, and let those that have a slot compute there."""
+        batch = self.create(*functions)
+        placed, _ = self.step()
+        for uuid in placed:
+            self.pool.bring(uuid, JobState.RUNNING)
+        return [f"{batch}.{number}" for number in range(len(functions))]
+
+    def evicted(self, uuid, done=0.0):
+        return self.pool.report(JobEvicted(**self.pool.about(uuid), done=done), host=self.pool.job(uuid).host)
+
+
+@pytest.fixture
+def online(pool):
+    pool.settings = replace(pool.settings, max_attempts=10)
+    return Online(pool)
+
+
+def test_a_job_goes_to_a_slot_that_can_hold_its_function_and_its_batch_begins_without_a_promise(pool, online):
+    online.create("flow")
+    assert online.step() == ({"b1.0": "h0/c/r2"}, [])
+    job, batch = pool.job("b1.0"), pool.batch("b1")
+    # It loads for 0.5 s and computes for 10 s; its input comes at once.
+    assert (job.start_s, job.end_s, job.transfer, job.attempt) == (0.5, 10.5, (), 1)
+    assert (batch.state, batch.planned_makespan_s) == (BatchState.RUNNING, None)
+    assert pool.actions() == [("h0/c/r2", "AssignJob", "b1.0")]
+
+
+def test_batches_that_are_planned_are_none_of_its_business_and_the_other_way_round(pool, online):
+    pool.create("aes")
+    assert online.view() is None
+    online.create("aes")
+    assert pool.snapshot(is_planned="benefit_replace".__ne__).jobs[0].batch_uuid == "b1"
+    assert {asking.job.batch_uuid for asking in online.view().waiting} == {"b2"}
+
+
+def test_cards_load_one_slot_at_a_time(pool, online):
+    online.create("aes", "aes")
+    assert len(online.step()[0]) == 1
+    assert online.step() == ({}, [])
+    pool.bring("b1.0", JobState.RUNNING)
+    assert len(online.step()[0]) == 1
+
+
+def test_a_slot_that_holds_the_function_is_not_loaded_again(pool, online):
+    (first,) = online.run("aes")
+    slot = pool.job(first).slot
+    pool.bring(first, JobState.DONE)
+    online.create("aes")
+    assert online.step() == ({"b2.0": slot}, [])
+    assert (pool.job("b2.0").start_s, pool.job("b2.0").end_s) == (0.0, 10.0)
+
+
+def test_a_job_that_has_waited_as_long_as_it_computes_goes_to_a_cpu_and_not_before(pool, online):
+    for region in ("r0", "r1"):
+        pool.drain(f"h0/c/{region}")
+    online.run("rigid")
+    online.create("aes", "aes", "aes")
+    assert online.step() == ({}, [])
+    pool.now_s += 10.0
+    placed, _ = online.step()
+    # Two workers, oldest first; the third waits.
+    assert placed == {"b2.0": "h0/cpu/worker0", "b2.1": "h0/cpu/worker1"}
+    job = pool.job("b2.0")
+    assert (is_cpu(job.slot), job.start_s, job.end_s) == (True, 0.0, 20.0)
+
+
+def busy_with_aes(pool, online):
+    """Fill the large slot with a job of least benefit, and drain the others."""
+    for region in ("r0", "r1"):
+        with pool.tx() as tx:
+            change_slot(tx, tx.slot(f"h0/c/{region}"), DrainRequested(reason="test"), pool.now_s)
+    (job,) = online.run("aes")
+    assert pool.job(job).slot == "h0/c/r2"
+    pool.actions()
+    return job
+
+
+def test_a_job_of_more_benefit_evicts_one_of_less_and_follows_it_on_the_slot(pool, online):
+    least = busy_with_aes(pool, online)
+    online.create("flow")
+    # (30 - 2) vCPUs over 10 s against 0.5 s of load at 2 vCPUs.
+    assert online.step() == ({"b2.0": "h0/c/r2"}, [least])
+    assert pool.actions() == [("h0/c/r2", "EvictJob", least), ("h0/c/r2", "AssignJob", "b2.0")]
+    # It is asked to leave once.
+    assert online.step() == ({}, [])
+    assert pool.job(least).state is JobState.RUNNING
+
+
+def test_an_evicted_job_goes_on_on_the_cpu_of_its_host_with_what_it_has_done(pool, online):
+    least = busy_with_aes(pool, online)
+    online.create("flow")
+    online.step()
+    assert online.evicted(least, done=0.25) == []
+    assert online.step() == ({least: "h0/cpu/worker0"}, [])
+    job = pool.job(least)
+    # A quarter of 20 s is done.
+    assert (job.done, job.attempt, job.end_s) == (0.25, 2, 15.0)
+    assert pool.actions()[-1] == ("h0/cpu/worker0", "AssignJob", least)
+
+
+def test_a_job_that_ends_before_its_eviction_arrives_has_ended(pool, online):
+    least = busy_with_aes(pool, online)
+    online.create("flow")
+    online.step()
+    attempt = pool.about(least)
+    assert pool.finish(least) == []
+    assert pool.report(JobEvicted(**attempt, done=0.5)) == [f"JobEvicted: job {least} is RESULT_HELD"]
+    assert pool.job(least).state is JobState.RESULT_HELD
+
+
+def test_a_job_of_a_function_that_cannot_be_stopped_stays_to_its_end(pool, online):
+    for region in ("r0", "r1"):
+        pool.drain(f"h0/c/{region}")
+    online.run("rigid")
+    online.create("flow")
+    assert online.step() == ({}, [])
+
+
+def test_a_job_comes_back_from_a_cpu_to_a_free_slot_where_it_is_done_earlier(pool, online):
+    for region in ("r0", "r1", "r2"):
+        pool.drain(f"h0/c/{region}")
+    online.create("sha256", "aes")
+    placed, _ = online.step()
+    for uuid in placed:
+        pool.bring(uuid, JobState.RUNNING)
+    # After 35 s sha256 (40 s on a CPU, 10 s on a slot, progress lost) would be later on a slot.
+    pool.now_s += 35.0
+    pool.finish("b1.1")
+    pool.resume("h0/c/r0")
+    assert online.step() == ({}, [])
+    pool.now_s -= 25.0
+    assert online.step() == ({}, ["b1.0"])
+    assert pool.actions()[-1] == ("h0/cpu/worker0", "EvictJob", "b1.0")
+    online.evicted("b1.0")
+    assert online.step() == ({"b1.0": "h0/c/r0"}, [])
+
+
+def test_a_job_that_was_moved_half_of_its_attempts_stays(pool, online):
+    least = busy_with_aes(pool, online)
+    with pool.tx() as tx:
+        tx.save(replace(tx.job(least), attempt=6))
+    online.create("flow")
+    assert online.step() == ({}, [])
+
+
+def test_what_has_changed_since_it_was_read_is_left_out(pool, online):
+    least = busy_with_aes(pool, online)
+    online.create("flow")
+    moves = online.decide(online.view())
+    pool.finish(least)
+    placed, evicted = online.commit(moves)
+    # The slot is free now, which is as good.
+    assert ([job.uuid for job in placed], evicted) == (["b2.0"], [])
+
+
+def test_a_slot_that_got_another_job_meanwhile_is_not_given_away(pool, online):
+    online.create("flow")
+    moves = online.decide(online.view())
+    assert [placement.slot.name for placement in moves.placements] == ["h0/c/r2"]
+    pool.create("flow")
+    assert pool.commit(*pool_plan(pool))
+    assert online.commit(moves) == ([], [])
+
+
+def pool_plan(pool):
+    """Plan the batches that are planned."""
+    request = batch_problem(pool.snapshot(is_planned="benefit_replace".__ne__))
+    return request, Ect().decide(request.problem, None, 0.0, np.random.default_rng(0))
+
+
+def test_benefit_plus_decides_on_the_same_view(pool, online):
+    online.policy = BenefitPlus()
+    online.create("flow", "aes")
+    placed, _ = online.step()
+    assert placed == {"b1.0": "h0/c/r2"}
+
+
+def test_without_slots_in_service_jobs_go_to_cpus_at_once(pool, online):
+    for region in ("r0", "r1", "r2"):
+        pool.drain(f"h0/c/{region}")
+    online.policy = None
+    online.create("aes")
+    assert online.step() == ({"b1.0": "h0/cpu/worker0"}, [])
+
+
+def test_the_benefit_of_a_slot_is_that_of_what_computes_there(pool, online):
+    (job,) = online.run("flow")
+    with pool.tx() as tx:
+        # flow takes 300 s on a CPU and 10 s on a slot.
+        assert slot_benefits(tx, pool.catalogue) == {"h0/c/r0": 0.0, "h0/c/r1": 0.0, "h0/c/r2": pytest.approx(30.0)}
+    pool.finish(job)
+    with pool.tx() as tx:
+        assert slot_benefits(tx, pool.catalogue)["h0/c/r2"] == 0.0
+
+
+def test_a_project_at_its_share_waits_and_may_go_to_a_cpu(pool, online):
+    pool.settings = replace(pool.settings, tenant_share=0.34)
+    online.run("aes")
+    online.create("aes", "sha256")
+    assert online.step() == ({}, [])
+    pool.now_s += 10.0
+    assert online.step() == ({"b2.0": "h0/cpu/worker0", "b2.1": "h0/cpu/worker1"}, [])
