@@ -18,14 +18,14 @@ _NOISE = 1e-9
 _STEPS_PER_LINK, _ANYWHERE = 8, 8
 
 _WHOLES, _REALS = types.int64[::1], types.float64[::1]
-_INSTANCE = types.NamedTuple(
+_INSTANCE = types.NamedTuple(  # type: ignore[no-untyped-call]
     (
         types.Array(types.float64, 2, "C", readonly=True), _WHOLES, _REALS, _REALS, _WHOLES, _REALS, _REALS, _WHOLES,
         _WHOLES, _WHOLES, _WHOLES, _WHOLES,
     ),
     Instance,
 )  # fmt: skip
-_QUEUES = types.NamedTuple((_WHOLES, types.int64[:, ::1], _WHOLES, _REALS, _REALS, _REALS), Queues)
+_QUEUES = types.NamedTuple((_WHOLES, types.int64[:, ::1], _WHOLES, _REALS, _REALS, _REALS), Queues)  # type: ignore[no-untyped-call]
 
 
 @njit(types.int64(_INSTANCE, _QUEUES, types.int64, _WHOLES), cache=True)
@@ -227,7 +227,10 @@ def _over(end_s, target_s):  # type: ignore[no-untyped-def]
     return max(0.0, end_s - target_s)
 
 
-@njit(types.UniTuple(types.int64, 2)(_INSTANCE, _QUEUES, types.int64, types.uint64[::1]), cache=True)
+_SLOT_AND_PLACE = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
+
+
+@njit(_SLOT_AND_PLACE(_INSTANCE, _QUEUES, types.int64, types.uint64[::1]), cache=True)
 def _pick(instance, queues, late, state):  # type: ignore[no-untyped-def]
     """Return a slot and a place in its queue, whose job crosses the link `late` most of the time; -1: no job."""
     requesters = len(instance.egress_bps)

@@ -76,7 +76,7 @@ class Polisher:
 
     def __init__(self, kernels: ModuleType, problem: BatchProblem) -> None:
         self._kernels, self._ready_s = kernels, np.array(problem.ready_s)
-        bits: Floats = 8.0 * problem.input_bytes
+        bits = np.asarray(8.0 * problem.input_bytes, np.float64)
         egress_s = np.bincount(problem.requester, bits, len(problem.egress_bps)) / problem.egress_bps
         hosts, requesters = len(problem.ingress_bps), len(problem.egress_bps)
         self._instance = Instance(

@@ -17,7 +17,7 @@ def way(request, monkeypatch):
     """Run a test with the compiled kernels and without."""
     if request.param == "numpy":
         for module in ("assignment", "bounds", "forwards", "reversed_time"):
-            for name in ("kernels", "joint_kernels"):
+            for name in ("kernels", "joint_kernels", "polish_kernels"):
                 monkeypatch.setattr(f"fpga_pool.core.makespan.{module}.{name}", lambda: None, raising=False)
     elif compiled.kernels() is None:
         pytest.skip("numba is not installed")
