@@ -116,8 +116,9 @@ class Bench:
     slot = SLOT
     address = SlotAddress("sim0", "slot0")
 
-    def __init__(self, settings, new_driver, library, key, clock):
+    def __init__(self, settings, new_driver, library, key, clock, egress=None):
         self.settings = settings
+        self._egress = egress
         self.library = library
         self.scheduler = Scheduler()
         self.commands = Commands()
@@ -131,8 +132,9 @@ class Bench:
     def start(self):
         self.driver = self._new_driver()
         self.agent = AgentService(
-            self.settings, self.driver, self.library, self.scheduler, self._key.public_key(), self._clock
-        )
+            self.settings, self.driver, self.library, self.scheduler, self._key.public_key(), self._clock,
+            egress=self._egress,
+        )  # fmt: skip
         self.agent.on_speaking = self.speaks.append
         self.agent.start()
 
@@ -183,8 +185,8 @@ def new_bench(agent_settings, new_driver, library, key, clock, monkeypatch):
     monkeypatch.setattr(service, "coalesced", lambda numbered: numbered)
     benches = []
 
-    def build(**fields):
-        benches.append(Bench(agent_settings(**fields), new_driver, library, key, clock))
+    def build(egress=None, **fields):
+        benches.append(Bench(agent_settings(**fields), new_driver, library, key, clock, egress))
         return benches[-1]
 
     yield build
