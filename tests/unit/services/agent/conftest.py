@@ -120,8 +120,9 @@ class Bench:
     slot = SLOT
     address = SlotAddress("sim0", "slot0")
 
-    def __init__(self, settings, new_driver, new_cpu, library, key, clock):
+    def __init__(self, settings, new_driver, new_cpu, library, key, clock, egress=None):
         self.settings = settings
+        self._egress = egress
         self.library = library
         self.scheduler = Scheduler()
         self.commands = Commands()
@@ -141,6 +142,7 @@ class Bench:
             self.scheduler,
             self._key.public_key(),
             self._clock,
+            egress=self._egress,
             cpu=self._new_cpu(),
         )
         self.agent.on_speaking = self.speaks.append
@@ -199,8 +201,8 @@ def new_bench(agent_settings, new_driver, new_cpu, library, key, clock, monkeypa
     monkeypatch.setattr(service, "coalesced", lambda numbered: numbered)
     benches = []
 
-    def build(**fields):
-        benches.append(Bench(agent_settings(**fields), new_driver, new_cpu, library, key, clock))
+    def build(egress=None, **fields):
+        benches.append(Bench(agent_settings(**fields), new_driver, new_cpu, library, key, clock, egress))
         return benches[-1]
 
     yield build
