@@ -8,7 +8,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-
 #: Seconds after which an arrival counts for 1/e: a mix that changes every half minute is followed, noise is not.
 MEMORY_S = 20.0
 #: Jobs after which one observed run counts for 1/e.
