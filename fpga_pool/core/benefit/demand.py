@@ -8,8 +8,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scipy.special import gammainc
-
 #: Seconds after which an arrival counts for 1/e: a mix that changes every half minute is followed, noise is not.
 MEMORY_S = 20.0
 #: Jobs after which one observed run counts for 1/e.
@@ -86,6 +84,9 @@ class Demand:
 
     def more_than(self, slots: int, function: int, now_s: float) -> float:
         """Return the probability that more than so many jobs of the function are there, each on a slot: Poisson."""
+        # Loaded where it is used only: agents and the API, which read options, decide nothing.
+        from scipy.special import gammainc
+
         offered = self.offered(now_s)[function]
         if (found := self._more_than.get((slots, function))) is None:
             found = self._more_than[slots, function] = float(gammainc(slots + 1, offered))
