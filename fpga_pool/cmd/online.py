@@ -34,6 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="seconds in which benefit counts (default: until the last arrival)",
     )
     parser.add_argument(
+        "--tenant-share",
+        type=_share,
+        default=1.0,
+        metavar="F",
+        help="share of all slots that the jobs of one project may have at a time (default: 1, no limit)",
+    )
+    parser.add_argument(
         "--optimum",
         type=positive_seconds,
         metavar="STEP",
@@ -57,6 +64,7 @@ def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
         horizon_s=arguments.horizon,
         seed=arguments.seed,
         keep_stretches=arguments.intervals is not None,
+        tenant_share=arguments.tenant_share,
     )
     simulated_s = time.perf_counter()
     files.write_jobs(arguments.out, trace, outcome.record)
@@ -115,3 +123,13 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number, 1 or more, got {text!r}")
     return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, 1 at most, got {text!r}")
+    return share

@@ -6,7 +6,6 @@ and a batch, which jobs of other shards may be counted in, is locked when it is 
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import delete
@@ -16,6 +15,7 @@ from fpga_pool.model.exceptions import Conflict, DuplicateId
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import Batch, Host, Job, Lease, LeaseState, Run, Shard, Slot
 from fpga_pool.model.transaction import Stored
+from fpga_pool.model.values import changed
 from fpga_pool.store.errors import translated
 from fpga_pool.store.mapping import PLACES, called, to_columns
 from fpga_pool.store.models import CommandRow
@@ -81,7 +81,7 @@ class SqlTransaction(Reads):
         told = CHANGES_ARE_ASKED_FOR.get(cls)
         if told is not None and (not told or any(getattr(known, name) != getattr(thing, name) for name in told)):
             self._changed.setdefault(cls, set()).add(key)
-        self._known[cls, key] = replace(thing, generation=thing.generation + 1)
+        self._known[cls, key] = changed(thing, generation=thing.generation + 1)
         self._saved.setdefault(cls, {}).setdefault(key, known.generation)
         if isinstance(thing, Lease):
             self._touch(thing.slot)
@@ -123,15 +123,15 @@ class SqlTransaction(Reads):
         stored = self._saved.pop(cls, None)
         if not stored:
             return
-        changed = self._changed.pop(cls, set())
+        told = self._changed.pop(cls, set())
         rows = {key: to_columns(self._known[cls, key]) for key in stored}
         if cls is Job:  # by the hundred; nothing but this transaction can have changed them
             self._upsert(cls, [row | {"changed_in": self._generation} for row in rows.values()])
             return
         found = {key: {"the_key": key, "the_generation": generation} for key, generation in stored.items()}
-        counted = [row | found[key] | {"changed_in": self._generation} for key, row in rows.items() if key in changed]
+        counted = [row | found[key] | {"changed_in": self._generation} for key, row in rows.items() if key in told]
         self._update(cls, counted)
-        self._update(cls, [row | found[key] for key, row in rows.items() if key not in changed])
+        self._update(cls, [row | found[key] for key, row in rows.items() if key not in told])
 
     def _upsert(self, cls: type, rows: list[dict[str, Any]]) -> None:
         connection = self._session.connection()

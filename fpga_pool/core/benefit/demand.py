@@ -89,6 +89,9 @@ class Demand:
 
         offered = self.offered(now_s)[function]
         if (found := self._more_than.get((slots, function))) is None:
+            # Not at the top: every process that knows of policies would load it at its start.
+            from scipy.special import gammainc
+
             found = self._more_than[slots, function] = float(gammainc(slots + 1, offered))
         return found
 

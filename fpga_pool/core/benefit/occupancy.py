@@ -172,6 +172,9 @@ class Occupancy:
         ends_s = self.ends_s[function]
         # Jobs mostly give up in the order in which they came: what ends before the first does is there for all.
         taken, missed = min(looked_at, bisect_right(ends_s, next(iter(queue.values())))), 0
+        if at_once > _LOOK_FAR:
+            # To find those far back in the queue would take longer than the whole decision; they wait no shorter.
+            return looked_at - taken
         for give_up_s in islice(queue.values(), at_once + taken, at_once + looked_at):
             if taken < len(ends_s) and ends_s[taken] <= give_up_s:
                 taken += 1

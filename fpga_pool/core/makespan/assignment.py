@@ -20,8 +20,9 @@ from fpga_pool.core.types import Floats, Ints
 _CAPS = (0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008, 0.01, 0.013, 0.016, 0.02, 0.03, 0.05)
 #: Looking at more pairs than this takes so long that caps are tried only while they help.
 _MANY_PAIRS = 5_000_000
-#: Share of the way from the bound to the best make-span at which a machine counts as overloaded.
-_AMBITION = 0.9
+#: Shares of the way from the bound to the best make-span at which a machine counts as overloaded: where the first leads
+#: no further, the search begins again at the best with the next.
+_AMBITIONS = (0.9, 0.95, 0.98)
 #: Steps of ruin and recreate between two looks at the budget, and steps without success that end the search: this
 #: many, and per job.
 _STEPS, _PATIENCE, _PATIENCE_PER_JOB = 100, 200, 20
@@ -146,16 +147,20 @@ def _ruin_and_recreate(
     best_s, best_machine = np.array([best.longest_s]), machine.copy()
     state = rng.integers(1, 2**63, 1, np.uint64)
     ready = np.array(ready_s)
-    idle, moved = 0, 6 * jobs // machines + 1
-    while budget.allows() and idle < _PATIENCE + _PATIENCE_PER_JOB * jobs:
-        before_s = best_s[0]
-        steps = compiled.ruin_and_recreate(
-            seconds, order, prices, ready, enough_s, _AMBITION, _STEPS, state, load_s, machine, best_s, best_machine
-        )
-        budget.spend(_STEPS * (moved * machines + 3 * jobs))
-        idle = 0 if best_s[0] < before_s else idle + _STEPS
-        if steps < _STEPS:
-            break
+    moved = 6 * jobs // machines + 1
+    for ambition in _AMBITIONS:
+        idle = 0
+        machine[:] = best_machine
+        load_s[:] = _loads(seconds, machine, ready_s)
+        while budget.allows() and idle < _PATIENCE + _PATIENCE_PER_JOB * jobs:
+            before_s = best_s[0]
+            steps = compiled.ruin_and_recreate(
+                seconds, order, prices, ready, enough_s, ambition, _STEPS, state, load_s, machine, best_s, best_machine
+            )
+            budget.spend(_STEPS * (moved * machines + 3 * jobs))
+            idle = 0 if best_s[0] < before_s else idle + _STEPS
+            if steps < _STEPS:
+                return Assignment(best_machine, _loads(seconds, best_machine, ready_s))
     return Assignment(best_machine, _loads(seconds, best_machine, ready_s))
 
 

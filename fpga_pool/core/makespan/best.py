@@ -23,8 +23,10 @@ from fpga_pool.core.makespan.underway import Underway
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
-#: Relative to the bound: where the plans of other policies are looked at before the search if seconds are limited, and
-#: where they are not looked at any more unless the batch is small.
+#: Effort from which on the plans of other policies are looked at, however near the bound ours is.
+THOROUGH_EFFORT = 300
+#: Relative to the bound: where they are looked at before the search if seconds are limited, and where they are not
+#: looked at any more with less effort, unless the batch is small.
 _FAR, _NEAR = 1.3, 1.02
 #: Share of the seconds in which the search may begin a step; the rest is for that step and for writing the plan down.
 _SEARCHING = 0.85
@@ -37,6 +39,9 @@ _OTHERS_PAIRS = 500
 _REORDERING, _PAIRS_PER_ORDERED_JOB, _ORDERS = 0.5, 10_000, 60
 
 
+#: Ingress of a responder relative to the bound, where plans are made forwards only.
+_INGRESS_CAPS = (1.0, 1.03, 0.97, 1.06)
+
 #: Work to search anew around what is under way: it is done again and again.
 _REPLAN_EFFORT = 20
 
@@ -47,7 +52,7 @@ class MakespanParams:
 
     #: About a third of a second of search for 1000 jobs on 100 accelerators, after which little more is found.
     effort: int = field(
-        default=300,
+        default=THOROUGH_EFFORT,
         metadata={"min": 0, "help": "Work to search, in millions of job-accelerator pairs; the same result each time."},
     )
     time_limit_s: float = field(
@@ -69,10 +74,11 @@ class MakespanParams:
 class Makespan:
     """Picks by itself among compute-bound, network-bound and joint planning; anytime.
 
-    No other policy of this package has a shorter plan, but for `gap`, where the batch is small (`others.SMALL_JOBS`,
-    `others.SMALL_PAIRS`), or where the plan is at its bound.  Of larger batches the plans of the others are looked at
-    while ours is more than 2 % above the bound, up to 500 pairs of job and accelerator per unit of effort; where
-    seconds are limited instead, within these.
+    No other policy of this package has a shorter plan, but for `gap`, where the search is limited by an effort of
+    `THOROUGH_EFFORT` or more: up to half a million pairs of job and accelerator the plans of all others are looked at,
+    unless ours is at its bound.  With less effort, or where seconds are limited, that holds for small batches
+    (`others.SMALL_JOBS`, `others.SMALL_PAIRS`); of larger ones the plans of the others are looked at while ours is more
+    than 2 % above the bound: up to 500 pairs per unit of effort, or within the seconds.
     """
 
     name = "makespan"
@@ -248,14 +254,15 @@ class _Search:
             yield found
 
     def _others_may_be_better(self, budget: Budget) -> bool:
-        """Say whether to look at the plan of one more policy: always where that is quick, else while far enough off."""
+        """Say whether to look at the plan of one more policy: always where that is quick, or where there is effort."""
         if are_quick(self._problem):
             return True
+        pairs, effort = self._problem.seconds.size, self._params.effort
         if budget.is_timed:
-            affordable = self._problem.seconds.size <= LARGE_PAIRS and budget.allows()
-        else:
-            affordable = self._problem.seconds.size <= min(LARGE_PAIRS, _OTHERS_PAIRS * self._params.effort)
-        return affordable and not self._within(_NEAR)
+            return pairs <= LARGE_PAIRS and budget.allows() and not self._within(_NEAR)
+        if effort >= THOROUGH_EFFORT:
+            return pairs <= LARGE_PAIRS
+        return pairs <= min(LARGE_PAIRS, _OTHERS_PAIRS * effort) and not self._within(_NEAR)
 
     def _joint(self) -> Iterator[Schedule]:
         yield self._forwards(place_ahead(self._problem, self._order))
@@ -270,6 +277,16 @@ class _Search:
             yield self._assigned(start, self._budget.part(0.3))
         if can_reverse(self._problem):
             yield from self._backwards()
+        else:
+            yield from self._capped()
+
+    def _capped(self) -> Iterator[Schedule]:
+        """Place ahead with ingress balanced, more or less strictly."""
+        for cap in _INGRESS_CAPS:
+            if not self._budget.allows():
+                break
+            self._budget.spend(self._problem.seconds.size)
+            yield self._forwards(place_ahead(self._problem, self._order, cap * self._bound.seconds))
 
     def _network(self) -> Schedule:
         problem = self._problem

@@ -16,11 +16,11 @@ _OTHER_WEIGHT, _BY_RANK = 0.01, -1.0
 def place_ahead(problem: BatchProblem, order: Ints, ingress_cap_s: float = np.inf) -> Ints:
     """Return the accelerator of each job (J,): in `order`, each where it would end first, as `ect.place`.
 
-    Compiled, no responder gets more ingress than `ingress_cap_s` as long as another one has room.
+    No responder gets more ingress than `ingress_cap_s` as long as another one has room.
     """
     compiled = joint_kernels()
     if compiled is None:
-        return place(problem, order)
+        return place(problem, order, ingress_cap_s)
     computes = problem.seconds.any(where=np.isfinite(problem.seconds))
     accelerator = np.zeros(problem.jobs, np.int64)
     compiled.place(

@@ -16,7 +16,9 @@ from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 def is_network_bound(problem: BatchProblem) -> bool:
     """Say whether nothing computes, and nothing else than bandwidth has to be waited for."""
     waits = problem.release_s.any() or problem.load_s.any() or (problem.group != problem.group[:1]).any()
-    return not waits and not problem.seconds.any(where=np.isfinite(problem.seconds))
+    longest_s = problem.seconds.max(initial=0.0)
+    computes = longest_s > 0.0 if np.isfinite(longest_s) else problem.seconds.any(where=np.isfinite(problem.seconds))
+    return not waits and not computes
 
 
 def place_for_network(
@@ -56,9 +58,10 @@ def constant_rates(problem: BatchProblem, accelerator: Ints) -> Transfers:
 def _ingress_s(problem: BatchProblem, hosts: Ints) -> Floats:
     """Return (J, hosts) how long each input keeps the ingress of each responder busy; inf = cannot run there."""
     sends_s = 8.0 * problem.input_bytes[:, None] / problem.ingress_bps[hosts]
-    sends_s[problem.local_host[problem.requester][:, None] == hosts] = 0.0
-    unable = np.isinf(problem.seconds)
-    if unable.any():
+    if (problem.local_host >= 0).any():
+        sends_s[problem.local_host[problem.requester][:, None] == hosts] = 0.0
+    if np.isinf(problem.seconds.max(initial=0.0)):
+        unable = np.isinf(problem.seconds)
         for column, host in enumerate(hosts.tolist()):
             sends_s[unable[:, problem.responder == host].all(axis=1), column] = np.inf
     return sends_s

@@ -1,6 +1,7 @@
 """Where jobs go if each in turn takes the accelerator that would end it first."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpga_pool.core.types import BatchProblem, Floats, Ints
 
@@ -14,16 +15,18 @@ def largest_first(problem: BatchProblem) -> Ints:
     return np.lexsort((-problem.input_bytes, -fastest_s, problem.group))
 
 
-def place(problem: BatchProblem, order: Ints) -> Ints:
+def place(problem: BatchProblem, order: Ints, ingress_cap_s: float = np.inf) -> Ints:
     """Return (J,) the accelerator of each job: in `order`, each where it would end first, as far as is known by then.
 
     An input is taken to arrive when all that was placed before it has crossed the same egress, or the same ingress.
     Ties go to the responder with the least ingress work, then to the lowest index.  Where nothing computes, egress
     takes the same time whatever the placement, and ingress alone decides: largest first on uniform machines.
+
+    No responder gets more ingress than `ingress_cap_s` as long as another one has room.
     """
     finite = np.isfinite(problem.seconds)
     computes = bool(problem.seconds.any(where=finite))
-    estimate = _Estimate(problem, use_egress=computes)
+    estimate = _Estimate(problem, ingress_cap_s, use_egress=computes)
     accelerator = np.zeros(problem.jobs, np.int64)
     for job in order.tolist():
         accelerator[job] = estimate.assign(job)
@@ -33,8 +36,8 @@ def place(problem: BatchProblem, order: Ints) -> Ints:
 class _Estimate:
     """What the jobs placed so far leave: when accelerators are free and links have sent all."""
 
-    def __init__(self, problem: BatchProblem, *, use_egress: bool) -> None:
-        self._problem = problem
+    def __init__(self, problem: BatchProblem, ingress_cap_s: float, *, use_egress: bool) -> None:
+        self._problem, self._ingress_cap_s = problem, ingress_cap_s
         self._free_s = np.array(problem.ready_s)
         self._loaded = np.array(problem.loaded)
         self._egress_s = np.zeros(len(problem.egress_bps))
@@ -49,8 +52,10 @@ class _Estimate:
         bits = 8.0 * float(problem.input_bytes[job])
         ready_s = self._free_s + np.where(self._loaded != function, problem.load_s, 0.0)
         arrival_s = self._arrival_s(job, requester, bits)[problem.responder]
-        finish_s = np.maximum(ready_s, arrival_s) + problem.seconds[job]
-        slot = self._first(finish_s)
+        end_s = finish_s = np.maximum(ready_s, arrival_s) + problem.seconds[job]
+        if self._ingress_cap_s < np.inf:
+            end_s = np.where(self._has_room(requester, bits, np.isfinite(finish_s)), finish_s, np.inf)
+        slot = self._first(end_s)
         self._free_s[slot] = finish_s[slot]
         self._loaded[slot] = function
         responder = int(problem.responder[slot])
@@ -58,6 +63,15 @@ class _Estimate:
             self._egress_s[requester] += bits * self._egress_s_per_bit[requester]
             self._ingress_s[responder] += bits * self._ingress_s_per_bit[responder]
         return slot
+
+    def _has_room(self, requester: int, bits: float, able: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return (A,) whether the ingress stays below the cap, or, where none does, is the least."""
+        sent_s = (self._ingress_s + bits * self._ingress_s_per_bit)[self._problem.responder]
+        least_s = float(sent_s.min(where=able, initial=np.inf))
+        room: NDArray[np.bool_] = (sent_s <= max(self._ingress_cap_s, least_s)) | (
+            self._problem.responder == self._problem.local_host[requester]
+        )
+        return room
 
     def _arrival_s(self, job: int, requester: int, bits: float) -> Floats:
         """Return (H,) when the input would have arrived at each responder."""

@@ -63,7 +63,12 @@ class Polished:
 
     def copy(self) -> "Polished":
         """Return one that changes on its own."""
-        return Polished(Queues(*(array.copy() for array in self.queues)), self.ready_s)
+        own = self.queues
+        copies = Queues(
+            own.accelerator.copy(), own.queue.copy(), own.queued.copy(), own.release_s.copy(), own.load_s.copy(),
+            own.link_end_s.copy(),
+        )  # fmt: skip
+        return Polished(copies, self.ready_s)
 
 
 class Polisher:
@@ -71,7 +76,7 @@ class Polisher:
 
     def __init__(self, kernels: ModuleType, problem: BatchProblem) -> None:
         self._kernels, self._ready_s = kernels, np.array(problem.ready_s)
-        bits = 8.0 * problem.input_bytes
+        bits: Floats = 8.0 * problem.input_bytes
         egress_s = np.bincount(problem.requester, bits, len(problem.egress_bps)) / problem.egress_bps
         hosts, requesters = len(problem.ingress_bps), len(problem.egress_bps)
         self._instance = Instance(

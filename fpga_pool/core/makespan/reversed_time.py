@@ -35,9 +35,9 @@ _AFTERWARDS = (None, 0.1, 0.2, 0.3)
 #: Jobs of about one size, and what is left to order by size in the time that computing takes where nothing idles.
 _OF_A_SIZE, _STRETCH = 10, 1.1
 #: Placements that are polished, changes in one go, and how much of the way to the bound they aim at.
-_POLISHED, _CHANGES, _AMBITIONS = 3, 2000, (0.3, 0.2, 0.1)
-#: Share of the budget for placements, and after which only the best of them is polished.
-_PLACING, _NARROWED = 0.2, 0.5
+_POLISHED, _CHANGES, _AMBITIONS = 3, 1000, (0.3, 0.3, 0.2, 0.2, 0.1, 0.1, 0.05)
+#: Goes after which only the best of them is polished, and share of the seconds for placements where these are limited.
+_ROUNDS, _PLACING = 3, 0.2
 #: Work to try one change, in pairs of job and accelerator per job of a responder.
 _PAIRS_PER_CHANGE = 250
 #: Goes without success that end the search.
@@ -85,27 +85,30 @@ class ReversedSearch:
 
     def run(self, at_most_s: float) -> Iterator[Reversed]:
         """Search below `at_most_s`, and below whatever was yielded, until the budget is spent."""
-        placements = sorted(self._placements(self._budget.part(_PLACING)), key=lambda placed: placed.estimate_s)
+        # By work, more of it goes on where less of it ends.
+        placing = self._budget.part(_PLACING) if self._budget.is_timed else self._budget
+        placements = sorted(self._placements(placing), key=lambda placed: placed.estimate_s)
         pool = [(np.inf, placed) for placed in placements[:_POLISHED]]
-        whole, idle, turn = self._budget.part(_NARROWED), 0, 0
-        while pool and self._budget.allows() and idle < _PATIENCE and at_most_s > self._bound_s * (1 + 1e-9):
-            if len(pool) > 1 and turn >= len(pool) and not whole.allows():
+        idle, turn = 0, 0
+        while pool and (turn == 0 or self._budget.allows()) and idle < _PATIENCE:
+            if at_most_s <= self._bound_s * (1 + 1e-9):
+                break
+            if turn == _ROUNDS * _POLISHED:
                 pool = [min(pool, key=lambda entry: entry[0])]
             which = turn % len(pool)
-            length_s, placed = pool[which]
+            placed = pool[which][1]
             if turn >= len(pool):
                 placed = self._polished(placed, turn // len(pool))
             found = self._evaluate(placed)
             turn, idle = turn + 1, idle + 1
-            if found.length_s <= length_s:
-                pool[which] = found.length_s, placed
+            pool[which] = found.length_s, placed
             if found.length_s < at_most_s:
                 at_most_s, idle = found.length_s, 0
                 yield found
 
     def _polished(self, placed: Polished, turn: int) -> Polished:
         placed = placed.copy()
-        ambition = _AMBITIONS[turn % len(_AMBITIONS)]
+        ambition = _AMBITIONS[min(turn, len(_AMBITIONS)) - 1]
         target_s = placed.estimate_s - (placed.estimate_s - self._bound_s) * ambition
         self._polisher.polish(placed, target_s, _CHANGES, self._state)
         problem = self._problem

@@ -1,13 +1,13 @@
 """The one mechanism behind all transition tables."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from fpga_pool.model.exceptions import InvalidTransition
 from fpga_pool.model.messages import Action
 from fpga_pool.model.objects import STORY_LENGTH, StoryEntry
+from fpga_pool.model.values import changed
 
 
 class Living(Protocol):
@@ -55,9 +55,9 @@ class Table(Generic[LivingT]):
         rule = self.rules.get((thing.state, type(event)))
         if rule is None:
             raise InvalidTransition(self._complaint(thing, event))
-        changed, actions = rule(thing, event, now_s)
-        entry = StoryEntry(now_s, type(event).__name__, str(thing.state), str(changed.state))
-        return _with_story(changed, (*thing.story, entry)[-STORY_LENGTH:]), actions
+        after, actions = rule(thing, event, now_s)
+        entry = StoryEntry(now_s, type(event).__name__, str(thing.state), str(after.state))
+        return changed(after, story=(*thing.story, entry)[-STORY_LENGTH:]), actions
 
     def _complaint(self, thing: LivingT, event: object) -> str:
         name = getattr(thing, self._called_by)
@@ -69,7 +69,3 @@ class Table(Generic[LivingT]):
             *(f"    {entry.at:.3f} {entry.event}: {entry.before} -> {entry.after}" for entry in thing.story),
         ]
         return "\n".join(lines)
-
-
-def _with_story(thing: LivingT, story: tuple[StoryEntry, ...]) -> LivingT:
-    return replace(thing, story=story)  # type: ignore[type-var]

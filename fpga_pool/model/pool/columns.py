@@ -237,12 +237,19 @@ def _merged(old: Columns, new: Columns, key: Sequence[str], words: Sequence[str]
     rows = np.flatnonzero(new_keys[places] == old_keys)
     added = np.ones(len(new_keys), dtype=bool)
     added[places[rows]] = False
-    merged = {}
-    for name, column in old.items():
-        changed = column.copy()
-        changed[rows] = new[name][places[rows]]
-        merged[name] = np.concatenate([changed, new[name][added]]) if added.any() else changed
-    return _sorted(merged, key, words) if added.any() else merged
+    merged = {name: _replaced(column, rows, new[name][places[rows]]) for name, column in old.items()}
+    if not added.any():
+        return merged
+    return _sorted({name: np.concatenate([merged[name], new[name][added]]) for name in old}, key, words)
+
+
+def _replaced(column: Ints, rows: Ints, values: Ints) -> Ints:
+    """Return a column with other values in some rows: itself where they are the same, for to copy it takes longest."""
+    if (column[rows] == values).all():
+        return column
+    changed = column.copy()
+    changed[rows] = values
+    return changed
 
 
 def _to_text(column: Ints) -> list[str]:

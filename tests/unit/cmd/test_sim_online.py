@@ -1,6 +1,8 @@
+import csv
 import json
 import subprocess
 import sys
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -123,3 +125,19 @@ def test_optimum_of_a_small_trace_is_between_policy_and_bound(tmp_path, capsys):
     assert result["share_of_optimum"] == result["mean_benefit_vcpus"] / result["optimum_vcpus"]
     assert main(online(path, tmp_path, "benefit_plus", *options, "--time-limit", "1e-9")) == 0
     assert json.loads(capsys.readouterr().out)["optimum"] == "not found in time"
+
+
+def test_limit_per_tenant_is_kept(jobs, tmp_path, capsys):
+    # All jobs are of one project: of eight slots it has two.
+    assert main(online(jobs, tmp_path, "benefit_plus", "--tenant-share", "0.25")) == 0
+    with (tmp_path / "stretches.csv").open() as file:
+        stretches = list(csv.DictReader(row for row in file if not row.startswith("#")))
+    edges = sorted(
+        edge
+        for stretch in stretches
+        if not stretch["job"].startswith("load:")
+        for edge in ((float(stretch["begin_s"]), 1), (float(stretch["end_s"]), -1))
+    )
+    assert max(accumulate(step for _, step in edges)) == 2
+    assert main(online(jobs, tmp_path, "benefit_plus", "--tenant-share", "0")) == 2
+    assert "expected a number above 0" in capsys.readouterr().err

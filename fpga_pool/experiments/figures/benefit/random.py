@@ -16,7 +16,6 @@ from fpga_pool.experiments.figures.benefit.runs import (
     benefits,
     curves,
     mean_ratio,
-    share_percent,
     trace,
 )
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings

@@ -1,62 +1,83 @@
 """Batches that come one after the other, and what each policy makes of them (section 3.4).
 
 A policy plans a batch when it comes and knows of no later one.  The paper's own and its baselines do so by themselves
-when they see all batches as one problem with release times.  Others are asked anew with each batch: what has begun to
-move or to compute by then keeps its place and goes before in every queue and on every link; all else is planned again.
+when they see all batches as one problem with release times.  Others go on as the pool does: by their own `replan`, or,
+without one, each job of a new batch behind what is under way.
 """
 
-from dataclasses import replace
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from fpga_pool.core.makespan.execution import Schedule, schedule
-from fpga_pool.core.makespan.forwards import transmit_in_order
-from fpga_pool.core.types import BatchProblem, Floats, Ints
-from fpga_pool.experiments.figures.makespan.planners import decide
+from fpga_pool.core.makespan.fluid import Segments, no_segments
+from fpga_pool.core.makespan.replan import Replan, ReplanParams, replan
+from fpga_pool.core.makespan.underway import Underway, underway_at
+from fpga_pool.core.types import BatchPlan, BatchProblem, Ints
+from fpga_pool.experiments.figures.makespan.planners import decide, planner
 
 #: Policies that see releases as they come, however many there are in a problem.
 _IN_TIME_ORDER = frozenset({"sjf", "ljf", "cim", "nim", "ncjm", "waves"})
-
-
-#: Work to search for each plan, in millions of pairs, where a policy searches: there is one plan per batch.
-_EFFORT = 30
 
 
 def makespan_s(name: str, problem: BatchProblem, seed: int) -> float:
     """Return when the last job ends; jobs of one release time are a batch."""
     if name in _IN_TIME_ORDER:
         return decide(name, problem, seed).makespan_s
-    return _plan_anew(name, problem, seed).makespan_s
+    return _Course(problem).makespan_s(_replanner(name, seed))
 
 
-def _plan_anew(name: str, problem: BatchProblem, seed: int) -> Schedule:
-    """Plan with each batch what has not begun, on the accelerators as the rest leaves them; it is sent after that."""
-    accelerator, begun = np.zeros(problem.jobs, np.int64), np.zeros(0, np.int64)
-    begins_s = np.full(problem.jobs, np.inf)
-    order = begun
-    for release_s in np.unique(problem.release_s).tolist():
-        begun = order[begins_s[order] < release_s]
-        free_s = np.maximum(problem.ready_s - release_s, 0.0)
-        if len(begun):
-            _, ends_s = _follow(problem, begun, accelerator)
-            np.maximum.at(free_s, accelerator[begun], ends_s[begun] - release_s)
-        jobs = np.setdiff1d(np.flatnonzero(problem.release_s <= release_s), begun)
-        waiting = replace(problem.only(jobs), release_s=np.zeros(len(jobs)), ready_s=free_s)
-        plan = decide(name, waiting, seed, _EFFORT)
-        accelerator[jobs] = plan.accelerator
-        order = np.append(begun, jobs[np.argsort(plan.start_s, kind="stable")])
-        found, _ = _follow(problem, order, accelerator)
-        known = np.sort(order)
-        begins_s[known] = found.start_s
-        np.minimum.at(begins_s, known[found.segments.flow], found.segments.begin_s)
-    return found
+def _replanner(name: str, seed: int) -> Callable[[Underway], Replan]:
+    policy: Any = planner(name)
+    if not hasattr(policy, "replan"):
+        return lambda underway: replan(underway, ReplanParams(effort=0))
+    rng = np.random.default_rng(seed)
+    return lambda underway: policy.replan(underway, rng)
 
 
-def _follow(problem: BatchProblem, order: Ints, accelerator: Ints) -> tuple[Schedule, Floats]:
-    """Return what comes of some jobs, first in `order` first, and when each job of the problem (J,) ends."""
-    known = np.sort(order)
-    part, places = problem.only(known), np.searchsorted(known, order)
-    found = schedule(part, accelerator[known], places, transmit_in_order(part, accelerator[known], places))
-    ends_s = np.zeros(problem.jobs)
-    ends_s[known] = found.start_s + problem.seconds[known, accelerator[known]]
-    return found, ends_s
+class _Course:
+    """What is planned so far, on one clock, and how that changes with every batch that comes."""
+
+    def __init__(self, problem: BatchProblem) -> None:
+        self._problem = problem
+        self._accelerator = np.zeros(problem.jobs, np.int64)
+        self._start_s = np.zeros(problem.jobs)
+        self._transfers = no_segments()
+
+    def makespan_s(self, replanned: Callable[[Underway], Replan]) -> float:
+        """Let all batches come; return when the last job ends."""
+        problem = self._problem
+        for now_s in np.unique(problem.release_s).tolist():
+            known = np.flatnonzero(problem.release_s <= now_s)
+            arrived = np.flatnonzero(problem.release_s[known] == now_s)
+            underway, left = underway_at(problem.only(known), self._plan(known), now_s, arrived=arrived.tolist())
+            self._take(known[left], replanned(underway).plan, now_s)
+        ends_s = self._start_s + problem.seconds[np.arange(problem.jobs), self._accelerator]
+        return float(ends_s.max(initial=0.0))
+
+    def _plan(self, known: Ints) -> BatchPlan:
+        """Return the plan of the jobs `known` (n,) so far, numbered by their place there."""
+        transfers = self._transfers
+        return BatchPlan(
+            accelerator=self._accelerator[known],
+            start_s=self._start_s[known],
+            segment_job=np.searchsorted(known, transfers.flow),
+            segment_begin_s=transfers.begin_s,
+            segment_end_s=transfers.end_s,
+            segment_bps=transfers.bps,
+            makespan_s=0.0,
+            lower_bound_s=0.0,
+        )
+
+    def _take(self, jobs: Ints, plan: BatchPlan, now_s: float) -> None:
+        """Have a plan for `jobs` (n,), whose time 0 is now, in place of theirs so far."""
+        self._accelerator[jobs] = plan.accelerator
+        self._start_s[jobs] = plan.start_s + now_s
+        kept = ~np.isin(self._transfers.flow, jobs)
+        columns = zip(
+            (self._transfers.flow, self._transfers.begin_s, self._transfers.end_s, self._transfers.bps),
+            (jobs[plan.segment_job], plan.segment_begin_s + now_s, plan.segment_end_s + now_s, plan.segment_bps),
+            strict=True,
+        )
+        flow, *rest = (np.append(before[kept], new) for before, new in columns)
+        self._transfers = Segments(flow, *rest)

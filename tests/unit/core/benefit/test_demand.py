@@ -31,10 +31,37 @@ def test_workload_that_changes_loses_its_benefit():
     assert demand.speedup[0] == pytest.approx(4.53, abs=0.01)
 
 
+def test_what_one_tenant_lost_is_not_lost_for_another():
+    demand = Demand([10.0], memory_jobs=4.0)
+    for _ in range(50):
+        demand.ran(0, 2.0, "a")
+    assert demand.expected(0, "a") == pytest.approx(2.0, abs=0.01)
+    assert demand.expected(0, "b") == 10.0
+    # Jobs of b alone come: the function's figure goes back, 2 + 8 * (1 - (3/4)^4) = 7.47.
+    for i in range(4):
+        demand.arrived(0, 1.0, 1.0, float(i), "b")
+    assert demand.speedup[0] == pytest.approx(7.47, abs=0.01)
+
+
+def test_runs_as_expected_teach_nothing():
+    demand = Demand([10.0])
+    demand.ran(0, 10.0, "a")
+    assert demand.as_state()["learned"] == []
+
+
+def test_more_jobs_than_slots_are_there_as_poisson_says():
+    demand = Demand([1.0], memory_s=20.0)
+    for i in range(400):
+        demand.arrived(0, 1.0, 1.0, 0.5 * i)
+    # Two at a time on average: 1 - exp(-2) (1 + 2) = 0.594 that there are more than one.
+    assert demand.more_than(1, 0, 199.5) == pytest.approx(0.594, abs=0.02)
+    assert demand.more_than(0, 0, 199.5) > demand.more_than(1, 0, 199.5) > demand.more_than(2, 0, 199.5)
+
+
 def test_what_was_learned_survives_as_plain_data():
     demand = Demand([10.0, 3.0])
     demand.arrived(1, 2.0, 1.0, 5.0)
-    demand.ran(1, 4.0)
+    demand.ran(1, 4.0, "a")
     other = Demand([10.0, 3.0])
     other.restore(json.loads(json.dumps(demand.as_state())))
     assert other.as_state() == demand.as_state()

@@ -90,6 +90,27 @@ def test_plus_waits_for_a_slot_that_ends_in_time(pool):
     assert BenefitPlus().decide(view, None, 0.0, RNG) == Load(1, 1)
 
 
+def test_plus_stops_no_job_for_one_that_is_hardly_better(pool):
+    # (s_f - s_g) * 1 s against load_s * s_g: 2.5 < 0.5 * 20 = 10; 19 > 0.5 * 20.
+    for speedup, expected in ((22.5, None), (39.0, Load(0, 1))):
+        view = wait(holding(pool([20.0, speedup], preemptible=(0,)), 0, busy_until=[0.2]), 1)
+        assert BenefitPlus().decide(view, None, 0.0, RNG) == expected
+
+
+def test_plus_counts_what_the_shared_dma_leaves(pool):
+    # A card moves 1e9.  Slot 0 runs function 0, which asks for 1e9; another one would leave each with half of its speed
+    # and gain 20 / 2; function 1 gains 12 and moves nothing.
+    for dma_bps, expected in ((1e9, Load(1, 1)), (4e9, Load(1, 0))):
+        view = holding(pool([20.0, 12.0], slots=2, io_bps=[[1e9, 0.0]], dma_bps=dma_bps), 0, busy_until=[9.0])
+        assert BenefitPlus().decide(wait(view, 0, 1), None, 0.0, RNG) == expected
+
+
+def test_plus_waits_for_a_slot_that_ends_before_a_load_would(pool):
+    # The slot of function 1 ends at 0.4, a load takes 0.5 s; at 0.6 it does not end in time for the second one.
+    view = wait(holding(pool([2.0, 30.0], slots=2), 1, 0, busy_until=[0.4]), 1)
+    assert BenefitPlus().decide(view, None, 0.0, RNG) is None
+
+
 def test_plus_keeps_a_slot_for_what_is_sure_to_come(pool):
     # Function 1 keeps its slot busy most of the time: ten jobs of 1 s in the last 10 s.  Function 0 gains a tenth.
     view = holding(pool([3.0, 30.0]), 1)

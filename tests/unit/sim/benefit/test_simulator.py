@@ -1,5 +1,7 @@
 """Tiny traces whose outcome is worked out by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -87,3 +89,42 @@ def test_plus_gains_most_where_loads_are_slow():
     # Measured 1.25 to 1.3 over seeds: Algorithm 2 loads for a third of the time.
     assert ours.mean_benefit_vcpus > 1.1 * theirs.mean_benefit_vcpus
     assert ours.reconfigurations < theirs.reconfigurations / 2
+
+
+def test_tenant_at_its_limit_leaves_slots_to_others():
+    # Two slots, half of them for each: the second job of a waits until the first ends; b has the other slot at once.
+    jobs = replace(trace((0, 0.0, 1.0), (0, 0.1, 1.0), (0, 0.2, 1.0), patience_s=5.0), project=("a", "a", "b"))
+    shared = simulate(card([4.0], 2, load_s=0.0), jobs, BenefitPlus(), tenant_share=0.5)
+    assert shared.record.begin_s.tolist() == pytest.approx([0.0, 1.0, 0.2])
+    alone = simulate(card([4.0], 2, load_s=0.0), jobs, BenefitPlus())
+    assert alone.record.begin_s.tolist() == pytest.approx([0.0, 0.1, 1.0])
+
+
+def test_held_job_gives_up_too():
+    jobs = replace(trace((0, 0.0, 3.0), (0, 0.1, 1.0), (1, 0.2, 1.0)), project=("a", "a", "b"))
+    found = simulate(card([4.0, 4.0], 2, load_s=0.0), jobs, BenefitPlus(), tenant_share=0.5)
+    assert found.record.where.tolist() == [FPGA, CPU, FPGA]
+    assert found.record.begin_s[1] == pytest.approx(1.1)
+
+
+@pytest.mark.parametrize("name", policy_names("online"))
+def test_every_job_is_dealt_with_once_under_limits(name):
+    pool = card_pool(reference_catalogue("a"), 0.05)
+    jobs = random_trace(pool, 8.0, 20.0, 3, poisson=True)
+    jobs = replace(jobs, project=tuple("abc"[i % 7 % 3] for i in range(len(jobs.jobs))))
+    found = simulate(pool, jobs, load_policy("online", name), tenant_share=0.5)
+    assert found.jobs_on_fpga + found.jobs_on_cpu == len(jobs.jobs)
+    assert (found.record.end_s > found.record.begin_s).all()
+
+
+def test_tenant_whose_workload_changes_loses_its_slot():
+    # Both functions are said to gain 10, those of function 0 gain 1.  With one slot and both always waiting, who has
+    # learned serves function 1 for most of the time.
+    count = 120
+    jobs = replace(
+        trace(*((i % 2, 0.5 * i, 1.0) for i in range(count))),
+        speedup=np.where(np.arange(count) % 2, 10.0, 1.0), project=("a",) * count,
+    )  # fmt: skip
+    pool = card([10.0, 10.0], 1, load_s=0.05)
+    learned, fixed = (simulate(pool, jobs, BenefitPlus(), learn=learn).mean_benefit_vcpus for learn in (True, False))
+    assert learned > 1.2 * fixed

@@ -1,0 +1,56 @@
+"""Figures 3 and 4 of paper 003, and ours from 5 on, in a reduced form, held to the ranges of `benefit.toml`.
+
+The values do not depend on the machine; ranges leave room for other libraries, not for other algorithms.
+"""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from fpga_pool.experiments.figures.benefit import EXPERIMENTS
+from fpga_pool.experiments.figures.figure import Settings
+from fpga_pool.experiments.figures.run import make
+
+#: The first test of a figure makes it: a minute at most, on processors that are not shared.
+pytestmark = pytest.mark.timeout(1800)
+
+RANGES = tomllib.loads((Path(__file__).parent / "benefit.toml").read_text())["range"]
+EXPERIMENT = {experiment.number: experiment for experiment in EXPERIMENTS}
+#: How each figure is reduced.
+REDUCED = {
+    3: Settings(seeds=(0,), scale=0.5, points=5), 4: Settings(seeds=(0,), scale=0.5, points=5),
+    5: Settings(seeds=(0,), scale=0.3, points=2), 6: Settings(seeds=(0,), scale=0.5, points=3),
+    7: Settings(seeds=(0,), scale=0.5, points=2), 8: Settings(seeds=(0,), scale=0.3, points=3),
+}  # fmt: skip
+
+
+@cache
+def figure(number):
+    return make(EXPERIMENT[number], REDUCED[number])
+
+
+@pytest.mark.parametrize("wanted", RANGES, ids=lambda r: f"figure {r['figure']}: {r['claim']}: {r['curve']}")
+def test_is_in_the_range(wanted):
+    claims = {claim.key: claim for claim in figure(wanted["figure"]).claims}
+    assert wanted["least"] <= claims[wanted["claim"]].ours[wanted["curve"]] <= wanted["most"]
+
+
+@pytest.mark.parametrize("number", [3, 4, 6])
+def test_nothing_exceeds_the_bound(number):
+    samples = figure(number).samples
+    for panel in EXPERIMENT[number].panels:
+        for name in samples.series(panel.key):
+            for x in samples.places(panel.key, name):
+                bounds = samples.values(panel.key, "bound", x)
+                for seed, benefit_vcpus in samples.values(panel.key, name, x).items():
+                    assert benefit_vcpus <= bounds[seed] * (1 + 1e-9), f"{name}, panel {panel.key}, {x}, seed {seed}"
+
+
+def test_every_claim_has_a_range():
+    known = {(wanted["figure"], wanted["claim"]) for wanted in RANGES}
+    missing = {
+        (number, claim.key) for number in REDUCED for claim in figure(number).claims if (number, claim.key) not in known
+    }
+    assert not missing

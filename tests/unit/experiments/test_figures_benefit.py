@@ -1,0 +1,48 @@
+"""The workloads of the figures of paper 003, and one run of them all."""
+
+import json
+
+import numpy as np
+import pytest
+
+from fpga_pool.cmd.sim import OK, WRONG_USAGE, main
+from fpga_pool.experiments.benefit.cases import card_pool, random_speedups, random_trace, reference_catalogue
+from fpga_pool.experiments.figures.benefit import changing, deciding
+
+
+@pytest.fixture
+def pool():
+    return card_pool(reference_catalogue("a"), 0.05)
+
+
+def test_catalogues_are_correlated_as_asked(pool):
+    # Ranks of six functions: 1 is the same order, -1 the opposite one.
+    for correlation in (-1.0, 1.0):
+        drawn = deciding.correlated(pool, correlation, 3)
+        found = np.corrcoef(np.log(drawn.speedup), np.log(drawn.io_bps[0]))[0, 1]
+        assert found == pytest.approx(correlation)
+
+
+def test_random_catalogues_keep_the_card(pool):
+    drawn = random_speedups(pool, 5)
+    assert np.array_equal(drawn.fits, pool.fits)
+    assert ((drawn.speedup >= 1.5) & (drawn.speedup <= 40)).all()
+    assert np.array_equal(drawn.speedup, random_speedups(pool, 5).speedup)
+
+
+def test_one_tenant_loses_its_benefit_at_half_time(pool):
+    jobs = changing.losing(pool, random_trace(pool, 8.0, 40.0, 1), 1)
+    lost = jobs.speedup < pool.speedup[jobs.function]
+    assert 0 < lost.sum() < len(jobs.jobs) / 2
+    assert {jobs.project[i] for i in np.flatnonzero(lost)} == {changing.CHANGING}
+    assert (jobs.arrival_s[lost] > jobs.last_arrival_s / 2).all()
+
+
+def test_all_figures_are_made(tmp_path, capsys):
+    options = ["--points", "2", "--scale", "0.05", "--seeds", "0", "--no-pictures", "--out", str(tmp_path)]
+    assert main(["figures", "benefit", *options]) == OK
+    result = json.loads((tmp_path / "benefit.json").read_text())
+    assert [figure["figure"] for figure in result["figures"]] == [3, 4, 5, 6, 7, 8]
+    assert all(figure["claims"] for figure in result["figures"])
+    assert main(["figures", "benefit", *options, "--also", "makespan"]) == WRONG_USAGE
+    assert "makespan" in capsys.readouterr().err
