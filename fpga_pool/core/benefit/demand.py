@@ -84,9 +84,6 @@ class Demand:
 
     def more_than(self, slots: int, function: int, now_s: float) -> float:
         """Return the probability that more than so many jobs of the function are there, each on a slot: Poisson."""
-        # Loaded where it is used only: agents and the API, which read options, decide nothing.
-        from scipy.special import gammainc
-
         offered = self.offered(now_s)[function]
         if (found := self._more_than.get((slots, function))) is None:
             # Not at the top: every process that knows of policies would load it at its start.
