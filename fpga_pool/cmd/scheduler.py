@@ -14,9 +14,10 @@ from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, count_unreadable, server, transport
 from fpga_pool.services.clock import SteadyClock
-from fpga_pool.services.configured import online_rule, scheduler_settings
+from fpga_pool.services.configured import scheduler_settings
 from fpga_pool.services.lock import exclusive
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
+from fpga_pool.services.scheduler.online import online_rule
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.store.options import open_store
 

@@ -9,7 +9,6 @@ from stevedore import driver
 
 from fpga_pool.conf.agent import NO_EGRESS
 from fpga_pool.conf.places import public_key
-from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.conf.scheduler import pool_settings
 from fpga_pool.conf.tc import shaped_devices
 from fpga_pool.drivers.egress.base import EgressDriver
@@ -17,7 +16,6 @@ from fpga_pool.drivers.slots.base import SlotDriver
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.services.agent.settings import AgentSettings
-from fpga_pool.services.scheduler.online import OnlineRule
 from fpga_pool.services.scheduler.settings import SchedulerSettings
 
 LOG = logging.getLogger(__name__)
@@ -43,13 +41,6 @@ def scheduler_settings(conf: cfg.ConfigOpts, name: str) -> SchedulerSettings:
         token_lifetime_s=group.token_lifetime_s,
         pool=pool_settings(conf),
     )
-
-
-def online_rule(conf: cfg.ConfigOpts) -> OnlineRule:
-    """Return which policy runs online jobs; InvalidInput names those there are."""
-    name = conf.scheduler.online_policy
-    names = {*policy_names("online"), name} - set(policy_names("batch"))
-    return OnlineRule(load_policy("online", name, conf), names.__contains__)
 
 
 def agent_settings(conf: cfg.ConfigOpts, **host: Any) -> AgentSettings:

@@ -29,9 +29,10 @@ from fpga_pool.services.agent.endpoint import AgentEndpoint
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.clock import SteadyClock
-from fpga_pool.services.configured import agent_settings, online_rule, scheduler_settings
+from fpga_pool.services.configured import agent_settings, scheduler_settings
 from fpga_pool.services.lock import exclusive
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
+from fpga_pool.services.scheduler.online import online_rule
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.store.store import Store
 

@@ -7,7 +7,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
+from oslo_config import cfg
 
+from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.benefit.demand import Demand
 from fpga_pool.core.policy import OnlinePolicy
 from fpga_pool.model.catalogue import Catalogue
@@ -28,6 +30,13 @@ class OnlineRule:
 
     policy: OnlinePolicy
     is_online: Callable[[str], bool]
+
+
+def online_rule(conf: cfg.ConfigOpts) -> OnlineRule:
+    """Return which policy runs online jobs; InvalidInput names those there are."""
+    name = conf.scheduler.online_policy
+    names = {*policy_names("online"), name} - set(policy_names("batch"))
+    return OnlineRule(load_policy("online", name, conf), names.__contains__)
 
 
 class OnlinePlanner:
