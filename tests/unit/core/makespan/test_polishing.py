@@ -25,7 +25,7 @@ def two_slots(seconds, megabits, requester, egress_mbps, ingress_mbps):
 def test_a_responder_alone_receives_what_its_requesters_can_send(kernels):
     # Backwards: slot 0 computes job 0 until 1 s and job 1 until 3 s, slot 1 computes job 2 until 2 s. From 1 s on job 0
     # (200 Mb at 100 Mbps) is sent until 3 s. Job 2, of the same requester with more to send, shares its 100 Mbps: it
-    # ends after both, at 1 + (200 + 100) / 100 = 4 s. Job 1 (150 Mb) has what ingress leaves, 150 - 100 = 50 Mbps, from 3 s
+    # ends after both, at 1 + (200 + 100) / 100 = 4 s. Job 1 (150 Mb) has what ingress leaves, 50 Mbps, from 3 s
     # to 4 s, then its own 100 Mbps: 4 + (150 - 50) / 100 = 5 s.
     seconds = [[1.0, 9.0], [2.0, 9.0], [9.0, 2.0]]
     problem = two_slots(seconds, [200, 150, 100], [0, 1, 0], [100, 100], 150)
