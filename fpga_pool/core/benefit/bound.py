@@ -88,9 +88,7 @@ def bucket_edges(jobs: Windows, horizon_s: float) -> Floats:
     return np.linspace(0.0, horizon_s, int(np.clip(_PER_WINDOW * horizon_s / window_s, 50, 20 * _BUCKETS)) + 1)
 
 
-def job_bound(
-    pool: OnlinePool, jobs: Windows, edges_s: Floats, time_limit_s: float | None = None
-) -> float | None:
+def job_bound(pool: OnlinePool, jobs: Windows, edges_s: Floats, time_limit_s: float | None = None) -> float | None:
     """Return the bound on the mean benefit between the first and the last edge; None if that takes too long."""
     programme, _ = job_programme(pool, jobs, edges_s)
     found = programme.solve(time_limit_s)

@@ -73,9 +73,7 @@ class Occupancy:
 
     # What happened ------------------------------------------------------------------------------------------------
 
-    def arrived(
-        self, job: int, function: int, work_s: float, give_up_s: float, now_s: float, tenant: str = ""
-    ) -> None:
+    def arrived(self, job: int, function: int, work_s: float, give_up_s: float, now_s: float, tenant: str = "") -> None:
         """Let a job wait."""
         self.demand.arrived(function, work_s, give_up_s - now_s, now_s, tenant)
         self.waits(job, function, give_up_s)

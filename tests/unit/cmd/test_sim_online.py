@@ -114,7 +114,9 @@ def test_time_that_is_too_short_gives_the_looser_bound(jobs, tmp_path, capsys):
 
 def test_optimum_of_a_small_trace_is_between_policy_and_bound(tmp_path, capsys):
     path = tmp_path / "few.csv"
-    rows = [f"j{i},{0.4 * i},p,{name},1.0" for i, name in enumerate(("aes", "stereo", "gmm", "sha256", "stereo", "mvm"))]
+    rows = [
+        f"j{i},{0.4 * i},p,{name},1.0" for i, name in enumerate(("aes", "stereo", "gmm", "sha256", "stereo", "mvm"))
+    ]
     path.write_text("job,arrival_s,project,function,ideal_fpga_s\n" + "\n".join(rows) + "\n")
     options = ["--optimum", "0.5", "--horizon", "3", "--cards", "1"]
     assert main(online(path, tmp_path, "benefit_plus", *options)) == 0

@@ -97,8 +97,7 @@ def claims(samples: Samples) -> list[Claim]:
                 where="section V, figure 4",
                 paper="38.60 %",
                 ours={
-                    f"hold {float(x):g} s": 100 * (samples.mean(HOLD, name, x) - 1)
-                    for x in samples.places(HOLD, name)
+                    f"hold {float(x):g} s": 100 * (samples.mean(HOLD, name, x) - 1) for x in samples.places(HOLD, name)
                 },
             )
             for name in samples.series(HOLD)

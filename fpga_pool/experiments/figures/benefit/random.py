@@ -68,9 +68,7 @@ def _of_load(samples: Samples, panel: str) -> Iterator[Claim]:
         text=f"random catalogues, loads of {panel} s: mean share of the bound",
         where="ours",
         paper="not given",
-        ours={
-            name: float(np.mean([samples.mean(panel, name, x) for x in places])) for name in samples.series(panel)
-        },
+        ours={name: float(np.mean([samples.mean(panel, name, x) for x in places])) for name in samples.series(panel)},
     )
     yield Claim(
         key=f"{panel}-ratios",

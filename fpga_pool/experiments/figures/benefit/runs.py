@@ -24,7 +24,13 @@ LOAD_S = 0.05
 
 
 def trace(
-    pool: OnlinePool, alpha: float, seed: int, settings: Settings, *, drift_s: float | None = None, seconds: int = SECONDS
+    pool: OnlinePool,
+    alpha: float,
+    seed: int,
+    settings: Settings,
+    *,
+    drift_s: float | None = None,
+    seconds: int = SECONDS,
 ) -> Trace:
     """Return the jobs of one run: equal intervals with even seeds, as in the paper, random ones with odd seeds."""
     return random_trace(pool, alpha, settings.scaled(seconds), seed, drift_s=drift_s, poisson=bool(seed % 2))

@@ -25,9 +25,13 @@ def test_loads_and_whole_jobs_count(pool):
     # again; all of 1 s, all wait long.  In 4 s: load 0, run 0.5..1.5 and 1.5..2.5, load 1, run 3..4: 4 + 4 + 2 = 10.
     some = pool([4.0, 2.0])
     arrival_s = [0.0, 0.0, 1.0]
-    assert best(some, [0, 1, 0], arrival_s, np.ones(3), np.full(3, 9.0), horizon_s=4.0, step_s=0.5) == pytest.approx(2.5)
+    assert best(some, [0, 1, 0], arrival_s, np.ones(3), np.full(3, 9.0), horizon_s=4.0, step_s=0.5) == pytest.approx(
+        2.5
+    )
     # Until 3 s the last one counts for nothing yet, and 0 before 1 is all that can be done: 8 in 3 s.
-    assert best(some, [0, 1, 0], arrival_s, np.ones(3), np.full(3, 9.0), horizon_s=3.0, step_s=0.5) == pytest.approx(8 / 3)
+    assert best(some, [0, 1, 0], arrival_s, np.ones(3), np.full(3, 9.0), horizon_s=3.0, step_s=0.5) == pytest.approx(
+        8 / 3
+    )
 
 
 def test_port_of_a_card_loads_one_slot_at_a_time(pool):
