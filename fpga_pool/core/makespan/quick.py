@@ -8,7 +8,7 @@ from math import inf
 
 import numpy as np
 
-from fpga_pool.core.makespan.bounds import LowerBound, simple_bound
+from fpga_pool.core.makespan.bounds import LowerBound, job_path_s, links_s
 from fpga_pool.core.makespan.execution import Schedule, as_plan, schedule
 from fpga_pool.core.makespan.fluid import Segments, Transfers
 from fpga_pool.core.makespan.placement import largest_first
@@ -116,12 +116,12 @@ class _Placing:
 
 
 def quick_bound_s(problem: BatchProblem) -> float:
-    """Return the largest of two bounds of one pass: single jobs, and compute divided at will."""
+    """Return the largest of three bounds of one pass: single jobs, compute divided at will, and links."""
     if problem.jobs == 0:
         return 0.0
     fastest_s = problem.seconds.min(axis=1)
     alone_s = float((problem.release_s + fastest_s).max())
-    return max(alone_s, even_work_s(fastest_s, problem.ready_s))
+    return max(alone_s, even_work_s(fastest_s, problem.ready_s), links_s(problem))
 
 
 def even_work_s(fastest_s: Floats, ready_s: Floats) -> float:
@@ -141,5 +141,5 @@ def fitting_effort(problem: BatchProblem, share: float, at_most: int) -> int:
 
 def over_in_a_moment(problem: BatchProblem, share: float) -> bool:
     """Say whether what is under way would be over before it could pay to plan it anew."""
-    left_s = max(quick_bound_s(problem), simple_bound(problem).seconds, float(problem.ready_s.max(initial=0.0)))
+    left_s = max(quick_bound_s(problem), job_path_s(problem), float(problem.ready_s.max(initial=0.0)))
     return 1e3 * share * left_s < _REPLAN_JOB_MS * problem.jobs

@@ -52,11 +52,13 @@ def test_work_fills_machines_up_to_one_level(work_s, ready_s, done_s):
     assert even_work_s(np.array([work_s / 2, work_s / 2]), np.array(ready_s)) == pytest.approx(done_s)
 
 
-def test_effort_fits_what_a_batch_takes(compute_problem):
+def test_effort_fits_what_a_batch_takes(compute_problem, network_problem):
     # 100 s of work on 10 accelerators: 2 % of 10 s are 200 ms.
     assert fitting_effort(compute_problem(np.ones((100, 10))), 0.02, 300) == 200
     assert fitting_effort(compute_problem(np.ones((100, 10))), 0.02, 50) == 50
     assert fitting_effort(compute_problem(np.full((100, 10), 0.01)), 0.02, 300) == 0
+    # 80 Mb leave one requester with 8 Mbit/s: 10 s too.
+    assert fitting_effort(network_problem([40, 40], [0, 0], [8], [0, 1], [100, 100]), 0.02, 300) == 200
 
 
 def test_a_sparing_policy_plans_short_batches_quickly_and_searches_for_long_ones(compute_problem):

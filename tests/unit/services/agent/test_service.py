@@ -22,7 +22,7 @@ def test_a_heartbeat_tells_the_whole_host(bench, until):
     assert heartbeat.jobs == (ObservedJob(job="j", attempt=1, slot=SLOT),)
     slots = {slot.slot: slot for slot in heartbeat.slots}
     assert list(slots) == [*(f"h0/sim0/slot{i}" for i in range(3)), "h0/cpu/worker0"]
-    assert [slot.kind for slot in slots.values()] == ["small", "small", "large"]
+    assert [slot.kind for slot in slots.values()] == ["small", "small", "large", "cpu"]
     first, second = slots[SLOT], slots[OTHER]
     assert (first.state, first.function, first.job) == (SlotState.READY, "sha256", "")
     assert (first.sequence, first.epoch) == (1, 1)
