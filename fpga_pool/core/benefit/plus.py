@@ -99,7 +99,9 @@ class _Outlook:
         view = self._view
         load_s = view.load_s[kind]
         while_s = self._job_s + self._params.loads_ahead * load_s
-        gains = [(self._gain(f, while_s - load_s), f) for f in self._missed if view.fits[kind][f]]
+        least = self._awaited(kind, while_s - load_s)
+        found = ((self._gain(f, while_s - load_s), f) for f in self._missed if view.fits[kind][f])
+        gains = [(gain, f) for gain, f in found if gain > least]
         if not gains:
             return
         for held in functions:
@@ -140,6 +142,20 @@ class _Outlook:
             net = gain * view.rate(function, slot) - given_up
             if net > self._most:
                 self.best, self._most = Load(slot, function), net
+
+    def _awaited(self, kind: int, while_s: float) -> float:
+        """Return what a slot would gain if it waited for the best function of which a job is still to come.
+
+        A load takes the slot and the configuration port.  Where slots are to spare, whoever comes finds another one.
+        """
+        view, demand = self._view, self._view.demand
+        most = 0.0
+        for function, offered in enumerate(self._offered):
+            if offered > 0 and function not in self._missed and view.fits[kind][function]:
+                left_s = while_s - demand.work_s[function] / offered
+                if demand.speedup[function] * left_s > most:
+                    most = max(most, demand.speedup[function] * left_s * self._use(function, view.held[function]))
+        return most * (1.0 - self._spare)
 
     def _gain(self, function: int, while_s: float) -> float:
         """Return what one more slot does for the function."""
