@@ -1,0 +1,55 @@
+"""How long the online policies take for a large pool, and how long one decision takes there.
+
+    pytest tests/benchmarks/test_online.py -s
+
+1,000 hosts with two cards of four slots each, from empty slots; catalogue A, four times the work that one slot of each
+card could do.  Nothing is asserted about times, which belong to the machine.
+"""
+
+import time
+
+import numpy as np
+import pytest
+
+from fpga_pool.conf.policies import load_policy
+from fpga_pool.experiments.benefit.cases import LOAD_S, card_pool, random_trace, reference_catalogue
+from fpga_pool.experiments.figures.benefit.runs import bound_vcpus
+from fpga_pool.sim.benefit.simulator import simulate
+
+HOSTS, CARDS, ALPHA = 1000, 2, 4.0
+
+
+class Timed:
+    """A policy whose decisions are timed, by the processor."""
+
+    def __init__(self, policy):
+        self._policy, self.name = policy, policy.name
+        self.times_s = []
+
+    def supports(self, view):
+        return self._policy.supports(view)
+
+    def decide(self, *arguments):
+        began_s = time.thread_time()
+        move = self._policy.decide(*arguments)
+        self.times_s.append(time.thread_time() - began_s)
+        return move
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("policy", ["benefit_replace", "benefit_plus"])
+@pytest.mark.parametrize("jobs", [100_000, 1_000_000])
+def test_large_pool(policy, jobs):
+    pool = card_pool(reference_catalogue("a"), LOAD_S[0], hosts=HOSTS, cards=CARDS)
+    trace = random_trace(pool, ALPHA, jobs / (ALPHA * HOSTS * CARDS), seed=1)
+    timed = Timed(load_policy("online", policy))
+    began_s = time.perf_counter()
+    outcome = simulate(pool, trace, timed, keep_stretches=False)
+    took_s = time.perf_counter() - began_s
+    times_ms = 1e3 * np.array(timed.times_s)
+    print(
+        f"\n{policy}, {len(trace.jobs)} jobs, {pool.slots} slots: {took_s:.0f} s,"
+        f" {outcome.mean_benefit_vcpus / bound_vcpus(pool, trace):.4f} of the bound,"
+        f" {outcome.reconfigurations} reconfigurations; a decision {times_ms.mean():.3f} ms"
+        f" (99.9 %: {np.quantile(times_ms, 0.999):.2f}, longest {times_ms.max():.1f})"
+    )
