@@ -106,13 +106,19 @@ class _Outlook:
             return
         for held in functions:
             slots = view.idle[kind][held]
-            if slots and (slot := view.roomiest(slots, port=True)) is not None:
-                given_up = 0.0 if held == EMPTY else self._kept(kind, held, None, while_s)
-                self._consider(gains, slot, given_up)
-            if held == EMPTY or not (slots := view.evictable[kind][held]):
+            if held == EMPTY:
+                if slots and (slot := view.roomiest(slots, port=True)) is not None:
+                    self._consider(gains, slot, 0.0)
                 continue
+            # A slot with a job at hand is as good as busy.
+            taken = len(view.waiting[held]) >= view.idle_holding[held] + view.loading[held]
             better = [(gain, f) for gain, f in gains if self._beats(f, held, load_s)]
-            if not better or (slot := view.roomiest(slots, port=True)) is None:
+            welcome = better if taken else gains
+            if welcome and slots and (slot := view.roomiest(slots, port=True)) is not None:
+                self._consider(welcome, slot, self._kept(kind, held, None, while_s))
+            if not better or not (slots := view.evictable[kind][held]):
+                continue
+            if (slot := view.roomiest(slots, port=True)) is None:
                 continue
             left_s = max(0.0, view.end_s[slot] - self._now_s)
             if not view.progress_kept[held]:
@@ -120,9 +126,10 @@ class _Outlook:
             self._consider(better, slot, self._kept(kind, held, left_s, while_s))
 
     def _beats(self, function: int, held: int, load_s: float) -> bool:
-        """Say whether a job is worth taking another one off its slot: else it, or another one, can follow.
+        """Say whether a job is worth taking another one off its slot, or its turn: else it, or another one, can follow.
 
-        As in Algorithm 2; without this, functions alike take turns at stopping each other.
+        As in Algorithm 2; without this, functions alike take turns at stopping each other, and in large pools slots
+        swing from one to the other.
         """
         speedup = self._view.demand.speedup
         return (speedup[function] - speedup[held]) * self._view.demand.work_s[function] > load_s * speedup[held]
