@@ -65,6 +65,10 @@ class Transaction(Protocol):
         """Return the batches with jobs in state PENDING, oldest first, each with the functions of these jobs."""
         ...
 
+    def policies_at_work(self) -> Collection[str]:
+        """Return the policies of batches with jobs in state PENDING or a state of ACTIVE_JOBS, by name."""
+        ...
+
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
         """Return the jobs of a batch in state PENDING, by index."""
         ...

@@ -89,6 +89,10 @@ class MemoryTransaction:
         oldest_first = sorted(map(self.batch, functions), key=lambda batch: (batch.created_at, batch.uuid))
         return {batch.uuid: functions[batch.uuid] for batch in oldest_first}
 
+    def policies_at_work(self) -> Collection[str]:
+        """See Transaction."""
+        return {self.batch(job.batch_uuid).policy for job in [*self._pending(), *self.active_jobs()]}
+
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
         """See Transaction."""
         return sorted((job for job in self._pending() if job.batch_uuid == batch_uuid), key=attrgetter("index"))

@@ -25,6 +25,7 @@ from fpga_pool.store.statements import (
     overdue,
     pending_batches,
     pending_jobs,
+    policies_at_work,
     shard_generations,
     slots,
     slots_with_jobs,
@@ -162,6 +163,10 @@ class Reads:
         for _, uuid, function in self._execute(pending_batches(scoped=bool(self._scope)), Job):
             functions.setdefault(uuid, set()).add(function)
         return functions
+
+    def policies_at_work(self) -> Collection[str]:
+        """Return the policies of batches with jobs in state PENDING or a state of ACTIVE_JOBS, by name."""
+        return {policy for (policy,) in self._execute(policies_at_work(scoped=bool(self._scope)), Job)}
 
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
         """Return the jobs of a batch in state PENDING, by index."""

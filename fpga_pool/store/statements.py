@@ -92,6 +92,15 @@ def pending_batches(*, scoped: bool) -> Select[Any]:
 
 
 @cache
+def policies_at_work(*, scoped: bool) -> Select[Any]:
+    """Return the query for the policies of batches with jobs that wait or are under way."""
+    jobs, batches = table(Job), table(Batch)
+    found = select(batches.c.policy).select_from(jobs.join(batches, batches.c.uuid == jobs.c.batch_uuid))
+    at_work = jobs.c.state.in_({JobState.PENDING, *ACTIVE_JOBS})
+    return found.where(at_work, *_within(jobs.c.shard, scoped=scoped)).distinct()
+
+
+@cache
 def pending_jobs(*, scoped: bool) -> Select[Any]:
     """Return the query for the jobs of `batch` in state PENDING, by index."""
     jobs = table(Job).c

@@ -216,6 +216,18 @@ def test_pending_batches_come_oldest_first_with_their_functions_and_their_jobs_b
         assert list(tx.pending_jobs(old.uuid)) == [jobs["old 9"], jobs["old 10"]]
 
 
+def test_policies_at_work_are_those_of_batches_with_jobs_that_have_not_ended(begin, make, saved):
+    for policy, *states in [
+        ("waits", JobState.PENDING, JobState.DONE),
+        ("runs", JobState.RUNNING, JobState.RUNNING),
+        ("ended", JobState.DONE, JobState.FAILED),
+    ]:
+        batch = make.batch(policy=policy)
+        saved(batch, *(make.job(batch, index=index, state=state) for index, state in enumerate(states)))
+    with begin() as tx:
+        assert set(tx.policies_at_work()) == {"waits", "runs"}
+
+
 def test_jobs_that_somebody_changed_are_not_among_the_unchanged(begin, make, saved):
     batch = make.batch()
     same, changed, gone = (make.job(batch, index=index) for index in range(3))
