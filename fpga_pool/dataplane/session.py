@@ -214,9 +214,10 @@ class Session:
 
     async def _send_result(self, result: JobResult) -> None:
         await self._stream.send(frames.Result(result.size_bytes, result.sha256))
+        if result.size_bytes == 0:
+            return  # the client may be gone with the header: nothing is opened
         if result.data is not None:
-            if result.data:
-                await self._stream.send_data(result.data)
+            await self._stream.send_data(result.data)
             return
         file = await self._work(_open, result.path)
         try:
