@@ -9,7 +9,6 @@ from fpga_pool.conf.policies import load_policy
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.experiments.benefit.cases import card_pool, reference_catalogue
 from fpga_pool.experiments.figures.benefit.runs import (
-    BOUND,
     KEEPING,
     OURS,
     REPLACING,
@@ -17,7 +16,7 @@ from fpga_pool.experiments.figures.benefit.runs import (
     benefits,
     curves,
     mean_ratio,
-    share_percent,
+    share_claim,
     trace,
 )
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
@@ -85,13 +84,7 @@ def second_half_vcpus(pool: OnlinePool, jobs: Trace, policy: str, *, learn: bool
 def claims(samples: Samples) -> list[Claim]:
     """Return what section IV.C says."""
     return [
-        Claim(
-            key="mix-share-of-bound",
-            text=f"the mix changes every {DRIFT_S:g} s: mean share of the bound",
-            where="ours",
-            paper="not given",
-            ours={name: share_percent(samples, MIX, name) for name in samples.series(MIX) if name != BOUND},
-        ),
+        share_claim(samples, MIX, f"the mix changes every {DRIFT_S:g} s"),
         Claim(
             key="tenant-learning-gains",
             text="a tenant's workload changes and its benefit declines: what it gains to learn that",

@@ -3,16 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fpga_pool.experiments.benefit.cases import ALPHAS, CATALOGUES, LOAD_S, card_pool, reference_catalogue
+from fpga_pool.experiments.benefit.cases import ALPHAS, CATALOGUES, LOAD_S
 from fpga_pool.experiments.figures.benefit.runs import (
-    BOUND,
     KEEPING,
-    OURS,
     REPLACING,
-    benefits,
-    curves,
-    share_percent,
-    trace,
+    catalogue_benefits,
+    least_claim,
+    share_claim,
 )
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 
@@ -39,9 +36,8 @@ def cases(settings: Settings) -> list[Case]:
 
 def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
     """Run one trace by each policy."""
-    pool = card_pool(reference_catalogue(case.catalogue), case.load_s)
-    jobs = trace(pool, case.alpha, seed, settings)
-    yield from benefits(case.panel, case.alpha, curves((KEEPING, REPLACING), settings), pool, jobs, seed)
+    policies = KEEPING, REPLACING
+    yield from catalogue_benefits(case.panel, case.catalogue, case.load_s, case.alpha, policies, seed, settings)
 
 
 def claims(samples: Samples) -> list[Claim]:
@@ -51,27 +47,8 @@ def claims(samples: Samples) -> list[Claim]:
 
 def _of_panel(samples: Samples, catalogue: str, load_s: float) -> Iterator[Claim]:
     panel, title = _panel(catalogue, load_s), f"catalogue {catalogue.upper()}, loads of {load_s:g} s"
-    yield Claim(
-        key=f"{panel}-share-of-bound",
-        text=f"{title}: mean share of the bound",
-        where="ours",
-        paper="not given",
-        ours={name: share_percent(samples, panel, name) for name in samples.series(panel) if name != BOUND},
-    )
-    others = (KEEPING, REPLACING)
-    yield Claim(
-        key=f"{panel}-least-over-paper",
-        text=f"{title}: ours over the better of the paper's two, at the alpha where that is least",
-        where="ours",
-        paper="not given",
-        ours={
-            OURS: min(
-                samples.mean(panel, OURS, x) / max(samples.mean(panel, name, x) for name in others)
-                for x in samples.places(panel, OURS)
-            )
-        },
-        unit="x",
-    )
+    yield share_claim(samples, panel, title)
+    yield least_claim(samples, panel, title)
 
 
 def _panel(catalogue: str, load_s: float) -> str:

@@ -3,18 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fpga_pool.experiments.benefit.cases import CATALOGUES, card_pool, reference_catalogue
+from fpga_pool.experiments.benefit.cases import CATALOGUES
 from fpga_pool.experiments.figures.benefit.runs import (
     ALPHAS,
     BASELINE,
     KEEPING,
     LOAD_S,
     OURS,
-    benefits,
-    curves,
+    catalogue_benefits,
     mean_ratio,
-    share_percent,
-    trace,
+    share_claim,
 )
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 
@@ -38,9 +36,8 @@ def cases(settings: Settings) -> list[Case]:
 
 def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
     """Run one trace by each policy."""
-    pool = card_pool(reference_catalogue(case.catalogue), LOAD_S)
-    jobs = trace(pool, case.alpha, seed, settings)
-    yield from benefits(case.catalogue, case.alpha, curves((BASELINE, KEEPING), settings), pool, jobs, seed)
+    policies = BASELINE, KEEPING
+    yield from catalogue_benefits(case.catalogue, case.catalogue, LOAD_S, case.alpha, policies, seed, settings)
 
 
 def claims(samples: Samples) -> list[Claim]:
@@ -64,23 +61,19 @@ def _of_catalogue(samples: Samples, panel: str) -> Iterator[Claim]:
         unit="x",
         why="" if panel == "a" else "It hangs on how speedup and I/O rate go together: figure 8.",
     )
-    yield Claim(
-        key=f"{panel}-share-of-bound",
-        text=f"catalogue {panel.upper()}: mean share of the bound",
-        where="ours",
-        paper="not given",
-        ours={name: share_percent(samples, panel, name) for name in (BASELINE, KEEPING, OURS)},
-    )
+    yield share_claim(samples, panel, f"catalogue {panel.upper()}", (BASELINE, KEEPING, OURS))
 
+
+#: One for each catalogue.
+PANELS = tuple(
+    Panel(key=name, title=f"catalogue {name.upper()}", x_label="alpha", y_label="benefit, vCPUs") for name in CATALOGUES
+)
 
 EXPERIMENT = Experiment(
     number=3,
     title="benefit over alpha, by throughput and by benefit, without replacement",
     where=_WHERE,
-    panels=tuple(
-        Panel(key=name, title=f"catalogue {name.upper()}", x_label="alpha", y_label="benefit, vCPUs")
-        for name in CATALOGUES
-    ),
+    panels=PANELS,
     cases=cases,
     measure=measure,
     claims=claims,

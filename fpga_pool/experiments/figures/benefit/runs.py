@@ -8,8 +8,8 @@ from fpga_pool.conf.policies import load_policy
 from fpga_pool.core.benefit.bound import upper_bound, windows
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.core.policy import OnlinePolicy
-from fpga_pool.experiments.benefit.cases import random_trace
-from fpga_pool.experiments.figures.figure import Sample, Samples, Settings, X
+from fpga_pool.experiments.benefit.cases import card_pool, random_trace, reference_catalogue
+from fpga_pool.experiments.figures.figure import Claim, Sample, Samples, Settings, X
 from fpga_pool.sim.benefit.simulator import simulate
 from fpga_pool.sim.benefit.trace import Trace
 
@@ -69,3 +69,39 @@ def mean_ratio(samples: Samples, panel: str, series: str, over: str, places: Seq
 def share_percent(samples: Samples, panel: str, series: str) -> float:
     """Return the mean share of the bound over all places."""
     return 100.0 * mean_ratio(samples, panel, series, BOUND)
+
+
+def catalogue_benefits(
+    panel: str, catalogue: str, load_s: float, alpha: float, policies: Sequence[str], seed: int, settings: Settings
+) -> Iterator[Sample]:
+    """Measure each policy on one trace, on one card of a reference catalogue."""
+    pool = card_pool(reference_catalogue(catalogue), load_s)
+    yield from benefits(panel, alpha, curves(policies, settings), pool, trace(pool, alpha, seed, settings), seed)
+
+
+def share_claim(samples: Samples, panel: str, subject: str, policies: Sequence[str] | None = None) -> Claim:
+    """Return the mean share of the bound of some policies, or of all."""
+    names = [name for name in samples.series(panel) if name != BOUND] if policies is None else policies
+    return Claim(
+        key=f"{panel}-share-of-bound",
+        text=f"{subject}: mean share of the bound",
+        where="ours",
+        paper="not given",
+        ours={name: share_percent(samples, panel, name) for name in names},
+    )
+
+
+def least_claim(samples: Samples, panel: str, subject: str) -> Claim:
+    """Return by how much ours exceeds the better of Algorithms 1 and 2 where that is least."""
+    ratios = (
+        samples.mean(panel, OURS, x) / max(samples.mean(panel, name, x) for name in (KEEPING, REPLACING))
+        for x in samples.places(panel, OURS)
+    )
+    return Claim(
+        key=f"{panel}-least-over-paper",
+        text=f"{subject}: ours over the better of the paper's two, at the alpha where that is least",
+        where="ours",
+        paper="not given",
+        ours={OURS: min(ratios)},
+        unit="x",
+    )
