@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from fpga_pool.drivers.slots.bitstream import Bitstream
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.exceptions import SlotFault
+from fpga_pool.model.exceptions import InvalidInput, SlotFault
 from fpga_pool.model.objects import SlotState
 
 
@@ -131,3 +131,10 @@ class SlotDriver(ABC):
     @abstractmethod
     def scrub(self, slot: SlotAddress) -> None:
         """Clear the slot's memory, so that another project may use it.  Conflict if the slot is LOADING or BUSY."""
+
+
+def require_size(source: Path, input_bytes: int) -> None:
+    """Check that an input is as long as was announced; InvalidInput tells both."""
+    found_bytes = source.stat().st_size
+    if found_bytes != input_bytes:
+        raise InvalidInput(f"input: {input_bytes} bytes were announced, found {found_bytes}")

@@ -14,7 +14,15 @@ from typing import Self
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from oslo_config import cfg
 
-from fpga_pool.drivers.slots.base import CardInventory, RunResult, RunStopped, SlotAddress, SlotDriver, SlotStatus
+from fpga_pool.drivers.slots.base import (
+    CardInventory,
+    RunResult,
+    RunStopped,
+    SlotAddress,
+    SlotDriver,
+    SlotStatus,
+    require_size,
+)
 from fpga_pool.drivers.slots.base import SlotInventory as Worker
 from fpga_pool.drivers.slots.bitstream import Bitstream
 from fpga_pool.drivers.slots.functions.registry import FunctionModel, function_model
@@ -85,9 +93,7 @@ class CpuWorkers(SlotDriver):
         """See SlotDriver."""
         self._require(slot)
         entry, model = self._catalogue.function(function), self._models(function)
-        found_bytes = source.stat().st_size
-        if found_bytes != input_bytes:
-            raise InvalidInput(f"input: {input_bytes} bytes were announced, found {found_bytes}")
+        require_size(source, input_bytes)
         whole_s = entry.cpu_time.seconds(input_bytes) if self._paced and entry.cpu_time else 0.0
         run = _Run(threading.Event(), time.monotonic(), whole_s, done)
         with self._lock:

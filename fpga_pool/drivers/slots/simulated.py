@@ -14,7 +14,7 @@ from typing import Self
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from oslo_config import cfg
 
-from fpga_pool.drivers.slots.base import CardInventory, RunResult, SlotAddress, SlotDriver, SlotStatus
+from fpga_pool.drivers.slots.base import CardInventory, RunResult, SlotAddress, SlotDriver, SlotStatus, require_size
 from fpga_pool.drivers.slots.bitstream import Bitstream, verify
 from fpga_pool.drivers.slots.card import MEMORY_BYTES, Card
 from fpga_pool.drivers.slots.faults import Faults
@@ -93,9 +93,7 @@ class SimulatedSlots(SlotDriver):
         time_model = entry.fpga_time.get(self._board.name)
         if time_model is None:
             raise InvalidInput(f"function {function} has no time model for board {self._board.name}")
-        found_bytes = source.stat().st_size
-        if found_bytes != input_bytes:
-            raise InvalidInput(f"input: {input_bytes} bytes were announced, found {found_bytes}")
+        require_size(source, input_bytes)
         with source.open("rb") as file:
             remnant = file.read(MEMORY_BYTES)
         began_s = time.monotonic()
