@@ -12,8 +12,10 @@ from fpga_pool.drivers.egress.tc.places import GROUP_FLOWS
 
 RATES_BPS = (50e6, 100e6, 150e6, 250e6, 450e6)
 RAMP_S, WINDOW_S = 1.0, 4.0
-#: A class saves up for 40 ms; a host that does not get to run for longer loses rate, whoever shapes.
-STARVED_S = 0.04
+#: A class saves up for 40 ms; a host that does not get to run for longer loses rate, whoever shapes.  Threads wake up
+#: late by up to this much where the host runs when it should.
+STARVED_S = 0.02
+MAX_WINDOWS = 8
 
 
 @pytest.fixture(params=["cubic", "bbr"])
@@ -37,22 +39,25 @@ def dropped(net):
     return sum(qdisc["drops"] for qdisc in json.loads(net.host.shell("tc -s -j qdisc show")))
 
 
-def wrong(goodputs_bps, rates_bps):
-    """Relative errors above 1 %."""
+def wrong(goodputs_bps, rates_bps, tolerance):
+    """Relative errors above the tolerance."""
     errors = [goodput / rate - 1 for goodput, rate in zip(goodputs_bps, rates_bps, strict=True)]
     return [
         f"{rate / 1e6:g} Mbit/s: {error:+.2%}"
         for rate, error in zip(rates_bps, errors, strict=True)
-        if abs(error) > 0.01
+        if abs(error) > tolerance
     ]
 
 
-def check_rates(measure, streams, rates_bps):
-    """Measure once, and a second time only where the host did not run for longer than a class can make up for."""
-    goodputs_bps, late_s = measure(streams, WINDOW_S)
-    if wrong(goodputs_bps, rates_bps) and late_s > STARVED_S:
-        goodputs_bps, late_s = measure(streams, WINDOW_S)
-    assert not wrong(goodputs_bps, rates_bps), f"the host was late by up to {late_s:.3f} s"
+def check_rates(measure, streams, rates_bps, *, window_s=WINDOW_S, tolerance=0.01):
+    """Measure once, and again only while the host did not run when it should."""
+    windows = []
+    for _ in range(MAX_WINDOWS):
+        goodputs_bps, late_s = measure(streams, window_s)
+        windows.append((wrong(goodputs_bps, rates_bps, tolerance), f"the host was late by up to {late_s:.3f} s"))
+        if not windows[-1][0] or late_s <= STARVED_S:
+            break
+    assert not windows[-1][0], windows
 
 
 def test_goodput_is_the_rate(net, measure, congestion, direction):
@@ -109,8 +114,7 @@ def test_rate_changes_while_bytes_flow(net, measure, direction):
     for rate_bps in (100e6, 400e6, 50e6, 900e6, 100e6):
         net.host.run(driver.set_rate, "f", rate_bps)
         time.sleep(0.5)
-        (goodput_bps,), _ = measure([stream], 0.5)
-        assert 0.9 * rate_bps < goodput_bps < 1.1 * rate_bps
+        check_rates(measure, [stream], [rate_bps], window_s=0.5, tolerance=0.1)
     assert dropped(net) == 0
 
 
