@@ -86,7 +86,26 @@ class ReleaseFlow:
     attempt: int
 
 
-Action = AssignJob | RetimeJob | ReleaseJob | EvictJob | ShapeFlow | ReleaseFlow
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldSlot:
+    """Keep a slot for an instance: when the pool's jobs have left it, clear its memory and load the function."""
+
+    instance: str
+    project_id: str
+    function: str
+    #: Epoch of the lease.
+    lease_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeSlot:
+    """An instance holds the slot no more: take it from the guest, and clear its memory."""
+
+    instance: str
+    lease_epoch: int
+
+
+Action = AssignJob | RetimeJob | ReleaseJob | EvictJob | ShapeFlow | ReleaseFlow | HoldSlot | FreeSlot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +249,8 @@ class ObservedSlot:
     #: from what the heartbeat lacks; and the epoch of that command.
     sequence: int = 0
     epoch: int = 0
+    #: Instance that the agent keeps the slot for; "" = none.
+    instance: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,3 +290,5 @@ class Heartbeat:
     availability_zone: str = ""
     #: Egress driver by which flows that leave this host are limited; "" = none.
     egress_driver: str = ""
+    #: Name of the host's provider in Placement (Nova's hypervisor_hostname); "" = that of the host.
+    node: str = ""

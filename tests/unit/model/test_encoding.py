@@ -14,7 +14,9 @@ from fpga_pool.model.messages import (
     AssignJob,
     Command,
     EvictJob,
+    FreeSlot,
     Heartbeat,
+    HoldSlot,
     JobFinished,
     ObservedSlot,
     ReleaseFlow,
@@ -105,7 +107,16 @@ def test_no_message_has_a_field_called_as_its_class_tag(cls):
 
 
 def test_the_outbox_knows_every_action():
-    assert set(ACTIONS.values()) == {AssignJob, RetimeJob, ReleaseJob, EvictJob, ShapeFlow, ReleaseFlow}
+    assert set(ACTIONS.values()) == {
+        AssignJob,
+        RetimeJob,
+        ReleaseJob,
+        EvictJob,
+        ShapeFlow,
+        ReleaseFlow,
+        HoldSlot,
+        FreeSlot,
+    }
 
 
 def test_an_optional_field_takes_nothing_or_its_type():

@@ -1,0 +1,124 @@
+"""Accelerator flavors: what extra specs ask of the pool, and what Placement calls the same things.
+
+A virtual machine asks for `count` slots that hold `function`.  Placement counts them: a card is one provider for each
+of its kinds of slots, so a large slot is never mistaken for a small one, and traits say what can be loaded there.
+"""
+
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.objects import SLOT_NAMESPACE
+
+#: Namespace of the extra specs that are the pool's.
+NAMESPACE = "fpga_pool"
+#: Class of the slots in Placement; FPGA, the standard one, is Cyborg's.
+RESOURCE_CLASS = "CUSTOM_FPGA_SLOT"
+#: Trait of every provider that is the pool's: only these are changed or removed.
+OWNER_TRAIT = "CUSTOM_OWNER_FPGA_POOL"
+#: Placement allows so many characters in a trait.
+_TRAIT_CHARACTERS = 255
+
+MAX_COUNT = 64
+
+
+class Topology(StrEnum):
+    """How the slots of a virtual machine hang together (paper 004)."""
+
+    ANY = "any"
+    LINE = "line"
+    RING = "ring"
+
+
+class Tier(StrEnum):
+    """Who gets the processor first where two virtual machines share it (paper 002)."""
+
+    FOREGROUND = "foreground"
+    BACKGROUND = "background"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceleratorRequest:
+    """What a flavor asks of the pool for each virtual machine."""
+
+    function: str
+    count: int = 1
+    topology: Topology = Topology.ANY
+    tier: Tier = Tier.FOREGROUND
+    #: How long it will run, as its owner expects; None = unknown.
+    runtime_s: float | None = None
+    #: How much of its processors it will use, percent; None = unknown.
+    cpu_usage_percent: float | None = None
+
+
+#: By extra spec: pattern of its values (ECMA and Python), and what is right, as a sentence goes on.
+EXTRA_SPECS: Mapping[str, tuple[str, str]] = {
+    f"{NAMESPACE}:function": (r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "the name of a function of the pool's catalogue"),
+    f"{NAMESPACE}:count": (r"[1-9]|[1-5][0-9]|6[0-4]", f"a number of slots, 1 to {MAX_COUNT}"),
+    f"{NAMESPACE}:topology": ("any|line|ring", "any, line or ring"),
+    f"{NAMESPACE}:tier": ("foreground|background", "foreground or background"),
+    f"{NAMESPACE}:runtime": (r"(?=.*[1-9])[0-9]+(\.[0-9]+)?", "seconds above 0"),
+    f"{NAMESPACE}:cpu_usage": (r"100(\.0+)?|[0-9]{1,2}(\.[0-9]+)?", "percent, 0 to 100"),
+}
+
+
+def requested(extra_specs: Mapping[str, str]) -> AcceleratorRequest | None:
+    """Return what extra specs ask of the pool; None = nothing.  InvalidInput names the one that is wrong."""
+    function = extra_specs.get(f"{NAMESPACE}:function")
+    if function is None:
+        if any(name.startswith(f"{NAMESPACE}:") for name in extra_specs):
+            raise InvalidInput(f"{NAMESPACE}:function: missing, though other extra specs of {NAMESPACE} are there")
+        return None
+    for name, value in extra_specs.items():
+        if name.startswith(f"{NAMESPACE}:"):
+            _check(name, value)
+    runtime = extra_specs.get(f"{NAMESPACE}:runtime")
+    cpu_usage = extra_specs.get(f"{NAMESPACE}:cpu_usage")
+    return AcceleratorRequest(
+        function=function,
+        count=int(extra_specs.get(f"{NAMESPACE}:count", "1")),
+        topology=Topology(extra_specs.get(f"{NAMESPACE}:topology", "any")),
+        tier=Tier(extra_specs.get(f"{NAMESPACE}:tier", "foreground")),
+        runtime_s=None if runtime is None else float(runtime),
+        cpu_usage_percent=None if cpu_usage is None else float(cpu_usage),
+    )
+
+
+def _check(name: str, value: str) -> None:
+    if name not in EXTRA_SPECS:
+        raise InvalidInput(f"{name}: not an extra spec of {NAMESPACE}; there are {', '.join(EXTRA_SPECS)}")
+    pattern, what = EXTRA_SPECS[name]
+    if not re.fullmatch(pattern, value):
+        raise InvalidInput(f"{name}: {value!r} is wrong; it is {what}")
+
+
+def function_trait(function: str) -> str:
+    """Return the trait of providers whose slots can hold a function."""
+    return _trait("FUNCTION", function)
+
+
+def board_trait(board: str) -> str:
+    """Return the trait of providers on a type of card."""
+    return _trait("BOARD", board)
+
+
+def kind_trait(kind: str) -> str:
+    """Return the trait of providers of one kind of slot."""
+    return _trait("KIND", kind)
+
+
+def _trait(what: str, name: str) -> str:
+    return f"CUSTOM_FPGA_{what}_{re.sub('[^A-Z0-9_]', '_', name.upper())}"[:_TRAIT_CHARACTERS]
+
+
+def provider_name(host: str, card: str, kind: str) -> str:
+    """Return the name of the provider of a card's slots of one kind; unique in the cloud."""
+    return f"{host}:{NAMESPACE}:{card}:{kind}"
+
+
+def provider_uuid(host: str, card: str, kind: str) -> str:
+    """Return the uuid of the provider of a card's slots of one kind: the same whenever it is made again."""
+    return str(uuid.uuid5(SLOT_NAMESPACE, provider_name(host, card, kind)))
