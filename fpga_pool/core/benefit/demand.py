@@ -12,6 +12,9 @@ from typing import Any
 MEMORY_S = 20.0
 #: Jobs after which one observed run counts for 1/e.
 MEMORY_JOBS = 20.0
+#: Arrivals that the mean of all functions counts for beside a function's own: at light load few of each come within the
+#: memory, and those are mostly noise.
+PRIOR_ARRIVALS = 1.0
 #: Pairs of function and tenant that are remembered; those whose jobs ran least lately are forgotten.
 TENANTS = 10_000
 
@@ -64,20 +67,29 @@ class Demand:
     def _approach(self, function: int, speedup: float) -> None:
         self.speedup[function] += (speedup - self.speedup[function]) * self._weight
 
-    def rate(self, function: int, now_s: float) -> float:
-        """Return arrivals per second."""
+    def rates(self, now_s: float) -> Sequence[float]:
+        """Return arrivals per second, by function."""
         seen_s = now_s - self._since_s
         if seen_s <= 0:
-            return 0.0
+            return [0.0] * len(self._sum)
         # The weights of a memory that has seen `seen_s` add up to memory_s * (1 - exp(-seen_s / memory_s)).  A moment
         # is no basis for a rate: at least a twentieth of the memory is taken as seen.
         seen_s = max(seen_s, 0.05 * self._memory_s)
-        return self._aged(function, now_s) / (self._memory_s * -math.expm1(-seen_s / self._memory_s))
+        weights_s = self._memory_s * -math.expm1(-seen_s / self._memory_s)
+        arrivals = [self._aged(function, now_s) for function in range(len(self._sum))]
+        asked_for = [work_s > 0 for work_s in self.work_s]
+        mean = sum(arrivals) / max(1, sum(asked_for))
+        if mean == 0:
+            return [0.0] * len(arrivals)
+        # Rates as if drawn from a gamma distribution around their mean.
+        prior, weight = PRIOR_ARRIVALS, weights_s * (1.0 + PRIOR_ARRIVALS / mean)
+        return [(count + prior) / weight if seen else 0.0 for count, seen in zip(arrivals, asked_for, strict=True)]
 
     def offered(self, now_s: float) -> Sequence[float]:
         """Return, by function, the slots that all its arriving jobs would keep busy; some moments old at most."""
         if not 0 <= now_s - self._offered_at_s <= 0.002 * self._memory_s:
-            self._offered = [self.rate(f, now_s) * work_s for f, work_s in enumerate(self.work_s)]
+            rates = self.rates(now_s)
+            self._offered = [rate * work_s for rate, work_s in zip(rates, self.work_s, strict=True)]
             self._offered_at_s = now_s
             self._more_than.clear()
         return self._offered

@@ -188,12 +188,15 @@ class _Outlook:
     def _lost(self, kind: int, function: int) -> float:
         """Return the part of a job that comes later which is lost where this slot does not wait for it.
 
-        All of it in a busy pool; where slots are to spare and another one is idle, the time of one more load.
+        All of it in a busy pool.  Where slots are to spare and another one is idle, the time of one more load: where
+        the job can wait for that, only as far as the slot would have had other things to do.
         """
-        view = self._view
+        view, demand = self._view, self._view.demand
         if not self._spare or sum(view.idle_slots[k] for k in view.kinds if view.fits[k][function]) < 2:
             return 1.0
-        reload = min(1.0, view.load_s[kind] / max(view.demand.work_s[function], _MOMENT_S))
+        reload = min(1.0, view.load_s[kind] / max(demand.work_s[function], _MOMENT_S))
+        if demand.patience_s[function] >= view.load_s[kind]:
+            reload *= sum(self._offered) / view.pool.slots
         return 1.0 - self._spare * (1.0 - reload)
 
     def _use(self, function: int, others: int) -> float:

@@ -10,9 +10,17 @@ def test_rate_of_regular_arrivals_is_found_within_a_memory():
     demand = Demand([1.0, 1.0], memory_s=20.0)
     for i in range(101):
         demand.arrived(0, 1.0, 1.0, 0.5 * i)  # two a second for 50 s
-    assert demand.rate(0, 50.0) == pytest.approx(2.0, rel=0.05)
-    assert demand.rate(1, 50.0) == 0.0
+    assert demand.rates(50.0) == pytest.approx([2.0, 0.0], rel=0.05)
     assert demand.offered(50.0)[0] == pytest.approx(2.0, rel=0.05)
+
+
+def test_single_arrival_says_little_where_others_are_frequent():
+    demand = Demand([1.0, 1.0], memory_s=20.0)
+    for i in range(101):
+        demand.arrived(0, 1.0, 1.0, 0.5 * i)
+    demand.arrived(1, 1.0, 1.0, 50.0)
+    # 37.2 and 1 arrivals weigh in, 19.1 in the mean; of 18.4 s: (37.2 + 1) / (18.4 * (1 + 1 / 19.1)) and 2 / 19.3.
+    assert demand.rates(50.0) == pytest.approx([1.98, 0.103], rel=0.01)
 
 
 def test_function_that_is_not_asked_for_any_more_is_forgotten():
@@ -20,7 +28,7 @@ def test_function_that_is_not_asked_for_any_more_is_forgotten():
     for i in range(100):
         demand.arrived(0, 1.0, 1.0, float(i))
     # After one more memory 1/e of the weight is left.
-    assert demand.rate(0, 99.0 + 20.0) == pytest.approx(demand.rate(0, 99.0) / math.e, rel=0.02)
+    assert demand.rates(99.0 + 20.0)[0] == pytest.approx(demand.rates(99.0)[0] / math.e, rel=0.02)
 
 
 def test_workload_that_changes_loses_its_benefit():
@@ -65,7 +73,8 @@ def test_what_was_learned_survives_as_plain_data():
     other = Demand([10.0, 3.0])
     other.restore(json.loads(json.dumps(demand.as_state())))
     assert other.as_state() == demand.as_state()
-    assert other.rate(1, 9.0) == demand.rate(1, 9.0) > 0
+    assert other.rates(9.0) == demand.rates(9.0)
+    assert demand.rates(9.0)[1] > 0
 
 
 def test_state_of_another_catalogue_is_refused():

@@ -115,7 +115,7 @@ def test_plus_keeps_a_slot_for_what_is_sure_to_come(pool):
     # Function 1 keeps its slot busy most of the time: ten jobs of 1 s in the last 10 s.  Function 0 gains a tenth.
     view = holding(pool([3.0, 30.0]), 1)
     for job in range(10):
-        view.arrived(job, 1, 1.0, 1.0, -10.0 + job)
+        view.arrived(job, 1, 1.0, -9.0 + job, -10.0 + job)
         view.left(job, 1)
     view.arrived(20, 0, 1.0, 1.0, 0.0)
     assert BenefitPlus().decide(view, None, 0.0, RNG) is None
