@@ -17,6 +17,7 @@ from fpga_pool.services.loop import Loop
 from fpga_pool.services.scheduler.calibration import Calibrator
 from fpga_pool.services.scheduler.changes import Changes
 from fpga_pool.services.scheduler.hearing import Hearing
+from fpga_pool.services.scheduler.instances import Allocations, Instances
 from fpga_pool.services.scheduler.online import OnlinePlanner, OnlineRule
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.owned import OwnedShard
@@ -48,6 +49,7 @@ class SchedulerService:
         token_key: Ed25519PrivateKey,
         clock: SteadyClock,
         online: OnlineRule,
+        placement: Allocations | None = None,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -61,6 +63,7 @@ class SchedulerService:
         self.ownership = Ownership(settings.name, settings.shard_timeout_s, store, clock, self._take_up)
         self.snapshots = Snapshots(store, clock)
         self.teller = Teller(self.snapshots, self.ownership.shards, peers.tell_followers)
+        self.instances = Instances(store, self.writer, catalogue, settings.pool, clock, placement)
         self._policies = policies
         self.online = online
         self._agents = agents
