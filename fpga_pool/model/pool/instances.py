@@ -136,18 +136,21 @@ def leaves_in_s(jobs: Iterable[Job], catalogue: Catalogue, settings: PoolSetting
     return max((max(_end_at(job) - now_s, 0.0) for job in jobs if _stays(job, catalogue, settings)), default=0.0)
 
 
-def not_to_be_had(tx: Transaction, catalogue: Catalogue, settings: PoolSettings, now_s: float) -> set[str]:
-    """Return the slots that no virtual machine holds and that none could get soon: out of service, or not given up."""
+def not_to_be_had(
+    tx: Transaction, catalogue: Catalogue, settings: PoolSettings, now_s: float
+) -> tuple[set[str], set[str]]:
+    """Return the slots that no virtual machine holds and that none could get: out of service; and not given up soon."""
     held = {lease.slot for lease in tx.leases() if lease.of_instance}
     queues = _queues(tx.active_jobs())
-    names = set()
+    out, busy = set(), set()
     for slot in tx.slots():
         if slot.kind == CPU or slot.name in held:
             continue
-        patient = leaves_in_s(queues[slot.name], catalogue, settings, now_s) <= settings.claim_patience_s
-        if not patient or not usable(slot, tx.host(slot.host), set()):
-            names.add(slot.name)
-    return names
+        if not usable(slot, tx.host(slot.host), set()):
+            out.add(slot.name)
+        elif leaves_in_s(queues[slot.name], catalogue, settings, now_s) > settings.claim_patience_s:
+            busy.add(slot.name)
+    return out, busy
 
 
 def _kept(tx: Transaction, claim: Claim) -> tuple[list[Lease], list[Lease]]:

@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fpga_pool.core.policy import BatchPolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.objects import Shard
+from fpga_pool.placement.client import PlacementClient
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
@@ -17,7 +18,8 @@ from fpga_pool.services.loop import Loop
 from fpga_pool.services.scheduler.calibration import Calibrator
 from fpga_pool.services.scheduler.changes import Changes
 from fpga_pool.services.scheduler.hearing import Hearing
-from fpga_pool.services.scheduler.instances import Allocations, Instances
+from fpga_pool.services.scheduler.instances import Instances
+from fpga_pool.services.scheduler.inventory import LOOK_S, Inventory
 from fpga_pool.services.scheduler.online import OnlinePlanner, OnlineRule
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.owned import OwnedShard
@@ -49,7 +51,7 @@ class SchedulerService:
         token_key: Ed25519PrivateKey,
         clock: SteadyClock,
         online: OnlineRule,
-        placement: Allocations | None = None,
+        placement: PlacementClient | None = None,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -64,6 +66,7 @@ class SchedulerService:
         self.snapshots = Snapshots(store, clock)
         self.teller = Teller(self.snapshots, self.ownership.shards, peers.tell_followers)
         self.instances = Instances(store, self.writer, catalogue, settings.pool, clock, placement)
+        self._placement = placement
         self._policies = policies
         self.online = online
         self._agents = agents
@@ -149,9 +152,19 @@ class SchedulerService:
             settings.interval_s,
             settings.online_interval_s,
             self.clock,
+            self._with_placement(shard),
         )
         owned.start()
         return owned
+
+    def _with_placement(self, shard: Shard) -> list[Loop]:
+        """Return what keeps Placement and a shard agreed, where there is a Placement."""
+        if self._placement is None:
+            return []
+        inventory = Inventory(
+            self.store, shard.name, self._placement, self.catalogue, self.settings.pool, self.clock
+        )
+        return [Loop(f"placement-{shard.name}", inventory.step, LOOK_S)]
 
     def _listen(self) -> bool:
         """Call this scheduler as agents do: while that fails, their silence says nothing about them."""

@@ -239,12 +239,12 @@ def test_a_slot_whose_job_cannot_be_stopped_and_runs_for_long_is_not_to_be_had(p
     pool.plan()
     for job in ("b1.0", "b1.1", "b1.2"):
         pool.bring(job, JobState.RUNNING)
-    assert blocked(pool) == {R0, R1, R2}
+    assert blocked(pool) == (set(), {R0, R1, R2})
     with pytest.raises(Conflict, match="of 1 that fit 0 are held by virtual machines, 0 can be given now"):
         claim("flow")
     pool.now_s += 16  # 4.5 s before their end
     pool.heard(pool.heartbeat())
-    assert blocked(pool) == set()
+    assert blocked(pool) == (set(), set())
     assert claim("flow") == [R2]
 
 
@@ -252,7 +252,7 @@ def test_a_job_that_was_planned_as_often_as_it_may_is_not_taken_off(pool, claim)
     pool.settings = replace(pool.settings, max_attempts=1)
     pool.create("flow")
     pool.plan()
-    assert blocked(pool) == set()  # it ends within 5 s
+    assert blocked(pool) == (set(), set())  # it ends within 5 s
     claim("flow")
     assert pool.job("b1.0").state is JobState.WAITING_INPUT
 
@@ -261,7 +261,7 @@ def test_slots_out_of_service_are_not_to_be_had_unless_an_instance_holds_them(po
     claim("flow")
     pool.drain(R0)
     pool.drain(R2)
-    assert blocked(pool) == {R0}
+    assert blocked(pool) == ({R0}, set())
 
 
 # Release
