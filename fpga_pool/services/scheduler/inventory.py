@@ -16,8 +16,8 @@ from fpga_pool.store.store import Store
 
 LOG = logging.getLogger(__name__)
 
-#: How often the shard is looked at for changes, and how often Placement is.
-LOOK_S, COMPARE_S = 5.0, 60.0
+#: How often the shard is looked at for changes, how often Placement is, and how soon after what could not be done.
+LOOK_S, COMPARE_S, RETRY_S = 5.0, 60.0, 10.0
 #: A large shard is looked at less often, so that it takes at most this share of the time.
 LOOKING_SHARE = 0.05
 
@@ -66,7 +66,7 @@ class Inventory:
         if self._away:
             LOG.info("shard %s: Placement answers again", self._shard)
         self._away = False
-        self._compare_at_s = began_s + COMPARE_S
+        self._compare_at_s = began_s + (RETRY_S if complaints else COMPARE_S)
         self._told = wanted
         self._complain(complaints)
         return False

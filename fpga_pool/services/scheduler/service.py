@@ -20,6 +20,7 @@ from fpga_pool.services.scheduler.changes import Changes
 from fpga_pool.services.scheduler.hearing import Hearing
 from fpga_pool.services.scheduler.instances import Instances
 from fpga_pool.services.scheduler.inventory import LOOK_S, Inventory
+from fpga_pool.services.scheduler.lease_watch import AUDIT_S, LeaseWatch
 from fpga_pool.services.scheduler.online import OnlinePlanner, OnlineRule
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.owned import OwnedShard
@@ -161,10 +162,10 @@ class SchedulerService:
         """Return what keeps Placement and a shard agreed, where there is a Placement."""
         if self._placement is None:
             return []
-        inventory = Inventory(
-            self.store, shard.name, self._placement, self.catalogue, self.settings.pool, self.clock
-        )
-        return [Loop(f"placement-{shard.name}", inventory.step, LOOK_S)]
+        inventory = Inventory(self.store, shard.name, self._placement, self.catalogue, self.settings.pool, self.clock)
+        watch = LeaseWatch(self.store, shard.name, self.writer, self._placement, self.clock)
+        telling = Loop(f"placement-{shard.name}", lambda: inventory.step(lambda: not telling.stopping), LOOK_S)
+        return [telling, Loop(f"leases-{shard.name}", watch.step, AUDIT_S)]
 
     def _listen(self) -> bool:
         """Call this scheduler as agents do: while that fails, their silence says nothing about them."""

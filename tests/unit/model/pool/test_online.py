@@ -295,5 +295,6 @@ def test_what_an_instance_holds_gets_no_job_and_is_not_taken_away(pool, online, 
     for slot in ("h0/c/r0", "h0/c/r1", "h0/c/r2"):
         foreign_lease(slot)
     online.create("flow", "aes")
-    assert online.step() == ({}, [])
+    placed, evicted = online.step()
+    assert (all(map(is_cpu, placed.values())), evicted) == (True, [])
     assert pool.lease("h0/c/r2").holder == "vm"
