@@ -144,10 +144,17 @@ class PlacementClient:
         except ClientException as error:
             raise ServiceUnavailable(f"Placement does not answer: {error}") from error
         if answer.ok:
-            return answer.json() if answer.content else None
+            return _content(answer)
         raise _ERRORS.get(answer.status_code, ServiceUnavailable)(
             f"Placement, {method} {path.partition('?')[0]}: {answer.status_code} {_detail(answer)}"
         )
+
+
+def _content(answer: Any) -> Any:
+    try:
+        return answer.json() if answer.content else None
+    except ValueError as error:
+        raise ServiceUnavailable(f"Placement answers with something else than JSON: {answer.text[:80]!r}") from error
 
 
 def _provider(plain: Mapping[str, Any]) -> Provider:

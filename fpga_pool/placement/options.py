@@ -15,8 +15,8 @@ GROUP = cfg.OptGroup(
     help="How the schedulers reach Placement, as in nova.conf. Without auth_type and auth_section the pool has nothing "
     "to do with Placement: virtual machines then get any slots of their host that fit.",
 )
-#: How long an answer may take where nothing is configured, in seconds.
-TIMEOUT_S = 10
+#: How long an answer may take where nothing is configured, in seconds: a boot waits for one.
+TIMEOUT_S = 5
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[Any]]]:

@@ -58,6 +58,8 @@ def wanted_providers(
     for slot in slots:
         if slot.kind != CPU and slot.host in nodes:
             groups[slot.host, slot.card, slot.kind].append(slot)
+    boards_and_kinds = {(group[0].board, kind) for (_, _, kind), group in groups.items()}
+    traits = {(board, kind): _traits(board, kind, catalogue) for board, kind in boards_and_kinds}
     providers = []
     for (host, card, kind), group in groups.items():
         out = sum(slot.name in out_of_service for slot in group)
@@ -69,7 +71,7 @@ def wanted_providers(
                 node=nodes[host],
                 total=len(group),
                 reserved=min(len(group), out + max(busy, floor_slots)),
-                traits=_traits(group[0].board, kind, catalogue),
+                traits=traits[group[0].board, kind],
             )
         )
     return sorted(providers, key=lambda provider: provider.name)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.objects import Lease, Slot
 from fpga_pool.model.pool.instances import Allocated, Claim, claim_slots, held_by, instance_leases, release_slots
@@ -52,9 +53,12 @@ class Instances:
             require_agent(found, agent_id)
             held = held_by(tx, host, instance)
             slots = [tx.slot(lease.slot) for lease in held]
-        if _satisfies(held, wanted):
+        try:
+            allocated = None if self._placement is None else self._placement.allocated(instance)
+        except ServiceUnavailable:
+            if not _satisfies(held, wanted):
+                raise
             return slots
-        allocated = None if self._placement is None else self._placement.allocated(instance)
         claim = Claim(host=host, instance=instance, project_id=project_id, wanted=wanted, allocated=allocated)
 
         def work(tx: Transaction) -> list[Slot]:
@@ -89,5 +93,5 @@ class Instances:
 
 
 def _satisfies(held: list[Lease], wanted: AcceleratorRequest) -> bool:
-    """Say whether a virtual machine holds just what it wants: then nobody need be asked."""
+    """Say whether a virtual machine holds what it wants: then it can begin again without Placement."""
     return len(held) == wanted.count and all(lease.function == wanted.function for lease in held)

@@ -117,6 +117,13 @@ def test_a_boot_gets_slots_of_the_provider_that_it_was_allocated(boot, pool):
     assert others == [f"{pool.host}/c/{region}" for region in range(3)]
 
 
+def test_a_machine_that_was_allocated_other_slots_gets_those(cloud, boot, pool):
+    instance, _ = boot(pool.small)
+    cloud.allocate(instance, {pool.large: 1})
+    assert pool.claim(instance) == [f"{pool.host}/c/3"]
+    assert pool.held() == {instance: [f"{pool.host}/c/3"]}
+
+
 def test_nothing_is_given_that_was_not_allocated(pool):
     with pytest.raises(Conflict, match="Placement has allocated 0 slots"):
         pool.claim(str(uuid.uuid4()))
