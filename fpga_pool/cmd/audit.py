@@ -1,28 +1,75 @@
-"""`fpga-pool-manage audit`: whether the database is consistent."""
+"""`fpga-pool-manage audit`: whether the database is consistent, and agrees with Placement."""
 
 import argparse
+import time
 
 from fpga_pool.cmd.base import FAILED
 from fpga_pool.cmd.manage_base import ManageCommand
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.objects import Lease
+from fpga_pool.model.pool.instances import release_lease
+from fpga_pool.placement.client import PlacementClient
+from fpga_pool.placement.comparison import Allocations
+from fpga_pool.placement.options import open_placement
 from fpga_pool.services.audit import audit
+from fpga_pool.services.leases import lease_findings, told
+from fpga_pool.store.store import Store
+
+#: A lease is released that has no allocation now, and none so many seconds later: Nova writes several in a row.
+CERTAIN_AFTER_S = 3.0
 
 
 class Audit(ManageCommand):
-    """Hold the database against the rules of the pool, while it runs or not; exit status 1 if something is wrong."""
+    """Hold the database against the rules of the pool and against Placement; exit status 1 if something is wrong.
+
+    It may be asked at any time, while the pool runs or not.
+    """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add what may be asked for."""
         parser = super().get_parser(prog_name)
         parser.add_argument("--idle", action="store_true", help="all work has ended: tell also what is still under way")
+        parser.add_argument(
+            "--repair",
+            action="store_true",
+            help="release the slots of virtual machines to which Placement has allocated nothing for them",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Look, and tell what was found."""
+        placement = open_placement(self.conf)
+        if parsed_args.repair and placement is None:
+            raise InvalidInput("--repair: Placement is not configured ([placement] auth_type), it says what is right")
         with self.store() as store:
             store.check_schema()
             findings = audit(store, idle=parsed_args.idle)
+            if placement is not None:
+                findings += self._audit_leases(store, placement, repair=parsed_args.repair)
         for finding in findings:
             self.tell(finding)
         if not findings:
             self.tell("nothing is wrong")
         return FAILED if findings else 0
+
+    def _audit_leases(self, store: Store, placement: PlacementClient, *, repair: bool) -> list[str]:
+        """Tell what differs from Placement; return what is wrong and was not mended."""
+        known = Allocations(placement)
+        found = lease_findings(store, placement, known, None)
+        if repair and found.surplus:
+            time.sleep(CERTAIN_AFTER_S)
+            before = {lease.uuid for lease in found.surplus}
+            found = lease_findings(store, placement, known, None)
+            for lease in found.surplus:
+                if lease.uuid in before and self._release(store, lease):
+                    self.tell(f"released: {told(lease)}")
+            found = lease_findings(store, placement, known, None)
+        for remark in found.remarks:
+            self.tell(f"note: {remark}")
+        return [told(lease) for lease in found.surplus]
+
+    def _release(self, store: Store, lease: Lease) -> bool:
+        with store.reading() as reading:
+            shard = reading.slot(lease.slot).shard
+        with store.transaction(shard) as tx:
+            return release_lease(tx, lease, time.time())

@@ -10,6 +10,7 @@ from fpga_pool.cmd.services import attempt, end_messages, run
 from fpga_pool.conf.catalogue import configured_catalogue
 from fpga_pool.conf.places import private_key, state_directory
 from fpga_pool.conf.policies import load_policy
+from fpga_pool.placement.options import open_placement
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, count_unreadable, server, transport
@@ -53,6 +54,7 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
             token_key,
             SteadyClock(),
             online,
+            open_placement(conf),
         )
         endpoints = [SchedulerEndpoint(service)]
         listening = server(messages, SCHEDULER_TOPIC, name, endpoints, service.refusals)

@@ -101,6 +101,20 @@ OPTS = [
         "no project can push all others out for ever; slots stay unused while one alone asks for more.",
     ),
     cfg.FloatOpt(
+        "claim_patience_s",
+        default=_DEFAULTS.claim_patience_s,
+        min=0.0,
+        help="How long, in seconds, the boot of a virtual machine may wait for a job that cannot be stopped to leave "
+        "its slot. A slot that is busy for longer is reserved in Placement, and no boot gets it.",
+    ),
+    cfg.IntOpt(
+        "floor_slots",
+        default=_DEFAULTS.floor_slots,
+        min=0,
+        help="So many slots of each kind on each card are reserved in Placement: no virtual machine gets them, they "
+        "stay for the jobs of the pool.",
+    ),
+    cfg.FloatOpt(
         "shard_timeout_s",
         default=5.0,
         min=0.5,
@@ -177,5 +191,7 @@ def pool_settings(conf: cfg.ConfigOpts) -> PoolSettings:
         replan_late_s=group.replan_late_s,
         online_patience_s=group.online_patience_s,
         tenant_share=group.tenant_share,
+        claim_patience_s=group.claim_patience_s,
+        floor_slots=group.floor_slots,
         shards=ShardRule(by=group.shard_by, number=group.shards, split_batches=group.split_batches),
     )

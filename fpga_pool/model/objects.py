@@ -242,6 +242,8 @@ class Host:
     refused_commands: int = 0
     #: Heartbeats and reports in its name that the scheduler has refused.
     refused_messages: int = 0
+    #: Name of its provider in Placement; "" = that of the host.
+    node: str = ""
     generation: int = 0
 
 
@@ -297,8 +299,15 @@ class Lease:
     granted_at: float
     state: LeaseState = LeaseState.HELD
     released_at: float | None = None
+    #: What an instance has its slot hold; "" = whatever the holder loads.
+    function: str = ""
     generation: int = 0
     story: tuple[StoryEntry, ...] = ()
+
+    @property
+    def of_instance(self) -> bool:
+        """Whether a virtual machine holds the slot."""
+        return self.kind is LeaseKind.INSTANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

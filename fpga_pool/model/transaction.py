@@ -116,8 +116,8 @@ class Transaction(Protocol):
         """Return the jobs in state RESULT_HELD on a host."""
         ...
 
-    def leases(self, *, slot: str | None = None) -> Sequence[Lease]:
-        """Return the HELD leases (of one slot: none or one)."""
+    def leases(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Lease]:
+        """Return the HELD leases (of one slot: none or one; of the slots of one host), by slot."""
         ...
 
     def time_models(self) -> dict[tuple[str, str], TimeModel]:

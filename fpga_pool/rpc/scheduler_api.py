@@ -7,6 +7,7 @@ import oslo_messaging as messaging
 
 from fpga_pool.model.encoding import to_plain
 from fpga_pool.model.exchange import Calibration, FunctionInfo, JobChanges, Ticket, TicketRequest
+from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages import Heartbeat, Report
 from fpga_pool.model.objects import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.pool.admission import BatchRequest
@@ -21,6 +22,8 @@ FIND_S, FIND_ATTEMPTS = 2.0, 5
 CREATE_S, SIGN_OF_LIFE_S = 60.0, 6
 #: A heartbeat that went to a scheduler that stalls is sent again before the host is taken for dead.
 BEAT_S = 4.0
+#: Calls that an older scheduler, which goes on while the pool is upgraded, does not know; it knows all others.
+NEEDED_VERSION = dict.fromkeys(("claim_slots", "release_slots", "instance_slots"), "1.2")
 #: A question that waits for changes is answered within this.
 LONGEST_WAIT_S = 5.0
 
@@ -34,11 +37,13 @@ class SchedulerAPI:
         Batches, tickets, slots, hosts, functions, snapshots and who follows them; reports and heartbeats of agents.
     1.1
         JobEvicted among the reports; jobs say what is done already; benefits of slots.
+    1.2
+        Slots for virtual machines: claim_slots, release_slots, instance_slots.
     """
 
     def __init__(self, transport: Any, timeout_s: float = 10.0) -> None:
         target = messaging.Target(topic=SCHEDULER_TOPIC, version="1.1")
-        self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap="1.1")
+        self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap="1.2")
         self._caller = Caller()
         self._timeout_s = timeout_s
         #: The scheduler that answers: one that stalls takes its share of the topic's messages for a while, so calls
@@ -56,7 +61,12 @@ class SchedulerAPI:
 
     def _ask(self, timeout_s: float, method: str, server: str | None = None, **arguments: Any) -> Any:
         sign_of_life_s = SIGN_OF_LIFE_S if timeout_s > self._timeout_s else None
-        prepared = self._client.prepare(server=server, timeout=timeout_s, call_monitor_timeout=sign_of_life_s)
+        prepared = self._client.prepare(
+            server=server,
+            timeout=timeout_s,
+            call_monitor_timeout=sign_of_life_s,
+            version=NEEDED_VERSION.get(method, "1.1"),
+        )
         return self._caller.run(lambda: prepared.call({}, method, **arguments), timeout_s)
 
     def _find(self) -> str:
@@ -191,3 +201,36 @@ class SchedulerAPI:
         """Tell what happened, in order, each under its number; it is committed when this returns."""
         plain = [[number, to_plain(report)] for number, report in numbered]
         self._call("report", host=host, agent_id=agent_id, reports=plain)
+
+    # Agents of hosts with virtual machines
+
+    def claim_slots(
+        self, host: str, agent_id: str, instance: str, project_id: str, wanted: AcceleratorRequest
+    ) -> list[Slot]:
+        """Have a virtual machine that begins on a host hold its slots, the same when it is asked again.
+
+        Raises
+        ------
+        Conflict
+            If the host cannot give what is wanted, or Placement has not allocated it.
+        ServiceUnavailable
+            If Placement does not answer and the virtual machine does not hold its slots yet.
+
+        """
+        plain = self._call(
+            "claim_slots",
+            host=host,
+            agent_id=agent_id,
+            instance=instance,
+            project_id=project_id,
+            wanted=to_plain(wanted),
+        )
+        return read_all(Slot, plain)
+
+    def release_slots(self, host: str, agent_id: str, instance: str) -> None:
+        """Give back whatever a virtual machine holds on a host."""
+        self._call("release_slots", host=host, agent_id=agent_id, instance=instance)
+
+    def instance_slots(self, host: str) -> dict[str, list[str]]:
+        """Return the names of the slots that virtual machines hold on a host, by instance."""
+        return {str(instance): list(slots) for instance, slots in self._call("instance_slots", host=host).items()}

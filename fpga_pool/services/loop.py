@@ -30,6 +30,11 @@ class Loop:
         """Have the next step taken now."""
         self._wake.set()
 
+    @property
+    def stopping(self) -> bool:
+        """Whether no other step is to be taken: a long one ends early then."""
+        return self._stop.is_set()
+
     def stop(self, timeout_s: float = 10.0) -> None:
         """Let the current step end, and no other begin."""
         self._stop.set()

@@ -22,6 +22,7 @@ from fpga_pool.drivers.slots.faults import Faults
 from fpga_pool.drivers.slots.signing import load_or_create_signing_key
 from fpga_pool.drivers.slots.simulated import SimulatedSlots
 from fpga_pool.model.exceptions import LateMessage
+from fpga_pool.placement.options import open_placement
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, Refusals, server, transport
@@ -81,6 +82,7 @@ class StandalonePool:
             keys.tokens,
             self._clock,
             online_rule(conf),
+            open_placement(conf),
         )
         self.agents = self._make_agents(keys)
         self._servers: list[Any] = []

@@ -163,9 +163,9 @@ class MemoryTransaction:
         found = [job for job in self._all(Job) if job.state is JobState.RESULT_HELD and job.host == host]
         return sorted(found, key=lambda job: (job.finished_at or 0.0, job.uuid))
 
-    def leases(self, *, slot: str | None = None) -> Sequence[Lease]:
+    def leases(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Lease]:
         """See Transaction."""
-        ours = {held.name for held in self._ours(Slot)} if slot is None else {slot}
+        ours = {held.name for held in self._ours(Slot) if host in (None, held.host)} if slot is None else {slot}
         found = [lease for lease in self._all(Lease) if lease.state is LeaseState.HELD and lease.slot in ours]
         return sorted(found, key=lambda lease: lease.slot)
 

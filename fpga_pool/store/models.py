@@ -110,6 +110,7 @@ class HostRow(Versioned, Base):
     refused_streams: Mapped[int]
     refused_commands: Mapped[int]
     refused_messages: Mapped[int]
+    node: Mapped[Name]
     #: Generation of the shard in which last changed what others plan by: not with every heartbeat.
     changed_in: Mapped[int]
 
@@ -157,6 +158,7 @@ class LeaseRow(Versioned, Base):
     granted_at: Mapped[float]
     state: Mapped[LeaseState]
     released_at: Mapped[float | None]
+    function: Mapped[Word]
     story: Mapped[Story]
 
 

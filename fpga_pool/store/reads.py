@@ -22,6 +22,7 @@ from fpga_pool.store.statements import (
     held_leases,
     job_generations,
     lease_on_slot,
+    leases_on_host,
     overdue,
     pending_batches,
     pending_jobs,
@@ -234,10 +235,12 @@ class Reads:
         held = all_of(Job).where(_JOBS.c.state == JobState.RESULT_HELD, _JOBS.c.host == host)
         return self._all(Job, held.order_by(_JOBS.c.finished_at, _JOBS.c.uuid))
 
-    def leases(self, *, slot: str | None = None) -> Sequence[Lease]:
-        """Return the HELD leases (of one slot: none or one), by slot."""
+    def leases(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Lease]:
+        """Return the HELD leases (of one slot: none or one; of the slots of one host), by slot."""
         if slot is not None:
             return self._all(Lease, lease_on_slot(), {"slot": slot})
+        if host is not None:
+            return self._all(Lease, leases_on_host(), {"host": host})
         return self._all(Lease, held_leases(scoped=bool(self._scope)))
 
     def commands(self) -> Sequence[Command]:

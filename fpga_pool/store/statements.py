@@ -136,6 +136,14 @@ def lease_on_slot() -> Select[Any]:
 
 
 @cache
+def leases_on_host() -> Select[Any]:
+    """Return the leases in force on the slots of one host."""
+    leases, slot_columns = table(Lease).c, table(Slot).c
+    held = all_of(Lease).join(table(Slot), slot_columns.name == leases.held_slot)
+    return held.where(slot_columns.host == bindparam("host")).order_by(leases.slot)
+
+
+@cache
 def held_leases(*, scoped: bool) -> Select[Any]:
     """Return the query for the leases in force, by slot."""
     leases, slot_columns = table(Lease).c, table(Slot).c

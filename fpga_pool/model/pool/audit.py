@@ -112,8 +112,20 @@ def _audit_leases(stock: Stock, slots: Mapping[str, Slot]) -> Iterator[str]:
             yield f"lease {lease.uuid}: epoch {lease.epoch} is not the last that was granted on slot {lease.slot}"
     ours = {lease.slot for lease in pool_leases}
     used = {job.slot for job in stock.active_jobs}
-    yield from (f"slot {name}: has jobs, and the pool does not hold it" for name in sorted(used - ours))
+    others = held - Counter(ours)
+    for name in sorted(used - ours - set(others)):
+        yield f"slot {name}: has jobs, and the pool does not hold it"
+    yield from _audit_placed_on_others(stock)
     yield from (f"slot {name}: the pool holds it, and it has no jobs" for name in sorted(ours - used))
+
+
+def _audit_placed_on_others(stock: Stock) -> Iterator[str]:
+    """Look whether a job was placed where somebody else held the slot; one that was there before is on its way out."""
+    since = {lease.slot: lease.granted_at for lease in stock.leases if lease.kind is not LeaseKind.POOL}
+    for job in stock.active_jobs:
+        placed_at = max((entry.at for entry in job.story if entry.event in ("Planned", "Moved")), default=0.0)
+        if job.slot in since and placed_at > since[job.slot]:
+            yield f"job {job.uuid}: was placed on slot {job.slot}, which the pool does not hold"
 
 
 def _audit_outbox(stock: Stock, slots: Mapping[str, Slot]) -> Iterator[str]:

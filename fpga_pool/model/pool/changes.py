@@ -110,27 +110,45 @@ def _send_to_host(tx: Transaction, host: str, what: str, action: ShapeFlow | Rel
 def grant_pool_leases(tx: Transaction, slots: Iterable[str], now_s: float) -> None:
     """Make sure that the shard holds these slots for its jobs; the pool's leases are revocable."""
     held = {lease.slot for lease in tx.leases()}
-    tx.add(*(_pool_lease(tx, slot, now_s) for slot in slots if slot not in held))
+    holder = tx.shard.name
+    tx.add(*(new_lease(tx, slot, LeaseKind.POOL, holder, now_s) for slot in slots if slot not in held))
 
 
-def _pool_lease(tx: Transaction, slot_name: str, now_s: float) -> Lease:
+def new_lease(
+    tx: Transaction,
+    slot_name: str,
+    kind: LeaseKind,
+    holder: str,
+    now_s: float,
+    *,
+    project_id: str = "",
+    function: str = "",
+) -> Lease:
+    """Return the next lease of a slot, to be added; its epoch is counted in the slot.  Only the pool's is revocable."""
     slot = tx.slot(slot_name)
     epoch = slot.lease_epoch + 1
     tx.save(replace(slot, lease_epoch=epoch))
     return Lease(
         uuid=str(uuid.uuid5(uuid.UUID(slot.uuid), f"lease {epoch}")),
         slot=slot_name,
-        kind=LeaseKind.POOL,
-        holder=tx.shard.name,
-        project_id="",
+        kind=kind,
+        holder=holder,
+        project_id=project_id,
         epoch=epoch,
-        revocable=True,
+        revocable=kind is LeaseKind.POOL,
         granted_at=now_s,
+        function=function,
     )
 
 
+def end_lease(tx: Transaction, lease: Lease, now_s: float) -> None:
+    """Take a slot from its holder."""
+    released, _ = LEASE.transition(lease, LeaseReleased(), now_s)
+    tx.save(released)
+
+
 def settle_slots(tx: Transaction, slots: Collection[str], now_s: float) -> None:
-    """Give back the pool's leases of slots without jobs, and complete drains that waited for the last one."""
+    """Give back the pool's leases of slots without jobs, and complete drains that waited for the last user."""
     occupied = tx.occupied(slots)
     for slot in slots:
         if slot not in occupied:
@@ -138,12 +156,13 @@ def settle_slots(tx: Transaction, slots: Collection[str], now_s: float) -> None:
 
 
 def _settle_slot(tx: Transaction, slot_name: str, now_s: float) -> None:
-    for lease in tx.leases(slot=slot_name):
+    held = tx.leases(slot=slot_name)
+    for lease in held:
         if lease.kind is LeaseKind.POOL:
-            released, _ = LEASE.transition(lease, LeaseReleased(), now_s)
-            tx.save(released)
+            end_lease(tx, lease, now_s)
     slot = tx.slot(slot_name)
-    if slot.drain_requested and SLOT.allows(slot.state, DrainCompleted):
+    others = any(lease.kind is not LeaseKind.POOL for lease in held)
+    if slot.drain_requested and not others and SLOT.allows(slot.state, DrainCompleted):
         change_slot(tx, slot, DrainCompleted(), now_s)
 
 

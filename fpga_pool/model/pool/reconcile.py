@@ -14,6 +14,7 @@ from fpga_pool.model.lifecycle.slot import HostLost
 from fpga_pool.model.messages import Heartbeat, ObservedJob, ObservedSlot, ReleaseJob, ResultExpired, SlotChanged
 from fpga_pool.model.objects import ACTIVE_JOBS, Host, Job, JobState, Slot, SlotState
 from fpga_pool.model.pool.changes import change_job, change_slot, displace_jobs, send
+from fpga_pool.model.pool.instances import compare_hold, instance_leases
 from fpga_pool.model.pool.reports import require_agent
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
@@ -48,6 +49,7 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
     note_progress(tx, heartbeat.jobs, heartbeat.at)
     repairs = []
     stored = {slot.name: slot for slot in tx.slots(heartbeat.host)}
+    held = {lease.slot: lease for lease in instance_leases(tx, heartbeat.host)}
     for observed in heartbeat.slots:
         slot = stored.pop(observed.slot, None)
         if slot is None:
@@ -55,6 +57,11 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
             repairs.append(Repair(observed.slot, "new to the pool"))
         else:
             repairs += _compare_slot(tx, slot, observed, heartbeat, now_s)
+        obeyed = heartbeat.unreported == 0 and observed.sequence >= tx.slot(observed.slot).sequence
+        # Of a host that is back no command is under way: they were dropped when it was lost.
+        settled = returned or obeyed
+        if kept := compare_hold(tx, observed, held.get(observed.slot), now_s, new=slot is None, settled=settled):
+            repairs.append(Repair(observed.slot, kept))
     for slot in stored.values():
         if slot.state is not SlotState.FAULTED:
             gone = SlotChanged(slot=slot.name, at=heartbeat.at, state=SlotState.FAULTED, reason="its card is gone")
@@ -129,6 +136,7 @@ def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> bool:
         "refused_commands": heartbeat.refused_commands,
         "availability_zone": heartbeat.availability_zone,
         "egress_driver": heartbeat.egress_driver,
+        "node": heartbeat.node,
         "agent_id": heartbeat.agent_id,
         "boot": heartbeat.boot,
         "beat": heartbeat.beat,

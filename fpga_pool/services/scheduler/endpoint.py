@@ -13,6 +13,7 @@ from fpga_pool.dataplane.tokens import TransferGrant, sign
 from fpga_pool.model.encoding import REPORTS, from_plain, to_plain
 from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMessage, NotFound
 from fpga_pool.model.exchange import SMALL_INPUT_BYTES, FunctionInfo, Ticket, TicketRequest
+from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages import Heartbeat, JobEvicted, JobFailed, JobFinished, JobReleased, Report, SlotChanged
 from fpga_pool.model.objects import Job, JobState, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, cancel_batch, cancel_jobs, create_batch, owned_batch
@@ -321,6 +322,27 @@ class SchedulerEndpoint:
             self._service.work_arrived()
         elif any(_frees_place(report) for _, report in told):
             self._service.ownership.place_freed()
+
+    @answers
+    def claim_slots(
+        self, context: Plain, host: str, agent_id: str, instance: str, project_id: str, wanted: Plain
+    ) -> list[Plain]:
+        """See SchedulerAPI."""
+        request = read(AcceleratorRequest, wanted)
+        slots = self._service.instances.claim(host, agent_id, instance, project_id, request)
+        self._service.work_arrived()
+        return [to_plain(slot) for slot in slots]
+
+    @answers
+    def release_slots(self, context: Plain, host: str, agent_id: str, instance: str) -> None:
+        """See SchedulerAPI."""
+        self._service.instances.release(host, agent_id, instance)
+        self._service.work_arrived()
+
+    @answers
+    def instance_slots(self, context: Plain, host: str) -> dict[str, list[str]]:
+        """See SchedulerAPI."""
+        return self._service.instances.slots(host)
 
     @contextmanager
     def _counting(self, host: object) -> Iterator[None]:

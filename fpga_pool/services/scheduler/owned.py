@@ -1,6 +1,7 @@
 """One shard in the hands of its owner: its loops, from the first to the last."""
 
 import logging
+from collections.abc import Sequence
 
 from fpga_pool.model.exceptions import StaleEpoch
 from fpga_pool.model.objects import Shard
@@ -34,6 +35,7 @@ class OwnedShard:
         interval_s: float,
         online_interval_s: float,
         clock: Clock,
+        others: Sequence[Loop] = (),
     ) -> None:
         self.shard = shard
         self._store = store
@@ -51,6 +53,7 @@ class OwnedShard:
         self._planning = Loop(f"plan-{name}", self._plan, interval_s)
         self._onlining = Loop(f"online-{name}", self._step_online, online_interval_s)
         self._loops = [self._dispatching, self._planning, self._onlining, Loop(f"tick-{name}", self._tick, interval_s)]
+        self._loops += others
 
     def start(self) -> None:
         """Tell the agents who owns the shard now, and begin."""

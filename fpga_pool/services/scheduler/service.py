@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fpga_pool.core.policy import BatchPolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.objects import Shard
+from fpga_pool.placement.client import PlacementClient
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
@@ -17,6 +18,9 @@ from fpga_pool.services.loop import Loop
 from fpga_pool.services.scheduler.calibration import Calibrator
 from fpga_pool.services.scheduler.changes import Changes
 from fpga_pool.services.scheduler.hearing import Hearing
+from fpga_pool.services.scheduler.instances import Instances
+from fpga_pool.services.scheduler.inventory import LOOK_S, Inventory
+from fpga_pool.services.scheduler.lease_watch import AUDIT_S, LeaseWatch
 from fpga_pool.services.scheduler.online import OnlinePlanner, OnlineRule
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.owned import OwnedShard
@@ -48,6 +52,7 @@ class SchedulerService:
         token_key: Ed25519PrivateKey,
         clock: SteadyClock,
         online: OnlineRule,
+        placement: PlacementClient | None = None,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -61,6 +66,8 @@ class SchedulerService:
         self.ownership = Ownership(settings.name, settings.shard_timeout_s, store, clock, self._take_up)
         self.snapshots = Snapshots(store, clock)
         self.teller = Teller(self.snapshots, self.ownership.shards, peers.tell_followers)
+        self.instances = Instances(store, self.writer, catalogue, settings.pool, clock, placement)
+        self._placement = placement
         self._policies = policies
         self.online = online
         self._agents = agents
@@ -146,9 +153,19 @@ class SchedulerService:
             settings.interval_s,
             settings.online_interval_s,
             self.clock,
+            self._with_placement(shard),
         )
         owned.start()
         return owned
+
+    def _with_placement(self, shard: Shard) -> list[Loop]:
+        """Return what keeps Placement and a shard agreed, where there is a Placement."""
+        if self._placement is None:
+            return []
+        inventory = Inventory(self.store, shard.name, self._placement, self.catalogue, self.settings.pool, self.clock)
+        watch = LeaseWatch(self.store, shard.name, self.writer, self._placement, self.clock)
+        telling = Loop(f"placement-{shard.name}", lambda: inventory.step(lambda: not telling.stopping), LOOK_S)
+        return [telling, Loop(f"leases-{shard.name}", watch.step, AUDIT_S)]
 
     def _listen(self) -> bool:
         """Call this scheduler as agents do: while that fails, their silence says nothing about them."""

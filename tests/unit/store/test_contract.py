@@ -171,6 +171,16 @@ def test_a_second_completion_of_a_job_is_refused_with_all_that_is_told_with_it(b
         assert tx.batch(batch.uuid).jobs_completed == 0
 
 
+def test_leases_can_be_asked_for_by_slot_and_by_host(begin, make, saved):
+    slots = [make.slot(), make.slot(region="1"), make.slot(host="host-1")]
+    leases = [make.lease(slot) for slot in slots]
+    saved(make.host(), make.host("host-1"), *slots, *leases)
+    with begin() as tx:
+        assert list(tx.leases(host="host-0")) == leases[:2]
+        assert list(tx.leases(host="host-1")) == leases[2:]
+        assert list(tx.leases(slot=slots[1].name)) == [leases[1]]
+
+
 def test_a_second_lease_on_a_held_slot_is_refused(begin, make, saved):
     _, slot, lease = saved(*(make.host(), slot := make.slot(), make.lease(slot)))
     with begin() as tx, pytest.raises(Conflict, match=f"slot {slot.name}: another lease on it is in force"):

@@ -164,8 +164,12 @@ class Pool:
     def heartbeat(self, host="h0", *, slots=None, jobs=None, unreported=0, **changes):
         """What an agent in agreement with the pool would say; `changes` of single slots by their region."""
         with self.tx() as tx:
+            holders = {lease.slot: lease.holder for lease in tx.leases(host=host) if lease.of_instance}
             if slots is None:
-                slots = tuple(replace(self._observed(slot), **changes.get(slot.region, {})) for slot in tx.slots(host))
+                slots = tuple(
+                    replace(self._observed(slot, holders.get(slot.name, "")), **changes.get(slot.region, {}))
+                    for slot in tx.slots(host)
+                )
             if jobs is None:
                 held = [*tx.active_jobs(host=host), *tx.held_results(host)]
                 jobs = [(job.uuid, job.attempt, job.slot) for job in held]
@@ -175,13 +179,14 @@ class Pool:
             jobs=tuple(ObservedJob(job=j, attempt=a, slot=s) for j, a, s in jobs), unreported=unreported,
         )  # fmt: skip
 
-    def _observed(self, slot):
+    def _observed(self, slot, instance):
         state = slot.state
         if state is SlotState.DRAINED:
             state = SlotState.READY if slot.function else SlotState.EMPTY
         return ObservedSlot(
             slot=slot.name, card=slot.card, region=slot.region, board=slot.board, kind=slot.kind, state=state,
             function=slot.function, job=slot.job, reason=slot.reason, sequence=slot.sequence, epoch=1,
+            instance=instance,
         )  # fmt: skip
 
     def heard(self, heartbeat):

@@ -2,12 +2,23 @@
 
 import contextlib
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fpga_pool.model.exceptions import InvalidTransition
-from fpga_pool.model.messages import InputStaged, JobFailed, JobFinished, JobReleased, JobStarted, ResultDelivered
+from fpga_pool.model.exceptions import Conflict, InvalidTransition
+from fpga_pool.model.flavor import AcceleratorRequest
+from fpga_pool.model.messages import (
+    InputStaged,
+    JobEvicted,
+    JobFailed,
+    JobFinished,
+    JobReleased,
+    JobStarted,
+    ResultDelivered,
+)
 from fpga_pool.model.objects import ENDED_JOBS, Batch, Job, JobState, SlotState
+from fpga_pool.model.pool.instances import Claim, claim_slots, instance_leases, release_slots
 
 SLOTS = [f"{host}/c/{region}" for host in ("h0", "h1") for region in ("r0", "r1", "r2")]
 FUNCTIONS = ["aes", "sha256", "flow"]
@@ -17,6 +28,7 @@ REPORTS = {
     "finished": lambda about: JobFinished(**about, compute_s=1.0, result_bytes=1, result_sha256=""),
     "failed": lambda about: JobFailed(**about, code="c", message="m", retryable=True),
     "failed for good": lambda about: JobFailed(**about, code="c", message="m", retryable=False),
+    "evicted": lambda about: JobEvicted(**about, done=0.5),
     "released": lambda about: JobReleased(**about),
     "delivered": lambda about: ResultDelivered(**about),
 }
@@ -32,11 +44,30 @@ steps = st.one_of(
     st.tuples(st.just("commit late"), number),
     st.tuples(st.just("cancel"), number),
     st.tuples(st.sampled_from(["drain", "resume"]), st.sampled_from(SLOTS)),
+    st.tuples(st.just("claim"), number, st.sampled_from(FUNCTIONS), st.integers(1, 3)),
+    st.tuples(st.just("release"), number),
     st.tuples(st.just("slot"), st.sampled_from(SLOTS), st.sampled_from([s for s in SlotState if s != "DRAINED"])),
     st.tuples(st.just("job"), number, st.sampled_from(sorted(REPORTS)), st.integers(0, 1)),
     st.tuples(st.just("heartbeat"), st.sampled_from(["h0", "h1"]), st.sets(number), st.booleans()),
     st.tuples(st.just("time"), st.sampled_from([0.5, 12.0, 4000.0])),
 )
+
+
+@pytest.fixture(scope="module")
+def catalogue(make_catalogue):
+    """Of three functions one can be stopped, and goes on where it was."""
+    stoppable = {
+        "version": "1.0",
+        "slot_kinds": ["small", "large"],
+        "io_bps": 8e6,
+        "preemptible": True,
+        "progress_kept": True,
+        "cpu_time": {"a_s": 0, "b_s_per_byte": 1e-5},
+        "fpga_time": {"fast": {"a_s": 2.0, "b_s_per_byte": 1e-6}},
+        "source": "test",
+    }
+    functions = {"aes": (1.0, "small", "large"), "sha256": stoppable, "flow": (4.0, "large")}
+    return make_catalogue(functions, slots=["small", "small", "large"], load_s=0.5, b_s_per_byte=1e-6)
 
 
 class Walk:
@@ -89,6 +120,33 @@ class Walk:
     def resume(self, slot):
         self.pool.resume(slot)
 
+    def claim(self, number, function, count):
+        """A machine boots on one of the hosts, or is started again; it gets all that it wants, or nothing."""
+        host, instance = f"h{number % 2}", f"vm{number}"
+        wanted = AcceleratorRequest(function=function, count=count)
+        claim = Claim(host=host, instance=instance, project_id="p", wanted=wanted)
+        before = self.held(host)
+        try:
+            with self.pool.tx() as tx:
+                slots = claim_slots(tx, claim, self.pool.catalogue, self.pool.settings, self.pool.now_s)
+        except Conflict:
+            assert self.held(host) == before
+        else:
+            assert self.held(host)[instance] == {slot.name for slot in slots}
+            assert len(slots) == count
+            assert all(slots <= self.held(host)[other] for other, slots in before.items() if other != instance)
+
+    def held(self, host):
+        with self.pool.tx() as tx:
+            held = {}
+            for lease in instance_leases(tx, host):
+                held.setdefault(lease.holder, set()).add(lease.slot)
+            return held
+
+    def release(self, number):
+        with self.pool.tx() as tx:
+            release_slots(tx, f"h{number % 2}", f"vm{number}", self.pool.now_s)
+
     def slot(self, slot, state):
         self.pool.report(self.pool.slot_report(slot, state), host=slot.split("/")[0])
 
@@ -118,6 +176,8 @@ class Walk:
 
     def end(self):
         """Whatever was done to it, the pool can be led to its end: every job ends."""
+        for number in range(8):
+            self.release(number)
         for _ in range(6):
             for host in ("h0", "h1"):
                 self.pool.heard(self.pool.heartbeat(host))

@@ -289,3 +289,12 @@ def test_a_project_at_its_share_waits_and_may_go_to_a_cpu(pool, online):
     assert online.step() == ({}, [])
     pool.now_s += 10.0
     assert online.step() == ({"b2.0": "h0/cpu/worker0", "b2.1": "h0/cpu/worker1"}, [])
+
+
+def test_what_an_instance_holds_gets_no_job_and_is_not_taken_away(pool, online, foreign_lease):
+    for slot in ("h0/c/r0", "h0/c/r1", "h0/c/r2"):
+        foreign_lease(slot)
+    online.create("flow", "aes")
+    placed, evicted = online.step()
+    assert (all(map(is_cpu, placed.values())), evicted) == (True, [])
+    assert pool.lease("h0/c/r2").holder == "vm"

@@ -13,7 +13,9 @@ from fpga_pool.model.exchange import TicketRequest
 from fpga_pool.model.messages import (
     AssignJob,
     Command,
+    FreeSlot,
     Heartbeat,
+    HoldSlot,
     InputStaged,
     JobFinished,
     JobStarted,
@@ -45,6 +47,7 @@ class Agent:
         self.name = name
         self.commands = []
         self.held = {}
+        self.kept = {}
         self.owners = []
         self.beats = itertools.count(1)
         self.refuses = None
@@ -67,6 +70,10 @@ class Agent:
         self.commands.append(command)
         if isinstance(command.action, AssignJob):
             self.held[command.action.job] = command
+        elif isinstance(command.action, HoldSlot):
+            self.kept[command.slot] = command.action.instance
+        elif isinstance(command.action, FreeSlot):
+            self.kept.pop(command.slot, None)
         else:
             self.held.pop(command.action.job, None)
         return Outcome(command=command.id, outcome="accepted")
@@ -80,6 +87,7 @@ class Agent:
                 ObservedSlot(
                     slot=f"{self.name}/c/{region}", card="c", region=region, board="fast", kind=kind,
                     state=SlotState.EMPTY, sequence=sequences.get(f"{self.name}/c/{region}", 0),
+                    instance=self.kept.get(f"{self.name}/c/{region}", ""),
                 )
                 for region, kind in KINDS.items()
             ),
@@ -106,7 +114,9 @@ class Bench:
         self.numbers = itertools.count(1)
         self.service = self.new_service()
 
-    def new_service(self, name="me", policies=lambda name: load_policy("batch", name), shard_timeout_s=1.0, **pool):
+    def new_service(
+        self, name="me", policies=lambda name: load_policy("batch", name), shard_timeout_s=1.0, placement=None, **pool
+    ):
         settings = SchedulerSettings(
             name=name,
             interval_s=0.1,
@@ -118,7 +128,7 @@ class Bench:
         peers = SchedulerAPI(self.transport)
         online = OnlineRule(load_policy("online", "benefit_plus"), {"benefit_plus"}.__contains__)
         return SchedulerService(
-            settings, self.store, self.catalogue, policies, agents, peers, self.key, self.clock, online
+            settings, self.store, self.catalogue, policies, agents, peers, self.key, self.clock, online, placement
         )
 
     def start(self, service=None):

@@ -1,0 +1,177 @@
+"""Placement's REST API, as far as the pool needs it; every call has a timeout."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.exceptions import ClientException
+
+from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
+from fpga_pool.model.flavor import OWNER_TRAIT, RESOURCE_CLASS
+
+#: The first with everything that is used here (1.37: a provider may get another parent); of 2021, the Wallaby release.
+MICROVERSION = "1.37"
+
+#: What an answer of each kind of failure is to the pool; what is not named is no answer at all.
+_ERRORS: Mapping[int, type[FpgaPoolError]] = {
+    HTTPStatus.BAD_REQUEST: InvalidInput,
+    HTTPStatus.NOT_FOUND: NotFound,
+    HTTPStatus.CONFLICT: Conflict,
+}
+
+Inventories = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """A resource provider; its generation grows with every change of what it has or gives."""
+
+    uuid: str
+    name: str
+    generation: int
+    parent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """What one consumer was allocated: slots by the uuid of their provider."""
+
+    project_id: str
+    slots: Mapping[str, int]
+
+
+class PlacementClient:
+    """Reads and writes; threads may share it.
+
+    Raises
+    ------
+    ServiceUnavailable
+        By every method, if Placement (or Keystone) does not answer, or not as it should.
+    Conflict
+        By those that write: what was read is not so any more, or is in use.
+
+    """
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter = adapter
+
+    # What there is
+
+    def owned(self) -> list[Provider]:
+        """Return all providers that are the pool's."""
+        found = self._ask("GET", f"/resource_providers?required={OWNER_TRAIT}")
+        return [_provider(plain) for plain in found["resource_providers"]]
+
+    def named(self, name: str) -> Provider | None:
+        """Return the provider of a name, if there is one."""
+        found = self._ask("GET", "/resource_providers", params={"name": name})["resource_providers"]
+        return _provider(found[0]) if found else None
+
+    def provider(self, uuid: str) -> Provider | None:
+        """Return a provider, if it exists."""
+        try:
+            return _provider(self._ask("GET", f"/resource_providers/{uuid}"))
+        except NotFound:
+            return None
+
+    def inventories(self, uuid: str) -> tuple[int, Inventories]:
+        """Return the generation of a provider, and what it has, by resource class."""
+        found = self._ask("GET", f"/resource_providers/{uuid}/inventories")
+        return found["resource_provider_generation"], found["inventories"]
+
+    def traits(self, uuid: str) -> tuple[int, frozenset[str]]:
+        """Return the generation of a provider, and its traits."""
+        found = self._ask("GET", f"/resource_providers/{uuid}/traits")
+        return found["resource_provider_generation"], frozenset(found["traits"])
+
+    # What there is to be
+
+    def ensure_class(self) -> None:
+        """Have the class of the pool's slots exist."""
+        self._ask("PUT", f"/resource_classes/{RESOURCE_CLASS}")
+
+    def ensure_trait(self, name: str) -> None:
+        """Have a trait exist."""
+        self._ask("PUT", f"/traits/{name}")
+
+    def create(self, uuid: str, name: str, parent: str) -> None:
+        """Make a provider below another."""
+        self._ask("POST", "/resource_providers", {"uuid": uuid, "name": name, "parent_provider_uuid": parent})
+
+    def move(self, uuid: str, name: str, parent: str) -> None:
+        """Put a provider below another one than before."""
+        self._ask("PUT", f"/resource_providers/{uuid}", {"name": name, "parent_provider_uuid": parent})
+
+    def set_inventories(self, uuid: str, generation: int, inventories: Inventories) -> int:
+        """Set all that a provider has; return its new generation."""
+        body = {"resource_provider_generation": generation, "inventories": inventories}
+        found = self._ask("PUT", f"/resource_providers/{uuid}/inventories", body)
+        return int(found["resource_provider_generation"])
+
+    def set_traits(self, uuid: str, generation: int, traits: Collection[str]) -> int:
+        """Set all traits of a provider; return its new generation."""
+        body = {"resource_provider_generation": generation, "traits": sorted(traits)}
+        found = self._ask("PUT", f"/resource_providers/{uuid}/traits", body)
+        return int(found["resource_provider_generation"])
+
+    def delete(self, uuid: str) -> None:
+        """Remove a provider that gives nobody anything."""
+        self._ask("DELETE", f"/resource_providers/{uuid}")
+
+    # What was allocated
+
+    def consumer(self, uuid: str) -> Consumer:
+        """Return the slots that a consumer was allocated: none, if Placement does not know it."""
+        found = self._ask("GET", f"/allocations/{uuid}")
+        return Consumer(found.get("project_id", ""), _slots(found["allocations"]))
+
+    def allocated(self, instance: str) -> Mapping[str, int]:
+        """Return the number of slots that an instance was allocated, by the uuid of their provider."""
+        return self.consumer(instance).slots
+
+    def allocations_on(self, uuid: str) -> Mapping[str, int]:
+        """Return the number of slots that a provider gives, by consumer."""
+        return _slots(self._ask("GET", f"/resource_providers/{uuid}/allocations")["allocations"])
+
+    def _ask(self, method: str, path: str, body: Any = None, params: Mapping[str, str] | None = None) -> Any:
+        options: dict[str, Any] = {} if body is None else {"json": body}
+        if params:
+            options["params"] = dict(params)
+        try:
+            answer = self._adapter.request(path, method, raise_exc=False, microversion=MICROVERSION, **options)
+        except ClientException as error:
+            raise ServiceUnavailable(f"Placement does not answer: {error}") from error
+        if answer.ok:
+            return _content(answer)
+        raise _ERRORS.get(answer.status_code, ServiceUnavailable)(
+            f"Placement, {method} {path.partition('?')[0]}: {answer.status_code} {_detail(answer)}"
+        )
+
+
+def _content(answer: Any) -> Any:
+    try:
+        return answer.json() if answer.content else None
+    except ValueError as error:
+        raise ServiceUnavailable(f"Placement answers with something else than JSON: {answer.text[:80]!r}") from error
+
+
+def _provider(plain: Mapping[str, Any]) -> Provider:
+    return Provider(
+        uuid=plain["uuid"], name=plain["name"], generation=plain["generation"], parent=plain["parent_provider_uuid"]
+    )
+
+
+def _slots(allocations: Mapping[str, Any]) -> dict[str, int]:
+    counts = {uuid: allocation["resources"].get(RESOURCE_CLASS, 0) for uuid, allocation in allocations.items()}
+    return {uuid: count for uuid, count in counts.items() if count}
+
+
+def _detail(answer: Any) -> str:
+    """Return what Placement says of a failure, in one line."""
+    try:
+        detail = answer.json()["errors"][0]["detail"]
+    except (ValueError, LookupError, TypeError):
+        detail = answer.reason or answer.text[:200]
+    return " ".join(str(detail).split())

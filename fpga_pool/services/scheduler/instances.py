@@ -1,0 +1,97 @@
+"""Slots for virtual machines, as the agents of their hosts ask for them."""
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.exceptions import ServiceUnavailable
+from fpga_pool.model.flavor import AcceleratorRequest
+from fpga_pool.model.objects import Lease, Slot
+from fpga_pool.model.pool.instances import Allocated, Claim, claim_slots, held_by, instance_leases, release_slots
+from fpga_pool.model.pool.reports import require_agent
+from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.transaction import Transaction
+from fpga_pool.services.clock import Clock
+from fpga_pool.services.scheduler.writer import ShardWriter
+from fpga_pool.store.store import Store
+
+LOG = logging.getLogger(__name__)
+
+
+class Allocations(Protocol):
+    """Where it is known how many slots of which providers a virtual machine was allocated."""
+
+    def allocated(self, instance: str) -> Allocated:
+        """Return the number of slots by the uuid of their provider."""
+        ...
+
+
+class Instances:
+    """Claims and releases; threads may share it."""
+
+    def __init__(
+        self,
+        store: Store,
+        writer: Callable[[str], ShardWriter],
+        catalogue: Catalogue,
+        settings: PoolSettings,
+        clock: Clock,
+        placement: Allocations | None,
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._catalogue = catalogue
+        self._settings = settings
+        self._clock = clock
+        self._placement = placement
+
+    def claim(self, host: str, agent_id: str, instance: str, project_id: str, wanted: AcceleratorRequest) -> list[Slot]:
+        """See SchedulerAPI."""
+        with self._store.reading() as tx:
+            found = tx.host(host)
+            require_agent(found, agent_id)
+            held = held_by(tx, host, instance)
+            slots = [tx.slot(lease.slot) for lease in held]
+        try:
+            allocated = None if self._placement is None else self._placement.allocated(instance)
+        except ServiceUnavailable:
+            if not _satisfies(held, wanted):
+                raise
+            return slots
+        claim = Claim(host=host, instance=instance, project_id=project_id, wanted=wanted, allocated=allocated)
+
+        def work(tx: Transaction) -> list[Slot]:
+            require_agent(tx.host(host), agent_id)
+            return claim_slots(tx, claim, self._catalogue, self._settings, self._clock())
+
+        slots = self._writer(found.shard).run(work)
+        names = ", ".join(slot.name for slot in slots)
+        LOG.info("instance %s of project %s holds %s for %s", instance, project_id, names, wanted.function)
+        return slots
+
+    def release(self, host: str, agent_id: str, instance: str) -> None:
+        """See SchedulerAPI."""
+        with self._store.reading() as tx:
+            shard = tx.host(host).shard
+
+        def work(tx: Transaction) -> list[Lease]:
+            require_agent(tx.host(host), agent_id)
+            return release_slots(tx, host, instance, self._clock())
+
+        if released := self._writer(shard).run(work):
+            LOG.info("instance %s gives back %s", instance, ", ".join(lease.slot for lease in released))
+
+    def slots(self, host: str) -> dict[str, list[str]]:
+        """See SchedulerAPI."""
+        with self._store.reading() as tx:
+            leases = instance_leases(tx, tx.host(host).name)
+        held: dict[str, list[str]] = {}
+        for lease in leases:
+            held.setdefault(lease.holder, []).append(lease.slot)
+        return held
+
+
+def _satisfies(held: list[Lease], wanted: AcceleratorRequest) -> bool:
+    """Say whether a virtual machine holds what it wants: then it can begin again without Placement."""
+    return len(held) == wanted.count and all(lease.function == wanted.function for lease in held)

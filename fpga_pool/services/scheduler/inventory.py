@@ -1,0 +1,86 @@
+"""What Placement has of the slots of one shard, kept true by the shard's owner."""
+
+import logging
+import time
+from collections.abc import Callable
+
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.exceptions import ServiceUnavailable
+from fpga_pool.model.pool.instances import not_to_be_had
+from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.placement.client import PlacementClient
+from fpga_pool.placement.sync import Sync
+from fpga_pool.placement.wanted import WantedProvider, wanted_providers
+from fpga_pool.services.clock import Clock
+from fpga_pool.store.store import Store
+
+LOG = logging.getLogger(__name__)
+
+#: How often the shard is looked at for changes, how often Placement is, and how soon after what could not be done.
+LOOK_S, COMPARE_S, RETRY_S = 5.0, 60.0, 10.0
+#: A large shard is looked at less often, so that it takes at most this share of the time.
+LOOKING_SHARE = 0.05
+
+
+class Inventory:
+    """Tells Placement of changes within seconds, and every minute looks whether it has all that it was told."""
+
+    def __init__(
+        self,
+        store: Store,
+        shard: str,
+        placement: PlacementClient,
+        catalogue: Catalogue,
+        settings: PoolSettings,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._shard = shard
+        self._sync = Sync(placement)
+        self._catalogue = catalogue
+        self._settings = settings
+        self._clock = clock
+        #: What Placement was told last, all of it; None = not all of it.
+        self._told: list[WantedProvider] | None = None
+        self._look_at_s = self._compare_at_s = float("-inf")
+        self._complaints: list[str] = []
+        self._away = False
+
+    def step(self, proceed: Callable[[], bool] = lambda: True) -> bool:
+        """Make Placement have what there is."""
+        began_s = time.monotonic()
+        if began_s < self._look_at_s:
+            return False
+        hosts, wanted = self._wanted()
+        self._look_at_s = began_s + (time.monotonic() - began_s) / LOOKING_SHARE
+        if wanted == self._told and began_s < self._compare_at_s:
+            return False
+        self._told = None
+        try:
+            complaints = self._sync.run(wanted, hosts, proceed)
+        except ServiceUnavailable as error:
+            if not self._away:
+                LOG.warning("shard %s: Placement is told of its slots later: %s", self._shard, error)
+            self._away = True
+            return False
+        if self._away:
+            LOG.info("shard %s: Placement answers again", self._shard)
+        self._away = False
+        self._compare_at_s = began_s + (RETRY_S if complaints else COMPARE_S)
+        self._told = wanted
+        self._complain(complaints)
+        return False
+
+    def _wanted(self) -> tuple[set[str], list[WantedProvider]]:
+        with self._store.reading(self._shard) as tx:
+            hosts = [host for host in tx.hosts() if host.shard == self._shard]
+            out, busy = not_to_be_had(tx, self._catalogue, self._settings, self._clock())
+            wanted = wanted_providers(hosts, tx.slots(), self._catalogue, out, busy, self._settings.floor_slots)
+        return {host.name for host in hosts}, wanted
+
+    def _complain(self, complaints: list[str]) -> None:
+        """Say what is new of what could not be done; it is tried again every minute."""
+        for complaint in complaints:
+            if complaint not in self._complaints:
+                LOG.warning("%s", complaint)
+        self._complaints = complaints

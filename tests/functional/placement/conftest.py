@@ -1,0 +1,122 @@
+"""Placement itself, with its own database, and what Nova does there."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+import requests
+from oslo_config import cfg
+
+from fpga_pool.model.flavor import RESOURCE_CLASS
+from fpga_pool.placement.options import open_placement
+
+START_S = 60.0
+
+
+class Cloud:
+    """Placement, and Nova's part in it: root providers, and allocations."""
+
+    def __init__(self, port, database):
+        self.url = f"http://127.0.0.1:{port}"
+        self._command = [sys.executable, str(Path(__file__).with_name("serve_placement.py")), str(port), str(database)]
+        self._log = Path(database).with_suffix(".log")
+        self._process = None
+
+    def start(self):
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+        give_up_s = time.monotonic() + START_S
+        while not self._answers():
+            assert self._process.poll() is None, self._log.read_text()
+            assert time.monotonic() < give_up_s, self._log.read_text()
+            time.sleep(0.05)
+
+    def stop(self):
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(START_S)
+            self._process = None
+
+    @contextlib.contextmanager
+    def away(self):
+        self.stop()
+        yield
+        self.start()
+
+    def _answers(self):
+        with contextlib.suppress(requests.ConnectionError):
+            return requests.get(self.url, timeout=5).ok
+        return False
+
+    def ask(self, method, path, body=None):
+        headers = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.37"}
+        answer = requests.request(method, f"{self.url}{path}", json=body, headers=headers, timeout=10)
+        assert answer.ok, answer.text
+        return answer.json() if answer.content else None
+
+    def node(self, name):
+        """Make the root provider of a compute node; returns its uuid."""
+        body = {"name": name, "uuid": str(uuid.uuid4())}
+        return self.ask("POST", "/resource_providers", body)["uuid"]
+
+    def tree(self, root):
+        """Return the providers below a root, by name."""
+        found = self.ask("GET", f"/resource_providers?in_tree={root}")["resource_providers"]
+        return {provider["name"]: provider for provider in found if provider["uuid"] != root}
+
+    def inventory(self, uuid):
+        found = self.ask("GET", f"/resource_providers/{uuid}/inventories")["inventories"]
+        return {name: (entry["total"], entry["reserved"]) for name, entry in found.items()}
+
+    def traits(self, uuid):
+        return set(self.ask("GET", f"/resource_providers/{uuid}/traits")["traits"])
+
+    def allocate(self, consumer, slots, project="p"):
+        """Give a consumer so many slots of each provider, instead of what it had."""
+        known = self.ask("GET", f"/allocations/{consumer}")
+        body = {
+            "allocations": {uuid: {"resources": {RESOURCE_CLASS: count}} for uuid, count in slots.items()},
+            "consumer_generation": known.get("consumer_generation"),
+            "project_id": project,
+            "user_id": "u",
+        }
+        self.ask("PUT", f"/allocations/{consumer}", body)
+
+    def offered(self, trait):
+        """Return the providers from which one slot with a trait can be had now."""
+        query = f"resources={RESOURCE_CLASS}:1&required={trait}"
+        found = self.ask("GET", f"/allocation_candidates?{query}")["allocation_requests"]
+        return {provider for request in found for provider in request["allocations"]}
+
+
+@pytest.fixture(scope="session")
+def cloud(tmp_path_factory):
+    pytest.importorskip("placement")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    cloud = Cloud(port, tmp_path_factory.mktemp("placement") / "placement.sqlite")
+    cloud.start()
+    yield cloud
+    cloud.stop()
+
+
+@pytest.fixture
+def placement_section(cloud):
+    """[placement] of a configuration file; noauth2 takes the word of who says that he is the administrator."""
+    return {"auth_type": "admin_token", "endpoint": cloud.url, "token": "admin", "endpoint_override": cloud.url}
+
+
+@pytest.fixture
+def client(tmp_path, placement_section):
+    conf = cfg.ConfigOpts()
+    path = tmp_path / "pool.conf"
+    lines = [f"{name} = {value}\n" for name, value in placement_section.items()]
+    path.write_text("[placement]\n" + "".join(lines))
+    conf([f"--config-file={path}"], project="fpga_pool")
+    return open_placement(conf)

@@ -1,0 +1,98 @@
+"""Claims over the transport, on a real database; Placement is what a test says it has allocated."""
+
+import pytest
+
+from fpga_pool.model.exceptions import Conflict, HostTaken, NotFound, ServiceUnavailable
+from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
+
+SHA = AcceleratorRequest(function="sha256")
+
+
+@pytest.fixture
+def agent(running):
+    return running.host()
+
+
+def test_a_claim_is_held_by_the_agent_until_it_is_released(running, agent, until):
+    two = AcceleratorRequest(function="sha256", count=2)
+    slots = running.api.claim_slots(agent.name, agent.name, "vm", "p", two)
+    names = [slot.name for slot in slots]
+    assert names == [f"{agent.name}/c/r0", f"{agent.name}/c/r1"]
+    until(lambda: agent.kept == dict.fromkeys(names, "vm"))
+    assert running.api.instance_slots(agent.name) == {"vm": names}
+    running.api.release_slots(agent.name, agent.name, "vm")
+    running.api.release_slots(agent.name, agent.name, "vm")
+    until(lambda: agent.kept == {})
+    assert running.api.instance_slots(agent.name) == {}
+
+
+def test_only_the_agent_of_a_host_claims_and_releases(running, agent):
+    with pytest.raises(HostTaken):
+        running.api.claim_slots(agent.name, "somebody", "vm", "p", SHA)
+    with pytest.raises(HostTaken):
+        running.api.release_slots(agent.name, "somebody", "vm")
+    with pytest.raises(NotFound, match="no host nowhere"):
+        running.api.claim_slots("nowhere", agent.name, "vm", "p", SHA)
+
+
+def test_two_boots_never_get_one_slot(running, agent):
+    large = AcceleratorRequest(function="optical_flow")
+    running.api.claim_slots(agent.name, agent.name, "vm", "p", large)
+    with pytest.raises(Conflict, match="1 are held by virtual machines"):
+        running.api.claim_slots(agent.name, agent.name, "other", "p", large)
+
+
+def test_no_job_is_placed_on_what_an_instance_holds(running, agent, until):
+    for i in range(3):
+        running.api.claim_slots(agent.name, agent.name, f"vm{i}", "p", SHA)
+    batch = running.create(agent, "sha256")
+    other = running.host()
+    until(lambda: [job.host for job in running.jobs(batch)] == [other.name])
+
+
+class Allocations:
+    """Placement, as far as a claim asks it."""
+
+    def __init__(self):
+        self.known = {}
+        self.away = False
+
+    def allocated(self, instance):
+        if self.away:
+            raise ServiceUnavailable("Placement does not answer")
+        return self.known.get(instance, {})
+
+    def ensure_class(self):
+        raise ServiceUnavailable("this is no place to tell of slots")
+
+    owned = ensure_class
+
+
+@pytest.fixture
+def placement():
+    return Allocations()
+
+
+@pytest.fixture
+def with_placement(bench, placement):
+    return bench.start(bench.new_service(placement=placement))
+
+
+def test_a_claim_gets_what_placement_has_allocated(with_placement, placement):
+    agent = with_placement.host()
+    with pytest.raises(Conflict, match="Placement has allocated 0 slots"):
+        with_placement.api.claim_slots(agent.name, agent.name, "vm", "p", SHA)
+    placement.known["vm"] = {provider_uuid(agent.name, "c", "large"): 1}
+    slots = with_placement.api.claim_slots(agent.name, agent.name, "vm", "p", SHA)
+    assert [slot.region for slot in slots] == ["r2"]
+
+
+def test_while_placement_is_away_only_what_is_held_already_can_be_claimed(with_placement, placement):
+    agent = with_placement.host()
+    placement.known["vm"] = {provider_uuid(agent.name, "c", "small"): 1}
+    held = with_placement.api.claim_slots(agent.name, agent.name, "vm", "p", SHA)
+    placement.away = True
+    again = with_placement.api.claim_slots(agent.name, agent.name, "vm", "p", SHA)
+    assert [slot.name for slot in again] == [slot.name for slot in held]
+    with pytest.raises(ServiceUnavailable, match="does not answer"):
+        with_placement.api.claim_slots(agent.name, agent.name, "other", "p", SHA)
