@@ -31,9 +31,12 @@ def files_of_package() -> list[Path]:
     return [path for path in PACKAGE.rglob("*") if path.is_file() and path.parent.name != "__pycache__"]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # those of Nova's own modules
 @pytest.mark.parametrize("entry_point", declared_entry_points(), ids=lambda entry: f"{entry.group}:{entry.name}")
 def test_entry_point_loads(entry_point):
-    assert callable(entry_point.load())
+    loaded = entry_point.load()
+    # Nova takes modules with a function of this name for validators.
+    assert callable(getattr(loaded, "register", loaded))
 
 
 def test_installed_entry_points_are_those_of_setup_cfg():

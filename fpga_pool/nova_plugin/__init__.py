@@ -1,0 +1,1 @@
+"""What runs inside Nova; only here is Nova imported."""
