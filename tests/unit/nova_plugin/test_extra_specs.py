@@ -1,26 +1,42 @@
-"""Nova's own code loads the validators by their entry point and asks them, as nova-api does."""
+"""Nova's own code loads the validators by their entry point and asks them, as nova-api does.
 
-import warnings
+In a process of its own: Nova changes defaults of the libraries that it shares with everything else here.
+"""
+
+import json
+import subprocess
+import sys
 
 import pytest
 
-with warnings.catch_warnings():
-    # Nova's own modules are deprecated in parts.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from nova import exception
-    from nova.api.validation.extra_specs import validators
-
 from fpga_pool.model.flavor import EXTRA_SPECS
 
+#: Reads lines of [name, value]; answers each with why it is refused, or null.
+ASK_NOVA = """
+import json, sys
+from nova import exception
+from nova.api.validation.extra_specs import validators
+for line in sys.stdin:
+    try:
+        print(json.dumps(validators.validate(*json.loads(line))), flush=True)
+    except exception.ValidationError as error:
+        print(json.dumps(error.format_message()), flush=True)
+"""
 
-def refusal(name, value):
-    with pytest.raises(exception.ValidationError) as caught:
-        validators.validate(name, value)
-    return caught.value.format_message()
 
+@pytest.fixture(scope="module")
+def refusal():
+    """Return why Nova refuses an extra spec; None = it does not."""
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", ASK_NOVA], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
 
-def test_nova_finds_a_validator_of_each_extra_spec():
-    assert set(EXTRA_SPECS) <= set(validators.VALIDATORS)
+        def ask(name, value):
+            process.stdin.write(json.dumps([name, value]) + "\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        yield ask
 
 
 @pytest.mark.parametrize(
@@ -39,8 +55,8 @@ def test_nova_finds_a_validator_of_each_extra_spec():
         ("fpga_pool:cpu_usage", "37.5"),
     ],
 )
-def test_right_values_pass(name, value):
-    validators.validate(name, value)
+def test_right_values_pass(refusal, name, value):
+    assert refusal(name, value) is None
 
 
 @pytest.mark.parametrize(
@@ -62,16 +78,22 @@ def test_right_values_pass(name, value):
         ("fpga_pool:cpu_usage", "100.5", "percent, 0 to 100"),
     ],
 )
-def test_a_wrong_value_is_refused_with_what_is_right(name, value, sentence):
+def test_a_wrong_value_is_refused_with_what_is_right(refusal, name, value, sentence):
     assert refusal(name, value) == f"{name}: {value!r} is wrong; it is {sentence}"
 
 
-def test_a_misspelt_name_is_told_which_names_there_are():
+def test_a_misspelt_name_is_told_which_names_there_are(refusal):
     message = refusal("fpga_pool:fuction", "sha256")
-    assert message.startswith("fpga_pool:fuction: not an extra spec of fpga_pool; there are fpga_pool:function, ")
+    assert message == f"fpga_pool:fuction: not an extra spec of fpga_pool; there are {', '.join(EXTRA_SPECS)}"
 
 
-def test_other_namespaces_are_none_of_our_business():
-    validators.validate("fpga_poolside:colour", "blue")
-    validators.validate("resources:CUSTOM_FPGA_SLOT", "2")
-    validators.validate("trait:CUSTOM_FPGA_FUNCTION_SHA256", "required")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("fpga_poolside:colour", "blue"),
+        ("resources:CUSTOM_FPGA_SLOT", "2"),
+        ("trait_FPGA1:CUSTOM_FPGA_FUNCTION_SHA256", "required"),
+    ],
+)
+def test_other_namespaces_are_none_of_our_business(refusal, name, value):
+    assert refusal(name, value) is None
