@@ -15,7 +15,7 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
-from fpga_pool.cmd import audit, bitstreams, db, keys, service
+from fpga_pool.cmd import audit, bitstreams, db, flavor, keys, service
 from fpga_pool.cmd.base import WRONG_USAGE
 from fpga_pool.conf.opts import check_values, register_opts
 
@@ -29,6 +29,8 @@ COMMANDS: dict[str, Any] = {
     "db check": db.Check,
     "db sync": db.Sync,
     "db version": db.Version,
+    "flavor check": flavor.Check,
+    "flavor create": flavor.Create,
     "keys create": keys.Create,
     "service list": service.List,
 }
@@ -42,7 +44,7 @@ class ManageApp(App):
         for name, command in COMMANDS.items():
             manager.add_command(name, command)
         super().__init__(
-            description="Set up a pool of FPGA slots: keys, database, bitstreams.",
+            description="Set up a pool of FPGA slots: keys, database, bitstreams, flavors.",
             version=version("fpga_pool"),
             command_manager=manager,
             **streams,

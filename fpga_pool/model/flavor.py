@@ -74,7 +74,7 @@ def requested(extra_specs: Mapping[str, str]) -> AcceleratorRequest | None:
         return None
     for name, value in extra_specs.items():
         if name.startswith(f"{NAMESPACE}:"):
-            _check(name, value)
+            check_extra_spec(name, value)
     runtime = extra_specs.get(f"{NAMESPACE}:runtime")
     cpu_usage = extra_specs.get(f"{NAMESPACE}:cpu_usage")
     return AcceleratorRequest(
@@ -87,7 +87,8 @@ def requested(extra_specs: Mapping[str, str]) -> AcceleratorRequest | None:
     )
 
 
-def _check(name: str, value: str) -> None:
+def check_extra_spec(name: str, value: str) -> None:
+    """Refuse a value or a name that is not an extra spec of the pool; InvalidInput says what is right."""
     if name not in EXTRA_SPECS:
         raise InvalidInput(f"{name}: not an extra spec of {NAMESPACE}; there are {', '.join(EXTRA_SPECS)}")
     pattern, what = EXTRA_SPECS[name]

@@ -1,0 +1,37 @@
+#!/bin/bash
+#
+# DevStack plug-in of fpga_pool.  local.conf: enable_plugin fpga_pool REPOSITORY [BRANCH]
+
+source "$FPGA_POOL_DIR/devstack/lib/fpga_pool"
+
+if [[ "$1" == "stack" && "$2" == "install" ]]; then
+    echo_summary "Installing fpga_pool"
+    install_fpga_pool
+
+elif [[ "$1" == "stack" && "$2" == "post-config" ]]; then
+    echo_summary "Configuring fpga_pool"
+    configure_fpga_pool
+    if is_service_enabled n-sch; then
+        configure_nova_for_fpga_pool
+    fi
+    if _fpga_pool_has_guests; then
+        install_fpga_pool_hook
+    fi
+    if is_service_enabled fpga-pool-scheduler; then
+        init_fpga_pool
+    fi
+
+elif [[ "$1" == "stack" && "$2" == "extra" ]]; then
+    # Compute nodes are known to Placement by now, and the accelerators of each are told below it.
+    echo_summary "Starting fpga_pool"
+    start_fpga_pool
+    if is_service_enabled n-api && is_service_enabled fpga-pool-scheduler; then
+        create_fpga_pool_flavors
+    fi
+
+elif [[ "$1" == "unstack" ]]; then
+    stop_fpga_pool
+
+elif [[ "$1" == "clean" ]]; then
+    cleanup_fpga_pool
+fi

@@ -1,0 +1,54 @@
+"""The cloud's compute service, for commands of operators: found and authenticated as the openstack command does it."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
+
+#: Since this one, Nova asks the validators of extra specs.
+MICROVERSION = "2.86"
+#: A request that takes longer has failed.
+TIMEOUT_S = 60
+
+
+def add_cloud_option(parser: argparse.ArgumentParser) -> None:
+    """Let a cloud of clouds.yaml be chosen."""
+    parser.add_argument(
+        "--os-cloud",
+        metavar="NAME",
+        help="a cloud of clouds.yaml (default: OS_CLOUD, or what the OS_* variables of an openrc file say)",
+    )
+
+
+@contextmanager
+def compute_service(cloud: str | None) -> Iterator[Any]:
+    """Yield openstacksdk's proxy of Nova; what Nova or Keystone refuses becomes the pool's own errors."""
+    # Here, because it takes a second that the other commands need not wait.
+    import openstack
+    from keystoneauth1 import exceptions as auth_errors
+    from openstack import exceptions as errors
+
+    try:
+        with openstack.connect(
+            cloud=cloud, compute_default_microversion=MICROVERSION, api_timeout=TIMEOUT_S, app_name="fpga-pool-manage"
+        ) as connection:
+            yield connection.compute
+    except (errors.ConfigException, auth_errors.AuthPluginException) as error:
+        raise InvalidInput(f"which cloud? {error}; set OS_CLOUD, or source an openrc file") from error
+    except errors.ConflictException as error:
+        raise Conflict(_said(error)) from error
+    except errors.NotFoundException as error:
+        raise NotFound(_said(error)) from error
+    except errors.BadRequestException as error:
+        raise InvalidInput(_said(error)) from error
+    except (auth_errors.ConnectFailure, auth_errors.ConnectTimeout) as error:
+        raise ServiceUnavailable(_said(error)) from error
+    except (errors.SDKException, auth_errors.ClientException) as error:
+        raise FpgaPoolError(_said(error)) from error
+
+
+def _said(error: Any) -> str:
+    """Return what the service says of it, without the address that was asked."""
+    return str(getattr(error, "details", None) or error)

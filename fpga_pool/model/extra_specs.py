@@ -1,0 +1,206 @@
+"""Extra specs of accelerator flavors: written so that they agree, and found out where they do not.
+
+The pool reads `fpga_pool:*`, Placement reads `resources*:` and `trait*:`.  Nova looks at each alone, so nothing but
+this keeps a flavor from asking the pool for one thing and Placement for another.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.flavor import (
+    NAMESPACE,
+    RESOURCE_CLASS,
+    AcceleratorRequest,
+    Tier,
+    Topology,
+    board_trait,
+    check_extra_spec,
+    function_trait,
+    kind_trait,
+    requested,
+)
+
+#: Nova's own names: resources or trait, a group perhaps, and what is asked of the group's provider.
+_PLACEMENT_NAME = re.compile(r"(?P<what>resources|trait)(?P<group>[A-Za-z0-9_-]*):(?P<asked>.+)")
+_GROUP_POLICIES = ("none", "isolate")
+
+
+class Spread(StrEnum):
+    """Which cards of its host the slots of a virtual machine come from."""
+
+    #: All from one card.
+    CARD = "card"
+    #: From any cards of the host.
+    HOST = "host"
+    #: Each from another provider: another card, or the slots of another kind on the same one.
+    APART = "apart"
+
+
+def consistent_extra_specs(request: AcceleratorRequest, spread: Spread = Spread.CARD) -> dict[str, str]:
+    """Return the extra specs of a flavor that asks for this, in the pool's words and in Placement's."""
+    specs = {f"{NAMESPACE}:function": request.function, f"{NAMESPACE}:count": str(request.count)}
+    if request.topology != Topology.ANY:
+        specs[f"{NAMESPACE}:topology"] = request.topology.value
+    if request.tier != Tier.FOREGROUND:
+        specs[f"{NAMESPACE}:tier"] = request.tier.value
+    if request.runtime_s is not None:
+        specs[f"{NAMESPACE}:runtime"] = _plain(request.runtime_s)
+    if request.cpu_usage_percent is not None:
+        specs[f"{NAMESPACE}:cpu_usage"] = _plain(request.cpu_usage_percent)
+    requested(specs)  # refuses what no flavor can say
+    if spread == Spread.CARD or request.count == 1:
+        return specs | _group("", request.function, request.count)
+    for number in range(1, request.count + 1):
+        specs |= _group(f"_FPGA{number}", request.function, 1)
+    specs["group_policy"] = "isolate" if spread == Spread.APART else "none"
+    return specs
+
+
+def _group(group: str, function: str, count: int) -> dict[str, str]:
+    return {f"resources{group}:{RESOURCE_CLASS}": str(count), f"trait{group}:{function_trait(function)}": "required"}
+
+
+def _plain(value: float) -> str:
+    """Return a number without an exponent, as extra specs have it."""
+    return f"{value:.6f}".rstrip("0").rstrip(".")
+
+
+@dataclass(slots=True)
+class _Group:
+    """What a flavor asks of one provider."""
+
+    #: Of RESOURCE_CLASS, as it is written; None = not asked for.
+    slots: str | None = None
+    #: The pool's traits, and what is said of them.
+    traits: dict[str, str] = field(default_factory=dict)
+
+
+def inconsistencies(extra_specs: Mapping[str, str], catalogue: Catalogue) -> list[str]:
+    """Return a sentence for each thing that is wrong in a flavor, with what is right; nothing where all is well."""
+    ours = {name: value for name, value in extra_specs.items() if name.startswith(f"{NAMESPACE}:")}
+    groups = _groups(extra_specs)
+    found = list(_refused(ours))
+    function = ours.get(f"{NAMESPACE}:function")
+    if function is None:
+        return found + list(_without_function(ours, groups))
+    if found:
+        return found  # the rest follows from what these values should be
+    if function not in catalogue.functions:
+        known = ", ".join(sorted(catalogue.functions))
+        return [f"{NAMESPACE}:function: {function!r} is not in the catalogue; it has {known}"]
+    return [
+        *_wrong_count(int(ours.get(f"{NAMESPACE}:count", "1")), groups),
+        *(sentence for name, group in groups.items() for sentence in _wrong_group(name, group, function, catalogue)),
+        *_wrong_policy(extra_specs, groups),
+    ]
+
+
+def _groups(extra_specs: Mapping[str, str]) -> dict[str, _Group]:
+    """Return the groups that name the pool's resource class or traits, by the suffix in their extra specs."""
+    groups: dict[str, _Group] = {}
+    for name, value in extra_specs.items():
+        match = _PLACEMENT_NAME.fullmatch(name)
+        if match is None:
+            continue
+        asked = match["asked"]
+        if match["what"] == "resources" and asked == RESOURCE_CLASS:
+            groups.setdefault(match["group"], _Group()).slots = value
+        elif match["what"] == "trait" and asked.startswith("CUSTOM_FPGA_"):
+            groups.setdefault(match["group"], _Group()).traits[asked] = value
+    return groups
+
+
+def _refused(ours: Mapping[str, str]) -> Iterator[str]:
+    for name, value in ours.items():
+        try:
+            check_extra_spec(name, value)
+        except InvalidInput as error:
+            yield str(error)
+
+
+def _without_function(ours: Mapping[str, str], groups: Mapping[str, _Group]) -> Iterator[str]:
+    missing = f"{NAMESPACE}:function: missing"
+    if ours:
+        yield f"{missing}, though there is {', '.join(ours)}; name the function, or remove them"
+    elif groups:
+        asked = [f"resources{name}:{RESOURCE_CLASS}" for name, group in groups.items() if group.slots is not None]
+        asked = asked or [f"trait{name}:{trait}" for name, group in groups.items() for trait in group.traits]
+        yield f"{missing}, though there is {', '.join(asked)}: such slots are never loaded; name the function"
+
+
+def _wrong_count(count: int, groups: Mapping[str, _Group]) -> Iterator[str]:
+    asking = {name: group.slots for name, group in groups.items() if group.slots is not None}
+    if not asking:
+        yield f"resources:{RESOURCE_CLASS}: missing, so that Placement keeps no slot; it is {count}"
+        return
+    for name, slots in asking.items():
+        if not re.fullmatch("[1-9][0-9]*", slots):
+            yield f"resources{name}:{RESOURCE_CLASS}: {slots!r} is wrong; it is a number of slots above 0"
+            return
+    total = sum(int(slots) for slots in asking.values())
+    if total != count:
+        names = " + ".join(f"resources{name}:{RESOURCE_CLASS}" for name in asking)
+        yield f"{names}: {total} in all, but {NAMESPACE}:count is {count}; they must be the same"
+
+
+def _wrong_group(name: str, group: _Group, function: str, catalogue: Catalogue) -> Iterator[str]:
+    right = function_trait(function)
+    if group.slots is None:
+        yield (
+            f"trait{name}:{', '.join(group.traits)}: no resources{name}:{RESOURCE_CLASS} beside it, so that it says "
+            "nothing about the slots; put both into one group"
+        )
+        return
+    for trait, value in group.traits.items():
+        if trait == right and value != "required":
+            yield f"trait{name}:{trait}: {value!r} is wrong; it is 'required'"
+        elif trait.startswith(function_trait("")) and trait != right:
+            yield f"trait{name}:{trait}: is of another function; that of {function} is trait{name}:{right}"
+    if right not in group.traits:
+        yield f"trait{name}:{right}: missing, so that slots may come that cannot hold {function}; it is 'required'"
+    yield from _never_satisfied(name, group, function, catalogue)
+
+
+def _never_satisfied(name: str, group: _Group, function: str, catalogue: Catalogue) -> Iterator[str]:
+    """Tell of a group for which no card in the catalogue has the slots."""
+    required = {trait for trait, value in group.traits.items() if value == "required"}
+    forbidden = {trait for trait, value in group.traits.items() if value == "forbidden"}
+    places = dict(slots_by_place(function, catalogue))
+    if not places:
+        yield f"{NAMESPACE}:function: no board in the catalogue has a slot that can hold {function}"
+        return
+    allowed = {}
+    for (board, kind), slots in places.items():
+        traits = {board_trait(board), kind_trait(kind)}
+        wanted = {trait for trait in required if trait.startswith((board_trait(""), kind_trait("")))}
+        if wanted <= traits and not traits & forbidden:
+            allowed[board, kind] = slots
+    if not allowed:
+        listed = ", ".join(sorted(f"{board} ({kind})" for board, kind in places))
+        yield f"trait{name}: no card has slots of these traits that can hold {function}; {listed} can"
+    elif group.slots is not None and group.slots.isdecimal() and int(group.slots) > max(allowed.values()):
+        yield (
+            f"resources{name}:{RESOURCE_CLASS}: no card has {group.slots} slots of one kind for {function}, at most "
+            f"{max(allowed.values())}; spread them over groups (fpga-pool-manage flavor create --spread host)"
+        )
+
+
+def slots_by_place(function: str, catalogue: Catalogue) -> Iterator[tuple[tuple[str, str], int]]:
+    """Yield how many slots of a kind a board has, for each board and kind that can hold the function."""
+    for board in catalogue.boards.values():
+        for kind in board.regions:
+            if catalogue.fits(function, board.name, kind):
+                yield (board.name, kind), board.slots.count(kind)
+
+
+def _wrong_policy(extra_specs: Mapping[str, str], groups: Mapping[str, _Group]) -> Iterator[str]:
+    named = [name for name, group in groups.items() if name and group.slots is not None]
+    policy = extra_specs.get("group_policy")
+    if len(named) > 1 and policy not in _GROUP_POLICIES:
+        what = "missing" if policy is None else f"{policy!r} is wrong"
+        listed = ", ".join(f"resources{name}" for name in named)
+        yield f"group_policy: {what}; it is none where the slots of {listed} may come from one card, else isolate"

@@ -1,0 +1,35 @@
+"""L4: what nova-scheduler loads: filters and weighers, found by entry points of the groups named here.
+
+nova.conf names two functions, so that what is installed is what there is:
+
+    [filter_scheduler]
+    available_filters = nova.scheduler.filters.all_filters
+    available_filters = fpga_pool.nova_plugin.all_filters
+    weight_classes = nova.scheduler.weights.all_weighers,fpga_pool.nova_plugin.all_weighers
+"""
+
+from typing import Any
+
+from stevedore import ExtensionManager
+
+FILTERS, WEIGHERS = "fpga_pool.filters", "fpga_pool.weighers"
+
+
+def all_filters() -> list[type[Any]]:
+    """Return the filters that are installed for the pool."""
+    return _classes(FILTERS)
+
+
+def all_weighers() -> list[type[Any]]:
+    """Return the weighers that are installed for the pool."""
+    return _classes(WEIGHERS)
+
+
+def _classes(group: str) -> list[type[Any]]:
+    """Return the classes of a group of entry points; one that cannot be loaded keeps the service from starting."""
+    found: ExtensionManager[Any] = ExtensionManager(group, on_load_failure_callback=_refuse)
+    return [extension.plugin for extension in found]
+
+
+def _refuse(_: Any, entry_point: Any, error: BaseException) -> None:
+    raise ImportError(f"{entry_point.group}: {entry_point.name} cannot be loaded: {error}") from error

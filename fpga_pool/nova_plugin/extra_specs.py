@@ -1,0 +1,36 @@
+"""Validators of the pool's extra specs, for nova-api: a wrong value is refused when the flavor is given it."""
+
+from nova import exception
+from nova.api.validation.extra_specs.base import ExtraSpecValidator
+
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.flavor import EXTRA_SPECS, NAMESPACE, check_extra_spec
+
+
+class PoolExtraSpecValidator(ExtraSpecValidator):
+    """Says which extra spec is wrong and what is right; Nova's own answer is a regular expression."""
+
+    def validate(self, name: str, value: str) -> None:
+        """Refuse a value that is wrong."""
+        try:
+            check_extra_spec(name, value)
+        except InvalidInput as error:
+            raise exception.ValidationError(str(error)) from None
+
+
+def register() -> list[ExtraSpecValidator]:
+    """Return the validators; Nova asks for them when nova-api starts."""
+    known = [
+        PoolExtraSpecValidator(
+            name=name, description=what, value={"type": str, "description": what, "pattern": pattern}
+        )
+        for name, (pattern, what) in EXTRA_SPECS.items()
+    ]
+    # Nova finds the known ones by name first; what is left is a slip of the pen, and is told which names there are.
+    unknown = PoolExtraSpecValidator(
+        name=f"{NAMESPACE}:{{name}}",
+        description="no extra spec of the pool",
+        value={"type": str, "description": "refused"},
+        parameters=[{"name": "name", "pattern": ".*", "description": "any other name"}],
+    )
+    return [*known, unknown]

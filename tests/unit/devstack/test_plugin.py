@@ -1,0 +1,216 @@
+"""The DevStack plug-in's phases, run in order as stack.sh does."""
+
+import getpass
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg
+
+ROOT = Path(__file__).parents[3]
+FUNCTIONS = Path(__file__).parent / "functions.bash"
+STACK = ("stack pre-install", "stack install", "stack post-config", "stack extra", "stack test-config")
+CONTROLLER = "rabbit,n-api,n-sch,n-cpu"
+#: Where fpga-pool-manage and the services are.
+REAL = Path(sys.prefix) / "bin"
+
+
+@dataclass
+class DevStack:
+    """A host: what is on it, and what was done to it."""
+
+    directory: Path
+
+    def run(self, *phases, services=CONTROLLER, disabled="", driver="libvirt", programs=None, flavors="sha256 aes"):
+        """Run phases of the plug-in, each in a shell of its own; return the calls of DevStack's functions.
+
+        Without programs, calls of fpga-pool-manage are returned too, and do nothing.
+        """
+        log = self.directory / "calls"
+        log.write_text("")
+        variables = {
+            "ENABLED_SERVICES": services,
+            "DISABLED_SERVICES": disabled,
+            "VIRT_DRIVER": driver,
+            "NUMBER_FAKE_NOVA_COMPUTE": "2",
+            "HOSTNAME": "stack",
+            "HOST_IP": "127.0.0.1",
+            "STACK_USER": getpass.getuser(),
+            "ENABLE_DEBUG_LOG_LEVEL": "True",
+            "NOVA_FILTERS": "ComputeFilter,SameHostFilter",
+            "NOVA_CONF": str(self.nova_conf),
+            "DATA_DIR": str(self.directory / "data"),
+            "FPGA_POOL_DIR": str(ROOT),
+            "FPGA_POOL_CONF_DIR": str(self.conf_dir),
+            "FPGA_POOL_HOOK": str(self.hook),
+            "FPGA_POOL_HOOK_CONF": str(self.directory / "hooks" / "fpga_pool.conf"),
+            "FPGA_POOL_FLAVORS": flavors,
+            "PREFIX": str(programs or self._recorder(log)),
+            "LOG": str(log),
+        }
+        (self.directory / "data").mkdir(exist_ok=True)
+        lines = ["set -o errexit", f". {FUNCTIONS}"]
+        lines += [f"{name}='{value}'" for name, value in variables.items()]
+        lines += [f". {ROOT}/devstack/settings"]
+        for phase in phases:
+            script = "\n".join([*lines, f". {ROOT}/devstack/plugin.sh {phase}"])
+            subprocess.run(["bash", "-c", script], check=True, timeout=120, cwd=self.directory)
+        return log.read_text().splitlines()
+
+    def _recorder(self, log):
+        program = self.directory / "bin" / "fpga-pool-manage"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f'#!/bin/sh\necho "manage $*" >>{log}\n')
+        program.chmod(0o755)
+        return program.parent
+
+    @property
+    def nova_conf(self):
+        return self.directory / "nova.conf"
+
+    @property
+    def conf_dir(self):
+        return self.directory / "fpga_pool"
+
+    @property
+    def hook(self):
+        return self.directory / "hooks" / "qemu.d" / "fpga_pool"
+
+
+def new_host(directory):
+    host = DevStack(directory)
+    host.nova_conf.write_text("[filter_scheduler]\nenabled_filters = ComputeFilter,SameHostFilter\n")
+    return host
+
+
+@pytest.fixture
+def devstack(tmp_path):
+    return new_host(tmp_path)
+
+
+def options(path, section):
+    """The options of a section; a list where one is given more than once."""
+    namespace = cfg.ConfigParser(str(path), sections := {})
+    namespace.parse()
+    return sections.get(section, {})
+
+
+def processes(calls):
+    return {words[0]: words for call in calls if call.startswith("run_process") for words in [call[12:].split("|")]}
+
+
+def known_options():
+    """The options of all processes of the pool, by group."""
+    known = {"DEFAULT": {"debug", "transport_url"}, "database": {"connection"}}
+    for entry_point in entry_points(group="oslo.config.opts"):
+        if entry_point.name.partition(".")[0] == "fpga_pool":
+            for group, opts in entry_point.load()():
+                known.setdefault(str(group), set()).update(opt.dest for opt in opts)
+    return known
+
+
+def test_a_controller_is_set_up_by_the_phases_of_stack(devstack):
+    calls = devstack.run(*STACK, programs=REAL, flavors="")
+    assert calls[0] == f"setup_develop -bindep {ROOT}"
+    assert "create_service_user fpga_pool admin" in calls
+    assert "recreate_database fpga_pool" in calls
+    assert (devstack.directory / "data" / "fpga_pool" / "bitstreams" / "demo" / "small" / "sha256.bit").exists()
+    assert (devstack.conf_dir / "keys" / "tokens.pem").exists()
+    config = devstack.conf_dir / "fpga_pool.conf"
+    assert config.stat().st_mode & 0o777 == 0o600
+    started = processes(calls)
+    assert list(started) == ["fpga-pool-scheduler", "fpga-pool-api", "fpga-pool-agent-stack"]
+    assert started["fpga-pool-agent-stack"][1] == (
+        f"{REAL}/fpga-pool-agent --config-file {config} --config-file {devstack.conf_dir}/agent-stack.conf"
+    )
+
+
+def test_libvirt_asks_an_agent_that_may_use_what_belongs_to_root(devstack):
+    calls = devstack.run(*STACK)
+    assert devstack.hook.read_bytes() == (ROOT / "etc" / "fpga_pool" / "libvirt-qemu-hook").read_bytes()
+    assert devstack.hook.stat().st_mode & 0o777 == 0o755
+    asked = options(devstack.directory / "hooks" / "fpga_pool.conf", "hook")["socket"]
+    assert asked == options(devstack.conf_dir / "fpga_pool.conf", "agent")["hook_socket"]
+    assert calls.index("restart_service libvirtd") < calls.index("manage " + flavor_command(devstack, "sha256"))
+    assert processes(calls)["fpga-pool-agent-stack"][2] == "root"
+
+
+def test_nova_keeps_its_own_filters_and_weighers_and_ours_comes_first(devstack):
+    calls = devstack.run(*STACK)
+    scheduler = options(devstack.nova_conf, "filter_scheduler")
+    assert scheduler["available_filters"] == [
+        "nova.scheduler.filters.all_filters",
+        "fpga_pool.nova_plugin.all_filters",
+    ]
+    assert scheduler["weight_classes"] == ["nova.scheduler.weights.all_weighers,fpga_pool.nova_plugin.all_weighers"]
+    assert scheduler["enabled_filters"][-1] == "FpgaPoolSlotFilter,ComputeFilter,SameHostFilter"
+    edits = [position for position, call in enumerate(calls) if call.startswith(f"iniset {devstack.nova_conf} ")]
+    assert calls.index("async_wait configure_neutron_nova") < edits[0]
+
+
+def test_stacking_again_names_our_filter_once_and_keeps_the_keys(devstack):
+    calls = devstack.run(*STACK)
+    assert sum("keys create" in call for call in calls) == 1
+    (devstack.conf_dir / "keys").mkdir()
+    (devstack.conf_dir / "keys" / "tokens.pem").touch()
+    calls = devstack.run(*STACK)
+    assert sum("keys create" in call for call in calls) == 0
+    enabled = options(devstack.nova_conf, "filter_scheduler")["enabled_filters"][-1]
+    assert enabled == "FpgaPoolSlotFilter,ComputeFilter,SameHostFilter"
+
+
+def test_each_fake_compute_node_has_an_agent_with_a_port_and_a_directory_of_its_own(devstack):
+    calls = devstack.run(*STACK, driver="fake")
+    agents = [name for name in processes(calls) if name.startswith("fpga-pool-agent")]
+    assert agents == ["fpga-pool-agent-stack1", "fpga-pool-agent-stack2"]
+    own = [options(devstack.conf_dir / f"agent-stack{number}.conf", "agent") for number in (1, 2)]
+    state = f"{devstack.directory}/data/fpga_pool"
+    assert own == [
+        {"host": ["stack1"], "state_dir": [f"{state}/agent-stack1"], "data_port": ["9512"]},
+        {"host": ["stack2"], "state_dir": [f"{state}/agent-stack2"], "data_port": ["9513"]},
+    ]
+    assert not devstack.hook.exists()
+
+
+def test_all_options_it_sets_exist(devstack):
+    devstack.run(*STACK, driver="fake")
+    known = known_options()
+    for path in devstack.conf_dir.glob("*.conf"):
+        cfg.ConfigParser(str(path), sections := {}).parse()
+        # What keystoneauth knows of a service account is its own.
+        wrong = {f"[{name}] {option}" for name in sections for option in set(sections[name]) - known.get(name, set())}
+        assert {line for line in wrong if not line.startswith("[placement]")} == set()
+
+
+def test_a_compute_node_alone_has_nothing_of_the_controller(devstack):
+    calls = devstack.run(*STACK, services="n-cpu", disabled="fpga-pool-scheduler,fpga-pool-api")
+    assert list(processes(calls)) == ["fpga-pool-agent-stack"]
+    assert not [call for call in calls if call.startswith(("manage", "recreate_database", "rpc_backend"))]
+    assert options(devstack.nova_conf, "filter_scheduler") == {"enabled_filters": ["ComputeFilter,SameHostFilter"]}
+
+
+def flavor_command(devstack, function):
+    return (
+        f"--config-file {devstack.conf_dir}/fpga_pool.conf flavor create fpga.{function} --os-cloud devstack-admin"
+        f" --function {function} --ram 512 --disk 1 --vcpus 1"
+    )
+
+
+def test_a_flavor_is_made_for_each_function(devstack):
+    calls = devstack.run(*STACK)
+    assert [call for call in calls if "flavor create" in call] == [
+        f"manage {flavor_command(devstack, function)}" for function in ("sha256", "aes")
+    ]
+
+
+def test_unstack_stops_all_and_clean_leaves_nothing(devstack):
+    before = {path for path in devstack.directory.rglob("*") if path.is_file()}
+    started = processes(devstack.run(*STACK))
+    stopped = devstack.run("unstack")
+    assert {f"stop_process {name}" for name in started} <= set(stopped)
+    devstack.run("clean")
+    left = {path for path in devstack.directory.rglob("*") if path.is_file()} - before
+    assert {path.name for path in left} == {"calls", "fpga-pool-manage"}

@@ -1,0 +1,225 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.extra_specs import Spread, consistent_extra_specs, inconsistencies
+from fpga_pool.model.flavor import AcceleratorRequest, Tier, Topology, requested
+
+#: Its boards have three small slots and a large one; optical_flow needs the large one.
+CATALOGUE = load_catalogue(installed_catalogue())
+
+TWO_SHA256 = {
+    "fpga_pool:function": "sha256",
+    "fpga_pool:count": "2",
+    "resources:CUSTOM_FPGA_SLOT": "2",
+    "trait:CUSTOM_FPGA_FUNCTION_SHA256": "required",
+}
+SPREAD_SHA256 = {
+    "fpga_pool:function": "sha256",
+    "fpga_pool:count": "2",
+    "resources_FPGA1:CUSTOM_FPGA_SLOT": "1",
+    "trait_FPGA1:CUSTOM_FPGA_FUNCTION_SHA256": "required",
+    "resources_FPGA2:CUSTOM_FPGA_SLOT": "1",
+    "trait_FPGA2:CUSTOM_FPGA_FUNCTION_SHA256": "required",
+    "group_policy": "isolate",
+}
+
+
+def without(specs, *names):
+    return {name: value for name, value in specs.items() if name not in names}
+
+
+def test_pool_and_placement_are_asked_for_the_same():
+    assert consistent_extra_specs(AcceleratorRequest(function="sha256", count=2)) == TWO_SHA256
+
+
+def test_what_is_known_of_the_machine_is_said_without_exponents():
+    request = AcceleratorRequest(
+        function="aes", topology=Topology.RING, tier=Tier.BACKGROUND, runtime_s=1e7, cpu_usage_percent=12.5
+    )
+    assert consistent_extra_specs(request) == {
+        "fpga_pool:function": "aes",
+        "fpga_pool:count": "1",
+        "fpga_pool:topology": "ring",
+        "fpga_pool:tier": "background",
+        "fpga_pool:runtime": "10000000",
+        "fpga_pool:cpu_usage": "12.5",
+        "resources:CUSTOM_FPGA_SLOT": "1",
+        "trait:CUSTOM_FPGA_FUNCTION_AES": "required",
+    }
+
+
+def test_slots_of_several_cards_are_asked_for_one_by_one():
+    request = AcceleratorRequest(function="sha256", count=2)
+    assert consistent_extra_specs(request, Spread.APART) == SPREAD_SHA256
+    assert consistent_extra_specs(request, Spread.HOST) == SPREAD_SHA256 | {"group_policy": "none"}
+
+
+def test_a_single_slot_needs_no_groups():
+    request = AcceleratorRequest(function="sha256")
+    assert consistent_extra_specs(request, Spread.APART) == consistent_extra_specs(request)
+
+
+@pytest.mark.parametrize(
+    ("request_", "sentence"),
+    [
+        (AcceleratorRequest(function="sha 256"), "fpga_pool:function: 'sha 256' is wrong"),
+        (AcceleratorRequest(function="aes", count=65), "fpga_pool:count: '65' is wrong; it is a number of slots, 1 to"),
+        (AcceleratorRequest(function="aes", runtime_s=1e-9), "fpga_pool:runtime: '0' is wrong; it is seconds above 0"),
+        (
+            AcceleratorRequest(function="aes", cpu_usage_percent=101),
+            "fpga_pool:cpu_usage: '101' is wrong; it is percent",
+        ),
+    ],
+)
+def test_what_no_flavor_can_say_is_refused(request_, sentence):
+    with pytest.raises(InvalidInput) as caught:
+        consistent_extra_specs(request_)
+    assert str(caught.value).startswith(sentence)
+
+
+@given(
+    function=st.sampled_from(sorted(CATALOGUE.functions)),
+    count=st.integers(1, 64),
+    topology=st.sampled_from(Topology),
+    tier=st.sampled_from(Tier),
+    runtime_s=st.none() | st.integers(1, 10**9).map(lambda micros: micros / 1000),
+    cpu_usage_percent=st.none() | st.integers(0, 1000).map(lambda tenths: tenths / 10),
+    spread=st.sampled_from([Spread.HOST, Spread.APART]),
+)
+def test_the_pool_reads_from_them_what_was_asked_and_nothing_is_wrong(spread, **asked):
+    request = AcceleratorRequest(**asked)
+    specs = consistent_extra_specs(request, spread)
+    assert requested(specs) == request
+    assert inconsistencies(specs, CATALOGUE) == []
+
+
+@pytest.mark.parametrize(
+    "specs", [{}, {"hw:cpu_policy": "dedicated", "resources:VCPU": "2", "trait:HW_CPU_X86_AVX": "required"}]
+)
+def test_a_flavor_without_accelerators_is_none_of_our_business(specs):
+    assert inconsistencies(specs, CATALOGUE) == []
+
+
+def test_resources_in_groups_of_other_names_are_right_too():
+    assert (
+        inconsistencies(
+            {
+                "fpga_pool:function": "sha256",
+                "fpga_pool:count": "3",
+                "resources1:CUSTOM_FPGA_SLOT": "2",
+                "trait1:CUSTOM_FPGA_FUNCTION_SHA256": "required",
+                "trait1:CUSTOM_FPGA_KIND_SMALL": "required",
+                "resources2:CUSTOM_FPGA_SLOT": "1",
+                "trait2:CUSTOM_FPGA_FUNCTION_SHA256": "required",
+                "trait2:CUSTOM_FPGA_KIND_SMALL": "forbidden",
+                "group_policy": "none",
+            },
+            CATALOGUE,
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("specs", "sentences"),
+    [
+        (
+            without(TWO_SHA256, "resources:CUSTOM_FPGA_SLOT", "trait:CUSTOM_FPGA_FUNCTION_SHA256"),
+            ["resources:CUSTOM_FPGA_SLOT: missing, so that Placement keeps no slot; it is 2"],
+        ),
+        (
+            TWO_SHA256 | {"resources:CUSTOM_FPGA_SLOT": "1"},
+            ["resources:CUSTOM_FPGA_SLOT: 1 in all, but fpga_pool:count is 2; they must be the same"],
+        ),
+        (
+            without(TWO_SHA256, "fpga_pool:count"),
+            ["resources:CUSTOM_FPGA_SLOT: 2 in all, but fpga_pool:count is 1; they must be the same"],
+        ),
+        (
+            TWO_SHA256 | {"resources:CUSTOM_FPGA_SLOT": "some"},
+            ["resources:CUSTOM_FPGA_SLOT: 'some' is wrong; it is a number of slots above 0"],
+        ),
+        (
+            without(TWO_SHA256, "trait:CUSTOM_FPGA_FUNCTION_SHA256"),
+            [
+                "trait:CUSTOM_FPGA_FUNCTION_SHA256: missing, so that slots may come that cannot hold sha256; "
+                "it is 'required'"
+            ],
+        ),
+        (
+            TWO_SHA256 | {"trait:CUSTOM_FPGA_FUNCTION_AES": "required"},
+            [
+                "trait:CUSTOM_FPGA_FUNCTION_AES: is of another function; that of sha256 is "
+                "trait:CUSTOM_FPGA_FUNCTION_SHA256"
+            ],
+        ),
+        (
+            TWO_SHA256 | {"trait:CUSTOM_FPGA_FUNCTION_SHA256": "forbidden"},
+            ["trait:CUSTOM_FPGA_FUNCTION_SHA256: 'forbidden' is wrong; it is 'required'"],
+        ),
+        (
+            TWO_SHA256 | {"fpga_pool:tier": "gold", "fpga_pool:cout": "2"},
+            [
+                "fpga_pool:tier: 'gold' is wrong; it is foreground or background",
+                "fpga_pool:cout: not an extra spec of fpga_pool; there are fpga_pool:function, fpga_pool:count, "
+                "fpga_pool:topology, fpga_pool:tier, fpga_pool:runtime, fpga_pool:cpu_usage",
+            ],
+        ),
+        (
+            TWO_SHA256 | {"fpga_pool:function": "sha512"},
+            [
+                "fpga_pool:function: 'sha512' is not in the catalogue; it has "
+                "aes, dnn, gmm, mvm, optical_flow, sha256, stereo, wordcount"
+            ],
+        ),
+        (
+            without(TWO_SHA256, "fpga_pool:function"),
+            ["fpga_pool:function: missing, though there is fpga_pool:count; name the function, or remove them"],
+        ),
+        (
+            {"resources:CUSTOM_FPGA_SLOT": "1"},
+            [
+                "fpga_pool:function: missing, though there is resources:CUSTOM_FPGA_SLOT: such slots are never loaded; "
+                "name the function"
+            ],
+        ),
+        (
+            {
+                "fpga_pool:function": "optical_flow",
+                "resources:CUSTOM_FPGA_SLOT": "1",
+                "trait:CUSTOM_FPGA_FUNCTION_OPTICAL_FLOW": "required",
+                "trait:CUSTOM_FPGA_KIND_SMALL": "required",
+            },
+            ["trait: no card has slots of these traits that can hold optical_flow; demo (large), kintex7 (large) can"],
+        ),
+        (
+            TWO_SHA256 | {"fpga_pool:count": "4", "resources:CUSTOM_FPGA_SLOT": "4"},
+            [
+                "resources:CUSTOM_FPGA_SLOT: no card has 4 slots of one kind for sha256, at most 3; spread them over "
+                "groups (fpga-pool-manage flavor create --spread host)"
+            ],
+        ),
+        (
+            without(SPREAD_SHA256, "group_policy"),
+            [
+                "group_policy: missing; it is none where the slots of resources_FPGA1, resources_FPGA2 may come from "
+                "one card, else isolate"
+            ],
+        ),
+        (
+            without(SPREAD_SHA256, "trait_FPGA2:CUSTOM_FPGA_FUNCTION_SHA256")
+            | {"trait:CUSTOM_FPGA_FUNCTION_SHA256": "required"},
+            [
+                "trait_FPGA2:CUSTOM_FPGA_FUNCTION_SHA256: missing, so that slots may come that cannot hold sha256; "
+                "it is 'required'",
+                "trait:CUSTOM_FPGA_FUNCTION_SHA256: no resources:CUSTOM_FPGA_SLOT beside it, so that it says nothing "
+                "about the slots; put both into one group",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_what_does_not_agree_is_told_with_what_is_right(specs, sentences):
+    assert inconsistencies(specs, CATALOGUE) == sentences
