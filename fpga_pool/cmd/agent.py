@@ -97,6 +97,7 @@ def settings_of_host(conf: cfg.ConfigOpts) -> AgentSettings:
         state_dir=state_directory("[agent] state_dir", group.state_dir),
         egress_bps=egress_bps,
         ingress_bps=ingress_bps,
+        node=group.node,
         availability_zone=group.availability_zone,
         egress_driver="" if group.egress_driver == NO_EGRESS else group.egress_driver,
         data_address=group.data_address,

@@ -20,6 +20,12 @@ OPTS = [
         help="Name of this host in the pool; as nova-compute knows it. Requesters of batches are named by it too.",
     ),
     cfg.StrOpt(
+        "node",
+        default="",
+        help="Name of this compute node in Placement, which Nova calls hypervisor_hostname (`openstack hypervisor "
+        "list`), where it is not that of host: libvirt's is often a full domain name.",
+    ),
+    cfg.StrOpt(
         "availability_zone",
         default="",
         help="Availability zone of this host. With [scheduler] shard_by = availability_zone it is the shard that the "

@@ -226,6 +226,7 @@ class AgentService:
             refused_streams=self._server.refused(),
             refused_commands=sum(self.refusals.counts().values()),
             availability_zone=settings.availability_zone,
+            node=settings.node,
             egress_driver=settings.egress_driver,
         )
 

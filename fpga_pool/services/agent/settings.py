@@ -15,6 +15,8 @@ class AgentSettings:
     #: NIC limits of this host, bits per second.
     egress_bps: float
     ingress_bps: float
+    #: Its name in Placement; "" = host.
+    node: str = ""
     availability_zone: str = ""
     #: Name of the egress driver, as the pool is told; "" = none.
     egress_driver: str = ""

@@ -64,6 +64,11 @@ class Cloud:
         body = {"name": name, "uuid": str(uuid.uuid4())}
         return self.ask("POST", "/resource_providers", body)["uuid"]
 
+    def named_node(self, name):
+        """Return the uuid of a compute node, which is made if there is none."""
+        found = self.ask("GET", f"/resource_providers?name={name}")["resource_providers"]
+        return found[0]["uuid"] if found else self.node(name)
+
     def tree(self, root):
         """Return the providers below a root, by name."""
         found = self.ask("GET", f"/resource_providers?in_tree={root}")["resource_providers"]

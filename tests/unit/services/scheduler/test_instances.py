@@ -1,5 +1,7 @@
 """Claims over the transport, on a real database; Placement is what a test says it has allocated."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from fpga_pool.model.exceptions import Conflict, HostTaken, NotFound, ServiceUnavailable
@@ -40,6 +42,19 @@ def test_two_boots_never_get_one_slot(running, agent):
     running.api.claim_slots(agent.name, agent.name, "vm", "p", large)
     with pytest.raises(Conflict, match="1 are held by virtual machines"):
         running.api.claim_slots(agent.name, agent.name, "other", "p", large)
+
+
+def test_of_many_boots_at_once_as_many_get_slots_as_there_are(running, agent):
+    def boot(instance):
+        try:
+            return [slot.name for slot in running.api.claim_slots(agent.name, agent.name, instance, "p", SHA)]
+        except Conflict:
+            return []
+
+    with ThreadPoolExecutor(8) as boots:
+        found = list(boots.map(boot, [f"vm{number}" for number in range(8)]))
+    got = [name for names in found for name in names]
+    assert sorted(got) == [f"{agent.name}/c/{region}" for region in ("r0", "r1", "r2")]
 
 
 def test_no_job_is_placed_on_what_an_instance_holds(running, agent, until):
