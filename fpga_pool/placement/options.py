@@ -33,7 +33,6 @@ def list_opts() -> list[tuple[cfg.OptGroup, list[Any]]]:
 def open_placement(conf: cfg.ConfigOpts) -> PlacementClient | None:
     """Return the configured Placement; None where the pool is to do without; InvalidInput says what is wrong."""
     name = GROUP.name
-    conf.register_group(GROUP)
     loading.register_auth_conf_options(conf, name)
     loading.register_session_conf_options(conf, name)
     loading.register_adapter_conf_options(conf, name, include_deprecated=False)
