@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# From a running Nova to a first virtual machine with an accelerator, on a host that is controller and compute node.
+# As root, with the configuration in place and an administrator's openrc file sourced: first-vm.rst.
+set -o errexit -o nounset -o pipefail
+
+# Where things are.  On a host with packages and systemd only image and network need to be named.
+IMAGE=${IMAGE:?name an image} NETWORK=${NETWORK:?name a network}
+FUNCTION=${FUNCTION:-sha256} BOARD=${BOARD:-demo}
+CONF=${FPGA_POOL_CONF:-/etc/fpga_pool/fpga_pool.conf}
+KEYS=${FPGA_POOL_KEYS:-/etc/fpga_pool/keys}
+SHIPPED=${FPGA_POOL_SHIPPED:-$(dirname "$(command -v fpga-pool-manage)")/../etc/fpga_pool}
+HOOK=${FPGA_POOL_HOOK:-/etc/libvirt/hooks/qemu.d/fpga_pool}
+SYSTEMCTL=${SYSTEMCTL:-systemctl}
+export OS_PLACEMENT_API_VERSION=1.14
+
+# 1 - 3: the pool's database, keys, and what is loaded into its slots.
+fpga-pool-manage --config-file "$CONF" db sync
+fpga-pool-manage --config-file "$CONF" keys create --directory "$KEYS"
+fpga-pool-manage --config-file "$CONF" bitstreams stock --board "$BOARD" --key "$KEYS/bitstreams.pem"
+
+# 4 - 6: libvirt asks the agent before a guest starts, Nova finds the plug-in, the pool runs.
+install -D -m 755 "$SHIPPED/libvirt-qemu-hook" "$HOOK"
+"$SYSTEMCTL" restart libvirtd nova-api nova-scheduler
+"$SYSTEMCTL" start fpga-pool-scheduler fpga-pool-agent
+
+# 7: Placement knows of slots within seconds.
+timeout 120 sh -c \
+    'until openstack resource provider list --resource CUSTOM_FPGA_SLOT=1 -f value | grep .; do sleep 2; done'
+
+# 8, 9: a flavor, and a machine with an accelerator; it is ACTIVE when its slot is loaded.
+fpga-pool-manage --config-file "$CONF" flavor create "fpga.$FUNCTION" --function "$FUNCTION" \
+    --ram "${RAM_MIB:-512}" --disk "${DISK_GIB:-1}" --vcpus 1
+openstack server create --flavor "fpga.$FUNCTION" --image "$IMAGE" --network "$NETWORK" --wait first-accelerated

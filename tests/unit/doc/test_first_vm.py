@@ -1,0 +1,68 @@
+"""The operator's script and files for a first accelerated machine.  The real thing is the test of the whole cloud."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PAGES = Path(__file__).parents[3] / "doc" / "source" / "admin" / "first-vm"
+SCRIPT = PAGES / "first-vm.sh"
+
+
+def commands(text):
+    """The commands of a script, each on one line; what only sets variables or options is none."""
+    joined = text.replace("\\\n", " ")
+    lines = [line.strip() for line in joined.splitlines()]
+    return [line for line in lines if line and not re.match(r"#|set |export |[A-Z_]+=", line)]
+
+
+def test_it_takes_fewer_than_ten_commands():
+    assert len(commands(SCRIPT.read_text())) == 9
+
+
+def test_the_commands_run_in_order_and_with_what_each_needs(tmp_path):
+    log = tmp_path / "log"
+    for name in ("fpga-pool-manage", "openstack", "systemctl"):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f'#!/bin/sh\necho "{name} $*" | tee -a {log}\n')
+        program.chmod(0o755)
+    (tmp_path / "etc" / "fpga_pool").mkdir(parents=True)
+    (tmp_path / "etc" / "fpga_pool" / "libvirt-qemu-hook").touch()
+    environ = {
+        "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+        "FPGA_POOL_HOOK": str(tmp_path / "hooks" / "fpga_pool"),
+        "IMAGE": "cirros",
+        "NETWORK": "private",
+    }
+    subprocess.run(["bash", str(SCRIPT)], env=environ, check=True, timeout=60, capture_output=True)
+    manage = "fpga-pool-manage --config-file /etc/fpga_pool/fpga_pool.conf"
+    assert log.read_text().splitlines() == [
+        f"{manage} db sync",
+        f"{manage} keys create --directory /etc/fpga_pool/keys",
+        f"{manage} bitstreams stock --board demo --key /etc/fpga_pool/keys/bitstreams.pem",
+        "systemctl restart libvirtd nova-api nova-scheduler",
+        "systemctl start fpga-pool-scheduler fpga-pool-agent",
+        "openstack resource provider list --resource CUSTOM_FPGA_SLOT=1 -f value",
+        f"{manage} flavor create fpga.sha256 --function sha256 --ram 512 --disk 1 --vcpus 1",
+        "openstack server create --flavor fpga.sha256 --image cirros --network private --wait first-accelerated",
+    ]
+    assert (tmp_path / "hooks" / "fpga_pool").stat().st_mode & 0o777 == 0o755
+
+
+def test_it_stops_at_the_first_command_that_fails(tmp_path):
+    program = tmp_path / "fpga-pool-manage"
+    program.write_text("#!/bin/sh\nexit 3\n")
+    program.chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "IMAGE": "cirros", "NETWORK": "private"}
+    assert subprocess.run(["bash", str(SCRIPT)], env=environ, check=False, timeout=60).returncode == 3
+
+
+def test_the_filters_that_nova_has_by_itself_are_named_again():
+    # In a process of its own: Nova changes defaults of the libraries that it shares with everything else here.
+    program = "import nova.conf; print(','.join(nova.conf.CONF.filter_scheduler.enabled_filters))"
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert f"\nenabled_filters = FpgaPoolSlotFilter,{ended.stdout}" in (PAGES / "nova.conf").read_text()
