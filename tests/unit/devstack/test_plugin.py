@@ -132,8 +132,9 @@ def test_libvirt_asks_an_agent_that_may_use_what_belongs_to_root(devstack):
     calls = devstack.run(*STACK)
     assert devstack.hook.read_bytes() == (ROOT / "etc" / "fpga_pool" / "libvirt-qemu-hook").read_bytes()
     assert devstack.hook.stat().st_mode & 0o777 == 0o755
-    asked = options(devstack.directory / "hooks" / "fpga_pool.conf", "hook")["socket"]
-    assert asked == options(devstack.conf_dir / "fpga_pool.conf", "agent")["hook_socket"]
+    agent = options(devstack.conf_dir / "fpga_pool.conf", "agent")
+    assert options(devstack.directory / "hooks" / "fpga_pool.conf", "hook")["socket"] == agent["hook_socket"]
+    assert (agent["guest_driver"], agent["node"]) == (["libvirt"], ["stack.example.org"])
     assert calls.index("restart_service libvirtd") < calls.index("manage " + flavor_command(devstack, "sha256"))
     assert processes(calls)["fpga-pool-agent-stack"][2] == "root"
 
