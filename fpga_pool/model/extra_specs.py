@@ -167,25 +167,29 @@ def _wrong_group(name: str, group: _Group, function: str, catalogue: Catalogue) 
 
 def _never_satisfied(name: str, group: _Group, function: str, catalogue: Catalogue) -> Iterator[str]:
     """Tell of a group for which no card in the catalogue has the slots."""
-    required = {trait for trait, value in group.traits.items() if value == "required"}
-    forbidden = {trait for trait, value in group.traits.items() if value == "forbidden"}
     places = dict(slots_by_place(function, catalogue))
     if not places:
         yield f"{NAMESPACE}:function: no board in the catalogue has a slot that can hold {function}"
         return
-    allowed = {}
-    for (board, kind), slots in places.items():
-        traits = {board_trait(board), kind_trait(kind)}
-        wanted = {trait for trait in required if trait.startswith((board_trait(""), kind_trait("")))}
-        if wanted <= traits and not traits & forbidden:
-            allowed[board, kind] = slots
+    narrowing = {
+        trait: value for trait, value in group.traits.items() if trait.startswith((board_trait(""), kind_trait("")))
+    }
+    allowed = [
+        slots
+        for (board, kind), slots in places.items()
+        if all(
+            (trait in {board_trait(board), kind_trait(kind)}) == (value == "required")
+            for trait, value in narrowing.items()
+        )
+    ]
     if not allowed:
         listed = ", ".join(sorted(f"{board} ({kind})" for board, kind in places))
-        yield f"trait{name}: no card has slots of these traits that can hold {function}; {listed} can"
-    elif group.slots is not None and group.slots.isdecimal() and int(group.slots) > max(allowed.values()):
+        asked = ", ".join(f"trait{name}:{trait}={value}" for trait, value in narrowing.items())
+        yield f"{asked}: no card has such slots that can hold {function}; {listed} can"
+    elif group.slots is not None and group.slots.isdecimal() and int(group.slots) > max(allowed):
         yield (
             f"resources{name}:{RESOURCE_CLASS}: no card has {group.slots} slots of one kind for {function}, at most "
-            f"{max(allowed.values())}; spread them over groups (fpga-pool-manage flavor create --spread host)"
+            f"{max(allowed)}; spread them over groups (fpga-pool-manage flavor create --spread host)"
         )
 
 

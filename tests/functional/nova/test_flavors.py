@@ -84,6 +84,12 @@ def test_a_created_flavor_is_whole_and_right(flavor, nova):
     assert flavor("check", "f1.sha", nova=nova) == (0, "nothing is wrong\n", "")
 
 
+def test_slots_of_several_cards_are_asked_for_in_groups_that_nova_takes(flavor, nova):
+    words = ("--function", "optical_flow", "--count", "2", "--spread", "apart", "--private", *SIZE)
+    assert flavor("create", "f1.apart", *words, nova=nova)[0] == 0
+    assert flavor("check", "f1.apart", nova=nova) == (0, "nothing is wrong\n", "")
+
+
 def test_what_the_catalogue_cannot_give_is_refused_before_there_is_a_flavor(flavor, nova):
     status, _, complaint = flavor("create", "f1.unknown", "--function", "sha512", *SIZE, nova=nova)
     assert status == 2

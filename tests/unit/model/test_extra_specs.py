@@ -193,7 +193,10 @@ def test_resources_in_groups_of_other_names_are_right_too():
                 "trait:CUSTOM_FPGA_FUNCTION_OPTICAL_FLOW": "required",
                 "trait:CUSTOM_FPGA_KIND_SMALL": "required",
             },
-            ["trait: no card has slots of these traits that can hold optical_flow; demo (large), kintex7 (large) can"],
+            [
+                "trait:CUSTOM_FPGA_KIND_SMALL=required: no card has such slots that can hold optical_flow; "
+                "demo (large), kintex7 (large) can"
+            ],
         ),
         (
             TWO_SHA256 | {"fpga_pool:count": "4", "resources:CUSTOM_FPGA_SLOT": "4"},
