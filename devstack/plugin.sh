@@ -28,6 +28,9 @@ elif [[ "$1" == "stack" && "$2" == "extra" ]]; then
     if is_service_enabled n-api && is_service_enabled fpga-pool-scheduler; then
         create_fpga_pool_flavors
     fi
+    if is_service_enabled g-api && _fpga_pool_has_guests; then
+        prepare_fpga_pool_image
+    fi
 
 elif [[ "$1" == "unstack" ]]; then
     stop_fpga_pool

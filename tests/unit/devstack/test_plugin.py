@@ -13,7 +13,7 @@ from oslo_config import cfg
 ROOT = Path(__file__).parents[3]
 FUNCTIONS = Path(__file__).parent / "functions.bash"
 STACK = ("stack pre-install", "stack install", "stack post-config", "stack extra", "stack test-config")
-CONTROLLER = "rabbit,n-api,n-sch,n-cpu"
+CONTROLLER = "rabbit,g-api,n-api,n-sch,n-cpu"
 #: Where fpga-pool-manage and the services are.
 REAL = Path(sys.prefix) / "bin"
 
@@ -36,6 +36,7 @@ class DevStack:
             "DISABLED_SERVICES": disabled,
             "VIRT_DRIVER": driver,
             "NUMBER_FAKE_NOVA_COMPUTE": "2",
+            "DEFAULT_IMAGE_NAME": "cirros",
             "HOSTNAME": "stack",
             "HOST_IP": "127.0.0.1",
             "STACK_USER": getpass.getuser(),
@@ -137,6 +138,7 @@ def test_libvirt_asks_an_agent_that_may_use_what_belongs_to_root(devstack):
     assert (agent["guest_driver"], agent["node"]) == (["libvirt"], ["stack.example.org"])
     assert calls.index("restart_service libvirtd") < calls.index("manage " + flavor_command(devstack, "sha256"))
     assert processes(calls)["fpga-pool-agent-stack"][2] == "root"
+    assert "openstack --os-cloud devstack-admin image set --property hw_qemu_guest_agent=yes cirros" in calls
 
 
 def test_nova_keeps_its_own_filters_and_weighers_and_ours_comes_first(devstack):

@@ -18,14 +18,16 @@ fpga-pool-manage --config-file "$CONF" db sync
 fpga-pool-manage --config-file "$CONF" keys create --directory "$KEYS"
 fpga-pool-manage --config-file "$CONF" bitstreams stock --board "$BOARD" --key "$KEYS/bitstreams.pem"
 
-# 4 - 6: libvirt asks the agent before a guest starts, Nova finds the plug-in, the pool runs.
+# 4, 5: libvirt asks the agent before a guest starts, Nova finds the plug-in, the pool runs.
 install -D -m 755 "$SHIPPED/libvirt-qemu-hook" "$HOOK"
-"$SYSTEMCTL" restart libvirtd nova-api nova-scheduler
-"$SYSTEMCTL" start fpga-pool-scheduler fpga-pool-agent
+"$SYSTEMCTL" restart libvirtd fpga-pool-scheduler fpga-pool-agent nova-api nova-scheduler
 
-# 7: Placement knows of slots within seconds.
+# 6: Placement knows of slots within seconds.
 timeout 120 sh -c \
     'until openstack resource provider list --resource CUSTOM_FPGA_SLOT=1 -f value | grep .; do sleep 2; done'
+
+# 7: a guest of this image has what the channels of accelerators are plugged into.
+openstack image set --property hw_qemu_guest_agent=yes "$IMAGE"
 
 # 8, 9: a flavor, and a machine with an accelerator; it is ACTIVE when its slot is loaded.
 fpga-pool-manage --config-file "$CONF" flavor create "fpga.$FUNCTION" --function "$FUNCTION" \
