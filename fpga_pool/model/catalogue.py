@@ -52,6 +52,17 @@ class Function:
     def _fastest_s_per_byte(self) -> float:
         return min(model.b_s_per_byte for model in self.fpga_time.values())
 
+    def slowdown_on(self, board: str) -> float:
+        """Return how many times as long as on its fastest board it computes on `board`, for a large input."""
+        model = self.fpga_time.get(board)
+        if model is None or model.b_s_per_byte == 0:
+            return 1.0
+        return model.b_s_per_byte / self._fastest_s_per_byte
+
+    def speedup_on(self, board: str) -> float:
+        """Return its benefit on `board`, in vCPU equivalents."""
+        return self.speedup / self.slowdown_on(board)
+
     def io_bps_on(self, board: str) -> float:
         """Return the DMA rate it needs on `board` at full speed: the same bytes, spread over that board's time."""
         model = self.fpga_time.get(board)

@@ -13,7 +13,7 @@ from fpga_pool.model.objects import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.pool.admission import BatchRequest
 from fpga_pool.model.pool.columns import PoolColumns
 from fpga_pool.rpc.bounded import Caller
-from fpga_pool.rpc.transport import NO_ANSWER, POOL_TOPIC, SCHEDULER_TOPIC, read, read_all
+from fpga_pool.rpc.transport import EXCHANGE, NO_ANSWER, POOL_TOPIC, SCHEDULER_TOPIC, read, read_all
 
 #: How long, and how often, a scheduler is looked for.
 FIND_S, FIND_ATTEMPTS = 2.0, 5
@@ -41,18 +41,20 @@ class SchedulerAPI:
         Slots for virtual machines: claim_slots, release_slots, instance_slots.
     """
 
-    def __init__(self, transport: Any, timeout_s: float = 10.0) -> None:
-        target = messaging.Target(topic=SCHEDULER_TOPIC, version="1.1")
+    def __init__(self, transport: Any, timeout_s: float = 10.0, *, any_server: bool = False) -> None:
+        target = messaging.Target(exchange=EXCHANGE, topic=SCHEDULER_TOPIC, version="1.1")
         self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap="1.2")
         self._caller = Caller()
         self._timeout_s = timeout_s
+        #: Whoever takes a call answers it: one message less, for who cannot wait while a scheduler is looked for.
+        self._any_server = any_server
         #: The scheduler that answers: one that stalls takes its share of the topic's messages for a while, so calls
         #: go to one that was heard of, until it does not answer.
         self._server = ""
 
     def _call(self, method: str, timeout_s: float | None = None, **arguments: Any) -> Any:
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        server = self._server or self._find()
+        server = None if self._any_server else self._server or self._find()
         try:
             return self._ask(timeout_s, method, server=server, **arguments)
         except NO_ANSWER:

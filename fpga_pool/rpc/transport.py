@@ -62,9 +62,14 @@ def transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:
     `conf` must be the process's own `cfg.CONF`: oslo.messaging 18 registers some of the options it reads with no other.
     """
     messaging.set_transport_defaults(EXCHANGE)
-    made = messaging.get_rpc_transport(conf, url=url, allowed_remote_exmods=ERROR_MODULES)
+    made = guest_transport(conf, url)
     set_defaults(conf)
     return made
+
+
+def guest_transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:
+    """Return the same within a process that is not the pool's: the defaults of its own transports stay as they are."""
+    return messaging.get_rpc_transport(conf, url=url, allowed_remote_exmods=ERROR_MODULES)
 
 
 class Refusals:
@@ -154,5 +159,5 @@ def count_unreadable(refusals: Refusals) -> None:
 
 def server(transport: Any, topic: str, name: str, endpoints: Sequence[object], refusals: Refusals | None = None) -> Any:
     """Return a server that is not yet started; `name` addresses it alone, the topic any of its kind."""
-    target = messaging.Target(topic=topic, server=name)
+    target = messaging.Target(exchange=EXCHANGE, topic=topic, server=name)
     return RPCServer(transport, target, _Dispatcher(endpoints, refusals or Refusals()), "threading")

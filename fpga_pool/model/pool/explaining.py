@@ -1,0 +1,57 @@
+"""Why a host can take an instance or not, as sentences for operators."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fpga_pool.core.types import Ints
+from fpga_pool.model.objects import LeaseKind
+from fpga_pool.model.pool.fitting import EMPTY, EVICTION, LOADED, OTHER, PLANNED, Fitting
+
+
+def explain_host(fitting: Fitting, host: str, count: int) -> tuple[bool, str]:
+    """Say whether `count` slots of one card can be had on a host, and why."""
+    providers = fitting.providers.of_host.get(host)
+    if providers is None:
+        return False, "the pool knows no slots of this host"
+    rows = np.flatnonzero(np.isin(fitting.providers.of_slot, np.array(providers)))
+    fits = rows[fitting.fits[rows]]
+    if not len(fits):
+        return False, f"none of its {len(rows)} slots can hold {fitting.function}"
+    free = fits[fitting.had[fits]]
+    said = "; ".join((f"{len(free)} of {_slots(len(fits))} can be had", *_kinds(fitting, fits, free)))
+    most = int(fitting.free[providers.start : providers.stop].max())
+    if most >= count:
+        return True, said
+    return False, f"{said}; {count} on one card are asked for and there are at most {most}"
+
+
+def _kinds(fitting: Fitting, fits: Ints, free: Ints) -> Iterator[str]:
+    """Say of how many slots what is true: of those that can be had, then of the others."""
+    cost = fitting.cost[free]
+    for count, what in (
+        (cost == LOADED, f"has {fitting.function} loaded"),
+        (cost == EMPTY, "empty"),
+        (cost == OTHER, "holds another function"),
+        (cost == PLANNED, "has jobs planned on it"),
+        (cost >= EVICTION, "computes for the pool and would be evicted"),
+    ):
+        if found := int(count.sum()):
+            yield f"{found} {what}"
+    pool = fitting.providers.pool
+    taken = fits[~fitting.had[fits]]
+    out = ~pool.in_service[taken]
+    instance = pool.slots["lease"][taken] == pool.numbers.get(LeaseKind.INSTANCE, -1)
+    kept = fitting.kept[taken]
+    for count, what in (
+        (out, "out of service"),
+        (~out & instance, "held by an instance"),
+        (~out & kept, "computes what cannot be preempted"),
+        (~out & ~instance & ~kept, "held otherwise"),
+    ):
+        if found := int(count.sum()):
+            yield f"{found} {what}"
+
+
+def _slots(count: int) -> str:
+    return "1 slot that fits" if count == 1 else f"{count} slots that fit"

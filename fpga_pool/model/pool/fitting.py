@@ -1,0 +1,165 @@
+"""Which slots of the pool an instance could get for a function, and what that would cost the pool.
+
+Slots are seen as Placement sees them: those of one kind on one card are a provider, and within a provider one is as
+good as another for the claim, so what matters is how many there are, from the best to the most costly.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fpga_pool.core.types import Floats, Ints
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.flavor import provider_uuid
+from fpga_pool.model.objects import SlotState
+from fpga_pool.model.pool.columns import Bools, PoolColumns
+
+#: What it costs to give a slot away, in the order in which an instance is given slots: the function is there and
+#: nothing computes; nothing is loaded; another function is; jobs are planned on it.  Evicting a job costs more than all
+#: of these together for the largest request, and the more the more it gains there.
+LOADED, EMPTY, OTHER, PLANNED, EVICTION = 0.0, 1.0, 2.0, 3.0, 1000.0
+
+
+@dataclass(frozen=True, eq=False)
+class Providers:
+    """The pool's slots by their providers in Placement, in the order of host, card and kind."""
+
+    pool: PoolColumns
+    #: (S,) provider of each slot, and (P,) a slot of each provider.
+    of_slot: Ints
+    slot: Ints
+    uuids: tuple[str, ...]
+    #: Row of each provider by its uuid.
+    rows: Mapping[str, int]
+
+    @classmethod
+    def of(cls, pool: PoolColumns, before: "Providers | None" = None) -> "Providers":
+        """Return those of a snapshot; of one with the same slots as `before` almost nothing is computed anew."""
+        if before is not None and _same_slots(before.pool, pool):
+            return cls(pool, before.of_slot, before.slot, before.uuids, before.rows)
+        slots = pool.slots
+        card, kind = (np.unique(slots[name], return_inverse=True)[1] for name in ("card", "kind"))
+        place = (pool.slot_host * (card.max(initial=0) + 1) + card) * (kind.max(initial=0) + 1) + kind
+        _, first, of_slot = np.unique(place, return_index=True, return_inverse=True)
+        named = zip(*(slots[name][first].tolist() for name in ("host", "card", "kind")), strict=True)
+        uuids = tuple(provider_uuid(*(pool.words[number] for number in numbers)) for numbers in named)
+        return cls(pool, of_slot, first, uuids, {uuid: row for row, uuid in enumerate(uuids)})
+
+    @cached_property
+    def of_host(self) -> Mapping[str, range]:
+        """Rows of the providers of each host that has some."""
+        host = self.pool.slot_host[self.slot]
+        hosts, begin = np.unique(host, return_index=True)
+        end = np.append(begin[1:], len(host))
+        names = self.pool.hosts["name"][hosts]
+        return {
+            self.pool.words[name]: range(first, last)
+            for name, first, last in zip(names.tolist(), begin.tolist(), end.tolist(), strict=True)
+        }
+
+
+def _same_slots(before: PoolColumns, now: PoolColumns) -> bool:
+    """Say whether two snapshots have the same slots in the same rows, under the same numbers of words."""
+    if before.words != now.words[: len(before.words)] or not np.array_equal(before.hosts["name"], now.hosts["name"]):
+        return False
+    return all(np.array_equal(before.slots[name], now.slots[name]) for name in ("host", "place", "card", "kind"))
+
+
+class Fitting:
+    """The slots that an instance could get for one function: by provider, and within each from the cheapest on."""
+
+    def __init__(self, providers: Providers, catalogue: Catalogue, function: str, stay_s: float) -> None:
+        self.providers = providers
+        self.function = function
+        pool = providers.pool
+        traits = _Traits(pool, catalogue, function)
+        #: (S,) whether the function can be loaded there, whoever has the slot now; and whether it can be had now.
+        self.fits: Bools = traits.fits
+        #: A job that cannot be preempted computes there for the pool.
+        self.kept: Bools = traits.busy & ~traits.preemptible & traits.takeable
+        self.had: Bools = traits.fits & traits.takeable & pool.in_service & ~self.kept
+        #: (S,) see LOADED and its siblings.
+        self.cost: Floats = traits.cost
+        rows = np.flatnonzero(self.had)
+        rows = rows[np.lexsort((traits.cost[rows], providers.of_slot[rows]))]
+        count = len(providers.uuids)
+        #: (P,) how many slots can be had, and where they begin in the sums.
+        self.free: Ints = np.bincount(providers.of_slot[rows], minlength=count).astype(np.int64)
+        self.begin: Ints = np.concatenate([[0], np.cumsum(self.free)[:-1]]).astype(np.int64) if count else self.free
+        evicted = np.where(traits.busy, traits.gain_now, 0.0)[rows]
+        share = 1.0 - traits.load_s[rows] / (traits.load_s[rows] + stay_s)
+        #: (N + 1,) sums over the slots that can be had, by provider: cost, benefit added to the pool, time to load.
+        self.cost_sum = _sums(traits.cost[rows])
+        self.gain_sum = _sums(traits.speedup[rows] * share - evicted)
+        self.load_sum_s = _sums(traits.load_s[rows])
+        #: (P,) how many times as long as on the fastest board the function computes there.
+        self.slowdown: Floats = traits.slowdown[providers.slot]
+
+    def best(self, count: int) -> Mapping[str, float]:
+        """Return the cost of the first `count` slots of each provider, by uuid, where there are so many."""
+        rows = np.flatnonzero(self.free >= count)
+        cost = self.cost_sum[self.begin[rows] + count] - self.cost_sum[self.begin[rows]]
+        uuids = self.providers.uuids
+        return dict(zip((uuids[row] for row in rows.tolist()), cost.tolist(), strict=True))
+
+    def has(self, provider: int, given: int, count: int) -> bool:
+        """Say whether `count` slots of a provider can be had after `given` of them were."""
+        return bool(given + count <= self.free[provider])
+
+    def between(self, sums: Floats, provider: int, given: int, count: int) -> float:
+        """Return what the next `count` slots of a provider add to one of the sums, after `given` of them."""
+        first = self.begin[provider] + given
+        return float(sums[first + count] - sums[first])
+
+
+class _Traits:
+    """What each slot is, for one function."""
+
+    def __init__(self, pool: PoolColumns, catalogue: Catalogue, function: str) -> None:
+        slots, numbers = pool.slots, pool.numbers
+        wanted = catalogue.function(function)
+        rows = len(slots["host"])
+        self.fits = np.zeros(rows, dtype=bool)
+        self.speedup, self.slowdown, load_s = np.zeros(rows), np.ones(rows), np.zeros(rows)
+        for here, (board, kind) in _alike(pool, "board", "kind"):
+            if catalogue.fits(function, board, kind):
+                self.fits[here] = True
+                self.speedup[here] = wanted.speedup_on(board)
+                self.slowdown[here] = wanted.slowdown_on(board)
+                load_s[here] = catalogue.boards[board].load_s(kind)
+        self.gain_now, self.preemptible = np.zeros(rows), np.ones(rows, dtype=bool)
+        for here, (loaded, board) in _alike(pool, "function", "board"):
+            if loaded in catalogue.functions:
+                self.gain_now[here] = catalogue.functions[loaded].speedup_on(board)
+                self.preemptible[here] = catalogue.functions[loaded].preemptible
+        state, lease = slots["state"], slots["lease"]
+        self.busy = state == numbers.get(SlotState.BUSY, -1)
+        unleased = lease == numbers.get("", -1)
+        self.takeable = unleased | (slots["revocable"] == 1)
+        working = self.busy | (state == numbers.get(SlotState.READY, -1))
+        there = working & (slots["function"] == numbers.get(function, -1))
+        self.load_s = np.where(there, 0.0, load_s)
+        idle = unleased & ~self.busy
+        self.cost = np.select(
+            [self.busy, idle & there, idle & (state == numbers.get(SlotState.EMPTY, -1)), idle],
+            [EVICTION + self.gain_now, LOADED, EMPTY, OTHER],
+            PLANNED,
+        )
+
+
+def _alike(pool: PoolColumns, *names: str) -> list[tuple[Ints, tuple[str, ...]]]:
+    """Return the rows of slots that have the same words in some columns, with these words."""
+    stacked = np.stack([pool.slots[name] for name in names])
+    key = stacked[0] * (len(pool.words) + 1) + stacked[1]
+    _, first, of = np.unique(key, return_index=True, return_inverse=True)
+    return [
+        (np.flatnonzero(of == group), tuple(pool.words[number] for number in stacked[:, row].tolist()))
+        for group, row in enumerate(first.tolist())
+    ]
+
+
+def _sums(values: Floats) -> Floats:
+    """Return (N + 1,) the sums of the first 0, 1 ... N values."""
+    return np.concatenate([[0.0], np.cumsum(values)])

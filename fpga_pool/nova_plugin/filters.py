@@ -1,0 +1,88 @@
+"""FpgaPoolSlotFilter: hosts where the pool can give an instance its slots, and the best card of each host first."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import nova.conf
+from nova.scheduler import filters
+from nova.scheduler.utils import request_is_rebuild
+from oslo_log import log as logging
+
+from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.model.flavor import AcceleratorRequest, requested
+from fpga_pool.nova_plugin.conf import register_opts
+from fpga_pool.nova_plugin.pool import PoolUnknown, pool
+from fpga_pool.nova_plugin.request import REQUESTS, Request
+from fpga_pool.nova_plugin.specs import accelerator_specs
+
+LOG = logging.getLogger(__name__)
+CONF = nova.conf.CONF
+register_opts(CONF)
+
+
+class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
+    """Passes hosts with slots that the function of the flavor is in or can be loaded into.
+
+    A slot is free, or held by the pool for jobs that can be evicted.  It must run before filters that drop allocation
+    candidates, since it concludes from the first one of a host what was claimed there.  Slots of one card are taken as
+    linked to each other in no particular way: what `fpga_pool:topology` asks for is checked where links are known.
+    """
+
+    RUN_ON_REBUILD = False
+
+    def filter_all(self, filter_obj_list: Iterable[Any], spec_obj: Any) -> Iterable[Any]:
+        """Return the hosts that pass, at once for a request that asks nothing of the pool."""
+        extra_specs = accelerator_specs(spec_obj)
+        if extra_specs is None or not CONF.fpga_pool.enabled or request_is_rebuild(spec_obj):
+            return filter_obj_list
+        hosts = list(filter_obj_list)
+        try:
+            return self._passing(hosts, spec_obj, requested(extra_specs))
+        except PoolUnknown as unknown:
+            LOG.warning("%s: %s", self._what_happens(), unknown)
+        except FpgaPoolError as error:
+            LOG.warning("no host for instance %s: %s", spec_obj.instance_uuid, error)
+            return []
+        except Exception:  # whatever is wrong here must not fail requests that Placement could decide
+            LOG.exception("%s", self._what_happens())
+        REQUESTS.drop(spec_obj)
+        return hosts if CONF.fpga_pool.fail_open else []
+
+    def _passing(self, hosts: list[Any], spec_obj: Any, wanted: AcceleratorRequest | None) -> list[Any]:
+        if wanted is None:
+            return hosts
+        request = REQUESTS.get(spec_obj)
+        if request is not None and request.is_about(hosts):
+            passing = request.next_pass(hosts)
+        else:
+            request = self._new_request(spec_obj, wanted)
+            passing = request.first_pass(hosts)
+            request.make_plan(passing)
+            REQUESTS.keep(spec_obj, request)
+        self._tell(request, hosts, passing, spec_obj)
+        return passing
+
+    def _new_request(self, spec_obj: Any, wanted: AcceleratorRequest) -> Request:
+        stay_s = CONF.fpga_pool.expected_stay if wanted.runtime_s is None else wanted.runtime_s
+        fitting = pool(CONF).now().fitting(wanted.function, stay_s)
+        return Request(wanted, fitting, max(1, spec_obj.num_instances))
+
+    def _tell(self, request: Request, hosts: list[Any], passing: list[Any], spec_obj: Any) -> None:
+        if LOG.isEnabledFor(logging.DEBUG):
+            passed = set(passing)
+            for host in hosts:
+                verdict = "passes" if host in passed else "does not pass"
+                LOG.debug("%s %s for %s: %s", host.host, verdict, request.wanted.function, request.explain(host))
+        if hosts and not passing:
+            LOG.info(
+                "no host has %d slots for %s for instance %s; the first of %d: %s: %s",
+                request.wanted.count,
+                request.wanted.function,
+                spec_obj.instance_uuid,
+                len(hosts),
+                hosts[0].host,
+                request.explain(hosts[0]),
+            )
+
+    def _what_happens(self) -> str:
+        return "left to Placement" if CONF.fpga_pool.fail_open else "no host found"

@@ -1,0 +1,168 @@
+"""What this process knows of the pool: one snapshot for all requests, brought up to date when it is needed."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from oslo_config import cfg
+
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.model.pool.columns import PoolColumns
+from fpga_pool.model.pool.fitting import Fitting, Providers
+from fpga_pool.nova_plugin.breaker import Breaker
+from fpga_pool.nova_plugin.conf import catalogue
+from fpga_pool.rpc.follower import PoolFollower
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.transport import MessagingError, guest_transport
+
+#: Functions, each with how long instances stay, whose fitting slots are kept with a snapshot.
+_KEPT = 64
+
+
+class PoolUnknown(Exception):
+    """Nothing is known of the pool that is new enough to decide by."""
+
+
+class Picture:
+    """A snapshot, and what was computed from it; threads may share it."""
+
+    def __init__(self, providers: Providers, catalogue: Catalogue) -> None:
+        self.providers = providers
+        self._catalogue = catalogue
+        self._fitting: dict[tuple[str, float], Fitting] = {}
+
+    def fitting(self, function: str, stay_s: float) -> Fitting:
+        """Return the slots that can be had for a function; UnknownFunction where there is none of that name."""
+        key = function, stay_s
+        found = self._fitting.get(key)
+        if found is None:
+            if len(self._fitting) >= _KEPT:
+                self._fitting.clear()
+            found = self._fitting[key] = Fitting(self.providers, self._catalogue, function, stay_s)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How old what is known may be, and how long a request waits; seconds."""
+
+    timeout_s: float
+    snapshot_age_s: float
+    stale_age_s: float
+
+
+class Pool:
+    """Asks the pool what has changed, once for all requests that wait for it; threads share it."""
+
+    def __init__(
+        self,
+        ask: Callable[[], PoolColumns],
+        catalogue: Callable[[], Catalogue],
+        limits: Limits,
+        breaker: Breaker,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ask, self._read_catalogue, self._limits = ask, catalogue, limits
+        self._breaker, self._clock = breaker, clock
+        self._asking = threading.Lock()
+        self._catalogue: Catalogue | None = None
+        self._known: tuple[float, Picture] | None = None
+
+    def now(self) -> Picture:
+        """Return the pool as it was at most `snapshot_age_s` ago, or `stale_age_s` where it does not answer.
+
+        Raises PoolUnknown where there is no such picture.  Who finds another request asking waits for its answer.
+        """
+        found = self._younger_than(self._limits.snapshot_age_s)
+        if found is not None:
+            return found
+        came_at = self._clock()
+        if not self._asking.acquire(timeout=self._limits.timeout_s):
+            return self._stale("another request still waits for the pool's answer")
+        try:
+            found = self._younger_than(max(self._limits.snapshot_age_s, self._clock() - came_at))
+            return self._asked() if found is None else found
+        finally:
+            self._asking.release()
+
+    def _asked(self) -> Picture:
+        if not self._breaker.closed():
+            return self._stale("the pool did not answer lately, and is not asked for a while")
+        try:
+            columns, at = self._ask(), self._clock()
+            catalogue = self._catalogue = self._catalogue or self._read_catalogue()
+        except (MessagingError, FpgaPoolError) as error:
+            self._breaker.note_failure()
+            return self._stale(f"the pool cannot be asked: {error}")
+        self._breaker.note_answer()
+        before = self._known[1] if self._known else None
+        if before is not None and before.providers.pool.seen == columns.seen:
+            picture = before
+        else:
+            picture = Picture(Providers.of(columns, before.providers if before else None), catalogue)
+        self._known = at, picture
+        return picture
+
+    def _younger_than(self, age_s: float) -> Picture | None:
+        known = self._known
+        return known[1] if known is not None and self._clock() - known[0] < age_s else None
+
+    def _stale(self, why: str) -> Picture:
+        found = self._younger_than(self._limits.stale_age_s)
+        if found is None:
+            raise PoolUnknown(why)
+        return found
+
+
+def _made(conf: cfg.ConfigOpts) -> Pool:
+    """Return what asks the pool of a configuration; nothing is sent yet."""
+    group = conf.fpga_pool
+    follower: list[PoolFollower] = []
+
+    def ask() -> PoolColumns:
+        if not follower:
+            messages = guest_transport(conf, group.transport_url)
+            follower.append(PoolFollower(SchedulerAPI(messages, group.timeout, any_server=True)))
+        return follower[0].now()
+
+    return Pool(
+        ask,
+        lambda: catalogue(conf),
+        Limits(timeout_s=group.timeout, snapshot_age_s=group.snapshot_age, stale_age_s=group.stale_age),
+        Breaker(group.breaker_failures, group.breaker_reset, time.monotonic),
+    )
+
+
+class _OfProcess:
+    """The one of this process: a forked one makes its own, because threads and connections do not cross a fork."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pid = 0
+        self._pool: Pool | None = None
+
+    def get(self, conf: cfg.ConfigOpts) -> Pool:
+        with self._lock:
+            if self._pool is None or self._pid != os.getpid():
+                self._pid, self._pool = os.getpid(), _made(conf)
+            return self._pool
+
+    def forget(self) -> None:
+        with self._lock:
+            self._pool = None
+
+
+_OF_PROCESS = _OfProcess()
+
+
+def pool(conf: cfg.ConfigOpts) -> Pool:
+    """Return what this process knows of the pool; made when it is first asked for."""
+    return _OF_PROCESS.get(conf)
+
+
+def forget() -> None:
+    """Have the next request begin anew, as after a change of the configuration."""
+    _OF_PROCESS.forget()

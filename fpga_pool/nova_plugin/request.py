@@ -1,0 +1,270 @@
+"""One request for instances, from the filter's first pass to its last weigher.
+
+Nova fetches allocation candidates once for all instances of a request and only ever claims the first candidate of a
+host, so whoever orders the candidates chooses the card, and whoever forgets what was claimed by the instances before
+lets Nova claim full cards again.  Nova does not tell what it claimed: it shows in the hosts it passes next.
+"""
+
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fpga_pool.core.makespan.holding import hold
+from fpga_pool.model.flavor import RESOURCE_CLASS, AcceleratorRequest
+from fpga_pool.model.pool.explaining import explain_host
+from fpga_pool.model.pool.fitting import Fitting
+
+#: What is so small that it only decides among equals.
+_LITTLE = 1e-6
+
+Candidate = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a host would give the next instance, if nothing else changes its first candidate."""
+
+    candidate: Candidate | None
+    #: Benefit that it adds to the pool, vCPU equivalents.
+    benefit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where the instances of a request go to complete soonest together."""
+
+    #: By host, when its next instances would complete, one after the other.
+    completion_s: Mapping[Any, Sequence[float]]
+    instances: Mapping[Any, int]
+    makespan_s: float
+
+
+class Request:
+    """What is known about a request, and what was found out; used by one thread at a time."""
+
+    def __init__(self, wanted: AcceleratorRequest, fitting: Fitting, instances: int) -> None:
+        self.wanted = wanted
+        self.plan: Plan | None = None
+        self._fitting = fitting
+        self._rows = fitting.providers.rows
+        self._instances = instances
+        #: Slots given to instances of this request, by provider; providers whose claims Placement refused.
+        self._given: dict[int, int] = {}
+        self._refused: set[int] = set()
+        #: Instances on each host when it was seen last, and how many of this request went there.
+        self._seen: dict[Any, int] = {}
+        self._taken: dict[Any, int] = {}
+        self._offers: dict[Any, Offer] = {}
+        self._best: Mapping[str, float] = fitting.best(wanted.count)
+
+    def is_about(self, hosts: Sequence[Any]) -> bool:
+        """Say whether these are hosts of an earlier pass: Nova makes new ones for every request."""
+        return bool(hosts) and hosts[0] in self._seen
+
+    # Passes of the filter
+
+    def first_pass(self, hosts: Sequence[Any]) -> list[Any]:
+        """Return the hosts that can take an instance, the candidates of each in order from the best on."""
+        self._seen = {host: host.num_instances for host in hosts}
+        return [host for host in hosts if self._admit(host)]
+
+    def next_pass(self, hosts: Sequence[Any]) -> list[Any]:
+        """Return the same after an instance was claimed; only hosts for which that changed something are looked at."""
+        changed = self._note_claim(hosts)
+        return [host for host in hosts if host not in changed or self._admit(host)]
+
+    def _note_claim(self, hosts: Sequence[Any]) -> set[Any]:
+        """Find where the last instance went.
+
+        Hosts come in the order in which their claims were tried: of those before it Placement has refused the first
+        candidate, whatever the pool thinks of it.
+        """
+        grown = [place for place, host in enumerate(hosts) if host.num_instances > self._seen[host]]
+        if not grown:
+            return set()
+        for host in hosts[: grown[0]]:
+            self._refused |= {row for row, _ in self._needs(_first(host)) or ()}
+        for place in grown:
+            host = hosts[place]
+            self._taken[host] = self._taken.get(host, 0) + host.num_instances - self._seen[host]
+            self._seen[host] = host.num_instances
+            for row, count in self._needs(_first(host)) or self._anywhere(host, self._given):
+                self._given[row] = self._given.get(row, 0) + count
+        return set(hosts[: grown[-1] + 1])
+
+    def _admit(self, host: Any) -> bool:
+        """Order the candidates of a host; say whether there is one that the pool can fulfil."""
+        candidates = host.allocation_candidates
+        if not any(_slots_of(candidate) for candidate in candidates):
+            return self._admit_unallocated(host)
+        costs = [self._cost(candidate) for candidate in candidates]
+        order = [place for place, cost in enumerate(costs) if cost is not None]
+        if not order:
+            return False
+        order.sort(key=lambda place: costs[place] or 0.0)
+        host.allocation_candidates = [candidates[place] for place in order]
+        return True
+
+    def _admit_unallocated(self, host: Any) -> bool:
+        """Judge a host where Placement allocates no slots: by what the pool knows of it alone."""
+        return bool(self._anywhere(host, self._given))
+
+    def _anywhere(self, host: Any, given: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+        """Return the cheapest provider of a host that has enough slots, with how many of them."""
+        count, fitting = self.wanted.count, self._fitting
+        rows = [
+            (fitting.between(fitting.cost_sum, row, given.get(row, 0), count), row)
+            for row in fitting.providers.of_host.get(host.host, ())
+            if row not in self._refused and fitting.has(row, given.get(row, 0), count)
+        ]
+        return ((min(rows)[1], count),) if rows else ()
+
+    def _cost(self, candidate: Candidate) -> float | None:
+        """Return what a candidate costs the pool; None if it cannot be fulfilled.
+
+        Among equals one instance takes the card with the fewest slots left, so that others stay whole; several spread,
+        since Placement may know of claims that the pool does not.
+        """
+        slots = _slots_of(candidate)
+        if len(slots) == 1 and not self._given and not self._refused and slots[0][1] == self.wanted.count:
+            cost = self._best.get(slots[0][0])
+            if cost is None:
+                return None
+            left = int(self._fitting.free[self._rows[slots[0][0]]])
+        else:
+            needs = self._needs(candidate)
+            if needs is None:
+                return None
+            cost = self._sum(self._fitting.cost_sum, needs, self._given)
+            left = min((int(self._fitting.free[row]) - self._given.get(row, 0) for row, _ in needs), default=0)
+        return cost + (left if self._instances == 1 else -left) * _LITTLE
+
+    def _needs(self, candidate: Candidate | None) -> tuple[tuple[int, int], ...] | None:
+        """Return the providers of a candidate's slots and how many of each; None if they cannot be had."""
+        return self._needs_after(candidate, self._given)
+
+    def _needs_after(self, candidate: Candidate | None, given: Mapping[int, int]) -> tuple[tuple[int, int], ...] | None:
+        needs = []
+        for uuid, count in _slots_of(candidate):
+            row = self._rows.get(uuid)
+            if row is None or row in self._refused or not self._fitting.has(row, given.get(row, 0), count):
+                return None
+            needs.append((row, count))
+        return tuple(needs)
+
+    def _sum(self, sums: Any, needs: Sequence[tuple[int, int]], given: Mapping[int, int]) -> float:
+        return sum(self._fitting.between(sums, row, given.get(row, 0), count) for row, count in needs)
+
+    # What weighers read
+
+    def benefit(self, host: Any) -> float:
+        """Return what the next instance would add to the benefit of the pool on a host (paper 003, equation 1)."""
+        first = _first(host)
+        offer = self._offers.get(host)
+        if offer is None or offer.candidate is not first or self._given:
+            needs = self._needs(first) or self._anywhere(host, self._given)
+            offer = self._offers[host] = Offer(first, self._sum(self._fitting.gain_sum, needs, self._given))
+        return offer.benefit
+
+    def make_plan(self, hosts: Sequence[Any]) -> None:
+        """Plan all instances of the request as a batch, if its owner says how long they run."""
+        runtime_s = self.wanted.runtime_s
+        if runtime_s is None:
+            return
+        completion_s = {host: self._completions(host, runtime_s) for host in hosts}
+        self.plan = Plan(completion_s, *hold(completion_s, self._instances))
+
+    def _completions(self, host: Any, runtime_s: float) -> list[float]:
+        """Return when the first, second ... instance on a host would complete, as far as there are slots."""
+        given: dict[int, int] = {}
+        completions: list[float] = []
+        for _ in range(self._instances):
+            needs = self._next_needs(host, given)
+            if not needs:
+                break
+            completions.append(self._completion_s(needs, given, runtime_s))
+            for row, count in needs:
+                given[row] = given.get(row, 0) + count
+        return completions
+
+    def _next_needs(self, host: Any, given: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+        """Return what the next instance on a host would take."""
+        possible = (self._needs_after(candidate, given) for candidate in host.allocation_candidates)
+        needs = min(
+            (needs for needs in possible if needs),
+            key=lambda needs: self._sum(self._fitting.cost_sum, needs, given),
+            default=None,
+        )
+        return needs or self._anywhere(host, given)
+
+    def _completion_s(self, needs: Sequence[tuple[int, int]], given: Mapping[int, int], runtime_s: float) -> float:
+        """Return how long an instance takes that waits for all its slots; those of a card are loaded one by one."""
+        fitting = self._fitting
+        loading_s = max(fitting.between(fitting.load_sum_s, row, given.get(row, 0), count) for row, count in needs)
+        return loading_s + runtime_s * max(float(fitting.slowdown[row]) for row, _ in needs)
+
+    def lateness(self, host: Any) -> float | None:
+        """Return by which share the next instance on a host would complete after the plan's end; 0 = within it.
+
+        None where nothing is planned, or there is no further slot.
+        """
+        if self.plan is None:
+            return None
+        taken = self._taken.get(host, 0)
+        if taken < self.plan.instances.get(host, 0):
+            return 0.0
+        completion_s = self.plan.completion_s.get(host, ())
+        if taken >= len(completion_s):
+            return None
+        return max(0.0, completion_s[taken] / self.plan.makespan_s - 1.0)
+
+    # Why
+
+    def explain(self, host: Any) -> str:
+        """Say of a host what the pool has there for this request."""
+        _, why = explain_host(self._fitting, host.host, self.wanted.count)
+        given = sum(self._given.get(row, 0) for row in self._fitting.providers.of_host.get(host.host, ()))
+        return f"{why}; {given} of them given to instances of this request" if given else why
+
+
+def _first(host: Any) -> Candidate | None:
+    return host.allocation_candidates[0] if host.allocation_candidates else None
+
+
+def _slots_of(candidate: Candidate | None) -> list[tuple[str, int]]:
+    """Return the providers that a candidate allocates slots of, with their numbers."""
+    if candidate is None:
+        return []
+    return [
+        (uuid, given["resources"][RESOURCE_CLASS])
+        for uuid, given in candidate["allocations"].items()
+        if RESOURCE_CLASS in given["resources"]
+    ]
+
+
+class Requests:
+    """The requests under way, each as long as Nova keeps its RequestSpec; threads share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: weakref.WeakKeyDictionary[Any, Request | None] = weakref.WeakKeyDictionary()
+
+    def get(self, spec: Any) -> Request | None:
+        """Return what was found out about a request; None where the filter did not look at it."""
+        with self._lock:
+            return self._of.get(spec)
+
+    def keep(self, spec: Any, request: Request) -> None:
+        """Remember what the next pass and the weighers need."""
+        with self._lock:
+            self._of[spec] = request
+
+    def drop(self, spec: Any) -> None:
+        """Forget an earlier request with the same RequestSpec."""
+        with self._lock:
+            self._of.pop(spec, None)
+
+
+REQUESTS = Requests()
