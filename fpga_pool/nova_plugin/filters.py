@@ -11,6 +11,7 @@ from oslo_log import log as logging
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.model.flavor import AcceleratorRequest, requested
 from fpga_pool.nova_plugin.conf import register_opts
+from fpga_pool.nova_plugin.placement import slots_left
 from fpga_pool.nova_plugin.pool import PoolUnknown, pool
 from fpga_pool.nova_plugin.request import REQUESTS, Request
 from fpga_pool.nova_plugin.specs import accelerator_specs
@@ -65,7 +66,11 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
     def _new_request(self, spec_obj: Any, wanted: AcceleratorRequest) -> Request:
         stay_s = CONF.fpga_pool.expected_stay if wanted.runtime_s is None else wanted.runtime_s
         fitting = pool(CONF).now().fitting(wanted.function, stay_s)
-        return Request(wanted, fitting, max(1, spec_obj.num_instances))
+        instances = max(1, spec_obj.num_instances)
+        left = None
+        if instances > 1:
+            left = slots_left(spec_obj._context, wanted.function, CONF.scheduler.max_placement_results)  # noqa: SLF001
+        return Request(wanted, fitting, instances, left)
 
     def _tell(self, request: Request, hosts: list[Any], passing: list[Any], spec_obj: Any) -> None:
         if LOG.isEnabledFor(logging.DEBUG):

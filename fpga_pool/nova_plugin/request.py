@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fpga_pool.core.makespan.holding import hold
+from fpga_pool.core.types import Ints
 from fpga_pool.model.flavor import RESOURCE_CLASS, AcceleratorRequest
 from fpga_pool.model.pool.explaining import explain_host
 from fpga_pool.model.pool.fitting import Fitting
@@ -44,7 +45,14 @@ class Plan:
 class Request:
     """What is known about a request, and what was found out; used by one thread at a time."""
 
-    def __init__(self, wanted: AcceleratorRequest, fitting: Fitting, instances: int) -> None:
+    def __init__(
+        self,
+        wanted: AcceleratorRequest,
+        fitting: Fitting,
+        instances: int = 1,
+        left: Mapping[str, int] | None = None,
+    ) -> None:
+        """`left` is what Placement has left of providers that were asked for; others are as the pool knows them."""
         self.wanted = wanted
         self.plan: Plan | None = None
         self._fitting = fitting
@@ -58,6 +66,8 @@ class Request:
         self._taken: dict[Any, int] = {}
         self._offers: dict[Any, Offer] = {}
         self._best: Mapping[str, float] = fitting.best(wanted.count)
+        #: (P,) slots of each provider that instances of this request can get.
+        self._free = fitting.free if left is None else _less(fitting, left)
 
     def is_about(self, hosts: Sequence[Any]) -> bool:
         """Say whether these are hosts of an earlier pass: Nova makes new ones for every request."""
@@ -117,7 +127,7 @@ class Request:
         rows = [
             (fitting.between(fitting.cost_sum, row, given.get(row, 0), count), row)
             for row in fitting.providers.of_host.get(host.host, ())
-            if row not in self._refused and fitting.has(row, given.get(row, 0), count)
+            if self._has(row, given, count)
         ]
         return ((min(rows)[1], count),) if rows else ()
 
@@ -128,17 +138,17 @@ class Request:
         since Placement may know of claims that the pool does not.
         """
         slots = _slots_of(candidate)
-        if len(slots) == 1 and not self._given and not self._refused and slots[0][1] == self.wanted.count:
+        if len(slots) == 1 and self._instances == 1 and not self._refused and slots[0][1] == self.wanted.count:
             cost = self._best.get(slots[0][0])
             if cost is None:
                 return None
-            left = int(self._fitting.free[self._rows[slots[0][0]]])
+            left = int(self._free[self._rows[slots[0][0]]])
         else:
             needs = self._needs(candidate)
             if needs is None:
                 return None
             cost = self._sum(self._fitting.cost_sum, needs, self._given)
-            left = min((int(self._fitting.free[row]) - self._given.get(row, 0) for row, _ in needs), default=0)
+            left = min((int(self._free[row]) - self._given.get(row, 0) for row, _ in needs), default=0)
         return cost + (left if self._instances == 1 else -left) * _LITTLE
 
     def _needs(self, candidate: Candidate | None) -> tuple[tuple[int, int], ...] | None:
@@ -149,10 +159,13 @@ class Request:
         needs = []
         for uuid, count in _slots_of(candidate):
             row = self._rows.get(uuid)
-            if row is None or row in self._refused or not self._fitting.has(row, given.get(row, 0), count):
+            if row is None or not self._has(row, given, count):
                 return None
             needs.append((row, count))
         return tuple(needs)
+
+    def _has(self, row: int, given: Mapping[int, int], count: int) -> bool:
+        return row not in self._refused and given.get(row, 0) + count <= int(self._free[row])
 
     def _sum(self, sums: Any, needs: Sequence[tuple[int, int]], given: Mapping[int, int]) -> float:
         return sum(self._fitting.between(sums, row, given.get(row, 0), count) for row, count in needs)
@@ -227,6 +240,16 @@ class Request:
         _, why = explain_host(self._fitting, host.host, self.wanted.count)
         given = sum(self._given.get(row, 0) for row in self._fitting.providers.of_host.get(host.host, ()))
         return f"{why}; {given} of them given to instances of this request" if given else why
+
+
+def _less(fitting: Fitting, left: Mapping[str, int]) -> Ints:
+    """Return (P,) what both the pool and Placement can give."""
+    free = fitting.free.copy()
+    for uuid, count in left.items():
+        row = fitting.providers.rows.get(uuid)
+        if row is not None:
+            free[row] = min(free[row], max(0, count))
+    return free
 
 
 def _first(host: Any) -> Candidate | None:

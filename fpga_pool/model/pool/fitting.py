@@ -104,10 +104,6 @@ class Fitting:
         uuids = self.providers.uuids
         return dict(zip((uuids[row] for row in rows.tolist()), cost.tolist(), strict=True))
 
-    def has(self, provider: int, given: int, count: int) -> bool:
-        """Say whether `count` slots of a provider can be had after `given` of them were."""
-        return bool(given + count <= self.free[provider])
-
     def between(self, sums: Floats, provider: int, given: int, count: int) -> float:
         """Return what the next `count` slots of a provider add to one of the sums, after `given` of them."""
         first = self.begin[provider] + given
