@@ -109,13 +109,11 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
             "uuid": uuid,
             "parent_provider_uuid": self._get_provider_uuid_by_host(host),
         }
-        self.assertIn(self.placement.post("/resource_providers", body, version="1.14").status, (200, 201))
+        assert self.placement.post("/resource_providers", body, version="1.14").status in (200, 201)
         inventory = {"resource_provider_generation": 0, "inventories": {RESOURCE_CLASS: {"total": slots}}}
-        self.assertEqual(
-            200, self.placement.put(f"/resource_providers/{uuid}/inventories", inventory, version="1.14").status
-        )
+        assert self.placement.put(f"/resource_providers/{uuid}/inventories", inventory, version="1.14").status == 200
         body = {"resource_provider_generation": 1, "traits": traits}
-        self.assertEqual(200, self.placement.put(f"/resource_providers/{uuid}/traits", body, version="1.14").status)
+        assert self.placement.put(f"/resource_providers/{uuid}/traits", body, version="1.14").status == 200
 
     def flavor(self, function="sha256", count=1, **specs):
         extra = {
@@ -134,7 +132,7 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
         answer = self.api.api_post("/servers", {"server": body}).body
         mine = f"reservation_id={answer['reservation_id']}"
         servers = self.api.api_get(f"/servers/detail?{mine}").body["servers"]
-        self.assertEqual(instances, len(servers))
+        assert len(servers) == instances
         return [self._wait_for_state_change(instance, expected) for instance in servers]
 
     def cards_of(self, instance):

@@ -52,7 +52,7 @@ class Providers:
         """Rows of the providers of each host that has some."""
         host = self.pool.slot_host[self.slot]
         hosts, begin = np.unique(host, return_index=True)
-        end = np.append(begin[1:], len(host))
+        end = np.append(begin, len(host))[1:]
         names = self.pool.hosts["name"][hosts]
         return {
             self.pool.words[name]: range(first, last)

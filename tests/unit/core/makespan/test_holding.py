@@ -1,0 +1,36 @@
+"""Batches of instances that hold their places."""
+
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fpga_pool.core.makespan.holding import hold
+
+
+def test_the_places_that_complete_first_are_taken():
+    # a: 10, 12, 30; b: 11, 29.  Four instances: 10, 11, 12, 29.
+    taken, makespan_s = hold({"a": [10, 12, 30], "b": [11, 29]}, 4)
+    assert taken == {"a": 2, "b": 2}
+    assert makespan_s == 29
+
+
+def test_all_places_are_taken_where_there_are_too_few():
+    assert hold({"a": [1.0], "b": []}, 3) == ({"a": 1}, 1.0)
+
+
+@given(
+    completion_s=st.lists(st.lists(st.integers(1, 9), max_size=3).map(sorted), min_size=1, max_size=4),
+    instances=st.integers(1, 6),
+)
+def test_no_other_choice_is_shorter(completion_s, instances):
+    places = dict(enumerate(completion_s))
+    taken, makespan_s = hold(places, instances)
+    possible = min(instances, sum(map(len, completion_s)))
+    assert sum(taken.values()) == possible
+    best = min(
+        max((seconds[count - 1] for seconds, count in zip(completion_s, counts, strict=True) if count), default=0)
+        for counts in product(*(range(len(seconds) + 1) for seconds in completion_s))
+        if sum(counts) == possible
+    )
+    assert makespan_s == best

@@ -1,0 +1,124 @@
+"""What a process knows of the pool: how old it may be, and who asks."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import oslo_messaging as messaging
+import pytest
+
+from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
+from fpga_pool.model.pool.columns import PoolColumns
+from fpga_pool.nova_plugin.breaker import Breaker
+from fpga_pool.nova_plugin.pool import Limits, Pool, PoolUnknown
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self):
+        return self.now_s
+
+
+class Asked:
+    """Answers with a pool that has changed each time; or does not."""
+
+    def __init__(self):
+        self.times, self.silent = 0, False
+
+    def __call__(self):
+        self.times += 1
+        if self.silent:
+            raise messaging.MessagingTimeout("no answer")
+        return PoolColumns.of({"default": self.times}, [], [], (0, 0))
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def asked():
+    return Asked()
+
+
+@pytest.fixture
+def pool(clock, asked):
+    limits = Limits(timeout_s=5.0, snapshot_age_s=1.0, stale_age_s=60.0)
+    return Pool(asked, lambda: load_catalogue(installed_catalogue()), limits, Breaker(2, 30.0, clock), clock)
+
+
+def test_a_young_picture_serves_without_a_question(pool, clock, asked):
+    first = pool.now()
+    clock.now_s = 0.9
+    assert pool.now() is first
+    assert asked.times == 1
+
+
+def test_an_old_picture_is_brought_up_to_date(pool, clock, asked):
+    first = pool.now()
+    clock.now_s = 1.0
+    assert pool.now() is not first
+    assert asked.times == 2
+
+
+def test_what_was_known_serves_while_there_is_no_answer_until_it_is_too_old(pool, clock, asked):
+    first = pool.now()
+    asked.silent = True
+    clock.now_s = 59.0
+    assert pool.now() is first
+    clock.now_s = 60.0
+    with pytest.raises(PoolUnknown, match="no answer"):
+        pool.now()
+
+
+def test_a_pool_that_does_not_answer_is_not_asked_for_a_while(pool, clock, asked):
+    asked.silent = True
+    for _ in range(4):
+        with pytest.raises(PoolUnknown):
+            pool.now()
+    assert asked.times == 2
+    asked.silent = False
+    clock.now_s = 30.0
+    pool.now()
+    assert asked.times == 3
+
+
+def test_requests_that_come_while_one_asks_wait_for_its_answer(asked):
+    began, answer = threading.Event(), threading.Event()
+
+    def ask():
+        began.set()
+        assert answer.wait(30.0)
+        return asked()
+
+    limits = Limits(timeout_s=30.0, snapshot_age_s=1.0, stale_age_s=60.0)
+    clock = Clock()
+    pool = Pool(ask, lambda: load_catalogue(installed_catalogue()), limits, Breaker(2, 30.0, clock), clock)
+    with ThreadPoolExecutor(4) as threads:
+        first = threads.submit(pool.now)
+        assert began.wait(30.0)
+        others = [threads.submit(pool.now) for _ in range(3)]
+        answer.set()
+        assert {id(waiting.result(30.0)) for waiting in (first, *others)} == {id(first.result())}
+    assert asked.times == 1
+
+
+def test_who_waits_too_long_for_the_question_of_another_is_told_so(asked):
+    began, answer = threading.Event(), threading.Event()
+
+    def ask():
+        began.set()
+        assert answer.wait(30.0)
+        return asked()
+
+    limits = Limits(timeout_s=0.05, snapshot_age_s=1.0, stale_age_s=60.0)
+    clock = Clock()
+    pool = Pool(ask, lambda: load_catalogue(installed_catalogue()), limits, Breaker(2, 30.0, clock), clock)
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(pool.now)
+        assert began.wait(30.0)
+        with pytest.raises(PoolUnknown, match="another request"):
+            pool.now()
+        answer.set()
+        first.result(30.0)
