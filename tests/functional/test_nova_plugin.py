@@ -1,0 +1,46 @@
+"""The plug-in within Nova, in processes of their own: Nova keeps its configuration in what all of a process shares."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TESTS = ROOT / "tests" / "nova"
+
+BACKENDS = {"threading": "1", "eventlet": "no"}
+
+OURS = """
+[filter_scheduler]
+available_filters = nova.scheduler.filters.all_filters
+available_filters = fpga_pool.nova_plugin.all_filters
+weight_classes = nova.scheduler.weights.all_weighers,fpga_pool.nova_plugin.all_weighers
+enabled_filters = FpgaPoolSlotFilter,ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,\
+ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter
+"""
+
+pytestmark = pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for name in ("nova", "placement", "oslotest", "wsgi_intercept")),
+    reason="Nova's fixtures are not installed (extra: test)",
+)
+
+
+def run(*arguments, timeout_s, **environment):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )
+    assert done.returncode == 0, done.stdout[-20000:] + done.stderr[-5000:]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_novas_scheduler_chooses_with_the_plugin(backend):
+    run("-c", TESTS / "pytest.ini", TESTS, timeout_s=580, OS_NOVA_DISABLE_EVENTLET_PATCHING=BACKENDS[backend])
