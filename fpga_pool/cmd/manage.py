@@ -15,7 +15,7 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
-from fpga_pool.cmd import audit, bitstreams, db, flavor, keys, service
+from fpga_pool.cmd import audit, bitstreams, db, explain, flavor, keys, service
 from fpga_pool.cmd.base import WRONG_USAGE
 from fpga_pool.conf.opts import check_values, register_opts
 
@@ -29,6 +29,7 @@ COMMANDS: dict[str, Any] = {
     "db check": db.Check,
     "db sync": db.Sync,
     "db version": db.Version,
+    "explain": explain.Explain,
     "flavor check": flavor.Check,
     "flavor create": flavor.Create,
     "keys create": keys.Create,

@@ -10,6 +10,7 @@ from oslo_log import log as logging
 
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.model.flavor import AcceleratorRequest, requested
+from fpga_pool.model.pool.explaining import on_one_card
 from fpga_pool.nova_plugin.conf import register_opts
 from fpga_pool.nova_plugin.placement import slots_left
 from fpga_pool.nova_plugin.pool import PoolUnknown, pool
@@ -69,8 +70,9 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
         instances = max(1, spec_obj.num_instances)
         left = None
         if instances > 1:
-            left = slots_left(spec_obj._context, wanted.function, CONF.scheduler.max_placement_results)  # noqa: SLF001
-        return Request(wanted, fitting, instances, left)
+            request_id = getattr(spec_obj._context, "global_id", None)  # noqa: SLF001  # filters get no other
+            left = slots_left(request_id, wanted.function, CONF.scheduler.max_placement_results)
+        return Request(wanted, fitting, instances, left, together=on_one_card(spec_obj.flavor.extra_specs))
 
     def _tell(self, request: Request, hosts: list[Any], passing: list[Any], spec_obj: Any) -> None:
         if LOG.isEnabledFor(logging.DEBUG):

@@ -5,7 +5,6 @@ instance its candidates say enough.  Those of several are claimed from one list,
 """
 
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlencode
 
 from keystoneauth1 import exceptions as ks_exc
@@ -19,7 +18,7 @@ LOG = logging.getLogger(__name__)
 _VERSION = "1.36"
 
 
-def slots_left(context: Any, function: str, most_candidates: int) -> Mapping[str, int] | None:
+def slots_left(request_id: str | None, function: str, most_candidates: int) -> Mapping[str, int] | None:
     """Return how many slots each provider has left that can hold a function; None where Placement does not tell."""
     asked = urlencode(
         {
@@ -30,7 +29,7 @@ def slots_left(context: Any, function: str, most_candidates: int) -> Mapping[str
     )
     try:
         answer = report.report_client_singleton().get(
-            f"/allocation_candidates?{asked}", version=_VERSION, global_request_id=context.global_id
+            f"/allocation_candidates?{asked}", version=_VERSION, global_request_id=request_id
         )
     except ks_exc.ClientException as error:
         LOG.warning("Placement does not tell what is left of the slots: %s", error)

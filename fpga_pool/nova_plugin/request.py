@@ -51,11 +51,13 @@ class Request:
         fitting: Fitting,
         instances: int = 1,
         left: Mapping[str, int] | None = None,
+        *,
+        together: bool = True,
     ) -> None:
         """`left` is what Placement has left of providers that were asked for; others are as the pool knows them."""
         self.wanted = wanted
         self.plan: Plan | None = None
-        self._fitting = fitting
+        self._fitting, self._together = fitting, together
         self._rows = fitting.providers.rows
         self._instances = instances
         #: Slots given to instances of this request, by provider; providers whose claims Placement refused.
@@ -237,7 +239,7 @@ class Request:
 
     def explain(self, host: Any) -> str:
         """Say of a host what the pool has there for this request."""
-        _, why = explain_host(self._fitting, host.host, self.wanted.count)
+        _, why = explain_host(self._fitting, host.host, self.wanted.count, together=self._together)
         given = sum(self._given.get(row, 0) for row in self._fitting.providers.of_host.get(host.host, ()))
         return f"{why}; {given} of them given to instances of this request" if given else why
 

@@ -1,16 +1,24 @@
 """Why a host can take an instance or not, as sentences for operators."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from fpga_pool.core.types import Ints
+from fpga_pool.model.flavor import RESOURCE_CLASS
 from fpga_pool.model.objects import LeaseKind
 from fpga_pool.model.pool.fitting import EMPTY, EVICTION, LOADED, OTHER, PLANNED, Fitting
 
 
-def explain_host(fitting: Fitting, host: str, count: int) -> tuple[bool, str]:
-    """Say whether `count` slots of one card can be had on a host, and why."""
+def on_one_card(extra_specs: Mapping[str, str]) -> bool:
+    """Say whether a flavor wants all slots of one card: so does who asks for them in one group."""
+    grouped = any(re.fullmatch(f"resources_?[^:]+:{RESOURCE_CLASS}", name) for name in extra_specs)
+    return not grouped or f"resources:{RESOURCE_CLASS}" in extra_specs
+
+
+def explain_host(fitting: Fitting, host: str, count: int, *, together: bool = True) -> tuple[bool, str]:
+    """Say whether `count` slots (of one card, where `together`) can be had on a host, and why."""
     providers = fitting.providers.of_host.get(host)
     if providers is None:
         return False, "the pool knows no slots of this host"
@@ -20,6 +28,8 @@ def explain_host(fitting: Fitting, host: str, count: int) -> tuple[bool, str]:
         return False, f"none of its {len(rows)} slots can hold {fitting.function}"
     free = fits[fitting.had[fits]]
     said = "; ".join((f"{len(free)} of {_slots(len(fits))} can be had", *_kinds(fitting, fits, free)))
+    if not together:
+        return len(free) >= count, said if len(free) >= count else f"{said}; {count} are asked for"
     most = int(fitting.free[providers.start : providers.stop].max())
     if most >= count:
         return True, said
