@@ -13,14 +13,14 @@ TESTS = ROOT / "tests" / "nova"
 
 BACKENDS = {"threading": "1", "eventlet": "no"}
 
-OURS = """
-[filter_scheduler]
-available_filters = nova.scheduler.filters.all_filters
-available_filters = fpga_pool.nova_plugin.all_filters
-weight_classes = nova.scheduler.weights.all_weighers,fpga_pool.nova_plugin.all_weighers
-enabled_filters = FpgaPoolSlotFilter,ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,\
-ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter
-"""
+#: Nova's own tests that a filter or a weigher could break.
+OWN_TESTS = [
+    "nova.tests.unit.scheduler.test_filters",
+    "nova.tests.unit.scheduler.test_manager",
+    "nova.tests.unit.scheduler.test_host_manager",
+    "nova.tests.functional.test_scheduler",
+    "nova.tests.functional.test_servers_provider_tree",
+]
 
 pytestmark = pytest.mark.skipif(
     not all(importlib.util.find_spec(name) for name in ("nova", "placement", "oslotest", "wsgi_intercept")),
@@ -44,3 +44,13 @@ def run(*arguments, timeout_s, **environment):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_novas_scheduler_chooses_with_the_plugin(backend):
     run("-c", TESTS / "pytest.ini", TESTS, timeout_s=580, OS_NOVA_DISABLE_EVENTLET_PATCHING=BACKENDS[backend])
+
+
+@pytest.mark.timeout(600)
+def test_novas_own_tests_pass_with_the_plugin_in_its_default_options():
+    run(
+        *("-c", TESTS / "pytest.ini", "-p", "enabled", "--pyargs", *OWN_TESTS),
+        timeout_s=580,
+        OS_NOVA_DISABLE_EVENTLET_PATCHING="1",
+        PYTHONPATH=str(TESTS),
+    )

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from fpga_pool.cmd.manage import ManageApp
-from fpga_pool.model.objects import Host
+from fpga_pool.model.objects import Host, Slot, SlotState
 from fpga_pool.store.store import Store
 
 
@@ -115,3 +115,31 @@ def test_an_audit_says_what_is_wrong_and_its_status_says_whether_anything_is(man
         tx.add(Host(name="h", egress_bps=1e9, ingress_bps=1e9, data_address="::1", data_port=1, heard_at=0.0))
     store.close()
     assert manage("audit") == (1, "host h: is in shard default, which there is not\n", "")
+
+
+def test_explain_says_of_every_host_whether_an_instance_could_go_there_and_why(manage, tmp_path):
+    manage("db", "sync")
+    store = Store(f"sqlite:///{tmp_path}/pool.sqlite")
+    store.ensure_shards(["default"], 0.0)
+    with store.transaction("default") as tx:
+        for name, state in (("a", SlotState.EMPTY), ("b", SlotState.FAULTED)):
+            tx.add(
+                Host(name=name, egress_bps=1e9, ingress_bps=1e9, data_address="::1", data_port=1, heard_at=0.0),
+                Slot(name=f"{name}/c0/r0", host=name, card="c0", region="r0", board="demo", kind="small", state=state),
+            )
+    store.close()
+    status, table, _ = manage("explain", "i-1", "--function", "sha256", "-f", "json")
+    assert status == 0
+    assert [(row["host"], row["passes"], row["slots held"]) for row in json.loads(table)] == [
+        ("a", True, 0),
+        ("b", False, 0),
+    ]
+    assert "1 empty" in json.loads(table)[0]["why"]
+    assert "1 out of service" in json.loads(table)[1]["why"]
+
+
+def test_explain_names_a_function_that_is_not_in_the_catalogue(manage):
+    manage("db", "sync")
+    status, _, complaint = manage("explain", "i-1", "--function", "nothing")
+    assert status == 2
+    assert "'nothing' is not in the catalogue" in complaint

@@ -1,0 +1,146 @@
+"""One request from pass to pass: what was claimed, what was refused, and what weighers read."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
+from fpga_pool.model.flavor import RESOURCE_CLASS, AcceleratorRequest, provider_uuid
+from fpga_pool.model.pool.columns import PoolColumns
+from fpga_pool.model.pool.fitting import Fitting, Providers
+from fpga_pool.nova_plugin.request import Request
+
+FREE, POOL = ("", "", False), ("pool", "default", True)
+
+
+@dataclass(eq=False)
+class Host:
+    """What the filter uses of Nova's HostState."""
+
+    host: str
+    allocation_candidates: list = field(default_factory=list)
+    num_instances: int = 0
+
+
+def fitting(*slots, function="sha256"):
+    """Slots by (host, card, state, function, lease), one after the other on each card."""
+    rows = [
+        (host, "default", f"{card}/r{number}", card, "demo", "small", state, loaded, *lease, False, 1)
+        for number, (host, card, state, loaded, lease) in enumerate(slots)
+    ]
+    hosts = [(name, "default", "zone", True, 1) for name in sorted({slot[0] for slot in slots})]
+    pool = PoolColumns.of({"default": 1}, hosts, rows, (len(hosts), len(rows)))
+    return Fitting(Providers.of(pool), load_catalogue(installed_catalogue()), function, 3600.0)
+
+
+def candidate(host, *cards, count=1):
+    slots = {provider_uuid(host, card, "small"): {"resources": {RESOURCE_CLASS: count}} for card in cards}
+    return {"allocations": {f"root of {host}": {"resources": {"VCPU": 1}}, **slots}}
+
+
+def claim(host):
+    """Do as Nova does when Placement has accepted a claim of the first candidate."""
+    host.num_instances += 1
+
+
+def empty(host, card):
+    return host, card, "EMPTY", "", FREE
+
+
+def test_a_card_that_the_instances_before_have_filled_is_not_offered_again():
+    host = Host("a", [candidate("a", "c0"), candidate("a", "c1")])
+    request = Request(AcceleratorRequest(function="sha256"), fitting(empty("a", "c0"), empty("a", "c1")), 3)
+    assert request.first_pass([host]) == [host]
+    first = host.allocation_candidates[0]
+    claim(host)
+    assert request.next_pass([host]) == [host]
+    assert host.allocation_candidates == [
+        other for other in (candidate("a", "c0"), candidate("a", "c1")) if other != first
+    ]
+    claim(host)
+    assert request.next_pass([host]) == []
+
+
+def test_what_placement_refused_is_not_offered_again():
+    hosts = [Host("a", [candidate("a", "c0"), candidate("a", "c1")]), Host("b", [candidate("b", "c0")])]
+    slots = [empty("a", "c0"), empty("a", "c1"), empty("b", "c0"), empty("b", "c0")]
+    request = Request(AcceleratorRequest(function="sha256"), fitting(*slots), 2)
+    request.first_pass(hosts)
+    refused = hosts[0].allocation_candidates[0]
+    claim(hosts[1])  # the claim on a was tried before and refused, since a comes first
+    assert request.next_pass(hosts) == hosts
+    assert refused not in hosts[0].allocation_candidates
+
+
+def test_what_placement_has_left_is_all_that_is_offered():
+    host = Host("a", [candidate("a", "c0"), candidate("a", "c1")])
+    slots = [empty("a", "c0"), empty("a", "c0"), empty("a", "c1")]
+    left = {provider_uuid("a", "c0", "small"): 1, provider_uuid("a", "c1", "small"): 1, "another": 7}
+    request = Request(AcceleratorRequest(function="sha256"), fitting(*slots), 3, left)
+    request.first_pass([host])
+    claim(host)
+    assert request.next_pass([host]) == [host]
+    claim(host)
+    assert request.next_pass([host]) == []
+
+
+def test_one_instance_takes_the_card_with_the_fewest_slots_and_several_the_one_with_most():
+    slots = [empty("a", "c0"), empty("a", "c0"), empty("a", "c1")]
+    chosen = {}
+    for instances in (1, 2):
+        host = Host("a", [candidate("a", "c0"), candidate("a", "c1")])
+        Request(AcceleratorRequest(function="sha256"), fitting(*slots), instances).first_pass([host])
+        chosen[instances] = host.allocation_candidates[0]
+    assert chosen == {1: candidate("a", "c1"), 2: candidate("a", "c0")}
+
+
+def test_a_host_whose_candidates_have_no_slots_is_judged_by_the_pool_alone():
+    hosts = [Host("a", [candidate("a")]), Host("b", []), Host("c", [])]
+    request = Request(
+        AcceleratorRequest(function="sha256"), fitting(empty("a", "c0"), ("b", "c0", "FAULTED", "", FREE)), 2
+    )
+    assert request.first_pass(hosts) == hosts[:1]
+    claim(hosts[0])
+    assert request.next_pass(hosts[:1]) == []
+
+
+def test_benefit_is_less_where_a_job_is_evicted():
+    hosts = [Host("a", [candidate("a", "c0")]), Host("b", [candidate("b", "c0")])]
+    slots = [("a", "c0", "READY", "sha256", FREE), ("b", "c0", "BUSY", "aes", POOL)]
+    found = fitting(*slots)
+    request = Request(AcceleratorRequest(function="sha256"), found)
+    request.first_pass(hosts)
+    catalogue = load_catalogue(installed_catalogue())
+    speedup, evicted = (catalogue.functions[name].speedup_on("demo") for name in ("sha256", "aes"))
+    load_s = catalogue.boards["demo"].load_s("small")
+    assert request.benefit(hosts[0]) == pytest.approx(speedup)
+    assert request.benefit(hosts[1]) == pytest.approx(speedup * 3600 / (3600 + load_s) - evicted)
+
+
+def test_hosts_of_the_plan_are_not_late_until_their_places_are_taken():
+    hosts = [Host("a", [candidate("a", "c0")]), Host("b", [candidate("b", "c0")]), Host("c", [candidate("c", "c0")])]
+    ready = [(host, "c0", "READY", "sha256", FREE) for host in ("a", "b")]
+    request = Request(AcceleratorRequest(function="sha256", runtime_s=10.0), fitting(*ready, empty("c", "c0")), 2)
+    request.make_plan(request.first_pass(hosts))
+    late = [request.lateness(host) for host in hosts]
+    assert late[:2] == [0.0, 0.0]
+    assert late[2] > 0
+    claim(hosts[0])
+    request.next_pass(hosts)
+    assert request.lateness(hosts[0]) is None
+
+
+def test_without_a_run_time_nothing_is_planned():
+    host = Host("a", [candidate("a", "c0")])
+    request = Request(AcceleratorRequest(function="sha256"), fitting(empty("a", "c0")), 2)
+    request.make_plan(request.first_pass([host]))
+    assert request.plan is None
+    assert request.lateness(host) is None
+
+
+def test_new_hosts_are_another_request():
+    host = Host("a", [candidate("a", "c0")])
+    request = Request(AcceleratorRequest(function="sha256"), fitting(empty("a", "c0")))
+    request.first_pass([host])
+    assert request.is_about([host])
+    assert not request.is_about([Host("a")])
