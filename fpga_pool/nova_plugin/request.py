@@ -93,7 +93,9 @@ class Request:
         Hosts come in the order in which their claims were tried: of those before it Placement has refused the first
         candidate, whatever the pool thinks of it.
         """
-        grown = [place for place, host in enumerate(hosts) if host.num_instances > self._seen[host]]
+        grown = [
+            place for place, host in enumerate(hosts) if host.num_instances > self._seen.get(host, host.num_instances)
+        ]
         if not grown:
             return set()
         for host in hosts[: grown[0]]:

@@ -84,6 +84,7 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
         )
         self.flags(transport_url="fake://", snapshot_age=0.0, timeout=10.0, group="fpga_pool")
         self.flags(api_paste_config=API_PASTE, group="wsgi")
+        self.flags(service_down_time=3600)  # nobody renews what a record says
         super().setUp()
         plugin_pool.forget()
         self.pool = PoolScheduler()
