@@ -67,7 +67,7 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
     def _new_request(self, spec_obj: Any, wanted: AcceleratorRequest) -> Request:
         stay_s = CONF.fpga_pool.expected_stay if wanted.runtime_s is None else wanted.runtime_s
         fitting = pool(CONF).now().fitting(wanted.function, stay_s)
-        instances = max(1, spec_obj.num_instances)
+        instances = max(1, spec_obj.num_instances) if "num_instances" in spec_obj else 1
         left = None
         if instances > 1:
             request_id = getattr(spec_obj._context, "global_id", None)  # noqa: SLF001  # filters get no other

@@ -1,0 +1,104 @@
+"""Filter and weighers by Nova's own handlers, on Nova's own HostState and RequestSpec."""
+
+import sys
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from cloud import PoolScheduler, extra_specs, stop
+from nova import objects, test
+from nova.scheduler import filters, host_manager, weights
+from oslo_config import cfg
+from oslo_utils import uuidutils
+
+from fpga_pool import nova_plugin
+from fpga_pool.nova_plugin import pool as plugin_pool
+from fpga_pool.rpc.transport import SCHEDULER_TOPIC, server, transport
+
+
+class Handlers(test.NoDBTestCase):
+    def setUp(self):
+        super().setUp()
+        self.flags(transport_url="fake://", snapshot_age=0.0, timeout=10.0, group="fpga_pool")
+        plugin_pool.forget()
+        self.pool = PoolScheduler()
+        listening = server(transport(cfg.CONF, "fake://"), SCHEDULER_TOPIC, "pool", [self.pool])
+        listening.start()
+        self.addCleanup(stop, listening)
+        self.filters = [
+            made() for made in filters.HostFilterHandler().get_matching_classes(["fpga_pool.nova_plugin.all_filters"])
+        ]
+        self.weighers = [
+            made() for made in weights.HostWeightHandler().get_matching_classes(["fpga_pool.nova_plugin.all_weighers"])
+        ]
+
+    def _clear_attrs(self):
+        # Nova deletes all attributes of the test, pytest then one that it has set itself.
+        kept = self.__dict__.get(self._testMethodName)
+        super()._clear_attrs()
+        if kept is not None:
+            self.__dict__[self._testMethodName] = kept
+
+    def hosts(self, count):
+        return [host_manager.HostState(f"host{number}", f"host{number}", "cell") for number in range(1, count + 1)]
+
+    def spec(self, specs, **hints):
+        return objects.RequestSpec(
+            flavor=objects.Flavor(extra_specs=specs),
+            num_instances=1,
+            instance_uuid=uuidutils.generate_uuid(),
+            scheduler_hints=hints,
+        )
+
+    def passing(self, hosts, spec):
+        return filters.HostFilterHandler().get_filtered_objects(self.filters, hosts, spec)
+
+    def weighed(self, hosts, spec):
+        found = weights.HostWeightHandler().get_weighed_objects(self.weighers, self.passing(hosts, spec), spec)
+        return {weighed.obj.host: weighed.weight for weighed in found}
+
+    def test_nova_finds_what_is_installed(self):
+        assert [type(found).__name__ for found in self.filters] == ["FpgaPoolSlotFilter"]
+        names = {"FpgaPoolBenefitWeigher", "FpgaPoolMakespanWeigher"}
+        assert {type(found).__name__ for found in self.weighers} == names
+        assert {found.__name__ for found in nova_plugin.all_weighers()} == names
+
+    def test_other_requests_and_rebuilds_pass_without_a_question(self):
+        hosts = self.hosts(2)
+        for spec in (self.spec({"hw:cpu_policy": "shared"}), self.spec(extra_specs(), _nova_check_type=["rebuild"])):
+            assert self.passing(hosts, spec) == hosts
+            assert set(self.weighed(hosts, spec).values()) == {0.0}
+        assert self.pool.asked == 0
+
+    def test_what_the_flavor_says_wrongly_finds_no_host(self):
+        self.pool.put("host1", "card0", "r0")
+        assert self.passing(self.hosts(1), self.spec({**extra_specs(), "fpga_pool:topology": "star"})) == []
+
+    def test_the_host_where_the_pool_gains_most_weighs_most_and_an_aggregate_can_turn_that_around(self):
+        self.pool.put("host1", "card0", "r0", "BUSY", "aes", ("pool", "default", True))
+        self.pool.put("host2", "card0", "r0", "READY", "sha256")
+        self.pool.put("host3", "card0", "r0")
+        found = self.weighed(self.hosts(3), self.spec(extra_specs()))
+        assert found["host2"] == 1.0
+        assert found["host1"] == 0.0
+        assert 0.0 < found["host3"] < 1.0
+        turned = self.hosts(3)
+        for host in turned:
+            host.aggregates = [objects.Aggregate(metadata={"fpga_pool_benefit_weight_multiplier": "-2.0"})]
+        assert self.weighed(turned, self.spec(extra_specs()))["host2"] == -2.0
+
+    def test_a_run_time_makes_the_plan_weigh_and_hosts_of_the_plan_weigh_the_same(self):
+        for number in (1, 2):
+            self.pool.put(f"host{number}", "card0", "r0", "READY", "sha256")
+        self.pool.put("host3", "card0", "r0")
+        self.flags(benefit_weight_multiplier=0.0, group="fpga_pool")
+        spec = self.spec(extra_specs(runtime="60"))
+        spec.num_instances = 2
+        with mock.patch("fpga_pool.nova_plugin.filters.slots_left", return_value=None):
+            assert self.weighed(self.hosts(3), spec) == {"host1": 1.0, "host2": 1.0, "host3": 0.0}
+
+    def test_a_weigher_without_the_filter_has_no_opinion(self):
+        hosts, spec = self.hosts(2), self.spec(extra_specs())
+        found = weights.HostWeightHandler().get_weighed_objects(self.weighers, hosts, spec)
+        assert [weighed.weight for weighed in found] == [0.0, 0.0]
