@@ -95,9 +95,9 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
         for trait in TRAITS:
             self._ok(self.placement.put(f"/traits/{trait}", None, version="1.6"))
 
-    def _wait_for_server_parameter(self, server, expected_params, max_retries=10, wait_for_fault=False):
+    def _wait_for_server_parameter(self, server, expected_params, max_retries=10, **how):
         # A machine that is busy with other things needs more than Nova's five seconds.
-        return super()._wait_for_server_parameter(server, expected_params, 20 * max_retries, wait_for_fault)
+        return super()._wait_for_server_parameter(server, expected_params, 20 * max_retries, **how)
 
     def add_host(self, host, cards, slots_per_card):
         """Start a compute; give it cards, in Placement as in the pool."""
