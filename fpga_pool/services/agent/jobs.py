@@ -17,6 +17,8 @@ from fpga_pool.model.messages import (
     AssignJob,
     Command,
     EvictJob,
+    FreeSlot,
+    HoldSlot,
     InputStaged,
     JobEvicted,
     JobFailed,
@@ -33,6 +35,7 @@ from fpga_pool.model.messages import (
     SlotChanged,
 )
 from fpga_pool.model.progress import told_bytes
+from fpga_pool.services.agent.holds import HoldTable
 from fpga_pool.services.agent.journal import HeldJob, Journal, Phase
 from fpga_pool.services.clock import Clock
 
@@ -80,6 +83,8 @@ class JobTable:
         self._recording = threading.Lock()
         #: Notified when a job is announced.
         self.changed = threading.Condition(self._lock)
+        #: Slots that are kept for instances, and take no jobs meanwhile.
+        self.holds = HoldTable(journal, self._lock)
         #: Called after every change that made a report.
         self.on_report: Callable[[], object] = lambda: None
         #: Returns the share of its work that the job of a slot has done.
@@ -92,6 +97,7 @@ class JobTable:
         for directory in (self._inputs, self._results):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self.changed:
+            self.holds.restore()
             for job in self._journal.jobs():
                 self._restore(job)
             self._remove_strays()
@@ -156,12 +162,13 @@ class JobTable:
     def together(self, *, durable: bool = True) -> Iterator[None]:
         """Make one change of all that is done inside: both in the journal and here, or nowhere; see `Journal`."""
         with self.changed:
-            before = dict(self._jobs)
+            before, holds_before = dict(self._jobs), self.holds.all()
             try:
                 with self._journal.together(durable=durable):
                     yield
             except BaseException:
                 self._reset(before)
+                self.holds.reset(holds_before)
                 raise
 
     def _reset(self, jobs: Mapping[str, HeldJob]) -> None:
@@ -193,6 +200,9 @@ class JobTable:
                 self._release(command, command.action)
             elif isinstance(command.action, EvictJob):
                 self._evict(command, command.action)
+            elif isinstance(command.action, HoldSlot | FreeSlot):
+                self.holds.execute(command, command.action)
+                self.wakeup(command.slot).notify()
             else:
                 reason = f"{type(command.action).__name__} is no command for a slot"
                 return Outcome(command=command.id, outcome="refused", reason=reason)
@@ -272,6 +282,8 @@ class JobTable:
     def next_action(self, slot: str, loaded: str) -> Load | Run | Wait:
         """Decide what an idle slot does next."""
         with self.changed:
+            if self.holds.of(slot) is not None:
+                return Wait()
             queue = [
                 QueueEntry(
                     key=job.uuid,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from fpga_pool.model.encoding import ACTIONS, REPORTS, from_plain, to_plain
 from fpga_pool.model.exceptions import StorageFull
-from fpga_pool.model.messages import AssignJob, Command, Report, ShapeFlow
+from fpga_pool.model.messages import AssignJob, Command, HoldSlot, Report, ShapeFlow
 
 #: Commands whose repetition is answered; older ones are refused as late, which comes to the same.
 REMEMBERED = 100_000
@@ -37,6 +37,7 @@ CREATE TABLE IF NOT EXISTS results (job TEXT PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS tokens (id TEXT PRIMARY KEY, deadline_s REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS shards (name TEXT PRIMARY KEY, epoch INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS flows (name TEXT PRIMARY KEY, action TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS holds (slot TEXT PRIMARY KEY, action TEXT NOT NULL, ready INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS agent (id TEXT NOT NULL, boot INTEGER NOT NULL);
 """
 
@@ -168,12 +169,30 @@ class Journal:
         """Note that a command is executed, together with what it changed."""
         with self._transaction() as db:
             _remember(db, command)
-            db.execute(
-                "INSERT INTO fences VALUES (?, ?, ?) ON CONFLICT (slot) DO UPDATE"
-                " SET epoch = excluded.epoch, sequence = excluded.sequence",
-                (command.slot, command.epoch, command.sequence),
-            )
+            _advance(db, command)
             _store(db, keep, forget, reports)
+
+    # Slots kept for instances
+
+    def note_hold(self, command: Command, hold: HoldSlot | None, *, ready: bool = False) -> None:
+        """Note that a command is executed, and for whom its slot is kept from now on."""
+        with self._transaction() as db:
+            _remember(db, command)
+            _advance(db, command)
+            db.execute("DELETE FROM holds WHERE slot = ?", (command.slot,))
+            if hold is not None:
+                db.execute("INSERT INTO holds VALUES (?, ?, ?)", (command.slot, json.dumps(to_plain(hold)), ready))
+
+    def note_ready(self, slot: str, *, ready: bool) -> None:
+        """Note whether a slot that is kept is scrubbed and loaded for its instance."""
+        with self._transaction() as db:
+            db.execute("UPDATE holds SET ready = ? WHERE slot = ?", (ready, slot))
+
+    def holds(self) -> dict[str, tuple[HoldSlot, bool]]:
+        """Return by slot for whom it is kept, and whether it is ready."""
+        with self._lock:
+            rows = self._db.execute("SELECT slot, action, ready FROM holds").fetchall()
+        return {slot: (from_plain(ACTIONS, json.loads(action)), bool(ready)) for slot, action, ready in rows}
 
     # Flows
 
@@ -320,6 +339,15 @@ def _remember(db: sqlite3.Connection, command: Command) -> None:
     """Note that a command is executed, and forget those that were so long ago."""
     db.execute("INSERT INTO commands VALUES (?)", (command.id,))
     db.execute("DELETE FROM commands WHERE rowid <= (SELECT MAX(rowid) FROM commands) - ?", (REMEMBERED,))
+
+
+def _advance(db: sqlite3.Connection, command: Command) -> None:
+    """Have a slot refuse what is older than this command."""
+    db.execute(
+        "INSERT INTO fences VALUES (?, ?, ?) ON CONFLICT (slot) DO UPDATE"
+        " SET epoch = excluded.epoch, sequence = excluded.sequence",
+        (command.slot, command.epoch, command.sequence),
+    )
 
 
 def _store(db: sqlite3.Connection, keep: HeldJob | None, forget: str | None, reports: Sequence[Report]) -> None:

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from fpga_pool.core.dispatch import Load, Run
@@ -17,6 +18,8 @@ from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.exceptions import BitstreamRefused, FpgaPoolError, InvalidInput, NotFound, SlotFault
 from fpga_pool.model.messages import ObservedSlot, SlotChanged
 from fpga_pool.model.objects import CPU, SlotState
+from fpga_pool.services.agent.guest_use import GuestUse
+from fpga_pool.services.agent.holds import Hold
 from fpga_pool.services.agent.jobs import JobTable
 from fpga_pool.services.agent.journal import HeldJob
 from fpga_pool.services.agent.settings import AgentSettings
@@ -71,6 +74,9 @@ class SlotWorker:
         self._sink = scratch / f"{address.card}-{address.region}.out"
         #: Project whose data the slot's memory may hold; None = scrubbed.
         self._memory_of: str | None = ""
+        #: What an instance does here while the slot is kept for it; and whether one may be there.
+        self.guest = GuestUse(driver, address)
+        self._kept = False
         self._fault_pause_s = settings.fault_pause_s[0]
         self._thread = threading.Thread(target=self._run, name=f"slot-{name}", daemon=True)
 
@@ -87,6 +93,7 @@ class SlotWorker:
     def join(self, timeout_s: float) -> None:
         """Wait for the running job; stop it when the time is up."""
         self._thread.join(timeout_s)
+        self.guest.end()
         if self._thread.is_alive():
             self._driver.stop(self.address)
             self._thread.join(STOP_S)
@@ -94,6 +101,7 @@ class SlotWorker:
     def observed(self, fence: tuple[int, int]) -> ObservedSlot:
         """Return the slot as it is now; `fence` is that of the last command executed on it."""
         epoch, sequence = fence
+        hold = self._jobs.holds.of(self.name)
         return ObservedSlot(
             slot=self.name,
             card=self.address.card,
@@ -106,6 +114,7 @@ class SlotWorker:
             reason=self._now.reason,
             sequence=sequence,
             epoch=epoch,
+            instance="" if hold is None else hold.action.instance,
         )
 
     def progress(self) -> float:
@@ -143,9 +152,18 @@ class SlotWorker:
         if self._now.state is not SlotState.FAULTED and time.monotonic() - self._looked_s > IDLE_S:
             self._looked_s = time.monotonic()
             self._notice_changes()
-        if self._now.state is SlotState.FAULTED:
+        hold = self._jobs.holds.of(self.name)
+        if self._kept and (hold is None or not hold.ready):
+            self._take_from_guest()
+        elif self._now.state is SlotState.FAULTED:
             self._recover()
-            return
+        elif hold is not None:
+            self._keep(hold)
+        else:
+            self._work()
+
+    def _work(self) -> None:
+        """Do what comes next in the slot's queue, or wait for it."""
         with self._jobs.changed:
             action = self._jobs.next_action(self.name, self._now.function)
             if not isinstance(action, Load | Run):
@@ -156,6 +174,55 @@ class SlotWorker:
             self._load(action.function)
         else:
             self._compute(action.entry.key)
+
+    # Kept for an instance ---------------------------------------------------------------------------------------
+
+    def _keep(self, hold: Hold) -> None:
+        """Let the instance use the slot, once it is scrubbed and loaded."""
+        function = hold.action.function
+        if not hold.ready or (self._now.state, self._now.function) != (SlotState.READY, function):
+            self._prepare(hold)
+            return
+        self._kept = True
+        self._memory_of = hold.action.instance
+        self.guest.begin(hold.action)
+        self._wait_while(hold, IDLE_S)
+
+    def _wait_while(self, hold: Hold, timeout_s: float) -> None:
+        """Wait as long as nothing else is said about whom the slot is kept for."""
+        with self._jobs.changed:
+            now = self._jobs.holds.of(self.name)
+            if now is not None and now.action == hold.action and not self._stop.is_set():
+                self._jobs.wakeup(self.name).wait(timeout_s)
+
+    def _prepare(self, hold: Hold) -> None:
+        self.guest.end()
+        self._kept = False
+        note = partial(self._jobs.holds.note_ready, self.name, hold.action)
+        note(ready=False)
+        problem = self._scrub() or self._load(hold.action.function)
+        note(ready=not problem, problem=problem)
+        if problem and self._now.state is not SlotState.FAULTED:
+            self._wait_while(hold, self._settings.fault_pause_s[1])
+        elif not problem:
+            LOG.info("slot %s: ready for instance %s with %s", self.name, hold.action.instance, hold.action.function)
+
+    def _scrub(self) -> str:
+        """Clear the memory; return what went wrong, "" if nothing did."""
+        try:
+            self._driver.scrub(self.address)
+        except FpgaPoolError as error:
+            self._fault(str(error))
+            return str(error)
+        self._memory_of = None
+        return ""
+
+    def _take_from_guest(self) -> None:
+        """Leave nothing of an instance in a slot that is let go, or kept for something else."""
+        self.guest.end()
+        self._scrub()
+        self._kept = False
+        LOG.info("slot %s: taken from its instance, and scrubbed", self.name)
 
     def _report(self, state: SlotState, function: str, job: str = "", reason: str = "") -> SlotChanged:
         return SlotChanged(slot=self.name, at=self._clock(), state=state, function=function, job=job, reason=reason)
@@ -169,11 +236,12 @@ class SlotWorker:
 
     # Loading ----------------------------------------------------------------------------------------------------
 
-    def _load(self, function: str) -> None:
+    def _load(self, function: str) -> str:
+        """Load a function; return what went wrong, "" if nothing did."""
         before = self._now.function
         if self._kind == CPU:  # software is there at once
             self._become(SlotState.READY, function)
-            return
+            return ""
         self._become(SlotState.LOADING, function)
         try:
             bitstream = self._library.read(function, self._board, self._kind)
@@ -182,11 +250,13 @@ class SlotWorker:
             LOG.error("slot %s: %s", self.name, error)  # noqa: TRY400  # the message says it all
             self._become(SlotState.READY if before else SlotState.EMPTY, before)
             self._fail_jobs_of(function, error)
+            return str(error)
         except (FpgaPoolError, OSError) as error:
             self._fault(str(error))
-        else:
-            self._fault_pause_s = self._settings.fault_pause_s[0]
-            self._become(SlotState.READY, function)
+            return str(error)
+        self._fault_pause_s = self._settings.fault_pause_s[0]
+        self._become(SlotState.READY, function)
+        return ""
 
     def _fail_jobs_of(self, function: str, error: FpgaPoolError) -> None:
         for job in self._jobs.all():
@@ -285,6 +355,8 @@ class SlotWorker:
     def _notice_changes(self) -> None:
         """See what became of an idle slot: its card may be gone, or back after a moment with its slots empty."""
         status = self._driver.state(self.address)
+        if status.state is SlotState.BUSY:  # its instance computes
+            return
         if not self._card_present():
             self._fault(status.reason or "its card does not answer")
             return
