@@ -18,7 +18,7 @@ PACKAGE = "fpga_pool"
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"core"}),
     frozenset({"model"}),
-    frozenset({"conf", "dataplane", "drivers", "placement", "rpc", "sim", "store"}),
+    frozenset({"conf", "dataplane", "drivers", "guest", "placement", "rpc", "sim", "store"}),
     frozenset({"client", "services"}),
     frozenset({"api", "cmd", "experiments", "nova_plugin", "osc", "web"}),
 )
@@ -44,6 +44,9 @@ PURE: dict[str, frozenset[str]] = {
     "core": frozenset({"highspy", "numba", "numpy", "pulp", "scipy"}),
     "model": frozenset({"jsonschema", "numpy", "scipy"}),
 }
+
+#: Rooms that are copied without the rest, to machines with nothing but an old Python: the standard library only.
+ALONE: dict[str, tuple[int, int]] = {"guest": (3, 6)}
 
 #: Parts of the standard library that the pure rooms may not import.
 IMPURE_MODULES = frozenset(
@@ -114,6 +117,8 @@ def imports_of(tree: ast.AST, module: str, is_package: bool) -> Iterator[Import]
 def forbidden_import(room: str, imported: str) -> str | None:
     """Say why a room may not import this name, or return None."""
     library = imported.split(".")[0]
+    if room in ALONE and room_of(imported) != room and library not in sys.stdlib_module_names:
+        return f"{room} uses nothing but the standard library"
     if library == PACKAGE:
         return forbidden_room(room, room_of(imported))
     allowed = CONFINED.get(library)
@@ -206,6 +211,12 @@ def test_every_module_keeps_to_its_layer():
     assert not problems, "\n".join(problems)
 
 
+def test_rooms_that_stand_alone_are_read_by_the_oldest_python_that_they_are_for():
+    for room, version in ALONE.items():
+        for path in (ROOT / PACKAGE / room).rglob("*.py"):
+            ast.parse(path.read_text(), feature_version=version)
+
+
 def test_reads_the_modules_of_this_repository():
     assert ROOT / PACKAGE / "core" / "types.py" in modules()
 
@@ -234,6 +245,8 @@ def test_reads_the_modules_of_this_repository():
         ("api.x", "from oslo_db import exception", "oslo_db is for store"),
         ("cmd.x", "from osc_lib.command import command", "osc_lib is for osc"),
         ("services.x", "import eventlet", "eventlet is for nobody"),
+        ("guest.x", "import numpy", "guest uses nothing but the standard library"),
+        ("guest.x", "from fpga_pool.model import exceptions", "guest uses nothing but the standard library"),
         ("core.x", "from oslo_utils import timeutils", "core uses only"),
         ("model.x", "import oslo_config.cfg", "model uses only"),
         ("model.x", "import threading", "model does no I/O"),

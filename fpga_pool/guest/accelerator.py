@@ -1,0 +1,197 @@
+"""One accelerator: requests to it, one after the other."""
+
+import errno
+import fcntl
+import hashlib
+import os
+import select
+import time
+import uuid
+from typing import Any, BinaryIO, Callable, Iterator, Optional
+
+from fpga_pool.guest.frames import CHUNK_BYTES, Lines, Message, encode
+
+#: Bytes read from a port at a time.
+READ_BYTES = 64 * 1024
+#: Pause before a port that has no host behind it is tried again.
+PAUSE_S = 0.2
+
+
+class RequestFailed(Exception):
+    """The host answered that it cannot, with a code and a sentence."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Interrupted(Exception):
+    """The host's side of the port went away, or says nothing: the request may be made again."""
+
+
+class Accelerator:
+    """The accelerator behind a port; use it in a `with`, and from one thread.
+
+    `timeout_s` bounds how long the host may say nothing; a request that is interrupted, because the host's agent was
+    started again for instance, is made again, `attempts` times in all.
+    """
+
+    def __init__(self, path: str, timeout_s: float = 60.0, attempts: int = 3) -> None:
+        self._path = path
+        self._timeout_s = timeout_s
+        self._attempts = attempts
+        self._port = -1
+        self._lines = Lines()
+
+    def __enter__(self) -> "Accelerator":
+        self._open()
+        return self
+
+    def __exit__(self, *ending: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the port."""
+        if self._port >= 0:
+            os.close(self._port)
+            self._port = -1
+
+    def describe(self) -> Message:
+        """Return what the accelerator is: its function, and how large an input may be."""
+        return self._repeated(self._describe)
+
+    def run(self, source: BinaryIO, sink: BinaryIO, function: str = "") -> int:
+        """Compute `sink` from `source` (both seekable files); return the bytes of the result.
+
+        Without a function it is the one that the machine's flavor names.  RequestFailed tells why the host refused.
+        """
+        start, end = source.tell(), sink.tell()
+
+        def attempt() -> int:
+            source.seek(start)
+            sink.seek(end)
+            sink.truncate()
+            return self._run(source, sink, function)
+
+        return self._repeated(attempt)
+
+    def _repeated(self, attempt: "Callable[[], Any]") -> Any:
+        for number in range(1, self._attempts + 1):
+            try:
+                if self._port < 0:
+                    self._open()
+                return attempt()
+            except Interrupted:
+                self.close()
+                if number == self._attempts:
+                    raise
+                time.sleep(PAUSE_S)
+        raise AssertionError("unreachable")
+
+    def _open(self) -> None:
+        """Open the port; only one program may have it, and others wait for their turn."""
+        until_s = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                self._port = os.open(self._path, os.O_RDWR | os.O_NONBLOCK)
+            except OSError as error:
+                if error.errno not in (errno.EBUSY, errno.ENXIO) or time.monotonic() > until_s:
+                    raise
+                time.sleep(PAUSE_S)
+            else:
+                fcntl.fcntl(self._port, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
+                self._lines = Lines()
+                return
+
+    def _describe(self) -> Message:
+        request = str(uuid.uuid4())
+        self._write(encode({"id": request, "op": "describe"}))
+        return next(self._answers(request, "about"))
+
+    def _run(self, source: BinaryIO, sink: BinaryIO, function: str) -> int:
+        request = str(uuid.uuid4())
+        start = source.tell()
+        size = source.seek(0, os.SEEK_END) - start
+        source.seek(start)
+        self._send(request, source, function, size)
+        digest, received = hashlib.sha256(), 0
+        for message in self._answers(request, "end"):
+            data = message.get("data", b"")
+            digest.update(data)
+            received += len(data)
+            sink.write(data)
+            if message["op"] == "end" and message.get("sha256") != digest.hexdigest():
+                raise Interrupted("the result arrived damaged")
+        return received
+
+    def _send(self, request: str, source: BinaryIO, function: str, size: int) -> None:
+        self._write(encode({"id": request, "op": "run", "function": function, "bytes": size}))
+        digest = hashlib.sha256()
+        while True:
+            data = source.read(CHUNK_BYTES)
+            if not data:
+                break
+            digest.update(data)
+            self._write(encode({"id": request, "op": "data", "data": data}))
+        self._write(encode({"id": request, "op": "end", "sha256": digest.hexdigest()}))
+
+    def _answers(self, request: str, last: str) -> "Iterator[Message]":
+        """Yield what the host says about a request, up to the message that ends it; what is about others is old."""
+        until_s = time.monotonic() + self._timeout_s
+        while True:
+            for message in self._lines.feed(self._read(until_s)):
+                if message["id"] != request:
+                    continue
+                until_s = time.monotonic() + self._timeout_s
+                if message["op"] == "error":
+                    raise _failure(message)
+                yield message
+                if message["op"] == last:
+                    return
+
+    def _read(self, until_s: float) -> bytes:
+        while True:
+            self._wait(select.POLLIN, until_s)
+            try:
+                data = os.read(self._port, READ_BYTES)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise Interrupted("{}: {}".format(self._path, error)) from error
+            if not data:
+                raise Interrupted("{}: the host's side is closed".format(self._path))
+            return data
+
+    def _write(self, data: bytes) -> None:
+        until_s = time.monotonic() + self._timeout_s
+        while data:
+            self._wait(select.POLLOUT, until_s)
+            try:
+                data = data[os.write(self._port, data) :]
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise Interrupted("{}: {}".format(self._path, error)) from error
+
+    def _wait(self, event: int, until_s: float) -> None:
+        """Wait until the port can be read or written; Interrupted if nothing is behind it, or for too long."""
+        poll = select.poll()
+        poll.register(self._port, event)
+        while True:
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                raise Interrupted("{}: the host did not answer in {:g} s".format(self._path, self._timeout_s))
+            ready = dict(poll.poll(min(left_s, 1.0) * 1000)).get(self._port, 0)
+            if ready & event:
+                return
+            if ready & (select.POLLHUP | select.POLLERR):
+                # No host behind the port yet, or not any more; it may come.
+                time.sleep(PAUSE_S)
+
+
+def _failure(message: Message) -> Exception:
+    code: Optional[str] = message.get("code")
+    sentence = str(message.get("message", ""))
+    if message.get("again"):
+        return Interrupted(sentence)
+    return RequestFailed(str(code), sentence)

@@ -1,0 +1,69 @@
+"""What a guest and its host say to each other on a channel: one JSON object a line.
+
+A line ends whatever was left unfinished before it, for the program on either side may be killed and replaced while
+the channel stays; a reader skips what it cannot read, and each message names the request that it is about.
+
+From the guest::
+
+    {"id": ..., "op": "describe"}
+    {"id": ..., "op": "run", "function": "sha256" or "", "bytes": 5}
+    {"id": ..., "op": "data", "data": base64}      as often as it takes
+    {"id": ..., "op": "end", "sha256": ...}        of all the data
+
+From the host: ``{"id", "op": "about", "function", "slot", "max_input_bytes"}``; or ``data`` and ``end`` with the
+result; or ``{"id", "op": "error", "code", "message"}``.
+"""
+
+import base64
+import binascii
+import json
+from typing import Any, Dict, Optional
+
+#: Begins the names of the ports that are accelerators; a number follows.
+PORT_PREFIX = "org.fpga_pool."
+
+#: Bytes of data in one message, and of the longest line that is read.
+CHUNK_BYTES = 48 * 1024
+LINE_BYTES = 128 * 1024
+
+Message = Dict[str, Any]
+
+
+def encode(message: Message) -> bytes:
+    """Return a message as it is written; `data` may be bytes."""
+    if "data" in message:
+        message = dict(message, data=base64.b64encode(message["data"]).decode())
+    return b"\n" + json.dumps(message).encode() + b"\n"
+
+
+def decode(line: bytes) -> Optional[Message]:
+    """Return the message of a line, with its `data` as bytes; None where it is none."""
+    try:
+        message = json.loads(line.decode("ascii"))
+        if not isinstance(message, dict) or not all(isinstance(message.get(key), str) for key in ("id", "op")):
+            return None
+        if "data" in message:
+            message["data"] = base64.b64decode(message["data"], validate=True)
+    except (ValueError, TypeError, RecursionError, binascii.Error):
+        return None
+    return message
+
+
+class Lines:
+    """Cuts what arrives into messages."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        #: The line at hand is too long, and skipped to its end.
+        self._skipping = False
+
+    def feed(self, data: bytes) -> "list[Message]":
+        """Return the messages that these bytes complete."""
+        *lines, rest = (self._rest + data).split(b"\n")
+        if lines and self._skipping:
+            del lines[0]
+            self._skipping = False
+        if self._skipping or len(rest) > LINE_BYTES:
+            rest, self._skipping = b"", True
+        self._rest = rest
+        return [message for line in lines for message in [decode(line)] if line and message is not None]

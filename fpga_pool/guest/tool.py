@@ -1,0 +1,78 @@
+"""`fpga-pool-guest`: the accelerators of this machine, from its command line."""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import BinaryIO, List, Optional
+
+from fpga_pool.guest.accelerator import Accelerator, Interrupted, RequestFailed
+from fpga_pool.guest.ports import NoAccelerator, all_ports, find
+
+#: A result of this size is kept in memory until it is complete; a larger one in a temporary file.
+MEMORY_BYTES = 1 << 20
+
+
+def main(argv: "Optional[List[str]]" = None) -> int:
+    """Run the tool; 1 = it did not work, and standard error says why."""
+    arguments = _parser().parse_args(argv)
+    try:
+        arguments.act(arguments)
+    except (NoAccelerator, RequestFailed, Interrupted, OSError) as error:
+        sys.stderr.write("fpga-pool-guest: {}\n".format(error))
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="fpga-pool-guest", description="Use the accelerators of this machine.")
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds that an accelerator may say nothing")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    commands.required = True
+    listing = commands.add_parser("list", help="show the accelerators")
+    listing.set_defaults(act=_list)
+    running = commands.add_parser("run", help="compute on a file")
+    running.add_argument("function", help="the function, such as sha256")
+    running.add_argument("file", help="the input; - is standard input")
+    running.add_argument("-o", "--output", help="where the result goes; standard output unless given")
+    running.add_argument("-n", "--number", type=int, default=0, help="which accelerator; the first is 0")
+    running.set_defaults(act=_run)
+    return parser
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    ports = all_ports()
+    if not ports:
+        find()  # says what is missing
+    for number, path in ports:
+        with Accelerator(path, arguments.timeout) as accelerator:
+            about = accelerator.describe()
+        sys.stdout.write("{}  {}  {}\n".format(number, path, about["function"]))
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    path = find(arguments.number)
+    with tempfile.SpooledTemporaryFile(MEMORY_BYTES) as result:
+        with _input(arguments.file) as source, Accelerator(path, arguments.timeout) as accelerator:
+            accelerator.run(source, result, arguments.function)  # type: ignore[arg-type]
+        result.seek(0)
+        if arguments.output is None:
+            shutil.copyfileobj(result, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        else:
+            with Path(arguments.output).open("wb") as file:
+                shutil.copyfileobj(result, file)
+
+
+def _input(name: str) -> BinaryIO:
+    if name != "-":
+        return Path(name).open("rb")
+    copy = tempfile.TemporaryFile()
+    shutil.copyfileobj(sys.stdin.buffer, copy)
+    copy.seek(0)
+    return copy
+
+
+if __name__ == "__main__":
+    sys.exit(main())
