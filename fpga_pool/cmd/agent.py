@@ -21,7 +21,7 @@ from fpga_pool.services.agent.endpoint import AgentEndpoint
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.clock import SteadyClock
-from fpga_pool.services.configured import agent_settings, egress_driver, slot_driver
+from fpga_pool.services.configured import agent_settings, egress_driver, instances, slot_driver
 from fpga_pool.services.lock import exclusive
 
 
@@ -41,11 +41,12 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
             )
         )
         messages = transport(conf)
+        scheduler = SchedulerAPI(messages)
         service = AgentService(
             settings,
             driver,
             library,
-            SchedulerAPI(messages),
+            scheduler,
             token_key,
             SteadyClock(),
             data_tls(conf),
@@ -59,6 +60,10 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
         ends.callback(end_messages, [commands.stop, messages.cleanup])
         ends.callback(attempt, [service.stop])
         service.start()
+        guests = instances(conf, service, scheduler)
+        if guests is not None:
+            ends.callback(attempt, [guests.stop])
+            guests.start()
         yield f"agent {settings.host}"
 
 

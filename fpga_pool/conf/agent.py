@@ -10,6 +10,8 @@ from fpga_pool.model.exceptions import InvalidInput
 
 #: The name of no egress driver.
 NO_EGRESS = "none"
+#: The name of no guest driver.
+NO_GUESTS = "none"
 
 GROUP = cfg.OptGroup("agent", title="Compute-node agent")
 OPTS = [
@@ -68,6 +70,38 @@ OPTS = [
             ("tc", "the kernel's traffic control, see [driver_tc]; it also holds senders that are not ours"),
         ],
         help="What holds the flows that leave this host to their rates.",
+    ),
+    cfg.StrOpt(
+        "guest_driver",
+        default=NO_GUESTS,
+        help="Driver that connects the virtual machines of this host with their slots: an entry point of group "
+        "fpga_pool.guest_drivers (libvirt), or none where this is no compute node of Nova.",
+    ),
+    cfg.StrOpt("libvirt_uri", default="qemu:///system", help="Where the libvirt guest driver finds libvirt."),
+    cfg.StrOpt(
+        "hook_socket",
+        default="/run/fpga_pool/agent.sock",
+        help="Socket on which libvirt's qemu hook asks whether a virtual machine may start. Its users are root and the "
+        "user of the agent.",
+    ),
+    cfg.FloatOpt(
+        "start_timeout_s",
+        default=60.0,
+        min=1.0,
+        help="How long a virtual machine may wait for its slots before its start fails, in seconds; less than "
+        "timeout_s of the hook.",
+    ),
+    cfg.IntOpt(
+        "guest_max_input_mib",
+        default=256,
+        min=1,
+        help="Largest input of a request of a virtual machine, MiB; each slot needs as much room in state_dir.",
+    ),
+    cfg.FloatOpt(
+        "guest_run_timeout_s",
+        default=600.0,
+        min=1.0,
+        help="A request of a virtual machine that computes longer than this is stopped, in seconds.",
     ),
     cfg.StrOpt(
         "bitstream_library",

@@ -1,7 +1,7 @@
 """The ports of this machine that are accelerators."""
 
 from pathlib import Path
-from typing import List, Tuple
+from typing import Dict, List, Tuple
 
 from fpga_pool.guest.frames import PORT_PREFIX
 
@@ -17,7 +17,7 @@ class NoAccelerator(Exception):
 
 def all_ports(named: Path = NAMED, kernel: Path = KERNEL, devices: Path = DEVICES) -> "List[Tuple[int, str]]":
     """Return number and device of every accelerator, in order."""
-    found = {}  # type: Dict[str, Path]
+    found: "Dict[str, Path]" = {}
     for entry in _entries(kernel):
         try:
             found[(entry / "name").read_text().strip()] = devices / entry.name

@@ -68,7 +68,7 @@ def _run(arguments: argparse.Namespace) -> None:
 def _input(name: str) -> BinaryIO:
     if name != "-":
         return Path(name).open("rb")
-    copy = tempfile.TemporaryFile()
+    copy = tempfile.TemporaryFile()  # noqa: SIM115  # its user closes it
     shutil.copyfileobj(sys.stdin.buffer, copy)
     copy.seek(0)
     return copy

@@ -2,25 +2,32 @@
 
 import logging
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 from oslo_config import cfg
-from stevedore import driver
 
-from fpga_pool.conf.agent import NO_EGRESS
+from fpga_pool.conf.agent import NO_EGRESS, NO_GUESTS
 from fpga_pool.conf.places import public_key
 from fpga_pool.conf.scheduler import pool_settings
 from fpga_pool.conf.tc import shaped_devices
 from fpga_pool.drivers.egress.base import EgressDriver
+from fpga_pool.drivers.guests.base import GuestDriver
 from fpga_pool.drivers.slots.base import SlotDriver
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.services.agent.instances.channel import ChannelLimits
+from fpga_pool.services.agent.instances.keeper import Parts
+from fpga_pool.services.agent.instances.service import Instances
+from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.scheduler.settings import SchedulerSettings
 
 LOG = logging.getLogger(__name__)
 
 SLOT_DRIVERS = "fpga_pool.slot_drivers"
+GUEST_DRIVERS = "fpga_pool.guest_drivers"
 
 #: The longest pause of a slot that fails again and again.
 LONGEST_FAULT_PAUSE_S = 60.0
@@ -59,13 +66,51 @@ def agent_settings(conf: cfg.ConfigOpts, **host: Any) -> AgentSettings:
 
 def slot_driver(conf: cfg.ConfigOpts, catalogue: Catalogue) -> SlotDriver:
     """Return the driver of this host's cards; InvalidInput names those there are."""
-    name, known = conf.agent.slot_driver, sorted(entry_points(group=SLOT_DRIVERS).names)
-    if name not in known:
-        raise InvalidInput(f"[agent] slot_driver: no driver {name!r}; there is: {', '.join(known) or 'none'}")
-    kind: Any = driver.DriverManager(SLOT_DRIVERS, name).driver
+    kind = _driver(SLOT_DRIVERS, "slot_driver", conf.agent.slot_driver)
     trusted = public_key("[agent] bitstream_public_key", conf.agent.bitstream_public_key)
     made: SlotDriver = kind.from_conf(conf, catalogue, trusted)
     return made
+
+
+def guest_driver(conf: cfg.ConfigOpts) -> GuestDriver | None:
+    """Return what connects virtual machines with their slots; None where there are none.
+
+    InvalidInput names the drivers there are, or what the driver needs and is not installed.
+    """
+    if conf.agent.guest_driver == NO_GUESTS:
+        return None
+    made: GuestDriver = _driver(GUEST_DRIVERS, "guest_driver", conf.agent.guest_driver).from_conf(conf)
+    return made
+
+
+def _driver(group: str, option: str, name: str) -> Any:
+    known = sorted(entry_points(group=group).names)
+    if name not in known:
+        raise InvalidInput(f"[agent] {option}: no driver {name!r}; there is: {', '.join(known) or 'none'}")
+    try:
+        return next(iter(entry_points(group=group, name=name))).load()
+    except ImportError as error:
+        raise InvalidInput(f"[agent] {option} = {name}: {error}; install what this driver needs") from error
+
+
+def instances(conf: cfg.ConfigOpts, agent: AgentService, scheduler: SchedulerAPI) -> Instances | None:
+    """Return what follows the virtual machines of this host; None where there are none."""
+    guests = guest_driver(conf)
+    if guests is None:
+        return None
+    group = conf.agent
+    parts = Parts(
+        host=agent.settings.host,
+        agent_id=agent.agent_id,
+        scheduler=scheduler,
+        driver=guests,
+        holds=agent.jobs.holds,
+        guests={name: worker.guest for name, worker in agent.slots.items()},
+        scratch=agent.settings.state_dir / "scratch",
+        limits=ChannelLimits(max_input_bytes=group.guest_max_input_mib << 20, run_s=group.guest_run_timeout_s),
+        prepare_s=group.start_timeout_s,
+    )
+    return Instances(parts, Path(group.hook_socket))
 
 
 def egress_driver(conf: cfg.ConfigOpts) -> EgressDriver | None:

@@ -17,8 +17,8 @@ PACKAGE = "fpga_pool"
 #: Rooms by layer, the lowest first.  A room may import the rooms of lower layers.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"core"}),
-    frozenset({"model"}),
-    frozenset({"conf", "dataplane", "drivers", "guest", "placement", "rpc", "sim", "store"}),
+    frozenset({"guest", "model"}),
+    frozenset({"conf", "dataplane", "drivers", "placement", "rpc", "sim", "store"}),
     frozenset({"client", "services"}),
     frozenset({"api", "cmd", "experiments", "nova_plugin", "osc", "web"}),
 )
@@ -32,6 +32,7 @@ CONFINED: dict[str, frozenset[str]] = {
     "eventlet": frozenset(),
     "nova": frozenset({"nova_plugin"}),
     "flask": frozenset({"api"}),
+    "libvirt": frozenset({"drivers"}),
     "oslo_db": frozenset({"store"}),
     "oslo_messaging": frozenset({"rpc"}),
     "osc_lib": frozenset({"osc"}),

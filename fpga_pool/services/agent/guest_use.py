@@ -33,6 +33,10 @@ class GuestUse:
         """Let it use the slot no more; what it computes there is stopped."""
         with self._lock:
             self._hold = None
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop what the instance computes; it may ask for something else afterwards."""
         while not self._running.acquire(timeout=STOP_AGAIN_S):
             self._driver.stop(self._address)
         self._running.release()

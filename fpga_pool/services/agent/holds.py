@@ -94,11 +94,6 @@ class HoldTable:
                         raise ServiceUnavailable(f"slot {slot} was not ready within {timeout_s:g} s")
                     self._changed.wait(left_s)
 
-    def wait_freed(self, instance: str, timeout_s: float) -> bool:
-        """Wait until no slot is kept for an instance; say whether it came to that."""
-        with self._changed:
-            return self._changed.wait_for(lambda: not self.slots_of(instance), timeout_s)
-
     def _is_ready(self, instance: str, slot: str) -> bool:
         """Say whether a slot is ready; one that is not kept yet may be soon."""
         hold = self._holds.get(slot)

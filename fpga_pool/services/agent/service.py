@@ -59,7 +59,7 @@ class AgentService:
         self._scheduler = scheduler
         settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._journal = Journal(settings.state_dir / "journal.sqlite")
-        self._agent_id, self._boot = self._journal.identify()
+        self.agent_id, self._boot = self._journal.identify()
         self._beats = itertools.count(1)
         self._shaper = FlowShaper(egress, self._journal, clock) if egress is not None else None
         self.refusals = Refusals()
@@ -211,7 +211,7 @@ class AgentService:
         settings = self.settings
         return Heartbeat(
             host=settings.host,
-            agent_id=self._agent_id,
+            agent_id=self.agent_id,
             boot=self._boot,
             beat=next(self._beats),
             at=self._clock(),
@@ -238,7 +238,7 @@ class AgentService:
     def _beat(self) -> bool:
         try:
             if not self._speaks:
-                self._scheduler.claim(self.settings.host, self._agent_id)
+                self._scheduler.claim(self.settings.host, self.agent_id)
                 self._speak(speaks=True)
             with self._heartbeat_first:
                 asked_at = self._clock()
@@ -279,7 +279,7 @@ class AgentService:
             return False
         asked_s = time.monotonic()
         try:
-            self._scheduler.report(self.settings.host, self._agent_id, coalesced(reports))
+            self._scheduler.report(self.settings.host, self.agent_id, coalesced(reports))
             self._reports_at_once = REPORTS
         except InvalidInput as error:
             if len(reports) > 1:

@@ -1,0 +1,202 @@
+"""What happens to the slots of one instance, from the hypervisor's question before it starts to its end."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from fpga_pool.drivers.guests.base import GuestDriver
+from fpga_pool.drivers.guests.domain import Domain
+from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.transport import MessagingError
+from fpga_pool.services.agent.guest_use import GuestUse
+from fpga_pool.services.agent.holds import HoldTable
+from fpga_pool.services.agent.instances.channel import ChannelLimits, GuestChannel
+
+LOG = logging.getLogger(__name__)
+
+#: How often an instance is looked at when nothing is heard of it.
+LOOK_S = 5.0
+#: A machine that was let start runs within this, or does not.
+START_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the keepers of all instances of a host share."""
+
+    host: str
+    agent_id: str
+    scheduler: SchedulerAPI
+    driver: GuestDriver
+    holds: HoldTable
+    #: By slot, what a guest computes there.
+    guests: dict[str, GuestUse]
+    scratch: Path
+    limits: ChannelLimits
+    #: How long a start may wait for its slots.
+    prepare_s: float
+
+
+class Keeper:
+    """Follows one instance in a thread of its own.
+
+    What is to be done follows from what the hypervisor says now, not from what it told: an event only makes the
+    keeper look.  No lock is held while the hypervisor is asked, because it does not answer about a machine whose
+    start waits for us.
+    """
+
+    def __init__(self, instance: str, parts: Parts, on_end: Callable[[str], bool]) -> None:
+        self.instance = instance
+        self._parts = parts
+        #: Asked whether this keeper may end, for nothing is left to do.
+        self._on_end = on_end
+        self._lock = threading.Lock()
+        #: Counts starts; what was seen before one says nothing after it.
+        self._starts = 0
+        self._starting_until_s = 0.0
+        #: Its machine runs, as far as is known; the scheduler may have given it slots.
+        self._runs = True
+        self._claimed = True
+        self._wake = threading.Event()
+        self._ending = threading.Event()
+        self._channels: dict[int, GuestChannel] = {}
+        self._thread = threading.Thread(target=self._run, name=f"instance-{instance}", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look at the instance now."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """End; the instance keeps its slots and its ports."""
+        self._ending.set()
+        self._wake.set()
+        self._thread.join()
+        self._close_channels()
+
+    def begin(self) -> None:
+        """Its machine is about to run: what was seen of it before is over."""
+        self._starts += 1
+        self._starting_until_s = time.monotonic() + self._parts.prepare_s + START_S
+
+    def prepare(self, domain: Domain) -> None:
+        """Have the slots of an instance ready before it starts; what is raised says why it must not."""
+        with self._lock:
+            try:
+                slots = self._claim(domain)
+                self._parts.holds.wait_ready(self.instance, slots, self._parts.prepare_s)
+            except BaseException:
+                self._starting_until_s = 0.0
+                self._wake.set()  # gives back what was claimed
+                raise
+            self._starting_until_s = time.monotonic() + START_S
+        LOG.info("instance %s: may start, with %s", self.instance, ", ".join(slots))
+
+    def ended(self) -> None:
+        """Its machine has ended, or did not start."""
+        self._starting_until_s = 0.0
+        self._wake.set()
+
+    @property
+    def starts(self) -> bool:
+        """Whether its machine is about to run."""
+        return time.monotonic() < self._starting_until_s
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is left to do for it."""
+        return not (self.starts or self._runs or self._claimed or self._parts.holds.slots_of(self.instance))
+
+    # The thread -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            self._wake.clear()
+            try:
+                self._look()
+            except (FpgaPoolError, MessagingError) as error:
+                LOG.warning("instance %s: %s", self.instance, error)
+            except Exception:
+                LOG.exception("instance %s: cannot be followed now", self.instance)
+            if self._on_end(self.instance):
+                self._close_channels()
+                return
+            self._wake.wait(LOOK_S)
+
+    def _look(self) -> None:
+        starts = self._starts
+        domain = self._parts.driver.find(self.instance)
+        self._runs = domain is not None and domain.request is not None
+        if domain is not None and self._runs:
+            if starts == self._starts:
+                self._starting_until_s = 0.0
+            self._serve(domain)
+            return
+        self._close_channels()
+        with self._lock:
+            if starts == self._starts and not self.starts:
+                self._release()
+
+    def _release(self) -> None:
+        """Give back what the instance has; its agent hears of it by a command for each slot."""
+        if self._claimed or self._parts.holds.slots_of(self.instance):
+            LOG.info("instance %s: does not run here; its slots are given back", self.instance)
+            self._parts.scheduler.release_slots(self._parts.host, self._parts.agent_id, self.instance)
+            self._claimed = False
+
+    def _claim(self, domain: Domain) -> list[str]:
+        parts = self._parts
+        assert domain.request is not None  # noqa: S101
+        self._claimed = True
+        slots = parts.scheduler.claim_slots(
+            parts.host, parts.agent_id, self.instance, domain.project_id, domain.request
+        )
+        return sorted(slot.name for slot in slots)
+
+    # Ports ------------------------------------------------------------------------------------------------------
+
+    def _serve(self, domain: Domain) -> None:
+        """Have a channel served for each slot, and no other."""
+        slots = self._parts.holds.slots_of(self.instance)
+        if not slots:
+            LOG.warning("instance %s: runs without slots; they are claimed", self.instance)
+            slots = self._claim(domain)
+        for number, channel in list(self._channels.items()):
+            if slots[number : number + 1] != [channel.slot]:
+                self._channels.pop(number).close()
+        for number in domain.ports.keys() - set(range(len(slots))):
+            LOG.info("instance %s: port %d is taken away", self.instance, number)
+            self._parts.driver.detach(domain, number)
+        domain = self._with_ports(domain, len(slots))
+        for number, slot in enumerate(slots):
+            if number not in self._channels:
+                self._channels[number] = self._channel(domain, number, slot)
+
+    def _with_ports(self, domain: Domain, count: int) -> Domain:
+        """Return the domain with all its ports, plugged in if they were not there."""
+        for number in range(count):
+            if number not in domain.ports:
+                self._parts.driver.attach(domain, number)
+                LOG.info("instance %s: has port %d", self.instance, number)
+                domain = self._parts.driver.find(self.instance) or domain
+        return domain
+
+    def _channel(self, domain: Domain, number: int, slot: str) -> GuestChannel:
+        parts = self._parts
+        return GuestChannel(
+            self.instance,
+            slot,
+            parts.guests[slot],
+            partial(parts.driver.connect, domain, number),
+            parts.scratch / f"guest-{slot.replace('/', '-')}",
+            parts.limits,
+        )
+
+    def _close_channels(self) -> None:
+        while self._channels:
+            self._channels.popitem()[1].close()
