@@ -35,6 +35,10 @@ class GuestDriver(ABC):
         """Return an instance's virtual machine, if it runs."""
 
     @abstractmethod
+    def check(self, domain: Domain) -> None:
+        """Check that a machine that is about to start can be given ports; InvalidInput says what it lacks."""
+
+    @abstractmethod
     def attach(self, domain: Domain, number: int) -> None:
         """Give a running guest a port."""
 

@@ -15,7 +15,7 @@ from oslo_config import cfg
 from fpga_pool.drivers.guests.base import GuestDriver
 from fpga_pool.drivers.guests.domain import Domain, parse
 from fpga_pool.guest.frames import PORT_PREFIX
-from fpga_pool.model.exceptions import FpgaPoolError, NotFound, ServiceUnavailable
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
 
 LOG = logging.getLogger(__name__)
 
@@ -24,8 +24,6 @@ KEEPALIVE_S, KEEPALIVE_COUNT = 5, 3
 #: How often a lost connection is made anew, and how soon the event loop sees that it shall end.
 RECONNECT_S = 1.0
 CONNECT_S = 5.0
-
-_CONTROLLER = "<controller type='virtio-serial'/>"
 
 
 class LibvirtGuests(GuestDriver):
@@ -71,11 +69,17 @@ class LibvirtGuests(GuestDriver):
         except NotFound:
             return None
 
-    def attach(self, domain: Domain, number: int) -> None:
-        """See GuestDriver.  A machine without any virtio-serial controller gets one."""
-        found = self._lookup(domain.instance)
+    def check(self, domain: Domain) -> None:
+        """See GuestDriver.  The controller that channels are plugged into cannot be plugged in itself."""
         if not domain.has_controller:
-            self._call(lambda _: found.attachDeviceFlags(_CONTROLLER, libvirt.VIR_DOMAIN_AFFECT_LIVE))
+            raise InvalidInput(
+                f"machine {domain.name} has no virtio-serial controller for the channels of its accelerators: set the"
+                " property hw_qemu_guest_agent=yes of its image"
+            )
+
+    def attach(self, domain: Domain, number: int) -> None:
+        """See GuestDriver."""
+        found = self._lookup(domain.instance)
         self._call(lambda _: found.attachDeviceFlags(_channel(number), libvirt.VIR_DOMAIN_AFFECT_LIVE))
 
     def detach(self, domain: Domain, number: int) -> None:

@@ -88,6 +88,7 @@ class Keeper:
         """Have the slots of an instance ready before it starts; what is raised says why it must not."""
         with self._lock:
             try:
+                self._parts.driver.check(domain)
                 slots = self._claim(domain)
                 self._parts.holds.wait_ready(self.instance, slots, self._parts.prepare_s)
             except BaseException:

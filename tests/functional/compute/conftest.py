@@ -1,0 +1,119 @@
+"""Real guests under a real libvirtd: unaccelerated by KVM, so that they run wherever the tests do."""
+
+import contextlib
+import hashlib
+import random
+import re
+import shutil
+import tempfile
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from . import hypervisor as hypervisors
+from . import image as images
+
+PATIENCE_S = 60.0
+CONTROLLER = "<controller type='virtio-serial'/>"
+PAYLOAD = random.Random(6).randbytes(200_000)
+DIGEST = hashlib.sha256(PAYLOAD).hexdigest()
+
+
+@pytest.fixture(scope="session")
+def libvirt():
+    return pytest.importorskip("libvirt", reason="libvirt-python is not installed: pip install fpga_pool[libvirt]")
+
+
+@pytest.fixture(scope="session")
+def hypervisor(libvirt):
+    """A libvirtd whose hook asks on `hook_socket` of its directory."""
+    if why := hypervisors.missing():
+        pytest.skip(why)
+    # Sockets have short names.
+    directory = Path(tempfile.mkdtemp(prefix="fpga-libvirt-"))
+    made = hypervisors.Hypervisor(directory)
+    try:
+        made.start(directory / "agent.sock")
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def connection(libvirt, hypervisor):
+    libvirt.registerErrorHandler(lambda *_: None, None)
+    with contextlib.closing(libvirt.open(hypervisor.uri)) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session")
+def kernel():
+    return images.kernel() or pytest.skip("no kernel with its modules is installed: linux-image-cloud-amd64")
+
+
+@pytest.fixture(scope="session")
+def initrd(kernel, tmp_path_factory):
+    return images.build(kernel, PAYLOAD, tmp_path_factory.mktemp("image"))
+
+
+@dataclass
+class Guest:
+    """One virtual machine."""
+
+    uuid: str
+    domain: object
+    console: Path
+
+    def turns(self, after: int = 0) -> list[str]:
+        """What it computed, from the turn after this one on."""
+        text = self.console.read_text(errors="replace") if self.console.exists() else ""
+        found = re.findall(r"^turn (\d+): (.*?)\r?$", text, re.MULTILINE)
+        return [told for number, told in found if int(number) > after]
+
+    def said(self, words: str) -> bool:
+        return self.console.exists() and words in self.console.read_text(errors="replace")
+
+
+@pytest.fixture
+def define(connection, kernel, initrd, tmp_path):
+    """Define machines: `define({"fpga_pool:function": "sha256"})`."""
+    guests = []
+
+    def make(specs, devices=CONTROLLER) -> Guest:
+        number = len(guests)
+        plain = "".join(f"<nova:extraSpec name='{name}'>{value}</nova:extraSpec>" for name, value in specs.items())
+        machine, console = str(uuid.uuid4()), tmp_path / f"console-{number}"
+        xml = hypervisors.DOMAIN.format(
+            name=f"guest-{machine[:8]}",
+            uuid=machine,
+            specs=plain,
+            kernel=kernel,
+            initrd=initrd,
+            console=console,
+            devices=devices,
+        )
+        guests.append(Guest(machine, connection.defineXML(xml), console))
+        return guests[-1]
+
+    yield make
+    for guest in guests:
+        print(f"--- console of {guest.uuid}\n{guest.console.read_text() if guest.console.exists() else ''}")
+        with contextlib.suppress(Exception):
+            guest.domain.destroy()
+        with contextlib.suppress(Exception):
+            guest.domain.undefine()
+
+
+@pytest.fixture
+def until():
+    def wait(condition, what, timeout_s=PATIENCE_S):
+        until_s = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < until_s, f"it does not happen: {what}"
+            time.sleep(0.2)
+
+    return wait

@@ -1,0 +1,98 @@
+"""Virtual machines with accelerator flavors, from the hook to the end, on real parts."""
+
+import pytest
+
+from fpga_pool.model.objects import LeaseKind, LeaseState
+from fpga_pool.services.agent.journal import Journal
+from fpga_pool.store import Store
+
+from .conftest import DIGEST
+
+SHA256 = {"fpga_pool:function": "sha256"}
+
+
+@pytest.fixture
+def pool(deployment, rabbitmq, mariadb_url, hypervisor):
+    """A pool of one compute node, whose agent is beside libvirtd."""
+    agent = {
+        "guest_driver": "libvirt",
+        "libvirt_uri": hypervisor.uri,
+        "hook_socket": hypervisor.directory / "agent.sock",
+        "start_timeout_s": 20,
+    }
+    made = deployment(
+        rabbitmq.url, mariadb_url, agents=1, options={"agent": agent}, launchers={"node-1": hypervisor.enter}
+    )
+    made.database_url = mariadb_url
+    return made
+
+
+def instance_leases(pool):
+    store = Store(pool.database_url)
+    try:
+        with store.reading() as tx:
+            return [
+                lease.holder
+                for lease in tx.leases()
+                if lease.state is LeaseState.HELD and lease.kind is LeaseKind.INSTANCE
+            ]
+    finally:
+        store.close()
+
+
+def held(pool):
+    """What the agent's journal keeps, by instance."""
+    journal = Journal(pool.directory / "node-1" / "journal.sqlite")
+    try:
+        return sorted(hold.instance for hold, _ in journal.holds().values())
+    finally:
+        journal.close()
+
+
+def test_a_guest_computes_on_its_slot_also_after_its_agent_was_killed_and_nothing_stays_behind(
+    pool, define, until, libvirt
+):
+    guest = define(SHA256)
+    guest.domain.create()
+    assert held(pool) == [guest.uuid]
+    until(lambda: DIGEST in guest.turns(), "the guest computes")
+    assert guest.said("list: 0  /dev/vport")
+
+    pool.kill("node-1")
+    known = len(guest.turns())
+    pool.restart("node-1")
+    until(lambda: DIGEST in guest.turns(known + 1), "the guest computes with the agent that was started again")
+
+    guest.domain.destroy()
+    guest.domain.create()  # as a hard reboot does
+    assert held(pool) == [guest.uuid]
+    guest.console.write_text("")
+    until(lambda: DIGEST in guest.turns(), "the guest computes after a hard reboot")
+
+    guest.domain.destroy()
+    guest.domain.undefine()
+    until(lambda: held(pool) == [] and instance_leases(pool) == [], "the slot is let go")
+    until(lambda: "and scrubbed" in pool.log_file("node-1").read_text(), "the slot is scrubbed")
+
+
+def test_a_machine_whose_slots_cannot_be_had_does_not_start_and_says_why(pool, define, libvirt, until):
+    too_many = define(SHA256 | {"fpga_pool:count": "64"})
+    with pytest.raises(libvirt.libvirtError, match="Hook script execution failed") as error:
+        too_many.domain.create()
+    assert "fpga_pool: " in str(error.value)
+    assert not too_many.domain.isActive()
+    wrong = define({"fpga_pool:function": "sha256", "fpga_pool:count": "none"})
+    with pytest.raises(libvirt.libvirtError, match="fpga_pool:count: 'none' is wrong"):
+        wrong.domain.create()
+    bare = define(SHA256, devices="")
+    with pytest.raises(libvirt.libvirtError, match="hw_qemu_guest_agent=yes"):
+        bare.domain.create()
+
+    pool.kill("node-1")
+    guest = define(SHA256)
+    with pytest.raises(libvirt.libvirtError, match="the agent does not answer"):
+        guest.domain.create()
+    plain = define({})
+    plain.domain.create()
+    assert plain.domain.isActive()
+    assert instance_leases(pool) == []
