@@ -35,7 +35,7 @@ def find(number: int = 0) -> str:
         return ports[number]
     if ports:
         raise NoAccelerator(
-            "no accelerator {}; this machine has {}".format(number, ", ".join(str(known) for known in sorted(ports)))
+            "no accelerator {}; there are {}".format(number, ", ".join(str(known) for known in sorted(ports)))
         )
     raise NoAccelerator(
         "no accelerator: no port {}* in {} or {}; is the machine's flavor one with fpga_pool:function, and is the"

@@ -56,7 +56,7 @@ def test_a_guest_computes_on_its_slot_also_after_its_agent_was_killed_and_nothin
     guest.domain.create()
     assert held(pool) == [guest.uuid]
     until(lambda: DIGEST in guest.turns(), "the guest computes")
-    assert guest.said("list: 0  /dev/vport")
+    until(lambda: guest.said("list: 0  /dev/vport"), "the guest lists its accelerator")
 
     pool.kill("node-1")
     known = len(guest.turns())

@@ -1,0 +1,193 @@
+"""A guest's channel: the real agent and driver on one side, the guest's own module on the other, a socket between."""
+
+import hashlib
+import io
+import os
+import socket
+import threading
+
+import pytest
+
+from fpga_pool.guest.accelerator import Accelerator, Interrupted, RequestFailed
+from fpga_pool.guest.frames import Lines, encode
+from fpga_pool.model.messages import FreeSlot, HoldSlot
+from fpga_pool.services.agent.instances import channel as channels
+from fpga_pool.services.agent.instances.channel import ChannelLimits, GuestChannel
+
+SLOT = "h0/sim0/slot0"
+PATIENCE_S = 10.0
+
+
+class Port(Accelerator):
+    """The guest's end of a port that is a socket here."""
+
+    def __init__(self, line, **options):
+        super().__init__("port", **options)
+        self._line = line
+
+    def _open(self):
+        self._port = self._line.open()
+        self._lines = Lines()
+
+
+class Line:
+    """What connects host and guest; like a port, it stays when either end is opened anew."""
+
+    def __init__(self):
+        self._ends = []
+        self._offered = threading.Semaphore(0)
+
+    def open(self):
+        """Return the guest's end of a new connection."""
+        host, guest = socket.socketpair()
+        guest.setblocking(False)
+        self._ends.append(host)
+        self._offered.release()
+        return guest.detach()
+
+    def connect(self):
+        """Return the host's end, once a guest is there."""
+        if not self._offered.acquire(timeout=0.05):
+            raise ConnectionRefusedError("nobody")
+        return self._ends.pop(0)
+
+    def close(self):
+        """Hang up on guests that nobody has answered."""
+        for end in self._ends:
+            end.close()
+
+
+@pytest.fixture
+def new_channel(bench, tmp_path, until):
+    """Serve a channel on a slot that is held for the instance: `new_channel(function)`."""
+    made = []
+
+    def make(function="sha256", **limits):
+        action = HoldSlot(instance="vm", project_id="p", function=function, lease_epoch=1)
+        assert bench.execute(bench.commands.command(action)) == ["accepted"]
+        until(lambda: bench.worker.guest._hold is not None)
+        line = Line()
+        made.append(
+            GuestChannel("vm", SLOT, bench.worker.guest, line.connect, tmp_path / "port", ChannelLimits(**limits))
+        )
+        return line
+
+    yield make
+    for one in made:
+        one.close()
+    assert not list(tmp_path.glob("port.*"))
+
+
+def compute(port, data, function=""):
+    sink = io.BytesIO()
+    size = port.run(io.BytesIO(data), sink, function)
+    assert size == len(sink.getvalue())
+    return sink.getvalue()
+
+
+def sha256(data):
+    return hashlib.sha256(data).hexdigest().encode() + b"\n"
+
+
+def test_requests_are_computed_one_after_the_other(new_channel):
+    with Port(new_channel()) as port:
+        about = port.describe()
+        assert (about["function"], about["slot"], about["max_input_bytes"]) == ("sha256", SLOT, 256 << 20)
+        for data in (b"", b"abc", os.urandom(300_000)):
+            assert compute(port, data, "sha256") == sha256(data)
+
+
+def test_a_program_that_ends_in_the_middle_of_a_request_does_not_spoil_the_next(new_channel):
+    line = new_channel()
+    with Port(line) as first:
+        os.write(first._port, encode({"id": "1", "op": "run", "function": "", "bytes": 100})[:-1])
+        os.write(first._port, encode({"id": "1", "op": "data", "data": b"half of it"})[:30])
+        # The port stays: the next program speaks on the same connection.
+        assert compute(first, b"abc") == sha256(b"abc")
+
+
+def test_another_function_than_the_slot_holds_is_refused_with_both_names(new_channel):
+    with Port(new_channel()) as port:
+        with pytest.raises(RequestFailed, match="this accelerator is sha256, not aes") as failed:
+            compute(port, b"abc", "aes")
+        assert failed.value.code == "fpga_pool.invalid_input"
+        assert compute(port, b"abc") == sha256(b"abc")
+
+
+def test_an_input_that_is_too_large_is_refused_before_it_is_stored(new_channel, tmp_path):
+    with Port(new_channel(max_input_bytes=1000)) as port:
+        with pytest.raises(RequestFailed, match="1001 bytes; this accelerator takes 1000 at most"):
+            compute(port, bytes(1001))
+        assert compute(port, bytes(1000)) == sha256(bytes(1000))
+
+
+@pytest.mark.parametrize(
+    ("messages", "told"),
+    [
+        ([{"op": "run", "bytes": -1}], "expected a number of bytes"),
+        ([{"op": "run", "bytes": True}], "expected a number of bytes"),
+        ([{"op": "run", "bytes": 1, "function": 7}], "expected a number of bytes"),
+        ([{"op": "run", "bytes": 1}, {"op": "data", "data": b"ab"}], "1 bytes were announced, and more arrived"),
+        ([{"op": "run", "bytes": 2}, {"op": "data", "data": b"a"}, {"op": "end"}], "damaged or not whole"),
+        ([{"op": "run", "bytes": 1}, {"op": "data", "data": b"a"}, {"op": "end", "sha256": "0"}], "damaged"),
+    ],
+)
+def test_a_request_that_is_wrong_is_told_so_and_the_channel_goes_on(new_channel, messages, told):
+    with Port(new_channel()) as port:
+        for message in messages:
+            os.write(port._port, encode({"id": "1", **message}))
+        with pytest.raises(RequestFailed, match=told):
+            list(port._answers("1", "end"))
+        assert compute(port, b"abc") == sha256(b"abc")
+
+
+def test_what_the_function_cannot_take_is_told(new_channel):
+    with Port(new_channel("aes")) as port, pytest.raises(RequestFailed) as failed:
+        compute(port, b"too short")
+    assert failed.value.code == "fpga_pool.invalid_input"
+
+
+def test_a_long_computation_gives_signs_of_life_until_it_is_stopped(new_channel, monkeypatch):
+    monkeypatch.setattr(channels, "SIGN_OF_LIFE_S", 0.05)
+    # It would take minutes; the guest waits no longer than 0.5 s for a word.
+    with Port(new_channel("wordcount", run_s=1.5), timeout_s=0.5) as port:
+        with pytest.raises(RequestFailed, match="stopped") as failed:
+            compute(port, b"abc")
+        assert failed.value.code == "fpga_pool.slot_fault"
+
+
+def test_a_slot_that_is_taken_away_ends_its_requests(bench, new_channel, until):
+    with Port(new_channel("wordcount")) as port:
+        failures = []
+
+        def guest():
+            try:
+                compute(port, b"abc")
+            except RequestFailed as error:
+                failures.append(str(error))
+
+        thread = threading.Thread(target=guest)
+        thread.start()
+        until(lambda: bench.driver.state(bench.address).state.value == "BUSY")
+        bench.execute(bench.commands.command(FreeSlot(instance="vm", lease_epoch=1)))
+        thread.join(PATIENCE_S)
+        assert failures == ["sim0/slot0: the job was stopped"]
+        with pytest.raises(RequestFailed, match="not ready, or not this machine's any more"):
+            port.describe()
+
+
+def test_a_guest_whose_host_went_away_asks_again_on_a_new_connection(new_channel):
+    line = new_channel()
+    with Port(line) as port:
+        compute(port, b"abc")
+        broken = socket.socket(fileno=os.dup(port._port))
+        broken.shutdown(socket.SHUT_RDWR)
+        broken.close()
+        assert compute(port, b"abc") == sha256(b"abc")
+
+
+def test_a_host_that_says_nothing_is_given_up_in_time():
+    line = Line()
+    with Port(line, timeout_s=0.05, attempts=2) as port, pytest.raises(Interrupted, match="did not answer in"):
+        port.describe()
+    line.close()
