@@ -63,6 +63,11 @@ class GuestUse:
         """Return what the instance may compute; Conflict if the slot is not its."""
         return self._held_for(instance).function
 
+    def is_for(self, instance: str) -> bool:
+        """Say whether the instance may use the slot now."""
+        with self._lock:
+            return self._hold is not None and self._hold.instance == instance
+
     def _held_for(self, instance: str) -> HoldSlot:
         with self._lock:
             hold = self._hold

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fpga_pool.experiments.deployment import Deployment
 from fpga_pool.model.objects import LeaseKind, LeaseState
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.store import Store
@@ -11,20 +12,29 @@ from .conftest import DIGEST
 SHA256 = {"fpga_pool:function": "sha256"}
 
 
-@pytest.fixture
-def pool(deployment, rabbitmq, mariadb_url, hypervisor):
+@pytest.fixture(scope="module")
+def pool(rabbitmq, mariadb, hypervisor, tmp_path_factory):
     """A pool of one compute node, whose agent is beside libvirtd."""
+    database_url = mariadb.new_database()
     agent = {
         "guest_driver": "libvirt",
         "libvirt_uri": hypervisor.uri,
         "hook_socket": hypervisor.directory / "agent.sock",
         "start_timeout_s": 20,
+        "heartbeat_s": 0.5,
     }
-    made = deployment(
-        rabbitmq.url, mariadb_url, agents=1, options={"agent": agent}, launchers={"node-1": hypervisor.enter}
-    )
-    made.database_url = mariadb_url
-    return made
+    with Deployment(
+        tmp_path_factory.mktemp("pool"),
+        rabbitmq.url,
+        database_url,
+        agents=1,
+        options={"agent": agent, "scheduler": {"interval_s": 0.2}},
+        launchers={"node-1": hypervisor.enter},
+    ) as made:
+        made.database_url = database_url
+        yield made
+        for name in made.names:  # pytest shows it where a test failed
+            print(f"--- {name}\n{made.last_lines(name)}")
 
 
 def instance_leases(pool):
@@ -63,11 +73,17 @@ def test_a_guest_computes_on_its_slot_also_after_its_agent_was_killed_and_nothin
     pool.restart("node-1")
     until(lambda: DIGEST in guest.turns(known + 1), "the guest computes with the agent that was started again")
 
+    known = len(guest.turns())
+    guest.domain.managedSave()  # as suspend does
+    until(lambda: held(pool) == [], "the slot of a suspended machine is let go")
+    guest.domain.create()
+    assert held(pool) == [guest.uuid]
+    until(lambda: DIGEST in guest.turns(known + 1), "the guest computes after it was resumed")
+
     guest.domain.destroy()
     guest.domain.create()  # as a hard reboot does
     assert held(pool) == [guest.uuid]
-    guest.console.write_text("")
-    until(lambda: DIGEST in guest.turns(), "the guest computes after a hard reboot")
+    until(lambda: "org.fpga_pool.0" in guest.domain.XMLDesc(), "the guest has its port after a hard reboot")
 
     guest.domain.destroy()
     guest.domain.undefine()
@@ -95,4 +111,5 @@ def test_a_machine_whose_slots_cannot_be_had_does_not_start_and_says_why(pool, d
     plain = define({})
     plain.domain.create()
     assert plain.domain.isActive()
-    assert instance_leases(pool) == []
+    pool.restart("node-1")
+    until(lambda: instance_leases(pool) == [], "what was claimed is given back")

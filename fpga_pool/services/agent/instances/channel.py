@@ -25,6 +25,8 @@ LOOK_S = 0.5
 STALL_S = 60.0
 #: Pause before a channel that nobody listens on is tried again.
 RECONNECT_S = 0.5
+#: How soon a channel sees that its slot is ready.
+NOT_READY_S = 0.1
 #: While a request is computed its guest hears something as often as this.
 SIGN_OF_LIFE_S = 2.0
 
@@ -89,6 +91,9 @@ class GuestChannel:
 
     def _run(self) -> None:
         while not self._closing.is_set():
+            if not self._guest.is_for(self._instance):  # until its slot is loaded a guest waits, as for any host
+                self._closing.wait(NOT_READY_S)
+                continue
             try:
                 with self._connect() as end:
                     LOG.info("slot %s: connected with instance %s", self.slot, self._instance)

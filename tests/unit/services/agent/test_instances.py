@@ -412,5 +412,12 @@ class TestHook:
         assert ask(xml(), "release", "end")[0] == 0
         host.start()
 
+    def test_it_refuses_live_migration_of_accelerated_machines_only(self, ask):
+        assert ask(xml(), "migrate", "begin") == (
+            1, "fpga_pool: machines with accelerators are not migrated live; migrate this one cold\n"
+        )  # fmt: skip
+        assert ask(xml(), "migrate", "begin", config="live_migration = allow\n") == (0, "")
+        assert ask(xml(count=0), "migrate", "begin") == (0, "")
+
     def test_it_does_not_read_what_it_need_not(self, ask):
         assert ask("no XML at all", "started", "begin") == (0, "")
