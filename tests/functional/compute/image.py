@@ -22,7 +22,7 @@ echo "guest: up"
 turn=0
 while true; do
     turn=$((turn + 1))
-    echo "turn $turn: $({python} -m fpga_pool.guest --timeout 20 run sha256 /input 2>&1)"
+    echo "turn $turn: $({python} -m fpga_pool.guest --timeout 6 run sha256 /input 2>&1)"
     [ $turn = 1 ] && echo "list: $({python} -m fpga_pool.guest list 2>&1)"
     busybox sleep 0.5
 done

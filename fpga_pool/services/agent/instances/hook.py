@@ -19,6 +19,8 @@ LOG = logging.getLogger(__name__)
 MAX_BYTES = 4 << 20
 #: A question is asked and its answer taken within this.
 TALK_S = 10.0
+#: How soon the server sees that it shall end.
+LOOK_S = 0.1
 
 #: operation, description of the machine -> nothing, or an error that says why not
 Asked = Callable[[str, str], None]
@@ -33,7 +35,7 @@ class HookServer:
         self._server = _Server(str(path), asked)
         path.chmod(0o600)
         self._path = path
-        self._thread = threading.Thread(target=self._server.serve_forever, name="hook", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=[LOOK_S], name="hook", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
