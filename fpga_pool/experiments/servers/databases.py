@@ -4,6 +4,7 @@ import contextlib
 import secrets
 import signal
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 from fpga_pool.experiments.servers.server import USER, Server
@@ -53,9 +54,23 @@ class MariaDB(Database):
 
     def execute(self, statement: str) -> str:
         """Run one statement as USER, who may do all."""
+        return self._client("mariadb", "--skip-column-names", f"--execute={statement}")
+
+    def dump(self, names: Sequence[str]) -> str:
+        """Return these databases as statements that make them again."""
+        return self._client("mariadb-dump", "--skip-dump-date", "--databases", *names)
+
+    def load(self, statements: str) -> None:
+        """Run what `dump` returned."""
+        self._client("mariadb", given=statements)
+
+    def copy(self, source: str, target: str) -> None:
+        """Fill an empty database with what is in another."""
+        self._client("mariadb", target, given=self._client("mariadb-dump", source))
+
+    def _client(self, program: str, *options: str, given: str | None = None) -> str:
         address = ["--protocol=tcp", f"--host={self.addresses[0]}", f"--port={self.port}", f"--user={USER}"]
-        command = ["mariadb", "--no-defaults", *address, "--skip-column-names", f"--execute={statement}"]
-        return self._run(command, {"MYSQL_PWD": self.password})
+        return self._run([program, "--no-defaults", *address, *options], {"MYSQL_PWD": self.password}, given=given)
 
     def _initialise(self) -> None:
         options = ["--no-defaults", f"--datadir={self.directory}/data", "--skip-test-db"]

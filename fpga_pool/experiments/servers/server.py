@@ -177,13 +177,15 @@ class Server(ABC):
         orphan_signal = None if keep else self.orphan_signal
         process.start(as_user(self.package_user, command, orphan_signal=orphan_signal), self._environment(), self.log)
 
-    def _run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
-        """Run a program of the server's package to its end, and return what it prints."""
+    def _run(
+        self, command: Sequence[str], environment: Mapping[str, str] | None = None, *, given: str | None = None
+    ) -> str:
+        """Run a program of the server's package to its end on what it is given; return what it prints."""
         done = subprocess.run(  # noqa: S603
             as_user(self.package_user, command),
             cwd=self.directory,
             env=self._environment() | dict(environment or {}),
-            stdin=subprocess.DEVNULL,
+            input=given or "",
             capture_output=True,
             text=True,
             timeout=COMMAND_TIMEOUT_S,

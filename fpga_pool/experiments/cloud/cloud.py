@@ -1,0 +1,93 @@
+"""Starts, stops and shows one cloud; what was left half started is finished by the next start."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from openstack.connection import Connection
+from openstack.exceptions import SDKException
+
+from fpga_pool.experiments.cloud.first_use import bootstrap_identity, connect, fill_catalogue, furnish, make_keys
+from fpga_pool.experiments.cloud.programs import Programs, compute, programs
+from fpga_pool.experiments.cloud.schemas import make_databases
+from fpga_pool.experiments.cloud.settings import write_settings
+from fpga_pool.experiments.cloud.site import Site
+from fpga_pool.experiments.servers import Libvirt, MariaDB, RabbitMQ, Server
+from fpga_pool.experiments.waiting import wait_until
+
+#: For the computes to be seen by the scheduler, after all else answers.
+COMPUTES_TIMEOUT_S = 240.0
+
+
+class Cloud:
+    """The cloud of a site; `say` is told of each step."""
+
+    def __init__(self, site: Site, say: Callable[[str], None]) -> None:
+        self._site = site
+        self._say = say
+        self._messages = RabbitMQ(site.directory / "servers")
+        self._database = MariaDB(site.directory / "servers")
+        self._host = Libvirt(site.directory / "servers")
+        self._programs = Programs(site.directory, programs(site))
+
+    def start(self) -> None:
+        """Return when a tenant can boot a virtual machine on every compute."""
+        site = self._site
+        with self._step(", ".join(server.name for server in self._servers)), ThreadPoolExecutor() as threads:
+            for started in [threads.submit(server.start, keep=True) for server in self._servers]:
+                started.result()
+        write_settings(site, self._database.url, self._messages.url)
+        with self._step("databases"):
+            make_databases(site, self._database)
+        with self._step("Keystone"):
+            make_keys(site)
+            self._programs.start(["keystone-api"])
+            bootstrapped = site.directory / "bootstrapped"
+            if not bootstrapped.exists():
+                bootstrap_identity(site)
+                bootstrapped.touch()
+            self._programs.wait(["keystone-api"])
+            fill_catalogue(site)
+        hosts = [*site.fakes, *site.libvirts]
+        computes = [compute(host) for host in hosts]
+        controllers = [name for name in self._programs.names if name not in computes]
+        with self._step("Placement, Glance, Neutron, Nova"):
+            self._programs.start(controllers)
+            self._programs.wait(controllers)
+        with self._step("computes"):
+            self._programs.start([compute(host) for host in site.fakes])
+            self._programs.start([compute(host) for host in site.libvirts], self._host.entrance)
+            cloud = connect(site)
+            furnish(site, cloud)
+            wait_until(lambda: set(hosts) <= _ready(cloud), f"{', '.join(hosts)} known to Nova", COMPUTES_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """End what this or an earlier command started, and nothing else; the state stays."""
+        self._programs.stop()
+        for server in self._servers:
+            server.stop()
+
+    def status(self) -> dict[str, bool]:
+        """Return of each process whether it runs."""
+        servers = {server.name: server.running for server in self._servers}
+        return servers | {name: self._programs.running(name) for name in self._programs.names}
+
+    @property
+    def _servers(self) -> list[Server]:
+        return [self._messages, self._database, *([self._host] if self._site.libvirts else [])]
+
+    @contextmanager
+    def _step(self, what: str) -> Iterator[None]:
+        begin_s = time.monotonic()
+        yield
+        self._say(f"{time.monotonic() - begin_s:6.1f} s  {what}")
+
+
+def _ready(cloud: Connection) -> set[str]:
+    """Return the hosts that a boot may land on: up, and known to the cells."""
+    with contextlib.suppress(SDKException):
+        found = cloud.compute.hypervisors(details=True)
+        return {each.service_details["host"] for each in found if each.state == "up"}
+    return set()

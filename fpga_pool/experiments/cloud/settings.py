@@ -1,0 +1,180 @@
+"""The configuration files of the services, as an operator would write them by hand."""
+
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from fpga_pool.experiments.cloud.site import ADMIN, REGION, Site
+from fpga_pool.experiments.embedded import Options, config_text
+
+#: Where the packages have put their own files.
+_SHIPPED = Path(sys.prefix) / "etc"
+#: What pipelines a service's requests go through is the package's to say.
+PASTE_FILES = ("glance/glance-api-paste.ini", "neutron/api-paste.ini", "nova/api-paste.ini")
+
+
+def write_settings(site: Site, database_url: str, transport_url: str) -> None:
+    """Write every file anew, so that a changed shape of the cloud or version of the packages takes effect."""
+    for name in PASTE_FILES:
+        target = settings_file(site, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(_SHIPPED / name, target)
+    for name, options in _files(site, database_url, transport_url).items():
+        target = settings_file(site, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.touch(0o600)
+        target.write_text(config_text(options))
+
+
+def settings_file(site: Site, name: str) -> Path:
+    """Return where a configuration file is."""
+    return site.directory / "etc" / name
+
+
+def _files(site: Site, database_url: str, transport_url: str) -> dict[str, Options]:
+    files = {
+        "keystone/keystone.conf": _keystone(site, database_url),
+        "placement/placement.conf": _placement(site, database_url),
+        "glance/glance-api.conf": _glance(site, database_url),
+        "neutron/neutron.conf": _neutron(site, database_url, transport_url),
+        "neutron/ml2.ini": _ml2(),
+        "nova/nova.conf": _nova(site, database_url, transport_url),
+    }
+    files |= {f"nova/{host}.conf": {"DEFAULT": _compute(site, host)} for host in site.fakes}
+    return files | {f"nova/{host}.conf": _libvirt_compute(site, host) for host in site.libvirts}
+
+
+def _account(site: Site) -> Mapping[str, object]:
+    return {
+        "auth_type": "password",
+        "auth_url": site.endpoint("keystone"),
+        "username": ADMIN,
+        "password": site.password,
+        "project_name": ADMIN,
+        "user_domain_id": "default",
+        "project_domain_id": "default",
+        "region_name": REGION,
+    }
+
+
+def _tokens(site: Site) -> Options:
+    return {
+        "keystone_authtoken": {
+            "www_authenticate_uri": site.endpoint("keystone"),
+            "service_token_roles_required": "true",
+            "service_token_roles": ADMIN,
+            **_account(site),
+        }
+    }
+
+
+def _locks(site: Site) -> Options:
+    return {"oslo_concurrency": {"lock_path": site.directory / "locks"}}
+
+
+def _keystone(site: Site, database_url: str) -> Options:
+    return {
+        "database": {"connection": f"{database_url}/keystone"},
+        "fernet_tokens": {"key_repository": site.directory / "keys" / "fernet"},
+        "credential": {"key_repository": site.directory / "keys" / "credential"},
+        # It would need a server of its own, or stale answers for each process.
+        "cache": {"enabled": "false"},
+    }
+
+
+def _placement(site: Site, database_url: str) -> Options:
+    return {
+        "placement_database": {"connection": f"{database_url}/placement"},
+        "api": {"auth_strategy": "keystone"},
+        **_tokens(site),
+    }
+
+
+def _glance(site: Site, database_url: str) -> Options:
+    images = site.directory / "images"
+    return {
+        "DEFAULT": {"enabled_backends": "files:file"},
+        "database": {"connection": f"{database_url}/glance"},
+        "glance_store": {"default_backend": "files"},
+        "files": {"filesystem_store_datadir": images / "store"},
+        "os_glance_staging_store": {"filesystem_store_datadir": images / "staging"},
+        "os_glance_tasks_store": {"filesystem_store_datadir": images / "tasks"},
+        "paste_deploy": {"flavor": "keystone", "config_file": settings_file(site, "glance/glance-api-paste.ini")},
+        **_locks(site),
+        **_tokens(site),
+    }
+
+
+def _neutron(site: Site, database_url: str, transport_url: str) -> Options:
+    return {
+        "DEFAULT": {
+            "state_path": site.directory / "neutron",
+            "api_paste_config": settings_file(site, "neutron/api-paste.ini"),
+            "core_plugin": "ml2",
+            "service_plugins": "",
+            "transport_url": transport_url,
+            # A port is active as soon as it is bound: there is nothing to tell Nova.
+            "notify_nova_on_port_status_changes": "false",
+            "notify_nova_on_port_data_changes": "false",
+            "rpc_workers": 0,
+        },
+        "database": {"connection": f"{database_url}/neutron"},
+        **_locks(site),
+        **_tokens(site),
+    }
+
+
+def _ml2() -> Options:
+    return {
+        "ml2": {
+            "type_drivers": "local",
+            "tenant_network_types": "local",
+            "mechanism_drivers": "fpga_pool_tap",
+            "extension_drivers": "port_security",
+        }
+    }
+
+
+def _nova(site: Site, database_url: str, transport_url: str) -> Options:
+    account = _account(site)
+    return {
+        "DEFAULT": {
+            "my_ip": "127.0.0.1",
+            "state_path": site.directory / "nova",
+            "transport_url": transport_url,
+            "compute_driver": "fake.FakeDriver",
+            "vif_plugging_is_fatal": "false",
+            "vif_plugging_timeout": 0,
+            "graceful_shutdown_timeout": 10,
+        },
+        "api": {"local_metadata_per_cell": "false"},
+        "wsgi": {"api_paste_config": settings_file(site, "nova/api-paste.ini")},
+        "api_database": {"connection": f"{database_url}/nova_api"},
+        "database": {"connection": f"{database_url}/nova_cell1"},
+        "conductor": {"workers": 1},
+        "scheduler": {"workers": 2, "discover_hosts_in_cells_interval": 5},
+        "vnc": {"enabled": "false"},
+        "placement": account,
+        "neutron": account,
+        "glance": account,
+        "service_user": {"send_service_user_token": "true", **account},
+        **_locks(site),
+        **_tokens(site),
+    }
+
+
+def _compute(site: Site, host: str) -> Mapping[str, object]:
+    return {"host": host, "state_path": site.directory / "nova" / host}
+
+
+def _libvirt_compute(site: Site, host: str) -> Options:
+    helper = f"{sys.prefix}/bin/privsep-helper"
+    files = " ".join(f"--config-file {settings_file(site, f'nova/{name}.conf')}" for name in ("nova", host))
+    return {
+        "DEFAULT": {**_compute(site, host), "compute_driver": "libvirt.LibvirtDriver"},
+        # Emulated, so that it runs where the machine is a guest itself.
+        "libvirt": {"virt_type": "qemu", "cpu_mode": "none"},
+        "privsep": {"helper_command": f"{helper} {files}"},
+        "nova_sys_admin": {"helper_command": f"{helper} {files}"},
+    }

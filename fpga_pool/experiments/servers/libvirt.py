@@ -1,0 +1,90 @@
+"""A compute host of its own kind on this machine: libvirtd, and what is started beside it, see private files.
+
+libvirtd has the places of its files built in.  A mount namespace puts directories of ours there, so neither a libvirtd
+of the machine nor its guests are touched, and hooks can be installed where an operator installs them.
+"""
+
+import contextlib
+import os
+from collections.abc import Mapping
+
+from fpga_pool.experiments.servers.server import Server
+from fpga_pool.model.exceptions import ServiceUnavailable
+
+#: Our directories by the place where the host sees them.
+PLACES: Mapping[str, str] = {
+    "/etc/libvirt": "etc",
+    "/var/lib/libvirt": "lib",
+    "/run/libvirt": "run",
+    "/var/cache/libvirt": "cache",
+    "/var/log/libvirt": "logs",
+    "/etc/fpga_pool": "etc-pool",
+    "/run/fpga_pool": "run-pool",
+}
+
+#: Guests run as root, in no cgroups, logged without another daemon: it works inside a container, too.
+QEMU = """\
+user = "root"
+group = "root"
+security_driver = "none"
+stdio_handler = "file"
+namespaces = []
+cgroup_controllers = []
+"""
+LIBVIRTD = """\
+auth_unix_ro = "none"
+auth_unix_rw = "none"
+"""
+
+
+class Libvirt(Server):
+    """A libvirtd for emulated guests; only root can start it."""
+
+    name = "libvirt"
+    package = "libvirt-daemon-system"
+    package_user = "root"
+    programs = ("libvirtd", "virsh", "qemu-system-x86_64", "unshare", "nsenter")
+
+    @classmethod
+    def missing(cls) -> str | None:
+        """See Server."""
+        return super().missing() or ("libvirt needs root" if os.geteuid() else None)
+
+    @property
+    def url(self) -> str:
+        """What those inside connect to."""
+        return "qemu:///system"
+
+    @property
+    def entrance(self) -> list[str]:
+        """The words before a command that make it see what libvirtd sees."""
+        return ["nsenter", f"--mount=/proc/{self._process.pid}/ns/mnt", "--"]
+
+    def stop(self) -> None:
+        """End the guests, then libvirtd."""
+        if self.running:
+            with contextlib.suppress(ServiceUnavailable):
+                for guest in self._virsh("list", "--name").split():
+                    self._virsh("destroy", guest)
+        super().stop()
+
+    def _initialise(self) -> None:
+        for name in PLACES.values():
+            (self.directory / name).mkdir()
+        self._write("etc/qemu.conf", QEMU)
+        self._write("etc/libvirtd.conf", LIBVIRTD)
+
+    def _launch(self, keep: bool) -> None:
+        mounts = []
+        for place, name in PLACES.items():
+            mounts.append(f"mkdir -p {place} && mount --bind '{self.directory / name}' {place}")
+        script = " && ".join([*mounts, "exec libvirtd --pid-file /run/libvirt/libvirtd.pid"])
+        self._spawn(self._process, ["unshare", "--mount", "--propagation=private", "sh", "-c", script], keep)
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(ServiceUnavailable):
+            return bool(self._virsh("version"))
+        return False
+
+    def _virsh(self, *words: str) -> str:
+        return self._run([*self.entrance, "virsh", f"--connect={self.url}", *words])
