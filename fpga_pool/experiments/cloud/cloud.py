@@ -12,7 +12,7 @@ from openstack.exceptions import SDKException
 from fpga_pool.experiments.cloud.first_use import bootstrap_identity, connect, fill_catalogue, furnish, make_keys
 from fpga_pool.experiments.cloud.programs import Programs, compute, programs
 from fpga_pool.experiments.cloud.schemas import make_databases
-from fpga_pool.experiments.cloud.settings import write_settings
+from fpga_pool.experiments.cloud.settings import make_directories, write_settings
 from fpga_pool.experiments.cloud.site import Site
 from fpga_pool.experiments.servers import Libvirt, MariaDB, RabbitMQ, Server
 from fpga_pool.experiments.waiting import wait_until
@@ -38,6 +38,7 @@ class Cloud:
         with self._step(", ".join(server.name for server in self._servers)), ThreadPoolExecutor() as threads:
             for started in [threads.submit(server.start, keep=True) for server in self._servers]:
                 started.result()
+        make_directories(site)
         write_settings(site, self._database.url, self._messages.url)
         with self._step("databases"):
             make_databases(site, self._database)
@@ -61,7 +62,12 @@ class Cloud:
             self._programs.start([compute(host) for host in site.libvirts], self._host.entrance)
             cloud = connect(site)
             furnish(site, cloud)
-            wait_until(lambda: set(hosts) <= _ready(cloud), f"{', '.join(hosts)} known to Nova", COMPUTES_TIMEOUT_S)
+
+            def are_ready() -> bool:
+                self._programs.require(computes)
+                return set(hosts) <= _ready(cloud)
+
+            wait_until(are_ready, f"{', '.join(hosts)} known to Nova", COMPUTES_TIMEOUT_S)
 
     def stop(self) -> None:
         """End what this or an earlier command started, and nothing else; the state stays."""

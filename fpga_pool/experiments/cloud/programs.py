@@ -112,11 +112,18 @@ class Programs:
         for name in names:
             port = self._table[name].port
             while port is not None and not _answers(port):
-                late = time.monotonic() > end_s
-                if late or not self.running(name):
-                    what = f"did not answer in {ANSWER_TIMEOUT_S:g} s" if late else "ended at its start"
-                    raise ServiceUnavailable(f"{name} {what}: {self.last_lines(name)}")
+                self.require([name])
+                if time.monotonic() > end_s:
+                    raise ServiceUnavailable(
+                        f"{name} did not answer in {ANSWER_TIMEOUT_S:g} s: {self.last_lines(name)}"
+                    )
                 time.sleep(POLL_INTERVAL_S)
+
+    def require(self, names: Sequence[str]) -> None:
+        """Raise ServiceUnavailable if one of them has ended."""
+        for name in names:
+            if not self.running(name):
+                raise ServiceUnavailable(f"{name} has ended: {self.last_lines(name)}")
 
     def stop(self) -> None:
         """End all at a time, the children with their parents."""

@@ -27,6 +27,12 @@ def write_settings(site: Site, database_url: str, transport_url: str) -> None:
         target.write_text(config_text(options))
 
 
+def make_directories(site: Site) -> None:
+    """Make the directories that services expect to find."""
+    for host in (*site.fakes, *site.libvirts):
+        (site.directory / "nova" / host / "instances").mkdir(parents=True, exist_ok=True)
+
+
 def settings_file(site: Site, name: str) -> Path:
     """Return where a configuration file is."""
     return site.directory / "etc" / name
