@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fpga_pool.experiments.cloud.cloud import Cloud
 from fpga_pool.experiments.cloud.site import Site
+from fpga_pool.experiments.servers import Libvirt
 from fpga_pool.model.exceptions import FpgaPoolError
 
 FAKE_COMPUTES = 3
@@ -66,7 +67,10 @@ def main() -> int:
         "--fake-computes", type=int, default=FAKE_COMPUTES, help="computes whose guests are a fiction (%(default)s)"
     )
     shape.add_argument(
-        "--libvirt", action=argparse.BooleanOptionalAction, default=True, help="a compute whose guests run"
+        "--libvirt",
+        action=argparse.BooleanOptionalAction,
+        default=Libvirt.missing() is None,
+        help="a compute whose guests run; by default where libvirt is installed and we are root",
     )
     arguments = parser.parse_args()
     arguments.directory = arguments.directory.absolute()

@@ -84,6 +84,8 @@ def _keystone(site: Site, database_url: str) -> Options:
         "database": {"connection": f"{database_url}/keystone"},
         "fernet_tokens": {"key_repository": site.directory / "keys" / "fernet"},
         "credential": {"key_repository": site.directory / "keys" / "credential"},
+        # The passwords are random: to hash them slowly would protect nothing, and each service logs in often.
+        "identity": {"password_hash_rounds": 4},
         # It would need a server of its own, or stale answers for each process.
         "cache": {"enabled": "false"},
     }
