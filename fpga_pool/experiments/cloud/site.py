@@ -45,9 +45,12 @@ class Site:
         """Return the cloud that a directory holds, or a new one of this shape."""
         if _file(directory).exists():
             return cls.open(directory)
+        ports: set[int] = set()
+        while len(ports) < len(APIS):
+            ports.add(free_port())
         site = cls(
             directory=directory,
-            ports={service: free_port() for service in APIS},
+            ports=dict(zip(APIS, ports, strict=True)),
             password=secrets.token_hex(16),
             fake_computes=fake_computes,
             libvirt_compute=libvirt_compute,
