@@ -208,6 +208,8 @@ class Request:
 
     def _next_needs(self, host: Any, given: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
         """Return what the next instance on a host would take."""
+        if not given:  # its candidates are in order
+            return self._needs(_first(host)) or self._anywhere(host, given)
         possible = (self._needs_after(candidate, given) for candidate in host.allocation_candidates)
         needs = min(
             (needs for needs in possible if needs),
