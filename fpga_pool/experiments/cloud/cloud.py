@@ -1,6 +1,7 @@
 """Starts, stops and shows one cloud; what was left half started is finished by the next start."""
 
 import contextlib
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,10 @@ from fpga_pool.experiments.waiting import wait_until
 
 #: For the computes to be seen by the scheduler, after all else answers.
 COMPUTES_TIMEOUT_S = 240.0
+
+#: What belongs to one life of a cloud, and the marks of what was made in it.
+_STATE = ("servers", "keys", "images", "nova", "neutron", "locks", "run")
+_DONE = ("databases", "bootstrapped")
 
 
 class Cloud:
@@ -70,10 +75,18 @@ class Cloud:
             wait_until(are_ready, f"{', '.join(hosts)} known to Nova", COMPUTES_TIMEOUT_S)
 
     def stop(self) -> None:
-        """End what this or an earlier command started, and nothing else; the state stays."""
+        """End what this or an earlier command started, and nothing else.
+
+        The cloud's state goes with it: Nova's fake driver makes up another identity in each process, so its computes
+        cannot come back.  Ports, password, configuration and logs stay.
+        """
         self._programs.stop()
         for server in self._servers:
             server.stop()
+        for name in _STATE:
+            shutil.rmtree(self._site.directory / name, ignore_errors=True)
+        for name in _DONE:
+            (self._site.directory / name).unlink(missing_ok=True)
 
     def status(self) -> dict[str, bool]:
         """Return of each process whether it runs."""

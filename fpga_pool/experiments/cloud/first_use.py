@@ -96,7 +96,7 @@ def furnish(site: Site, cloud: Connection) -> None:
         network = cloud.network.create_network(name=NETWORK, is_shared=True)
         cloud.network.create_subnet(network_id=network.id, ip_version=4, cidr="10.99.0.0/16", name=NETWORK)
     if cloud.compute.find_flavor(FLAVOR) is None:
-        cloud.compute.create_flavor(name=FLAVOR, ram=64, vcpus=1, disk=0)
+        cloud.compute.create_flavor(name=FLAVOR, ram=64, vcpus=1, disk=1)
     if cloud.image.find_image(IMAGE) is None:
         file = _image(site.directory)
         cloud.create_image(
