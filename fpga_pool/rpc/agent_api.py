@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-import oslo_messaging as messaging
-
 from fpga_pool.model.encoding import to_plain
 from fpga_pool.model.messages import Command, Outcome
 from fpga_pool.rpc.bounded import Caller
-from fpga_pool.rpc.transport import AGENT_TOPIC, EXCHANGE, read_all
+from fpga_pool.rpc.transport import AGENT_TOPIC, client, read_all
 
 
 class AgentAPI:
@@ -23,8 +21,7 @@ class AgentAPI:
     """
 
     def __init__(self, transport: Any, timeout_s: float = 10.0) -> None:
-        target = messaging.Target(exchange=EXCHANGE, topic=AGENT_TOPIC, version="1.1")
-        self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap="1.1")
+        self._client = client(transport, AGENT_TOPIC, timeout_s, version="1.1", version_cap="1.1")
         self._caller = Caller()
         self._timeout_s = timeout_s
 

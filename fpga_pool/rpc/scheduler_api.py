@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import oslo_messaging as messaging
-
 from fpga_pool.model.encoding import to_plain
 from fpga_pool.model.exchange import Calibration, FunctionInfo, JobChanges, Ticket, TicketRequest
 from fpga_pool.model.flavor import AcceleratorRequest
@@ -13,7 +11,7 @@ from fpga_pool.model.objects import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.pool.admission import BatchRequest
 from fpga_pool.model.pool.columns import PoolColumns
 from fpga_pool.rpc.bounded import Caller
-from fpga_pool.rpc.transport import EXCHANGE, NO_ANSWER, POOL_TOPIC, SCHEDULER_TOPIC, read, read_all
+from fpga_pool.rpc.transport import NO_ANSWER, POOL_TOPIC, SCHEDULER_TOPIC, client, read, read_all
 
 #: How long, and how often, a scheduler is looked for.
 FIND_S, FIND_ATTEMPTS = 2.0, 5
@@ -42,8 +40,7 @@ class SchedulerAPI:
     """
 
     def __init__(self, transport: Any, timeout_s: float = 10.0, *, any_server: bool = False) -> None:
-        target = messaging.Target(exchange=EXCHANGE, topic=SCHEDULER_TOPIC, version="1.1")
-        self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap="1.2")
+        self._client = client(transport, SCHEDULER_TOPIC, timeout_s, version="1.1", version_cap="1.2")
         self._caller = Caller()
         self._timeout_s = timeout_s
         #: Whoever takes a call answers it: one message less, for who cannot wait while a scheduler is looked for.

@@ -161,3 +161,9 @@ def server(transport: Any, topic: str, name: str, endpoints: Sequence[object], r
     """Return a server that is not yet started; `name` addresses it alone, the topic any of its kind."""
     target = messaging.Target(exchange=EXCHANGE, topic=topic, server=name)
     return RPCServer(transport, target, _Dispatcher(endpoints, refusals or Refusals()), "threading")
+
+
+def client(transport: Any, topic: str, timeout_s: float, version: str, version_cap: str) -> Any:
+    """Return a client of the servers of a topic."""
+    target = messaging.Target(exchange=EXCHANGE, topic=topic, version=version)
+    return messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap=version_cap)
