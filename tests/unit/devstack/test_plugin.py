@@ -178,8 +178,9 @@ def test_each_fake_compute_node_has_an_agent_with_a_port_and_a_directory_of_its_
     assert not devstack.hook.exists()
 
 
-def test_all_options_it_sets_exist(devstack):
-    devstack.run(*STACK, driver="fake")
+@pytest.mark.parametrize("driver", ["fake", "libvirt"])
+def test_all_options_it_sets_exist(devstack, driver):
+    devstack.run(*STACK, driver=driver)
     known = known_options()
     for path in devstack.conf_dir.glob("*.conf"):
         cfg.ConfigParser(str(path), sections := {}).parse()
