@@ -9,7 +9,7 @@ from openstack.connection import Connection
 
 from fpga_pool.experiments.cloud.schemas import run
 from fpga_pool.experiments.cloud.settings import settings_file
-from fpga_pool.experiments.cloud.site import ADMIN, APIS, REGION, Site
+from fpga_pool.experiments.cloud.site import ADMIN, APIS, REGION, SERVICE, Site
 from fpga_pool.experiments.servers.process import find_program
 
 CONVERT_TIMEOUT_S = 60.0
@@ -72,8 +72,17 @@ def connect(site: Site) -> Connection:
 
 
 def fill_catalogue(site: Site) -> None:
-    """Enter the services' endpoints where they are missing; a connection made before does not see them."""
+    """Enter the services' endpoints where they are missing; a connection made before does not see them.
+
+    The administrator's account is that of the services too.
+    """
     cloud = connect(site)
+    identity = cloud.identity
+    user, project, role = (
+        find(name, ignore_missing=False)
+        for find, name in ((identity.find_user, ADMIN), (identity.find_project, ADMIN), (identity.find_role, SERVICE))
+    )
+    identity.assign_project_role_to_user(project, user, role)
     known = {service.name for service in cloud.identity.services()}
     for name, (kind, _, _) in APIS.items():
         if name in known:

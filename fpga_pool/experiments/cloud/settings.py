@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from fpga_pool.experiments.cloud.site import ADMIN, REGION, Site
+from fpga_pool.experiments.cloud.site import ADMIN, REGION, SERVICE, Site
 from fpga_pool.experiments.embedded import Options, config_text
 
 #: Where the packages have put their own files.
@@ -69,7 +69,7 @@ def _tokens(site: Site) -> Options:
         "keystone_authtoken": {
             "www_authenticate_uri": site.endpoint("keystone"),
             "service_token_roles_required": "true",
-            "service_token_roles": ADMIN,
+            "service_token_roles": SERVICE,
             **_account(site),
         }
     }

@@ -11,6 +11,8 @@ from fpga_pool.model.exceptions import NotFound
 
 REGION = "RegionOne"
 ADMIN = "admin"
+#: Role of accounts by which services call each other; Neutron lets nobody else delete the port of a virtual machine.
+SERVICE = "service"
 
 #: By service: its type in Keystone's catalogue, the WSGI module that is its API, and the path of its endpoint.
 APIS: Mapping[str, tuple[str, str, str]] = {
