@@ -289,13 +289,3 @@ class MemoryStore:
                 del self._tables[kind][key]
             else:
                 self._tables[kind][key] = before
-
-
-def _backlog(slot: str, jobs: Sequence[Job]) -> Backlog:
-    waiting = [job for job in jobs if job.state is JobState.WAITING_INPUT]
-    return Backlog(
-        slot=slot,
-        free_at=max((job.dispatched_at or 0.0) + (job.end_s or 0.0) for job in jobs),
-        inputs_due_at=max(map(input_due_at, waiting), default=0.0),
-        last_order=max(job.order for job in jobs),
-    )
