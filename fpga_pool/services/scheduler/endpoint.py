@@ -303,7 +303,7 @@ class SchedulerEndpoint:
     @answers
     def heartbeat(self, context: Plain, heartbeat: Plain) -> float:
         """See SchedulerAPI."""
-        with self._counting(heartbeat.get("host")):
+        with self._counting(heartbeat.get("host")), self._service.hearing_hosts():
             repairs = self._service.hearing.heartbeat(read(Heartbeat, heartbeat))
         log_repairs(repairs)
         if repairs:

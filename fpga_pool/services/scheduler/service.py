@@ -1,13 +1,15 @@
 """The pool scheduler as a service: one of several that answer requests and share the shards among themselves."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.core.policy import BatchPolicy
 from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.exceptions import StorageFull
 from fpga_pool.model.objects import Shard
 from fpga_pool.placement.client import PlacementClient
 from fpga_pool.rpc.agent_api import AgentAPI
@@ -83,7 +85,7 @@ class SchedulerService:
         self._loops = [
             Loop("own", self.ownership.step, min(settings.interval_s, settings.shard_timeout_s / 5)),
             Loop("refit", self.calibrator.refit, settings.refit_interval_s),
-            Loop("hear", self.hearing.flush, settings.interval_s),
+            Loop("hear", self._note_alive, settings.interval_s),
             Loop("listen", self._listen, settings.interval_s),
             Loop("tell", self.teller.step, TELL_S),
         ]
@@ -166,6 +168,19 @@ class SchedulerService:
         watch = LeaseWatch(self.store, shard.name, self.writer, self._placement, self.clock)
         telling = Loop(f"placement-{shard.name}", lambda: inventory.step(lambda: not telling.stopping), LOOK_S)
         return [telling, Loop(f"leases-{shard.name}", watch.step, AUDIT_S)]
+
+    @contextmanager
+    def hearing_hosts(self) -> Iterator[None]:
+        """Take in that hosts live: while there is no room to store it, their silence says nothing about them."""
+        try:
+            yield
+        except StorageFull:
+            self.ownership.deaf()
+            raise
+
+    def _note_alive(self) -> bool:
+        with self.hearing_hosts():
+            return self.hearing.flush()
 
     def _listen(self) -> bool:
         """Call this scheduler as agents do: while that fails, their silence says nothing about them."""
