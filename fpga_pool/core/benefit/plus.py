@@ -89,8 +89,10 @@ class _Outlook:
         #: Functions with jobs that a load could serve before others, and how many of them no slot takes in time.
         self._missed = missed
         self._offered = view.demand.offered(now_s)
+        #: Share of the slots that all that comes would keep busy.
+        self._load = sum(self._offered) / view.pool.slots
         #: 1 while three quarters of the slots would do all that comes; 0 from the point on where all are needed.
-        self._spare = min(1.0, max(0.0, 4.0 * (1.0 - sum(self._offered) / view.pool.slots)))
+        self._spare = min(1.0, max(0.0, 4.0 * (1.0 - self._load)))
         known_s = [work_s for work_s in view.demand.work_s if work_s > 0]
         self._job_s = sum(known_s) / max(len(known_s), 1)
 
@@ -196,7 +198,7 @@ class _Outlook:
             return 1.0
         reload = min(1.0, view.load_s[kind] / max(demand.work_s[function], _MOMENT_S))
         if demand.patience_s[function] >= view.load_s[kind]:
-            reload *= sum(self._offered) / view.pool.slots
+            reload *= self._load
         return 1.0 - self._spare * (1.0 - reload)
 
     def _use(self, function: int, others: int) -> float:

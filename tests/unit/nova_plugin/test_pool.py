@@ -84,7 +84,8 @@ def test_a_pool_that_does_not_answer_is_not_asked_for_a_while(pool, clock, asked
     assert asked.times == 3
 
 
-def test_requests_that_come_while_one_asks_wait_for_its_answer(asked):
+def held_up(asked, timeout_s):
+    """Return a pool whose question begins with the first event and gets no answer before the second."""
     began, answer = threading.Event(), threading.Event()
 
     def ask():
@@ -92,9 +93,14 @@ def test_requests_that_come_while_one_asks_wait_for_its_answer(asked):
         assert answer.wait(30.0)
         return asked()
 
-    limits = Limits(timeout_s=30.0, snapshot_age_s=1.0, stale_age_s=60.0)
+    limits = Limits(timeout_s=timeout_s, snapshot_age_s=1.0, stale_age_s=60.0)
     clock = Clock()
     pool = Pool(ask, lambda: load_catalogue(installed_catalogue()), limits, Breaker(2, 30.0, clock), clock)
+    return pool, began, answer
+
+
+def test_requests_that_come_while_one_asks_wait_for_its_answer(asked):
+    pool, began, answer = held_up(asked, timeout_s=30.0)
     with ThreadPoolExecutor(4) as threads:
         first = threads.submit(pool.now)
         assert began.wait(30.0)
@@ -105,16 +111,7 @@ def test_requests_that_come_while_one_asks_wait_for_its_answer(asked):
 
 
 def test_who_waits_too_long_for_the_question_of_another_is_told_so(asked):
-    began, answer = threading.Event(), threading.Event()
-
-    def ask():
-        began.set()
-        assert answer.wait(30.0)
-        return asked()
-
-    limits = Limits(timeout_s=0.05, snapshot_age_s=1.0, stale_age_s=60.0)
-    clock = Clock()
-    pool = Pool(ask, lambda: load_catalogue(installed_catalogue()), limits, Breaker(2, 30.0, clock), clock)
+    pool, began, answer = held_up(asked, timeout_s=0.05)
     with ThreadPoolExecutor(1) as threads:
         first = threads.submit(pool.now)
         assert began.wait(30.0)

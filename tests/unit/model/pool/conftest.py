@@ -51,6 +51,25 @@ KINDS = {"r0": "small", "r1": "small", "r2": "large"}
 
 
 @pytest.fixture(scope="session")
+def make_stoppable():
+    """Make a function that can be stopped, and goes on where it was; `make_stoppable(a_s)` computes in no less."""
+
+    def make(a_s):
+        return {
+            "version": "1.0",
+            "slot_kinds": ["small", "large"],
+            "io_bps": 8e6,
+            "preemptible": True,
+            "progress_kept": True,
+            "cpu_time": {"a_s": 0, "b_s_per_byte": 1e-5},
+            "fpga_time": {"fast": {"a_s": a_s, "b_s_per_byte": 1e-6}},
+            "source": "test",
+        }
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def catalogue(make_catalogue):
     """A board with two small slots and a large one, that loads in half a second."""
     unmeasured = {"version": "1.0", "slot_kinds": ["small"], "io_bps": 8e6, "preemptible": False, "speedup": 3.0}

@@ -23,17 +23,8 @@ SMALL, LARGE = provider_uuid("h0", "c", "small"), provider_uuid("h0", "c", "larg
 
 
 @pytest.fixture(scope="module")
-def catalogue(make_catalogue):
-    soft = {
-        "version": "1.0",
-        "slot_kinds": ["small", "large"],
-        "io_bps": 8e6,
-        "preemptible": True,
-        "progress_kept": True,
-        "cpu_time": {"a_s": 0, "b_s_per_byte": 1e-5},
-        "fpga_time": {"fast": {"a_s": 20.0, "b_s_per_byte": 1e-6}},
-        "source": "test",
-    }
+def catalogue(make_catalogue, make_stoppable):
+    soft = make_stoppable(20.0)
     functions = {
         "aes": (20.0, "small", "large"),
         "flow": (4.0, "large"),

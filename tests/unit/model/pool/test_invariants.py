@@ -54,19 +54,9 @@ steps = st.one_of(
 
 
 @pytest.fixture(scope="module")
-def catalogue(make_catalogue):
+def catalogue(make_catalogue, make_stoppable):
     """Of three functions one can be stopped, and goes on where it was."""
-    stoppable = {
-        "version": "1.0",
-        "slot_kinds": ["small", "large"],
-        "io_bps": 8e6,
-        "preemptible": True,
-        "progress_kept": True,
-        "cpu_time": {"a_s": 0, "b_s_per_byte": 1e-5},
-        "fpga_time": {"fast": {"a_s": 2.0, "b_s_per_byte": 1e-6}},
-        "source": "test",
-    }
-    functions = {"aes": (1.0, "small", "large"), "sha256": stoppable, "flow": (4.0, "large")}
+    functions = {"aes": (1.0, "small", "large"), "sha256": make_stoppable(2.0), "flow": (4.0, "large")}
     return make_catalogue(functions, slots=["small", "small", "large"], load_s=0.5, b_s_per_byte=1e-6)
 
 
