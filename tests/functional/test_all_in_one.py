@@ -1,5 +1,6 @@
 """A real OpenStack cloud as tools/all-in-one makes it: a tenant boots virtual machines on it."""
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -133,13 +134,17 @@ def test_a_second_start_leaves_the_cloud_as_it_is(all_in_one):
 
 
 def test_everything_listens_on_loopback_addresses_only(all_in_one):
-    """What the cloud's processes listen on, told by their session: each leads one of its own."""
+    """Told by the ports of the APIs, and of other processes by the directory in their command lines."""
     listening = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True, timeout=60).stdout
     own = _processes_naming(str(all_in_one._directory))
+    apis = {str(port) for port in json.loads((all_in_one._directory / "site.json").read_text())["ports"].values()}
+    seen = set()
     for line in listening.splitlines():
-        address = line.split()[3]
-        if any(f"pid={pid}," in line for pid in own):
+        address, _, port = line.split()[3].rpartition(":")
+        if port in apis or any(f"pid={pid}," in line for pid in own):
             assert address.startswith(("127.", "[::1]", "[::ffff:127.")), line
+            seen.add(port)
+    assert apis < seen
 
 
 def _processes_naming(text: str) -> list[int]:
