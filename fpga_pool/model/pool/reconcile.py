@@ -124,6 +124,15 @@ def _facts(observed: ObservedSlot) -> dict[str, Any]:
     return {name: getattr(observed, name) for name in names}
 
 
+def require_later(heartbeat: Heartbeat, boot: int, beat: int) -> None:
+    """Raise LateMessage unless a heartbeat was made after another one of the same agent."""
+    if (heartbeat.boot, heartbeat.beat) <= (boot, beat):
+        raise LateMessage(
+            f"host {heartbeat.host}: heartbeat {heartbeat.beat} of start {heartbeat.boot} comes after heartbeat {beat}"
+            f" of start {boot}"
+        )
+
+
 def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> bool:
     """Store what is told of the host; return whether it was lost, and is back now."""
     facts = {
@@ -152,11 +161,8 @@ def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> bool:
         if host.alive:
             require_agent(host, heartbeat.agent_id)
         facts["reported"] = 0  # a new agent counts from the beginning
-    elif (heartbeat.boot, heartbeat.beat) <= (host.boot, host.beat):
-        raise LateMessage(
-            f"host {host.name}: heartbeat {heartbeat.beat} of start {heartbeat.boot} comes after heartbeat {host.beat}"
-            f" of start {host.boot}"
-        )
+    else:
+        require_later(heartbeat, host.boot, host.beat)
     tx.save(replace(host, **facts))  # type: ignore[arg-type]
     return not host.alive
 

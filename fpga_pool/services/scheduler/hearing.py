@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from fpga_pool.model.exceptions import FpgaPoolError, NotFound
 from fpga_pool.model.messages import Heartbeat, Report
-from fpga_pool.model.pool.reconcile import Repair, apply_heartbeat
+from fpga_pool.model.pool.reconcile import Repair, apply_heartbeat, require_later
 from fpga_pool.model.pool.reports import apply_reports, require_agent
 from fpga_pool.model.pool.sharding import ShardRule
 from fpga_pool.model.transaction import Transaction
@@ -60,7 +60,10 @@ class Hearing:
             require_agent(known, agent_id)
 
     def heartbeat(self, heard: Heartbeat) -> list[Repair]:
-        """Take in the observed state of a host; return what was mended."""
+        """Take in the observed state of a host; return what was mended.
+
+        LateMessage: a later one of the same agent was taken in before.
+        """
         content = replace(heard, beat=0, at=0.0)
         if self._says_nothing_new(heard, content):
             return []
@@ -105,9 +108,10 @@ class Hearing:
     def _says_nothing_new(self, heard: Heartbeat, content: Heartbeat) -> bool:
         with self._lock:
             known = self._known.get(heard.host)
-            if known is None or self._is_due(known.repeats + 1):
+            if known is None or heard.agent_id != known.content.agent_id:
                 return False
-            if content != known.content or heard.unreported or heard.beat <= known.beat:
+            require_later(heard, known.content.boot, known.beat)  # the database may not know of that one yet
+            if self._is_due(known.repeats + 1) or content != known.content or heard.unreported:
                 return False
             known.repeats += 1
             known.beat = heard.beat

@@ -67,7 +67,10 @@ def test_a_heartbeat_answers_with_the_pools_time(running, agent, clock):
     assert asked_at <= running.api.heartbeat(agent.heartbeat(asked_at)) <= clock()
 
 
-def test_a_replayed_heartbeat_is_refused_and_counted(running, agent):
+@pytest.mark.parametrize("stored", [True, False], ids=["stored", "not stored yet"])
+def test_a_replayed_heartbeat_is_refused_and_counted(running, agent, monkeypatch, stored):
+    if not stored:
+        monkeypatch.setattr(running.service.hearing, "flush", lambda: False)
     heartbeat = agent.heartbeat(running.clock())
     running.api.heartbeat(heartbeat)
     running.service.hearing.flush()
