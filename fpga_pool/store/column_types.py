@@ -3,6 +3,7 @@
 import json
 import math
 from enum import StrEnum
+from itertools import starmap
 from operator import attrgetter
 from typing import Any
 
@@ -20,6 +21,7 @@ LongText = Text().with_variant(MEDIUMTEXT(), "mysql", "mariadb")
 Position = BigInteger().with_variant(Integer(), "sqlite")
 
 _compact = json.JSONEncoder(separators=(",", ":")).encode
+_read_json = json.JSONDecoder().decode
 
 
 def enum_column(enum: type[StrEnum]) -> Enum:
@@ -60,7 +62,9 @@ class Records(TypeDecorator[tuple[Any, ...]]):
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> tuple[Any, ...]:
         """Read the records."""
-        return tuple(self.record(*values) for values in json.loads(value)) if value else ()
+        if not value or value == "[]":
+            return ()
+        return tuple(starmap(self.record, _read_json(value)))
 
 
 class ActionText(TypeDecorator[Action]):

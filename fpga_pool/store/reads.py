@@ -3,8 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Result, Select, func, or_, select, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Connection, Result, Select, func, or_, select, tuple_
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.core.types import Floats, Ints, floats, ints
@@ -12,7 +11,6 @@ from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import ACTIVE_JOBS, Backlog, Batch, Host, Job, JobState, Lease, Run, Scheduler, Shard, Slot
 from fpga_pool.store.mapping import PLACES, called, from_columns, table
-from fpga_pool.store.models import TimeModelRow
 from fpga_pool.store.statements import (
     all_hosts,
     all_of,
@@ -30,6 +28,7 @@ from fpga_pool.store.statements import (
     shard_generations,
     slots,
     slots_with_jobs,
+    time_models,
 )
 
 ValueT = TypeVar("ValueT")
@@ -56,10 +55,10 @@ def chunks(keys: list[str]) -> Iterator[list[str]]:
 
 
 class Reads:
-    """The reads of one transaction, on one session."""
+    """The reads of one transaction, on one connection."""
 
-    def __init__(self, session: Session, scope: str) -> None:
-        self._session = session
+    def __init__(self, connection: Connection, scope: str) -> None:
+        self._connection = connection
         #: The shard whose slots, jobs and leases are listed; "" = all.
         self._scope = scope
         #: What was read, by class and key, as it is now.
@@ -254,7 +253,7 @@ class Reads:
 
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         """Return the refitted time models, by (function, board)."""
-        rows = self._session.scalars(select(TimeModelRow))
+        rows = self._connection.execute(time_models())
         return {(row.function, row.board): TimeModel(row.a_s, row.b_s_per_byte) for row in rows}
 
     def runs(self, function: str, *, newest: int) -> dict[str, tuple[Ints, Floats]]:
@@ -294,7 +293,7 @@ class Reads:
     def _execute(self, query: Select[Any], *classes: type, values: Mapping[str, Any] | None = None) -> Result[Any]:
         """Run a query on rows of these classes, as this transaction has changed them; it may ask for the `scope`."""
         self.flush(classes)
-        return self._session.connection().execute(query, {"scope": self._scope, **(values or {})})
+        return self._connection.execute(query, {"scope": self._scope, **(values or {})})
 
     def flush(self, classes: Collection[type] = ()) -> None:
         """Write what was changed (of some classes): nothing, in a transaction that only reads."""

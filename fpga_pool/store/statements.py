@@ -3,12 +3,15 @@
 A statement that is kept also keeps its place in SQLAlchemy's cache of compiled ones.
 """
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     Column,
     ColumnElement,
+    Delete,
     Insert,
     Select,
     Table,
@@ -17,6 +20,7 @@ from sqlalchemy import (
     Update,
     bindparam,
     case,
+    delete,
     func,
     insert,
     select,
@@ -26,8 +30,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine import Dialect
 
+from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import ACTIVE_JOBS, Batch, Host, Job, JobState, Lease, Shard, Slot
 from fpga_pool.store.mapping import PLACES, columns, table
+from fpga_pool.store.models import TimeModelRow
 
 
 @cache
@@ -167,8 +173,38 @@ def slots_with_jobs() -> Select[Any]:
 
 
 @cache
+def time_models() -> Select[Any]:
+    """Return the query for function, board and coefficients of the refitted time models."""
+    return select(TimeModelRow.function, TimeModelRow.board, TimeModelRow.a_s, TimeModelRow.b_s_per_byte)
+
+
+@cache
+def outbox() -> Select[Any]:
+    """Return the query for the `most` oldest commands of `of_shard`, of other hosts than those `but_for`."""
+    commands = table(Command).c
+    others = commands.host.not_in(bindparam("but_for", expanding=True))
+    waiting = all_of(Command).where(commands.shard == bindparam("of_shard"), others)
+    return waiting.order_by(commands.position).limit(bindparam("most"))
+
+
+@cache
+def removal(cls: type) -> Delete:
+    """Return the statement that removes the values whose keys are among `keys`."""
+    return delete(table(cls)).where(table(cls).c[PLACES[cls].key].in_(bindparam("keys", expanding=True)))
+
+
+@cache
+def shard_lock(*, fenced: bool) -> Update:
+    """Return the statement that counts `changes` of `of_shard`, and locks it; if `of_owner` owns it in `of_epoch`."""
+    shards = table(Shard)
+    owned = (shards.c.owner == bindparam("of_owner")) & (shards.c.epoch == bindparam("of_epoch"))
+    this = update(shards).where(shards.c.name == bindparam("of_shard"), *([owned] if fenced else []))
+    return this.values(pool_generation=shards.c.pool_generation + bindparam("changes", type_=BigInteger))
+
+
+@cache
 def insertion(cls: type) -> Insert:
-    """Return the statement that stores new rows of a class."""
+    """Return the statement that stores new rows of a class, of the columns that are given; others are NULL."""
     return insert(table(cls))
 
 
@@ -182,26 +218,35 @@ def change(cls: type, names: tuple[str, ...]) -> Update:
 
 
 @cache
-def upsertion(dialect: str, cls: type, names: tuple[str, ...]) -> TextClause:
-    """Return the statement that stores whole rows with these columns; a row whose key exists is replaced.
+def bulk_change(dialect: str, cls: type, names: tuple[str, ...]) -> tuple[tuple[str, ...], TextClause]:
+    """Return the statement that changes these columns in many rows at once, and the columns that it must be given.
 
-    No generation is compared: the caller holds the lock that orders the writers of these rows.
+    It says that rows are to be stored, and what is to be changed where their keys exist: only so can many rows be told
+    at once, each with its own values.  A row of which this is said must have all columns that cannot be NULL.
+
+    No generation is compared: the caller holds the lock that orders the writers of these rows, which exist.
 
     SQLAlchemy does not cache such statements; as text, with the types of the columns, it needs no second compilation.
     """
     rows, key = table(cls), PLACES[cls].key
     _refuse_second_key(rows, key)
-    changed = [name for name in names if name != key]
+    given = tuple(column.name for column in rows.c if column.name in names or not column.nullable)
     statement: Any
     if dialect == "mysql":
         new = mysql.insert(rows)
-        statement = new.on_duplicate_key_update({name: new.inserted[name] for name in changed})
+        statement = new.on_duplicate_key_update({name: new.inserted[name] for name in names})
     else:
         new_row: Any = (postgresql if dialect == "postgresql" else sqlite).insert(rows)
-        replacing = {name: new_row.excluded[name] for name in changed}
+        replacing = {name: new_row.excluded[name] for name in names}
         statement = new_row.on_conflict_do_update(index_elements=[key], set_=replacing)
-    compiled = statement.compile(dialect=_with_names(dialect), column_keys=names)
-    return text(str(compiled)).bindparams(*(bindparam(name, type_=rows.c[name].type) for name in names))
+    compiled = statement.compile(dialect=_with_names(dialect), column_keys=given)
+    return given, text(str(compiled)).bindparams(*(bindparam(name, type_=rows.c[name].type) for name in given))
+
+
+def given_in(cls: type, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the columns that these rows, which have the same ones, must be stored with: NULL need not be said."""
+    columns = table(cls).c
+    return tuple(name for name in rows[0] if not columns[name].nullable or any(row[name] is not None for row in rows))
 
 
 def _refuse_second_key(rows: Table, key: str) -> None:

@@ -1,24 +1,25 @@
 """The pool's memory: transactions fenced by the epoch of a shard's owner, the outbox, and who owns a shard."""
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, CursorResult, Table, bindparam, delete, select, update
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound, StaleEpoch
 from fpga_pool.model.messages import Command
-from fpga_pool.model.objects import Shard
+from fpga_pool.model.objects import Job, JobState, Shard
 from fpga_pool.model.pool.columns import PoolColumns
 from fpga_pool.store import columns, engine, schema
 from fpga_pool.store.errors import translated
-from fpga_pool.store.mapping import called, from_row, to_columns
-from fpga_pool.store.models import CommandRow, HostRow, SchedulerRow, ShardRow, TimeModelRow
-from fpga_pool.store.reads import chunks
+from fpga_pool.store.mapping import called, from_columns, from_row, to_columns
+from fpga_pool.store.models import HostRow, SchedulerRow, ShardRow, TimeModelRow
+from fpga_pool.store.reads import Reads, chunks
+from fpga_pool.store.statements import outbox, removal, shard_lock
 from fpga_pool.store.transaction import SqlReading, SqlTransaction
 
 #: What a reader is told of a shard it did not ask for.
@@ -29,18 +30,16 @@ def _owned(shard: str, owner: str, epoch: int) -> tuple[ColumnElement[bool], ...
     return ShardRow.name == shard, ShardRow.owner == owner, ShardRow.epoch == epoch
 
 
-def _fence(session: Session, shard: str, owner: str, epoch: int, *, changes: int = 0) -> None:
+def _fence(connection: Connection, shard: str, owner: str, epoch: int, *, changes: int = 0) -> None:
     """Lock the shard for this transaction and count its changes, or raise StaleEpoch if another one owns it."""
-    counted = {ShardRow.pool_generation: ShardRow.pool_generation + changes}
-    matched = session.execute(update(ShardRow).where(*_owned(shard, owner, epoch)).values(counted))
-    if not cast("CursorResult[None]", matched).rowcount:
+    owned = {"of_shard": shard, "of_owner": owner, "of_epoch": epoch, "changes": changes}
+    if not connection.execute(shard_lock(fenced=True), owned).rowcount:
         raise StaleEpoch(f"shard {shard}: {owner} does not own it in epoch {epoch}, or not any more")
 
 
-def _lock(session: Session, shard: str) -> None:
+def _lock(connection: Connection, shard: str) -> None:
     """Lock the shard for this transaction and count its changes, whoever owns it."""
-    counted = update(ShardRow).where(ShardRow.name == shard).values(pool_generation=ShardRow.pool_generation + 1)
-    if not cast("CursorResult[None]", session.execute(counted)).rowcount:
+    if not connection.execute(shard_lock(fenced=False), {"of_shard": shard, "changes": 1}).rowcount:
         raise NotFound(f"no shard {shard}")
 
 
@@ -52,7 +51,6 @@ class Store:
         self._writers = sessionmaker(self.engine, expire_on_commit=False)
         self._snapshots = engine.snapshots_of(self.engine)
         self._single_reads = engine.single_reads_of(self.engine)
-        self._readers = sessionmaker(self._snapshots)
 
     def close(self) -> None:
         """Give up all connections."""
@@ -80,8 +78,8 @@ class Store:
     @contextmanager
     def admission(self) -> Iterator[SqlTransaction]:
         """Begin a transaction that sees the whole pool and adds to it; it changes nothing that is a shard's."""
-        with self._session() as session:
-            tx = SqlTransaction(session, NO_SHARD)
+        with translated(), self.engine.begin() as connection:
+            tx = SqlTransaction(connection, NO_SHARD)
             yield tx
             tx.flush()
 
@@ -93,13 +91,13 @@ class Store:
         committed as its owner: StaleEpoch tells one that has lost the shard since.  Without an owner (somebody
         else's request is carried out) the transaction acts for the present one.  NotFound if there is no such shard.
         """
-        with self._session() as session:
+        with translated(), self.engine.begin() as connection:
             if owner is None:
-                _lock(session, shard)
+                _lock(connection, shard)
             else:
-                _fence(session, shard, owner, epoch, changes=1)
-            found = from_row(Shard, session.get_one(ShardRow, shard))
-            tx = SqlTransaction(session, replace(found, pool_generation=found.pool_generation - 1))
+                _fence(connection, shard, owner, epoch, changes=1)
+            found = Reads(connection, "").shard_named(shard)
+            tx = SqlTransaction(connection, replace(found, pool_generation=found.pool_generation - 1))
             yield tx
             tx.flush()
 
@@ -109,9 +107,9 @@ class Store:
 
         `shard` names the one whose generation the reader wants to know, and whose slots, jobs and leases it lists.
         """
-        with translated(), self._readers() as session:
-            found = NO_SHARD if shard is None else SqlReading(session, NO_SHARD).shard_named(shard)
-            yield SqlReading(session, found)
+        with translated(), self._snapshots.connect() as connection:
+            found = NO_SHARD if shard is None else Reads(connection, "").shard_named(shard)
+            yield SqlReading(connection, found)
 
     def pool_columns(self, seen: Mapping[str, int] | None = None, *, count: bool = True) -> PoolColumns:
         """Return the whole pool at one moment; or what changed after these generations, and of how many (`count`)."""
@@ -122,6 +120,21 @@ class Store:
                 return changes
         with translated(), self._snapshots.connect() as connection:
             return columns.read(connection, seen or {}, count=count)
+
+    def changed_jobs(
+        self, batch_uuid: str, *, states: Collection[JobState] = (), changed_after: Mapping[str, int] | None = None
+    ) -> tuple[Sequence[Job], dict[str, int]]:
+        """Return the jobs of a batch as `Reads.batch_jobs`, and the generations of the shards that they have seen.
+
+        The generations are read before the jobs, without a transaction around both: what is committed between the two
+        is seen now, and once more by who asks for what changed after them.
+        """
+        with translated(), self._single_reads.connect() as connection:
+            reads = Reads(connection, "")
+            seen = reads.generations()
+            if changed_after is not None and seen == changed_after:
+                return [], seen
+            return reads.batch_jobs(batch_uuid, states=states, changed_after=changed_after), seen
 
     def note_alive(self, beats: Mapping[str, tuple[int, int]], now_s: float) -> None:
         """Note the last heartbeats (start and number) of hosts that said nothing else."""
@@ -162,7 +175,7 @@ class Store:
     def renew_shard(self, shard: Shard, now_s: float) -> Shard:
         """Say that the owner lives; raises StaleEpoch if it has lost the shard."""
         with self._session() as session:
-            _fence(session, shard.name, shard.owner, shard.epoch)
+            _fence(session.connection(), shard.name, shard.owner, shard.epoch)
             row = session.get_one(ShardRow, shard.name)
             row.renewed_at, row.generation = now_s, row.generation + 1
             return from_row(Shard, row)
@@ -188,21 +201,21 @@ class Store:
 
     # Outbox ----------------------------------------------------------------------------------------------------
 
-    def undelivered(self, shard: str, limit: int) -> list[Command]:
-        """Return the oldest commands of the outbox, in the order of their commits."""
-        oldest = select(CommandRow).where(CommandRow.shard == shard).order_by(CommandRow.position).limit(limit)
-        with translated(), self._readers() as session:
-            return [from_row(Command, row) for row in session.scalars(oldest)]
+    def undelivered(self, shard: str, limit: int, *, but_for: Collection[str] = ()) -> list[Command]:
+        """Return the oldest commands of the outbox, in the order of their commits; none for the hosts `but_for`."""
+        wanted = {"of_shard": shard, "but_for": list(but_for), "most": limit}
+        with translated(), self._single_reads.connect() as connection:
+            return [from_columns(Command, row) for row in connection.execute(outbox(), wanted)]
 
     def delivered(self, shard: str, owner: str, epoch: int, ids: Collection[str]) -> None:
         """Remove commands that agents have acknowledged.
 
         Raises StaleEpoch for a replaced owner: its commands may have been refused, and stay for the new one.
         """
-        with self._session() as session:
-            _fence(session, shard, owner, epoch)
+        with translated(), self.engine.begin() as connection:
+            _fence(connection, shard, owner, epoch)
             for chunk in chunks(list(ids)):
-                session.execute(delete(CommandRow).where(CommandRow.shard == shard, CommandRow.id.in_(chunk)))
+                connection.execute(removal(Command), {"keys": chunk})
 
     # Time models -----------------------------------------------------------------------------------------------
 

@@ -5,11 +5,10 @@ by as few statements as there are tables.  Nobody else can change it meanwhile: 
 and a batch, which jobs of other shards may be counted in, is locked when it is read.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import delete
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, delete
 
 from fpga_pool.model.exceptions import Conflict, DuplicateId
 from fpga_pool.model.messages import Command
@@ -20,7 +19,7 @@ from fpga_pool.store.errors import translated
 from fpga_pool.store.mapping import PLACES, called, to_columns
 from fpga_pool.store.models import CommandRow
 from fpga_pool.store.reads import Reads, chunks
-from fpga_pool.store.statements import among, change, insertion, upsertion
+from fpga_pool.store.statements import among, bulk_change, change, given_in, insertion
 
 #: How many rows the driver is given at once; it may send them in several packets.
 ROWS_PER_CALL = 1000
@@ -34,13 +33,13 @@ class SqlTransaction(Reads):
     `add` looks before it writes, so that a refused one leaves the transaction usable.
     """
 
-    def __init__(self, session: Session, shard: Shard) -> None:
-        super().__init__(session, shard.name)
+    def __init__(self, connection: Connection, shard: Shard) -> None:
+        super().__init__(connection, shard.name)
         self.shard = shard
         self._generation = shard.pool_generation + 1
-        #: Keys of what was saved and is not written yet, in the order in which it was saved first, each with the stored
-        #: generation.
-        self._saved: dict[type, dict[str, int]] = {}
+        #: Keys of what was saved and is not written yet, in the order in which it was saved first, each with what is
+        #: stored.
+        self._saved: dict[type, dict[str, Any]] = {}
         #: Of those that know in which generation they changed, the ones that did.
         self._changed: dict[type, set[str]] = {}
         #: Batches of which jobs were saved.
@@ -82,7 +81,7 @@ class SqlTransaction(Reads):
         if told is not None and (not told or any(getattr(known, name) != getattr(thing, name) for name in told)):
             self._changed.setdefault(cls, set()).add(key)
         self._known[cls, key] = changed(thing, generation=thing.generation + 1)
-        self._saved.setdefault(cls, {}).setdefault(key, known.generation)
+        self._saved.setdefault(cls, {}).setdefault(key, known)
         if isinstance(thing, Lease):
             self._touch(thing.slot)
         elif isinstance(thing, Job):
@@ -96,7 +95,7 @@ class SqlTransaction(Reads):
         """Remove what the outbox holds for the slots of a host that is lost; what is about its flows waits for it."""
         self.flush([Command])
         mine = CommandRow.shard == self.shard.name, CommandRow.host == host, CommandRow.slot != ""
-        self._session.execute(delete(CommandRow).where(*mine))
+        self._connection.execute(delete(CommandRow).where(*mine))
 
     def record_run(self, run: Run) -> None:
         """Record the completion of a job; at most one per job: a second one raises DuplicateId, now or at the end."""
@@ -124,34 +123,51 @@ class SqlTransaction(Reads):
         if not stored:
             return
         told = self._changed.pop(cls, set())
-        rows = {key: to_columns(self._known[cls, key]) for key in stored}
         if cls is Job:  # by the hundred; nothing but this transaction can have changed them
-            self._upsert(cls, [row | {"changed_in": self._generation} for row in rows.values()])
+            self._change_many(cls, stored)
             return
-        found = {key: {"the_key": key, "the_generation": generation} for key, generation in stored.items()}
-        counted = [row | found[key] | {"changed_in": self._generation} for key, row in rows.items() if key in told]
-        self._update(cls, counted)
-        self._update(cls, [row | found[key] for key, row in rows.items() if key not in told])
+        self._change(cls, {key: before for key, before in stored.items() if key in told}, told=True)
+        self._change(cls, {key: before for key, before in stored.items() if key not in told}, told=False)
 
-    def _upsert(self, cls: type, rows: list[dict[str, Any]]) -> None:
-        connection = self._session.connection()
-        statement = upsertion(connection.dialect.name, cls, tuple(rows[0]))
-        for begin in range(0, len(rows), ROWS_PER_CALL):
-            connection.execute(statement, rows[begin : begin + ROWS_PER_CALL])
+    def _differing(self, cls: type, stored: Mapping[str, Any]) -> tuple[set[str], dict[str, dict[str, Any]]]:
+        """Return the columns in which one of these is not as it is stored, and all columns of each as it is now."""
+        now = {key: to_columns(self._known[cls, key]) for key in stored}
+        names = {
+            name
+            for key, before in stored.items()
+            for name, value in to_columns(before).items()
+            if value != now[key][name]
+        }
+        return names, now
 
-    def _update(self, cls: type, rows: list[dict[str, Any]]) -> None:
-        if not rows:
+    def _change_many(self, cls: type, stored: Mapping[str, Any]) -> None:
+        differing, now = self._differing(cls, stored)
+        changed_columns = (*sorted(differing), "changed_in")
+        names, statement = bulk_change(self._connection.dialect.name, cls, changed_columns)
+        counted = [row | {"changed_in": self._generation} for row in now.values()]
+        for begin in range(0, len(counted), ROWS_PER_CALL):
+            with translated():
+                self._connection.execute(statement, only(names, counted[begin : begin + ROWS_PER_CALL]))
+
+    def _change(self, cls: type, stored: Mapping[str, Any], *, told: bool) -> None:
+        if not stored:
             return
-        names = tuple(name for name in rows[0] if not name.startswith("the_"))
+        differing, now = self._differing(cls, stored)
+        names = (*sorted(differing), *(["changed_in"] if told else []))
+        rows = [
+            now[key] | {"the_key": key, "the_generation": before.generation, "changed_in": self._generation}
+            for key, before in stored.items()
+        ]
         with translated():
-            matched = self._session.connection().execute(change(cls, names), rows)
+            found = "the_key", "the_generation"
+            matched = self._connection.execute(change(cls, names), only((*names, *found), rows))
         if matched.rowcount != len(rows):
             raise Conflict(f"{cls.__name__.lower()}: one of {len(rows)} has changed meanwhile; read it and decide anew")
 
     def _touch(self, slot: str) -> None:
         """Count a slot as changed: the lease on it is part of what is told of it."""
-        generation = self._one(Slot, slot).generation  # may have to read it, and write first what was saved
-        self._saved.setdefault(Slot, {}).setdefault(slot, generation)
+        stored = self._one(Slot, slot)  # may have to read it, and write first what was saved
+        self._saved.setdefault(Slot, {}).setdefault(slot, stored)
         self._changed.setdefault(Slot, set()).add(slot)
 
     def _insert(self, things: list[Any]) -> None:
@@ -160,7 +176,7 @@ class SqlTransaction(Reads):
             extra = {"changed_in": self._generation} if cls in CHANGES_ARE_ASKED_FOR else {}
             rows = [to_columns(thing) | extra for thing in things]
             with translated():
-                self._session.connection().execute(insertion(cls), rows)
+                self._connection.execute(insertion(cls), only(given_in(cls, rows), rows))
 
     def _refuse_stored(self, cls: type, keys: list[str]) -> None:
         for key in self._stored(cls, PLACES[cls].key, keys):
@@ -173,7 +189,12 @@ class SqlTransaction(Reads):
     def _stored(self, cls: type, column: str, values: list[str]) -> Iterator[str]:
         """Yield those of the values that a column holds."""
         for some in chunks(values):
-            yield from self._session.connection().execute(among(cls, column), {"values": some}).scalars()
+            yield from self._connection.execute(among(cls, column), {"values": some}).scalars()
+
+
+def only(names: Collection[str], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return these columns of rows: SQLAlchemy would write all that it is given."""
+    return [{name: row[name] for name in names} for row in rows]
 
 
 class SqlReading(SqlTransaction):

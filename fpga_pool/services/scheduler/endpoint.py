@@ -87,10 +87,12 @@ class SchedulerEndpoint:
         """See SchedulerAPI."""
         wanted = [JobState(state) for state in states]
 
+        store = self._service.store
+        with store.reading() as tx:
+            owned_batch(tx, uuid, project_id)
+
         def look() -> tuple[Sequence[Job], dict[str, int]]:
-            with self._service.store.reading() as tx:
-                owned_batch(tx, uuid, project_id)
-                return tx.batch_jobs(uuid, states=wanted, changed_after=changed_after), tx.generations()
+            return store.changed_jobs(uuid, states=wanted, changed_after=changed_after)
 
         if changed_after is None or wait_s <= 0:
             jobs, seen = look()

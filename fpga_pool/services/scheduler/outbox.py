@@ -52,11 +52,11 @@ class Outbox:
         with self._lock:
             served = set(self._busy)
         by_host: dict[str, list[Command]] = {}
-        for command in self._store.undelivered(self._shard.name, limit=10_000):
+        for command in self._store.undelivered(self._shard.name, limit=10_000, but_for=served):
             by_host.setdefault(command.host, []).append(command)
         for host, commands in by_host.items():
             with self._lock:
-                if host in served | self._busy or self._clock() < self._not_before.get(host, 0.0):
+                if host in self._busy or self._clock() < self._not_before.get(host, 0.0):
                     continue
                 self._busy.add(host)
             self._workers.submit(self._deliver, host, commands[:BATCH], wake)

@@ -70,7 +70,7 @@ def test_a_row_that_changed_behind_the_transaction_is_a_conflict(begin, counted,
     def change_what_changes():
         with begin() as tx:
             batch = tx.batch(counted.uuid)
-            tx._session.connection().execute(sqlalchemy.text("UPDATE batches SET generation = 7"))
+            tx._connection.execute(sqlalchemy.text("UPDATE batches SET generation = 7"))
             tx.save(bump(batch))
 
     with pytest.raises(exceptions.Conflict, match="changed meanwhile"):

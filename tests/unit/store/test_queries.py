@@ -1,5 +1,7 @@
 """What the API asks of the store beside the reads of a transaction."""
 
+from dataclasses import replace
+
 import pytest
 
 from fpga_pool.core.timemodel import TimeModel
@@ -89,3 +91,15 @@ def test_a_reader_sees_one_moment_and_delays_no_writer(store, begin, counted, bu
 def test_a_reader_cannot_write(store, counted, write):
     with store.reading() as tx, pytest.raises(TypeError, match="only reads"):
         getattr(tx, write)(counted)
+
+
+def test_changed_jobs_are_those_of_the_batch_since_the_generations_that_were_seen(store, shard, begin, saved, make):
+    batch, first, second = saved(*(batch := make.batch(jobs=2), *make.jobs(batch, 2)))
+    everything, seen = store.changed_jobs(batch.uuid)
+    assert [job.uuid for job in everything] == [first.uuid, second.uuid]
+    with begin() as tx:
+        tx.save(replace(tx.job(second.uuid), order=1))
+    changed, later = store.changed_jobs(batch.uuid, changed_after=seen)
+    assert [job.uuid for job in changed] == [second.uuid]
+    assert later == {shard.name: seen[shard.name] + 1}
+    assert store.changed_jobs(batch.uuid, changed_after=later) == ([], later)

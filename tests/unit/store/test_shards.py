@@ -133,3 +133,11 @@ def test_the_outbox_of_a_shard_is_its_own(store, shard, begin, make):
     with begin() as tx:
         tx.send(make.command())
     assert store.undelivered("other", limit=10) == []
+
+
+def test_commands_for_hosts_that_are_served_are_left_out(store, shard, begin, make):
+    commands = [make.command(sequence, host=f"host-{sequence}") for sequence in range(2)]
+    with begin() as tx:
+        for command in commands:
+            tx.send(command)
+    assert store.undelivered(shard.name, limit=10, but_for={"host-0"}) == [commands[1]]
