@@ -1,7 +1,6 @@
 """The jobs an agent holds: in memory for the slots' threads, in the journal for the next start."""
 
 import logging
-import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,15 +35,13 @@ from fpga_pool.model.messages import (
 )
 from fpga_pool.model.progress import told_bytes
 from fpga_pool.services.agent.holds import HoldTable
+from fpga_pool.services.agent.job_files import JobFiles
 from fpga_pool.services.agent.journal import HeldJob, Journal, Phase
 from fpga_pool.services.clock import Clock
 
 LOG = logging.getLogger(__name__)
 
 End = JobResult | JobFailure
-
-#: Small inputs that are kept in memory: 16 MiB at most.
-RECENT = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +62,7 @@ class JobTable:
 
     def __init__(self, journal: Journal, state_dir: Path, clock: Clock) -> None:
         self._journal = journal
-        self._inputs = state_dir / "inputs"
-        self._results = state_dir / "results"
+        self.files = JobFiles(journal, state_dir)
         self._clock = clock
         self._jobs: dict[str, HeldJob] = {}
         #: Jobs by slot, and how an idle slot is woken; the conditions share the lock of `changed`.
@@ -74,8 +70,6 @@ class JobTable:
         self._wakeups: dict[str, threading.Condition] = {}
         #: What was told last of each slot.
         self._states: dict[str, SlotChanged] = {}
-        #: The newest small inputs, which are in the journal as well, until their slots take them.
-        self._recent: dict[str, bytes] = {}
         #: Ends that are not recorded yet.
         self._ends: list[_End] = []
         self._waiters: dict[str, list[Future[End]]] = {}
@@ -94,59 +88,24 @@ class JobTable:
 
     def restore(self) -> None:
         """Take up what the journal holds after a restart; what was computing starts again, what is lost is told."""
-        for directory in (self._inputs, self._results):
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.files.make_directories()
         with self.changed:
             self.holds.restore()
             for job in self._journal.jobs():
                 self._restore(job)
-            self._remove_strays()
+            self.files.delete_strays(self._jobs)
 
     def _restore(self, job: HeldJob) -> None:
-        if job.phase is Phase.HELD and not self._has_result(job.uuid):
+        if job.phase is Phase.HELD and not self.files.has_result(job.uuid):
             self._change(None, ResultExpired(**self._about(job)), forget=job.uuid)
-        elif job.phase in (Phase.STAGED, Phase.RUNNING) and not self._has_input(job.uuid):
+        elif job.phase in (Phase.STAGED, Phase.RUNNING) and not self.files.has_input(job.uuid):
             self._put(job)
             self.failed(job, "fpga_pool.input_lost", "its input was lost in a restart", retryable=True)
         else:
             self._put(job.at(Phase.STAGED) if job.phase is Phase.RUNNING else job)
-            if job.phase is Phase.WAITING and self.input_path(job.uuid).exists():
+            if job.phase is Phase.WAITING and self.files.input_path(job.uuid).exists():
                 # Complete and checked, or it would not have this name; the power went before the journal had it.
                 self.staged(job.uuid)
-
-    def _remove_strays(self) -> None:
-        strays = [path for path in self._inputs.iterdir() if path.name.removesuffix(".part") not in self._jobs]
-        # What was being computed is computed again.
-        strays += [path for path in self._results.iterdir() if path.name not in self._jobs]
-        for path in strays:
-            path.unlink()
-
-    def input_path(self, uuid: str) -> Path:
-        """Where a job's complete input is."""
-        return self._inputs / uuid
-
-    def partial_path(self, uuid: str) -> Path:
-        """Where a job's input is until it is complete."""
-        return self._inputs / f"{uuid}.part"
-
-    def result_path(self, uuid: str) -> Path:
-        """Where a job's result is."""
-        return self._results / uuid
-
-    def sink_path(self, job: HeldJob) -> Path:
-        """Where an attempt's result grows; an older attempt may still compute when a newer one begins."""
-        return self._results / f"{job.uuid}.{job.assignment.attempt}"
-
-    def small_input(self, uuid: str) -> bytes | None:
-        """Return a job's input if it is a small one; else it is in a file."""
-        recent = self._recent.pop(uuid, None)
-        return self._journal.input(uuid) if recent is None else recent
-
-    def _has_input(self, uuid: str) -> bool:
-        return self.input_path(uuid).exists() or self._journal.input(uuid) is not None
-
-    def _has_result(self, uuid: str) -> bool:
-        return self.result_path(uuid).exists() or self._journal.result(uuid) is not None
 
     def get(self, uuid: str) -> HeldJob | None:
         """Return a job, if it is held."""
@@ -211,7 +170,7 @@ class JobTable:
     def _assign(self, command: Command, assignment: AssignJob) -> None:
         job = HeldJob(slot=command.slot, assignment=assignment)
         reports: list[Report] = []
-        if job.assignment.attempt > 1 and self._has_input(job.uuid):  # kept from an attempt that failed
+        if job.assignment.attempt > 1 and self.files.has_input(job.uuid):  # kept from an attempt that failed
             job = job.at(Phase.STAGED)
             reports.append(InputStaged(**self._about(job)))
         self._journal.note_command(command, job, None, reports)
@@ -245,11 +204,7 @@ class JobTable:
         since_s = self._clock() - assignment.dispatched_at
         if job.phase is not Phase.WAITING or not assignment.transfer or since_s < assignment.transfer[0].begin_s:
             return None
-        try:
-            moved_bytes = self.partial_path(job.uuid).stat().st_size
-        except FileNotFoundError:
-            moved_bytes = 0
-        return told_bytes(assignment.transfer, assignment.input_bytes, moved_bytes, since_s)
+        return told_bytes(assignment.transfer, assignment.input_bytes, self.files.received_bytes(job.uuid), since_s)
 
     def _release(self, command: Command, action: ReleaseJob) -> None:
         job = self._drop(action.job)
@@ -258,7 +213,7 @@ class JobTable:
         if job is not None:
             # A running job is stopped by its slot's thread, which also deletes the files when it is done with them.
             if job.phase is not Phase.RUNNING:
-                self.delete_files(job.uuid)
+                self.files.delete(job.uuid)
             self._settle(job.uuid, JobFailure("fpga_pool.released", "the job was withdrawn from this host"))
         self._tell(reports)
 
@@ -358,7 +313,7 @@ class JobTable:
         reports: list[Report] = []
         with self._journal.together():
             wanted = [end for end in ends if self._jobs.get(end.job.uuid) == end.job]
-            self._name_files([end.job for end in wanted if end.result.data is None])
+            self.files.name_results([end.job for end in wanted if end.result.data is None])
             for end in wanted:
                 if end.result.data is not None:
                     self._journal.keep_result(end.job.uuid, end.result.data)
@@ -369,15 +324,8 @@ class JobTable:
             states: list[Report] = [end.slot for end in ends if self._states.get(end.slot.slot) is end.slot]
             self._journal.note(reports=states)
         for uuid in held:
-            self.input_path(uuid).unlink(missing_ok=True)
+            self.files.input_path(uuid).unlink(missing_ok=True)
         return held, reports + states
-
-    def _name_files(self, jobs: Sequence[HeldJob]) -> None:
-        """Give large results the names under which they are found."""
-        for job in jobs:
-            self.sink_path(job).replace(self.result_path(job.uuid))
-        if jobs:
-            _sync_directory(self._results)
 
     def _held(self, end: _End) -> HeldJob:
         return replace(
@@ -419,9 +367,9 @@ class JobTable:
     def clean_up(self, job: HeldJob) -> None:
         """Remove what a computation left that is not wanted any more."""
         with self.changed:
-            self.sink_path(job).unlink(missing_ok=True)
+            self.files.sink_path(job).unlink(missing_ok=True)
             if job.uuid not in self._jobs:
-                self.delete_files(job.uuid)
+                self.files.delete(job.uuid)
 
     def slot_changed(self, report: SlotChanged) -> None:
         """Note a change of a slot that is no job's."""
@@ -449,10 +397,7 @@ class JobTable:
                 for (job, data), report in zip(staged, reports, strict=True):
                     self._journal.keep_input(job.uuid, data)
                     self._journal.note(keep=job, reports=[report])
-            for job, data in staged[:RECENT]:
-                self._recent[job.uuid] = data
-            for uuid in list(self._recent)[:-RECENT]:
-                self._recent.pop(uuid, None)
+            self.files.remember([(job.uuid, data) for job, data in staged])
             for job, _ in staged:
                 self._put(job)
             self._tell(reports)
@@ -467,7 +412,10 @@ class JobTable:
             elif job.phase is Phase.HELD:
                 future.set_result(
                     JobResult(
-                        self.result_path(uuid), job.result_bytes or 0, job.result_sha256, self._journal.result(uuid)
+                        self.files.result_path(uuid),
+                        job.result_bytes or 0,
+                        job.result_sha256,
+                        self._journal.result(uuid),
                     )
                 )
             else:
@@ -498,14 +446,9 @@ class JobTable:
                 # Found again without its file, it is forgotten: see _restore.
                 self._change(None, report(**self._about(job)), forget=uuid, durable=False)
                 if not small:
-                    self.delete_files(uuid)
+                    self.files.delete(uuid)
 
     # ------------------------------------------------------------------------------------------------------------
-
-    def delete_files(self, uuid: str) -> None:
-        """Remove what a job left on disk."""
-        for path in (self.input_path(uuid), self.partial_path(uuid), self.result_path(uuid)):
-            path.unlink(missing_ok=True)
 
     def _change(self, job: HeldJob | None, *reports: Report, forget: str | None = None, durable: bool = True) -> None:
         self._journal.note(keep=job, forget=forget, reports=reports, durable=durable)
@@ -536,12 +479,3 @@ class JobTable:
 
     def _about(self, job: HeldJob) -> dict[str, Any]:
         return {"job": job.uuid, "attempt": job.assignment.attempt, "at": self._clock()}
-
-
-def _sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

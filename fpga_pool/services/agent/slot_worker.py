@@ -322,9 +322,9 @@ class SlotWorker:
 
     def _place_input(self, job: HeldJob) -> Path:
         """Return the file that holds the job's input."""
-        small = self._jobs.small_input(job.uuid)
+        small = self._jobs.files.small_input(job.uuid)
         if small is None:
-            return self._jobs.input_path(job.uuid)
+            return self._jobs.files.input_path(job.uuid)
         # Written over the one before: to empty a file first costs more than all the rest.
         source = os.open(self._source, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
@@ -336,13 +336,13 @@ class SlotWorker:
 
     def _take_result(self, job: HeldJob) -> JobResult:
         """Take the result away, so that the slot's next job can have the place."""
-        place, size_bytes = self._jobs.result_path(job.uuid), self._sink.stat().st_size
+        place, size_bytes = self._jobs.files.result_path(job.uuid), self._sink.stat().st_size
         if size_bytes <= SMALL_BYTES:
             data = self._sink.read_bytes()
             self._sink.unlink()
             return JobResult(place, size_bytes, hashlib.sha256(data).hexdigest(), data)
         sha256 = _hash_durably(self._sink)
-        self._sink.replace(self._jobs.sink_path(job))
+        self._sink.replace(self._jobs.files.sink_path(job))
         return JobResult(place, size_bytes, sha256)
 
     # Faults -----------------------------------------------------------------------------------------------------

@@ -78,4 +78,4 @@ class Streams:
         return job
 
     def _path(self, job: HeldJob) -> Path:
-        return self._jobs.input_path(job.uuid)
+        return self._jobs.files.input_path(job.uuid)

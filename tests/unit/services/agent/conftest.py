@@ -165,7 +165,7 @@ class Bench:
     def assign(self, job, *, data=DATA, **fields):
         """Have a job assigned, and its input arrive."""
         assert self.execute(self.commands.assign(job, input_bytes=len(data), **fields)) == ["accepted"]
-        self.jobs.input_path(job).write_bytes(data)
+        self.jobs.files.input_path(job).write_bytes(data)
         self.jobs.staged(job)
 
     def told(self, job):

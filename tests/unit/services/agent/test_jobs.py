@@ -27,7 +27,7 @@ def give(jobs, commands, uuid="j", phase=Phase.STAGED, **fields):
     assert jobs.execute(commands.assign(uuid, **fields)).outcome == "accepted"
     if phase is Phase.WAITING:
         return None
-    jobs.input_path(uuid).write_bytes(b"input")
+    jobs.files.input_path(uuid).write_bytes(b"input")
     jobs.staged(uuid)
     if phase is Phase.STAGED:
         return None
@@ -40,8 +40,8 @@ def give(jobs, commands, uuid="j", phase=Phase.STAGED, **fields):
 
 
 def finish(jobs, running):
-    jobs.sink_path(running).write_bytes(b"output")
-    jobs.finished(running, 0.5, JobResult(jobs.result_path(running.uuid), 6, "ab"), ready(running.slot))
+    jobs.files.sink_path(running).write_bytes(b"output")
+    jobs.finished(running, 0.5, JobResult(jobs.files.result_path(running.uuid), 6, "ab"), ready(running.slot))
 
 
 def files(tmp_path):
@@ -54,7 +54,7 @@ def files(tmp_path):
 def test_a_command_is_executed_once_and_a_repeat_is_answered(jobs, commands, reported):
     command = commands.assign("j")
     assert jobs.execute(command).outcome == "accepted"
-    jobs.input_path("j").write_bytes(b"input")
+    jobs.files.input_path("j").write_bytes(b"input")
     jobs.staged("j")
     assert jobs.execute(command).outcome == "repeated"
     assert jobs.get("j").phase is Phase.STAGED
@@ -118,7 +118,7 @@ def test_a_released_job_leaves_no_file_and_is_reported(jobs, commands, tmp_path,
 
 def test_the_files_of_a_released_running_job_stay_until_its_slot_is_done_with_them(jobs, commands, tmp_path):
     running = give(jobs, commands, phase=Phase.RUNNING)
-    jobs.sink_path(running).write_bytes(b"half")
+    jobs.files.sink_path(running).write_bytes(b"half")
     jobs.execute(commands.release("j"))
     assert files(tmp_path) == ["inputs/j", "results/j.1"]
     jobs.clean_up(running)
@@ -216,7 +216,7 @@ def test_whoever_waits_for_a_job_is_told_its_end(jobs, commands):
     cancelled.cancel()
     assert not waiting.done()
     finish(jobs, running)
-    expected = JobResult(jobs.result_path("j"), 6, "ab")
+    expected = JobResult(jobs.files.result_path("j"), 6, "ab")
     assert waiting.result(0) == expected == jobs.end_of("j").result(0)
     assert jobs._waiters == {}
 
@@ -284,17 +284,17 @@ def give_small(jobs, commands, uuid="j", phase=Phase.STAGED, **fields):
 
 
 def finish_small(jobs, running):
-    result = JobResult(jobs.result_path(running.uuid), 6, "ab", b"output")
+    result = JobResult(jobs.files.result_path(running.uuid), 6, "ab", b"output")
     jobs.finished(running, 0.5, result, ready(running.slot))
 
 
 def test_a_small_job_needs_no_files(jobs, commands, tmp_path, reported):
     running = give_small(jobs, commands, phase=Phase.RUNNING)
     waiting = jobs.end_of("j")
-    assert (jobs.small_input("j"), jobs.small_input("k")) == (b"input", None)
+    assert (jobs.files.small_input("j"), jobs.files.small_input("k")) == (b"input", None)
     finish_small(jobs, running)
     assert waiting.result(0).data == jobs.end_of("j").result(0).data == b"output"
-    assert jobs.small_input("j") is None
+    assert jobs.files.small_input("j") is None
     jobs.delivered([("j", 1)])
     assert jobs.get("j") is None
     assert files(tmp_path) == []
@@ -306,7 +306,7 @@ def test_a_small_job_needs_no_files(jobs, commands, tmp_path, reported):
 def test_a_small_input_that_is_here_already_is_not_staged_again(jobs, commands, reported):
     give_small(jobs, commands)
     jobs.staged_small([("j", b"other"), ("unknown", b"x")])
-    assert jobs.small_input("j") == b"input"
+    assert jobs.files.small_input("j") == b"input"
     assert reported() == [("InputStaged", "j", 1)]
 
 
@@ -315,7 +315,7 @@ def test_a_small_input_outlives_a_restart(jobs, new_jobs, commands, phase, after
     give_small(jobs, commands, phase=phase)
     before = reported()
     restarted = new_jobs()
-    assert (restarted.get("j").phase, restarted.small_input("j")) == (after, b"input")
+    assert (restarted.get("j").phase, restarted.files.small_input("j")) == (after, b"input")
     assert reported() == before
 
 
@@ -352,9 +352,9 @@ def test_ends_are_told_when_they_are_recorded_and_those_that_wait_are_recorded_t
 
 def test_an_end_that_is_recorded_after_its_job_was_released_leaves_nothing(jobs, commands, tmp_path, reported):
     running = give(jobs, commands, phase=Phase.RUNNING)
-    jobs.sink_path(running).write_bytes(b"output")
+    jobs.files.sink_path(running).write_bytes(b"output")
     jobs.on_end = lambda: None
-    jobs.finished(running, 0.5, JobResult(jobs.result_path("j"), 6, "ab"), ready(running.slot))
+    jobs.finished(running, 0.5, JobResult(jobs.files.result_path("j"), 6, "ab"), ready(running.slot))
     jobs.execute(commands.release("j"))
     jobs.record_ends()
     assert files(tmp_path) == []
@@ -428,7 +428,7 @@ def test_a_restarted_agent_goes_on_with_what_it_held(jobs, new_jobs, commands, p
 @pytest.mark.parametrize("phase", [Phase.STAGED, Phase.RUNNING])
 def test_an_input_that_was_lost_in_a_restart_is_asked_for_again(jobs, new_jobs, commands, journal, phase):
     give(jobs, commands, phase=phase)
-    jobs.input_path("j").unlink()
+    jobs.files.input_path("j").unlink()
     restarted = new_jobs()
     _, failed = journal.reports(100)[-1]
     assert (failed.code, failed.retryable) == ("fpga_pool.input_lost", True)
@@ -438,14 +438,14 @@ def test_an_input_that_was_lost_in_a_restart_is_asked_for_again(jobs, new_jobs, 
 
 def test_a_result_that_was_lost_in_a_restart_has_expired(jobs, new_jobs, commands, reported):
     give(jobs, commands, phase=Phase.HELD)
-    jobs.result_path("j").unlink()
+    jobs.files.result_path("j").unlink()
     assert new_jobs().all() == []
     assert reported()[-1] == ("ResultExpired", "j", 1)
 
 
 def test_a_restart_removes_what_belongs_to_no_job_and_what_was_being_computed(jobs, new_jobs, commands, tmp_path):
     running = give(jobs, commands, "a", Phase.RUNNING)
-    jobs.sink_path(running).write_bytes(b"half")
+    jobs.files.sink_path(running).write_bytes(b"half")
     give(jobs, commands, "b", Phase.WAITING)
     give(jobs, commands, "c", Phase.HELD)
     for name in ("inputs/b.part", "inputs/stray", "inputs/stray.part", "results/stray"):
@@ -459,7 +459,7 @@ def test_an_input_that_is_complete_on_disk_is_staged_whatever_the_journal_had_ti
 ):
     """The file gets its name when it is complete, checked and synced; a power loss may take the note of it."""
     give(jobs, commands, phase=Phase.WAITING)
-    jobs.input_path("j").write_bytes(b"input")
+    jobs.files.input_path("j").write_bytes(b"input")
     restarted = new_jobs()
     assert restarted.get("j").phase is Phase.STAGED
     assert reported() == [("InputStaged", "j", 1)]

@@ -130,7 +130,7 @@ for number in range(1, 100_000):
     action = AssignJob(job=job, attempt=1, project_id="p", function="f", input_bytes=1, order=0, expected_s=1.0)
     command = Command(id=job, shard="s", epoch=1, host="h", slot="s0", sequence=number, action=action)
     assert jobs.execute(command).outcome == "accepted"
-    jobs.input_path(job).write_bytes(b"x")
+    jobs.files.input_path(job).write_bytes(b"x")
     jobs.staged(job)
     print(number, flush=True)
 """

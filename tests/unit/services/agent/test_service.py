@@ -133,7 +133,7 @@ def test_a_restarted_agent_computes_what_was_computing_and_refuses_what_is_late(
     bench.stop()
     bench.start()
     assert bench.execute(repeated, late) == ["repeated", "refused"]
-    bench.jobs.input_path("j").write_bytes(b"what the client sent")
+    bench.jobs.files.input_path("j").write_bytes(b"what the client sent")
     bench.jobs.staged("j")
     until(lambda: bench.told("j") == ["InputStaged", "JobStarted", "JobFinished"])
 

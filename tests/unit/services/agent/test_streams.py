@@ -33,13 +33,13 @@ def refusal(call, *arguments):
 
 def test_the_input_of_a_job_that_waits_for_it_is_admitted(streams, jobs, commands):
     jobs.execute(commands.assign("j"))
-    assert streams.admit(GRANT).spool_path == jobs.input_path("j")
+    assert streams.admit(GRANT).spool_path == jobs.files.input_path("j")
 
 
 def test_a_client_that_is_faster_than_the_command_waits_for_it(streams, jobs, commands, monkeypatch):
     monkeypatch.setattr(streams_module, "ANNOUNCEMENT_S", 10.0)
     threading.Timer(0.02, jobs.execute, [commands.assign("j")]).start()
-    assert streams.admit(GRANT).spool_path == jobs.input_path("j")
+    assert streams.admit(GRANT).spool_path == jobs.files.input_path("j")
 
 
 def test_a_job_that_is_not_held_or_of_another_project_is_unknown(streams, jobs, commands):
@@ -61,7 +61,7 @@ def test_a_token_of_another_attempt_is_refused(streams, jobs, commands, attempt)
 
 def test_an_input_that_is_complete_is_not_sent_again(streams, jobs, commands):
     jobs.execute(commands.assign("j"))
-    jobs.input_path("j").write_bytes(b"x")
+    jobs.files.input_path("j").write_bytes(b"x")
     streams.staged(GRANT, "ab", 20)
     assert jobs.get("j").phase is Phase.STAGED
     assert refusal(streams.admit, GRANT) == "already_staged"
@@ -80,12 +80,12 @@ def test_the_stream_of_an_older_attempt_is_stopped_when_the_job_comes_back(strea
     streams.progress(GRANT, 10)
     jobs.execute(commands.assign("j", attempt=2))
     assert refusal(streams.progress, GRANT, 11) == "wrong_attempt"
-    assert streams.admit(replace(GRANT, attempt=2)).spool_path == jobs.input_path("j")
+    assert streams.admit(replace(GRANT, attempt=2)).spool_path == jobs.files.input_path("j")
 
 
 def test_the_end_of_a_job_is_told_and_its_delivery_noted(streams, jobs, commands):
     jobs.execute(commands.assign("j"))
-    jobs.input_path("j").write_bytes(b"x")
+    jobs.files.input_path("j").write_bytes(b"x")
     streams.staged(GRANT, "ab", 20)
     end = streams.result(GRANT)
     running = jobs.started("j", SlotChanged(slot="h0/sim0/slot0", at=1.0, state=SlotState.BUSY))
