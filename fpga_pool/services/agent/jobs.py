@@ -2,13 +2,9 @@
 
 import logging
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from fpga_pool.core.dispatch import Load, QueueEntry, Run, Wait, next_action
 from fpga_pool.dataplane.handler import JobFailure, JobResult
@@ -34,14 +30,11 @@ from fpga_pool.model.messages import (
     SlotChanged,
 )
 from fpga_pool.model.progress import told_bytes
-from fpga_pool.services.agent.holds import HoldTable
-from fpga_pool.services.agent.job_files import JobFiles
+from fpga_pool.services.agent.held_jobs import HeldJobs
 from fpga_pool.services.agent.journal import HeldJob, Journal, Phase
 from fpga_pool.services.clock import Clock
 
 LOG = logging.getLogger(__name__)
-
-End = JobResult | JobFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,33 +47,16 @@ class _End:
     slot: SlotChanged
 
 
-class JobTable:
-    """All jobs of one agent, under one lock; each slot waits on a condition of its own for work.
-
-    Every change is in the journal, with the reports that tell of it, before anyone sees it.
-    """
+class JobTable(HeldJobs):
+    """What commands, slots and streams do to the jobs of one agent."""
 
     def __init__(self, journal: Journal, state_dir: Path, clock: Clock) -> None:
-        self._journal = journal
-        self.files = JobFiles(journal, state_dir)
-        self._clock = clock
-        self._jobs: dict[str, HeldJob] = {}
-        #: Jobs by slot, and how an idle slot is woken; the conditions share the lock of `changed`.
-        self._of_slot: defaultdict[str, dict[str, HeldJob]] = defaultdict(dict)
-        self._wakeups: dict[str, threading.Condition] = {}
+        super().__init__(journal, state_dir, clock)
         #: What was told last of each slot.
         self._states: dict[str, SlotChanged] = {}
         #: Ends that are not recorded yet.
         self._ends: list[_End] = []
-        self._waiters: dict[str, list[Future[End]]] = {}
-        self._lock = threading.RLock()
         self._recording = threading.Lock()
-        #: Notified when a job is announced.
-        self.changed = threading.Condition(self._lock)
-        #: Slots that are kept for instances, and take no jobs meanwhile.
-        self.holds = HoldTable(journal, self._lock)
-        #: Called after every change that made a report.
-        self.on_report: Callable[[], object] = lambda: None
         #: Returns the share of its work that the job of a slot has done.
         self.progress: Callable[[str], float] = lambda _: 0.0
         #: Called after every end of a job; sees to it that `record_ends` is called, by this thread or another.
@@ -106,36 +82,6 @@ class JobTable:
             if job.phase is Phase.WAITING and self.files.input_path(job.uuid).exists():
                 # Complete and checked, or it would not have this name; the power went before the journal had it.
                 self.staged(job.uuid)
-
-    def get(self, uuid: str) -> HeldJob | None:
-        """Return a job, if it is held."""
-        with self.changed:
-            return self._jobs.get(uuid)
-
-    def all(self) -> list[HeldJob]:
-        """Return all jobs held."""
-        with self.changed:
-            return list(self._jobs.values())
-
-    @contextmanager
-    def together(self, *, durable: bool = True) -> Iterator[None]:
-        """Make one change of all that is done inside: both in the journal and here, or nowhere; see `Journal`."""
-        with self.changed:
-            before, holds_before = dict(self._jobs), self.holds.all()
-            try:
-                with self._journal.together(durable=durable):
-                    yield
-            except BaseException:
-                self._reset(before)
-                self.holds.reset(holds_before)
-                raise
-
-    def _reset(self, jobs: Mapping[str, HeldJob]) -> None:
-        for uuid in self._jobs.keys() - jobs.keys():
-            self._drop(uuid)
-        for job in jobs.values():
-            if self._jobs.get(job.uuid) != job:
-                self._put(job)
 
     # Commands ---------------------------------------------------------------------------------------------------
 
@@ -250,11 +196,6 @@ class JobTable:
                 if job.phase in (Phase.WAITING, Phase.STAGED)
             ]
         return next_action(queue, loaded or None)
-
-    def wakeup(self, slot: str) -> threading.Condition:
-        """Return what is notified when a slot may have something to do."""
-        with self.changed:
-            return self._wakeups.setdefault(slot, threading.Condition(self._lock))
 
     def started(self, uuid: str, slot: SlotChanged) -> HeldJob | None:
         """Note that a job computes; None if it was withdrawn meanwhile."""
@@ -402,26 +343,6 @@ class JobTable:
                 self._put(job)
             self._tell(reports)
 
-    def end_of(self, uuid: str) -> "Future[End]":
-        """Return a future of the job's end; resolved at once if it has ended."""
-        future: Future[End] = Future()
-        with self.changed:
-            job = self._jobs.get(uuid)
-            if job is None or job.phase is Phase.FAILED:
-                future.set_result(JobFailure("fpga_pool.released", "the job is not held by this host"))
-            elif job.phase is Phase.HELD:
-                future.set_result(
-                    JobResult(
-                        self.files.result_path(uuid),
-                        job.result_bytes or 0,
-                        job.result_sha256,
-                        self._journal.result(uuid),
-                    )
-                )
-            else:
-                self._waiters.setdefault(uuid, []).append(future)
-        return future
-
     def delivered(self, attempts: Sequence[tuple[str, int]]) -> None:
         """Note that clients have the results of these attempts of jobs; they are deleted."""
         with self.together(durable=False):
@@ -447,35 +368,3 @@ class JobTable:
                 self._change(None, report(**self._about(job)), forget=uuid, durable=False)
                 if not small:
                     self.files.delete(uuid)
-
-    # ------------------------------------------------------------------------------------------------------------
-
-    def _change(self, job: HeldJob | None, *reports: Report, forget: str | None = None, durable: bool = True) -> None:
-        self._journal.note(keep=job, forget=forget, reports=reports, durable=durable)
-        if job is not None:
-            self._put(job)
-        self._tell(reports)
-
-    def _put(self, job: HeldJob) -> None:
-        self._drop(job.uuid)
-        self._jobs[job.uuid] = self._of_slot[job.slot][job.uuid] = job
-        if job.phase in (Phase.WAITING, Phase.STAGED):
-            self.wakeup(job.slot).notify()
-
-    def _drop(self, uuid: str) -> HeldJob | None:
-        job = self._jobs.pop(uuid, None)
-        if job is not None:
-            del self._of_slot[job.slot][uuid]
-        return job
-
-    def _tell(self, reports: Sequence[Report]) -> None:
-        if reports:
-            self.on_report()
-
-    def _settle(self, uuid: str, end: End) -> None:
-        for future in self._waiters.pop(uuid, []):
-            if future.set_running_or_notify_cancel():
-                future.set_result(end)
-
-    def _about(self, job: HeldJob) -> dict[str, Any]:
-        return {"job": job.uuid, "attempt": job.assignment.attempt, "at": self._clock()}
