@@ -8,7 +8,7 @@ the caller says; slots that fail or are drained, and hosts that leave.  Slow cli
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,7 +27,6 @@ from fpga_pool.model.messages import (
     JobReleased,
     JobStarted,
     ObservedJob,
-    ObservedSlot,
     ReleaseJob,
     Report,
     ResultDelivered,
@@ -52,7 +51,7 @@ from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.progress import moved_bytes, planned_bytes, told_bytes
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.sim.engine import Engine
-from fpga_pool.sim.hosts import SimulatedHost
+from fpga_pool.sim.hosts import SimulatedHost, SimulatedSlot
 from fpga_pool.sim.store import MemoryStore
 
 OWNER = "simulator"
@@ -87,25 +86,6 @@ class Outcome:
         return max(ends) - (self.batch.dispatched_at or 0.0)
 
 
-@dataclass(slots=True)
-class _Slot:
-    """A slot as its agent would keep it."""
-
-    observed: ObservedSlot
-    function: str
-    queue: dict[str, AssignJob] = field(default_factory=dict)
-    staged: set[str] = field(default_factory=set)
-    running: AssignJob | None = None
-    busy: bool = False
-    #: It has failed, or its host has left: nothing happens there any more.
-    dead: bool = False
-
-    @property
-    def host(self) -> str:
-        """Name of its host."""
-        return self.observed.slot.split("/")[0]
-
-
 class SimulatedPool:
     """A pool of given hosts; batches are submitted to it and run to their end.
 
@@ -138,7 +118,7 @@ class SimulatedPool:
         self._lookout = Lookout(self._settings)
         #: A look at how things go is on the agenda.
         self._looking = False
-        self._slots: dict[str, _Slot] = {}
+        self._slots: dict[str, SimulatedSlot] = {}
         self._gone: set[str] = set()
         #: Complete inputs, as (host, job).
         self._inputs: set[tuple[str, str]] = set()
@@ -148,7 +128,7 @@ class SimulatedPool:
         for host in hosts:
             with self._transaction() as tx:
                 apply_heartbeat(tx, host.heartbeat(0.0), 0.0)
-            self._slots |= {slot.slot: _Slot(slot, slot.function) for slot in host.slots}
+            self._slots |= {slot.slot: SimulatedSlot(slot, slot.function) for slot in host.slots}
 
     def run_batch(self, request: BatchRequest, policy: BatchPolicy, *, seed: int = 0, until_s: float = 1e9) -> Outcome:
         """Submit a batch, let time pass until it is complete, and return what came of it."""
@@ -273,7 +253,7 @@ class SimulatedPool:
         if commands:
             self._engine.after(self._delays.command_s, partial(self._execute, commands))
 
-    def _report(self, slot: _Slot, *reports: Report) -> None:
+    def _report(self, slot: SimulatedSlot, *reports: Report) -> None:
         numbered = list(zip(itertools.islice(self._numbers, len(reports)), reports, strict=True))
         with self._transaction() as tx:
             void = apply_reports(tx, slot.host, "simulated", numbered, self._engine.now_s)
@@ -295,7 +275,7 @@ class SimulatedPool:
         for name in dict.fromkeys(command.slot for command in commands):
             self._next(self._slots[name])
 
-    def _assign(self, slot: _Slot, action: AssignJob) -> None:
+    def _assign(self, slot: SimulatedSlot, action: AssignJob) -> None:
         for other in self._slots.values():
             if other.host == slot.host:
                 self._forget(other, action.job)
@@ -305,7 +285,7 @@ class SimulatedPool:
         else:
             self._await_input(slot, action)
 
-    def _await_input(self, slot: _Slot, action: AssignJob) -> None:
+    def _await_input(self, slot: SimulatedSlot, action: AssignJob) -> None:
         """Stage the job when its input has moved as planned; the plan may have changed meanwhile."""
         if slot.dead or slot.queue.get(action.job) is not action:
             return
@@ -318,23 +298,23 @@ class SimulatedPool:
         else:
             self._stage(slot, action)
 
-    def _stage(self, slot: _Slot, action: AssignJob) -> None:
+    def _stage(self, slot: SimulatedSlot, action: AssignJob) -> None:
         slot.staged.add(action.job)
         self._inputs.add((slot.host, action.job))
         self._report(slot, InputStaged(job=action.job, attempt=action.attempt, at=self._engine.now_s))
         self._next(slot)
 
-    def _release(self, slot: _Slot, job: str) -> None:
+    def _release(self, slot: SimulatedSlot, job: str) -> None:
         self._inputs.discard((slot.host, job))
         action = self._forget(slot, job)
         if action is not None:
             self._report(slot, JobReleased(job=job, attempt=action.attempt, at=self._engine.now_s))
 
-    def _forget(self, slot: _Slot, job: str) -> AssignJob | None:
+    def _forget(self, slot: SimulatedSlot, job: str) -> AssignJob | None:
         slot.staged.discard(job)
         return slot.queue.pop(job, None)
 
-    def _next(self, slot: _Slot) -> None:
+    def _next(self, slot: SimulatedSlot) -> None:
         """Have an idle slot do what the shared rule says."""
         if slot.busy or slot.dead:
             return
@@ -348,7 +328,7 @@ class SimulatedPool:
         elif isinstance(action, Run):
             self._compute(slot, slot.queue.pop(action.entry.key))
 
-    def _load(self, slot: _Slot, function: str) -> None:
+    def _load(self, slot: SimulatedSlot, function: str) -> None:
         slot.busy = True
         self._report(slot, self._changed(slot, SlotState.LOADING, function))
         observed = slot.observed
@@ -358,14 +338,14 @@ class SimulatedPool:
         self._port_free_s[port] = ends_s
         self._engine.at(ends_s, partial(self._loaded, slot, function))
 
-    def _loaded(self, slot: _Slot, function: str) -> None:
+    def _loaded(self, slot: SimulatedSlot, function: str) -> None:
         if slot.dead:
             return
         slot.busy, slot.function = False, function
         self._report(slot, self._changed(slot, SlotState.READY, function))
         self._next(slot)
 
-    def _compute(self, slot: _Slot, action: AssignJob) -> None:
+    def _compute(self, slot: SimulatedSlot, action: AssignJob) -> None:
         slot.busy, slot.running = True, action
         started = JobStarted(job=action.job, attempt=action.attempt, at=self._engine.now_s)
         self._report(slot, self._changed(slot, SlotState.BUSY, slot.function, action.job), started)
@@ -373,7 +353,7 @@ class SimulatedPool:
         seconds = self._actual(action.job, estimated_s)
         self._engine.after(seconds, partial(self._finish, slot, action, seconds))
 
-    def _finish(self, slot: _Slot, action: AssignJob, seconds: float) -> None:
+    def _finish(self, slot: SimulatedSlot, action: AssignJob, seconds: float) -> None:
         if slot.dead:
             return
         slot.running = None
@@ -387,11 +367,11 @@ class SimulatedPool:
         )
         self._engine.after(self._delays.turnaround_s, partial(self._idle, slot))
 
-    def _idle(self, slot: _Slot) -> None:
+    def _idle(self, slot: SimulatedSlot) -> None:
         slot.busy = False
         self._next(slot)
 
-    def _fail(self, slot: _Slot) -> None:
+    def _fail(self, slot: SimulatedSlot) -> None:
         slot.dead = True
         failed: list[Report] = []
         if slot.running is not None:
@@ -408,5 +388,5 @@ class SimulatedPool:
     def _about(self, action: AssignJob) -> dict[str, Any]:
         return {"job": action.job, "attempt": action.attempt, "at": self._engine.now_s}
 
-    def _changed(self, slot: _Slot, state: SlotState, function: str, job: str = "") -> SlotChanged:
+    def _changed(self, slot: SimulatedSlot, state: SlotState, function: str, job: str = "") -> SlotChanged:
         return SlotChanged(slot=slot.observed.slot, at=self._engine.now_s, state=state, function=function, job=job)
