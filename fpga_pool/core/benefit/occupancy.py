@@ -146,7 +146,8 @@ class Occupancy:
         self.loading[function] -= 1
         self.port_busy[self.card[slot]] = False
         self.loaded_s[slot] = now_s
-        self.news = None, slot
+        # Not only this slot: the port is free again, for all of the card.
+        self.news = None, None
         self.idle[self.kind[slot]][function][slot] = None
         self.idle_slots[self.kind[slot]] += 1
         self.idle_holding[function] += 1

@@ -121,6 +121,16 @@ def test_plus_keeps_a_slot_for_what_is_sure_to_come(pool):
     assert BenefitPlus().decide(view, None, 0.0, RNG) is None
 
 
+def test_plus_loads_an_empty_slot_when_a_load_has_left_the_port(pool):
+    # Function 1 gains so much more that, of the loaded slot alone, the load for function 0 would be thrown away.
+    view = Occupancy(pool([2.0, 30.0], slots=2, load_s=2.0))
+    view.arrived(0, 0, 1.0, 3.0, 0.0)
+    view.loads(0, 0)
+    view.arrived(1, 1, 1.0, 3.0, 1.0)
+    view.loaded(0, 2.0)
+    assert BenefitPlus().decide(view, None, 2.0, RNG) == Load(1, 1)
+
+
 @pytest.mark.parametrize("name", policy_names("online"))
 def test_decisions_leave_the_view_as_it_is(pool, name):
     view = wait(holding(pool([2.0, 30.0], slots=2), 0, 0), 1, 0)
