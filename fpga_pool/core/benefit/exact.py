@@ -8,16 +8,16 @@ Times are rounded down to steps, so that every schedule of the simulator has its
 step, the DMA engines suffice and nothing is taken off a slot, the result is the optimum; else no schedule exceeds it.
 """
 
-import warnings
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import pulp
 
 from fpga_pool.core.benefit.bound import Windows, bucket_edges, job_programme
 from fpga_pool.core.benefit.pool import OnlinePool
+from fpga_pool.core.benefit.programme import Programme
+from fpga_pool.core.types import Floats, Ints
 
 #: Rounding of times that are multiples of the step.
 _ROUNDING = 1e-9
@@ -51,43 +51,15 @@ def optimum(
         raise ValueError(f"step_s: expected seconds above 0, got {step_s!r}")
     if horizon_s <= 0 or not len(jobs.function):
         return 0.0
-    model = pulp.LpProblem("benefit", pulp.LpMaximize)
-    done_s = _add_bound(model, pool, jobs, horizon_s)
-    network = _Network(pool, jobs, horizon_s, step_s)
-    arcs = enumerate(network.arcs())
-    flow = {arc: model.add_variable(f"x{i}", 0, arc.most, cat=pulp.LpInteger) for i, arc in arcs}
-    _keep_paths(model, network, flow)
-    _take_turns_at_ports(model, network, flow)
-    _run_jobs_once(model, flow, done_s)
-    return float(pulp.value(model.objective)) / horizon_s if _solve(model, time_limit_s) else None
-
-
-def _solve(model: pulp.LpProblem, time_limit_s: float | None) -> bool:
-    """Solve to the optimum; return whether that was found in time."""
-    with warnings.catch_warnings():
-        # PuLP 3 brings CBC with it; 4 will want it installed apart.
-        warnings.filterwarnings("ignore", "PULP_CBC_CMD is deprecated", DeprecationWarning)
-        status = model.solve(pulp.PULP_CBC_CMD(msg=False, timeLimit=time_limit_s))
-    return bool(status == pulp.LpStatusOptimal and model.sol_status == pulp.LpSolutionOptimal)
-
-
-def _add_bound(
-    model: pulp.LpProblem, pool: OnlinePool, jobs: Windows, horizon_s: float
-) -> dict[int, list[pulp.LpVariable]]:
-    """Write down the bound per job; return the variables of the work done for each job."""
     programme, job = job_programme(pool, jobs, bucket_edges(jobs, horizon_s))
-    work_s = [model.add_variable(f"y{i}", 0, most_s) for i, most_s in enumerate(programme.most.tolist())]
-    model += pulp.lpDot(programme.gain.tolist(), work_s)
-    matrix = programme.matrix
-    for row, limit in enumerate(programme.limits.tolist()):
-        inside = slice(matrix.indptr[row], matrix.indptr[row + 1])
-        columns, values = matrix.indices[inside].tolist(), matrix.data[inside].tolist()
-        if columns:
-            model += pulp.lpSum(value * work_s[i] for i, value in zip(columns, values, strict=True)) <= limit
-    done_s = defaultdict(list)
-    for i, which in enumerate(job.tolist()):
-        done_s[which].append(work_s[i])
-    return done_s
+    network = _Network(pool, jobs, horizon_s, step_s)
+    found = list(network.arcs())
+    arcs = dict(zip(programme.add_whole(np.array([arc.most for arc in found], float)).tolist(), found, strict=True))
+    _keep_paths(programme, network, arcs)
+    _take_turns_at_ports(programme, network, arcs)
+    _run_jobs_once(programme, job, arcs)
+    most = programme.solve(time_limit_s)
+    return None if most is None else most / horizon_s
 
 
 class _Network:
@@ -138,38 +110,55 @@ class _Network:
         return int(length_s / self._step_s + _ROUNDING)
 
 
-def _keep_paths(model: pulp.LpProblem, network: _Network, flow: dict[_Arc, pulp.LpVariable]) -> None:
+class _Rows:
+    """Rows of a programme, each under a key, written down entry by entry."""
+
+    def __init__(self) -> None:
+        self.number: dict[Hashable, int] = {}
+        self._entries: list[tuple[int, int, float]] = []
+
+    def add(self, key: Hashable, variable: int, value: float) -> None:
+        """Add value * variable to a row."""
+        self._entries.append((self.number.setdefault(key, len(self.number)), variable, value))
+
+    def entries(self) -> tuple[Ints, Ints, Floats]:
+        """Return row, variable and value of all entries."""
+        row, variable, value = zip(*self._entries, strict=True) if self._entries else ((), (), ())
+        return np.array(row, np.int64), np.array(variable, np.int64), np.array(value, float)
+
+
+def _keep_paths(programme: Programme, network: _Network, arcs: Mapping[int, _Arc]) -> None:
     """Let every slot begin empty and go on from where it is, to the end."""
-    balance = defaultdict(list)
-    for arc, count in flow.items():
-        balance[arc.tail].append(count)
-        balance[arc.head].append(-count)
-    for node, terms in balance.items():
-        if node.step < network.end:
-            begins = network.slots[node.group] if (node.step, node.held) == (0, network.empty) else 0
-            model += pulp.lpSum(terms) == begins
+    rows = _Rows()
+    for variable, arc in arcs.items():
+        for node, sign in ((arc.tail, 1.0), (arc.head, -1.0)):
+            if node.step < network.end:
+                rows.add(node, variable, sign)
+    wanted = np.zeros(len(rows.number))
+    for group, count in network.slots.items():
+        wanted[rows.number[_Node(group, 0, network.empty)]] = count
+    programme.exactly(*rows.entries(), wanted)
 
 
-def _take_turns_at_ports(model: pulp.LpProblem, network: _Network, flow: dict[_Arc, pulp.LpVariable]) -> None:
+def _take_turns_at_ports(programme: Programme, network: _Network, arcs: Mapping[int, _Arc]) -> None:
     """Let the configuration port of a card load one slot at a time."""
-    loading = defaultdict(list)
-    for arc, count in flow.items():
+    rows = _Rows()
+    for variable, arc in arcs.items():
         if arc.tail.held == network.port:
             card, kind = arc.tail.group
             for step in range(arc.tail.step, arc.tail.step + network.load_steps[kind]):
-                loading[card, step].append(count)
-    for terms in loading.values():
-        model += pulp.lpSum(terms) <= 1
+                rows.add((card, step), variable, 1.0)
+    programme.at_most(*rows.entries(), np.ones(len(rows.number)))
 
 
-def _run_jobs_once(
-    model: pulp.LpProblem, flow: dict[_Arc, pulp.LpVariable], done_s: dict[int, list[pulp.LpVariable]]
-) -> None:
-    """Let a job have one run at most, and do no more than fits into it."""
-    runs = defaultdict(list)
-    for arc, count in flow.items():
+def _run_jobs_once(programme: Programme, job: Ints, arcs: Mapping[int, _Arc]) -> None:
+    """Let a job have one run at most, and do no more work, of which `job` says whose it is, than fits into it."""
+    done, runs = _Rows(), _Rows()
+    for variable, which in enumerate(job.tolist()):
+        done.add(which, variable, 1.0)
+    for variable, arc in arcs.items():
         if arc.job >= 0:
-            runs[arc.job].append((count, arc.work_s))
-    for job, terms in done_s.items():
-        model += pulp.lpSum(terms) <= pulp.lpSum(count * work_s for count, work_s in runs[job])
-        model += pulp.lpSum(count for count, _ in runs[job]) <= 1
+            done.add(arc.job, variable, -arc.work_s)
+            runs.add(arc.job, variable, 1.0)
+    programme.at_most(*done.entries(), np.zeros(len(done.number)))
+    programme.at_most(*runs.entries(), np.ones(len(runs.number)))

@@ -1,60 +1,76 @@
-"""A linear programme, written down row by row."""
-
-from functools import cached_property
+"""A linear programme, some of whose variables may have to be whole numbers, written down row by row."""
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import linprog
+from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from fpga_pool.core.types import Floats, Ints
 
-#: What `linprog` says where its limit is reached.
+#: What `milp` says where its limit is reached.
 _OUT_OF_TIME = 1
+#: Between the best solution in whole numbers and what none exceeds; HiGHS would be content with a ten-thousandth.
+_GAP = 1e-7
 
 
 class Programme:
-    """Maximise gain @ x, with least <= x <= most, and rows of `at_most`."""
+    """Maximise gain @ x, with least <= x <= most, and rows of `at_most` and `exactly`."""
 
     def __init__(self, *, gain: Floats, most: Floats, least: ArrayLike = 0.0) -> None:
         self.gain, self.most = gain, most
         self.least = np.broadcast_to(np.asarray(least, dtype=float), gain.shape)
+        #: Places of the variables that are whole numbers.
+        self._whole: list[Ints] = []
         self._rows: list[Ints] = []
         self._columns: list[Ints] = []
         self._values: list[Floats] = []
+        self._floors: list[Floats] = []
         self._limits: list[Floats] = []
         self._height = 0
 
+    def add_whole(self, most: Floats) -> Ints:
+        """Add variables that are whole numbers and gain nothing by themselves; return their places."""
+        places = np.arange(len(self.gain), len(self.gain) + len(most))
+        self.gain = np.concatenate([self.gain, np.zeros(len(most))])
+        self.least = np.concatenate([self.least, np.zeros(len(most))])
+        self.most = np.concatenate([self.most, most])
+        self._whole += [places]
+        return places
+
     def at_most(self, row: Ints, column: Ints, value: ArrayLike, limit: Floats) -> None:
         """Add len(limit) rows: sum of value * x[column] over the entries, (N,) each, of a row <= its limit."""
+        self._add(row, column, value, np.full(len(limit), -np.inf), limit)
+
+    def exactly(self, row: Ints, column: Ints, value: ArrayLike, wanted: Floats) -> None:
+        """Add rows as `at_most` does, of sums that must be what is wanted."""
+        self._add(row, column, value, wanted, wanted)
+
+    def _add(self, row: Ints, column: Ints, value: ArrayLike, floor: Floats, limit: Floats) -> None:
         self._rows.append(row + self._height)
         self._columns.append(column)
         self._values.append(np.broadcast_to(np.asarray(value, dtype=float), row.shape))
+        self._floors.append(floor)
         self._limits.append(limit)
         self._height += len(limit)
 
-    @property
-    def limits(self) -> Floats:
-        """Right-hand sides of all rows."""
-        return np.concatenate(self._limits)
-
-    @cached_property
-    def matrix(self) -> csr_array:
-        """Left-hand sides of all rows, (rows, variables)."""
+    def _constraint(self) -> LinearConstraint:
         entries = (np.concatenate(self._values), (np.concatenate(self._rows), np.concatenate(self._columns)))
-        return csr_array(entries, shape=(self._height, len(self.gain)))
+        matrix = csr_array(entries, shape=(self._height, len(self.gain)))
+        return LinearConstraint(matrix, np.concatenate(self._floors), np.concatenate(self._limits))
 
     def solve(self, time_limit_s: float | None = None) -> float | None:
-        """Return the maximum; None where it is not found in time."""
+        """Return what no solution exceeds, and the best one reaches; None where it is not found in time."""
         if not len(self.gain):
             return 0.0
-        bounds = np.column_stack([self.least, self.most])
-        found = linprog(
-            -self.gain, A_ub=self.matrix, b_ub=self.limits, bounds=bounds, method="highs-ds",
-            options={} if time_limit_s is None else {"time_limit": time_limit_s},
+        whole = np.zeros(len(self.gain), np.int64)
+        for places in self._whole:
+            whole[places] = 1
+        found = milp(
+            -self.gain, constraints=self._constraint(), bounds=Bounds(self.least, self.most), integrality=whole,
+            options={"mip_rel_gap": _GAP} | ({} if time_limit_s is None else {"time_limit": time_limit_s}),
         )  # fmt: skip
         if found.status == _OUT_OF_TIME:
             return None
         if found.status != 0:
-            raise ValueError(f"the linear programme has no solution: {found.message}")
-        return float(-found.fun)
+            raise ValueError(f"the programme has no solution: {found.message}")
+        return float(-found.mip_dual_bound if whole.any() else -found.fun)

@@ -7,6 +7,7 @@ from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.benefit.bound import upper_bound, windows
 from fpga_pool.core.benefit.exact import optimum
 from fpga_pool.core.benefit.pool import OnlinePool
+from fpga_pool.experiments.benefit.cases import CATALOGUES, card_pool, random_trace, reference_catalogue
 from fpga_pool.sim.benefit.simulator import simulate
 from fpga_pool.sim.benefit.trace import Trace
 
@@ -80,4 +81,17 @@ def test_optimum_is_between_the_bound_and_every_policy(seed):
     assert best_vcpus <= upper_bound(pool, window, HORIZON_S) * (1 + 1e-6)
     for name in policy_names("online"):
         found = simulate(pool, jobs, load_policy("online", name), horizon_s=HORIZON_S)
+        assert found.mean_benefit_vcpus <= best_vcpus * (1 + 1e-6), name
+
+
+@pytest.mark.parametrize("catalogue", CATALOGUES)
+def test_no_policy_exceeds_the_optimum_of_a_reference_catalogue(catalogue):
+    # A job each second and loads of half of one: nearly all can be run, so that policies reach the optimum.
+    pool = card_pool(reference_catalogue(catalogue), 0.5)
+    jobs = random_trace(pool, 1.0, 12.0, 0)
+    window = windows(pool, jobs.function, jobs.arrival_s, jobs.work_s, jobs.patience_s)
+    best_vcpus = optimum(pool, window, jobs.last_arrival_s, step_s=0.5)
+    assert best_vcpus is not None
+    for name in policy_names("online"):
+        found = simulate(pool, jobs, load_policy("online", name))
         assert found.mean_benefit_vcpus <= best_vcpus * (1 + 1e-6), name
