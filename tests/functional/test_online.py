@@ -10,7 +10,7 @@ import pytest
 from fpga_pool.client import JobSpec
 from fpga_pool.conf.catalogue import load_catalogue
 from fpga_pool.core.benefit.plus import BenefitPlus
-from fpga_pool.model.objects import is_cpu
+from fpga_pool.model.objects import JobState, is_cpu, place_kind
 from fpga_pool.sim.benefit.pools import uniform_pool
 from fpga_pool.sim.benefit.simulator import simulate
 from fpga_pool.sim.benefit.trace import Trace
@@ -67,9 +67,9 @@ class Users:
         self._threads = []
         self.payloads, self.results = {}, {}
 
-    def submit(self, function, jobs=1):
+    def submit(self, function, jobs=1, size=BYTES):
         name = f"{len(self._threads)}"
-        self.payloads[name] = [self._rng.randbytes(BYTES) for _ in range(jobs)]
+        self.payloads[name] = [self._rng.randbytes(size) for _ in range(jobs)]
         self._threads.append(threading.Thread(target=self._run, args=(name, function), daemon=True))
         self._threads[-1].start()
 
@@ -172,6 +172,55 @@ def test_a_changing_mix_swaps_accelerators_as_the_simulator_predicts(
     # Each load is for a job that no slot would take in time, so a slot is loaded again after a load and a job at least.
     assert SLOTS * 2 <= loads <= SLOTS * (1 + took_s / (LOAD_S + SLOT_S))
     assert loads <= predicted + SLOTS
+
+
+class Places:
+    """Where jobs were seen to compute, in order, without repetition."""
+
+    def __init__(self, client):
+        self._client = client
+        self.seen = {}
+
+    def watch(self, until, *, timeout_s=30.0):
+        """Look until it holds of what was seen."""
+        until_s = time.monotonic() + timeout_s
+        while not until(self.seen):
+            assert time.monotonic() < until_s, self.seen
+            for batch in self._client.batches():
+                for job in self._client.jobs(batch.uuid, states=[JobState.RUNNING]):
+                    places = self.seen.setdefault(job.uuid, [])
+                    if places[-1:] != [place_kind(job.slot)]:
+                        places.append(place_kind(job.slot))
+            time.sleep(0.05)
+
+
+@pytest.mark.timeout(120)
+def test_a_running_job_goes_to_a_cpu_for_one_of_more_benefit_and_comes_back(
+    make_pool, catalogue, end_and_audit_embedded, tmp_path
+):
+    pool = make_pool(options(catalogue))
+    users, places = Users(pool.client(), tmp_path / "out"), Places(pool.client())
+    # Both slots compute for 4 s, which a CPU takes 12 s for, when jobs of ten times the benefit arrive.
+    users.submit("wordcount", SLOTS, size=10 * BYTES)
+    places.watch(lambda seen: len(seen) == SLOTS)
+    users.submit("sha256", 2 * SLOTS)
+    # When they are done nobody else wants a slot, and what is left of the others takes a third of the time there.
+    places.watch(lambda seen: any(kinds[:3] == ["slot", "cpu", "slot"] for kinds in seen.values()))
+    users.wait()
+    assert users.wrong() == []
+    jobs = {job.uuid: job for job in end_and_audit_embedded(pool)}
+    assert len(jobs) == 3 * SLOTS
+    for uuid, kinds in places.seen.items():
+        # It left each place while it computed there, began once at each, and ended once.
+        story = [(entry.event, entry.before) for entry in jobs[uuid].story]
+        events = [event for event, _ in story]
+        print(jobs[uuid].function, kinds, events)
+        left = story.count(("JobEvicted", JobState.RUNNING))
+        assert left >= len(kinds) - 1
+        assert [events.count(name) for name in ("JobStarted", "JobFinished")] == [left + 1, 1]
+        if kinds[:3] == ["slot", "cpu", "slot"]:
+            # What it had done counted: the last time it computed for less than it would have from the beginning.
+            assert jobs[uuid].compute_s < jobs[uuid].input_bytes / BYTES * SLOT_S
 
 
 @pytest.mark.timeout(150)
