@@ -69,6 +69,10 @@ class Transaction(Protocol):
         """Return the policies of batches with jobs in state PENDING or a state of ACTIVE_JOBS, by name."""
         ...
 
+    def newest_jobs(self, policies: Collection[str], since: float, most: int) -> Sequence[Job]:
+        """Return jobs, in any state, of the newest batches of these policies, created since then; newest first."""
+        ...
+
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
         """Return the jobs of a batch in state PENDING, by index."""
         ...

@@ -93,6 +93,14 @@ class MemoryTransaction:
         """See Transaction."""
         return {self.batch(job.batch_uuid).policy for job in [*self._pending(), *self.active_jobs()]}
 
+    def newest_jobs(self, policies: Collection[str], since: float, most: int) -> Sequence[Job]:
+        """See Transaction."""
+        batches = {batch.uuid: batch for batch in self._all(Batch) if batch.policy in policies}
+        found = [job for job in self._ours(Job) if job.batch_uuid in batches]
+        found = [job for job in found if batches[job.batch_uuid].created_at >= since]
+        found.sort(key=lambda job: (batches[job.batch_uuid].created_at, job.batch_uuid, job.index), reverse=True)
+        return found[:most]
+
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
         """See Transaction."""
         return sorted((job for job in self._pending() if job.batch_uuid == batch_uuid), key=attrgetter("index"))

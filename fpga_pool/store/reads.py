@@ -21,6 +21,7 @@ from fpga_pool.store.statements import (
     job_generations,
     lease_on_slot,
     leases_on_host,
+    newest_jobs,
     overdue,
     pending_batches,
     pending_jobs,
@@ -167,6 +168,11 @@ class Reads:
     def policies_at_work(self) -> Collection[str]:
         """Return the policies of batches with jobs in state PENDING or a state of ACTIVE_JOBS, by name."""
         return {policy for (policy,) in self._execute(policies_at_work(scoped=bool(self._scope)), Job)}
+
+    def newest_jobs(self, policies: Collection[str], since: float, most: int) -> Sequence[Job]:
+        """Return jobs, in any state, of the newest batches of these policies, created since then; newest first."""
+        values = {"policies": policies, "since": since}
+        return self._all(Job, newest_jobs(scoped=bool(self._scope)).limit(most), values)
 
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
         """Return the jobs of a batch in state PENDING, by index."""

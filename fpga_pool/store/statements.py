@@ -107,6 +107,16 @@ def policies_at_work(*, scoped: bool) -> Select[Any]:
 
 
 @cache
+def newest_jobs(*, scoped: bool) -> Select[Any]:
+    """Return the query for the jobs of batches of one of `policies` that were created `since` then, newest first."""
+    jobs, batches = table(Job).c, table(Batch)
+    found = all_of(Job).join(batches, batches.c.uuid == jobs.batch_uuid)
+    wanted = batches.c.policy.in_(bindparam("policies", expanding=True)), batches.c.created_at >= bindparam("since")
+    newest = batches.c.created_at.desc(), jobs.batch_uuid.desc(), jobs.index.desc()
+    return found.where(*wanted, *_within(jobs.shard, scoped=scoped)).order_by(*newest)
+
+
+@cache
 def pending_jobs(*, scoped: bool) -> Select[Any]:
     """Return the query for the jobs of `batch` in state PENDING, by index."""
     jobs = table(Job).c

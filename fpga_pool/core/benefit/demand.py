@@ -5,8 +5,7 @@ counts of a function is what the jobs gain that come.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 #: Seconds after which an arrival counts for 1/e: a mix that changes every half minute is followed, noise is not.
 MEMORY_S = 20.0
@@ -20,7 +19,7 @@ TENANTS = 10_000
 
 
 class Demand:
-    """Exponential averages per function; plain data in and out, so that a service can store what it has learned."""
+    """Exponential averages per function; a service that starts derives them again from the newest jobs."""
 
     def __init__(self, speedup: Sequence[float], memory_s: float = MEMORY_S, memory_jobs: float = MEMORY_JOBS) -> None:
         self._memory_s, self._weight = memory_s, 1.0 / memory_jobs
@@ -103,28 +102,6 @@ class Demand:
 
             found = self._more_than[slots, function] = float(gammainc(slots + 1, offered))
         return found
-
-    def as_state(self) -> Mapping[str, Any]:
-        """Return all that was learned, as plain data."""
-        return {
-            "speedup": list(self.speedup),
-            "learned": [[function, tenant, value] for (function, tenant), value in self._learned.items()],
-            "work_s": list(self.work_s),
-            "patience_s": list(self.patience_s),
-            "sum": list(self._sum),
-            "at_s": list(self._at_s),
-            "since_s": None if math.isinf(self._since_s) else self._since_s,
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over what `as_state` returned, here or in an earlier life of the service."""
-        if any(len(state[name]) != len(self.speedup) for name in ("speedup", "work_s", "patience_s", "sum", "at_s")):
-            raise ValueError(f"state: expected figures of {len(self.speedup)} functions")
-        self.speedup, self.work_s = list(state["speedup"]), list(state["work_s"])
-        self.patience_s = list(state["patience_s"])
-        self._learned = {(int(function), str(tenant)): float(value) for function, tenant, value in state["learned"]}
-        self._sum, self._at_s = list(state["sum"]), list(state["at_s"])
-        self._since_s = math.inf if state["since_s"] is None else float(state["since_s"])
 
     def _aged(self, function: int, now_s: float) -> float:
         return self._sum[function] * math.exp((self._at_s[function] - now_s) / self._memory_s)

@@ -1,5 +1,7 @@
 """Whether what happens differs so much from the plan that the rest is to be planned anew."""
 
+from collections.abc import Callable
+
 from fpga_pool.model.objects import Job
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.progress import late_s as transfer_late_s
@@ -12,8 +14,10 @@ _LONGEST_PAUSE = 8
 class Lookout:
     """Looks at the work under way of one shard, now and then."""
 
-    def __init__(self, settings: PoolSettings) -> None:
+    def __init__(self, settings: PoolSettings, is_planned: Callable[[str], bool] = lambda _: True) -> None:
         self._settings = settings
+        #: Says of a batch's policy, by name, that it plans: what another one's jobs do is no news for a plan.
+        self._is_planned = is_planned
         self._next_at = 0.0
         self._pause_s = settings.replan_late_s
         #: How late jobs were when the rest was planned anew for them.
@@ -26,6 +30,8 @@ class Lookout:
         if now_s < self._next_at:
             return ""
         self._next_at = now_s + self._pause_s
+        if not any(map(self._is_planned, tx.policies_at_work())):
+            return ""
         return self._lateness(tx, now_s) or self._idleness(tx, now_s)
 
     def answered(self, *, changed: bool) -> None:
@@ -43,6 +49,7 @@ class Lookout:
         known = {uuid: self._known_late_s[uuid] for uuid in late_s if uuid in self._known_late_s}
         new = [uuid for uuid, seconds in late_s.items() if seconds >= 2 * known.get(uuid, 0.0)]
         self._known_late_s = known | {uuid: late_s[uuid] for uuid in new}
+        new = [job.uuid for job in tx.jobs(new) if self._is_planned(tx.batch(job.batch_uuid).policy)]
         if not new:
             return ""
         worst = max(new, key=late_s.__getitem__)

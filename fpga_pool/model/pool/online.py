@@ -6,7 +6,7 @@ are made between two transactions, on what `online_view` has read in one; `commi
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -269,9 +269,13 @@ class _Builder:
         return Waiting(job=job, work_s=work_s, give_up_at=give_up_at)
 
     def _work_s(self, job: Job) -> float:
-        """Return the seconds that are left of a job on the quickest board that is here."""
-        models = [self._models[job.function, board] for board in self._boards if (job.function, board) in self._models]
-        return (1.0 - job.done) * min((model.seconds(job.input_bytes) for model in models), default=0.0)
+        return (1.0 - job.done) * whole_work_s(job, self._models, self._boards)
+
+
+def whole_work_s(job: Job, models: TimeModels, boards: Collection[str]) -> float:
+    """Return the seconds that a whole job computes on the quickest of these boards; 0 where none can."""
+    known = [models[job.function, board] for board in boards if (job.function, board) in models]
+    return min((model.seconds(job.input_bytes) for model in known), default=0.0)
 
 
 def _end_at(job: Job) -> float:

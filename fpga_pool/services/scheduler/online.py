@@ -13,13 +13,17 @@ from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.benefit.demand import Demand
 from fpga_pool.core.policy import OnlinePolicy
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.objects import ENDED_JOBS, Job, is_cpu
-from fpga_pool.model.pool.online import Moves, OnlineView, commit_moves, online_view, take_moves
+from fpga_pool.model.objects import CPU, ENDED_JOBS, Job, is_cpu
+from fpga_pool.model.pool.online import Moves, OnlineView, commit_moves, online_view, take_moves, whole_work_s
+from fpga_pool.model.pool.planning import known_time_models
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.services.clock import Clock
 
 LOG = logging.getLogger(__name__)
+
+#: Jobs that a scheduler which takes over looks back on, and for how long: more than estimates remember.
+RECALLED_JOBS, RECALLED_S = 500, 3600.0
 
 Transactions = Callable[[], AbstractContextManager[Transaction]]
 
@@ -65,6 +69,7 @@ class OnlinePlanner:
         self._arrived: set[str] = set()
         #: Jobs on slots whose end tells what they gained.
         self._on_slots: set[str] = set()
+        self._recalled = False
         #: Some job would take another place if there were one: what becomes free is worth a look.
         self.waits = False
 
@@ -72,6 +77,7 @@ class OnlinePlanner:
         """Do what the policy wants now; return whether there is something to tell agents."""
         now_s = self._clock()
         with self._reading() as tx:
+            self._recall(tx)
             self._learn(tx)
             view = online_view(tx, self._catalogue, self._settings, now_s, self._rule.is_online, self.demand)
         self.waits = view is not None
@@ -107,12 +113,30 @@ class OnlinePlanner:
     def _count_arrivals(self, view: OnlineView) -> None:
         pending = {asking.job.uuid: asking for asking in view.waiting if asking.job.attempt == 0}
         for uuid in pending.keys() - self._arrived:
-            asking = pending[uuid]
-            patience_s = self._settings.online_patience_s or asking.work_s
-            job = asking.job
-            number = self._number[job.function]
-            self.demand.arrived(number, asking.work_s, patience_s, job.created_at, job.project_id)
+            self._count_arrival(pending[uuid].job, pending[uuid].work_s)
         self._arrived = set(pending)
+
+    def _count_arrival(self, job: Job, work_s: float) -> None:
+        patience_s = self._settings.online_patience_s or work_s
+        self.demand.arrived(self._number[job.function], work_s, patience_s, job.created_at, job.project_id)
+
+    def _recall(self, tx: Transaction) -> None:
+        """Learn, once, from the jobs of whoever had the shard before: a restart or a takeover forgets no demand."""
+        if self._recalled or not (policies := list(filter(self._rule.is_online, tx.policies_at_work()))):
+            return
+        self._recalled = True
+        models = known_time_models(self._catalogue, tx.time_models())
+        boards = {slot.board for slot in tx.slots() if slot.kind != CPU}
+        jobs = [
+            job
+            for job in tx.newest_jobs(policies, self._clock() - RECALLED_S, RECALLED_JOBS)
+            if job.function in self._number
+        ]
+        for job in reversed(jobs):
+            if (work_s := whole_work_s(job, models, boards)) > 0:
+                self._count_arrival(job, work_s)
+        self._arrived = {job.uuid for job in jobs}
+        self._on_slots = {job.uuid for job in jobs if job.slot and not is_cpu(job.slot)}
 
     def _learn(self, tx: Transaction) -> None:
         """Take note of the speedups of jobs that have ended on slots (paper 003, section IV.C)."""

@@ -64,7 +64,7 @@ class Planner:
         self._planning_share = planning_share
         #: Says of a policy, by name, that it does not plan: its jobs are others' business (`online`).
         self._is_online = is_online
-        self._lookout = Lookout(settings)
+        self._lookout = Lookout(settings, lambda name: not is_online(name))
         self._preparing: threading.Thread | None = None
         #: Batches whose policy failed, and when each is tried again.
         self._put_off: dict[str, float] = {}

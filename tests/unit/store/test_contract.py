@@ -238,6 +238,20 @@ def test_policies_at_work_are_those_of_batches_with_jobs_that_have_not_ended(beg
         assert set(tx.policies_at_work()) == {"waits", "runs"}
 
 
+def test_newest_jobs_are_those_of_some_policies_and_no_older_than_asked_for(begin, make, saved):
+    def batch(created_at, policy):
+        return make.batch(created_at=created_at, policy=policy)
+
+    old, other, young, youngest = batch(1.0, "a"), batch(5.0, "b"), batch(2.0, "a"), batch(3.0, "c")
+    ended = [make.job(young, index=index, state=JobState.DONE) for index in range(2)]
+    waiting = make.job(youngest)
+    saved(old, other, young, youngest, make.job(old), make.job(other), *ended, waiting)
+    with begin() as tx:
+        assert list(tx.newest_jobs(["a", "c"], 2.0, 10)) == [waiting, ended[1], ended[0]]
+        assert list(tx.newest_jobs(["a", "c"], 2.0, 2)) == [waiting, ended[1]]
+        assert list(tx.newest_jobs([], 0.0, 10)) == []
+
+
 def test_jobs_that_somebody_changed_are_not_among_the_unchanged(begin, make, saved):
     batch = make.batch()
     same, changed, gone = (make.job(batch, index=index) for index in range(3))

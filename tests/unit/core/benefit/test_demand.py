@@ -1,4 +1,3 @@
-import json
 import math
 
 import pytest
@@ -54,7 +53,8 @@ def test_what_one_tenant_lost_is_not_lost_for_another():
 def test_runs_as_expected_teach_nothing():
     demand = Demand([10.0])
     demand.ran(0, 10.0, "a")
-    assert demand.as_state()["learned"] == []
+    assert demand.speedup == [10.0]
+    assert demand.expected(0, "a") == 10.0
 
 
 def test_more_jobs_than_slots_are_there_as_poisson_says():
@@ -64,19 +64,3 @@ def test_more_jobs_than_slots_are_there_as_poisson_says():
     # Two at a time on average: 1 - exp(-2) (1 + 2) = 0.594 that there are more than one.
     assert demand.more_than(1, 0, 199.5) == pytest.approx(0.594, abs=0.02)
     assert demand.more_than(0, 0, 199.5) > demand.more_than(1, 0, 199.5) > demand.more_than(2, 0, 199.5)
-
-
-def test_what_was_learned_survives_as_plain_data():
-    demand = Demand([10.0, 3.0])
-    demand.arrived(1, 2.0, 1.0, 5.0)
-    demand.ran(1, 4.0, "a")
-    other = Demand([10.0, 3.0])
-    other.restore(json.loads(json.dumps(demand.as_state())))
-    assert other.as_state() == demand.as_state()
-    assert other.rates(9.0) == demand.rates(9.0)
-    assert demand.rates(9.0)[1] > 0
-
-
-def test_state_of_another_catalogue_is_refused():
-    with pytest.raises(ValueError, match="2 functions"):
-        Demand([1.0, 1.0]).restore(Demand([1.0]).as_state())

@@ -1,5 +1,7 @@
 """What makes a pool look at its plan again."""
 
+from dataclasses import replace
+
 import pytest
 
 from fpga_pool.model.objects import JobState
@@ -42,6 +44,27 @@ def test_what_is_late_is_said_once_and_again_when_it_is_twice_as_late(queued, lo
     assert "3 jobs are late" in look()
     queued.now_s = 1003.5
     assert look() == ""  # not time to look yet
+
+
+def test_jobs_of_policies_that_do_not_plan_are_no_news(queued):
+    batch = queued.create("aes")
+    queued.plan()
+    with queued.tx() as tx:
+        [late] = tx.batch_jobs(batch)
+        tx.save(replace(tx.batch(batch), policy="benefit_plus"))
+    lookout = Lookout(queued.settings, lambda name: name != "benefit_plus")
+
+    def reason(now_s):
+        with queued.tx() as tx:
+            return lookout.reason(tx, now_s)
+
+    # Its slot has a queue of four seconds before it: at 1010 s all thirteen are late, and it is not counted.
+    assert "12 jobs are late" in reason(1010.0)
+    with queued.tx() as tx:
+        others = [job for job in tx.active_jobs() if job.uuid != late.uuid]
+    for job in others:
+        queued.bring(job.uuid, JobState.DONE)
+    assert reason(1100.0) == ""
 
 
 def test_an_idle_slot_beside_a_long_queue_is_said_once(queued, look):
