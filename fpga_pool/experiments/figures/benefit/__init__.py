@@ -8,12 +8,13 @@
 `loads`      6: share of the bound, by how long a load takes
 `changing`   7: a mix that changes, and a tenant whose workload loses its benefit
 `deciding`   8: what decides the two results: how speedup and I/O go together, and the hold
+`optimal`    9: share of the clairvoyant optimum, on small traces
 ===========  ====================================================================================
 
 Figures 3 and 4 are the paper's, the others ours.
 """
 
-from fpga_pool.experiments.figures.benefit import changing, deciding, loads, metric, random, replacing
+from fpga_pool.experiments.figures.benefit import changing, deciding, loads, metric, optimal, random, replacing
 
 #: By number.
-EXPERIMENTS = tuple(module.EXPERIMENT for module in (metric, replacing, random, loads, changing, deciding))
+EXPERIMENTS = tuple(module.EXPERIMENT for module in (metric, replacing, random, loads, changing, deciding, optimal))
