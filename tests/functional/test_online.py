@@ -203,12 +203,13 @@ def test_a_running_job_gives_its_slot_to_one_of_more_benefit_goes_on_elsewhere_a
     assert len(jobs) == 3 * SLOTS
     evictions = dict.fromkeys((job.uuid for job in jobs if job.function == "wordcount"), 0)
     for job in jobs:
-        # It got another place each time it had left one, and ended once.
+        # However often it left a place, it ended once.  (Of a long story the beginning is not kept.)
         story = [(entry.event, entry.before) for entry in job.story]
         events = [event for event, _ in story]
         left = story.count(("JobEvicted", JobState.RUNNING))
         print(f"{job.function}: left {left} places, ended on {job.slot} after {job.compute_s:.2f} s there")
-        assert (events.count("Planned"), events.count("JobFinished")) == (events.count("JobEvicted") + 1, 1)
+        assert events.count("JobFinished") == 1
+        assert job.attempt > left
         if job.uuid in evictions:
             evictions[job.uuid] = left
             # What it had done counted: at its last place it computed for less than it would have from the beginning.

@@ -71,7 +71,7 @@ def _of_load(samples: Samples, load_s: float) -> Claim:
     least = [min(samples.values(panel, LEAST, x).values()) for x in samples.places(panel, LEAST)]
     return Claim(
         key=f"{panel}-share-of-optimum",
-        text=f"all catalogues, loads of {panel} s, {SECONDS} s from empty slots: mean share of the clairvoyant optimum",
+        text=f"all catalogues, loads of {panel} s, from empty slots: mean share of the clairvoyant optimum",
         where="ours",
         paper="not given",
         ours=ours | ({LEAST: min(least)} if least else {}),
