@@ -5,14 +5,16 @@ view, its own state (plain data that can be stored), the time and a random gener
 A shell (service or simulator) commits the decision or drops it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from fpga_pool.core.benefit.moves import Move
+from fpga_pool.core.benefit.moves import Move as OnlineMove
 from fpga_pool.core.benefit.occupancy import Occupancy
+from fpga_pool.core.gangs.gangs import Move as GangMove
+from fpga_pool.core.gangs.tiers import Tiers
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, PoolView
 
 #: Entry-point group of each family of policies.
@@ -62,40 +64,14 @@ BatchPolicy = Policy[BatchProblem, BatchPlan]
 #: What waits, runs and loads, to the next move; asked again after each move, until there is nothing to do.  The view is
 #: kept up to date by the shell, because a picture of thousands of slots for each arrival would cost more than all
 #: decisions on it; policies only read it, and remember nothing.
-OnlinePolicy = Policy[Occupancy, Move | None]
+OnlinePolicy = Policy[Occupancy, OnlineMove | None]
 
 
 # Gangs on two tiers (paper 002) -------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GangView:
-    """Queued and running gangs on processors that carry one foreground and one background process each."""
-
-    generation: int
-    processors: int
-    gangs: tuple[str, ...]
-    #: (G,) processes, requested run time, and seconds since submission.
-    width: Sequence[int]
-    requested_s: Floats
-    waited_s: Floats
-    #: (G,) "queued", "fg" or "bg"; and for those that run, their processors.
-    tier: tuple[str, ...]
-    placed: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GangAction:
-    """Start, swap to the foreground, migrate or kill a gang; `processors` where it shall run afterwards."""
-
-    gang: str
-    action: str
-    tier: str = "fg"
-    processors: tuple[int, ...] = ()
-    reason: str = ""
-
-
-GangPolicy = Policy[GangView, Sequence[GangAction]]
+#: Who waits and runs on both tiers, to the moves to make now.  Each move is applied to the view before the next is
+#: asked for; the view is kept up to date by the shell, and policies only read it.
+GangPolicy = Policy[Tiers, Iterator[GangMove]]
 
 
 # Multi-FPGA tasks (paper 004) ---------------------------------------------------------------------------------

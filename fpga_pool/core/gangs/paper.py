@@ -1,0 +1,138 @@
+"""The paper's policies: EASY on one tier; KEASY, REASY and MEASY on two (Algorithms 1 to 3)."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+
+from fpga_pool.core.gangs import dispatch
+from fpga_pool.core.gangs.gangs import How, Move
+from fpga_pool.core.gangs.params import ReservationParams, TierParams
+from fpga_pool.core.gangs.reservation import Reservation, anywhere, next_fill, next_narrow, where_it_sits
+from fpga_pool.core.gangs.tiers import BEHIND, Tiers
+from fpga_pool.core.policy import PolicyState
+from fpga_pool.core.types import Ints
+
+
+class Easy:
+    """First come first served, with a reservation for the head and backfilling before it: steps 1 and 2."""
+
+    name = "easy"
+    Params: ClassVar[type[ReservationParams]] = ReservationParams
+
+    def __init__(self, params: ReservationParams | None = None) -> None:
+        self._params = params or self.Params()
+
+    def supports(self, view: Tiers) -> bool:
+        """All gangs."""
+        return True
+
+    def decide(self, view: Tiers, state: PolicyState, now_s: float, rng: np.random.Generator) -> Iterator[Move]:
+        """Yield move after move; each is applied to the view before the next is asked for."""
+        if view.news_in_front:
+            yield from self._serve(view)
+            if len(view.line) and view.idle:
+                yield from self._backfill(view, now_s)
+
+    def _serve(self, view: Tiers) -> Iterator[Move]:
+        """Step 1: those first in line as long as they can be deployed."""
+        while len(view.line) and view.width[head := int(view.line.rows[0])] <= view.idle:
+            move = self._deploy(view, head)
+            if move is None:
+                return
+            yield move
+
+    def _backfill(self, view: Tiers, now_s: float) -> Iterator[Move]:
+        """Step 2: those who do not delay the head."""
+        line, run_s, estimate_s = view.line, view.gangs.estimate_s, view.estimate_s
+        reservation = self._reserve(view, int(line.rows[0]), now_s)
+        at = 0
+        while view.idle and (at := next_fill(view, line, at + 1, run_s, now_s, reservation)) > 0:
+            gang = int(line.rows[at])
+            stays = now_s + estimate_s[gang] > reservation.begin_s
+            move = self._deploy(view, gang, reservation.spared if stays else None)
+            if move is None:
+                continue
+            yield move
+            at -= 1
+            if stays:
+                reservation = reservation._replace(extra=reservation.extra - view.width[gang])
+
+    def _reserve(self, view: Tiers, head: int, now_s: float) -> Reservation:
+        return anywhere(view, head, now_s, self._params.extra_ends)
+
+    def _deploy(self, view: Tiers, gang: int, spared: Ints | None = None) -> Move | None:
+        """Return the move that brings a gang to the foreground, off the `spared` processors; None where none may."""
+        processors = dispatch.in_front(view, gang, spared)
+        return None if processors is None else Move(gang, How.START, processors)
+
+
+class _TwoTiers(Easy):
+    """Steps 1 to 3; what is deployed may come from the background."""
+
+    Params: ClassVar[type[TierParams]] = TierParams
+    _params: TierParams
+
+    def decide(self, view: Tiers, state: PolicyState, now_s: float, rng: np.random.Generator) -> Iterator[Move]:
+        """Yield move after move; each is applied to the view before the next is asked for."""
+        yield from super().decide(view, state, now_s, rng)
+        if len(view.queue) and view.processes_behind < view.processors:
+            yield from self._start_behind(view)
+
+    def _start_behind(self, view: Tiers) -> Iterator[Move]:
+        """Step 3: the shortest of the queue to the background."""
+        usage_threshold = self._params.usage_threshold
+        room = dispatch.room_behind(view, usage_threshold)
+        at = 0
+        while room and (at := next_narrow(view, view.queue, at, room)) >= 0:
+            gang = int(view.queue.rows[at])
+            processors = dispatch.behind(view, gang, usage_threshold)
+            if processors is None:
+                return
+            room -= view.width[gang]
+            yield Move(gang, How.START_BEHIND, processors)
+
+    def _deploy(self, view: Tiers, gang: int, spared: Ints | None = None) -> Move | None:
+        if view.tier[gang] != BEHIND:
+            return super()._deploy(view, gang, spared)
+        if dispatch.can_swap(view, gang) and (spared is None or not np.isin(view.placed[gang], spared).any()):
+            return Move(gang, How.SWAP, view.placed[gang])
+        return self._elsewhere(view, gang, spared)
+
+    def _elsewhere(self, view: Tiers, gang: int, spared: Ints | None) -> Move | None:
+        """Return the move to the foreground of other processors of a gang that cannot swap; None where none may."""
+        raise NotImplementedError
+
+
+class Keasy(_TwoTiers):
+    """Algorithm 1: a gang that is to run elsewhere is killed and begins anew."""
+
+    name = "keasy"
+
+    def _elsewhere(self, view: Tiers, gang: int, spared: Ints | None) -> Move | None:
+        processors = dispatch.in_front(view, gang, spared)
+        return None if processors is None else Move(gang, How.RESTART, processors)
+
+
+class Measy(_TwoTiers):
+    """Section 2.3.2: a gang that is to run elsewhere migrates."""
+
+    name = "measy"
+
+    def _elsewhere(self, view: Tiers, gang: int, spared: Ints | None) -> Move | None:
+        processors = dispatch.in_front(view, gang, spared)
+        return None if processors is None else Move(gang, How.MIGRATE, processors)
+
+
+class Reasy(_TwoTiers):
+    """Algorithm 3: a gang in the background waits for the foreground of the processors where it sits."""
+
+    name = "reasy"
+
+    def _reserve(self, view: Tiers, head: int, now_s: float) -> Reservation:
+        if view.tier[head] == BEHIND:
+            return where_it_sits(view, head, now_s)
+        return super()._reserve(view, head, now_s)
+
+    def _elsewhere(self, view: Tiers, gang: int, spared: Ints | None) -> Move | None:
+        return None

@@ -1,0 +1,82 @@
+"""How fast gangs progress on two tiers (section 3.2): the rate of a gang is that of its slowest process."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fpga_pool.core.gangs.compiled import fastest
+from fpga_pool.core.gangs.tiers import IN_FRONT, Tiers
+from fpga_pool.core.types import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressParams:
+    """The physics of two tiers, as the paper's cluster had them."""
+
+    #: Foreground usage from which on the background makes no progress; section 2.1.
+    usage_threshold: float = 0.96
+    #: Loss of a foreground process that shares its processor, uniform; section 2.1.
+    loss: tuple[float, float] = (0.005, 0.04)
+    #: Share of the idle cycles that a background process can use: of a gang of one, uniform; section 2.1.
+    single: tuple[float, float] = (0.80, 0.92)
+    #: Of wider gangs, normal and cut to this range; section 2.1.
+    several: tuple[float, float] = (0.198, 0.766)
+    #: The figures are lost in the published text: the middle of the range, and the deviation quoted elsewhere.
+    several_mean: float = 0.482
+    several_deviation: float = 0.144
+    #: Usage of the processes of wider gangs, uniform; those of gangs of one use all; section 3.1.
+    usage: tuple[float, float] = (0.4, 1.0)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.usage_threshold <= 1:
+            raise ValueError(f"usage_threshold: expected above 0 and 1 at most, got {self.usage_threshold!r}")
+        for name in ("loss", "single", "several", "usage"):
+            low, high = getattr(self, name)
+            if not 0 <= low <= high <= 1:
+                raise ValueError(f"{name}: expected a range within 0 to 1, got {low!r} to {high!r}")
+        if self.usage[0] <= 0:
+            raise ValueError(f"usage: expected above 0, got {self.usage[0]!r}")
+        if not self.several[0] <= self.several_mean <= self.several[1] or self.several_deviation <= 0:
+            raise ValueError("several_mean, several_deviation: expected a mean within `several`, a deviation above 0")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shares:
+    """What gangs lose and gain on two tiers, one figure for all processes of a gang."""
+
+    #: (G,) lost in the foreground where any process shares its processor.
+    loss: Floats
+    #: (G,) part of the idle cycles used in the background.
+    used: Floats
+
+
+def rate(view: Tiers, gang: int, loss: float, used: float, usage_threshold: float) -> float:
+    """Return the rate of a gang that runs: that of its slowest process.
+
+    In the foreground it loses only where it shares a processor.  In the background it has all of a processor whose
+    foreground is idle, and of others a part of what is left.
+    """
+    if view.tier[gang] == IN_FRONT:
+        alone = not view.processes_behind or fastest().all_idle(view.behind, view.placed[gang])
+        return 1.0 if alone else 1.0 - loss
+    found: float = fastest().behind_rate(view.front_usage, view.behind_usage, view.placed[gang], used, usage_threshold)
+    return found
+
+
+def draw_usage(width: Ints, params: ProgressParams, rng: np.random.Generator, *, per_process: bool = False) -> Floats:
+    """Return the usage of gangs, drawn by the rules of section 3.1."""
+    of = np.repeat(np.arange(len(width)), width) if per_process else np.arange(len(width))
+    usage = rng.uniform(*params.usage, len(of))
+    usage[width[of] == 1] = 1.0
+    return usage[np.lexsort((-usage, of))] if per_process else usage
+
+
+def draw_shares(width: Ints, params: ProgressParams, rng: np.random.Generator) -> Shares:
+    """Return what gangs lose and gain, drawn by the rules of section 2.1."""
+    count = len(width)
+    loss, single = rng.uniform(*params.loss, count), rng.uniform(*params.single, count)
+    several = rng.normal(params.several_mean, params.several_deviation, count)
+    low, high = params.several
+    while len(outside := np.flatnonzero((several < low) | (several > high))):
+        several[outside] = rng.normal(params.several_mean, params.several_deviation, len(outside))
+    return Shares(loss, np.where(width == 1, single, several))

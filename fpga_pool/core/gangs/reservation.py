@@ -1,0 +1,56 @@
+"""The reservation of the head of the line, and who may be served before it: steps 2 of Algorithms 1 and 3."""
+
+from typing import NamedTuple
+
+from fpga_pool.core.gangs.compiled import fastest
+from fpga_pool.core.gangs.params import ALL
+from fpga_pool.core.gangs.rows import Rows
+from fpga_pool.core.gangs.tiers import NOBODY, Tiers
+from fpga_pool.core.types import Floats, Ints
+
+
+class Reservation(NamedTuple):
+    """When the head can start by the estimates, and what it does not need then."""
+
+    #: The shadow time.
+    begin_s: float
+    #: Processors idle now that gangs may keep beyond that time.
+    extra: int
+    #: Processors that such gangs must leave alone; None where any will do.
+    spared: Ints | None = None
+
+
+def anywhere(view: Tiers, head: int, now_s: float, extra_ends: str) -> Reservation:
+    """Return the reservation of a head that can start on any processors (Algorithm 1)."""
+    ends = view.ends
+    begin_s, extra = fastest().head_start(
+        ends.keys, ends.rows, ends.count, view.gangs.width, view.idle, view.width[head], now_s, extra_ends == ALL
+    )
+    return Reservation(begin_s, extra)
+
+
+def where_it_sits(view: Tiers, head: int, now_s: float) -> Reservation:
+    """Return the reservation of a head that stays where it is in the background (Algorithm 3)."""
+    processors = view.placed[head]
+    in_front = view.front[processors]
+    ends_s = (view.end_s(gang) for gang in set(in_front.tolist()) - {NOBODY})
+    spared = int((in_front == NOBODY).sum())
+    return Reservation(max((now_s, *ends_s)), view.idle - spared, processors)
+
+
+def next_fill(view: Tiers, order: Rows, begin: int, run_s: Floats, now_s: float, reservation: Reservation) -> int:
+    """Return the place in `order`, `begin` or later, of the first gang that may be served before the head; else -1.
+
+    It fits on what is idle, and ends by the reservation or takes no more than is extra.
+    """
+    begin_s, extra, _ = reservation
+    found: int = fastest().next_fill(
+        order.rows, begin, order.count, view.gangs.width, run_s, view.idle, now_s, begin_s, extra
+    )
+    return found
+
+
+def next_narrow(view: Tiers, order: Rows, begin: int, room: int) -> int:
+    """Return the place in `order`, `begin` or later, of the first gang of at most `room` processes; else -1."""
+    found: int = fastest().next_narrow(order.rows, begin, order.count, view.gangs.width, room)
+    return found

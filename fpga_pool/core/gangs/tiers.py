@@ -1,0 +1,130 @@
+"""Processors that carry a foreground and a background process each, and the gangs on them and in front of them."""
+
+import numpy as np
+
+from fpga_pool.core.gangs.gangs import Gangs, How, Move
+from fpga_pool.core.gangs.rows import Rows
+from fpga_pool.core.types import Floats, Ints
+
+#: Where a gang is.
+AWAY, QUEUED, BEHIND, IN_FRONT = range(4)
+#: On a processor: no gang.
+NOBODY = -1
+
+_NOWHERE: Ints = np.empty(0, np.int64)
+
+
+class Tiers:
+    """What a policy sees.  A shell tells it what happens and applies each move; policies only read.
+
+    The shell keeps `done_s` of a gang up to date when it applies a move of that gang.  Times are seconds of the
+    shell's clock; all lists and arrays over gangs are indexed as in `gangs`.
+    """
+
+    def __init__(self, processors: int, gangs: Gangs, *, migration_s: float = 0.0) -> None:
+        if len(gangs.width) and gangs.width.max() > processors:
+            raise ValueError(f"width: a gang of {gangs.width.max()} on {processors} processors")
+        self.processors, self.gangs, self.migration_s = processors, gangs, migration_s
+        self.width: list[int] = gangs.width.tolist()
+        self.estimate_s: list[float] = gangs.estimate_s.tolist()
+        self._usage: list[float] | list[Floats] = (
+            np.split(gangs.usage, np.cumsum(gangs.width)[:-1]) if gangs.per_process else gangs.usage.tolist()
+        )
+        #: Progress kept, in seconds on processors of its own.
+        self.done_s = [0.0] * len(self.width)
+        self.tier = [AWAY] * len(self.width)
+        #: The processor of each process, in falling order of usage, of gangs that run.
+        self.placed: list[Ints] = [_NOWHERE] * len(self.width)
+        #: By processor: the gang in each tier, NOBODY if none, and the usage of its process, 0 if none.
+        self.front: Ints = np.full(processors, NOBODY)
+        self.behind: Ints = np.full(processors, NOBODY)
+        self.front_usage: Floats = np.zeros(processors)
+        self.behind_usage: Floats = np.zeros(processors)
+        #: Processors without a foreground process; background processes.
+        self.idle = processors
+        self.processes_behind = 0
+        #: Gangs that are not in the foreground, in order of arrival: the next one to be served is the head.
+        self.line = Rows()
+        #: Gangs that run nowhere, those with the shortest estimates first.
+        self.queue = Rows()
+        #: Gangs of the foreground by their estimated ends.
+        self.ends = Rows()
+        self._end_s: dict[int, float] = {}
+        #: Whether a gang has come, or the foreground or the head has changed, since the shell last asked.
+        self.news_in_front = False
+
+    def end_s(self, gang: int) -> float:
+        """Return when a gang of the foreground ends by its estimate."""
+        return self._end_s[gang]
+
+    # What happens -------------------------------------------------------------------------------------------------
+
+    def arrive(self, gang: int) -> None:
+        """Let a gang wait."""
+        self.tier[gang] = QUEUED
+        self.line.add(gang, gang)
+        self.queue.add(gang, self.estimate_s[gang])
+        self.news_in_front = True
+
+    def finish(self, gang: int) -> None:
+        """Take a gang off its processors that has done its work."""
+        if self.tier[gang] == IN_FRONT:
+            self._leave_front(gang)
+            self.news_in_front = True
+        elif self.tier[gang] == BEHIND:
+            if self.line.rows[0] == gang:
+                self.news_in_front = True
+            self._leave_behind(gang)
+            self.line.remove(gang, gang)
+        else:
+            raise ValueError(f"gang {gang}: does not run")
+        self.tier[gang] = AWAY
+        self.placed[gang] = _NOWHERE
+
+    def apply(self, move: Move, now_s: float) -> None:
+        """Commit a move of a policy."""
+        gang, how, processors = move
+        if how is How.START_BEHIND:
+            self.queue.remove(gang, self.estimate_s[gang])
+            self._enter_behind(gang, processors)
+            return
+        begin_s = now_s
+        if how is How.START:
+            self.queue.remove(gang, self.estimate_s[gang])
+        else:
+            self._leave_behind(gang)
+            if how is How.RESTART:
+                self.done_s[gang] = 0.0
+            elif how is How.MIGRATE:
+                begin_s += self.migration_s
+        self.line.remove(gang, gang)
+        self._enter_front(gang, processors, begin_s + self.estimate_s[gang] - self.done_s[gang])
+
+    # The tiers ----------------------------------------------------------------------------------------------------
+
+    def _enter_front(self, gang: int, processors: Ints, end_s: float) -> None:
+        self.tier[gang], self.placed[gang] = IN_FRONT, processors
+        self.front[processors] = gang
+        self.front_usage[processors] = self._usage[gang]
+        self.idle -= self.width[gang]
+        self._end_s[gang] = end_s
+        self.ends.add(gang, end_s)
+
+    def _leave_front(self, gang: int) -> None:
+        processors = self.placed[gang]
+        self.front[processors] = NOBODY
+        self.front_usage[processors] = 0.0
+        self.idle += self.width[gang]
+        self.ends.remove(gang, self._end_s.pop(gang))
+
+    def _enter_behind(self, gang: int, processors: Ints) -> None:
+        self.tier[gang], self.placed[gang] = BEHIND, processors
+        self.behind[processors] = gang
+        self.behind_usage[processors] = self._usage[gang]
+        self.processes_behind += self.width[gang]
+
+    def _leave_behind(self, gang: int) -> None:
+        processors = self.placed[gang]
+        self.behind[processors] = NOBODY
+        self.behind_usage[processors] = 0.0
+        self.processes_behind -= self.width[gang]

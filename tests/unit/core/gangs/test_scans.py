@@ -1,0 +1,81 @@
+"""What is compiled finds what numpy finds."""
+
+import numpy as np
+import pytest
+
+from fpga_pool.core.gangs import scans
+
+PROCESSORS = 12
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    pytest.importorskip("numba")
+    from fpga_pool.core.gangs import kernels
+
+    return kernels
+
+
+@pytest.fixture(params=range(40))
+def rng(request):
+    return np.random.default_rng(request.param)
+
+
+def test_lines_stay_in_order(kernels, rng):
+    lines = [(np.empty(64), np.empty(64, np.int64)) for _ in range(2)]
+    there = []
+    for gang in rng.permutation(30).tolist():
+        key = float(rng.integers(4))
+        for module, (keys, rows) in zip((scans, kernels), lines, strict=True):
+            module.insert(keys, rows, len(there), key, gang)
+        there.append((key, gang))
+        if rng.random() < 0.4:
+            key, gang = there.pop(int(rng.integers(len(there))))
+            for module, (keys, rows) in zip((scans, kernels), lines, strict=True):
+                assert not module.remove(keys, rows, len(there) + 1, key, 99)
+                assert module.remove(keys, rows, len(there) + 1, key, gang)
+        for keys, rows in lines:
+            found = zip(keys[: len(there)].tolist(), rows[: len(there)].tolist(), strict=True)
+            assert list(found) == sorted(there)
+
+
+def test_the_head_starts_at_the_same_time(kernels, rng):
+    count = int(rng.integers(1, 10))
+    keys, rows = np.sort(rng.integers(0, 6, count)).astype(float), rng.permutation(20)[:count]
+    width = rng.integers(1, 5, 20)
+    idle = int(rng.integers(0, 3))
+    need = int(rng.integers(1, idle + width[rows].sum() + 1))
+    for now_s in (0.0, 3.0):
+        for all_ends in (False, True):
+            asked = keys, rows, count, width, idle, need, now_s, all_ends
+            assert scans.head_start(*asked) == kernels.head_start(*asked)
+
+
+def test_the_next_to_be_served_is_the_same(kernels, rng):
+    rows, width, run_s = rng.permutation(20), rng.integers(1, 9, 20), rng.integers(1, 9, 20).astype(float)
+    for begin in (0, 3, 20):
+        for room in (0, 2, 8):
+            assert scans.next_narrow(rows, begin, 20, width, room) == kernels.next_narrow(rows, begin, 20, width, room)
+            for extra in (-1, 1, 3):
+                asked = rows, begin, 20, width, run_s, room, 1.0, 3.0, extra
+                assert scans.next_fill(*asked) == kernels.next_fill(*asked)
+
+
+def test_processors_and_rates_are_the_same(kernels, rng):
+    front, behind = rng.integers(-1, 3, PROCESSORS), rng.integers(-1, 3, PROCESSORS)
+    front_usage = np.where(front < 0, 0.0, rng.choice((0.5, 0.7, 1.0), PROCESSORS))
+    behind_usage = np.where(behind < 0, 0.0, rng.choice((0.5, 0.7, 1.0), PROCESSORS))
+    spared = np.sort(rng.permutation(PROCESSORS)[: int(rng.integers(0, 4))])
+    assert scans.room_behind(behind, front_usage, 0.96) == kernels.room_behind(behind, front_usage, 0.96)
+    for width in (1, 3, PROCESSORS):
+        for asked in ((behind, front_usage, 0.96, width), (behind, front_usage, 2.0, width)):
+            assert scans.idle_behind(*asked).tolist() == kernels.idle_behind(*asked).tolist()
+        for gang in (0, 7):
+            asked = front, behind, behind_usage, gang, width, spared
+            assert scans.idle_in_front(*asked).tolist() == kernels.idle_in_front(*asked).tolist()
+    for gang in range(3):
+        processors = np.flatnonzero(behind == gang)
+        if len(processors):
+            assert scans.all_idle(front, processors) == kernels.all_idle(front, processors)
+            asked = front_usage, behind_usage, processors, 0.5, 0.96
+            assert scans.behind_rate(*asked) == kernels.behind_rate(*asked)
