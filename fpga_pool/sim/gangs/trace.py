@@ -1,0 +1,93 @@
+"""The gangs of a simulation, in columns, made of the lines of a file."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from fpga_pool.core.gangs.gangs import Gangs
+from fpga_pool.core.gangs.progress import ProgressParams, Shares, draw_shares, draw_usage
+from fpga_pool.core.types import Floats, Ints, floats, ints
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.sim.gangs.swf import Swf, read_swf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Trace:
+    """G gangs in order of submission, those of one instant by their numbers."""
+
+    #: (G,) numbers, as in the file.
+    job: Ints
+    submit_s: Floats
+    #: (G,) what a gang needs on processors of its own, and what it asks for.
+    run_s: Floats
+    estimate_s: Floats
+    width: Ints
+    #: (G,) who sent it; -1 = unknown.
+    user: Ints
+
+    def __post_init__(self) -> None:
+        for name in ("job", "width", "user"):
+            object.__setattr__(self, name, ints(getattr(self, name)))
+        for name in ("submit_s", "run_s", "estimate_s"):
+            object.__setattr__(self, name, floats(getattr(self, name)))
+        if (np.diff(self.submit_s) < 0).any():
+            raise ValueError("submit_s: expected gangs in order of submission")
+        if (self.estimate_s < self.run_s).any() or (self.run_s <= 0).any():
+            raise ValueError("estimate_s, run_s: expected run times above 0, and no estimate below its run time")
+
+    def load(self, processors: int) -> float:
+        """Return the work over what the processors could do from the first submission to the last."""
+        span_s = float(self.submit_s[-1] - self.submit_s[0]) if len(self.job) else 0.0
+        work_s = float((self.width * self.run_s).sum())
+        return work_s / (processors * span_s) if span_s > 0 else 0.0
+
+    def with_load(self, load: float, processors: int) -> "Trace":
+        """Return the trace with all times between submissions multiplied so that the load is this (section 3.3)."""
+        now = self.load(processors)
+        if now <= 0:
+            raise ValueError("load: no time passes between the submissions of this trace")
+        first_s = self.submit_s[:1]
+        return replace(self, submit_s=first_s + (self.submit_s - first_s) * (now / load))
+
+
+def read_trace(path: str | Path, processors: int) -> tuple[Trace, int]:
+    """Return the gangs of a file that these processors can run, and how many were left out."""
+    swf = read_swf(path)
+    job = swf.column("job")
+    numbers, places = np.unique(job, return_index=True)
+    if len(numbers) < len(job):
+        twice = np.setdiff1d(np.arange(len(job)), places)[0]
+        raise InvalidInput(f"{path}: job {job[twice]:g} is there twice")
+    return trace_of(swf, processors)
+
+
+def trace_of(swf: Swf, processors: int) -> tuple[Trace, int]:
+    """Return the gangs of these lines that these processors can run, and how many were left out.
+
+    Left out are lines without a size, a run time or a time of submission, and gangs that are too wide.
+    """
+    got = swf.column("processors")
+    width = np.where(got > 0, got, swf.column("requested_processors"))
+    run_s, submit_s = swf.column("run_s"), swf.column("submit_s")
+    fits = (width >= 1) & (width <= processors) & (run_s > 0) & (submit_s >= 0)
+    order = np.flatnonzero(fits)
+    order = order[np.lexsort((swf.column("job")[order], submit_s[order]))]
+    trace = Trace(
+        job=swf.column("job")[order].astype(np.int64),
+        submit_s=submit_s[order],
+        run_s=run_s[order],
+        estimate_s=np.maximum(swf.column("requested_s"), run_s)[order],
+        width=width[order].astype(np.int64),
+        user=swf.column("user")[order].astype(np.int64),
+    )
+    return trace, len(width) - len(order)
+
+
+def draw(
+    trace: Trace, params: ProgressParams, rng: np.random.Generator, *, per_process: bool = False
+) -> tuple[Gangs, Shares]:
+    """Return what a trace does not say, drawn: the same for all policies where the seed is the same."""
+    usage = draw_usage(trace.width, params, rng, per_process=per_process)
+    gangs = Gangs(width=trace.width, estimate_s=trace.estimate_s, usage=usage)
+    return gangs, draw_shares(trace.width, params, rng)

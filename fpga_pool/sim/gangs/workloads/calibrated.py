@@ -1,0 +1,123 @@
+"""Two stand-ins for the paper's workloads, calibrated to the figures that it prints of them.
+
+`feitelson_calibrated` has the form of Feitelson's model of 1996 (sizes of harmonic order with powers of two
+emphasised, run times of two exponential stages that grow with size, repeated runs) and the paper's means;
+`jann_calibrated` has ranges of sizes and run times of great variance, and the paper's means.  The parameters
+of the models themselves are not to be had.
+"""
+
+from typing import Final
+
+import numpy as np
+from scipy import optimize
+
+from fpga_pool.core.types import Floats, Ints
+from fpga_pool.sim.gangs.workloads.job import Jobs
+
+#: Section 3.1 and table 1 of paper 002.
+FEITELSON_MEAN_WIDTH, FEITELSON_MEAN_RUN_S, FEITELSON_SERIAL = 23.4, 2606.6, 0.18
+JANN_MEAN_WIDTH, JANN_MEAN_RUN_S, JANN_SERIAL = 10.5, 11_267.0, 0.408
+#: No job runs longer: the limit of 18 hours of the Cornell Theory Center.
+LONGEST_S: Final = 64_800.0
+_POWER_OF_TWO = 20.0
+_MOST_RUNS = 1000
+#: The load that the models come with; `Trace.with_load` makes another of it.
+_LOAD = 0.7
+#: Upper ends of the ranges of sizes, and the share of jobs of each but the first.
+_JANN_RANGES = (2, 4, 8, 16, 32, 64, 128, 256, 320)
+_JANN_SHARES = (0.09, 0.13, 0.12, 0.12, 0.075, 0.035, 0.016, 0.005, 0.001)
+_JANN_STAGES = (0.6, 1500.0, 33_000.0)
+
+
+def feitelson_calibrated(count: int, processors: int, rng: np.random.Generator) -> Jobs:
+    """Return jobs in the form of Feitelson 1996 with the mean size and run time of paper 002."""
+    sizes = np.arange(1, processors + 1)
+    share = _feitelson_shares(sizes)
+    runs_share = np.arange(1, _MOST_RUNS + 1) ** -2.5
+    width = np.empty(0, np.int64)
+    run_s = np.empty(0)
+    while len(width) < count:
+        distinct = rng.choice(sizes, count, p=share)
+        short = rng.random(count) < 0.95 - 0.2 * distinct / processors
+        times_s = np.minimum(rng.exponential(np.where(short, 1.0, 7.0)) * _feitelson_unit_s(share), LONGEST_S)
+        runs = rng.choice(np.arange(1, _MOST_RUNS + 1), count, p=runs_share / runs_share.sum())
+        width = np.concatenate((width, np.repeat(distinct, runs)))
+        run_s = np.concatenate((run_s, np.repeat(times_s, runs)))
+    width, run_s = width[:count], np.maximum(np.rint(run_s[:count]), 1.0)
+    return Jobs(submit_s=_poisson(width, run_s, processors, rng), run_s=run_s, width=width)
+
+
+def jann_calibrated(count: int, processors: int, rng: np.random.Generator) -> Jobs:
+    """Return jobs in ranges of sizes like Jann 1997 with the mean size and run time of paper 002."""
+    lows = np.array((1, 2, *(end + 1 for end in _JANN_RANGES[:-1])))
+    highs = np.minimum(np.array((1, *_JANN_RANGES)), processors)
+    shares = np.array((JANN_SERIAL, *_JANN_SHARES)) * (lows <= processors)
+    shares /= shares.sum()
+    place = rng.choice(len(lows), count, p=shares)
+    # Many sizes are the upper end of their range, a power of two: as many as the mean asks for.
+    middle, upper = shares @ ((lows + highs) / 2), shares @ highs
+    upper_share = np.clip((JANN_MEAN_WIDTH - middle) / max(upper - middle, 1e-300), 0.0, 1.0)
+    anywhere = rng.integers(lows[place], highs[place] + 1)
+    width = np.where(rng.random(count) < upper_share, highs[place], anywhere)
+    short_share, short_s, long_s = _JANN_STAGES
+    scale_s = rng.exponential(np.where(rng.random(count) < short_share, short_s, long_s))
+    run_s = np.maximum(np.rint(np.minimum(scale_s * _jann_factor(), LONGEST_S)), 1.0)
+    gaps = rng.exponential(np.where(rng.random(count) < 0.9, 0.6, 4.6), count)
+    return Jobs(submit_s=_spread(gaps, width, run_s, processors), run_s=run_s, width=width)
+
+
+def _feitelson_shares(sizes: Ints) -> Floats:
+    """Return the probability of each size: the serial share, and a falling power that meets the mean."""
+    whole = np.where((sizes & (sizes - 1)) == 0, _POWER_OF_TWO, 1.0)
+
+    def shares(power: float) -> Floats:
+        weights = np.where(sizes > 1, sizes**-power * whole, 0.0)
+        found: Floats = weights * ((1 - FEITELSON_SERIAL) / max(float(weights.sum()), 1e-300))
+        found[0] = FEITELSON_SERIAL
+        return found / found.sum()
+
+    def excess(power: float) -> float:
+        return float(shares(power) @ sizes) - FEITELSON_MEAN_WIDTH
+
+    if excess(0.0) <= 0:  # too few processors for the mean
+        return shares(0.0)
+    return shares(float(optimize.brentq(excess, 0.0, 10.0)))
+
+
+def _feitelson_unit_s(share: Floats) -> float:
+    """Return the mean of the short stage with which the mean run time is the paper's, the limit counted in."""
+    sizes = np.arange(1, len(share) + 1)
+    short = float(share @ (0.95 - 0.2 * sizes / len(share)))
+
+    def excess(unit_s: float) -> float:
+        return short * _cut_mean(unit_s) + (1 - short) * _cut_mean(7 * unit_s) - FEITELSON_MEAN_RUN_S
+
+    return float(optimize.brentq(excess, 1.0, LONGEST_S))
+
+
+def _jann_factor() -> float:
+    short_share, short_s, long_s = _JANN_STAGES
+
+    def excess(factor: float) -> float:
+        short, long = _cut_mean(factor * short_s), _cut_mean(factor * long_s)
+        return short_share * short + (1 - short_share) * long - JANN_MEAN_RUN_S
+
+    return float(optimize.brentq(excess, 0.01, 100.0))
+
+
+def _cut_mean(mean_s: float) -> float:
+    """Return the mean of an exponential time that is cut at the limit."""
+    return mean_s * -float(np.expm1(-LONGEST_S / mean_s))
+
+
+def _poisson(width: Ints, run_s: Floats, processors: int, rng: np.random.Generator) -> Floats:
+    return _spread(rng.exponential(1.0, len(width)), width, run_s, processors)
+
+
+def _spread(gaps: Floats, width: Ints, run_s: Floats, processors: int) -> Floats:
+    """Return whole seconds of submission, with the model's load."""
+    if len(gaps) < 2:
+        return np.zeros(len(gaps))
+    span_s = float((width * run_s).sum()) / (processors * _LOAD)
+    gaps[0] = 0.0
+    return np.rint(np.cumsum(gaps) * (span_s / gaps.sum()))
