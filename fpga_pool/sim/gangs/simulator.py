@@ -1,0 +1,243 @@
+"""Runs a gang policy over a trace: the tiers and the policy are those of the live scheduler.
+
+What is modelled around them is the progress of both tiers (fluid: rates change only when neighbours do), and the time
+that a migration takes.  All that happens at one instant has happened before the policy is asked.
+"""
+
+import heapq
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from fpga_pool.core.gangs.gangs import Gangs, How, Move
+from fpga_pool.core.gangs.progress import ProgressParams, Shares, rate
+from fpga_pool.core.gangs.tiers import BEHIND, IN_FRONT, Tiers
+from fpga_pool.core.policy import GangPolicy
+from fpga_pool.core.types import Floats, Ints
+from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.sim.gangs.trace import Trace
+
+#: The rate of a gang that has just been placed: unlike any.
+_UNKNOWN = -1.0
+
+
+class Sink(Protocol):
+    """Where the outcome goes while it comes about."""
+
+    def stretch(self, gang: int, begin_s: float, end_s: float, tier: str, processors: Ints, rate: float) -> None:
+        """Take a stretch of constant rate; a `kill` is one without length."""
+        ...
+
+    def finished(self, gang: int, start_s: float, finish_s: float, migrations: int, kills: int, swaps: int) -> None:
+        """Take a gang that has done its work."""
+        ...
+
+
+class Nowhere:
+    """Keeps nothing."""
+
+    def stretch(self, gang: int, begin_s: float, end_s: float, tier: str, processors: Ints, rate: float) -> None:
+        """Drop it."""
+
+    def finished(self, gang: int, start_s: float, finish_s: float, migrations: int, kills: int, swaps: int) -> None:
+        """Drop it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcome:
+    """What came of a trace."""
+
+    #: (G,) when each gang first ran, and when it was done.
+    start_s: Floats
+    finish_s: Floats
+    migrations: int
+    kills: int
+    tier_swaps: int
+    #: Instants at which something happened.
+    events: int
+    #: Processor-seconds with a process in each tier.
+    front_busy_s: float
+    behind_busy_s: float
+
+
+def simulate(
+    processors: int,
+    trace: Trace,
+    gangs: Gangs,
+    shares: Shares,
+    policy: GangPolicy,
+    *,
+    params: ProgressParams | None = None,
+    migration_s: float = 20.0,
+    seed: int = 0,
+    sink: Sink | None = None,
+) -> Outcome:
+    """Return what a policy makes of a trace."""
+    view = Tiers(processors, gangs, migration_s=migration_s)
+    shell = _Shell(view, trace, shares, policy, params or ProgressParams(), sink or Nowhere(), seed)
+    shell.run()
+    return Outcome(
+        start_s=np.array(shell.start_s),
+        finish_s=np.array(shell.finish_s),
+        migrations=sum(shell.migrations.values()),
+        kills=sum(shell.kills.values()),
+        tier_swaps=sum(shell.swaps.values()),
+        events=shell.events,
+        front_busy_s=shell.busy_s[IN_FRONT],
+        behind_busy_s=shell.busy_s[BEHIND],
+    )
+
+
+class _Shell:
+    """Keeps the clock and does what the policy says."""
+
+    def __init__(
+        self,
+        view: Tiers,
+        trace: Trace,
+        shares: Shares,
+        policy: GangPolicy,
+        params: ProgressParams,
+        sink: Sink,
+        seed: int,
+    ) -> None:
+        self._view, self._policy, self._sink = view, policy, sink
+        self._rng = np.random.default_rng(seed)
+        self._usage_threshold = params.usage_threshold
+        self._loss: list[float] = shares.loss.tolist()
+        self._used: list[float] = shares.used.tolist()
+        self._submit_s: list[float] = trace.submit_s.tolist()
+        self._run_s: list[float] = trace.run_s.tolist()
+        count = len(self._run_s)
+        self.start_s, self.finish_s = [-1.0] * count, [0.0] * count
+        self.migrations: dict[int, int] = {}
+        self.kills: dict[int, int] = {}
+        self.swaps: dict[int, int] = {}
+        self.events = 0
+        self.busy_s = {BEHIND: 0.0, IN_FRONT: 0.0}
+        self._now_s = 0.0
+        #: (time, gang, version): the gang is done, or has been moved; void if the gang's version is another by then.
+        self._agenda: list[tuple[float, int, int]] = []
+        self._version = [0] * count
+        #: By gang that runs: rate, and since when.
+        self._rate, self._since_s = [0.0] * count, [0.0] * count
+        #: Gangs that are on their way to other processors.
+        self._moving: set[int] = set()
+        #: Gangs whose rate may have changed at this instant.
+        self._touched: set[int] = set()
+
+    def run(self) -> None:
+        """Let time pass until every gang has done its work."""
+        submit_s, agenda, view = self._submit_s, self._agenda, self._view
+        arriving, count = 0, len(submit_s)
+        while arriving < count or agenda:
+            now_s = submit_s[arriving] if arriving < count else agenda[0][0]
+            if agenda and agenda[0][0] < now_s:
+                now_s = agenda[0][0]
+            self._now_s = now_s
+            changed = False
+            while agenda and agenda[0][0] == now_s:
+                _, gang, version = heapq.heappop(agenda)
+                if version == self._version[gang]:
+                    self._happens(gang)
+                    changed = True
+            while arriving < count and submit_s[arriving] == now_s:
+                view.arrive(arriving)
+                arriving += 1
+                changed = True
+            if changed:
+                self.events += 1
+                self._decide()
+        if len(view.line):
+            raise FpgaPoolError(f"policy {self._policy.name!r}: {len(view.line)} gangs are never served")
+
+    def _decide(self) -> None:
+        view = self._view
+        for move in self._policy.decide(view, None, self._now_s, self._rng):
+            self._do(move)
+        view.news_in_front = False
+        for gang in self._touched:
+            self._refresh(gang)
+        self._touched.clear()
+
+    def _happens(self, gang: int) -> None:
+        """Let a gang be done, or arrive where it has moved."""
+        self._note(gang)
+        self._touched.add(gang)
+        if gang in self._moving:
+            self._moving.discard(gang)
+            return
+        view, now_s = self._view, self._now_s
+        self.finish_s[gang] = now_s
+        self._touch_neighbours(gang)
+        view.finish(gang)
+        counts = (counted.get(gang, 0) for counted in (self.migrations, self.kills, self.swaps))
+        self._sink.finished(gang, self.start_s[gang], now_s, *counts)
+
+    def _do(self, move: Move) -> None:
+        """Apply a move to the tiers, and keep what it means for progress."""
+        gang, how, _ = move
+        view, now_s = self._view, self._now_s
+        if how is How.START or how is How.START_BEHIND:
+            if self.start_s[gang] < 0:
+                self.start_s[gang] = now_s
+        else:
+            self._note(gang)
+            self._touch_neighbours(gang)
+            if how is How.SWAP:
+                self.swaps[gang] = self.swaps.get(gang, 0) + 1
+            elif how is How.RESTART:
+                self.kills[gang] = self.kills.get(gang, 0) + 1
+                self._sink.stretch(gang, now_s, now_s, "kill", view.placed[gang][:0], 0.0)
+            else:
+                self.migrations[gang] = self.migrations.get(gang, 0) + 1
+                if view.migration_s > 0:
+                    self._moving.add(gang)
+        view.apply(move, now_s)
+        self._rate[gang], self._since_s[gang] = _UNKNOWN, now_s
+        self._touched.add(gang)
+        self._touch_neighbours(gang)
+
+    def _touch_neighbours(self, gang: int) -> None:
+        """Have the rates of those looked at who share processors with a gang."""
+        view = self._view
+        if view.tier[gang] == BEHIND:
+            self._touched.update(view.front[view.placed[gang]].tolist())
+        elif view.processes_behind:
+            self._touched.update(view.behind[view.placed[gang]].tolist())
+
+    def _refresh(self, gang: int) -> None:
+        """Set the rate of a gang, and when it is done, if that has changed."""
+        view = self._view
+        if gang < 0 or view.tier[gang] < BEHIND:
+            return
+        if gang in self._moving:
+            if self._rate[gang] == _UNKNOWN:
+                self._rate[gang] = 0.0
+                self._awaits(gang, self._now_s + view.migration_s)
+            return
+        found = rate(view, gang, self._loss[gang], self._used[gang], self._usage_threshold)
+        if found != self._rate[gang]:
+            self._note(gang)
+            self._rate[gang] = found
+            if found > 0:
+                self._awaits(gang, self._now_s + max(0.0, self._run_s[gang] - view.done_s[gang]) / found)
+            else:
+                self._version[gang] += 1
+
+    def _awaits(self, gang: int, time_s: float) -> None:
+        self._version[gang] += 1
+        heapq.heappush(self._agenda, (time_s, gang, self._version[gang]))
+
+    def _note(self, gang: int) -> None:
+        """Account for what a gang has done since its rate last changed."""
+        now_s, since_s, speed, view = self._now_s, self._since_s[gang], self._rate[gang], self._view
+        if now_s <= since_s:
+            return
+        self._since_s[gang] = now_s
+        view.done_s[gang] += (now_s - since_s) * speed
+        tier = view.tier[gang]
+        self.busy_s[tier] += (now_s - since_s) * view.width[gang]
+        name = "bg" if tier == BEHIND else "move" if gang in self._moving else "fg"
+        self._sink.stretch(gang, since_s, now_s, name, view.placed[gang], speed)

@@ -1,0 +1,253 @@
+import heapq
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fpga_pool.core.gangs.gangs import Gangs
+from fpga_pool.core.gangs.paper import Easy, Keasy, Measy, Reasy
+from fpga_pool.core.gangs.params import TierParams
+from fpga_pool.core.gangs.progress import ProgressParams, Shares
+from fpga_pool.core.gangs.tiers import NOBODY
+from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.sim.gangs.measures import batch_means, bounded_slowdown, utilisation
+from fpga_pool.sim.gangs.simulator import Nowhere, simulate
+from fpga_pool.sim.gangs.trace import Trace, draw, trace_of
+from fpga_pool.sim.gangs.workloads.job import to_swf
+from fpga_pool.sim.gangs.workloads.lublin import lublin
+from fpga_pool.sim.gangs.workloads.tsafrir import tsafrir
+
+TWO_TIERS = (Keasy, Measy, Reasy)
+
+
+def trace_of_rows(*rows) -> Trace:
+    """Rows are (submit, width, run, estimate)."""
+    submit_s, width, run_s, estimate_s = (np.array(column) for column in zip(*rows, strict=True))
+    number = np.arange(len(rows))
+    return Trace(job=number, submit_s=submit_s, run_s=run_s, estimate_s=estimate_s, width=width, user=number)
+
+
+def run(processors, trace, policy, *, usage=0.5, loss=0.1, used=0.5, sink=None, migration_s=20.0):
+    count = len(trace.job)
+    gangs = Gangs(width=trace.width, estimate_s=trace.estimate_s, usage=np.full(count, usage))
+    shares = Shares(np.full(count, loss), np.full(count, used))
+    return simulate(processors, trace, gangs, shares, policy, migration_s=migration_s, sink=sink)
+
+
+class Kept(Nowhere):
+    def __init__(self):
+        self.stretches = []
+
+    def stretch(self, gang, begin_s, end_s, tier, processors, rate):
+        self.stretches.append((gang, begin_s, end_s, tier, processors.tolist(), round(rate, 9)))
+
+
+def test_foreground_and_background_progress_as_their_neighbours_let_them():
+    # 0 needs 90 s alone; from 0 on it shares both processors with 1, and does 0.9: until 100.  1 uses half of what is
+    # left of a process that uses half: 0.5, so 50 of 80 by then.  It swaps, and is done at 130.
+    kept = Kept()
+    outcome = run(2, trace_of_rows((0, 2, 90, 90), (0, 2, 80, 80)), Measy(), sink=kept)
+    assert outcome.finish_s.tolist() == pytest.approx([100, 130])
+    assert (outcome.tier_swaps, outcome.migrations, outcome.kills) == (1, 0, 0)
+    assert kept.stretches == [
+        (0, 0.0, 100.0, "fg", [0, 1], 0.9),
+        (1, 0.0, 100.0, "bg", [0, 1], 0.5),
+        (1, 100.0, 130.0, "fg", [0, 1], 1.0),
+    ]
+    assert (outcome.front_busy_s, outcome.behind_busy_s) == (260, 200)
+
+
+def test_a_migration_takes_its_time_and_keeps_progress_and_a_kill_does_not():
+    # 2 runs behind 0, at 0.5, until 1 ends at 40: 20 of 50 done; there it finds a foreground and 0 is alone again.
+    # 0: 40 s at 0.9.
+    rows = (0, 1, 100, 100), (0, 1, 40, 40), (0, 1, 50, 50)
+    kept = Kept()
+    outcome = run(2, trace_of_rows(*rows), Measy(), sink=kept)
+    assert outcome.finish_s.tolist() == pytest.approx([104, 40, 40 + 20 + 30])
+    assert (2, 40.0, 60.0, "move", [1], 0.0) in kept.stretches
+    killed = run(2, trace_of_rows(*rows), Keasy())
+    assert killed.finish_s.tolist() == pytest.approx([104, 40, 40 + 50])
+    assert (killed.kills, killed.migrations) == (1, 0)
+
+
+def test_all_that_happens_at_one_instant_has_happened_before_anything_is_decided():
+    # At 10 gang 0 ends, and 2 and 3 arrive: 1 is first in line and gets both processors, although 2 came with the end.
+    rows = (0, 1, 10, 10), (5, 2, 10, 10), (10, 1, 5, 5), (10, 1, 5, 5)
+    assert run(2, trace_of_rows(*rows), Easy()).finish_s.tolist() == [10, 20, 25, 25]
+
+
+def test_a_policy_that_serves_nobody_is_an_error():
+    class Idle(Easy):
+        def decide(self, view, state, now_s, rng):
+            return iter(())
+
+    with pytest.raises(FpgaPoolError, match="1 gangs are never served"):
+        run(1, trace_of_rows((0, 1, 1, 1)), Idle())
+
+
+def short_easy(processors, rows):
+    """Return when each of (submit, width, run, estimate) starts under EASY, by another road than the simulator's."""
+    queue, running, starts, idle = [], [], {}, processors
+    for now in instants(rows, running):
+        while running and running[0][0] == now:
+            idle += heapq.heappop(running)[2]
+        queue += [number for number, row in enumerate(rows) if row[0] == now]
+        free_s, extra = None, 0
+        for number in list(queue):
+            _, width, run_s, estimate_s = rows[number]
+            if free_s is None and width > idle:
+                total = idle
+                for expected_s, _, freed in sorted((row[3], row[1], row[2]) for row in running):
+                    total += freed
+                    if total >= width:
+                        free_s, extra = max(expected_s, now), total - width
+                        break
+                continue
+            if width > idle:
+                continue
+            if free_s is not None and now + estimate_s > free_s:
+                if width > extra:
+                    continue
+                extra -= width
+            queue.remove(number)
+            idle -= width
+            starts[number] = now
+            heapq.heappush(running, (now + run_s, number, width, now + estimate_s))
+    return [starts[number] for number in range(len(rows))]
+
+
+def instants(rows, running):
+    """Yield the times at which somebody comes or goes, in order, while `running` changes."""
+    submissions = sorted({row[0] for row in rows})
+    while submissions or running:
+        now = min([*submissions[:1], *(row[0] for row in running[:1])])
+        if submissions and submissions[0] == now:
+            submissions.pop(0)
+        yield now
+
+
+def synthetic(seed, count=600, processors=64, load=0.9):
+    rng = np.random.default_rng(seed)
+    jobs = lublin(count, processors, rng)
+    run_s = np.minimum(jobs.run_s, 64_800)
+    estimate_s = tsafrir(run_s, 64_800, rng)
+    swf = to_swf(type(jobs)(submit_s=jobs.submit_s, run_s=run_s, width=jobs.width), estimate_s, "", processors)
+    return trace_of(swf, processors)[0].with_load(load, processors)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_independent_easy_agrees_on_every_job(seed):
+    trace = synthetic(seed)
+    columns = (trace.submit_s, trace.width, trace.run_s, trace.estimate_s)
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    assert run(64, trace, Easy()).start_s.tolist() == short_easy(64, rows)
+
+
+@pytest.mark.parametrize("policy", TWO_TIERS)
+def test_with_the_background_forbidden_all_are_easy(policy):
+    trace = synthetic(9)
+    easy = run(64, trace, Easy())
+    found = run(64, trace, policy(TierParams(usage_threshold=0.0)))
+    assert found.finish_s.tolist() == easy.finish_s.tolist()
+    assert found.behind_busy_s == 0
+
+
+ROWS = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(1, 4), st.integers(1, 20), st.integers(0, 20)), min_size=1, max_size=14
+)
+
+
+class Audited(Nowhere):
+    """Adds up what each gang does, and looks at who is where at every stretch."""
+
+    def __init__(self, count):
+        self.done_s, self.spans = [0.0] * count, []
+
+    def stretch(self, gang, begin_s, end_s, tier, processors, rate):
+        if tier == "kill":
+            self.done_s[gang] = 0.0
+        else:
+            self.done_s[gang] += (end_s - begin_s) * rate
+            place = "bg" if tier == "bg" else "fg"
+            self.spans += [(place, int(i), begin_s, end_s) for i in processors]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(ROWS, st.sampled_from((Easy, *TWO_TIERS)), st.booleans())
+def test_work_is_conserved_and_nobody_shares_a_vm(rows, policy, per_process):
+    rows = sorted((submit, width, run_s, run_s + more) for submit, width, run_s, more in rows)
+    trace = trace_of_rows(*rows)
+    gangs, shares = draw(trace, ProgressParams(), np.random.default_rng(1), per_process=per_process)
+    audited = Audited(len(rows))
+    outcome = simulate(4, trace, gangs, shares, policy(), sink=audited, migration_s=3.0)
+    assert audited.done_s == pytest.approx(trace.run_s.tolist())
+    assert (outcome.start_s >= trace.submit_s).all()
+    assert (outcome.finish_s >= outcome.start_s + trace.run_s - 1e-6).all()
+    spans = sorted(audited.spans)
+    for (tier, processor, _, end_s), (next_tier, next_processor, begin_s, _) in itertools.pairwise(spans):
+        assert (tier, processor) != (next_tier, next_processor) or end_s <= begin_s
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(ROWS, st.sampled_from((Easy, *TWO_TIERS)))
+def test_the_view_agrees_with_itself_after_every_move(rows, policy):
+    class Watched(policy):
+        def decide(self, view, state, now_s, rng):
+            for move in super().decide(view, state, now_s, rng):
+                yield move
+                consistent(view)
+
+    rows = sorted((submit, width, run_s, run_s + more) for submit, width, run_s, more in rows)
+    run(4, trace_of_rows(*rows), Watched())
+
+
+def consistent(view):
+    assert view.idle == int((view.front == NOBODY).sum())
+    assert view.processes_behind == int((view.behind != NOBODY).sum())
+    assert ((view.front == NOBODY) == (view.front_usage == 0)).all()
+    assert ((view.behind == NOBODY) == (view.behind_usage == 0)).all()
+    in_front, behind = set(view.front.tolist()) - {NOBODY}, set(view.behind.tolist()) - {NOBODY}
+    assert set(view.ends.present()) == in_front
+    assert set(view.line.present()) == behind | set(view.queue.present())
+    assert not in_front & behind
+    assert not behind & set(view.queue.present())
+
+
+def test_with_exact_estimates_and_one_tier_no_head_starts_after_its_reservation():
+    trace = synthetic(11)
+    exact = Trace(
+        job=trace.job, submit_s=trace.submit_s, run_s=trace.run_s, estimate_s=trace.run_s, width=trace.width,
+        user=trace.user,
+    )  # fmt: skip
+    promised = {}
+
+    class Watched(Easy):
+        def _reserve(self, view, head, now_s):
+            reservation = super()._reserve(view, head, now_s)
+            promised.setdefault(head, reservation.begin_s)
+            return reservation
+
+    outcome = run(64, exact, Watched())
+    assert promised
+    assert all(outcome.start_s[head] <= begin_s + 1e-6 for head, begin_s in promised.items())
+
+
+def test_measures_are_those_of_the_paper():
+    # Runs of 5 s count as 10: 20 / 10 = 2; of 40 s, alone: 1.
+    trace = trace_of_rows((0, 1, 40, 40), (20, 1, 5, 5))
+    outcome = run(1, trace, Easy())
+    assert outcome.finish_s.tolist() == [40, 45]
+    assert bounded_slowdown(trace, outcome).tolist() == [1.0, 2.5]
+    assert utilisation(1, trace, outcome) == (1.0, 0.0)
+
+
+def test_batch_means_leave_out_the_ends_and_have_an_interval():
+    # 1000 values, of which 800 count, in 20 batches that alternate between 0 and 2: mean 1, deviation of the batch
+    # means sqrt(20/19), half width t(19, 0.975) = 2.0930 times that over sqrt(20).
+    values = np.concatenate((np.full(100, 1e9), np.tile(np.repeat([0.0, 2.0], 40), 10), np.full(100, 1e9)))
+    found = batch_means(values)
+    assert found.mean == 1.0
+    assert found.half_width == pytest.approx(2.0930 * (20 / 19) ** 0.5 / 20**0.5, abs=1e-4)
+    assert np.isnan(batch_means(np.ones(5)).half_width)
