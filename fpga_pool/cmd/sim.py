@@ -138,6 +138,32 @@ def _online(arguments: argparse.Namespace) -> Mapping[str, Any]:
     return online.run(arguments)
 
 
+def _add_gangs_arguments(parser: argparse.ArgumentParser) -> None:
+    from fpga_pool.cmd import gangs
+
+    gangs.add_arguments(parser)
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of all random choices (default: 0)")
+
+
+def _gangs(arguments: argparse.Namespace) -> Mapping[str, Any]:
+    from fpga_pool.cmd import gangs
+
+    return gangs.run(arguments)
+
+
+def _add_workload_arguments(parser: argparse.ArgumentParser) -> None:
+    from fpga_pool.cmd import workload
+
+    workload.add_arguments(parser)
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of all random choices (default: 0)")
+
+
+def _workload(arguments: argparse.Namespace) -> Mapping[str, Any]:
+    from fpga_pool.cmd import workload
+
+    return workload.run(arguments)
+
+
 def _add_testbed_arguments(parser: argparse.ArgumentParser) -> None:
     from fpga_pool.experiments.testbed import command
 
@@ -179,6 +205,15 @@ COMMANDS: Mapping[str, _Command] = {
     "plan": _Command("Plan a batch of jobs.", _add_plan_arguments, _plan, _show_lines),
     "online": _Command(
         "Simulate jobs that arrive over time, on a pool of equal hosts.", _add_online_arguments, _online, _show_lines
+    ),
+    "gangs": _Command(
+        "Simulate parallel jobs on processors with a foreground and a background tier.",
+        _add_gangs_arguments,
+        _gangs,
+        _show_lines,
+    ),
+    "workload": _Command(
+        "Make a trace of parallel jobs from a model.", _add_workload_arguments, _workload, _show_lines
     ),
     "testbed": _Command(
         "Run the testbed of paper 000, section 5.1, in network namespaces; needs root.",
