@@ -23,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = ", ".join(policy_names("gang"))
     parser.add_argument("trace", metavar="TRACE", help="jobs in the Standard Workload Format (.swf, .swf.gz)")
     parser.add_argument("--processors", type=_count, required=True, metavar="N", help="processors of the machine")
-    parser.add_argument("--policy", default="measy", metavar="NAME", help=f"who decides: {names} (default: measy)")
+    parser.add_argument(
+        "--policy", default="measy_plus", metavar="NAME", help=f"who decides: {names} (default: measy_plus)"
+    )
     parser.add_argument(
         "--load",
         type=_load,

@@ -27,7 +27,7 @@ class Tiers:
         self.processors, self.gangs, self.migration_s = processors, gangs, migration_s
         self.width: list[int] = gangs.width.tolist()
         self.estimate_s: list[float] = gangs.estimate_s.tolist()
-        self._usage: list[float] | list[Floats] = (
+        self.usage: list[float] | list[Floats] = (
             np.split(gangs.usage, np.cumsum(gangs.width)[:-1]) if gangs.per_process else gangs.usage.tolist()
         )
         #: Progress kept, in seconds on processors of its own.
@@ -45,6 +45,8 @@ class Tiers:
         self.processes_behind = 0
         #: Gangs that are not in the foreground, in order of arrival: the next one to be served is the head.
         self.line = Rows()
+        #: The same, those with the shortest estimates first.
+        self.shortest = Rows()
         #: Gangs that run nowhere, those with the shortest estimates first.
         self.queue = Rows()
         #: Gangs of the foreground by their estimated ends.
@@ -63,6 +65,7 @@ class Tiers:
         """Let a gang wait."""
         self.tier[gang] = QUEUED
         self.line.add(gang, gang)
+        self.shortest.add(gang, self.estimate_s[gang])
         self.queue.add(gang, self.estimate_s[gang])
         self.news_in_front = True
 
@@ -75,7 +78,7 @@ class Tiers:
             if self.line.rows[0] == gang:
                 self.news_in_front = True
             self._leave_behind(gang)
-            self.line.remove(gang, gang)
+            self._leave_line(gang)
         else:
             raise ValueError(f"gang {gang}: does not run")
         self.tier[gang] = AWAY
@@ -97,15 +100,19 @@ class Tiers:
                 self.done_s[gang] = 0.0
             elif how is How.MIGRATE:
                 begin_s += self.migration_s
-        self.line.remove(gang, gang)
+        self._leave_line(gang)
         self._enter_front(gang, processors, begin_s + self.estimate_s[gang] - self.done_s[gang])
+
+    def _leave_line(self, gang: int) -> None:
+        self.line.remove(gang, gang)
+        self.shortest.remove(gang, self.estimate_s[gang])
 
     # The tiers ----------------------------------------------------------------------------------------------------
 
     def _enter_front(self, gang: int, processors: Ints, end_s: float) -> None:
         self.tier[gang], self.placed[gang] = IN_FRONT, processors
         self.front[processors] = gang
-        self.front_usage[processors] = self._usage[gang]
+        self.front_usage[processors] = self.usage[gang]
         self.idle -= self.width[gang]
         self._end_s[gang] = end_s
         self.ends.add(gang, end_s)
@@ -120,7 +127,7 @@ class Tiers:
     def _enter_behind(self, gang: int, processors: Ints) -> None:
         self.tier[gang], self.placed[gang] = BEHIND, processors
         self.behind[processors] = gang
-        self.behind_usage[processors] = self._usage[gang]
+        self.behind_usage[processors] = self.usage[gang]
         self.processes_behind += self.width[gang]
 
     def _leave_behind(self, gang: int) -> None:

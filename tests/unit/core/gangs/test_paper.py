@@ -33,6 +33,7 @@ def test_a_gang_beyond_its_estimate_is_expected_to_end_now(make_view, decide):
     # At 200 gang 0 should have ended at 100: nobody ends before that.
     view = make_view(2, (1, 100), (2, 10), (1, 1))
     view.line.remove(2, 2)
+    view.shortest.remove(2, view.estimate_s[2])
     view.queue.remove(2, 1)
     decide(Easy(), view)
     view.arrive(2)
@@ -58,6 +59,7 @@ def behind_two(make_view, decide, policy, *more):
     view = make_view(4, (1, 50), (1, 100), (2, 30), (2, 60), *more)
     for gang in range(2, len(view.width)):
         view.line.remove(gang, gang)
+        view.shortest.remove(gang, view.estimate_s[gang])
         view.queue.remove(gang, view.estimate_s[gang])
     decide(policy, view)
     view.arrive(3)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from fpga_pool.core.gangs.gangs import Gangs
 from fpga_pool.core.gangs.paper import Easy, Keasy, Measy, Reasy
 from fpga_pool.core.gangs.params import TierParams
+from fpga_pool.core.gangs.plus import MeasyPlus, PlusParams
 from fpga_pool.core.gangs.progress import ProgressParams, Shares
 from fpga_pool.core.gangs.tiers import NOBODY
 from fpga_pool.model.exceptions import FpgaPoolError
@@ -19,7 +20,8 @@ from fpga_pool.sim.gangs.workloads.job import to_swf
 from fpga_pool.sim.gangs.workloads.lublin import lublin
 from fpga_pool.sim.gangs.workloads.tsafrir import tsafrir
 
-TWO_TIERS = (Keasy, Measy, Reasy)
+TWO_TIERS = (Keasy, Measy, MeasyPlus, Reasy)
+PAPER = (Keasy, Measy, Reasy)
 
 
 def trace_of_rows(*rows) -> Trace:
@@ -145,7 +147,7 @@ def test_an_independent_easy_agrees_on_every_job(seed):
     assert run(64, trace, Easy()).start_s.tolist() == short_easy(64, rows)
 
 
-@pytest.mark.parametrize("policy", TWO_TIERS)
+@pytest.mark.parametrize("policy", PAPER)
 def test_with_the_background_forbidden_all_are_easy(policy):
     trace = synthetic(9)
     easy = run(64, trace, Easy())
@@ -251,3 +253,40 @@ def test_batch_means_leave_out_the_ends_and_have_an_interval():
     assert found.mean == 1.0
     assert found.half_width == pytest.approx(2.0930 * (20 / 19) ** 0.5 / 20**0.5, abs=1e-4)
     assert np.isnan(batch_means(np.ones(5)).half_width)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(ROWS, st.sampled_from((0.0, 0.04)))
+def test_no_head_is_delayed_beyond_its_first_reservation_but_by_the_loss(rows, loss):
+    # What runs in front ends at its estimate, and by the loss later: e / (1 - loss) for e.  The background may finish
+    # the head earlier.
+    promised = {}
+
+    class Watched(MeasyPlus):
+        def _reserve(self, view, head, now_s):
+            reservation = super()._reserve(view, head, now_s)
+            promised.setdefault(head, reservation.begin_s)
+            return reservation
+
+    class InFront(Nowhere):
+        def stretch(self, gang, begin_s, end_s, tier, processors, rate):
+            if tier != "bg":
+                first_s.setdefault(gang, begin_s)
+
+    first_s = {}
+    rows = sorted((submit, width, run_s, run_s + more) for submit, width, run_s, more in rows)
+    policy = Watched(PlusParams(least_rate=0.0))
+    outcome = run(4, trace_of_rows(*rows), policy, loss=loss, sink=InFront(), migration_s=3.0)
+    late_s = max(row[3] for row in rows) * loss / (1 - loss)
+    for head, begin_s in promised.items():
+        assert first_s.get(head, outcome.finish_s[head]) <= begin_s + late_s + 1e-6
+
+
+def test_a_wide_gang_is_served_although_short_ones_keep_coming():
+    # All processors are taken in turn by gangs of 10 s that come every 2 s; the wide one gets them all once those end
+    # that ran when it became the head.
+    short = [(2.0 * i, 1, 10, 10) for i in range(300)]
+    rows = sorted([*short, (21.0, 4, 50, 50)])
+    wide = rows.index((21.0, 4, 50, 50))
+    outcome = run(4, trace_of_rows(*rows), MeasyPlus(), loss=0.0)
+    assert outcome.start_s[wide] <= 61

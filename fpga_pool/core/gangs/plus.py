@@ -1,0 +1,113 @@
+"""`measy_plus`, ours: MEASY that serves the shortest first and delays no head by a move."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from fpga_pool.core.gangs import dispatch
+from fpga_pool.core.gangs.gangs import How, Move
+from fpga_pool.core.gangs.paper import Measy
+from fpga_pool.core.gangs.params import TierParams
+from fpga_pool.core.gangs.reservation import next_fill, next_narrow
+from fpga_pool.core.gangs.tiers import Tiers
+
+
+#: Below any usage: only where the foreground is idle.
+_IDLE = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlusParams(TierParams):
+    """Knobs of `measy_plus`; those of the rates are the means of what section 2.1 measured."""
+
+    least_rate: float = field(
+        default=0.2,
+        metadata={
+            "min": 0.0,
+            "max": 1.0,
+            "help": "A gang is not placed in the background where it is expected to progress at less than this rate.",
+        },
+    )
+    least_rate_from_s: float = field(
+        default=3600.0,
+        metadata={
+            "min": 0.0,
+            "help": "Gangs whose estimate is no longer than this are placed at any rate: a little progress may be all "
+            "they need.",
+        },
+    )
+    used_single: float = field(
+        default=0.86,
+        metadata={"min": 0.0, "max": 1.0, "help": "Share of the idle cycles that a gang of one is expected to use."},
+    )
+    used_several: float = field(
+        default=0.482,
+        metadata={"min": 0.0, "max": 1.0, "help": "Share of the idle cycles that wider gangs are expected to use."},
+    )
+
+    def __post_init__(self) -> None:
+        TierParams.__post_init__(self)
+        for name in ("least_rate", "used_single", "used_several"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name}: expected a number from 0 to 1, got {getattr(self, name)!r}")
+        if not 0 <= self.least_rate_from_s < np.inf:
+            raise ValueError(f"least_rate_from_s: expected a number, 0 or more, got {self.least_rate_from_s!r}")
+
+
+class MeasyPlus(Measy):
+    """MEASY with three changes; the head of the line is still the one that has waited longest.
+
+    As long as run times keep to the estimates, and but for the loss of the foreground, no head starts later than its
+    first reservation says: so none starves, however wide.
+    """
+
+    name = "measy_plus"
+    Params: ClassVar[type[PlusParams]] = PlusParams
+    _params: PlusParams
+
+    def _backfill(self, view: Tiers, now_s: float) -> Iterator[Move]:
+        """Step 2, the shortest first; a migration counts with the time that it takes."""
+        order, head = view.shortest, int(view.line.rows[0])
+        reservation = self._reserve(view, head, now_s)
+        at = -1
+        while view.idle and (at := next_fill(view, order, at + 1, view.gangs.estimate_s, now_s, reservation)) >= 0:
+            gang = int(order.rows[at])
+            if gang == head or (move := self._deploy(view, gang)) is None:
+                continue
+            longest_s = view.estimate_s[gang] + (view.migration_s if move.how is How.MIGRATE else 0.0)
+            stays = now_s + longest_s > reservation.begin_s
+            if stays and view.width[gang] > reservation.extra:
+                continue
+            yield move
+            at -= 1
+            if stays:
+                reservation = reservation._replace(extra=reservation.extra - view.width[gang])
+
+    def _start_behind(self, view: Tiers) -> Iterator[Move]:
+        """Step 3, but where progress is to be expected."""
+        room = dispatch.room_behind(view, self._params.usage_threshold)
+        at = 0
+        while room and (at := next_narrow(view, view.queue, at, room)) >= 0:
+            gang = int(view.queue.rows[at])
+            processors = dispatch.behind(view, gang, self._highest_usage(view, gang))
+            if processors is None:
+                at += 1
+                continue
+            room -= view.width[gang]
+            yield Move(gang, How.START_BEHIND, processors)
+
+    def _highest_usage(self, view: Tiers, gang: int) -> float:
+        """Return the foreground usage from which on a gang is not placed behind it.
+
+        Behind usage f a process that uses u is expected to progress at p (1 - f) / u.
+        """
+        params = self._params
+        if view.estimate_s[gang] <= params.least_rate_from_s:
+            return params.usage_threshold
+        used = params.used_single if view.width[gang] == 1 else params.used_several
+        if used <= params.least_rate:
+            return _IDLE
+        usage = float(np.max(view.usage[gang]))
+        return min(params.usage_threshold, 1.0 - params.least_rate * usage / used)
