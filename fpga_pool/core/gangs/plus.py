@@ -13,7 +13,6 @@ from fpga_pool.core.gangs.params import TierParams
 from fpga_pool.core.gangs.reservation import next_fill, next_narrow
 from fpga_pool.core.gangs.tiers import Tiers
 
-
 #: Below any usage: only where the foreground is idle.
 _IDLE = 1e-9
 

@@ -3,7 +3,7 @@
 import gzip
 import itertools
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,14 +73,6 @@ def write_swf(path: str | Path, swf: Swf) -> None:
                 packed.writelines(_lines(swf))
         else:
             raw.writelines(_lines(swf))
-
-
-def header_fields(swf: Swf) -> Mapping[str, str]:
-    """Return the header by name; of fields that are there more than once, all values in lines."""
-    found: dict[str, str] = {}
-    for name, value in swf.header:
-        found[name] = f"{found[name]}\n{value}" if name in found else value
-    return found
 
 
 @contextmanager

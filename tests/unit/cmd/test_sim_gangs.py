@@ -112,3 +112,13 @@ def test_an_unknown_model_is_refused(tmp_path, capsys, model, message):
     arguments = ["workload", model, "--jobs", "2", "--processors", "2", "--out", str(tmp_path / "x.swf")]
     assert main(arguments) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_trace_of_too_many_long_jobs_says_so_and_the_share_helps(tmp_path, capsys):
+    # With seed 6 a gang of many runs makes more jobs long than the model lets ask for long times.
+    out = str(tmp_path / "x.swf")
+    arguments = ["workload", "feitelson_calibrated", "--jobs", "4000", "--processors", "320", "--seed", "6"]
+    assert main([*arguments, "--out", out]) == 2
+    assert "too many long jobs" in capsys.readouterr().err
+    assert main([*arguments, "--longest-share", "60", "--out", out]) == 0
+    assert main([*arguments, "--longest-share", "90", "--out", out]) == 2

@@ -146,7 +146,7 @@ def _assign(run_s: Floats, estimates_s: Floats, rng: np.random.Generator) -> Flo
     ):
         if left[place] < run or last < place:
             raise ValueError(
-                "run_s: too many long jobs for the model; allow a longer time, or more jobs that ask for it"
+                "run_s: too many long jobs for the model; allow a longer time, or let more jobs ask for it"
             )
         at = place + int(draw * (last - place + 1))
         found[job] = left[at]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.sim.gangs.swf import FIELDS, Swf, header_fields, read_swf, write_swf
+from fpga_pool.sim.gangs.swf import FIELDS, Swf, read_swf, write_swf
 from fpga_pool.sim.gangs.trace import read_trace
 
 LINE = "1 0 -1 100 4 -1 -1 4 200 -1 1 7 -1 -1 -1 -1 -1 -1"
@@ -30,7 +30,7 @@ def test_reads_all_fields_and_the_header_with_lines_that_go_on(write):
     swf = read_swf(path)
     assert swf.table.tolist() == [[float(word) for word in LINE.split()]]
     assert swf.column("user").tolist() == [7]
-    assert header_fields(swf) == {"Version": "2.2", "Note": "first\nand more\nsecond", "MaxProcs": "100"}
+    assert swf.header == (("Version", "2.2"), ("Note", "first\nand more"), ("Note", "second"), ("MaxProcs", "100"))
 
 
 @pytest.mark.parametrize("name", ["again.swf", "again.swf.gz"])
