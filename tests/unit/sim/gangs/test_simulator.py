@@ -1,11 +1,13 @@
 import heapq
 import itertools
+import sys
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fpga_pool.core.gangs import compiled, scans
 from fpga_pool.core.gangs.gangs import Gangs
 from fpga_pool.core.gangs.paper import Easy, Keasy, Measy, Reasy
 from fpga_pool.core.gangs.params import TierParams
@@ -154,6 +156,22 @@ def test_with_the_background_forbidden_all_are_easy(policy):
     found = run(64, trace, policy(TierParams(usage_threshold=0.0)))
     assert found.finish_s.tolist() == easy.finish_s.tolist()
     assert found.behind_busy_s == 0
+
+
+@pytest.mark.parametrize("policy", [Easy, *TWO_TIERS])
+def test_without_numba_all_comes_out_the_same(policy, monkeypatch):
+    trace = synthetic(12, count=200)
+    gangs, shares = draw(trace, ProgressParams(), np.random.default_rng(1), per_process=True)
+    finish_s = []
+    for missing in (False, True):
+        if missing:
+            monkeypatch.delattr("fpga_pool.core.gangs.kernels", raising=False)
+            monkeypatch.setitem(sys.modules, "fpga_pool.core.gangs.kernels", None)
+        compiled.fastest.cache_clear()
+        assert missing <= (compiled.fastest() is scans)
+        finish_s.append(simulate(64, trace, gangs, shares, policy()).finish_s.tolist())
+    compiled.fastest.cache_clear()
+    assert finish_s[0] == finish_s[1]
 
 
 ROWS = st.lists(
