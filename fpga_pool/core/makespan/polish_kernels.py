@@ -21,7 +21,7 @@ _WHOLES, _REALS = types.int64[::1], types.float64[::1]
 _INSTANCE = types.NamedTuple(  # type: ignore[no-untyped-call]
     (
         types.Array(types.float64, 2, "C", readonly=True), _WHOLES, _REALS, _REALS, _WHOLES, _REALS, _REALS, _WHOLES,
-        _WHOLES, _WHOLES, _WHOLES, _WHOLES,
+        _WHOLES, _WHOLES, _WHOLES, _WHOLES, types.int64[:, ::1],
     ),
     Instance,
 )  # fmt: skip
@@ -247,6 +247,17 @@ def _pick(instance, queues, late, state):  # type: ignore[no-untyped-def]
     return a, _below(state, queues.queued[a]) if queues.queued[a] > 0 else -1
 
 
+@njit(types.int64(_INSTANCE, types.int64, types.int64, types.uint64[::1]), cache=True)
+def _other_slot(instance, a, i, state):  # type: ignore[no-untyped-def]
+    """Return a slot for job i of slot a: often the same, else mostly one where it is quick."""
+    kind = _below(state, 8)
+    if kind < 2:
+        return a
+    if kind == 2:
+        return _below(state, len(instance.responder))
+    return instance.quick[i, _below(state, instance.quick.shape[1])]
+
+
 @njit(types.float64(_INSTANCE, _QUEUES, _REALS, types.float64, types.int64, types.uint64[::1]), cache=True)
 def polish(instance, queues, latest_s, target_s, steps, state):  # type: ignore[no-untyped-def]
     """Try `steps` changes, and keep those with which links and slots exceed their targets by no more, together.
@@ -279,7 +290,7 @@ def polish(instance, queues, latest_s, target_s, steps, state):  # type: ignore[
         a, k = _pick(instance, queues, late, state)
         if k < 0:
             continue
-        b = a if _below(state, 4) == 0 else _below(state, len(queued))
+        b = _other_slot(instance, a, queue[a, k], state)
         changed[0], changed[1] = a, b
         slots = 1 if a == b else 2
         for c in range(slots):

@@ -11,6 +11,8 @@ from fpga_pool.core.types import BatchProblem, Floats, Ints
 
 #: Places that a queue has beyond twice those of the longest at first.
 _SPARE = 8
+#: Slots on which a job is quickest, among which it mostly looks for another one.
+_QUICK = 8
 
 
 class Instance(NamedTuple):
@@ -33,6 +35,8 @@ class Instance(NamedTuple):
     slot_of: Ints
     first_job: Ints
     job_of: Ints
+    #: (J, few) the slots on which a job is quickest.
+    quick: Ints
 
 
 class Queues(NamedTuple):
@@ -93,6 +97,7 @@ class Polisher:
             slot_of=np.argsort(problem.responder, kind="stable"),
             first_job=_firsts(problem.requester, requesters),
             job_of=np.argsort(problem.requester, kind="stable"),
+            quick=_quickest(problem.seconds, _QUICK),
         )
 
     def start(self, accelerator: Ints, sequence: Ints) -> Polished:
@@ -110,6 +115,11 @@ class Polisher:
     def polish(self, polished: Polished, target_s: float, steps: int, state: NDArray[np.uint64]) -> None:
         """Try `steps` changes towards a length of `target_s`."""
         self._kernels.polish(self._instance, polished.queues, target_s - self._ready_s, target_s, steps, state)
+
+
+def _quickest(seconds: Floats, few: int) -> Ints:
+    few = min(few, seconds.shape[1])
+    return np.ascontiguousarray(np.argpartition(seconds, few - 1, axis=1)[:, :few])
 
 
 def _firsts(owner: Ints, owners: int) -> Ints:
