@@ -149,6 +149,24 @@ def test_input_moves_at_the_planned_time_and_not_before(start, responder, pool, 
     assert texts(result) == [digest(b"x" * 100_000)]
 
 
+@pytest.mark.parametrize("small_bytes", [0])
+def test_stream_under_way_follows_a_new_plan_from_that_ones_beginning(start, responder, pool, in_state, eventually):
+    # Held for ten minutes by its first plan; the second one, made later, sends 0.3 s after its own time 0.
+    pool.plans_at_once = False
+    data = b"x" * 1_000_000
+    runner, outcome = start([data])
+    in_state(JobState.PENDING)
+    pool.plan(runner.batch_uuid, transfer=(RateSegment(0.0, 600.0, 0.0),))
+    eventually(lambda: pool.flows)
+    time.sleep(0.2)
+    assert pool.first_jobs()[0].state is JobState.WAITING_INPUT
+    pool.retime(pool.first_jobs()[0].uuid, (RateSegment(0.3, 1.0, 800e6),))
+    assert texts(outcome.result(WAIT_S)) == [digest(data)]
+    stored = pool.first_jobs()[0]
+    assert stored.staged_at - stored.dispatched_at >= 0.3
+    assert len(pool.flows) == stored.attempt == 1
+
+
 def test_stream_is_not_opened_long_before_its_time(start, responder, pool, in_state):
     pool.plans_at_once = False
     runner, outcome = start([b"x"])
