@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from uuid import uuid4
 
 import pytest
 
+from fpga_pool.dataplane.schedule import RateSchedule
 from fpga_pool.drivers.egress.tc import observe
 from fpga_pool.experiments.deployment import Deployment
 from fpga_pool.experiments.servers import RabbitMQ
@@ -19,7 +21,7 @@ from fpga_pool.experiments.testbed import network as testbed
 from fpga_pool.experiments.testbed.network import Endpoint, Network, Nic, inside, switched_network
 from fpga_pool.experiments.waiting import SOON_S, wait_until
 from fpga_pool.model.exceptions import NotFound
-from fpga_pool.model.objects import BatchState
+from fpga_pool.model.objects import BatchState, Job, JobState, RateSegment
 from fpga_pool.model.pool.admission import JobRequest
 from fpga_pool.services.agent.journal import Journal
 
@@ -72,6 +74,20 @@ class Transfers:
             program.stdin.write(f"{self._batch}\n")
             program.stdin.flush()
 
+    def jobs(self) -> dict[str, Job]:
+        """Return the jobs by name."""
+        return {job.name: job for job in self._api.jobs(self._batch)}
+
+    @contextlib.contextmanager
+    def held_up(self, name: str) -> Iterator[None]:
+        """Let one program send nothing meanwhile."""
+        program = self._programs[("first", "second").index(name)]
+        program.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            program.send_signal(signal.SIGCONT)
+
     def running(self) -> bool:
         return any(program.poll() is None for program in self._programs)
 
@@ -119,8 +135,12 @@ class Scene:
 
     def noted(self) -> int:
         """How many flows the requester's agent would set again."""
+        return len(self.noted_plans())
+
+    def noted_plans(self) -> list[tuple[RateSegment, ...]]:
+        """What the requester's agent holds its flows to."""
         with contextlib.closing(Journal(self.pool.directory / REQUESTER / "journal.sqlite")) as journal:
-            return len(journal.flows())
+            return [flow.transfer for flow in journal.flows()]
 
     def log(self) -> str:
         return self.pool.log_file(REQUESTER).read_text()
@@ -222,6 +242,30 @@ def test_classes_follow_the_plan_and_go_with_their_streams(scene, begin):
     assert BOTH in seen
     assert REST in seen[seen.index(BOTH) :]
     assert {rate for rates in seen for rate in rates} <= {0, *WIRE_RATE.values(), 12_500}
+    wait_until(lambda: scene.rates() == [] and scene.noted() == 0, "both flows are released")
+
+
+def planned_rates(transfers: Transfers) -> list[int]:
+    """Return what the plan gives the flows at this moment, in bytes per second on the wire."""
+    under_way = [job for job in transfers.jobs().values() if job.state is JobState.WAITING_INPUT]
+    rates = [RateSchedule(job.transfer).rate_at(time.time() - job.dispatched_at) for job in under_way]
+    return sorted(round(bps / 8 * 1514 / 1448) for bps in rates)
+
+
+def test_classes_follow_a_plan_that_is_changed_because_an_input_is_late(scene, begin):
+    """An input stands still: what is left of it gets other times and rates, and so do its classes in the kernel."""
+    transfers = begin(scene.namespace)
+    wait_until(lambda: scene.rates() == BOTH, "both flows are held")
+    planned = transfers.jobs()["first"].transfer
+    with transfers.held_up("first"):
+        wait_until(lambda: transfers.jobs()["first"].transfer != planned, "what is late has another plan")
+        # Held up, it cannot be there before it is looked at; its plan may change once more when it is twice as late.
+        wait_until(
+            lambda: transfers.jobs()["first"].transfer in scene.noted_plans(), "the requester's agent has it, too"
+        )
+        # Rates change with time: what the kernel has is compared with the plan of the same moment.
+        wait_until(lambda: scene.rates() == planned_rates(transfers) != [], "the classes are as in the new plan")
+    transfers.finish()
     wait_until(lambda: scene.rates() == [] and scene.noted() == 0, "both flows are released")
 
 
