@@ -13,6 +13,8 @@ from fpga_pool.core.types import BatchProblem, Floats, Ints
 _SPARE = 8
 #: Slots on which a job is quickest, among which it mostly looks for another one.
 _QUICK = 8
+#: Rows of a block where they are sorted, to bound memory.
+_ROWS = 1000
 
 
 class Instance(NamedTuple):
@@ -118,8 +120,13 @@ class Polisher:
 
 
 def _quickest(seconds: Floats, few: int) -> Ints:
+    """Return (J, few) the columns with the least of each row, in any order."""
     few = min(few, seconds.shape[1])
-    return np.ascontiguousarray(np.argpartition(seconds, few - 1, axis=1)[:, :few])
+    quick = np.empty((len(seconds), few), np.int64)
+    for begin in range(0, len(seconds), _ROWS):
+        block = slice(begin, begin + _ROWS)
+        quick[block] = np.argpartition(seconds[block], few - 1, axis=1)[:, :few]
+    return quick
 
 
 def _firsts(owner: Ints, owners: int) -> Ints:

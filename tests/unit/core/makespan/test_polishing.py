@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.makespan import compiled
+from fpga_pool.core.makespan import compiled, polishing
 from fpga_pool.core.makespan.polishing import Polisher
 from fpga_pool.core.types import BatchProblem
 
@@ -56,3 +56,10 @@ def test_polishing_shortens_a_poor_placement_and_keeps_its_books(kernels):
     for slot, jobs in enumerate(queued):
         assert (queues.accelerator[jobs] == slot).all()
         assert queues.release_s[jobs] == pytest.approx(np.cumsum(problem.seconds[jobs, slot]))
+
+
+def test_changes_look_among_the_slots_on_which_a_job_is_quickest(monkeypatch):
+    # In blocks of two rows, the last one alone; of three columns the two least.
+    monkeypatch.setattr(polishing, "_ROWS", 2)
+    quick = polishing._quickest(np.array([[3.0, 1.0, 2.0], [1.0, np.inf, 2.0], [5.0, 4.0, 6.0]]), 2)
+    assert np.sort(quick, axis=1).tolist() == [[1, 2], [0, 2], [0, 1]]
