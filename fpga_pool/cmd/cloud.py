@@ -32,7 +32,12 @@ def compute_service(cloud: str | None) -> Iterator[Any]:
 
     try:
         with openstack.connect(
-            cloud=cloud, compute_default_microversion=MICROVERSION, api_timeout=TIMEOUT_S, app_name="fpga-pool-manage"
+            cloud=cloud,
+            # An openrc file may set OS_COMPUTE_API_VERSION to a microversion, for the openstack command.
+            compute_api_version="2",
+            compute_default_microversion=MICROVERSION,
+            api_timeout=TIMEOUT_S,
+            app_name="fpga-pool-manage",
         ) as connection:
             yield connection.compute
     except (errors.ConfigException, auth_errors.AuthPluginException) as error:
