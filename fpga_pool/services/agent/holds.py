@@ -91,7 +91,7 @@ class HoldTable:
                 while not self._is_ready(instance, slot):
                     left_s = until_s - time.monotonic()
                     if left_s <= 0:
-                        raise ServiceUnavailable(f"slot {slot} was not ready within {timeout_s:g} s")
+                        raise ServiceUnavailable(f"slot {slot} was not ready within {timeout_s:.0f} s")
                     self._changed.wait(left_s)
 
     def _is_ready(self, instance: str, slot: str) -> bool:

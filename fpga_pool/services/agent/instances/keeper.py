@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
 from fpga_pool.drivers.guests.base import GuestDriver
 from fpga_pool.drivers.guests.domain import Domain
-from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError
 from fpga_pool.services.agent.guest_use import GuestUse
@@ -23,6 +25,20 @@ LOG = logging.getLogger(__name__)
 LOOK_S = 5.0
 #: A machine that was let start runs within this, or does not.
 START_S = 120.0
+
+#: While the scheduler, or Placement behind it, does not answer, slots are claimed anew at this interval, for this share
+#: of the time that a start may take.
+CLAIM_AGAIN_S, CLAIM_SHARE = 1.0, 0.5
+
+
+def _asking(patience_s: float) -> Retrying:
+    """Return what asks again those who may answer the next time."""
+    return Retrying(
+        retry=retry_if_exception_type((ServiceUnavailable, MessagingError)),
+        wait=wait_fixed(CLAIM_AGAIN_S),
+        stop=stop_after_delay(patience_s),
+        reraise=True,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +102,13 @@ class Keeper:
 
     def prepare(self, domain: Domain) -> None:
         """Have the slots of an instance ready before it starts; what is raised says why it must not."""
+        patience_s = self._parts.prepare_s
         with self._lock:
             try:
                 self._parts.driver.check(domain)
-                slots = self._claim(domain)
-                self._parts.holds.wait_ready(self.instance, slots, self._parts.prepare_s)
+                until_s = time.monotonic() + patience_s
+                slots = _asking(patience_s * CLAIM_SHARE)(self._claim, domain)
+                self._parts.holds.wait_ready(self.instance, slots, until_s - time.monotonic())
             except BaseException:
                 self._starting_until_s = 0.0
                 self._wake.set()  # gives back what was claimed

@@ -216,6 +216,7 @@ class Port(Accelerator):
 @pytest.fixture
 def host(bench, tmp_path, monkeypatch):
     monkeypatch.setattr(keeper, "LOOK_S", 0.05)
+    monkeypatch.setattr(keeper, "CLAIM_AGAIN_S", 0.05)
     made = Host(bench, tmp_path)
     yield made
     made.instances.stop()
@@ -340,6 +341,15 @@ def test_slots_are_given_back_when_the_scheduler_is_there_again(host, until):
         host.instances.asked("prepare", xml("other"))
     host.slots.away = False
     until(lambda: host.held() == [] and host.slots.held == {})
+
+
+def test_a_start_waits_for_a_scheduler_that_does_not_answer_for_a_moment(host):
+    host.slots.away = True
+    back = threading.Timer(0.3, lambda: setattr(host.slots, "away", False))
+    back.start()
+    host.instances.asked("prepare", xml())
+    back.join()
+    assert host.held() == [SLOTS[0]]
 
 
 def test_nothing_is_given_back_while_the_hypervisor_does_not_answer(host, until):
