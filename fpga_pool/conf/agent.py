@@ -75,9 +75,14 @@ OPTS = [
         "guest_driver",
         default=NO_GUESTS,
         help="Driver that connects the virtual machines of this host with their slots: an entry point of group "
-        "fpga_pool.guest_drivers (libvirt), or none where this is no compute node of Nova.",
+        "fpga_pool.guest_drivers (libvirt, simulated), or none where this is no compute node of Nova.",
     ),
     cfg.StrOpt("libvirt_uri", default="qemu:///system", help="Where the libvirt guest driver finds libvirt."),
+    cfg.StrOpt(
+        "simulated_guests_dir",
+        default="/run/fpga_pool/guests",
+        help="Directory that describes the virtual machines of the simulated guest driver, one file INSTANCE.xml each.",
+    ),
     cfg.StrOpt(
         "hook_socket",
         default="/run/fpga_pool/agent.sock",

@@ -66,9 +66,13 @@ def _read_lines(process: subprocess.Popen[str], lines: Queue[str]) -> None:
 
 
 def config_text(options: Options) -> str:
-    """Return a configuration file."""
+    """Return a configuration file; of an option with several values each has a line of its own."""
     groups = (
-        "\n".join([f"[{group}]", *(f"{name} = {value}" for name, value in values.items())])
+        "\n".join([f"[{group}]", *(line for name, value in values.items() for line in _lines(name, value))])
         for group, values in options.items()
     )
     return "\n\n".join(groups) + "\n"
+
+
+def _lines(name: str, value: object) -> list[str]:
+    return [f"{name} = {each}" for each in (value if isinstance(value, tuple) else (value,))]

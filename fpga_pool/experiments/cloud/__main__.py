@@ -1,4 +1,4 @@
-"""`tools/all-in-one start|stop|status|env [--directory DIRECTORY]`."""
+"""`tools/all-in-one start|stop|restart|status|env [SERVICE ...] [--directory DIRECTORY]`."""
 
 import argparse
 import os
@@ -29,13 +29,18 @@ def _say(text: str) -> None:
 def _start(arguments: argparse.Namespace) -> int:
     begin_s = time.monotonic()
     shape = {"fake_computes": arguments.fake_computes, "libvirt_compute": arguments.libvirt}
-    Cloud(Site.open_or_make(arguments.directory, **shape), _say).start()
+    Cloud(Site.open_or_make(arguments.directory, **shape), _say, pool=arguments.pool).start()
     _say(f"{time.monotonic() - begin_s:6.1f} s  in all; `tools/all-in-one env` prints what clients need")
     return 0
 
 
 def _stop(arguments: argparse.Namespace) -> int:
     Cloud(Site.open(arguments.directory), _say).stop()
+    return 0
+
+
+def _restart(arguments: argparse.Namespace) -> int:
+    Cloud(Site.open(arguments.directory), _say, pool=False).restart(arguments.services)
     return 0
 
 
@@ -52,13 +57,14 @@ def _env(arguments: argparse.Namespace) -> int:
     return 0
 
 
-ACTS = {"start": _start, "stop": _stop, "status": _status, "env": _env}
+ACTS = {"start": _start, "stop": _stop, "restart": _restart, "status": _status, "env": _env}
 
 
 def main() -> int:
     """Start, stop or show a cloud of one machine, or print what its clients need."""
     parser = argparse.ArgumentParser(prog="all-in-one", description=main.__doc__)
     parser.add_argument("act", choices=ACTS)
+    parser.add_argument("services", nargs="*", metavar="SERVICE", help="what is restarted")
     parser.add_argument(
         "--directory", type=Path, default=_default_directory(), help="where all its state is kept (%(default)s)"
     )
@@ -72,7 +78,15 @@ def main() -> int:
         default=Libvirt.missing() is None,
         help="a compute whose guests run; by default where libvirt is installed and we are root",
     )
+    parser.add_argument(
+        "--pool",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="without it nothing of fpga_pool is made or started, but configured",
+    )
     arguments = parser.parse_args()
+    if arguments.services and arguments.act != "restart":
+        parser.error("only restart takes services")
     arguments.directory = arguments.directory.absolute()
     try:
         return ACTS[arguments.act](arguments)

@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -11,31 +11,40 @@ from openstack.connection import Connection
 from openstack.exceptions import SDKException
 
 from fpga_pool.experiments.cloud.first_use import bootstrap_identity, connect, fill_catalogue, furnish, make_keys
+from fpga_pool.experiments.cloud.pool import HOOK, agent, pool_programs, prepare_pool, write_pool_settings
 from fpga_pool.experiments.cloud.programs import Programs, compute, programs
 from fpga_pool.experiments.cloud.schemas import make_databases
 from fpga_pool.experiments.cloud.settings import make_directories, write_settings
 from fpga_pool.experiments.cloud.site import Site
 from fpga_pool.experiments.servers import Libvirt, MariaDB, RabbitMQ, Server
 from fpga_pool.experiments.waiting import wait_until
+from fpga_pool.model.exceptions import NotFound
 
 #: For the computes to be seen by the scheduler, after all else answers.
 COMPUTES_TIMEOUT_S = 240.0
 
+#: The unit of libvirt on a host.
+LIBVIRTD = "libvirtd"
+
 #: What belongs to one life of a cloud, and the marks of what was made in it.
-_STATE = ("servers", "keys", "images", "nova", "neutron", "locks", "run")
+_STATE = ("servers", "keys", "images", "nova", "neutron", "fpga_pool", "locks", "run")
 _DONE = ("databases", "bootstrapped")
 
 
 class Cloud:
-    """The cloud of a site; `say` is told of each step."""
+    """The cloud of a site; `say` is told of each step.
 
-    def __init__(self, site: Site, say: Callable[[str], None]) -> None:
+    Without `pool` its configuration is in place and nothing of it is made or started: a Nova to begin with.
+    """
+
+    def __init__(self, site: Site, say: Callable[[str], None], *, pool: bool = True) -> None:
         self._site = site
         self._say = say
+        self._pool = pool
         self._messages = RabbitMQ(site.directory / "servers")
         self._database = MariaDB(site.directory / "servers")
-        self._host = Libvirt(site.directory / "servers")
-        self._programs = Programs(site.directory, programs(site))
+        self._host = Libvirt(site.directory / "servers", [HOOK] if pool else [])
+        self._programs = Programs(site.directory, pool_programs(site) | programs(site))
 
     def start(self) -> None:
         """Return when a tenant can boot a virtual machine on every compute."""
@@ -56,15 +65,20 @@ class Cloud:
                 bootstrapped.touch()
             self._programs.wait(["keystone-api"])
             fill_catalogue(site)
+        libvirt_name = self._host.host_name if site.libvirts else ""
+        write_pool_settings(site, self._database, self._messages.url, libvirt_name)
+        if self._pool:
+            with self._step("keys, database and bitstreams of the pool"):
+                prepare_pool(site)
         hosts = [*site.fakes, *site.libvirts]
         computes = [compute(host) for host in hosts]
-        controllers = [name for name in self._programs.names if name not in computes]
+        ours = list(pool_programs(site))
+        controllers = [name for name in self._programs.names if name not in computes + ours]
         with self._step("Placement, Glance, Neutron, Nova"):
             self._programs.start(controllers)
             self._programs.wait(controllers)
         with self._step("computes"):
-            self._programs.start([compute(host) for host in site.fakes])
-            self._programs.start([compute(host) for host in site.libvirts], self._host.entrance)
+            self._start(ours * self._pool + computes)
             cloud = connect(site)
             furnish(site, cloud)
 
@@ -80,13 +94,36 @@ class Cloud:
         The cloud's state goes with it: Nova's fake driver makes up another identity in each process, so its computes
         cannot come back.  Ports, password, configuration and logs stay.
         """
-        self._programs.stop()
+        self._programs.stop(self._programs.names)
         for server in self._servers:
             server.stop()
         for name in _STATE:
             shutil.rmtree(self._site.directory / name, ignore_errors=True)
         for name in _DONE:
             (self._site.directory / name).unlink(missing_ok=True)
+
+    def restart(self, services: Sequence[str]) -> None:
+        """Do what `systemctl restart` does; a service is a process, or all whose names begin with its name.
+
+        NotFound names one that is none.
+        """
+        found: list[str] = []
+        for service in services:
+            names = [name for name in self._programs.names if name == service or name.startswith(f"{service}-")]
+            if not names and service != LIBVIRTD:
+                raise NotFound(f"no service {service}; there are {LIBVIRTD}, {', '.join(self._programs.names)}")
+            found += names
+        if LIBVIRTD in services and self._site.libvirts:
+            self._host.restart()
+        self._programs.stop(found)
+        self._start(found)
+        self._programs.wait(found)
+
+    def _start(self, names: Sequence[str]) -> None:
+        """Start processes; those beside libvirtd see what it sees."""
+        beside = {process(host) for host in self._site.libvirts for process in (agent, compute)}
+        for name in names:
+            self._programs.start([name], self._host.entrance if name in beside else ())
 
     def status(self) -> dict[str, bool]:
         """Return of each process whether it runs."""

@@ -44,7 +44,8 @@ def programs(site: Site) -> dict[str, Program]:
     found = {f"{service}-api": _api(site, service) for service in ("keystone", "placement", "glance", "neutron")}
     found |= {f"nova-{name}": _nova(site, name) for name in ("conductor", "scheduler")}
     found["nova-api"] = _api(site, "nova")
-    return found | {compute(host): _nova(site, "compute", host) for host in (*site.fakes, *site.libvirts)}
+    found |= {compute(host): _fake_compute(site, host) for host in site.fakes}
+    return found | {compute(host): _nova(site, "compute", host) for host in site.libvirts}
 
 
 def compute(host: str) -> str:
@@ -75,8 +76,27 @@ def _api(site: Site, service: str) -> Program:
 
 
 def _nova(site: Site, service: str, host: str | None = None) -> Program:
-    files = [f"--config-file={settings_file(site, f'nova/{name}.conf')}" for name in ("nova", host) if name]
-    return Program([str(BIN / f"nova-{service}"), *files])
+    return Program([str(BIN / f"nova-{service}"), *_nova_files(site, host)])
+
+
+def _fake_compute(site: Site, host: str) -> Program:
+    agent = [str(hook_socket(site, host)), str(guests_directory(site, host))]
+    module = "fpga_pool.nova_plugin.fake_compute"
+    return Program([sys.executable, "-P", "-m", module, *agent, *_nova_files(site, host)])
+
+
+def _nova_files(site: Site, host: str | None) -> list[str]:
+    return [f"--config-file={settings_file(site, f'nova/{name}.conf')}" for name in ("nova", host) if name]
+
+
+def hook_socket(site: Site, host: str) -> Path:
+    """Return where the agent of a fake compute is asked what libvirt's hook asks."""
+    return site.directory / "fpga_pool" / host / "hook.sock"
+
+
+def guests_directory(site: Site, host: str) -> Path:
+    """Return where a fake compute describes its machines."""
+    return site.directory / "fpga_pool" / host / "guests"
 
 
 class Programs:
@@ -125,10 +145,10 @@ class Programs:
             if not self.running(name):
                 raise ServiceUnavailable(f"{name} has ended: {self.last_lines(name)}")
 
-    def stop(self) -> None:
-        """End all at a time, the children with their parents."""
+    def stop(self, names: Sequence[str]) -> None:
+        """End some, all at a time, the children with their parents."""
         with ThreadPoolExecutor(len(self._table)) as threads:
-            list(threads.map(self._end, self._processes.values()))
+            list(threads.map(self._end, [self._processes[name] for name in names]))
 
     @staticmethod
     def _end(process: Process) -> None:

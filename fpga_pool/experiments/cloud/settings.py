@@ -51,7 +51,8 @@ def _files(site: Site, database_url: str, transport_url: str) -> dict[str, Optio
     return files | {f"nova/{host}.conf": _libvirt_compute(site, host) for host in site.libvirts}
 
 
-def _account(site: Site) -> Mapping[str, object]:
+def account(site: Site) -> Mapping[str, object]:
+    """Return the options by which a service logs in at Keystone."""
     return {
         "auth_type": "password",
         "auth_url": site.endpoint("keystone"),
@@ -70,7 +71,7 @@ def _tokens(site: Site) -> Options:
             "www_authenticate_uri": site.endpoint("keystone"),
             "service_token_roles_required": "true",
             "service_token_roles": SERVICE,
-            **_account(site),
+            **account(site),
         }
     }
 
@@ -145,13 +146,13 @@ def _ml2() -> Options:
 
 
 def _nova(site: Site, database_url: str, transport_url: str) -> Options:
-    account = _account(site)
+    login = account(site)
     return {
         "DEFAULT": {
             "my_ip": "127.0.0.1",
             "state_path": site.directory / "nova",
             "transport_url": transport_url,
-            "compute_driver": "fake.FakeDriver",
+            "compute_driver": "fake.AcceleratedFakeDriver",
             "vif_plugging_is_fatal": "false",
             "vif_plugging_timeout": 0,
             "graceful_shutdown_timeout": 10,
@@ -163,10 +164,18 @@ def _nova(site: Site, database_url: str, transport_url: str) -> Options:
         "conductor": {"workers": 1},
         "scheduler": {"workers": 2, "discover_hosts_in_cells_interval": 5},
         "vnc": {"enabled": "false"},
-        "placement": account,
-        "neutron": account,
-        "glance": account,
-        "service_user": {"send_service_user_token": "true", **account},
+        "filter_scheduler": {
+            "available_filters": ("nova.scheduler.filters.all_filters", "fpga_pool.nova_plugin.all_filters"),
+            # Ours is the first: it orders the allocations that the others choose from.
+            "enabled_filters": "FpgaPoolSlotFilter,ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,"
+            "ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter",
+            "weight_classes": "nova.scheduler.weights.all_weighers,fpga_pool.nova_plugin.all_weighers",
+        },
+        "fpga_pool": {"transport_url": transport_url},
+        "placement": login,
+        "neutron": login,
+        "glance": login,
+        "service_user": {"send_service_user_token": "true", **login},
         **_locks(site),
         **_tokens(site),
     }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from fpga_pool.experiments.servers.server import free_port
+from fpga_pool.experiments.servers.server import free_ports
 from fpga_pool.model.exceptions import NotFound
 
 REGION = "RegionOne"
@@ -22,6 +22,10 @@ APIS: Mapping[str, tuple[str, str, str]] = {
     "neutron": ("network", "neutron.wsgi.api", ""),
     "nova": ("compute", "nova.wsgi.osapi_compute", "/v2.1"),
 }
+
+
+#: The ports of APIs, chosen before the servers choose theirs.
+PORTS = range(12_000, 16_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +51,9 @@ class Site:
         """Return the cloud that a directory holds, or a new one of this shape."""
         if _file(directory).exists():
             return cls.open(directory)
-        ports: set[int] = set()
-        while len(ports) < len(APIS):
-            ports.add(free_port())
         site = cls(
             directory=directory,
-            ports=dict(zip(APIS, ports, strict=True)),
+            ports=dict(zip(APIS, free_ports(len(APIS), PORTS), strict=True)),
             password=secrets.token_hex(16),
             fake_computes=fake_computes,
             libvirt_compute=libvirt_compute,

@@ -6,7 +6,9 @@ of the machine nor its guests are touched, and hooks can be installed where an o
 
 import contextlib
 import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from fpga_pool.experiments.servers.server import Server
 from fpga_pool.model.exceptions import ServiceUnavailable
@@ -45,6 +47,11 @@ class Libvirt(Server):
     package_user = "root"
     programs = ("libvirtd", "virsh", "qemu-system-x86_64", "unshare", "nsenter")
 
+    def __init__(self, directory: Path, hooks: Sequence[Path] = ()) -> None:
+        super().__init__(directory)
+        #: Programs that libvirt asks about guests that start and end; it looks for them when it starts.
+        self._hooks = hooks
+
     @classmethod
     def missing(cls) -> str | None:
         """See Server."""
@@ -59,6 +66,16 @@ class Libvirt(Server):
     def entrance(self) -> list[str]:
         """The words before a command that make it see what libvirtd sees."""
         return ["nsenter", f"--mount=/proc/{self._process.pid}/ns/mnt", "--"]
+
+    @property
+    def host_name(self) -> str:
+        """What libvirt calls this machine."""
+        return self._virsh("hostname").strip()
+
+    def restart(self) -> None:
+        """End libvirtd and start it again to outlive this process; guests run on."""
+        super().stop()
+        self.start(keep=True)
 
     def stop(self) -> None:
         """End the guests, then libvirtd."""
@@ -75,6 +92,11 @@ class Libvirt(Server):
         self._write("etc/libvirtd.conf", LIBVIRTD)
 
     def _launch(self, keep: bool) -> None:
+        hooks = self.directory / "etc" / "hooks" / "qemu.d"
+        hooks.mkdir(parents=True, exist_ok=True)
+        for hook in self._hooks:
+            shutil.copyfile(hook, hooks / hook.name)
+            (hooks / hook.name).chmod(0o755)
         mounts = []
         for place, name in PLACES.items():
             mounts.append(f"mkdir -p {place} && mount --bind '{self.directory / name}' {place}")

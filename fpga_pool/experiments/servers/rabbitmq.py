@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fpga_pool.experiments.servers.process import Process
-from fpga_pool.experiments.servers.server import POLL_INTERVAL_S, START_TIMEOUT_S, USER, Server, free_port
+from fpga_pool.experiments.servers.server import POLL_INTERVAL_S, START_TIMEOUT_S, USER, Server, free_ports
 from fpga_pool.model.exceptions import ServiceUnavailable
 
 PROBE_TIMEOUT_S = 5.0
@@ -15,6 +15,9 @@ PROBE_TIMEOUT_S = 5.0
 #: AMQP 0-9-1, section 4.2.2: what a client says first; a server that is ready answers with a method frame (type 1).
 HELLO = b"AMQP\x00\x00\x09\x01"
 METHOD_FRAME = b"\x01"
+
+#: Of epmd and of the node's own tools.
+OTHER_PORTS = range(16_000, 20_000)
 
 
 class RabbitMQ(Server):
@@ -42,7 +45,7 @@ class RabbitMQ(Server):
 
     def _initialise(self) -> None:
         self._write("enabled_plugins", "[].\n")
-        self._write("ports", f"{free_port()} {free_port()}")
+        self._write("ports", "{} {}".format(*free_ports(2, OTHER_PORTS)))
 
     def _ports(self) -> tuple[int, int]:
         """Return the port of epmd, and the node's for its own tools."""

@@ -23,6 +23,9 @@ COMMAND_TIMEOUT_S = 60.0
 #: How often a starting server is asked whether it answers.
 POLL_INTERVAL_S = 0.1
 
+#: The ports of servers; a server's other ports, and those of other programs, are not among them.
+PORTS = range(20_000, 32_000)
+
 #: The account of every server.
 USER = "fpga_pool"
 
@@ -208,11 +211,19 @@ class Server(ABC):
 
 def free_port() -> int:
     """Return a port that stays free while its server is down: below those that the kernel gives to clients."""
-    for port in random.SystemRandom().sample(range(20_000, 32_000), 100):
+    return free_ports(1)[0]
+
+
+def free_ports(count: int, among: range = PORTS) -> list[int]:
+    """Return several, all different; programs that choose theirs before others listen take them `among` others."""
+    found: list[int] = []
+    for port in random.SystemRandom().sample(among, min(len(among), 100 * count)):
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            return port
-    raise ServiceUnavailable("no free port between 20000 and 32000 on 127.0.0.1")
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise ServiceUnavailable(f"no {count} free ports between {among.start} and {among.stop} on 127.0.0.1")

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from fpga_pool.experiments import guest_image as images
+
 from . import hypervisor as hypervisors
-from . import image as images
 
 PATIENCE_S = 60.0
 CONTROLLER = "<controller type='virtio-serial'/>"

@@ -2,10 +2,12 @@
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import fpga_pool
+from fpga_pool.model.exceptions import NotFound
+
+COMMAND_S = 60.0
 
 #: In the order in which the kernel needs them.
 MODULES = ("virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci", "virtio_console")
@@ -30,9 +32,16 @@ done
 
 
 def kernel() -> Path | None:
-    """The newest installed kernel that has its modules here."""
+    """Return the newest installed kernel that has its modules here."""
     found = [path for path in Path("/boot").glob("vmlinuz-*") if _modules(path).is_dir()]
     return max(found, default=None)
+
+
+def _busybox() -> str:
+    found = shutil.which("busybox")
+    if found is None:
+        raise NotFound("busybox is not installed")
+    return found
 
 
 def _modules(kernel: Path) -> Path:
@@ -49,9 +58,10 @@ def build(kernel: Path, payload: bytes, directory: Path) -> Path:
         source = next(_modules(kernel).rglob(f"{name}.ko*"), None)
         if source is not None:  # or it is built in
             _unpack(source, root / "modules" / f"{name}.ko")
-    for program in (shutil.which("busybox"), PYTHON):
+    for program in (_busybox(), PYTHON):
         _copy(Path(program), root)
-    (root / "bin" / "busybox").exists() or (root / "bin" / "busybox").symlink_to(shutil.which("busybox"))
+    if not (root / "bin" / "busybox").exists():
+        (root / "bin" / "busybox").symlink_to(_busybox())
     for path in _python_files():
         _copy(path, root)
     package = Path(fpga_pool.__file__).parent
@@ -63,18 +73,14 @@ def build(kernel: Path, payload: bytes, directory: Path) -> Path:
     init.chmod(0o755)
     image = directory / "initrd"
     names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
-    with image.open("wb") as file:
-        subprocess.run(
-            ["busybox", "cpio", "-o", "-H", "newc"], cwd=root, input=names.encode(), stdout=file, check=True,
-            stderr=subprocess.DEVNULL, timeout=60,
-        )  # fmt: skip
+    image.write_bytes(_output([_busybox(), "cpio", "-o", "-H", "newc"], cwd=root, given=names))
     shutil.rmtree(root)
     return image
 
 
 def _unpack(source: Path, target: Path) -> None:
     if source.suffix == ".xz":
-        target.write_bytes(subprocess.run(["xz", "-dc", source], check=True, capture_output=True, timeout=60).stdout)
+        target.write_bytes(_output(["xz", "-dc", str(source)]))
     else:
         shutil.copy2(source, target)
 
@@ -87,22 +93,32 @@ def _copy(path: Path, root: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy2(path, target)
     if path.suffix not in (".py", ".pyc"):
-        told = subprocess.run(["ldd", path], check=False, capture_output=True, text=True, timeout=60).stdout
-        for word in told.split():
+        for word in _output(["ldd", str(path)], check=False).decode().split():
             if word.startswith("/"):
                 _copy(Path(word), root)
 
 
 def _ask(program: str) -> list[str]:
     environment = {"PYTHONPATH": str(Path(fpga_pool.__file__).parents[1]), "PYTHONDONTWRITEBYTECODE": "1"}
-    told = subprocess.run(
-        [PYTHON, "-c", program], check=True, capture_output=True, text=True, timeout=60, env=environment
+    return _output([PYTHON, "-c", program], environment=environment).decode().split("\n")[:-1]
+
+
+def _output(
+    command: list[str],
+    *,
+    cwd: Path | None = None,
+    given: str = "",
+    environment: dict[str, str] | None = None,
+    check: bool = True,
+) -> bytes:
+    done = subprocess.run(  # noqa: S603
+        command, cwd=cwd, input=given.encode(), env=environment, capture_output=True, check=check, timeout=COMMAND_S
     )
-    return told.stdout.split("\n")[:-1]
+    return done.stdout
 
 
 def _python_files() -> list[Path]:
-    """What of the standard library a guest uses."""
+    """Return what of the standard library a guest uses."""
     names = "encodings.ascii, encodings.latin_1, encodings.idna, runpy, fpga_pool.guest.tool, fpga_pool.guest.__main__"
     program = (
         "import sys\nsys.argv = ['x', '--help']\ntry:\n    import " + names + "\nexcept SystemExit:\n    pass\n"
@@ -115,10 +131,6 @@ def _python_files() -> list[Path]:
 
 
 def _site() -> Path:
-    """A directory where Python looks for modules by itself."""
+    """Return a directory where Python looks for modules by itself."""
     standard = _ask("import os; print(os.path.dirname(os.__file__))")[0]
     return Path(standard).relative_to("/")
-
-
-if __name__ == "__main__":
-    print(build(kernel(), b"abc", Path(sys.argv[1])))

@@ -1,0 +1,95 @@
+"""Guests of a hypervisor that is a fiction, as that of Nova's fake driver: files that describe them.
+
+A machine runs while DIRECTORY/INSTANCE.xml is there, which is a description as libvirt gives it; who plays its guest
+listens on the sockets DIRECTORY/INSTANCE.NUMBER.  Slots, leases and loading are as with a real hypervisor.
+"""
+
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+from oslo_config import cfg
+
+from fpga_pool.drivers.guests.base import GuestDriver
+from fpga_pool.drivers.guests.domain import Domain, parse
+from fpga_pool.model.exceptions import FpgaPoolError
+
+LOG = logging.getLogger(__name__)
+
+CONNECT_S = 5.0
+
+
+class SimulatedGuests(GuestDriver):
+    """The machines that a directory describes.  It tells of no changes: they are found when one looks."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._ports: dict[str, set[int]] = {}
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
+        """See GuestDriver."""
+        return cls(Path(conf.agent.simulated_guests_dir))
+
+    def watch(self, changed: Callable[[str], object]) -> None:
+        """See GuestDriver."""
+        changed("")
+
+    def running(self) -> list[Domain]:
+        """See GuestDriver.  Machines whose description cannot be read are left out, and told."""
+        found = []
+        for file in sorted(self._directory.glob("*.xml")):
+            try:
+                domain = self.find(file.stem)
+            except FpgaPoolError as error:
+                LOG.warning("a guest is left alone: %s: %s", file, error)
+            else:
+                found += [domain] if domain else []
+        return found
+
+    def find(self, instance: str) -> Domain | None:
+        """See GuestDriver."""
+        try:
+            domain = parse((self._directory / f"{instance}.xml").read_text())
+        except FileNotFoundError:
+            with self._lock:
+                self._ports.pop(instance, None)
+            return None
+        with self._lock:
+            numbers = sorted(self._ports.get(instance, ()))
+        return replace(domain, ports={number: str(self._socket(instance, number)) for number in numbers})
+
+    def check(self, domain: Domain) -> None:
+        """See GuestDriver.  There is nothing that ports have to be plugged into."""
+
+    def attach(self, domain: Domain, number: int) -> None:
+        """See GuestDriver."""
+        with self._lock:
+            self._ports.setdefault(domain.instance, set()).add(number)
+
+    def detach(self, domain: Domain, number: int) -> None:
+        """See GuestDriver."""
+        with self._lock:
+            self._ports.get(domain.instance, set()).discard(number)
+
+    def connect(self, domain: Domain, number: int) -> socket.socket:
+        """See GuestDriver."""
+        end = socket.socket(socket.AF_UNIX)
+        try:
+            end.settimeout(CONNECT_S)
+            end.connect(domain.ports[number])
+        except BaseException:
+            end.close()
+            raise
+        return end
+
+    def close(self) -> None:
+        """See GuestDriver."""
+
+    def _socket(self, instance: str, number: int) -> Path:
+        return self._directory / f"{instance}.{number}"

@@ -1,0 +1,104 @@
+"""The pool of the cloud: our scheduler, and an agent with simulated cards beside each compute."""
+
+from pathlib import Path
+
+from fpga_pool.experiments.cloud.programs import BIN, Program, guests_directory, hook_socket
+from fpga_pool.experiments.cloud.schemas import run
+from fpga_pool.experiments.cloud.settings import account, settings_file
+from fpga_pool.experiments.cloud.site import Site
+from fpga_pool.experiments.embedded import Options, config_text
+from fpga_pool.experiments.servers import MariaDB
+
+DATABASE = "fpga_pool"
+BOARD = "kintex7"
+CARDS = 4
+
+#: Where the hook of the libvirt compute asks, as libvirtd sees it.
+HOOK_SOCKET = "/run/fpga_pool/agent.sock"
+#: What libvirt asks before a guest starts; it is with the sources, from which the packages' environment has the pool.
+HOOK = Path(__file__).parents[3] / "etc" / "fpga_pool" / "libvirt-qemu-hook"
+
+
+def agent(host: str) -> str:
+    """Return the name of the pool's process on a compute host."""
+    return f"fpga-pool-agent-{host}"
+
+
+def pool_programs(site: Site) -> dict[str, Program]:
+    """Return the pool's processes by name."""
+    found = {"fpga-pool-scheduler": _program(site, "scheduler", "scheduler")}
+    return found | {agent(host): _program(site, "agent", host) for host in (*site.fakes, *site.libvirts)}
+
+
+def _program(site: Site, service: str, name: str) -> Program:
+    files = [f"--config-file={settings_file(site, f'fpga_pool/{each}.conf')}" for each in ("fpga_pool", name)]
+    return Program([str(BIN / f"fpga-pool-{service}"), *files])
+
+
+def write_pool_settings(site: Site, database: MariaDB, transport_url: str, libvirt_name: str) -> None:
+    """Write the pool's configuration files, and make its database, which is empty.
+
+    `libvirt_name` is what libvirt calls this machine.
+    """
+    options: dict[str, Options] = {"fpga_pool": _common(site, database.url, transport_url)}
+    options["scheduler"] = {"scheduler": {"state_dir": site.directory / "fpga_pool" / "scheduler"}}
+    options |= {host: _fake_host(site, host) for host in site.fakes}
+    options |= {host: _libvirt_host(site, host, libvirt_name) for host in site.libvirts}
+    for name, groups in options.items():
+        file = settings_file(site, f"fpga_pool/{name}.conf")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch(0o600)
+        file.write_text(config_text(groups))
+    for host in site.fakes:
+        guests_directory(site, host).mkdir(parents=True, exist_ok=True)
+    database.execute(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+
+
+def prepare_pool(site: Site) -> None:
+    """Do what an operator does once: make keys, schema and bitstreams, as far as they are missing."""
+    manage = ["fpga-pool-manage", f"--config-file={settings_file(site, 'fpga_pool/fpga_pool.conf')}"]
+    keys = keys_directory(site)
+    run(site, *manage, "db", "sync")
+    if not keys.exists():
+        run(site, *manage, "keys", "create", "--directory", str(keys))
+        run(site, *manage, "bitstreams", "stock", "--board", BOARD, "--key", str(keys / "bitstreams.pem"))
+
+
+def keys_directory(site: Site) -> Path:
+    """Return where the pool's keys are."""
+    return site.directory / "keys" / "fpga_pool"
+
+
+def _common(site: Site, database_url: str, transport_url: str) -> Options:
+    keys = keys_directory(site)
+    return {
+        "DEFAULT": {"transport_url": transport_url},
+        "database": {"connection": f"{database_url}/{DATABASE}"},
+        "placement": account(site),
+        "scheduler": {"token_key": keys / "tokens.pem"},
+        "agent": {
+            "bitstream_library": site.directory / "fpga_pool" / "bitstreams",
+            "bitstream_public_key": keys / "bitstreams.pub",
+            "token_public_key": keys / "tokens.pub",
+            "data_address": "127.0.0.1",
+            "data_port": 0,
+            "egress_mbps": 1000,
+            "ingress_mbps": 1000,
+        },
+        "driver_simulated": {"board": BOARD, "cards": CARDS},
+    }
+
+
+def _fake_host(site: Site, host: str) -> Options:
+    guests = {"guest_driver": "simulated", "simulated_guests_dir": guests_directory(site, host)}
+    return {"agent": {**_host(site, host), **guests, "hook_socket": hook_socket(site, host)}}
+
+
+def _libvirt_host(site: Site, host: str, libvirt_name: str) -> Options:
+    # Nova calls the compute node what libvirt calls the machine.
+    guests = {"guest_driver": "libvirt", "hook_socket": HOOK_SOCKET, "node": libvirt_name}
+    return {"agent": {**_host(site, host), **guests}}
+
+
+def _host(site: Site, host: str) -> dict[str, object]:
+    return {"host": host, "state_dir": site.directory / "fpga_pool" / host}
