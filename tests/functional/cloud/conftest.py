@@ -1,0 +1,203 @@
+"""One real OpenStack cloud on this machine, and the pool in it as the documentation's script sets it up."""
+
+import configparser
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.identity import v3
+from keystoneauth1.session import Session
+from oslo_config import cfg
+
+from fpga_pool.experiments.cloud.pool import BOARD
+from fpga_pool.experiments.servers import Libvirt, MariaDB, RabbitMQ
+from fpga_pool.experiments.waiting import wait_until
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.transport import transport
+
+REPOSITORY = Path(__file__).parents[3]
+TOOL = REPOSITORY / "tools" / "all-in-one"
+FIRST_VM = REPOSITORY / "doc" / "source" / "admin" / "first-vm" / "first-vm.sh"
+#: Installing the packages included.
+START_TIMEOUT_S = 1200.0
+STOP_TIMEOUT_S = 200.0
+SCRIPT_TIMEOUT_S = 500.0
+BOOT_TIMEOUT_S = 300.0
+
+
+class Tenant:
+    """A project of the cloud and what its user does there."""
+
+    def __init__(self, environment: dict[str, str], project: str) -> None:
+        auth = v3.Password(
+            auth_url=environment["OS_AUTH_URL"],
+            username=project,
+            password=environment["OS_PASSWORD"],
+            project_name=project,
+            user_domain_id="default",
+            project_domain_id="default",
+        )
+        self._session = Session(auth=auth)
+        self.compute = self.adapter("compute", "2.74")
+        self._ids: dict[str, str] = {}
+
+    def adapter(self, service: str, microversion: str | None = None) -> Adapter:
+        return Adapter(self._session, service_type=service, default_microversion=microversion)
+
+    def boot(self, name: str, *, flavor: str = "small", image: str = "hello", **more: object) -> str:
+        """Ask for a virtual machine, and return its uuid."""
+        server = {
+            "name": name,
+            "imageRef": self.id_of("image", "/v2/images", image),
+            "flavorRef": self.id_of("compute", "/flavors", flavor),
+            "networks": [{"uuid": self.id_of("network", "/v2.0/networks", "shared")}],
+            **more,
+        }
+        return self.compute.post("/servers", json={"server": server}).json()["server"]["id"]
+
+    def show(self, uuid: str) -> dict[str, Any]:
+        return self.compute.get(f"/servers/{uuid}").json()["server"]
+
+    def built(self, uuid: str) -> dict[str, Any]:
+        """Wait until it is no more being built."""
+
+        def look() -> dict[str, Any] | None:
+            server = self.show(uuid)
+            return None if server["status"] == "BUILD" else server
+
+        return wait_until(look, f"{uuid} built", BOOT_TIMEOUT_S)
+
+    def says(self, uuid: str, text: str, timeout_s: float = BOOT_TIMEOUT_S) -> str:
+        """Wait until a text is on a guest's console."""
+
+        def look() -> str:
+            body = {"os-getConsoleOutput": {}}
+            said = self.compute.post(f"/servers/{uuid}/action", json=body).json()["output"]
+            return said if text in said else ""
+
+        return wait_until(look, f"{text!r} on the console of {uuid}", timeout_s)
+
+    def delete(self, uuid: str) -> None:
+        """Delete a virtual machine, and wait until it is gone."""
+        self.compute.delete(f"/servers/{uuid}")
+
+        def is_gone() -> bool:
+            return self.compute.get(f"/servers/{uuid}", raise_exc=False).status_code == 404
+
+        wait_until(is_gone, f"{uuid} deleted", BOOT_TIMEOUT_S)
+
+    def id_of(self, service: str, path: str, name: str) -> str:
+        """Return the id of what has a name, which stays the same."""
+        if name not in self._ids:
+            answer = self.adapter(service).get(path).json()
+            self._ids |= {found["name"]: found["id"] for found in answer[path.rpartition("/")[2]]}
+        return self._ids[name]
+
+
+class AllInOne:
+    """The tool on a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def run(self, act: str, *more: str, timeout_s: float = STOP_TIMEOUT_S) -> subprocess.CompletedProcess[str]:
+        command = [str(TOOL), act, *more, "--directory", str(self.directory)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What an openrc file of its administrator says."""
+        lines = self.run("env").stdout.splitlines()
+        return dict(line.removeprefix("export ").split("=", 1) for line in lines)
+
+    @property
+    def programs(self) -> Path:
+        """The programs of its packages."""
+        return Path(os.environ.get("FPGA_POOL_CLOUD_VENV", REPOSITORY / ".venv-cloud")) / "bin"
+
+    @property
+    def pool_file(self) -> Path:
+        return self.directory / "etc" / "fpga_pool" / "fpga_pool.conf"
+
+
+@pytest.fixture(scope="package")
+def bare_cloud(servers_directory) -> Iterator[AllInOne]:
+    """A running Nova, and nothing of the pool but its configuration."""
+    for kind in (RabbitMQ, MariaDB, Libvirt):
+        if problem := kind.missing():
+            pytest.skip(problem)
+    cloud = AllInOne(servers_directory / "all-in-one")
+    try:
+        started = cloud.run("start", "--no-pool", timeout_s=START_TIMEOUT_S)
+        print(started.stderr)
+        assert started.returncode == 0, started.stderr
+        yield cloud
+    finally:
+        cloud.run("stop")
+
+
+def pool_environment(cloud: AllInOne) -> dict[str, str]:
+    """What the pool's administrator has in his shell."""
+    return os.environ | cloud.environment | {"PATH": f"{cloud.programs}:{os.environ['PATH']}"}
+
+
+@pytest.fixture(scope="package")
+def all_in_one(bare_cloud, tmp_path_factory) -> AllInOne:
+    """The cloud with the pool in it, and a first accelerated machine, by the script of the documentation."""
+    directory = bare_cloud.directory
+    systemctl = tmp_path_factory.mktemp("bin") / "systemctl"
+    systemctl.write_text(f'#!/bin/sh\nexec {TOOL} "$@" --directory {directory}\n')
+    systemctl.chmod(0o755)
+    environment = pool_environment(bare_cloud) | {
+        "IMAGE": "hello",
+        "NETWORK": "shared",
+        "BOARD": BOARD,
+        "FPGA_POOL_CONF": str(bare_cloud.pool_file),
+        "FPGA_POOL_KEYS": str(directory / "keys" / "fpga_pool"),
+        "FPGA_POOL_SHIPPED": str(REPOSITORY / "etc" / "fpga_pool"),
+        "FPGA_POOL_HOOK": str(directory / "servers" / "libvirt" / "etc" / "hooks" / "qemu.d" / "fpga_pool"),
+        "SYSTEMCTL": str(systemctl),
+        "RAM_MIB": "64",
+    }
+    script = ["bash", str(FIRST_VM)]
+    done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=SCRIPT_TIMEOUT_S)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+    return bare_cloud
+
+
+@pytest.fixture(scope="package")
+def scheduler(all_in_one) -> Iterator[SchedulerAPI]:
+    """The pool's scheduler, as its agents reach it."""
+    settings = configparser.ConfigParser(interpolation=None)
+    settings.read(all_in_one.pool_file)
+    connection = transport(cfg.CONF, settings["DEFAULT"]["transport_url"])
+    yield SchedulerAPI(connection)
+    connection.cleanup()
+
+
+@pytest.fixture(scope="package")
+def manage(all_in_one) -> Callable[..., str]:
+    """`fpga-pool-manage` as the pool's administrator calls it."""
+    environment = pool_environment(all_in_one)
+
+    def run(*words: str) -> str:
+        command = ["fpga-pool-manage", f"--config-file={all_in_one.pool_file}", *words]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SCRIPT_TIMEOUT_S)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture(scope="package")
+def admin(all_in_one) -> Tenant:
+    return Tenant(all_in_one.environment, "admin")
+
+
+@pytest.fixture(scope="package")
+def tenant(all_in_one) -> Tenant:
+    return Tenant(all_in_one.environment, "demo")

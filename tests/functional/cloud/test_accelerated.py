@@ -1,0 +1,144 @@
+"""Accelerator flavors on a real OpenStack cloud: where machines land, what they get, and what is left of them."""
+
+import contextlib
+import hashlib
+import random
+import re
+import uuid
+from collections import Counter
+
+import pytest
+
+from fpga_pool.experiments import guest_image
+from fpga_pool.experiments.waiting import wait_until
+from fpga_pool.model.flavor import provider_uuid
+
+from .conftest import FIRST_VM
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+PAYLOAD = random.Random(7).randbytes(100_000)
+#: A small guest takes this long to come up where nothing of it is accelerated and the machine is busy.
+TURN_TIMEOUT_S = 240.0
+
+
+@pytest.fixture(scope="module")
+def guest(all_in_one, admin, tmp_path_factory):
+    """The name of an image whose guest asks its accelerators for a digest over and over."""
+    kernel = guest_image.kernel() or pytest.skip("no kernel with its modules is installed: linux-image-cloud-amd64")
+    initrd = guest_image.build(kernel, PAYLOAD, tmp_path_factory.mktemp("guest"))
+    properties = {
+        "kernel_id": upload(admin, "guest-kernel", kernel, "aki", "aki"),
+        "ramdisk_id": upload(admin, "guest-initrd", initrd, "ari", "ari"),
+        "os_command_line": "console=ttyS0 panic=-1 quiet",
+        "hw_qemu_guest_agent": "yes",
+    }
+    # What is on its disk does not matter.
+    upload(admin, "guest", all_in_one.directory / "hello.qcow2", "qcow2", "bare", **properties)
+    return "guest"
+
+
+def upload(tenant, name, file, disk, container, **properties):
+    images = tenant.adapter("image")
+    asked = {"name": name, "disk_format": disk, "container_format": container, "visibility": "public", **properties}
+    made = images.post("/v2/images", json=asked).json()["id"]
+    with file.open("rb") as data:
+        images.put(f"/v2/images/{made}/file", data=data, headers={"Content-Type": "application/octet-stream"})
+    return made
+
+
+@pytest.fixture
+def booted(admin):
+    """Boot machines that are gone after the test."""
+    with contextlib.ExitStack() as ending:
+
+        def boot(name, **more):
+            booted = admin.boot(name, **more)
+            ending.callback(admin.delete, booted)
+            server = admin.built(booted)
+            assert server["status"] == "ACTIVE", server.get("fault")
+            return server
+
+        yield boot
+
+
+@pytest.fixture(scope="module")
+def flavors(manage):
+    """Flavors of a guest that needs little, by the number of its slots."""
+    names = {count: f"guest.{count}.{uuid.uuid4()}" for count in (1, 2)}
+    for count, name in names.items():
+        options = ["--function", "sha256", "--count", str(count), "--ram", "256", "--disk", "1", "--vcpus", "1"]
+        manage("flavor", "create", name, *options)
+    return names
+
+
+def allocated(admin, server):
+    """Return how many slots Placement has given to an instance, by provider."""
+    answer = admin.adapter("placement", "1.39").get(f"/allocations/{server['id']}").json()["allocations"]
+    slots = {provider: given["resources"].get("CUSTOM_FPGA_SLOT", 0) for provider, given in answer.items()}
+    return {provider: count for provider, count in slots.items() if count}
+
+
+def leased(scheduler, server):
+    """Return how many slots the pool has leased to an instance, by their provider in Placement."""
+    host = server["OS-EXT-SRV-ATTR:host"]
+    names = scheduler.instance_slots(host).get(server["id"], [])
+    return Counter(provider_uuid(host, slot.card, slot.kind) for slot in scheduler.slots() if slot.name in names)
+
+
+def functions(scheduler, server):
+    """Return what is loaded into the slots of an instance."""
+    names = scheduler.instance_slots(server["OS-EXT-SRV-ATTR:host"]).get(server["id"], [])
+    return [slot.function for slot in scheduler.slots() if slot.name in names]
+
+
+def test_the_script_of_the_documentation_needs_fewer_than_ten_commands():
+    steps = re.findall(r"^# (\d+)(?: - |, )?(\d+)?", FIRST_VM.read_text(), re.MULTILINE)
+    assert max(int(last or first) for first, last in steps) < 10
+
+
+def test_the_first_machine_of_the_script_holds_the_slot_that_placement_gave_it(admin, scheduler):
+    (first,) = admin.compute.get("/servers?name=first-accelerated").json()["servers"]
+    server = admin.show(first["id"])
+    assert server["status"] == "ACTIVE"
+    assert functions(scheduler, server) == ["sha256"]
+    assert leased(scheduler, server) == allocated(admin, server)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_guest_computes_on_the_slots_of_its_flavor(admin, scheduler, guest, flavors, booted, count):
+    server = booted(f"guest-{count}", flavor=flavors[count], image=guest, host="libvirt-1")
+    assert functions(scheduler, server) == ["sha256"] * count
+    assert leased(scheduler, server) == allocated(admin, server)
+    admin.says(server["id"], f"turn 1: {hashlib.sha256(PAYLOAD).hexdigest()}", TURN_TIMEOUT_S)
+    # It lists its accelerators between the first turn and the second.
+    console = admin.says(server["id"], "turn 2: ", TURN_TIMEOUT_S)
+    assert len(re.findall(r"\d  /dev/vport", console)) == count
+
+
+def test_a_machine_that_is_stopped_gives_its_slots_back_and_gets_others_when_it_starts(
+    admin, scheduler, flavors, booted
+):
+    server = booted("stopped", flavor=flavors[2], host="fake-2")
+    for action, status, slots in (("os-stop", "SHUTOFF", 0), ("os-start", "ACTIVE", 2)):
+        admin.compute.post(f"/servers/{server['id']}/action", json={action: None})
+        wait_until(lambda status=status: admin.show(server["id"])["status"] == status, status, TURN_TIMEOUT_S)
+        wait_until(lambda slots=slots: sum(leased(scheduler, server).values()) == slots, f"{slots} slots")
+    assert leased(scheduler, server) == allocated(admin, server)
+
+
+def test_nothing_is_left_of_machines_that_are_deleted(admin, scheduler, manage, flavors):
+    server = admin.built(admin.boot("short", flavor=flavors[2], host="fake-1"))
+    assert sum(leased(scheduler, server).values()) == 2
+    admin.delete(server["id"])
+    wait_until(lambda: not leased(scheduler, server), "its slots are given back")
+    assert not allocated(admin, server)
+    assert "nothing is wrong" in manage("audit")
+
+
+def test_a_wrong_flavor_is_refused_with_what_is_right(admin):
+    flavor = admin.id_of("compute", "/flavors", "small")
+    specs = {"extra_specs": {"fpga_pool:function": "sha256", "fpga_pool:topology": "star"}}
+    refused = admin.adapter("compute", "2.86").post(f"/flavors/{flavor}/os-extra_specs", json=specs, raise_exc=False)
+    assert refused.status_code == 400
+    assert all(name in refused.text for name in ("any", "line", "ring"))

@@ -1,0 +1,120 @@
+"""Two hundred boots by twenty tenants at once, of more slots than there are."""
+
+import re
+import uuid
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fpga_pool.experiments.waiting import wait_until
+
+from .conftest import Tenant
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+FAKES = ("fake-1", "fake-2", "fake-3")
+TENANTS, BOOTS_EACH = 20, 10
+#: Two in ten want two slots, the others one.
+SLOTS_WANTED = (2, 2, 1, 1, 1, 1, 1, 1, 1, 1)
+ALL_BUILT_TIMEOUT_S, ALL_GONE_TIMEOUT_S = 900.0, 400.0
+
+#: What Nova says where no host is left, at the first attempt or at a later one; it is true where all slots are taken.
+TRUE_REASONS = re.compile(r"No valid host was found|Exceeded maximum number of retries")
+
+
+@pytest.fixture(scope="module")
+def tenants(all_in_one, admin):
+    """Twenty projects, and in each a user of the same name."""
+    environment, identity = all_in_one.environment, admin.adapter("identity")
+    roles = identity.get("/roles?name=member").json()["roles"]
+
+    def make(number):
+        name = f"tenant-{number}-{uuid.uuid4()}"
+        project = identity.post("/projects", json={"project": {"name": name}}).json()["project"]["id"]
+        user = {"name": name, "password": environment["OS_PASSWORD"], "default_project_id": project}
+        made = identity.post("/users", json={"user": user}).json()["user"]["id"]
+        identity.put(f"/projects/{project}/users/{made}/roles/{roles[0]['id']}")
+        return Tenant(environment, name)
+
+    return [make(number) for number in range(TENANTS)]
+
+
+@pytest.fixture(scope="module")
+def flavors(manage):
+    """Flavors by the number of their slots."""
+    names = {count: f"many.{count}.{uuid.uuid4()}" for count in set(SLOTS_WANTED)}
+    for count, name in names.items():
+        size = ["--ram", "64", "--disk", "1", "--vcpus", "1"]
+        manage("flavor", "create", name, "--function", "sha256", "--count", str(count), *size)
+    return names
+
+
+@pytest.fixture
+def only_fakes(admin):
+    """No machine is booted where it would really run."""
+    (service,) = (
+        found["id"]
+        for found in admin.compute.get("/os-services?binary=nova-compute").json()["services"]
+        if found["host"] == "libvirt-1"
+    )
+    admin.compute.put(f"/os-services/{service}", json={"status": "disabled"})
+    yield
+    admin.compute.put(f"/os-services/{service}", json={"status": "enabled"})
+
+
+def servers(admin):
+    """Return all machines of all tenants by uuid."""
+    answer = admin.compute.get("/servers/detail?all_tenants=1&limit=1000").json()["servers"]
+    return {server["id"]: server for server in answer}
+
+
+def slots_held(scheduler):
+    """Return the names of slots that machines of the fake computes hold, by machine."""
+    return {vm: names for host in FAKES for vm, names in scheduler.instance_slots(host).items()}
+
+
+def test_two_hundred_boots_at_once_end_active_or_with_a_true_reason(
+    admin, scheduler, manage, tenants, flavors, only_fakes
+):
+    def boot_ten(tenant):
+        return {tenant.boot(f"vm-{n}", flavor=flavors[count]): count for n, count in enumerate(SLOTS_WANTED)}
+
+    with ThreadPoolExecutor(TENANTS) as threads:
+        wanted = {vm: count for asked in threads.map(boot_ten, tenants) for vm, count in asked.items()}
+    assert len(wanted) == TENANTS * BOOTS_EACH
+
+    def ended():
+        found = {vm: server for vm, server in servers(admin).items() if vm in wanted}
+        return found if all(server["status"] != "BUILD" for server in found.values()) else None
+
+    ends = wait_until(ended, "every boot ended", ALL_BUILT_TIMEOUT_S)
+    print(Counter((server["status"], server.get("fault", {}).get("message", "")[:60]) for server in ends.values()))
+    assert len(ends) == len(wanted)
+    for server in ends.values():
+        assert server["status"] == "ACTIVE" or TRUE_REASONS.search(server["fault"]["message"]), server["fault"]
+
+    # Whoever runs has what its flavor says, nobody else has anything, and where one was refused nothing is left.
+    slots = {slot.name: slot for slot in scheduler.slots() if slot.host in FAKES}
+    held = {
+        uuid: names for host in ("fake-1", "fake-2", "fake-3") for uuid, names in scheduler.instance_slots(host).items()
+    }
+    running = {uuid: count for uuid, count in wanted.items() if ends[uuid]["status"] == "ACTIVE"}
+    assert {uuid: len(held.get(uuid, [])) for uuid in wanted} == {uuid: running.get(uuid, 0) for uuid in wanted}
+    taken = [name for names in held.values() for name in names]
+    assert len(taken) == len(set(taken))
+    print(f"{len(running)} machines hold {sum(running.values())} of {len(slots)} slots")
+    assert sum(running.values()) <= len(slots) < sum(wanted.values())
+    assert all(slots[name].function == "sha256" for name in taken)
+    assert "nothing is wrong" in manage("audit")
+
+    for uuid in wanted:
+        admin.compute.delete(f"/servers/{uuid}")
+    wait_until(lambda: not wanted.keys() & servers(admin).keys(), "all machines deleted", ALL_GONE_TIMEOUT_S)
+    wait_until(
+        lambda: (
+            not any(wanted.keys() & scheduler.instance_slots(host).keys() for host in ("fake-1", "fake-2", "fake-3"))
+        ),
+        "all slots given back",
+    )
+    assert "nothing is wrong" in manage("audit")
