@@ -87,8 +87,8 @@ def _keystone(site: Site, database_url: str) -> Options:
         "credential": {"key_repository": site.directory / "keys" / "credential"},
         # The passwords are random: to hash them slowly would protect nothing, and each service logs in often.
         "identity": {"password_hash_rounds": 4},
-        # It would need a server of its own, or stale answers for each process.
-        "cache": {"enabled": "false"},
+        # Every request to another service asks about its token; one process may answer from its own memory.
+        "cache": {"enabled": "true", "backend": "oslo_cache.dict"},
     }
 
 

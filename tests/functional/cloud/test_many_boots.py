@@ -102,7 +102,8 @@ def test_two_hundred_boots_at_once_end_active_or_with_a_true_reason(
     taken = [name for names in held.values() for name in names]
     assert len(taken) == len(set(taken))
     print(f"{len(running)} machines hold {sum(running.values())} of {len(slots)} slots")
-    assert sum(running.values()) <= len(slots) < sum(wanted.values())
+    # A slot may stay free: Nova gives up where it tried three hosts, and others were in the way for that moment.
+    assert len(slots) / 2 < sum(running.values()) <= len(slots) < sum(wanted.values())
     assert all(slots[name].function == "sha256" for name in taken)
     assert "nothing is wrong" in manage("audit")
 
