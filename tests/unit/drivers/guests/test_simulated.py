@@ -52,7 +52,7 @@ def test_a_port_reaches_who_plays_the_guest_and_is_gone_with_the_machine(guests,
     guests.detach(domain, 1)
     domain = guests.find("vm")
     assert list(domain.ports) == [0]
-    with pytest.raises(OSError):  # nobody listens yet
+    with pytest.raises(FileNotFoundError):  # nobody listens yet
         guests.connect(domain, 0)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(domain.ports[0])
