@@ -180,7 +180,7 @@ def test_the_victim_of_a_deadlock_is_told_to_try_again(store, begin):
         try:
             with store.transaction(first) as tx:
                 both_hold.wait(timeout=30)
-                tx._session.execute(text("UPDATE shards SET generation = 7 WHERE name = :name"), {"name": second})
+                tx._connection.execute(text("UPDATE shards SET generation = 7 WHERE name = :name"), {"name": second})
         except Contended as error:
             outcomes.append(str(error))
         else:
