@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fpga_pool.cmd.arguments import positive_seconds
+from fpga_pool.cmd.arguments import number_that, positive_count
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.gangs.compiled import fastest
 from fpga_pool.core.gangs.progress import ProgressParams
@@ -17,12 +17,17 @@ from fpga_pool.sim.gangs.measures import batch_means, bounded_slowdown, response
 from fpga_pool.sim.gangs.simulator import Outcome, simulate
 from fpga_pool.sim.gangs.trace import Trace, draw, read_trace
 
+_load = number_that(lambda value: 0 < value < math.inf, "a number above 0")
+_cost_s = number_that(lambda value: 0 <= value < math.inf, "seconds, 0 or more")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     names = ", ".join(policy_names("gang"))
     parser.add_argument("trace", metavar="TRACE", help="jobs in the Standard Workload Format (.swf, .swf.gz)")
-    parser.add_argument("--processors", type=_count, required=True, metavar="N", help="processors of the machine")
+    parser.add_argument(
+        "--processors", type=positive_count, required=True, metavar="N", help="processors of the machine"
+    )
     parser.add_argument(
         "--policy", default="measy_plus", metavar="NAME", help=f"who decides: {names} (default: measy_plus)"
     )
@@ -39,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--migration-cost",
-        type=_cost,
+        type=_cost_s,
         default=20.0,
         metavar="S",
         help="seconds that a migration takes (default: 20)",
@@ -100,26 +105,3 @@ def _judged(trace: Trace, outcome: Outcome, processors: int) -> Mapping[str, flo
         "kills": outcome.kills,
         "tier_swaps": outcome.tier_swaps,
     }
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number, 1 or more, got {text!r}")
-    return int(text)
-
-
-def _load(text: str) -> float:
-    try:
-        return positive_seconds(text)
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}") from None
-
-
-def _cost(text: str) -> float:
-    try:
-        cost_s = float(text)
-    except ValueError:
-        cost_s = -1.0
-    if not 0 <= cost_s < math.inf:
-        raise argparse.ArgumentTypeError(f"expected seconds, 0 or more, got {text!r}")
-    return cost_s

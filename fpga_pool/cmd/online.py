@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from fpga_pool.cmd.arguments import positive_seconds
+from fpga_pool.cmd.arguments import number_that, positive_count, positive_seconds
 from fpga_pool.conf.catalogue import load_catalogue
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.benefit.bound import VARIABLES, Windows, upper_bound, windows
@@ -17,6 +17,8 @@ from fpga_pool.sim.benefit import files
 from fpga_pool.sim.benefit.pools import uniform_pool
 from fpga_pool.sim.benefit.simulator import Outcome, simulate
 
+_share = number_that(lambda value: 0 < value <= 1, "a number above 0, 1 at most")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
@@ -24,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("jobs", metavar="JOBS", help="jobs that arrive (.csv)")
     parser.add_argument("--catalogue", required=True, metavar="FILE", help="functions and boards (.toml)")
     parser.add_argument("--policy", required=True, metavar="NAME", help=f"who decides: {names}")
-    parser.add_argument("--hosts", type=_count, default=1, metavar="H", help="hosts (default: 1)")
-    parser.add_argument("--cards", type=_count, default=1, metavar="K", help="cards of each host (default: 1)")
+    parser.add_argument("--hosts", type=positive_count, default=1, metavar="H", help="hosts (default: 1)")
+    parser.add_argument("--cards", type=positive_count, default=1, metavar="K", help="cards of each host (default: 1)")
     parser.add_argument("--board", metavar="NAME", help="board of all cards (default: the first of the catalogue)")
     parser.add_argument(
         "--horizon",
@@ -117,19 +119,3 @@ def _board(catalogue: Catalogue, arguments: argparse.Namespace) -> Board:
         return catalogue.board(name)
     except NotFound as error:
         raise InvalidInput(f"{arguments.catalogue}: {error}") from None
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number, 1 or more, got {text!r}")
-    return int(text)
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = 0.0
-    if not 0 < share <= 1:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, 1 at most, got {text!r}")
-    return share

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from fpga_pool.cmd.arguments import number_that, positive_count
 from fpga_pool.core.types import Floats
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.gangs.swf import write_swf
@@ -31,6 +32,9 @@ MODELS: Mapping[str, _Model] = {
     "lublin_two_kinds": _lublin_two_kinds,
 }
 
+_hours = number_that(lambda value: 1 <= value < math.inf, "hours, 1 or more")
+_percent = number_that(lambda value: 0 < value < 89, "percent above 0, below the 89 of all head times")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
@@ -38,8 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", metavar="MODEL", help=f"one of {names}; or a trace (.swf, .swf.gz) that Jann's form is fitted to"
     )
-    parser.add_argument("--jobs", type=_count, required=True, metavar="J", help="jobs to make")
-    parser.add_argument("--processors", type=_count, required=True, metavar="N", help="processors of the machine")
+    parser.add_argument("--jobs", type=positive_count, required=True, metavar="J", help="jobs to make")
+    parser.add_argument(
+        "--processors", type=positive_count, required=True, metavar="N", help="processors of the machine"
+    )
     parser.add_argument(
         "--longest",
         type=_hours,
@@ -91,29 +97,3 @@ def _made(arguments: argparse.Namespace, rng: np.random.Generator) -> Jobs:
     if len(trace.job) < 2:
         raise InvalidInput(f"{arguments.model}: too few jobs to fit a model to")
     return jann_form(trace, arguments.jobs, rng)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number, 1 or more, got {text!r}")
-    return int(text)
-
-
-def _hours(text: str) -> float:
-    try:
-        hours = float(text)
-    except ValueError:
-        hours = 0.0
-    if not 1 <= hours < math.inf:
-        raise argparse.ArgumentTypeError(f"expected hours, 1 or more, got {text!r}")
-    return hours
-
-
-def _percent(text: str) -> float:
-    try:
-        percent = float(text)
-    except ValueError:
-        percent = 0.0
-    if not 0 < percent < 89:
-        raise argparse.ArgumentTypeError(f"expected percent above 0, below the 89 of all head times, got {text!r}")
-    return percent

@@ -65,11 +65,16 @@ EXTRA_SPECS: Mapping[str, tuple[str, str]] = {
 }
 
 
+def asks_the_pool(extra_specs: Mapping[str, str]) -> bool:
+    """Say whether extra specs ask anything of the pool, be it right or wrong."""
+    return any(name.startswith(f"{NAMESPACE}:") for name in extra_specs)
+
+
 def requested(extra_specs: Mapping[str, str]) -> AcceleratorRequest | None:
     """Return what extra specs ask of the pool; None = nothing.  InvalidInput names the one that is wrong."""
     function = extra_specs.get(f"{NAMESPACE}:function")
     if function is None:
-        if any(name.startswith(f"{NAMESPACE}:") for name in extra_specs):
+        if asks_the_pool(extra_specs):
             raise InvalidInput(f"{NAMESPACE}:function: missing, though other extra specs of {NAMESPACE} are there")
         return None
     for name, value in extra_specs.items():

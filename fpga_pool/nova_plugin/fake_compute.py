@@ -19,6 +19,8 @@ from nova.cmd import compute
 from nova.virt import fake
 from nova.virt.libvirt import config as libvirt_config
 
+from fpga_pool.model.flavor import asks_the_pool
+
 #: Longer than an agent lets a machine wait for its slots.
 ASK_S = 90.0
 
@@ -50,7 +52,7 @@ class AcceleratedFakeDriver(fake.FakeDriver):
         self._end(instance)
 
     def _begin(self, instance: Any) -> None:
-        if not _is_accelerated(instance):
+        if not asks_the_pool(instance.flavor.extra_specs):
             return
         described = describe(instance)
         if refused := self._ask("prepare", described):
@@ -60,7 +62,7 @@ class AcceleratedFakeDriver(fake.FakeDriver):
         file.with_suffix(".new").rename(file)
 
     def _end(self, instance: Any) -> None:
-        if _is_accelerated(instance):
+        if asks_the_pool(instance.flavor.extra_specs):
             self._file(instance).unlink(missing_ok=True)
             self._ask("release", describe(instance))
 
@@ -96,10 +98,6 @@ def describe(instance: Any) -> bytes:
     ElementTree.SubElement(domain, "uuid").text = instance.uuid
     ElementTree.SubElement(domain, "metadata").append(ElementTree.fromstring(nova.to_xml()))  # noqa: S314
     return ElementTree.tostring(domain)
-
-
-def _is_accelerated(instance: Any) -> bool:
-    return any(name.startswith("fpga_pool:") for name in instance.flavor.extra_specs)
 
 
 def main() -> None:

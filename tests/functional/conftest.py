@@ -18,6 +18,7 @@ from fpga_pool.client.outcome import BatchResult
 from fpga_pool.client.runner import RunSettings
 from fpga_pool.experiments.deployment import Deployment
 from fpga_pool.experiments.embedded import start_pool
+from fpga_pool.experiments.servers.server import free_port
 from fpga_pool.model.objects import BatchState, Job, JobState
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.audit import audit
@@ -51,25 +52,13 @@ def merged(*options):
     return names
 
 
-def free_port() -> int:
-    """A port that stays ours while the pool is down: below those that the kernel gives to outgoing connections."""
-    for port in random.sample(range(20_000, 32_000), 100):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("no free port")
-
-
 @dataclass
 class Pool:
     """One embedded pool in a process of its own, that tests may kill and start again on the same state."""
 
     directory: Path
     options: dict
-    port: int = field(default_factory=lambda: free_port())
+    port: int = field(default_factory=free_port)
     process: subprocess.Popen | None = None
     endpoint: str = ""
     clients: list[Client] = field(default_factory=list)

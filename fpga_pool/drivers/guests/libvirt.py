@@ -4,7 +4,6 @@ libvirt listens on the host's side of a channel and we connect, so a guest keeps
 """
 
 import logging
-import socket
 import threading
 from collections.abc import Callable
 from typing import Any, Self
@@ -23,7 +22,6 @@ LOG = logging.getLogger(__name__)
 KEEPALIVE_S, KEEPALIVE_COUNT = 5, 3
 #: How often a lost connection is made anew, and how soon the event loop sees that it shall end.
 RECONNECT_S = 1.0
-CONNECT_S = 5.0
 
 
 class LibvirtGuests(GuestDriver):
@@ -86,17 +84,6 @@ class LibvirtGuests(GuestDriver):
         """See GuestDriver."""
         found = self._lookup(domain.instance)
         self._call(lambda _: found.detachDeviceFlags(_channel(number), libvirt.VIR_DOMAIN_AFFECT_LIVE))
-
-    def connect(self, domain: Domain, number: int) -> socket.socket:
-        """See GuestDriver."""
-        end = socket.socket(socket.AF_UNIX)
-        try:
-            end.settimeout(CONNECT_S)
-            end.connect(domain.ports[number])
-        except BaseException:
-            end.close()
-            raise
-        return end
 
     def close(self) -> None:
         """See GuestDriver."""

@@ -5,7 +5,6 @@ listens on the sockets DIRECTORY/INSTANCE.NUMBER.  Slots, leases and loading are
 """
 
 import logging
-import socket
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,8 +18,6 @@ from fpga_pool.drivers.guests.domain import Domain, parse
 from fpga_pool.model.exceptions import FpgaPoolError
 
 LOG = logging.getLogger(__name__)
-
-CONNECT_S = 5.0
 
 
 class SimulatedGuests(GuestDriver):
@@ -76,17 +73,6 @@ class SimulatedGuests(GuestDriver):
         """See GuestDriver."""
         with self._lock:
             self._ports.get(domain.instance, set()).discard(number)
-
-    def connect(self, domain: Domain, number: int) -> socket.socket:
-        """See GuestDriver."""
-        end = socket.socket(socket.AF_UNIX)
-        try:
-            end.settimeout(CONNECT_S)
-            end.connect(domain.ports[number])
-        except BaseException:
-            end.close()
-            raise
-        return end
 
     def close(self) -> None:
         """See GuestDriver."""

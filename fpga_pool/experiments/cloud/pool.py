@@ -4,9 +4,9 @@ from pathlib import Path
 
 from fpga_pool.experiments.cloud.programs import BIN, Program, guests_directory, hook_socket
 from fpga_pool.experiments.cloud.schemas import run
-from fpga_pool.experiments.cloud.settings import account, settings_file
+from fpga_pool.experiments.cloud.settings import account, settings_file, write_files
 from fpga_pool.experiments.cloud.site import Site
-from fpga_pool.experiments.embedded import Options, config_text
+from fpga_pool.experiments.embedded import Options
 from fpga_pool.experiments.servers import MariaDB
 
 DATABASE = "fpga_pool"
@@ -44,11 +44,7 @@ def write_pool_settings(site: Site, database: MariaDB, transport_url: str, libvi
     options["scheduler"] = {"scheduler": {"state_dir": site.directory / "fpga_pool" / "scheduler"}}
     options |= {host: _fake_host(site, host) for host in site.fakes}
     options |= {host: _libvirt_host(site, host, libvirt_name) for host in site.libvirts}
-    for name, groups in options.items():
-        file = settings_file(site, f"fpga_pool/{name}.conf")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch(0o600)
-        file.write_text(config_text(groups))
+    write_files(site, {f"fpga_pool/{name}.conf": groups for name, groups in options.items()})
     for host in site.fakes:
         guests_directory(site, host).mkdir(parents=True, exist_ok=True)
     database.execute(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")

@@ -20,7 +20,12 @@ def write_settings(site: Site, database_url: str, transport_url: str) -> None:
         target = settings_file(site, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(_SHIPPED / name, target)
-    for name, options in _files(site, database_url, transport_url).items():
+    write_files(site, _files(site, database_url, transport_url))
+
+
+def write_files(site: Site, files: Mapping[str, Options]) -> None:
+    """Write configuration files, which others may not read: there are passwords in them."""
+    for name, options in files.items():
         target = settings_file(site, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.touch(0o600)
