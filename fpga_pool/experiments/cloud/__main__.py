@@ -40,7 +40,7 @@ def _stop(arguments: argparse.Namespace) -> int:
 
 
 def _restart(arguments: argparse.Namespace) -> int:
-    Cloud(Site.open(arguments.directory), _say, pool=False).restart(arguments.services)
+    Cloud(Site.open(arguments.directory), _say).restart(arguments.services)
     return 0
 
 

@@ -43,7 +43,7 @@ class Cloud:
         self._pool = pool
         self._messages = RabbitMQ(site.directory / "servers")
         self._database = MariaDB(site.directory / "servers")
-        self._host = Libvirt(site.directory / "servers", [HOOK] if pool else [])
+        self._host = Libvirt(site.directory / "servers")
         self._programs = Programs(site.directory, pool_programs(site) | programs(site))
 
     def start(self) -> None:
@@ -68,8 +68,10 @@ class Cloud:
         libvirt_name = self._host.host_name if site.libvirts else ""
         write_pool_settings(site, self._database, self._messages.url, libvirt_name)
         if self._pool:
-            with self._step("keys, database and bitstreams of the pool"):
+            with self._step("keys, database, bitstreams and hook of the pool"):
                 prepare_pool(site)
+                if site.libvirts:
+                    self._host.install_hook(HOOK, "fpga_pool")
         hosts = [*site.fakes, *site.libvirts]
         computes = [compute(host) for host in hosts]
         ours = list(pool_programs(site))

@@ -7,7 +7,7 @@ of the machine nor its guests are touched, and hooks can be installed where an o
 import contextlib
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from fpga_pool.experiments.servers.server import Server
@@ -47,11 +47,6 @@ class Libvirt(Server):
     package_user = "root"
     programs = ("libvirtd", "virsh", "qemu-system-x86_64", "unshare", "nsenter")
 
-    def __init__(self, directory: Path, hooks: Sequence[Path] = ()) -> None:
-        super().__init__(directory)
-        #: Programs that libvirt asks about guests that start and end; it looks for them when it starts.
-        self._hooks = hooks
-
     @classmethod
     def missing(cls) -> str | None:
         """See Server."""
@@ -71,6 +66,16 @@ class Libvirt(Server):
     def host_name(self) -> str:
         """What libvirt calls this machine."""
         return self._virsh("hostname").strip()
+
+    def install_hook(self, hook: Path, name: str) -> None:
+        """Have libvirt ask a program about guests that start and end, unless it does already."""
+        installed = self.directory / "etc" / "hooks" / "qemu.d" / name
+        if installed.exists():
+            return
+        installed.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(hook, installed)
+        installed.chmod(0o755)
+        self.restart()  # it looks for hooks when it starts
 
     def restart(self) -> None:
         """End libvirtd and start it again to outlive this process; guests run on."""
@@ -92,11 +97,6 @@ class Libvirt(Server):
         self._write("etc/libvirtd.conf", LIBVIRTD)
 
     def _launch(self, keep: bool) -> None:
-        hooks = self.directory / "etc" / "hooks" / "qemu.d"
-        hooks.mkdir(parents=True, exist_ok=True)
-        for hook in self._hooks:
-            shutil.copyfile(hook, hooks / hook.name)
-            (hooks / hook.name).chmod(0o755)
         mounts = []
         for place, name in PLACES.items():
             mounts.append(f"mkdir -p {place} && mount --bind '{self.directory / name}' {place}")
