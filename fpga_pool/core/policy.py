@@ -5,7 +5,7 @@ view, its own state (plain data that can be stored), the time and a random gener
 A shell (service or simulator) commits the decision or drops it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ from fpga_pool.core.benefit.moves import Move as OnlineMove
 from fpga_pool.core.benefit.occupancy import Occupancy
 from fpga_pool.core.gangs.gangs import Move as GangMove
 from fpga_pool.core.gangs.tiers import Tiers
+from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, PoolView
 
 #: Entry-point group of each family of policies.
@@ -76,34 +77,8 @@ GangPolicy = Policy[Tiers, Iterator[GangMove]]
 
 # Multi-FPGA tasks (paper 004) ---------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskView:
-    """Waiting tasks and the enclosures of linked FPGAs they ask for."""
-
-    generation: int
-    tasks: tuple[str, ...]
-    #: (T,) seconds, number of FPGAs, and links wanted ("any", "line", "ring").
-    seconds: Floats
-    fpgas: Sequence[int]
-    links: tuple[str, ...]
-    #: (E,) topology ("ring", "line", "full") and, per FPGA, seconds until it is free.
-    enclosure_links: tuple[str, ...]
-    busy_s: tuple[Floats, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskPlacement:
-    """All FPGAs of a task, in one enclosure, from when to when (relative to now)."""
-
-    task: str
-    enclosure: int
-    fpgas: tuple[int, ...]
-    begin_s: float
-    end_s: float
-
-
-TaskPolicy = Policy[TaskView, Sequence[TaskPlacement]]
+#: Tasks and enclosures to a schedule of all of them.
+TaskPolicy = Policy[TaskProblem, TaskSchedule]
 
 
 # Pipelines on a cluster (paper 001) ---------------------------------------------------------------------------

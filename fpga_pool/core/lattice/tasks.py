@@ -1,0 +1,152 @@
+"""What there is to schedule, tasks on enclosures of linked FPGAs, and the schedule that a policy returns.
+
+Index conventions: T tasks in order of submission, E enclosures, S shapes (at least one per task), F FPGAs of all
+enclosures one after the other, M members (FPGAs of all scheduled tasks, task after task).
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+
+from fpga_pool.core.types import Floats, Ints, floats, ints
+
+
+class Links(IntEnum):
+    """How the FPGAs of a task have to be linked, from the weakest wish to the strongest."""
+
+    #: Any free FPGAs of one enclosure.
+    ANY = 0
+    #: A connected path.
+    LINE = 1
+    #: A closed cycle; one FPGA, or two that are linked, count as one.
+    RING = 2
+
+
+class Topology(IntEnum):
+    """How the FPGAs of an enclosure are linked."""
+
+    LINE = 0
+    RING = 1
+    #: Each with each.
+    FULL = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TaskProblem:
+    """T tasks to schedule on E enclosures: every array of the task format (doc/formats)."""
+
+    #: (E,) FPGAs of each enclosure, and their `Topology`.
+    enclosure_fpgas: Ints
+    enclosure_links: Ints
+    #: (T + 1,) where each task's shapes begin in the two arrays below; a rigid task has one shape.
+    shape_begin: Ints
+    #: (S,) FPGAs that a task takes in this shape, and for how many seconds.
+    shape_fpgas: Ints
+    shape_seconds: Floats
+    #: (T,) the task's wish for `Links`.
+    links: Ints
+    #: (T,) when the task arrives; nothing of it begins earlier.
+    arrival_s: Floats = field(default_factory=lambda: floats([]))
+    #: (T,) function that its FPGAs compute, -1 = none in particular.
+    function: Ints = field(default_factory=lambda: ints([]))
+    #: (F,) function that each FPGA has at first, -1 = none, and when it is free.
+    loaded: Ints = field(default_factory=lambda: ints([]))
+    ready_s: Floats = field(default_factory=lambda: floats([]))
+    #: Seconds that an FPGA takes to load another function than it has; the first one of an empty FPGA is free.
+    load_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("enclosure_fpgas", "enclosure_links", "shape_begin", "shape_fpgas", "links", "function", "loaded"):
+            try:
+                object.__setattr__(self, name, ints(getattr(self, name)))
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        for name in ("shape_seconds", "arrival_s", "ready_s"):
+            object.__setattr__(self, name, floats(getattr(self, name)))
+        self._fill_optional()
+        self._check_shapes()
+        self._check_values()
+
+    @property
+    def tasks(self) -> int:
+        """T, the number of tasks."""
+        return len(self.links)
+
+    @property
+    def fpgas(self) -> int:
+        """F, the FPGAs of all enclosures."""
+        return int(self.enclosure_fpgas.sum())
+
+    @property
+    def rigid(self) -> bool:
+        """Whether every task has one shape only."""
+        return len(self.shape_fpgas) == self.tasks
+
+    def _fill_optional(self) -> None:
+        tasks, fpgas = self.tasks, self.fpgas
+        if len(self.arrival_s) == 0:
+            object.__setattr__(self, "arrival_s", floats(np.zeros(tasks)))
+        if len(self.ready_s) == 0:
+            object.__setattr__(self, "ready_s", floats(np.zeros(fpgas)))
+        if len(self.function) == 0:
+            object.__setattr__(self, "function", ints(np.full(tasks, -1)))
+        if len(self.loaded) == 0:
+            object.__setattr__(self, "loaded", ints(np.full(fpgas, -1)))
+
+    def _check_shapes(self) -> None:
+        tasks, fpgas, shapes = self.tasks, self.fpgas, len(self.shape_fpgas)
+        expected = {
+            "enclosure_links": (len(self.enclosure_fpgas),), "shape_begin": (tasks + 1,), "shape_seconds": (shapes,),
+            "arrival_s": (tasks,), "function": (tasks,), "loaded": (fpgas,), "ready_s": (fpgas,),
+        }  # fmt: skip
+        for name, shape in expected.items():
+            found = getattr(self, name).shape
+            if found != shape:
+                raise ValueError(f"{name}: expected shape {shape}, found {found}")
+        begin = self.shape_begin
+        if begin[0] != 0 or begin[-1] != shapes or (np.diff(begin) < 1).any():
+            raise ValueError(f"shape_begin: expected to rise from 0 to {shapes}, with a shape for each task")
+
+    def _check_values(self) -> None:
+        if (self.enclosure_fpgas < 1).any() or (self.shape_fpgas < 1).any():
+            raise ValueError("enclosure_fpgas and shape_fpgas: expected 1 or more")
+        for name, kinds in (("enclosure_links", Topology), ("links", Links)):
+            if not np.isin(getattr(self, name), list(kinds)).all():
+                raise ValueError(f"{name}: expected one of {[int(kind) for kind in kinds]}")
+        for name in ("shape_seconds", "arrival_s", "ready_s"):
+            array = getattr(self, name)
+            if not (np.isfinite(array) & (array >= 0)).all():
+                raise ValueError(f"{name}: expected finite numbers, 0 or more")
+        if not (np.isfinite(self.load_s) and self.load_s >= 0):
+            raise ValueError("load_s: expected a finite number, 0 or more")
+        if (self.function < -1).any() or (self.loaded < -1).any():
+            raise ValueError("function and loaded: expected -1 or an index")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TaskSchedule:
+    """When and where each task runs, and what is proven about every schedule of the problem."""
+
+    #: (T,) the enclosure, the shape (an index of the problem's shapes), and from when to when.
+    enclosure: Ints
+    shape: Ints
+    begin_s: Floats
+    end_s: Floats
+    #: (T + 1,) where each task's FPGAs begin in `members`, and (M,) their indices within the enclosure.
+    member_begin: Ints
+    members: Ints
+    #: No schedule ends earlier: the paper's bound, and the tightest that was proven.
+    bound_paper_s: float
+    bound_tight_s: float
+
+    def __post_init__(self) -> None:
+        for name in ("enclosure", "shape", "member_begin", "members"):
+            object.__setattr__(self, name, ints(getattr(self, name)))
+        for name in ("begin_s", "end_s"):
+            object.__setattr__(self, name, floats(getattr(self, name)))
+
+    @property
+    def wct_s(self) -> float:
+        """The workloads' completion time: when the last task ends (paper 004, section IV)."""
+        return float(self.end_s.max(initial=0.0))
