@@ -11,7 +11,14 @@ from openstack.connection import Connection
 from openstack.exceptions import SDKException
 
 from fpga_pool.experiments.cloud.first_use import bootstrap_identity, connect, fill_catalogue, furnish, make_keys
-from fpga_pool.experiments.cloud.pool import HOOK, agent, pool_programs, prepare_pool, write_pool_settings
+from fpga_pool.experiments.cloud.pool import (
+    HOOK,
+    agent,
+    hosts_with_slots,
+    pool_programs,
+    prepare_pool,
+    write_pool_settings,
+)
 from fpga_pool.experiments.cloud.programs import Programs, compute, programs
 from fpga_pool.experiments.cloud.schemas import make_databases
 from fpga_pool.experiments.cloud.settings import make_directories, write_settings
@@ -89,6 +96,14 @@ class Cloud:
                 return set(hosts) <= _ready(cloud)
 
             wait_until(are_ready, f"{', '.join(hosts)} known to Nova", COMPUTES_TIMEOUT_S)
+        if self._pool:
+            with self._step("slots in Placement"):
+
+                def are_known() -> bool:
+                    self._programs.require(ours)
+                    return hosts_with_slots(cloud) >= len(hosts)
+
+                wait_until(are_known, f"slots of {', '.join(hosts)} known to Placement", COMPUTES_TIMEOUT_S)
 
     def stop(self) -> None:
         """End what this or an earlier command started, and nothing else.

@@ -2,16 +2,23 @@
 
 from pathlib import Path
 
+from openstack import exceptions
+from openstack.connection import Connection
+
 from fpga_pool.experiments.cloud.programs import BIN, Program, guests_directory, hook_socket
 from fpga_pool.experiments.cloud.schemas import run
 from fpga_pool.experiments.cloud.settings import account, settings_file, write_files
 from fpga_pool.experiments.cloud.site import Site
 from fpga_pool.experiments.embedded import Options
 from fpga_pool.experiments.servers import MariaDB
+from fpga_pool.model.flavor import RESOURCE_CLASS
 
 DATABASE = "fpga_pool"
 BOARD = "kintex7"
 CARDS = 4
+
+#: The first that tells of each provider which root it belongs to.
+PLACEMENT_VERSION = "1.14"
 
 #: Where the hook of the libvirt compute asks, as libvirtd sees it.
 HOOK_SOCKET = "/run/fpga_pool/agent.sock"
@@ -58,6 +65,14 @@ def prepare_pool(site: Site) -> None:
     if not keys.exists():
         run(site, *manage, "keys", "create", "--directory", str(keys))
         run(site, *manage, "bitstreams", "stock", "--board", BOARD, "--key", str(keys / "bitstreams.pem"))
+
+
+def hosts_with_slots(cloud: Connection) -> int:
+    """Return how many compute nodes have free slots that Placement knows of."""
+    asked = {"resources": f"{RESOURCE_CLASS}:1"}
+    answer = cloud.placement.get("/resource_providers", params=asked, microversion=PLACEMENT_VERSION)
+    exceptions.raise_from_response(answer)
+    return len({provider["root_provider_uuid"] for provider in answer.json()["resource_providers"]})
 
 
 def keys_directory(site: Site) -> Path:
