@@ -1,6 +1,7 @@
 """`fpga-pool-scheduler`: plans, commits, commands the agents."""
 
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
@@ -10,8 +11,10 @@ from fpga_pool.cmd.services import attempt, end_messages, run
 from fpga_pool.conf.catalogue import configured_catalogue
 from fpga_pool.conf.places import private_key, state_directory
 from fpga_pool.conf.policies import load_policy
+from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.placement.options import open_placement
 from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.notifications import departures
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, count_unreadable, server, transport
 from fpga_pool.services.clock import SteadyClock
@@ -65,7 +68,20 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
         service.ownership.follow_pool_time()  # what it answers sets the clocks of the agents
         listening.start()
         service.start()
+        _listen_to_nova(conf, service, ends)
         yield f"scheduler {name}"
+
+
+def _listen_to_nova(conf: cfg.ConfigOpts, service: SchedulerService, ends: ExitStack) -> None:
+    """Hear of virtual machines that leave their hosts, where Nova is configured to tell."""
+    if not conf.nova_notifications.transport_url:
+        return
+    if service.departures is None:
+        raise InvalidInput("[nova_notifications] transport_url: there is no use for it without [placement]")
+    listening = departures(conf, service.departures.note)
+    ends.callback(end_messages, [listening.stop, listening.wait, listening.transport.cleanup])
+    # It waits for Nova's broker as long as that is away; the pool does not.
+    threading.Thread(target=listening.start, name="nova-notifications", daemon=True).start()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

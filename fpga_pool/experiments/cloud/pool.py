@@ -86,6 +86,7 @@ def _common(site: Site, database_url: str, transport_url: str) -> Options:
         "DEFAULT": {"transport_url": transport_url},
         "database": {"connection": f"{database_url}/{DATABASE}"},
         "placement": account(site),
+        "nova_notifications": {"transport_url": transport_url},
         "scheduler": {"token_key": keys / "tokens.pem"},
         "agent": {
             "bitstream_library": site.directory / "fpga_pool" / "bitstreams",

@@ -177,6 +177,8 @@ def _nova(site: Site, database_url: str, transport_url: str) -> Options:
             "weight_classes": "nova.scheduler.weights.all_weighers,fpga_pool.nova_plugin.all_weighers",
         },
         "fpga_pool": {"transport_url": transport_url},
+        "notifications": {"notification_format": "versioned"},
+        "oslo_messaging_notifications": {"driver": "messagingv2"},
         "placement": login,
         "neutron": login,
         "glance": login,

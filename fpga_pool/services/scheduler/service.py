@@ -19,6 +19,7 @@ from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.loop import Loop
 from fpga_pool.services.scheduler.calibration import Calibrator
 from fpga_pool.services.scheduler.changes import Changes
+from fpga_pool.services.scheduler.departures import Departures
 from fpga_pool.services.scheduler.hearing import Hearing
 from fpga_pool.services.scheduler.instances import Instances
 from fpga_pool.services.scheduler.inventory import LOOK_S, Inventory
@@ -69,6 +70,8 @@ class SchedulerService:
         self.snapshots = Snapshots(store, clock)
         self.teller = Teller(self.snapshots, self.ownership.shards, peers.tell_followers)
         self.instances = Instances(store, self.writer, catalogue, settings.pool, clock, placement)
+        #: None where there is no Placement to settle what an instance may keep.
+        self.departures = None if placement is None else Departures(store, self.writer, placement, clock)
         self._placement = placement
         self._policies = policies
         self.online = online
@@ -88,6 +91,7 @@ class SchedulerService:
             Loop("hear", self._note_alive, settings.interval_s),
             Loop("listen", self._listen, settings.interval_s),
             Loop("tell", self.teller.step, TELL_S),
+            *([] if self.departures is None else [self.departures.loop]),
         ]
         for loop in self._loops:
             loop.start()

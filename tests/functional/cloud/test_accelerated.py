@@ -2,8 +2,10 @@
 
 import contextlib
 import hashlib
+import os
 import random
 import re
+import signal
 import uuid
 from collections import Counter
 
@@ -12,6 +14,7 @@ import pytest
 from fpga_pool.experiments import guest_image
 from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.flavor import provider_uuid
+from fpga_pool.services.scheduler.lease_watch import AUDIT_S
 
 from .conftest import FIRST_VM
 
@@ -134,6 +137,22 @@ def test_nothing_is_left_of_machines_that_are_deleted(admin, scheduler, manage, 
     wait_until(lambda: not leased(scheduler, server), "its slots are given back")
     assert not allocated(admin, server)
     assert "nothing is wrong" in manage("audit")
+
+
+def test_what_a_machine_held_is_given_back_although_the_agent_of_its_host_is_dead(
+    all_in_one, admin, scheduler, manage, flavors
+):
+    server = admin.built(admin.boot("left", flavor=flavors[1], host="fake-1"))
+    assert sum(leased(scheduler, server).values()) == 1
+    agent = "fpga-pool-agent-fake-1"
+    os.killpg(int((all_in_one.directory / "run" / f"{agent}.pid").read_text().split()[0]), signal.SIGKILL)
+    try:
+        admin.delete(server["id"])
+        # Nova has told of it: the comparison with Placement needs two looks, a minute apart.
+        wait_until(lambda: not leased(scheduler, server), "its slot is given back", AUDIT_S / 2)
+    finally:
+        all_in_one.run("restart", agent)
+    wait_until(lambda: "nothing is wrong" in manage("audit"), "agreement", TURN_TIMEOUT_S)
 
 
 def test_a_wrong_flavor_is_refused_with_what_is_right(admin):

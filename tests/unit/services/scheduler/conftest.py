@@ -9,6 +9,7 @@ from oslo_config import cfg
 
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.model.encoding import to_plain
+from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.exchange import TicketRequest
 from fpga_pool.model.messages import (
     AssignJob,
@@ -244,3 +245,31 @@ def new_agent(bench):
 @pytest.fixture
 def running(bench):
     return bench.start()
+
+
+class Allocations:
+    """Placement, as far as it is asked what it has allocated; it is no place to tell of slots."""
+
+    def __init__(self):
+        self.known = {}
+        self.away = False
+
+    def allocated(self, instance):
+        if self.away:
+            raise ServiceUnavailable("Placement does not answer")
+        return self.known.get(instance, {})
+
+    def ensure_class(self):
+        raise ServiceUnavailable("this is no place to tell of slots")
+
+    owned = ensure_class
+
+
+@pytest.fixture
+def placement():
+    return Allocations()
+
+
+@pytest.fixture
+def with_placement(bench, placement):
+    return bench.start(bench.new_service(placement=placement))

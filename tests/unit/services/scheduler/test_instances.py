@@ -65,34 +65,6 @@ def test_no_job_is_placed_on_what_an_instance_holds(running, agent, until):
     until(lambda: [job.host for job in running.jobs(batch)] == [other.name])
 
 
-class Allocations:
-    """Placement, as far as a claim asks it."""
-
-    def __init__(self):
-        self.known = {}
-        self.away = False
-
-    def allocated(self, instance):
-        if self.away:
-            raise ServiceUnavailable("Placement does not answer")
-        return self.known.get(instance, {})
-
-    def ensure_class(self):
-        raise ServiceUnavailable("this is no place to tell of slots")
-
-    owned = ensure_class
-
-
-@pytest.fixture
-def placement():
-    return Allocations()
-
-
-@pytest.fixture
-def with_placement(bench, placement):
-    return bench.start(bench.new_service(placement=placement))
-
-
 def test_a_claim_gets_what_placement_has_allocated(with_placement, placement):
     agent = with_placement.host()
     with pytest.raises(Conflict, match="Placement has allocated 0 slots"):
