@@ -18,6 +18,31 @@ settings.register_profile("repeatable", derandomize=True, print_blob=True)
 settings.load_profile("repeatable")
 
 
+#: Functional tests that one worker runs while another runs the unit tests: they wait more than they compute.
+WITH_THE_CLOUD = ("cloud", "compute", "nova", "placement", "test_nova_plugin.py")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Divide the tests among two workers, in an order in which both have something to do.
+
+    One begins with the real cloud, the other with the unit tests and goes on with the other functional tests.  Those
+    that measure the machine (marker `quiet`) are the last of these: the other worker has done its own long before.
+    """
+
+    def lane(item):
+        kind, place, *_ = item.path.relative_to(Path(__file__).parent).parts
+        if kind != "functional":
+            return 1, str(item.path)
+        if place in WITH_THE_CLOUD and not item.get_closest_marker("quiet"):
+            return 0, "cloud"
+        return 2, "machine"
+
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(lane(item)[1]))
+    items.sort(key=lambda item: (lane(item)[0], item.get_closest_marker("quiet") is not None))
+
+
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory):
     """Files of a fresh self-signed certificate for 127.0.0.1, and of its key."""
