@@ -5,11 +5,15 @@ Index conventions are those of `tasks`.  K kinds: tasks with the same wish for l
 
 from dataclasses import dataclass
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
 from fpga_pool.core.types import Floats, Ints
+
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,21 +51,21 @@ def kinds(links: Ints, width: Ints) -> tuple[Ints, Ints, Ints]:
     return kind.astype(np.int64), key % len(Links), key // len(Links)
 
 
-def can_hold(problem: TaskProblem, links: Ints, width: Ints) -> "np.ndarray[tuple[int, int], np.dtype[np.bool_]]":
+def can_hold(problem: TaskProblem, links: Ints, width: Ints) -> Bools:
     """Return (K, E): whether the enclosure, when all of it is free, can take a task that asks for this."""
     size, topology = problem.enclosure_fpgas, problem.enclosure_links
     holds = width[:, None] <= size
     closes = (topology == Topology.FULL) | ((topology == Topology.RING) & (width[:, None] == size))
-    wants_ring: np.ndarray[tuple[int], np.dtype[np.bool_]] = (links == Links.RING) & (width > 2)
-    found: np.ndarray[tuple[int, int], np.dtype[np.bool_]] = holds & (closes | ~wants_ring[:, None])
+    wants_ring: Bools = (links == Links.RING) & (width > 2)
+    found: Bools = holds & (closes | ~wants_ring[:, None])
     return found
 
 
-def possible_shapes(problem: TaskProblem) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+def possible_shapes(problem: TaskProblem) -> Bools:
     """Return (S,) whether any enclosure can take the shape."""
     links = np.repeat(problem.links, np.diff(problem.shape_begin))
     kind, kind_links, kind_width = kinds(links, problem.shape_fpgas)
-    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = can_hold(problem, kind_links, kind_width).any(axis=1)[kind]
+    found: Bools = can_hold(problem, kind_links, kind_width).any(axis=1)[kind]
     return found
 
 
@@ -71,6 +75,40 @@ def misfit(problem: TaskProblem) -> int | None:
         return None
     fits = np.logical_or.reduceat(possible_shapes(problem), problem.shape_begin[:-1])
     return None if fits.all() else int(np.argmin(fits))
+
+
+class Work(NamedTuple):
+    """Tasks in one shape each: (T,) FPGAs, seconds and kind; (K,) what each kind asks for."""
+
+    width: Ints
+    seconds: Floats
+    kind: Ints
+    kind_links: Ints
+    kind_width: Ints
+
+
+def rigid_work(problem: TaskProblem, shape: Ints) -> Work:
+    """Return the tasks in their shapes, or raise a ValueError where one fits in no enclosure."""
+    width = problem.shape_fpgas[shape]
+    kind, kind_links, kind_width = kinds(problem.links, width)
+    lost = np.flatnonzero(~can_hold(problem, kind_links, kind_width).any(axis=1)[kind])
+    if len(lost):
+        raise ValueError(f"task {lost[0]}: {width[lost[0]]} FPGAs linked as it asks are in no enclosure")
+    return Work(width, problem.shape_seconds[shape], kind, kind_links, kind_width)
+
+
+def empty_schedule(problem: TaskProblem, shape: Ints) -> Placed:
+    """Return arrays to fill."""
+    tasks = problem.tasks
+    member_begin = np.concatenate(([0], np.cumsum(problem.shape_fpgas[shape]))).astype(np.int64)
+    return Placed(
+        enclosure=np.zeros(tasks, np.int64),
+        shape=shape,
+        begin_s=np.zeros(tasks),
+        end_s=np.zeros(tasks),
+        member_begin=member_begin,
+        members=np.zeros(int(member_begin[-1]), np.int64),
+    )
 
 
 def list_schedule(
@@ -94,28 +132,14 @@ def list_schedule(
     ValueError
         Where a task fits in no enclosure.
     """
-    width = problem.shape_fpgas[shape]
-    seconds = problem.shape_seconds[shape]
-    kind, kind_links, kind_width = kinds(problem.links, width)
-    lost = np.flatnonzero(~can_hold(problem, kind_links, kind_width).any(axis=1)[kind])
-    if len(lost):
-        raise ValueError(f"task {lost[0]}: {width[lost[0]]} FPGAs linked as it asks are in no enclosure")
-    member_begin = np.concatenate(([0], np.cumsum(width))).astype(np.int64)
-    tasks = problem.tasks
-    placed = Placed(
-        enclosure=np.zeros(tasks, np.int64),
-        shape=shape,
-        begin_s=np.zeros(tasks),
-        end_s=np.zeros(tasks),
-        member_begin=member_begin,
-        members=np.zeros(int(member_begin[-1]), np.int64),
-    )
+    work = rigid_work(problem, shape)
+    placed = empty_schedule(problem, shape)
     count = loops().list_schedule(
-        problem.enclosure_fpgas, problem.enclosure_links, first_fpgas(problem), np.ascontiguousarray(order), width,
-        seconds, problem.arrival_s, np.argsort(problem.arrival_s, kind="stable"), problem.function, kind, kind_links,
-        kind_width, problem.loaded, problem.ready_s, member_begin, problem.load_s, slice_s, strict, placed.enclosure,
-        placed.begin_s, placed.end_s, placed.members,
+        problem.enclosure_fpgas, problem.enclosure_links, first_fpgas(problem), np.ascontiguousarray(order), work.width,
+        work.seconds, problem.arrival_s, np.argsort(problem.arrival_s, kind="stable"), problem.function, work.kind,
+        work.kind_links, work.kind_width, problem.loaded, problem.ready_s, placed.member_begin, problem.load_s, slice_s,
+        strict, placed.enclosure, placed.begin_s, placed.end_s, placed.members,
     )  # fmt: skip
-    if count != tasks:
-        raise AssertionError(f"{tasks - count} tasks were never placed")
+    if count != problem.tasks:
+        raise AssertionError(f"{problem.tasks - count} tasks were never placed")
     return placed
