@@ -151,6 +151,24 @@ def _gangs(arguments: argparse.Namespace) -> Mapping[str, Any]:
     return gangs.run(arguments)
 
 
+def _add_tasks_arguments(parser: argparse.ArgumentParser) -> None:
+    from fpga_pool.cmd import tasks
+
+    tasks.add_arguments(parser)
+    at_once = "all policies but lattice_plus end at once and ignore it"
+    _add_search_arguments(
+        parser,
+        time_limit=f"seconds to search; {at_once}",
+        effort=f"units of work to search, the same result each time; {at_once}",
+    )
+
+
+def _tasks(arguments: argparse.Namespace) -> Mapping[str, Any]:
+    from fpga_pool.cmd import tasks
+
+    return tasks.run(arguments)
+
+
 def _add_workload_arguments(parser: argparse.ArgumentParser) -> None:
     from fpga_pool.cmd import workload
 
@@ -211,6 +229,9 @@ COMMANDS: Mapping[str, _Command] = {
         _add_gangs_arguments,
         _gangs,
         _show_lines,
+    ),
+    "tasks": _Command(
+        "Schedule tasks that need several linked FPGAs each.", _add_tasks_arguments, _tasks, _show_lines
     ),
     "workload": _Command(
         "Make a trace of parallel jobs from a model.", _add_workload_arguments, _workload, _show_lines

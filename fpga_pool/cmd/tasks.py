@@ -1,0 +1,97 @@
+"""`fpga-pool-sim tasks`: tasks on several linked FPGAs, scheduled from a file."""
+
+import argparse
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fpga_pool.cmd.arguments import number_that
+from fpga_pool.conf.policies import load_policy, policy_names
+from fpga_pool.core.lattice.irregularity import irregularity
+from fpga_pool.core.lattice.paper import Lattice, LatticeParams
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.sim.lattice import files
+
+_slice_s = number_that(lambda value: 0 <= value < math.inf, "seconds, 0 or more")
+
+
+def default_policy() -> str:
+    """Return ours, or the paper's where it is not installed."""
+    return "lattice_plus" if "lattice_plus" in policy_names("task") else "lattice"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    names, default = ", ".join(policy_names("task")), default_policy()
+    parser.add_argument("problem", metavar="PROBLEM", help="enclosures and tasks (.json)")
+    parser.add_argument(
+        "--policy", default=default, metavar="NAME", help=f"who schedules: {names} (default: {default})"
+    )
+    parser.add_argument("--out", required=True, metavar="SCHEDULE", help="where and when each task runs, to write (.json)")
+    parser.add_argument(
+        "--slice",
+        type=_slice_s,
+        metavar="S",
+        help="for lattice: seconds between decisions (default: 0, whenever FPGAs get free or tasks arrive)",
+    )
+    parser.add_argument(
+        "--order",
+        metavar="LIST",
+        help="for lattice: dimensions of the partial order, of fpgas, links, and seconds or -seconds "
+        f"(default: {LatticeParams().order})",
+    )
+
+
+def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
+    """Schedule; write it and return what came of it."""
+    policy = _policy(arguments)
+    file = files.read_problem(arguments.problem)
+    problem = file.problem
+    if not policy.supports(problem):
+        raise InvalidInput(f"{arguments.problem}: policy {arguments.policy!r} does not apply to this problem")
+    rng = np.random.default_rng(arguments.seed)
+    begin_s = time.perf_counter()
+    if hasattr(policy, "prepare"):
+        policy.prepare()
+    compiled_s = time.perf_counter()
+    schedule = policy.decide(problem, None, 0.0, rng)
+    planned_s = time.perf_counter()
+    files.write_schedule(arguments.out, file.ids, schedule)
+    workload = np.unique(np.array(file.workloads), return_inverse=True)[1]
+    each = irregularity(problem.shape_seconds[schedule.shape], workload)
+    return {
+        "policy": arguments.policy,
+        "planning_s": planned_s - compiled_s,
+        "compile_s": compiled_s - begin_s,
+        "wct_s": schedule.wct_s,
+        "bound_paper_s": schedule.bound_paper_s,
+        "bound_tight_s": schedule.bound_tight_s,
+        "share_of_paper_bound": _share(schedule.bound_paper_s, schedule.wct_s),
+        "share_of_tight_bound": _share(schedule.bound_tight_s, schedule.wct_s),
+        "tasks": problem.tasks,
+        "workloads": len(each),
+        "mean_irregularity": float(each.mean()) if len(each) else 0.0,
+    }
+
+
+def _policy(arguments: argparse.Namespace) -> Any:
+    """Return the policy with what the arguments say of it."""
+    policy = load_policy("task", arguments.policy)
+    if arguments.slice is not None or arguments.order is not None:
+        if not isinstance(policy, Lattice):
+            raise InvalidInput(f"--slice and --order: for the policy lattice, got {arguments.policy}")
+        given = {"slice_s": arguments.slice, "order": arguments.order}
+        try:
+            policy = Lattice(LatticeParams(**{name: value for name, value in given.items() if value is not None}))
+        except ValueError as error:
+            raise InvalidInput(f"--order: {error}") from None
+    if hasattr(policy, "searching"):
+        policy = policy.searching(arguments.effort, arguments.time_limit, time.perf_counter)
+    return policy
+
+
+def _share(bound_s: float, wct_s: float) -> float:
+    return bound_s / wct_s if wct_s > 0 else 1.0

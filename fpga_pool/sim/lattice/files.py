@@ -1,0 +1,146 @@
+"""Problem and schedule files of multi-FPGA tasks (JSON; doc/formats)."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fpga_pool.core.lattice.listing import misfit
+from fpga_pool.core.lattice.tasks import Links, TaskProblem, TaskSchedule, Topology
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.sim.lattice.schema import FORMAT_VERSION, check_structure
+from fpga_pool.sim.replacing import replacing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFile:
+    """A problem, and the names that its file has for what it numbers."""
+
+    problem: TaskProblem
+    #: (T,) names of the tasks and of the workloads that they belong to.
+    ids: tuple[str, ...]
+    workloads: tuple[str, ...]
+    functions: tuple[str, ...] = ()
+
+
+def read_problem(path: str | Path) -> TaskFile:
+    """Return the problem in the file, or raise InvalidInput that names the file, the place and what would be right."""
+    content = _json(path)
+    check_structure(path, content)
+    tasks: list[dict[str, Any]] = content["tasks"]
+    ids = tuple(str(task["id"]) for task in tasks)
+    _refuse_repeated(path, ids)
+    shapes = [_shapes(task) for task in tasks]
+    functions = tuple(dict.fromkeys(str(task["function"]) for task in tasks if "function" in task))
+    number = {name: i for i, name in enumerate(functions)}
+    problem = TaskProblem(
+        enclosure_fpgas=np.array([enclosure["fpgas"] for enclosure in content["enclosures"]], np.int64),
+        enclosure_links=np.array([Topology[enclosure["links"].upper()] for enclosure in content["enclosures"]], np.int64),
+        shape_begin=np.concatenate(([0], np.cumsum([len(found) for found in shapes]))).astype(np.int64),
+        shape_fpgas=np.array([fpgas for found in shapes for fpgas, _ in found], np.int64),
+        shape_seconds=np.array([seconds for found in shapes for _, seconds in found]),
+        links=np.array([Links[task.get("links", "any").upper()] for task in tasks], np.int64),
+        arrival_s=np.array([task.get("arrival_s", 0.0) for task in tasks], np.float64),
+        function=np.array([number[str(task["function"])] if "function" in task else -1 for task in tasks], np.int64),
+        load_s=float(content.get("load_s", 0.0)),
+    )
+    lost = misfit(problem)
+    if lost is not None:
+        raise InvalidInput(f"{path}: tasks[{lost}]: {_asked(problem, lost)}, which no enclosure has")
+    workloads = tuple(str(task.get("workload", task["id"])) for task in tasks)
+    return TaskFile(problem=problem, ids=ids, workloads=workloads, functions=functions)
+
+
+def write_problem(path: str | Path, file: TaskFile) -> None:
+    """Write a problem; of optional parts those that say something."""
+    problem = file.problem
+    enclosures = [
+        {"fpgas": fpgas, "links": Topology(links).name.lower()}
+        for fpgas, links in zip(problem.enclosure_fpgas.tolist(), problem.enclosure_links.tolist(), strict=True)
+    ]
+    head: dict[str, Any] = {"format_version": FORMAT_VERSION, "enclosures": enclosures}
+    if problem.load_s:
+        head["load_s"] = problem.load_s
+    with replacing(path) as place, place.open("w", encoding="utf-8") as stream:
+        stream.write(json.dumps(head)[:-1] + ', "tasks": [')
+        stream.writelines(_separated(_tasks(file)))
+        stream.write("]}\n")
+
+
+def write_schedule(path: str | Path, ids: Sequence[str], schedule: TaskSchedule) -> None:
+    """Write where and when each task runs, in order of submission."""
+    begin = schedule.member_begin.tolist()
+    members = schedule.members.tolist()
+    columns = zip(
+        ids, schedule.enclosure.tolist(), begin[:-1], begin[1:], schedule.begin_s.tolist(), schedule.end_s.tolist(),
+        strict=True,
+    )  # fmt: skip
+    rows = (
+        {"task": task, "enclosure": enclosure, "fpgas": members[first:last], "begin_s": begin_s, "end_s": end_s}
+        for task, enclosure, first, last, begin_s, end_s in columns
+    )
+    with replacing(path) as place, place.open("w", encoding="utf-8") as stream:
+        stream.write("[")
+        stream.writelines(_separated(rows))
+        stream.write("]\n")
+
+
+def _separated(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
+    """Yield JSON, a row on each line."""
+    for i, row in enumerate(rows):
+        yield f"{',' if i else ''}\n{json.dumps(row)}"
+
+
+def _tasks(file: TaskFile) -> Iterator[dict[str, Any]]:
+    problem = file.problem
+    shapes = list(zip(problem.shape_fpgas.tolist(), problem.shape_seconds.tolist(), strict=True))
+    begin = problem.shape_begin.tolist()
+    for i, (task, workload) in enumerate(zip(file.ids, file.workloads, strict=True)):
+        fpgas, seconds = shapes[begin[i]]
+        row: dict[str, Any] = {"id": task, "workload": workload, "seconds": seconds, "fpgas": fpgas}
+        row["links"] = Links(problem.links[i]).name.lower()
+        if problem.arrival_s[i]:
+            row["arrival_s"] = float(problem.arrival_s[i])
+        if problem.function[i] >= 0:
+            row["function"] = file.functions[problem.function[i]]
+        if begin[i + 1] > begin[i] + 1:
+            row["shapes"] = [list(shape) for shape in shapes[begin[i] : begin[i + 1]]]
+        yield row
+
+
+def _json(path: str | Path) -> Any:
+    def refuse(text: str) -> NoReturn:
+        raise InvalidInput(f"{path}: expected finite numbers, found {text}")
+
+    try:
+        return json.loads(Path(path).read_bytes(), parse_constant=refuse)
+    except OSError as error:
+        raise InvalidInput(f"{path}: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{path}: no JSON: {error}") from None
+
+
+def _shapes(task: dict[str, Any]) -> list[tuple[int, float]]:
+    """Return the task's own shape, then those that differ from it in FPGAs; of two that do not the last counts."""
+    others = {int(fpgas): float(seconds) for fpgas, seconds in task.get("shapes", ())}
+    own = int(task["fpgas"])
+    others.pop(own, None)
+    return [(own, float(task["seconds"])), *others.items()]
+
+
+def _refuse_repeated(path: str | Path, ids: Sequence[str]) -> None:
+    if len(set(ids)) < len(ids):
+        name, count = Counter(ids).most_common(1)[0]
+        last = max(i for i, found in enumerate(ids) if found == name)
+        raise InvalidInput(f"{path}: tasks[{last}].id: {name!r} is there {count} times; each task needs its own")
+
+
+def _asked(problem: TaskProblem, task: int) -> str:
+    """Return in words what a task asks for."""
+    fpgas = problem.shape_fpgas[problem.shape_begin[task] : problem.shape_begin[task + 1]].tolist()
+    linked = {Links.ANY: "in one enclosure", Links.LINE: "in a line", Links.RING: "in a ring"}
+    return f"asks for {' or '.join(map(str, sorted(fpgas)))} FPGAs {linked[Links(problem.links[task])]}"
