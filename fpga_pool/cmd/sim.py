@@ -169,6 +169,19 @@ def _tasks(arguments: argparse.Namespace) -> Mapping[str, Any]:
     return tasks.run(arguments)
 
 
+def _add_task_workload_arguments(parser: argparse.ArgumentParser) -> None:
+    from fpga_pool.cmd import task_workload
+
+    task_workload.add_arguments(parser)
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of all random choices (default: 0)")
+
+
+def _task_workload(arguments: argparse.Namespace) -> Mapping[str, Any]:
+    from fpga_pool.cmd import task_workload
+
+    return task_workload.run(arguments)
+
+
 def _add_workload_arguments(parser: argparse.ArgumentParser) -> None:
     from fpga_pool.cmd import workload
 
@@ -230,8 +243,12 @@ COMMANDS: Mapping[str, _Command] = {
         _gangs,
         _show_lines,
     ),
-    "tasks": _Command(
-        "Schedule tasks that need several linked FPGAs each.", _add_tasks_arguments, _tasks, _show_lines
+    "tasks": _Command("Schedule tasks that need several linked FPGAs each.", _add_tasks_arguments, _tasks, _show_lines),
+    "task-workload": _Command(
+        "Make a problem of tasks that need several linked FPGAs each, from a model.",
+        _add_task_workload_arguments,
+        _task_workload,
+        _show_lines,
     ),
     "workload": _Command(
         "Make a trace of parallel jobs from a model.", _add_workload_arguments, _workload, _show_lines

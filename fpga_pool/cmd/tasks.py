@@ -30,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy", default=default, metavar="NAME", help=f"who schedules: {names} (default: {default})"
     )
-    parser.add_argument("--out", required=True, metavar="SCHEDULE", help="where and when each task runs, to write (.json)")
+    parser.add_argument(
+        "--out", required=True, metavar="SCHEDULE", help="where and when each task runs, to write (.json)"
+    )
     parser.add_argument(
         "--slice",
         type=_slice_s,

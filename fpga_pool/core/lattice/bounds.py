@@ -35,6 +35,7 @@ def tight_bound_s(problem: TaskProblem) -> float:
     ------
     ValueError
         Where a task fits in no enclosure.
+
     """
     if problem.tasks == 0:
         return 0.0

@@ -46,6 +46,7 @@ def filling_prices(size: Ints, number: Ints, width: Ints, held: Bools, demand_s:
         (K, Y) which type can take which kind.
     demand_s:
         (K,) seconds of all tasks of a kind.
+
     """
     best, best_s = np.zeros(len(width)), 0.0
     kinds, types = len(width), len(size)
@@ -61,7 +62,9 @@ def filling_prices(size: Ints, number: Ints, width: Ints, held: Bools, demand_s:
         if (rate := float(number @ earned)) > 0 and float(demand_s @ prices) / rate > best_s:
             best, best_s = prices, float(demand_s @ prices) / rate
         new = [
-            _Filling(found[y][1], y) for y in range(types) if earned[y] > allowed[y] + _WORTH * max(earned.max(), 1e-300)
+            _Filling(found[y][1], y)
+            for y in range(types)
+            if earned[y] > allowed[y] + _WORTH * max(earned.max(), 1e-300)
         ]
         if not new:
             break

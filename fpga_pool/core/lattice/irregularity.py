@@ -16,6 +16,7 @@ def irregularity(seconds: Floats, workload: Ints) -> Floats:
         (T,) the workload that it belongs to, 0 to W - 1.
 
     A workload without any time has irregularity 0.
+
     """
     count = np.bincount(workload)
     total = np.bincount(workload, weights=seconds)
@@ -34,6 +35,7 @@ def variation_of(irregularity_wanted: float) -> float:
     ------
     ValueError
         Unless it is 0 or more and finite.
+
     """
     if not 0 <= irregularity_wanted < np.inf:
         raise ValueError(f"irregularity: expected 0 or more, got {irregularity_wanted!r}")

@@ -131,6 +131,7 @@ def list_schedule(
     ------
     ValueError
         Where a task fits in no enclosure.
+
     """
     work = rigid_work(problem, shape)
     placed = empty_schedule(problem, shape)

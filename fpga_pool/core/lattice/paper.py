@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from fpga_pool.core.lattice import mfit
 from fpga_pool.core.lattice.bounds import paper_bound_s, tight_bound_s
 from fpga_pool.core.lattice.listing import Placed, list_schedule, loops, misfit
-from fpga_pool.core.lattice.mfit import queue_tasks
 from fpga_pool.core.lattice.ranking import DEFAULT, check_dimensions, downset_ranks
 from fpga_pool.core.lattice.shapes import allotted_shapes
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
@@ -35,6 +35,7 @@ class ListPolicy:
         ------
         ValueError
             Where a task fits in no enclosure.
+
         """
         placed = self.place(view, allotted_shapes(view))
         return TaskSchedule(
@@ -88,9 +89,13 @@ class Mfit(ListPolicy):
 
     name = "mfit"
 
+    def prepare(self) -> None:
+        """Compile the loops of the queues, or load them."""
+        mfit.loops()
+
     def place(self, problem: TaskProblem, shape: Ints) -> Placed:
         """Append to queues in order of arrival."""
-        return queue_tasks(problem, shape)
+        return mfit.queue_tasks(problem, shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

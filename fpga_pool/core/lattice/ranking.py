@@ -29,6 +29,7 @@ def downset_ranks(problem: TaskProblem, shape: Ints, dimensions: Sequence[str] =
     ------
     ValueError
         For an unknown dimension, both signs of one, or none at all.
+
     """
     chosen = check_dimensions(dimensions)
     zeros = np.zeros(problem.tasks)

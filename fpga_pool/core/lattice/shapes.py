@@ -18,6 +18,7 @@ def allotted_shapes(problem: TaskProblem) -> Ints:
     ------
     ValueError
         Where a task fits in no enclosure in any shape.
+
     """
     if problem.rigid or problem.tasks == 0:
         return problem.shape_begin[:-1]
@@ -44,7 +45,9 @@ def allotted_shapes(problem: TaskProblem) -> Ints:
 
 def _least(problem: TaskProblem, area: Floats, limit_s: float) -> Floats:
     """Return (T,) the least FPGA-seconds of each task's shapes within the limit; inf where there is none."""
-    least: Floats = np.minimum.reduceat(np.where(problem.shape_seconds <= limit_s, area, np.inf), problem.shape_begin[:-1])
+    least: Floats = np.minimum.reduceat(
+        np.where(problem.shape_seconds <= limit_s, area, np.inf), problem.shape_begin[:-1]
+    )
     return least
 
 

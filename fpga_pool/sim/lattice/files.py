@@ -39,7 +39,9 @@ def read_problem(path: str | Path) -> TaskFile:
     number = {name: i for i, name in enumerate(functions)}
     problem = TaskProblem(
         enclosure_fpgas=np.array([enclosure["fpgas"] for enclosure in content["enclosures"]], np.int64),
-        enclosure_links=np.array([Topology[enclosure["links"].upper()] for enclosure in content["enclosures"]], np.int64),
+        enclosure_links=np.array(
+            [Topology[enclosure["links"].upper()] for enclosure in content["enclosures"]], np.int64
+        ),
         shape_begin=np.concatenate(([0], np.cumsum([len(found) for found in shapes]))).astype(np.int64),
         shape_fpgas=np.array([fpgas for found in shapes for fpgas, _ in found], np.int64),
         shape_seconds=np.array([seconds for found in shapes for _, seconds in found]),

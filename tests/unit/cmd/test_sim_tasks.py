@@ -1,0 +1,74 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fpga_pool.cmd.sim import main
+from fpga_pool.conf.policies import policy_names
+
+CHECKER = Path(__file__).parents[2] / "checkers" / "check_schedule.py"
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory) -> Path:
+    """About 90 tasks on 4 rings."""
+    path = tmp_path_factory.mktemp("workload") / "problem.json"
+    assert main(["task-workload", "rtmw", "--workloads", "8", "--seed", "5", "--out", str(path)]) == 0
+    return path
+
+
+def checked(problem, schedule):
+    run = subprocess.run(
+        [sys.executable, CHECKER, problem, schedule], capture_output=True, text=True, check=False, timeout=60
+    )
+    return json.loads(run.stdout)
+
+
+@pytest.mark.parametrize("policy", policy_names("task"))
+def test_checker_accepts_what_is_written_and_finds_the_same_time(problem, tmp_path, capsys, policy):
+    out = tmp_path / "schedule.json"
+    assert main(["tasks", str(problem), "--policy", policy, "--out", str(out), "--effort", "1", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    said = checked(problem, out)
+    assert said["faults"] == []
+    assert result.keys() >= {"policy", "planning_s", "compile_s", "wct_s", "bound_paper_s", "bound_tight_s"}
+    assert (result["policy"], result["wct_s"]) == (policy, said["wct_s"])
+    assert result["bound_paper_s"] == pytest.approx(said["bound_s"])
+    assert result["bound_paper_s"] <= result["bound_tight_s"] <= result["wct_s"]
+    assert (result["workloads"], result["mean_irregularity"]) == (8, pytest.approx(0.3))
+
+
+def test_slice_and_order_are_knobs_of_lattice(problem, tmp_path, capsys):
+    def wct_s(*more):
+        out = str(tmp_path / "schedule.json")
+        assert main(["tasks", str(problem), "--policy", "lattice", "--out", out, "--json", *more]) == 0
+        return json.loads(capsys.readouterr().out)["wct_s"]
+
+    assert wct_s() == wct_s("--slice", "0", "--order", "fpgas,links,seconds")
+    assert wct_s("--slice", "20") > wct_s()
+    assert wct_s("--order=fpgas") != wct_s()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tasks", "nowhere.json"], "tasks: nowhere.json: No such file or directory"),
+        (["tasks", "PROBLEM", "--policy", "best"], "tasks: policy 'best': no such task policy; there is: "),
+        (["tasks", "PROBLEM", "--policy", "heft", "--slice", "1"], "--slice and --order: for the policy lattice, got heft"),
+        (["tasks", "PROBLEM", "--policy", "lattice", "--order", "colour"], "--order: order: expected some of fpgas, links"),
+        (["tasks", "PROBLEM", "--slice=-1"], "argument --slice: expected seconds, 0 or more, got '-1'"),
+        (["task-workload", "gnu", "--workloads", "3"], "model 'gnu': no such model; there is: rtm, rtmw, f11"),
+        (["task-workload", "rtm", "--workloads", "0"], "argument --workloads: expected a whole number, 1 or more, got '0'"),
+        (["task-workload", "rtm", "--workloads", "1", "--tasks", "4-2"], "expected tasks such as 1 or 2-20, got '4-2'"),
+        (["task-workload", "rtm", "--workloads", "1", "--irregularity", "1"], "expected a number from 0 to 0.9, got '1'"),
+    ],
+)  # fmt: skip
+def test_bad_input_exits_2_with_one_line(problem, tmp_path, capsys, arguments, message):
+    arguments = [str(problem) if word == "PROBLEM" else word for word in arguments]
+    assert main([*arguments, "--out", str(tmp_path / "out.json")]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert message in said.err
