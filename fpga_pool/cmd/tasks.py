@@ -10,11 +10,16 @@ import numpy as np
 
 from fpga_pool.cmd.arguments import number_that
 from fpga_pool.conf.policies import load_policy, policy_names
+from fpga_pool.core.lattice.bounds import paper_bound_s, tight_bound_s
 from fpga_pool.core.lattice.irregularity import irregularity
 from fpga_pool.core.lattice.paper import Lattice, LatticeParams
+from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
+from fpga_pool.core.policy import TaskPolicy
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.lattice import files
+from fpga_pool.sim.lattice.simulator import simulate
 
+_patience_s = number_that(lambda value: 0 <= value < math.inf, "seconds, 0 or more")
 _slice_s = number_that(lambda value: 0 <= value < math.inf, "seconds, 0 or more")
 
 
@@ -45,10 +50,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for lattice: dimensions of the partial order, of fpgas, links, and seconds or -seconds "
         f"(default: {LatticeParams().order})",
     )
+    parser.add_argument(
+        "--online",
+        action="store_true",
+        help="let tasks arrive, and plan what waits whenever something happens, without knowing what comes",
+    )
+    parser.add_argument(
+        "--patience",
+        type=_patience_s,
+        metavar="S",
+        help="online: who waits longer gets the FPGAs reserved where it begins first (default: nobody does)",
+    )
+    parser.add_argument("--outages", metavar="FILE", help="online: FPGAs that are away for a while (.json)")
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     """Schedule; write it and return what came of it."""
+    if not arguments.online and (arguments.patience is not None or arguments.outages is not None):
+        raise InvalidInput("--patience and --outages: need --online")
     policy = _policy(arguments)
     file = files.read_problem(arguments.problem)
     problem = file.problem
@@ -59,7 +78,11 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     if hasattr(policy, "prepare"):
         policy.prepare()
     compiled_s = time.perf_counter()
-    schedule = policy.decide(problem, None, 0.0, rng)
+    said: Mapping[str, float] = {}
+    if arguments.online:
+        schedule, said = _online(arguments, problem, policy)
+    else:
+        schedule = policy.decide(problem, None, 0.0, rng)
     planned_s = time.perf_counter()
     files.write_schedule(arguments.out, file.ids, schedule)
     workload = np.unique(np.array(file.workloads), return_inverse=True)[1]
@@ -76,6 +99,23 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
         "tasks": problem.tasks,
         "workloads": len(each),
         "mean_irregularity": float(each.mean()) if len(each) else 0.0,
+        **said,
+    }
+
+
+def _online(
+    arguments: argparse.Namespace, problem: TaskProblem, policy: TaskPolicy
+) -> tuple[TaskSchedule, Mapping[str, float]]:
+    """Simulate the arrivals; return what ran when, and what is said of it."""
+    outages = files.read_outages(arguments.outages, problem) if arguments.outages else ()
+    patience_s = math.inf if arguments.patience is None else arguments.patience
+    outcome = simulate(problem, policy, outages=outages, patience_s=patience_s, seed=arguments.seed)
+    waits_s = outcome.begin_s - problem.arrival_s
+    return outcome.schedule(paper_bound_s(problem), tight_bound_s(problem)), {
+        "mean_wait_s": float(waits_s.mean()) if len(waits_s) else 0.0,
+        "longest_wait_s": float(waits_s.max(initial=0.0)),
+        "lost_runs": outcome.lost_runs,
+        "plans": outcome.plans,
     }
 
 

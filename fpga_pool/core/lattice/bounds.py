@@ -64,8 +64,8 @@ def filling_bound_s(problem: TaskProblem, possible: Bools) -> float:
     """Return the bound of the ways to fill an enclosure.
 
     A price per kind of task, paid for each second that one runs, says how much a free enclosure can earn per second:
-    the best filling.  All tasks together earn a known sum, so they last at least that sum divided by what all enclosures
-    earn at best, counted from when each FPGA is ready; and so do those that arrive late, counted from their arrival.
+    the best filling.  All tasks together earn a known sum, so they last at least that sum divided by what all
+    enclosures earn at best, counted from when each FPGA is ready; and so do those that arrive late, counted from their arrival.
     Any prices prove a bound.  Tried are the FPGAs of a task as its price, which is the area without what cannot be
     filled, and the best ones of a linear programme over fillings.
     """
@@ -75,7 +75,8 @@ def filling_bound_s(problem: TaskProblem, possible: Bools) -> float:
     # The programme takes each task in the shape with the least FPGA-seconds; the bound counts all its shapes.
     area = np.where(possible, problem.shape_fpgas * problem.shape_seconds, np.inf)
     thrifty = _first_least(problem, area)
-    demand_s = np.bincount(kind[thrifty], weights=problem.shape_seconds[thrifty], minlength=len(kind_width))
+    weights = problem.shape_seconds[thrifty]
+    demand_s: Floats = np.bincount(kind[thrifty], weights=weights, minlength=len(kind_width)).astype(np.float64)
     types, number = _enclosure_types(problem)
     best = filling_prices(problem.enclosure_fpgas[types], number, kind_width, held[:, types], demand_s)
     late = np.argsort(-problem.arrival_s, kind="stable")
@@ -91,8 +92,8 @@ def filling_bound_s(problem: TaskProblem, possible: Bools) -> float:
 def pigeonhole_bound_s(problem: TaskProblem, possible: Bools) -> float:
     """Return the bound of wide tasks that have to follow each other.
 
-    At most q tasks of w or more FPGAs run at a time, so they are q chains, and of the m q + 1 longest of them some chain
-    has m + 1: no less than the m + 1 shortest of these.
+    At most q tasks of w or more FPGAs run at a time, so they are q chains, and of the m q + 1 longest of them some
+    chain has m + 1: no less than the m + 1 shortest of these.
     """
     width = _least(problem, np.where(possible, problem.shape_fpgas, np.iinfo(np.int64).max))
     seconds = _least(problem, np.where(possible, problem.shape_seconds, np.inf))

@@ -109,7 +109,7 @@ def _best_of_type(size: int, width: Ints, can: Bools, prices: Floats) -> tuple[f
 
 
 def _fill(size: int, width: Ints, prices: Floats) -> tuple[Floats, Ints]:
-    """Return (size + 1,) the most that each number of FPGAs earns, and the kind put last: -1 none, -2 one stays free."""
+    """Return (size + 1,) the most that each number of FPGAs earns, and the kind put last; -1 none, -2 one is idle."""
     values, last = np.zeros(size + 1), np.full(size + 1, -1)
     for room in range(1, size + 1):
         values[room], last[room] = values[room - 1], -1 if last[room - 1] == -1 else -2

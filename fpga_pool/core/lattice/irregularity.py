@@ -8,6 +8,8 @@ from fpga_pool.core.types import Floats, Ints
 def irregularity(seconds: Floats, workload: Ints) -> Floats:
     """Return (W,) Irg of each workload: the squared relative deviation of its tasks from their mean, weighted by time.
 
+    A workload without any time has irregularity 0.
+
     Parameters
     ----------
     seconds:
@@ -15,7 +17,6 @@ def irregularity(seconds: Floats, workload: Ints) -> Floats:
     workload:
         (T,) the workload that it belongs to, 0 to W - 1.
 
-    A workload without any time has irregularity 0.
 
     """
     count = np.bincount(workload)
@@ -23,7 +24,8 @@ def irregularity(seconds: Floats, workload: Ints) -> Floats:
     mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
     share = np.divide(seconds, total[workload], out=np.zeros_like(seconds), where=total[workload] > 0)
     deviation = np.divide(seconds, mean[workload], out=np.ones_like(seconds), where=mean[workload] > 0) - 1.0
-    return np.bincount(workload, weights=share * deviation**2)
+    found: Floats = np.bincount(workload, weights=share * deviation**2).astype(np.float64)
+    return found
 
 
 def variation_of(irregularity_wanted: float) -> float:

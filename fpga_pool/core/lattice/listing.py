@@ -65,8 +65,8 @@ def possible_shapes(problem: TaskProblem) -> Bools:
     """Return (S,) whether any enclosure can take the shape."""
     links = np.repeat(problem.links, np.diff(problem.shape_begin))
     kind, kind_links, kind_width = kinds(links, problem.shape_fpgas)
-    found: Bools = can_hold(problem, kind_links, kind_width).any(axis=1)[kind]
-    return found
+    found: Bools = np.any(can_hold(problem, kind_links, kind_width), axis=1)
+    return found[kind]
 
 
 def misfit(problem: TaskProblem) -> int | None:
@@ -91,7 +91,8 @@ def rigid_work(problem: TaskProblem, shape: Ints) -> Work:
     """Return the tasks in their shapes, or raise a ValueError where one fits in no enclosure."""
     width = problem.shape_fpgas[shape]
     kind, kind_links, kind_width = kinds(problem.links, width)
-    lost = np.flatnonzero(~can_hold(problem, kind_links, kind_width).any(axis=1)[kind])
+    somewhere: Bools = np.any(can_hold(problem, kind_links, kind_width), axis=1)
+    lost = np.flatnonzero(~somewhere[kind])
     if len(lost):
         raise ValueError(f"task {lost[0]}: {width[lost[0]]} FPGAs linked as it asks are in no enclosure")
     return Work(width, problem.shape_seconds[shape], kind, kind_links, kind_width)
@@ -118,6 +119,8 @@ def list_schedule(
 
     Parameters
     ----------
+    problem:
+        The tasks and the enclosures.
     shape:
         (T,) the shape in which each task runs, an index of the problem's shapes.
     order:

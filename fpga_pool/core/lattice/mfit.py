@@ -19,8 +19,8 @@ def loops() -> ModuleType:
 def queue_tasks(problem: TaskProblem, shape: Ints) -> Placed:
     """Return the schedule of one queue per enclosure.
 
-    In order of arrival each task, in its shape (T,), joins the queue in which it would be done first, of equal ones that
-    with the fewest tasks.  Tasks of one queue begin in its order.
+    In order of arrival each task, in its shape (T,), joins the queue in which it would be done first, of equal ones
+    that with the fewest tasks.  Tasks of one queue begin in its order.
 
     Raises
     ------

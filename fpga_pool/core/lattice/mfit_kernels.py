@@ -25,10 +25,9 @@ def earliest(  # type: ignore[no-untyped-def]
 ):
     """Return when, loads included, the first sufficient FPGAs of an enclosure are available; write which they are."""
     scattered = links == _ANY or topology == _FULL
+    order = np.arange(size)
     if scattered and width < size:
         order = np.argsort(available[base : base + size], kind="mergesort")
-    else:
-        order = np.arange(size)
     windows = size if topology == _RINGED and width < size else size - width + 1
     best_s, best = np.inf, 0
     for begin in range(1 if scattered else windows):

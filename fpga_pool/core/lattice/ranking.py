@@ -20,6 +20,8 @@ def downset_ranks(problem: TaskProblem, shape: Ints, dimensions: Sequence[str] =
 
     Parameters
     ----------
+    problem:
+        The tasks.
     shape:
         (T,) the shape in which each task runs.
     dimensions:

@@ -12,7 +12,8 @@ import numpy as np
 from fpga_pool.core.lattice.listing import misfit
 from fpga_pool.core.lattice.tasks import Links, TaskProblem, TaskSchedule, Topology
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.sim.lattice.schema import FORMAT_VERSION, check_structure
+from fpga_pool.sim.lattice.outages import Outage
+from fpga_pool.sim.lattice.schema import FORMAT_VERSION, check_outages, check_structure
 from fpga_pool.sim.replacing import replacing
 
 
@@ -55,6 +56,19 @@ def read_problem(path: str | Path) -> TaskFile:
         raise InvalidInput(f"{path}: tasks[{lost}]: {_asked(problem, lost)}, which no enclosure has")
     workloads = tuple(str(task.get("workload", task["id"])) for task in tasks)
     return TaskFile(problem=problem, ids=ids, workloads=workloads, functions=functions)
+
+
+def read_outages(path: str | Path, problem: TaskProblem) -> tuple[Outage, ...]:
+    """Return the outages in the file, or raise InvalidInput that names the file, the place and what would be right."""
+    content = _json(path)
+    check_outages(path, content)
+    outages = tuple(Outage(**{name: row[name] for name in Outage.__slots__}) for row in content)
+    for i, outage in enumerate(outages):
+        try:
+            outage.check(problem)
+        except ValueError as error:
+            raise InvalidInput(f"{path}: [{i}]: {error}") from None
+    return outages
 
 
 def write_problem(path: str | Path, file: TaskFile) -> None:

@@ -67,6 +67,18 @@ _PROBLEM = {
     "description": "an object with enclosures and tasks",
 }  # fmt: skip
 
+_INDEX = {"type": "integer", "minimum": 0, "maximum": _MOST, "description": "a whole number, 0 or more"}
+_OUTAGES = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {"enclosure": _INDEX, "fpga": _INDEX, "from_s": _SECONDS, "until_s": _SECONDS},
+        "required": ["enclosure", "fpga", "from_s", "until_s"],
+        "description": "an outage with enclosure, fpga, from_s and until_s",
+    },
+    "description": "a list of outages",
+}
+
 
 def check_structure(path: str | Path, content: Any) -> None:
     """Raise InvalidInput that names the first place that is wrong, and what would be right."""
@@ -78,6 +90,11 @@ def check_structure(path: str | Path, content: Any) -> None:
     for i, task in enumerate(content["tasks"]):
         if not _plain(task):
             _check(path, f"tasks[{i}]", task, task_is)
+
+
+def check_outages(path: str | Path, content: Any) -> None:
+    """Raise InvalidInput that names the first place of a file of outages that is wrong, and what would be right."""
+    _check(path, "", content, Draft202012Validator(_OUTAGES))
 
 
 def _plain(task: Any) -> bool:

@@ -51,20 +51,48 @@ def test_slice_and_order_are_knobs_of_lattice(problem, tmp_path, capsys):
     assert wct_s("--order=fpgas") != wct_s()
 
 
+def test_online_arrivals_and_outages_give_a_schedule_that_the_checker_accepts(tmp_path, capsys):
+    problem, outages, out = tmp_path / "arriving.json", tmp_path / "outages.json", tmp_path / "schedule.json"
+    arguments = ["--workloads", "8", "--interval", "4", "--enclosures", "2", "--out", str(problem)]
+    assert main(["task-workload", "rtmw", *arguments]) == 0
+    outages.write_text('[{"enclosure": 0, "fpga": 3, "from_s": 5.0, "until_s": 30}]')
+    capsys.readouterr()
+    online = ["--policy", "heft", "--online", "--patience", "20", "--outages", str(outages)]
+    assert main(["tasks", str(problem), "--out", str(out), "--json", *online]) == 0
+    result = json.loads(capsys.readouterr().out)
+    said = checked(problem, out)
+    assert (said["faults"], said["wct_s"]) == ([], result["wct_s"])
+    assert result["bound_tight_s"] <= result["wct_s"]
+    assert 0 < result["mean_wait_s"] < result["longest_wait_s"]
+    outages.write_text('[{"enclosure": 2, "fpga": 3, "from_s": 5.0, "until_s": 30}]')
+    assert main(["tasks", str(problem), "--out", str(out), "--json", *online]) == 2
+    assert "outages.json: [0]: outage: enclosure 2 is not there, 0..1 are" in capsys.readouterr().err
+    outages.write_text('[{"enclosure": 0, "fpga": 3, "from_s": -1, "until_s": 30}]')
+    assert main(["tasks", str(problem), "--out", str(out), "--json", *online]) == 2
+    assert "outages.json: [0].from_s: expected finite seconds, 0 or more, found -1" in capsys.readouterr().err
+
+
+_MADE = ["task-workload", "rtm", "--workloads"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["tasks", "nowhere.json"], "tasks: nowhere.json: No such file or directory"),
         (["tasks", "PROBLEM", "--policy", "best"], "tasks: policy 'best': no such task policy; there is: "),
-        (["tasks", "PROBLEM", "--policy", "heft", "--slice", "1"], "--slice and --order: for the policy lattice, got heft"),
-        (["tasks", "PROBLEM", "--policy", "lattice", "--order", "colour"], "--order: order: expected some of fpgas, links"),
+        (["tasks", "PROBLEM", "--policy", "heft", "--slice", "1"], "--order: for the policy lattice, got heft"),
+        (
+            ["tasks", "PROBLEM", "--policy", "lattice", "--order", "red"],
+            "--order: order: expected some of fpgas, links",
+        ),
+        (["tasks", "PROBLEM", "--patience", "1"], "tasks: --patience and --outages: need --online"),
         (["tasks", "PROBLEM", "--slice=-1"], "argument --slice: expected seconds, 0 or more, got '-1'"),
         (["task-workload", "gnu", "--workloads", "3"], "model 'gnu': no such model; there is: rtm, rtmw, f11"),
-        (["task-workload", "rtm", "--workloads", "0"], "argument --workloads: expected a whole number, 1 or more, got '0'"),
-        (["task-workload", "rtm", "--workloads", "1", "--tasks", "4-2"], "expected tasks such as 1 or 2-20, got '4-2'"),
-        (["task-workload", "rtm", "--workloads", "1", "--irregularity", "1"], "expected a number from 0 to 0.9, got '1'"),
+        ([*_MADE, "0"], "argument --workloads: expected a whole number, 1 or more, got '0'"),
+        ([*_MADE, "1", "--tasks", "4-2"], "expected tasks such as 1 or 2-20, got '4-2'"),
+        ([*_MADE, "1", "--irregularity", "1"], "expected a number from 0 to 0.9, got '1'"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_exits_2_with_one_line(problem, tmp_path, capsys, arguments, message):
     arguments = [str(problem) if word == "PROBLEM" else word for word in arguments]
     assert main([*arguments, "--out", str(tmp_path / "out.json")]) == 2

@@ -123,5 +123,5 @@ def test_infinite_seconds_are_refused(saved):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InvalidInput, match="nowhere.json: No such file or directory"):
+    with pytest.raises(InvalidInput, match=r"nowhere\.json: No such file or directory"):
         read_problem(tmp_path / "nowhere.json")
