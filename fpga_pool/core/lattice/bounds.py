@@ -65,9 +65,9 @@ def filling_bound_s(problem: TaskProblem, possible: Bools) -> float:
 
     A price per kind of task, paid for each second that one runs, says how much a free enclosure can earn per second:
     the best filling.  All tasks together earn a known sum, so they last at least that sum divided by what all
-    enclosures earn at best, counted from when each FPGA is ready; and so do those that arrive late, counted from their arrival.
-    Any prices prove a bound.  Tried are the FPGAs of a task as its price, which is the area without what cannot be
-    filled, and the best ones of a linear programme over fillings.
+    enclosures earn at best, counted from when each FPGA is ready; and so do those that arrive late, counted from
+    their arrival.  Any prices prove a bound.  Tried are the FPGAs of a task as its price, which is the area without
+    what cannot be filled, and the best ones of a linear programme over fillings.
     """
     links = np.repeat(problem.links, np.diff(problem.shape_begin))
     kind, kind_links, kind_width = kinds(links, problem.shape_fpgas)

@@ -24,9 +24,10 @@ SEEDS = (0, 1, 2)
 PAPERS: Mapping[str, str] = {
     "makespan": "paper 000, figures 2 to 9",
     "benefit": "paper 003, figures 3 and 4, and ours from 5 on",
+    "lattice": "paper 004, figures 3 and 4",
 }
 #: The group of the policies that each paper compares.
-_GROUPS: Mapping[str, str] = {"makespan": "batch", "benefit": "online"}
+_GROUPS: Mapping[str, str] = {"makespan": "batch", "benefit": "online", "lattice": "task"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

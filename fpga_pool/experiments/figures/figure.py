@@ -19,6 +19,8 @@ class Panel:
     x_label: str
     y_label: str = "make-span, s"
     log_y: bool = False
+    #: Where a linear y axis begins.
+    least_y: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,14 @@ _LOOKS = {
     "benefit_replace": ("#1f77b4", "s"),
     "benefit": ("#2ca02c", "^"),
     "throughput": ("#ff7f0e", "v"),
+    "lattice_plus": ("#d62728", "o"),
+    "lattice": ("#1f77b4", "s"),
+    "heft": ("#2ca02c", "^"),
+    "heft_shortest": ("#9467bd", "D"),
+    "fifo": ("#ff7f0e", "v"),
+    "mfit": ("#8c564b", "P"),
     "bound": ("#000000", ""),
+    "bound_paper": ("#7f7f7f", ""),
 }
 _OTHERS = (("#9467bd", "D"), ("#8c564b", "P"), ("#e377c2", "X"), ("#7f7f7f", "*"), ("#17becf", "<"))
 _COLUMNS, _WIDTH_IN, _HEIGHT_IN = 3, 4.6, 3.4
@@ -65,7 +72,7 @@ def _draw_panel(axes: Any, figure: Figure, panel: Panel) -> None:
     if panel.log_y:
         axes.set_yscale("log")
     else:
-        axes.set_ylim(bottom=0.0)
+        axes.set_ylim(bottom=panel.least_y)
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     axes.set_title(panel.title, fontsize=9)

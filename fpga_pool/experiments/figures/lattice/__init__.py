@@ -1,0 +1,15 @@
+"""The figures of paper 004, section VI, with our policy and both bounds added.
+
+==============  =================================================
+`runs`          one problem, scheduled by all policies
+`irregularity`  figure 3: share of the bound by irregularity
+`workloads`     figure 4: share of the bound by number of workloads
+==============  =================================================
+
+All tasks are synthetic: the paper publishes none.
+"""
+
+from fpga_pool.experiments.figures.lattice import irregularity, workloads
+
+#: By number.
+EXPERIMENTS = tuple(module.EXPERIMENT for module in (irregularity, workloads))

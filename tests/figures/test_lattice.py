@@ -1,0 +1,50 @@
+"""Figures 3 and 4 of paper 004 in a reduced form, held to the ranges of `lattice.toml`.
+
+The values do not depend on the machine; ranges leave room for other libraries, not for other algorithms.
+"""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from fpga_pool.experiments.figures.figure import Settings
+from fpga_pool.experiments.figures.lattice import EXPERIMENTS
+from fpga_pool.experiments.figures.run import make
+
+pytestmark = pytest.mark.timeout(1800)
+
+RANGES = tomllib.loads((Path(__file__).parent / "lattice.toml").read_text())["range"]
+EXPERIMENT = {experiment.number: experiment for experiment in EXPERIMENTS}
+#: How each figure is reduced.
+REDUCED = {3: Settings(seeds=(0,), points=3), 4: Settings(seeds=(0, 1), points=5, scale=0.3)}
+
+
+@cache
+def figure(number):
+    return make(EXPERIMENT[number], REDUCED[number])
+
+
+@pytest.mark.parametrize("wanted", RANGES, ids=lambda r: f"figure {r['figure']}: {r['claim']}: {r['curve']}")
+def test_is_in_the_range(wanted):
+    claims = {claim.key: claim for claim in figure(wanted["figure"]).claims}
+    assert wanted["least"] <= claims[wanted["claim"]].ours[wanted["curve"]] <= wanted["most"]
+
+
+@pytest.mark.parametrize("number", REDUCED)
+def test_nothing_exceeds_the_tight_bound(number):
+    samples = figure(number).samples
+    for panel in EXPERIMENT[number].panels:
+        for name in set(samples.series(panel.key)) - {"bound_paper"}:
+            for x in samples.places(panel.key, name):
+                bounds = samples.values(panel.key, "bound", x)
+                for seed, share in samples.values(panel.key, name, x).items():
+                    assert share <= bounds[seed] * (1 + 1e-12), f"{name}, panel {panel.key}, {x}, seed {seed}"
+                    assert bounds[seed] <= 100
+
+
+def test_every_claim_of_the_paper_has_a_range():
+    known = {(wanted["figure"], wanted["claim"]) for wanted in RANGES}
+    claims = {(number, claim.key) for number in REDUCED for claim in figure(number).claims if claim.where != "ours"}
+    assert claims <= known
