@@ -4,6 +4,8 @@ import argparse
 import math
 import time
 from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", required=True, metavar="SCHEDULE", help="where and when each task runs, to write (.json)"
     )
+    parser.add_argument("--picture", metavar="FILE", help="draw the schedule, to write (.svg, .png); needs matplotlib")
     parser.add_argument(
         "--slice",
         type=_slice_s,
@@ -68,6 +71,8 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     """Schedule; write it and return what came of it."""
     if not arguments.online and (arguments.patience is not None or arguments.outages is not None):
         raise InvalidInput("--patience and --outages: need --online")
+    if arguments.picture is not None:
+        _check_picture(arguments.picture)
     policy = _policy(arguments)
     file = files.read_problem(arguments.problem)
     problem = file.problem
@@ -85,6 +90,8 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
         schedule = policy.decide(problem, None, 0.0, rng)
     planned_s = time.perf_counter()
     files.write_schedule(arguments.out, file.ids, schedule)
+    if arguments.picture is not None:
+        _draw(arguments, file, schedule)
     workload = np.unique(np.array(file.workloads), return_inverse=True)[1]
     each = irregularity(problem.shape_seconds[schedule.shape], workload)
     return {
@@ -133,6 +140,21 @@ def _policy(arguments: argparse.Namespace) -> Any:
     if hasattr(policy, "searching"):
         policy = policy.searching(arguments.effort, arguments.time_limit, time.perf_counter)
     return policy
+
+
+def _check_picture(name: str) -> None:
+    if not name.endswith((".svg", ".png")):
+        raise InvalidInput(f"--picture: expected a name that ends with .svg or .png, got {name}")
+    if find_spec("matplotlib") is None:
+        raise InvalidInput("--picture: needs matplotlib: pip install 'fpga_pool[figures]'")
+
+
+def _draw(arguments: argparse.Namespace, file: files.TaskFile, schedule: TaskSchedule) -> None:
+    from fpga_pool.experiments.task_chart import draw_schedule
+
+    share = 100 * _share(schedule.bound_tight_s, schedule.wct_s)
+    title = f"{arguments.policy}: {schedule.wct_s:.6g} s, {share:.1f} % of the tight bound"
+    draw_schedule(file.problem, schedule, file.ids, title, Path(arguments.picture))
 
 
 def _share(bound_s: float, wct_s: float) -> float:

@@ -72,6 +72,16 @@ def test_online_arrivals_and_outages_give_a_schedule_that_the_checker_accepts(tm
     assert "outages.json: [0].from_s: expected finite seconds, 0 or more, found -1" in capsys.readouterr().err
 
 
+def test_a_schedule_is_drawn_the_same_each_time(problem, tmp_path):
+    pictures = []
+    for name in ("one.svg", "two.svg"):
+        arguments = ["--policy", "heft", "--out", str(tmp_path / "schedule.json"), "--picture", str(tmp_path / name)]
+        assert main(["tasks", str(problem), *arguments]) == 0
+        pictures.append((tmp_path / name).read_bytes())
+    assert pictures[0] == pictures[1]
+    assert b"ring 3" in pictures[0] or pictures[0].count(b"<path") > 90
+
+
 _MADE = ["task-workload", "rtm", "--workloads"]
 
 
@@ -86,6 +96,10 @@ _MADE = ["task-workload", "rtm", "--workloads"]
             "--order: order: expected some of",
         ),
         (["tasks", "PROBLEM", "--patience", "1"], "tasks: --patience and --outages: need --online"),
+        (
+            ["tasks", "PROBLEM", "--picture", "a.gif"],
+            "--picture: expected a name that ends with .svg or .png, got a.gif",
+        ),
         (["tasks", "PROBLEM", "--slice=-1"], "argument --slice: expected seconds, 0 or more, got '-1'"),
         (["task-workload", "gnu", "--workloads", "3"], "model 'gnu': no such model; there is: rtm, rtmw, f11"),
         ([*_MADE, "0"], "argument --workloads: expected a whole number, 1 or more, got '0'"),
