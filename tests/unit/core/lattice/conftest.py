@@ -99,12 +99,18 @@ def _fpgas_free_when_used(problem, schedule):
 
 
 @pytest.fixture(scope="session")
-def checked(tmp_path_factory):
-    """Have the independent checker look at a schedule; return what it says."""
+def check_schedule():
+    """Return the checker as a module."""
     spec = importlib.util.spec_from_file_location("check_schedule", CHECKER)
-    checker = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(checker)
-    checker.open = lambda path: io.StringIO(Path(path).read_text())  # it leaves closing to the end of its process
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def checked(check_schedule, tmp_path_factory):
+    """Have the independent checker look at a schedule; return what it says."""
+    check_schedule.open = lambda path: io.StringIO(Path(path).read_text())  # it leaves closing to the end of its process
     directory = tmp_path_factory.mktemp("schedules")
 
     def check(problem, schedule):
@@ -115,7 +121,7 @@ def checked(tmp_path_factory):
         write_schedule(directory / "schedule.json", ids, schedule)
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
-            checker.main(["", str(directory / "problem.json"), str(directory / "schedule.json")])
+            check_schedule.main(["", str(directory / "problem.json"), str(directory / "schedule.json")])
         result = json.loads(said.getvalue())
         assert result["faults"] == []
         _fpgas_free_when_used(problem, schedule)
