@@ -6,7 +6,9 @@ import ssl
 from oslo_config import cfg
 
 from fpga_pool.conf.places import KEYS
+from fpga_pool.core.lattice.tasks import Topology
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.links import NOT_LINKED, TOPOLOGIES
 
 #: The name of no egress driver.
 NO_EGRESS = "none"
@@ -53,6 +55,20 @@ OPTS = [
         "slot_driver",
         default="simulated",
         help="Driver of the cards of this host: an entry point of group fpga_pool.slot_drivers.",
+    ),
+    cfg.MultiStrOpt(
+        "enclosure",
+        default=[],
+        help="Cards of this host that are linked with each other: NAME TOPOLOGY SERIAL,SERIAL,... in the order of the "
+        "cables. TOPOLOGY is line (each to the next), ring (the last to the first as well) or full (each to each). "
+        "One option for each enclosure; a card in none of them is linked to no other.",
+    ),
+    cfg.StrOpt(
+        "slot_links",
+        default=Topology.FULL.name.lower(),
+        choices=[*TOPOLOGIES, NOT_LINKED],
+        help="How the slots of each card are linked with each other, by what its static region offers: full (each to "
+        "each), line or ring in the order of its regions, or none.",
     ),
     cfg.IntOpt(
         "cpu_workers",

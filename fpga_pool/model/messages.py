@@ -251,6 +251,8 @@ class ObservedSlot:
     epoch: int = 0
     #: Instance that the agent keeps the slot for; "" = none.
     instance: str = ""
+    #: How it is linked to other slots, see `model.links`.
+    links: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

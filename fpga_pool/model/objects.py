@@ -257,6 +257,8 @@ class Slot:
     region: str
     board: str
     kind: str
+    #: How it is linked to other slots, as a word of `model.links`.
+    links: str = ""
     #: That of its host.
     shard: str = DEFAULT_SHARD
     state: SlotState = SlotState.EMPTY

@@ -37,10 +37,12 @@ class SchedulerAPI:
         JobEvicted among the reports; jobs say what is done already; benefits of slots.
     1.2
         Slots for virtual machines: claim_slots, release_slots, instance_slots.
+    1.3
+        Slots say how they are linked, in heartbeats, lists and snapshots.
     """
 
     def __init__(self, transport: Any, timeout_s: float = 10.0, *, any_server: bool = False) -> None:
-        self._client = client(transport, SCHEDULER_TOPIC, timeout_s, version="1.1", version_cap="1.2")
+        self._client = client(transport, SCHEDULER_TOPIC, timeout_s, version="1.1", version_cap="1.3")
         self._caller = Caller()
         self._timeout_s = timeout_s
         #: Whoever takes a call answers it: one message less, for who cannot wait while a scheduler is looked for.

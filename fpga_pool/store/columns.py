@@ -42,6 +42,7 @@ _SLOT_COLUMNS = (
     _SLOTS.c.card,
     _SLOTS.c.board,
     _SLOTS.c.kind,
+    _SLOTS.c.links,
     type_coerce(_SLOTS.c.state, String),
     _SLOTS.c.function,
     type_coerce(_LEASES.c.kind, String),
@@ -52,7 +53,7 @@ _SLOT_COLUMNS = (
 )
 #: Kinds of rows of the one statement for changes, and how many columns of text and of numbers each has room for.
 _SHARD, _HOST, _SLOT, _COUNT = "shard", "host", "slot", "count"
-_TEXTS, _NUMBERS = 10, 3
+_TEXTS, _NUMBERS = 11, 3
 
 
 def _newer(columns: Sequence[ColumnElement[Any]], table: Table) -> Select[Any]:
@@ -147,7 +148,6 @@ def _number(column: ColumnElement[Any]) -> ColumnElement[Any]:
 
 
 def _slot(row: Sequence[Any]) -> tuple[Any, ...]:
-    host, shard, name, card, board, kind, state, function, lease, holder, revocable, drain_requested, changed_in = row
-    place = name.removeprefix(f"{host}/")
+    host, shard, name, *facts, lease, holder, revocable, drain_requested, changed_in = row
     held = (lease, holder, revocable) if lease else ("", "", False)
-    return host, shard, place, card, board, kind, state, function, *held, drain_requested, changed_in
+    return host, shard, name.removeprefix(f"{host}/"), *facts, *held, drain_requested, changed_in

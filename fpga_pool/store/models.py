@@ -127,6 +127,7 @@ class SlotRow(Versioned, Base):
     region: Mapped[Name]
     board: Mapped[Word]
     kind: Mapped[Word]
+    links: Mapped[Name]
     shard: Mapped[Name]
     state: Mapped[SlotState]
     function: Mapped[Word]

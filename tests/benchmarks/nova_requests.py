@@ -58,6 +58,7 @@ class PoolScheduler:
             card,
             "demo",
             "small",
+            "",
             state,
             function,
             *lease,

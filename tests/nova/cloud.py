@@ -45,11 +45,11 @@ class PoolScheduler:
     def __init__(self):
         self.hosts, self.slots, self.generation, self.asked = {}, {}, 0, 0
 
-    def put(self, host, card, region, state="EMPTY", function="", lease=("", "", False)):
+    def put(self, host, card, region, state="EMPTY", function="", lease=("", "", False), links=""):
         self.generation += 1
         self.hosts.setdefault(host, (host, "default", "nova", True, self.generation))
         self.slots[host, card, region] = (
-            *(host, "default", f"{card}/{region}", card, BOARD, KIND, state, function, *lease, False),
+            *(host, "default", f"{card}/{region}", card, BOARD, KIND, links, state, function, *lease, False),
             self.generation,
         )
 

@@ -6,7 +6,7 @@ of two lists of fragments, longest first, the better one is the greater in lexic
 for a wide task matters most.  Everything here is a pure function of a few dozen members at most.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from fpga_pool.core.lattice.tasks import Links, Topology
 
@@ -65,11 +65,13 @@ def choose(
     wish: Links,
     count: int,
     cost: Sequence[float] | None = None,
+    admits: Callable[[tuple[int, ...]], bool] | None = None,
 ) -> tuple[int, ...] | None:
-    """Return `count` free members that are linked as wished; None if there are none.
+    """Return `count` free members that are linked as wished, and that `admits` allows; None if there are none.
 
     Of all such sets it is one of those with the least sum of `cost` (size,); of these, with equal costs, the one that
     leaves the best fragments; of these the one with the lowest indices.  Members come in the order of their path.
+    `admits` is not asked where members are linked as wished whichever they are.
 
     Raises
     ------
@@ -82,8 +84,9 @@ def choose(
     costs = [0.0] * size if cost is None else cost
     if wish == Links.ANY or topology == Topology.FULL:
         return _cheapest(set(free), size, topology, count, costs)
+    # Without `admits` the filter keeps all.
     best: tuple[float, tuple[int, ...], tuple[int, ...]] | None = None
-    for path in paths(free, size, topology, wish, count):
+    for path in filter(admits, paths(free, size, topology, wish, count)):
         # The better fragments are the greater ones; their sum is the same for all, so that none is a beginning of
         # another one.
         left = fragments(set(free) - set(path), size, topology)

@@ -1,7 +1,7 @@
 """What a slot driver does; one contract suite runs over all drivers of the group `fpga_pool.slot_drivers`."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -12,6 +12,7 @@ from oslo_config import cfg
 from fpga_pool.drivers.slots.bitstream import Bitstream
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput, SlotFault
+from fpga_pool.model.links import ALONE, CardLinks, read_enclosures
 from fpga_pool.model.objects import SlotState
 
 
@@ -49,6 +50,8 @@ class CardInventory:
     slots: tuple[SlotInventory, ...]
     #: False while the card does not answer; its slots are FAULTED meanwhile, and EMPTY when it is back.
     present: bool
+    #: How it is linked to other cards, and its slots to each other.
+    links: CardLinks = ALONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +141,14 @@ def require_size(source: Path, input_bytes: int) -> None:
     found_bytes = source.stat().st_size
     if found_bytes != input_bytes:
         raise InvalidInput(f"input: {input_bytes} bytes were announced, found {found_bytes}")
+
+
+def configured_links(conf: cfg.ConfigOpts, serials: Sequence[str]) -> Mapping[str, CardLinks]:
+    """Return how the cards of this host are linked, by serial: no card knows its cables.
+
+    InvalidInput names what is wrong in [agent] enclosure.
+    """
+    try:
+        return read_enclosures(conf.agent.enclosure, conf.agent.slot_links, serials)
+    except InvalidInput as error:
+        raise InvalidInput(f"[agent] enclosure: {error}") from None

@@ -11,6 +11,7 @@ from fpga_pool.drivers.slots.dma import SharedDma
 from fpga_pool.drivers.slots.faults import Faults, SlotLuck
 from fpga_pool.model.catalogue import Board
 from fpga_pool.model.exceptions import Conflict, SlotFault
+from fpga_pool.model.links import ALONE, CardLinks
 from fpga_pool.model.objects import SlotState
 
 #: Bytes of slot memory that are modelled.
@@ -54,8 +55,9 @@ class _Slot:
 class Card:
     """The state of one card; one lock, and one condition that every change notifies."""
 
-    def __init__(self, serial: str, index: int, board: Board, faults: Faults) -> None:
+    def __init__(self, serial: str, index: int, board: Board, faults: Faults, links: CardLinks = ALONE) -> None:
         self.serial = serial
+        self._links = links
         self._board = board
         self._returns_after_s = faults.card_returns_after_s
         self._changed = Condition()
@@ -84,7 +86,7 @@ class Card:
         """Return the card as it answers now."""
         with self._changed:
             slots = tuple(SlotInventory(region, slot.kind) for region, slot in self._slots.items())
-            return CardInventory(self.serial, self._board.name, slots, self._is_present())
+            return CardInventory(self.serial, self._board.name, slots, self._is_present(), self._links)
 
     def status(self, region: str) -> SlotStatus:
         """Return what the slot does now."""

@@ -7,20 +7,29 @@ during the software's own computation takes effect at its end; everything else i
 
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from oslo_config import cfg
 
-from fpga_pool.drivers.slots.base import CardInventory, RunResult, SlotAddress, SlotDriver, SlotStatus, require_size
+from fpga_pool.drivers.slots.base import (
+    CardInventory,
+    RunResult,
+    SlotAddress,
+    SlotDriver,
+    SlotStatus,
+    configured_links,
+    require_size,
+)
 from fpga_pool.drivers.slots.bitstream import Bitstream, verify
 from fpga_pool.drivers.slots.card import MEMORY_BYTES, Card
 from fpga_pool.drivers.slots.faults import Faults
 from fpga_pool.drivers.slots.functions.registry import FunctionModel, function_model
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import BitstreamRefused, InvalidInput, NotFound, UnknownFunction
+from fpga_pool.model.links import ALONE, CardLinks
 
 
 class SimulatedSlots(SlotDriver):
@@ -34,15 +43,20 @@ class SimulatedSlots(SlotDriver):
         trusted_key: Ed25519PublicKey,
         faults: Faults | None = None,
         models: Callable[[str], FunctionModel] = function_model,
+        links: Mapping[str, CardLinks] | None = None,
     ) -> None:
+        """`links` are those of cards by serial; others are alone."""
         if cards < 0:
             raise InvalidInput(f"cards must be >= 0, found {cards}")
         self._catalogue = catalogue
         self._board = catalogue.board(board)
         self._trusted_key = trusted_key
         self._models = models
-        every_card = (Card(f"sim{i}", i, self._board, faults or Faults()) for i in range(cards))
-        self._cards = {card.serial: card for card in every_card}
+        linked = links or {}
+        self._cards = {
+            serial: Card(serial, i, self._board, faults or Faults(), linked.get(serial, ALONE))
+            for i, serial in enumerate(_serials(cards))
+        }
         #: Seconds of the whole work of the job that each slot ran last.
         self._work_s: dict[SlotAddress, float] = {}
 
@@ -57,7 +71,8 @@ class SimulatedSlots(SlotDriver):
             card_returns_after_s=group.card_returns_after_s,
             seed=1000 * group.fault_seed + zlib.crc32(conf.agent.host.encode()) % 1000,
         )
-        return cls(catalogue, group.board, group.cards, trusted_key, faults)
+        links = configured_links(conf, _serials(group.cards))
+        return cls(catalogue, group.board, group.cards, trusted_key, faults, links=links)
 
     def inventory(self) -> Sequence[CardInventory]:
         """See SlotDriver."""
@@ -157,3 +172,7 @@ class SimulatedSlots(SlotDriver):
         if card is None or slot.region not in card.regions:
             raise NotFound(f"no slot {slot} on this host")
         return card
+
+
+def _serials(cards: int) -> list[str]:
+    return [f"sim{i}" for i in range(cards)]

@@ -20,16 +20,18 @@ from fpga_pool.model.exceptions import Conflict, InvalidInput
 from fpga_pool.model.objects import SlotState
 
 #: Columns whose values are words, and columns of plain numbers.  A slot is `place` (card/region) on its host; `lease`
-#: is the kind of the lease in force on it ("" = none), `holder` what holds it.  `changed_in` is the generation of the
-#: shard in which the row changed last.
+#: is the kind of the lease in force on it ("" = none), `holder` what holds it; `links` is a word of `model.links`.
+#: `changed_in` is the generation of the shard in which the row changed last.
 HOST_WORDS, HOST_NUMBERS = ("name", "shard", "availability_zone"), ("alive", "changed_in")
-SLOT_WORDS = ("host", "shard", "place", "card", "board", "kind", "state", "function", "lease", "holder")
+SLOT_WORDS = ("host", "shard", "place", "card", "board", "kind", "links", "state", "function", "lease", "holder")
 SLOT_NUMBERS = ("revocable", "drain_requested", "changed_in")
 #: The columns that together name a row.
 HOST_KEY, SLOT_KEY = ("name",), ("host", "place")
 
 #: Version of the form on the wire.
 FORMAT = 1
+#: Columns of words that the release before does not tell, and what they say of every row then.
+_TOLD_SINCE = {"links": ""}
 #: Numbers on the wire are little-endian and as short as the largest of their column allows.
 _WIRE_TYPES = {name: np.dtype(f"<{name}") for name in ("u1", "u2", "u4", "i8")}
 #: Words of rows that changed since are kept until there are so many for each row.
@@ -164,11 +166,17 @@ class PoolColumns:
             raise InvalidInput(f"format: expected {FORMAT}, found {plain.get('format')!r}")
         try:
             words = tuple(plain["words"])
+            told = [name for name in SLOT_WORDS if name in plain["slots"] or name not in _TOLD_SINCE]
+            slots = _read_columns(plain["slots"], told, SLOT_NUMBERS, len(words))
+            for name in SLOT_WORDS:
+                if name not in slots:
+                    words, number = _with_word(words, _TOLD_SINCE[name])
+                    slots[name] = np.full(len(slots["host"]), number, dtype=np.int64)
             return cls(
                 seen=dict(plain["seen"]),
                 words=words,
                 hosts=_read_columns(plain["hosts"], HOST_WORDS, HOST_NUMBERS, len(words)),
-                slots=_read_columns(plain["slots"], SLOT_WORDS, SLOT_NUMBERS, len(words)),
+                slots=slots,
                 size=None if plain["size"] is None else (int(plain["size"][0]), int(plain["size"][1])),
             )
         except (IndexError, KeyError, TypeError, ValueError, binascii.Error) as error:
@@ -178,6 +186,11 @@ class PoolColumns:
 def already_told(seen: Mapping[str, int], now: Mapping[str, int]) -> Mapping[str, int]:
     """Return of which generations nothing need be told to who has seen these; nothing is known of another database."""
     return seen if all(seen[shard] <= now.get(shard, -1) for shard in seen) else {}
+
+
+def _with_word(words: tuple[str, ...], word: str) -> tuple[tuple[str, ...], int]:
+    """Return words that have this one among them, and its number."""
+    return (words, words.index(word)) if word in words else ((*words, word), len(words))
 
 
 def _compacted(pool: PoolColumns) -> PoolColumns:
@@ -260,7 +273,7 @@ def _to_text(column: Ints) -> list[str]:
 
 def _read_columns(
     plain: Mapping[str, Sequence[str]], words: Sequence[str], numbers: Sequence[str], word_count: int
-) -> Columns:
+) -> dict[str, Ints]:
     columns = {}
     for name in (*words, *numbers):
         wire, text = plain[name]

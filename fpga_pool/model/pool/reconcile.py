@@ -11,6 +11,7 @@ from typing import Any
 from fpga_pool.model.exceptions import InvalidInput, LateMessage, NotFound, StaleEpoch
 from fpga_pool.model.lifecycle.job import Displaced, GaveUp
 from fpga_pool.model.lifecycle.slot import HostLost
+from fpga_pool.model.links import slot_links
 from fpga_pool.model.messages import Heartbeat, ObservedJob, ObservedSlot, ReleaseJob, ResultExpired, SlotChanged
 from fpga_pool.model.objects import ACTIVE_JOBS, Host, Job, JobState, Slot, SlotState
 from fpga_pool.model.pool.changes import change_job, change_slot, displace_jobs, send
@@ -40,10 +41,10 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
     LateMessage
         If a later heartbeat of this agent was heard before.
     InvalidInput
-        If it tells of a slot that cannot be the host's own.
+        If it tells of a slot that cannot be the host's own, or of links that there are not.
 
     """
-    _refuse_foreign_slots(heartbeat)
+    _refuse_wrong_slots(heartbeat)
     _refuse_later_epoch(tx, heartbeat)
     returned = _store_host(tx, heartbeat, now_s)
     note_progress(tx, heartbeat.jobs, heartbeat.at)
@@ -87,10 +88,11 @@ def note_progress(tx: Transaction, observed: Iterable[ObservedJob], at: float) -
             tx.save(replace(job, moved_bytes=seen.moved_bytes, moved_at=at))
 
 
-def _refuse_foreign_slots(heartbeat: Heartbeat) -> None:
+def _refuse_wrong_slots(heartbeat: Heartbeat) -> None:
     for observed in heartbeat.slots:
         if not observed.slot.startswith(f"{heartbeat.host}/"):
             raise InvalidInput(f"slots: {observed.slot} is no slot of host {heartbeat.host}: its name says otherwise")
+        slot_links(observed.links)
 
 
 def _refuse_later_epoch(tx: Transaction, heartbeat: Heartbeat) -> None:
@@ -109,7 +111,7 @@ def _compare_slot(
     repairs = []
     known = replace(slot, **_facts(observed), sequence=max(slot.sequence, observed.sequence))
     if known != slot:
-        told = ", ".join(f"{name} {getattr(known, name)}" for name in ("board", "kind", "sequence"))
+        told = ", ".join(f"{name} {getattr(known, name)}" for name in ("board", "kind", "links", "sequence"))
         repairs.append(Repair(slot.name, f"is another than the one stored: {told}"))
         tx.save(known)
         slot = tx.slot(slot.name)
@@ -120,7 +122,7 @@ def _compare_slot(
 
 
 def _facts(observed: ObservedSlot) -> dict[str, Any]:
-    names = ("card", "region", "board", "kind")
+    names = ("card", "region", "board", "kind", "links")
     return {name: getattr(observed, name) for name in names}
 
 

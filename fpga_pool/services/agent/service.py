@@ -14,6 +14,7 @@ from fpga_pool.drivers.egress.base import EgressDriver
 from fpga_pool.drivers.slots.base import SlotAddress, SlotDriver
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, StaleEpoch, StorageFull
+from fpga_pool.model.links import SlotLinks
 from fpga_pool.model.messages import Command, Heartbeat, Outcome, ReleaseFlow, ShapeFlow
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
@@ -83,7 +84,7 @@ class AgentService:
             for cards in (driver, cpu)
             if cards is not None
             for card in cards.inventory()
-            for slot in card.slots
+            for position, slot in enumerate(card.slots)
             for worker in [
                 SlotWorker(
                     f"{settings.host}/{card.serial}/{slot.region}",
@@ -95,6 +96,7 @@ class AgentService:
                     self.jobs,
                     settings,
                     clock,
+                    SlotLinks(card=card.links, slots=len(card.slots), position=position),
                 )
             ]
         }

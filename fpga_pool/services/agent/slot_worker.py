@@ -16,6 +16,7 @@ from fpga_pool.dataplane.handler import JobResult
 from fpga_pool.drivers.slots.base import RunStopped, SlotAddress, SlotDriver
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.exceptions import BitstreamRefused, FpgaPoolError, InvalidInput, NotFound, SlotFault
+from fpga_pool.model.links import USUAL, SlotLinks
 from fpga_pool.model.messages import ObservedSlot, SlotChanged
 from fpga_pool.model.objects import CPU, SlotState
 from fpga_pool.services.agent.guest_use import GuestUse
@@ -47,9 +48,11 @@ class SlotWorker:
         jobs: JobTable,
         settings: AgentSettings,
         clock: Clock,
+        links: SlotLinks = USUAL,
     ) -> None:
         self.name = name
         self.address = address
+        self._links = str(links)
         self._board = board
         self._kind = kind
         self._driver = driver
@@ -115,6 +118,7 @@ class SlotWorker:
             sequence=sequence,
             epoch=epoch,
             instance="" if hold is None else hold.action.instance,
+            links=self._links,
         )
 
     def progress(self) -> float:

@@ -25,7 +25,7 @@ class Host:
 def fitting(*slots, function="sha256"):
     """Slots by (host, card, state, function, lease), one after the other on each card."""
     rows = [
-        (host, "default", f"{card}/r{number}", card, "demo", "small", state, loaded, *lease, False, 1)
+        (host, "default", f"{card}/r{number}", card, "demo", "small", "", state, loaded, *lease, False, 1)
         for number, (host, card, state, loaded, lease) in enumerate(slots)
     ]
     hosts = [(name, "default", "zone", True, 1) for name in sorted({slot[0] for slot in slots})]

@@ -30,7 +30,7 @@ class Pool:
         shard = self.hosts[host][1]
         self.generations[shard] += 1
         lease = ("pool", holder, True) if holder else ("", "", False)
-        known = ("c0", "u250", "small", "READY" if function else "EMPTY", function)
+        known = ("c0", "u250", "small", f"- full 1 0 line 4 {region}", "READY" if function else "EMPTY", function)
         row = (f"h{host}", shard, f"c0/{region}", *known, *lease, False, self.generations[shard])
         self.slots[host, region] = row
 
@@ -114,7 +114,19 @@ def test_a_delta_holds_only_what_changed(pool):
     assert delta.rows == (0, 1)
     assert delta.slot_name(0) == "h2/c0/1"
     # Its words are those of its one row, and no others of the pool.
-    assert set(delta.words) == {"h2", "a", "c0/1", "c0", "u250", "small", "READY", "aes", "pool", "shard-a"}
+    assert set(delta.words) == {
+        "h2",
+        "a",
+        "c0/1",
+        "c0",
+        "u250",
+        "small",
+        "READY",
+        "aes",
+        "pool",
+        "shard-a",
+        "- full 1 0 line 4 1",
+    }
 
 
 def test_a_removed_slot_is_a_conflict_with_every_older_snapshot(pool):

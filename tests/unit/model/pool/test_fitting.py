@@ -57,7 +57,7 @@ def pool(*slots, alive=True):
         board = "slow" if card.startswith("slow") else "fast"
         kind = "large" if region.startswith("large") else "small"
         hosts[host] = (host, "default", "zone", alive, 1)
-        rows.append((host, "default", f"{card}/{region}", card, board, kind, state, function, *lease, False, 1))
+        rows.append((host, "default", f"{card}/{region}", card, board, kind, "", state, function, *lease, False, 1))
     return PoolColumns.of({"default": 1}, list(hosts.values()), rows, (len(hosts), len(rows)))
 
 

@@ -1,0 +1,127 @@
+"""How the slots of a host are linked: cards with each other in enclosures, and the slots of a card with each other.
+
+A slot is reached through its card, so a path of slots enters each card once and leaves it once: slots are linked as
+asked if their cards are (paper 004's FPGAs), and on each card the slots are a connected path.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from fpga_pool.core.lattice.tasks import Topology
+from fpga_pool.model.exceptions import InvalidInput
+
+#: By the words of configuration and messages.
+TOPOLOGIES: Mapping[str, Topology] = {topology.name.lower(): topology for topology in Topology}
+#: The word of slots that are not linked with each other.
+NOT_LINKED = "none"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+#: In the place of the name of an enclosure: the card is in none.
+_NO_NAME = "-"
+#: No enclosure and no card is larger.
+MOST = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardLinks:
+    """Where a card is in its enclosure, and how its slots are linked."""
+
+    #: Unique on its host; "" = the card is linked to no other.
+    enclosure: str = ""
+    topology: Topology = Topology.FULL
+    #: Cards of the enclosure, and the place of this one among them.
+    cards: int = 1
+    position: int = 0
+    #: How the slots of the card are linked; None = not at all.
+    slots: Topology | None = Topology.FULL
+
+
+#: A card that is in no enclosure, the slots of which are linked each with each.
+ALONE = CardLinks()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotLinks:
+    """Where a slot is on its card, and where that one is."""
+
+    card: CardLinks = ALONE
+    #: Slots of the card, and the place of this one among them.
+    slots: int = 1
+    position: int = 0
+
+    def __str__(self) -> str:
+        """Return one word for messages and the database: slots of cards that are linked alike share it.
+
+        It is empty for the slots of a card without an enclosure that are linked each with each.
+        """
+        card = self.card
+        if not card.enclosure and card.slots == Topology.FULL:
+            return ""
+        between = NOT_LINKED if card.slots is None else card.slots.name.lower()
+        enclosure = card.enclosure or _NO_NAME
+        words = (enclosure, card.topology.name.lower(), card.cards, card.position, between, self.slots, self.position)
+        return " ".join(map(str, words))
+
+
+#: The slots of such a card; where they are on it makes no difference.
+USUAL = SlotLinks()
+
+
+@lru_cache(maxsize=4096)
+def slot_links(text: str) -> SlotLinks:
+    """Return what `str` made the word of; InvalidInput if that is no word of links."""
+    if not text:
+        return USUAL
+    try:
+        enclosure, topology, cards, position, between, slots, place = text.split(" ")
+        found = SlotLinks(
+            card=CardLinks(
+                enclosure="" if enclosure == _NO_NAME else enclosure,
+                topology=TOPOLOGIES[topology],
+                cards=int(cards),
+                position=int(position),
+                slots=None if between == NOT_LINKED else TOPOLOGIES[between],
+            ),
+            slots=int(slots),
+            position=int(place),
+        )
+    except (KeyError, ValueError):
+        found = None
+    if found is None or not (_is_sound(found) and str(found) == text):
+        raise InvalidInput(f"links: {text!r} does not say how a slot is linked")
+    return found
+
+
+def _is_sound(links: SlotLinks) -> bool:
+    card = links.card
+    named = not card.enclosure or _NAME.fullmatch(card.enclosure) is not None
+    return named and 0 <= card.position < card.cards <= MOST and 0 <= links.position < links.slots <= MOST
+
+
+def read_enclosures(lines: Iterable[str], slots: str, present: Iterable[str]) -> Mapping[str, CardLinks]:
+    """Return the links of all cards of a host, by serial, from lines ``NAME TOPOLOGY SERIAL,SERIAL,...``.
+
+    `slots` says how the slots of each card are linked with each other.  InvalidInput says what is wrong in a line.
+    """
+    between = None if slots == NOT_LINKED else TOPOLOGIES[slots]
+    alone = CardLinks(slots=between)
+    links = dict.fromkeys(present, alone)
+    names = set()
+    for line in lines:
+        words = line.split()
+        if len(words) != 3 or not _NAME.fullmatch(words[0]) or words[1] not in TOPOLOGIES:
+            kinds = ", ".join(TOPOLOGIES)
+            raise InvalidInput(f"{line!r} is wrong; it is NAME TOPOLOGY SERIAL,SERIAL,... with a TOPOLOGY of {kinds}")
+        name, topology, serials = words[0], TOPOLOGIES[words[1]], words[2].split(",")
+        if name in names:
+            raise InvalidInput(f"enclosure {name} is there twice")
+        names.add(name)
+        for position, serial in enumerate(serials):
+            if serial not in links:
+                raise InvalidInput(f"enclosure {name}: there is no card {serial!r}, but {', '.join(links) or 'none'}")
+            if links[serial] != alone:
+                raise InvalidInput(f"enclosure {name}: card {serial} is in an enclosure already")
+            links[serial] = replace(alone, enclosure=name, topology=topology, cards=len(serials), position=position)
+    return links
