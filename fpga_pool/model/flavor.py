@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fpga_pool.core.lattice.tasks import Links
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects import SLOT_NAMESPACE
 
@@ -52,6 +53,18 @@ class AcceleratorRequest:
     runtime_s: float | None = None
     #: How much of its processors it will use, percent; None = unknown.
     cpu_usage_percent: float | None = None
+
+    @property
+    def links(self) -> Links:
+        """How the slots have to be linked; one slot is linked however it is asked for."""
+        return Links[self.topology.name] if self.count > 1 else Links.ANY
+
+    @property
+    def what(self) -> str:
+        """What is asked for, in a sentence."""
+        if self.links == Links.ANY:
+            return f"{self.count} slots"
+        return f"a {self.topology} of {self.count} slots"
 
 
 #: By extra spec: pattern of its values (ECMA and Python), and what is right, as a sentence goes on.

@@ -9,16 +9,22 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fpga_pool.core.lattice.tasks import Links
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import Conflict, UnknownFunction
 from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
 from fpga_pool.model.lifecycle.job import Displaced, EvictRequested
+from fpga_pool.model.links import slot_links
 from fpga_pool.model.messages import FreeSlot, HoldSlot, ObservedSlot
 from fpga_pool.model.objects import CPU, Job, JobState, Lease, LeaseKind, Slot, SlotState
 from fpga_pool.model.pool.changes import change_job, end_lease, new_lease, send, settle_slots
+from fpga_pool.model.pool.linking import Spot, choose_spots, largest_linked
 from fpga_pool.model.pool.placing import held_by_others, usable
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
+
+#: Stopping jobs costs more than all else together that a claim may cost.
+_STOPPING = 1000.0
 
 #: Number of slots by the uuid of their provider in Placement.
 Allocated = Mapping[str, int]
@@ -63,7 +69,7 @@ def claim_slots(
     UnknownFunction
         If the catalogue does not have the function.
     Conflict
-        If the host does not have so many slots to give; nothing was changed then.
+        If the host does not have so many slots to give, or none that are linked as wanted; nothing was changed then.
 
     """
     wanted = claim.wanted
@@ -71,8 +77,16 @@ def claim_slots(
         known = ", ".join(sorted(catalogue.functions))
         raise UnknownFunction(f"function {wanted.function!r} is not in the catalogue; it has {known}")
     kept, given_back = _kept(tx, claim)
-    missing = wanted.count - len(kept)
-    chosen = _choose(tx, claim, kept, missing, catalogue, settings, now_s) if missing else []
+    chosen: list[Slot] = []
+    if len(kept) < wanted.count or not _are_linked(tx, kept, wanted):
+        offered = _offered(tx, claim, catalogue, settings, now_s)
+        if wanted.links == Links.ANY:
+            chosen = _choose(tx, claim, kept, wanted.count - len(kept), offered)
+        else:
+            names = {slot.name for slot in _choose_linked(tx, claim, kept, offered)}
+            given_back += [lease for lease in kept if lease.slot not in names]
+            kept = [lease for lease in kept if lease.slot in names]
+            chosen = [tx.slot(name) for name in sorted(names - {lease.slot for lease in kept})]
     _free(tx, given_back, now_s)
     for slot in chosen:
         _take(tx, slot, catalogue, settings, now_s)
@@ -169,31 +183,82 @@ def _kept(tx: Transaction, claim: Claim) -> tuple[list[Lease], list[Lease]]:
     return kept, given_back
 
 
-def _choose(
-    tx: Transaction,
-    claim: Claim,
-    kept: Sequence[Lease],
-    count: int,
-    catalogue: Catalogue,
-    settings: PoolSettings,
-    now_s: float,
-) -> list[Slot]:
-    """Return the slots that cost the pool least."""
+def _are_linked(tx: Transaction, leases: Sequence[Lease], wanted: AcceleratorRequest) -> bool:
+    """Say whether slots that are held are linked as wanted."""
+    if wanted.links == Links.ANY:
+        return True
+    spots = [_spot(tx.slot(lease.slot), 0.0) for lease in leases]
+    return choose_spots(spots, wanted.links, len(spots)) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    """What a host has for a claim: slots that fit, those that can be given now with the cheapest first, and prices."""
+
+    fitting: Sequence[Slot]
+    possible: Sequence[Slot]
+    prices: Sequence[tuple[int, float, int]]
+    #: Slots that others hold.
+    foreign: set[str]
+
+
+def _offered(tx: Transaction, claim: Claim, catalogue: Catalogue, settings: PoolSettings, now_s: float) -> _Offered:
     fitting = [slot for slot in tx.slots(claim.host) if _fits(slot, claim, catalogue)]
     foreign = held_by_others(tx.leases(host=claim.host))
     queues = _queues(tx.active_jobs(host=claim.host))
-    possible = [
-        slot
+    function = claim.wanted.function
+    priced = [
+        (_price(slot, queues[slot.name], function, catalogue, now_s), slot.name, slot)
         for slot in fitting
         if usable(slot, tx.host(slot.host), foreign)
         and leaves_in_s(queues[slot.name], catalogue, settings, now_s) <= settings.claim_patience_s
     ]
-    function = claim.wanted.function
-    possible.sort(key=lambda slot: (*_price(slot, queues[slot.name], function, catalogue, now_s), slot.name))
-    chosen = _within(possible, claim.allocated, [tx.slot(lease.slot) for lease in kept], count)
+    priced.sort(key=lambda offer: offer[:2])
+    return _Offered(fitting, [slot for *_, slot in priced], [price for price, *_ in priced], foreign)
+
+
+def _choose(tx: Transaction, claim: Claim, kept: Sequence[Lease], count: int, offered: _Offered) -> list[Slot]:
+    """Return the slots that cost the pool least."""
+    chosen = _within(offered.possible, claim.allocated, [tx.slot(lease.slot) for lease in kept], count)
     if len(chosen) < count:
-        raise Conflict(_refusal(tx, claim, fitting, possible, foreign))
+        raise Conflict(_refusal(tx, claim, offered.fitting, offered.possible, offered.foreign))
     return chosen
+
+
+def _choose_linked(tx: Transaction, claim: Claim, kept: Sequence[Lease], offered: _Offered) -> list[Slot]:
+    """Return all slots of a claim, linked as it wants: where Placement leaves a choice, the linked ones.
+
+    What is held already is taken again rather than anything else.
+    """
+    wanted = claim.wanted
+    held = [tx.slot(lease.slot) for lease in kept]
+    slots = [*held, *offered.possible]
+    costs = [-1.0] * len(held) + [_cost(price) for price in offered.prices]
+    spots = [_spot(slot, cost) for slot, cost in zip(slots, costs, strict=True)]
+    allocated = None
+    if claim.allocated is not None:
+        own = {provider_of(slot) for slot in tx.slots(claim.host)}
+        allocated = {provider: count for provider, count in claim.allocated.items() if provider in own}
+    found = choose_spots(spots, wanted.links, wanted.count, allocated)
+    if found is not None:
+        return [slots[index] for index in found]
+    if choose_spots(spots, Links.ANY, wanted.count, allocated) is None:
+        raise Conflict(_refusal(tx, claim, offered.fitting, offered.possible, offered.foreign))
+    allowed = "" if claim.allocated is None else " and that Placement has allocated from"
+    raise Conflict(
+        f"host {claim.host}: {wanted.what} for {wanted.function} is wanted; of {len(spots)} that can be given now"
+        f"{allowed} no such {wanted.count} are linked so, at most {largest_linked(spots, wanted.links, wanted.count)}"
+    )
+
+
+def _spot(slot: Slot, cost: float) -> Spot:
+    return Spot(slot.card, provider_of(slot), slot_links(slot.links), cost)
+
+
+def _cost(price: tuple[int, float, int]) -> float:
+    """Return a price as one number that can be added up: to stop jobs costs more than anything else."""
+    done_first, lost_s, moved = price
+    return _STOPPING + lost_s + moved if moved else float(done_first)
 
 
 def _fits(slot: Slot, claim: Claim, catalogue: Catalogue) -> bool:

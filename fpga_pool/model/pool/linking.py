@@ -5,10 +5,11 @@ choice on each card is left; otherwise cards are chosen as well.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from typing import Any
 
 from fpga_pool.core.lattice.tasks import Links, Topology
 from fpga_pool.core.lattice.topology import choose, connected_runs, is_linked
@@ -21,14 +22,14 @@ class Spot:
 
     card: str
     #: What it is counted in by Placement.
-    provider: Hashable
+    provider: Any
     links: SlotLinks
     #: What it costs the pool to give it away.
     cost: float
 
 
 #: Number of slots by provider.
-Allowed = Mapping[Hashable, int]
+Allowed = Mapping[Any, int]
 #: Indices of spots, in the order of their path.
 Path = tuple[int, ...]
 

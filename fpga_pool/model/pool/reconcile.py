@@ -111,7 +111,8 @@ def _compare_slot(
     repairs = []
     known = replace(slot, **_facts(observed), sequence=max(slot.sequence, observed.sequence))
     if known != slot:
-        told = ", ".join(f"{name} {getattr(known, name)}" for name in ("board", "kind", "links", "sequence"))
+        facts = {name: getattr(known, name) for name in ("board", "kind", "links", "sequence")}
+        told = ", ".join(f"{name} {fact}" for name, fact in facts.items() if fact != "")
         repairs.append(Repair(slot.name, f"is another than the one stored: {told}"))
         tx.save(known)
         slot = tx.slot(slot.name)
