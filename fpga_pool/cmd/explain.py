@@ -12,10 +12,11 @@ from fpga_pool.cmd.cloud import add_cloud_option, compute_service
 from fpga_pool.cmd.manage_base import ManageCommand
 from fpga_pool.conf.catalogue import configured_catalogue
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.flavor import NAMESPACE, requested
+from fpga_pool.model.flavor import NAMESPACE, Topology, requested
 from fpga_pool.model.pool.columns import PoolColumns
 from fpga_pool.model.pool.explaining import explain_host, on_one_card
-from fpga_pool.model.pool.fitting import Fitting, Providers
+from fpga_pool.model.pool.fitting import Fitting
+from fpga_pool.model.pool.providers import Providers
 
 
 class Explain(ManageCommand, Lister):
@@ -27,6 +28,12 @@ class Explain(ManageCommand, Lister):
         parser.add_argument("instance", metavar="INSTANCE", help="uuid; Nova is asked for its flavor")
         parser.add_argument("--function", help="what its slots compute; Nova is not asked then")
         parser.add_argument("--count", type=int, default=1, metavar="N", help="slots on one card, with --function")
+        parser.add_argument(
+            "--topology",
+            choices=[topology.value for topology in Topology],
+            default=Topology.ANY.value,
+            help="how they are linked, with --function",
+        )
         parser.add_argument(
             "--stay",
             type=positive_seconds,
@@ -50,13 +57,17 @@ class Explain(ManageCommand, Lister):
         fitting = Fitting(Providers.of(pool), catalogue, wanted.function, wanted.runtime_s or parsed_args.stay)
         rows = []
         for number, host in enumerate(pool.words[word] for word in pool.hosts["name"].tolist()):
-            passes, why = explain_host(fitting, host, wanted.count, together=on_one_card(specs))
+            passes, why = explain_host(fitting, host, wanted.count, together=on_one_card(specs), links=wanted.links)
             rows.append((host, passes, _held(pool, number, parsed_args.instance), why))
         return ("host", "passes", "slots held", "why"), rows
 
     def _extra_specs(self, parsed_args: argparse.Namespace) -> Mapping[str, str]:
         if parsed_args.function is not None:
-            return {f"{NAMESPACE}:function": parsed_args.function, f"{NAMESPACE}:count": str(parsed_args.count)}
+            return {
+                f"{NAMESPACE}:function": parsed_args.function,
+                f"{NAMESPACE}:count": str(parsed_args.count),
+                f"{NAMESPACE}:topology": parsed_args.topology,
+            }
         with compute_service(parsed_args.os_cloud) as compute:
             # Since microversion 2.47 a server tells the flavor that it was made with.
             specs: Mapping[str, str] = compute.get_server(parsed_args.instance).flavor.extra_specs or {}

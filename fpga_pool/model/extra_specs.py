@@ -93,6 +93,7 @@ def inconsistencies(extra_specs: Mapping[str, str], catalogue: Catalogue) -> lis
         known = ", ".join(sorted(catalogue.functions))
         return [f"{NAMESPACE}:function: {function!r} is not in the catalogue; it has {known}"]
     return [
+        *_wrong_topology(int(ours.get(f"{NAMESPACE}:count", "1")), ours.get(f"{NAMESPACE}:topology")),
         *_wrong_count(int(ours.get(f"{NAMESPACE}:count", "1")), groups),
         *(sentence for name, group in groups.items() for sentence in _wrong_group(name, group, function, catalogue)),
         *_wrong_policy(extra_specs, groups),
@@ -130,6 +131,14 @@ def _without_function(ours: Mapping[str, str], groups: Mapping[str, _Group]) -> 
         asked = [f"resources{name}:{RESOURCE_CLASS}" for name, group in groups.items() if group.slots is not None]
         asked = asked or [f"trait{name}:{trait}" for name, group in groups.items() for trait in group.traits]
         yield f"{missing}, though there is {', '.join(asked)}: such slots are never loaded; name the function"
+
+
+def _wrong_topology(count: int, topology: str | None) -> Iterator[str]:
+    if count == 1 and topology not in (None, Topology.ANY):
+        yield (
+            f"{NAMESPACE}:topology: {topology!r} says nothing of 1 slot; remove it, or set {NAMESPACE}:count to 2 or"
+            " more"
+        )
 
 
 def _wrong_count(count: int, groups: Mapping[str, _Group]) -> Iterator[str]:

@@ -86,6 +86,12 @@ OPTS = [
         help="Multiplier of FpgaPoolMakespanWeigher: hosts of the plan that completes all instances of a request "
         "soonest. A host aggregate may set its own fpga_pool_makespan_weight_multiplier.",
     ),
+    cfg.FloatOpt(
+        "lattice_weight_multiplier",
+        default=1.0,
+        help="Multiplier of FpgaPoolLatticeWeigher: hosts where an instance with several slots leaves most of the "
+        "others connected. A host aggregate may set its own fpga_pool_lattice_weight_multiplier.",
+    ),
 ]
 
 

@@ -11,7 +11,8 @@ from oslo_config import cfg
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.model.pool.columns import PoolColumns
-from fpga_pool.model.pool.fitting import Fitting, Providers
+from fpga_pool.model.pool.fitting import Fitting
+from fpga_pool.model.pool.providers import Providers
 from fpga_pool.nova_plugin.breaker import Breaker
 from fpga_pool.nova_plugin.conf import catalogue
 from fpga_pool.rpc.follower import PoolFollower

@@ -9,13 +9,16 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from fpga_pool.core.lattice.tasks import Links
 from fpga_pool.core.makespan.holding import hold
 from fpga_pool.core.types import Ints
 from fpga_pool.model.flavor import RESOURCE_CLASS, AcceleratorRequest
 from fpga_pool.model.pool.explaining import explain_host
 from fpga_pool.model.pool.fitting import Fitting
+from fpga_pool.nova_plugin.linked import Linked, Places
 
 #: What is so small that it only decides among equals.
 _LITTLE = 1e-6
@@ -68,6 +71,8 @@ class Request:
         self._taken: dict[Any, int] = {}
         self._offers: dict[Any, Offer] = {}
         self._best: Mapping[str, float] = fitting.best(wanted.count)
+        #: Which slots they are; None where there is only one for each instance.
+        self._linked = Linked(wanted, fitting.spots) if wanted.count > 1 else None
         #: (P,) slots of each provider that instances of this request can get.
         self._free = fitting.free if left is None else _less(fitting, left)
 
@@ -104,7 +109,10 @@ class Request:
             host = hosts[place]
             self._taken[host] = self._taken.get(host, 0) + host.num_instances - self._seen[host]
             self._seen[host] = host.num_instances
-            for row, count in self._needs(_first(host)) or self._anywhere(host, self._given):
+            needs = self._needs(_first(host)) or self._anywhere(host, self._given)
+            if self._linked is not None:
+                self._linked.take(host.host, needs)
+            for row, count in needs:
                 self._given[row] = self._given.get(row, 0) + count
         return set(hosts[: grown[-1] + 1])
 
@@ -113,7 +121,8 @@ class Request:
         candidates = host.allocation_candidates
         if not any(_slots_of(candidate) for candidate in candidates):
             return self._admit_unallocated(host)
-        costs = [self._cost(candidate) for candidate in candidates]
+        cost_of = self._cost if self.wanted.links == Links.ANY else partial(self._linked_cost, host.host)
+        costs = [cost_of(candidate) for candidate in candidates]
         order = [place for place, cost in enumerate(costs) if cost is not None]
         if not order:
             return False
@@ -126,8 +135,14 @@ class Request:
         return bool(self._anywhere(host, self._given))
 
     def _anywhere(self, host: Any, given: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
-        """Return the cheapest provider of a host that has enough slots, with how many of them."""
+        """Return the cheapest provider of a host that has enough slots, with how many of them.
+
+        Slots that have to be linked may be of several.
+        """
         count, fitting = self.wanted.count, self._fitting
+        if self._linked is not None and self.wanted.links != Links.ANY:
+            outcome = self._linked.outcome(host.host, None)
+            return () if outcome is None else self._linked.needs(host.host, outcome)
         rows = [
             (fitting.between(fitting.cost_sum, row, given.get(row, 0), count), row)
             for row in fitting.providers.of_host.get(host.host, ())
@@ -154,6 +169,12 @@ class Request:
             cost = self._sum(self._fitting.cost_sum, needs, self._given)
             left = min((int(self._free[row]) - self._given.get(row, 0) for row, _ in needs), default=0)
         return cost + (left if self._instances == 1 else -left) * _LITTLE
+
+    def _linked_cost(self, host: str, candidate: Candidate) -> float | None:
+        """Return the same of slots that have to be linked: among equals it is the less the more stays connected."""
+        needs = self._needs(candidate)
+        outcome = self._linked.outcome(host, needs) if needs and self._linked is not None else None
+        return None if outcome is None else outcome.cost + outcome.lost * _LITTLE
 
     def _needs(self, candidate: Candidate | None) -> tuple[tuple[int, int], ...] | None:
         """Return the providers of a candidate's slots and how many of each; None if they cannot be had."""
@@ -185,6 +206,13 @@ class Request:
             offer = self._offers[host] = Offer(first, self._sum(self._fitting.gain_sum, needs, self._given))
         return offer.benefit
 
+    def lost_connections(self, host: Any) -> int | None:
+        """Return what the next instance on a host takes from what is connected there; None where it has one slot."""
+        if self._linked is None:
+            return None
+        outcome = self._linked.outcome(host.host, self._needs(_first(host)) or None)
+        return None if outcome is None else outcome.lost
+
     def make_plan(self, hosts: Sequence[Any]) -> None:
         """Plan all instances of the request as a batch, if its owner says how long they run."""
         runtime_s = self.wanted.runtime_s
@@ -196,9 +224,13 @@ class Request:
     def _completions(self, host: Any, runtime_s: float) -> list[float]:
         """Return when the first, second ... instance on a host would complete, as far as there are slots."""
         given: dict[int, int] = {}
+        gone: Places = frozenset()
         completions: list[float] = []
         for _ in range(self._instances):
-            needs = self._next_needs(host, given)
+            if self._linked is None or self.wanted.links == Links.ANY:
+                needs = self._next_needs(host, given)
+            else:
+                needs, gone = self._next_linked(self._linked, host, given, gone)
             if not needs:
                 break
             completions.append(self._completion_s(needs, given, runtime_s))
@@ -217,6 +249,20 @@ class Request:
             default=None,
         )
         return needs or self._anywhere(host, given)
+
+    def _next_linked(
+        self, linked: Linked, host: Any, given: Mapping[int, int], gone: Places
+    ) -> tuple[tuple[tuple[int, int], ...], Places]:
+        """Return the same of slots that have to be linked, and which slots are gone then."""
+        possible = [self._needs_after(candidate, given) for candidate in host.allocation_candidates]
+        outcomes = [(linked.outcome(host.host, needs, gone), needs) for needs in possible if needs]
+        if not outcomes and (anywhere := linked.outcome(host.host, None, gone)):
+            outcomes = [(anywhere, linked.needs(host.host, anywhere))]
+        found = [(outcome, needs) for outcome, needs in outcomes if outcome is not None]
+        if not found:
+            return (), gone
+        outcome, needs = min(found, key=lambda each: (each[0].cost, each[0].lost))
+        return needs, gone | outcome.places
 
     def _completion_s(self, needs: Sequence[tuple[int, int]], given: Mapping[int, int], runtime_s: float) -> float:
         """Return how long an instance takes that waits for all its slots; those of a card are loaded one by one."""
@@ -243,7 +289,9 @@ class Request:
 
     def explain(self, host: Any) -> str:
         """Say of a host what the pool has there for this request."""
-        _, why = explain_host(self._fitting, host.host, self.wanted.count, together=self._together)
+        _, why = explain_host(
+            self._fitting, host.host, self.wanted.count, together=self._together, links=self.wanted.links
+        )
         given = sum(self._given.get(row, 0) for row in self._fitting.providers.of_host.get(host.host, ()))
         return f"{why}; {given} of them given to instances of this request" if given else why
 

@@ -86,3 +86,25 @@ class FpgaPoolMakespanWeigher(_PoolWeigher):
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
         request = REQUESTS.get(weight_properties)
         return 0.0 if request is None else -(request.lateness(obj) or 0.0)
+
+
+class FpgaPoolLatticeWeigher(_PoolWeigher):
+    """Prefers hosts where an instance with several slots leaves most of the others connected; neutral for one slot.
+
+    Instances of one request are equal tasks, so by the ranking of paper 004 (section V) they go in order; what is left
+    to decide is where each does the least harm to wider ones.
+    """
+
+    multiplier = "fpga_pool_lattice_weight_multiplier"
+
+    def weigh(self, request: Request, hosts: Sequence[Any]) -> list[float]:
+        """See the base class."""
+        if request.wanted.count == 1:
+            return []
+        lost = [request.lost_connections(host) for host in hosts]
+        most = max((number for number in lost if number is not None), default=0)
+        return [-float(most if number is None else number) for number in lost]
+
+    def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
+        request = REQUESTS.get(weight_properties)
+        return 0.0 if request is None else -float(request.lost_connections(obj) or 0)

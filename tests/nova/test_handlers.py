@@ -60,7 +60,7 @@ class Handlers(test.NoDBTestCase):
 
     def test_nova_finds_what_is_installed(self):
         assert [type(found).__name__ for found in self.filters] == ["FpgaPoolSlotFilter"]
-        names = {"FpgaPoolBenefitWeigher", "FpgaPoolMakespanWeigher"}
+        names = {"FpgaPoolBenefitWeigher", "FpgaPoolLatticeWeigher", "FpgaPoolMakespanWeigher"}
         assert {type(found).__name__ for found in self.weighers} == names
         assert {found.__name__ for found in nova_plugin.all_weighers()} == names
 

@@ -5,10 +5,12 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from fpga_pool.core.lattice.tasks import Links
 from fpga_pool.core.types import Ints
 from fpga_pool.model.flavor import RESOURCE_CLASS
 from fpga_pool.model.objects import LeaseKind
 from fpga_pool.model.pool.fitting import EMPTY, EVICTION, LOADED, OTHER, PLANNED, Fitting
+from fpga_pool.model.pool.linking import largest_linked
 
 
 def on_one_card(extra_specs: Mapping[str, str]) -> bool:
@@ -17,8 +19,10 @@ def on_one_card(extra_specs: Mapping[str, str]) -> bool:
     return not grouped or f"resources:{RESOURCE_CLASS}" in extra_specs
 
 
-def explain_host(fitting: Fitting, host: str, count: int, *, together: bool = True) -> tuple[bool, str]:
-    """Say whether `count` slots (of one card, where `together`) can be had on a host, and why."""
+def explain_host(
+    fitting: Fitting, host: str, count: int, *, together: bool = True, links: Links = Links.ANY
+) -> tuple[bool, str]:
+    """Say whether `count` slots (of one card, where `together`) that are linked can be had on a host, and why."""
     providers = fitting.providers.of_host.get(host)
     if providers is None:
         return False, "the pool knows no slots of this host"
@@ -28,12 +32,25 @@ def explain_host(fitting: Fitting, host: str, count: int, *, together: bool = Tr
         return False, f"none of its {len(rows)} slots can hold {fitting.function}"
     free = fits[fitting.had[fits]]
     said = "; ".join((f"{len(free)} of {_slots(len(fits))} can be had", *_kinds(fitting, fits, free)))
-    if not together:
-        return len(free) >= count, said if len(free) >= count else f"{said}; {count} are asked for"
-    most = int(fitting.free[providers.start : providers.stop].max())
-    if most >= count:
+    most = int(fitting.free[providers.start : providers.stop].max()) if together else len(free)
+    if most < count:
+        why = (
+            f"{count} on one card are asked for and there are at most {most}" if together else f"{count} are asked for"
+        )
+        return False, f"{said}; {why}"
+    linked = count if links == Links.ANY else _most_linked(fitting, host, count, links, together=together)
+    if linked == count:
         return True, said
-    return False, f"{said}; {count} on one card are asked for and there are at most {most}"
+    where = " on one card" if together else ""
+    return False, f"{said}; no {links.name.lower()} of {count} free{where}: at most {linked} are linked so"
+
+
+def _most_linked(fitting: Fitting, host: str, count: int, links: Links, *, together: bool) -> int:
+    """Return how many slots, up to `count`, can be had that are linked so (of one provider, where `together`)."""
+    spots = fitting.spots.of(host)
+    providers = {spot.provider for spot in spots} if together else {None}
+    parts = [[spot for spot in spots if provider in (None, spot.provider)] for provider in providers]
+    return max(largest_linked(part, links, count + 1) for part in parts)
 
 
 def _kinds(fitting: Fitting, fits: Ints, free: Ints) -> Iterator[str]:

@@ -93,7 +93,12 @@ def test_the_pool_reads_from_them_what_was_asked_and_nothing_is_wrong(spread, **
     request = AcceleratorRequest(**asked)
     specs = consistent_extra_specs(request, spread)
     assert requested(specs) == request
-    assert inconsistencies(specs, CATALOGUE) == []
+    wrong = inconsistencies(specs, CATALOGUE)
+    if request.count == 1 and request.topology != Topology.ANY:
+        assert len(wrong) == 1
+        assert "says nothing of 1 slot" in wrong[0]
+    else:
+        assert wrong == []
 
 
 @pytest.mark.parametrize(
@@ -126,6 +131,12 @@ def test_resources_in_groups_of_other_names_are_right_too():
 @pytest.mark.parametrize(
     ("specs", "sentences"),
     [
+        (
+            TWO_SHA256 | {"fpga_pool:count": "1", "resources:CUSTOM_FPGA_SLOT": "1", "fpga_pool:topology": "ring"},
+            [
+                "fpga_pool:topology: 'ring' says nothing of 1 slot; remove it, or set fpga_pool:count to 2 or more",
+            ],
+        ),
         (
             without(TWO_SHA256, "resources:CUSTOM_FPGA_SLOT", "trait:CUSTOM_FPGA_FUNCTION_SHA256"),
             ["resources:CUSTOM_FPGA_SLOT: missing, so that Placement keeps no slot; it is 2"],

@@ -1,50 +1,16 @@
 """One request from pass to pass: what was claimed, what was refused, and what weighers read."""
 
-from dataclasses import dataclass, field
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
+from nova_hosts import FREE, POOL, Host, candidate, claim, empty, fitting
 
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
-from fpga_pool.model.flavor import RESOURCE_CLASS, AcceleratorRequest, provider_uuid
-from fpga_pool.model.pool.columns import PoolColumns
-from fpga_pool.model.pool.fitting import Fitting, Providers
+from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
 from fpga_pool.nova_plugin.request import Request
-
-FREE, POOL = ("", "", False), ("pool", "default", True)
-
-
-@dataclass(eq=False)
-class Host:
-    """What the filter uses of Nova's HostState."""
-
-    host: str
-    allocation_candidates: list = field(default_factory=list)
-    num_instances: int = 0
-
-
-def fitting(*slots, function="sha256"):
-    """Slots by (host, card, state, function, lease), one after the other on each card."""
-    rows = [
-        (host, "default", f"{card}/r{number}", card, "demo", "small", "", state, loaded, *lease, False, 1)
-        for number, (host, card, state, loaded, lease) in enumerate(slots)
-    ]
-    hosts = [(name, "default", "zone", True, 1) for name in sorted({slot[0] for slot in slots})]
-    pool = PoolColumns.of({"default": 1}, hosts, rows, (len(hosts), len(rows)))
-    return Fitting(Providers.of(pool), load_catalogue(installed_catalogue()), function, 3600.0)
-
-
-def candidate(host, *cards, count=1):
-    slots = {provider_uuid(host, card, "small"): {"resources": {RESOURCE_CLASS: count}} for card in cards}
-    return {"allocations": {f"root of {host}": {"resources": {"VCPU": 1}}, **slots}}
-
-
-def claim(host):
-    """Do as Nova does when Placement has accepted a claim of the first candidate."""
-    host.num_instances += 1
-
-
-def empty(host, card):
-    return host, card, "EMPTY", "", FREE
 
 
 def test_a_card_that_the_instances_before_have_filled_is_not_offered_again():

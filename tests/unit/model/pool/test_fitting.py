@@ -7,7 +7,8 @@ from fpga_pool.model.exceptions import UnknownFunction
 from fpga_pool.model.flavor import provider_uuid
 from fpga_pool.model.pool.columns import PoolColumns
 from fpga_pool.model.pool.explaining import explain_host
-from fpga_pool.model.pool.fitting import EMPTY, EVICTION, LOADED, OTHER, PLANNED, Fitting, Providers
+from fpga_pool.model.pool.fitting import EMPTY, EVICTION, LOADED, OTHER, PLANNED, Fitting
+from fpga_pool.model.pool.providers import Providers
 
 FREE, POOL, INSTANCE = ("", "", False), ("pool", "default", True), ("instance", "i-1", False)
 
