@@ -6,6 +6,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import pytest
 from cloud import PoolScheduler, extra_specs, stop
 from nova import objects, test
 from nova.scheduler import filters, host_manager, weights
@@ -97,6 +98,23 @@ class Handlers(test.NoDBTestCase):
         spec.num_instances = 2
         with mock.patch("fpga_pool.nova_plugin.filters.slots_left", return_value=None):
             assert self.weighed(self.hosts(3), spec) == {"host1": 1.0, "host2": 1.0, "host3": 0.0}
+
+    def test_the_host_that_loses_the_fewest_connections_weighs_most(self):
+        # Each host has slots on cards in a row: 2 of 2 are used up, 2 of 3 or of 4 are cut off.
+        for number, cards in ((1, 4), (2, 2), (3, 3)):
+            for card in range(cards):
+                word = f"box line {cards} {card} full 1 0"
+                self.pool.put(f"host{number}", f"card{card}", "r0", links=word)
+        self.flags(benefit_weight_multiplier=0.0, group="fpga_pool")
+        specs = extra_specs(count=2, topology="line")
+        # 4**2 - 2**2, 2**2 and 3**2 - 1 pairs of slots are lost; Nova scales them from 0 to 1.
+        found = self.weighed(self.hosts(3), self.spec(specs))
+        assert found == pytest.approx({"host2": 1.0, "host3": 0.5, "host1": 0.0})
+        assert self.weighed(self.hosts(3), self.spec(extra_specs()))["host1"] == 0.0
+        turned = self.hosts(3)
+        for host in turned:
+            host.aggregates = [objects.Aggregate(metadata={"fpga_pool_lattice_weight_multiplier": "-2.0"})]
+        assert self.weighed(turned, self.spec(specs))["host2"] == -2.0
 
     def test_a_weigher_without_the_filter_has_no_opinion(self):
         hosts, spec = self.hosts(2), self.spec(extra_specs())
