@@ -48,7 +48,7 @@ class Linked:
         asked = None
         if needs is not None:
             first = self._spots.first_provider(host)
-            asked = tuple((row - first, count) for row, count in needs)
+            asked = tuple(sorted((row - first, count) for row, count in needs))
         key = id(spots), gone, asked
         if key not in self._known:
             self._known[key] = self._choose(spots, asked, gone)

@@ -58,7 +58,7 @@ class PoolScheduler:
             card,
             "demo",
             "small",
-            "",
+            f"box ring {len(CARDS)} {CARDS.index(card)} line {SLOTS} {number}",
             state,
             function,
             *lease,
@@ -89,13 +89,13 @@ def compute_node(number, host):
     )  # fmt: skip
 
 
-def candidates(node):
+def candidates(node, count=1):
     """Both cards of a host can be claimed, as Placement says it."""
     return [
         {
             "allocations": {
                 node.uuid: {"resources": {"VCPU": 2, "MEMORY_MB": 2048}},
-                provider_uuid(node.host, card, "small"): {"resources": {RESOURCE_CLASS: 1}},
+                provider_uuid(node.host, card, "small"): {"resources": {RESOURCE_CLASS: count}},
             },
             "mappings": {"": [node.uuid, provider_uuid(node.host, card, "small")]},
         }
@@ -179,7 +179,7 @@ def main(hosts, requests, url="fake://"):
     now = datetime.now(UTC)
     known = {"disabled": False, "updated_at": now, "last_seen_up": now, "created_at": now, "forced_down": False}
     services = {name: {"host": name, "report_count": 1, **known} for name in names}
-    allocations = {node.uuid: candidates(node) for node in nodes}
+    allocations = {count: {node.uuid: candidates(node, count) for node in nodes} for count in (1, 3)}
     scheduler = PoolScheduler(names)
     listening = server(transport(CONF, url), SCHEDULER_TOPIC, "pool", [scheduler])
     listening.start()
@@ -188,23 +188,26 @@ def main(hosts, requests, url="fake://"):
         f"resources:{RESOURCE_CLASS}": "1",
         f"trait:{function_trait('sha256')}": "required",
     }
+    linked = {**accelerated, "fpga_pool:count": "3", f"resources:{RESOURCE_CLASS}": "3", "fpga_pool:topology": "line"}
     stock, ours = manager(ours=False), manager(ours=True)
     cases = {
         "plain": (stock, {}), "plain, plug-in": (ours, {}),
         "accelerated, without": (stock, accelerated), "accelerated": (ours, accelerated),
         "accelerated, run time": (ours, {**accelerated, "fpga_pool:runtime": "600"}),
+        "three in a line, without": (stock, linked), "three in a line": (ours, linked),
     }  # fmt: skip
     took_ms = {name: [] for name in cases}
     with mock.patch("nova.servicegroup.API.service_is_up", return_value=True):
         began = time.process_time()
-        schedule(ours, nodes, services, allocations, spec(accelerated))
+        schedule(ours, nodes, services, allocations[1], spec(accelerated))
         first_ms = 1000 * (time.process_time() - began)
         for _ in range(requests):
             for name, (chosen, extra_specs) in cases.items():
                 request = spec(extra_specs)
+                count = int(extra_specs.get("fpga_pool:count", "1"))
                 scheduler.change()
                 began = time.process_time()
-                schedule(chosen, nodes, services, allocations, request)
+                schedule(chosen, nodes, services, allocations[count], request)
                 took_ms[name].append(1000 * (time.process_time() - began))
         asked_ms = []
         for _ in range(requests):
