@@ -138,6 +138,30 @@ def test_explain_says_of_every_host_whether_an_instance_could_go_there_and_why(m
     assert "1 out of service" in json.loads(table)[1]["why"]
 
 
+def test_explain_says_where_no_slots_are_linked_as_asked(manage, tmp_path):
+    manage("db", "sync")
+    store = Store(f"sqlite:///{tmp_path}/pool.sqlite")
+    store.ensure_shards(["default"], 0.0)
+    with store.transaction("default") as tx:
+        for name, between in (("a", "line"), ("b", "ring")):
+            tx.add(
+                Host(name=name, egress_bps=1e9, ingress_bps=1e9, data_address="::1", data_port=1, heard_at=0.0),
+                *(
+                    Slot(
+                        name=f"{name}/c0/r{number}", host=name, card="c0", region=f"r{number}", board="demo",
+                        kind="small", links=f"- full 1 0 {between} 3 {number}",
+                    )
+                    for number in range(3)
+                ),
+            )  # fmt: skip
+    store.close()
+    asked = ("explain", "i-1", "--function", "sha256", "--count", "3", "--topology", "ring", "-f", "json")
+    status, table, _ = manage(*asked)
+    assert status == 0
+    assert [(row["host"], row["passes"]) for row in json.loads(table)] == [("a", False), ("b", True)]
+    assert json.loads(table)[0]["why"].endswith("no ring of 3 free on one card: at most 2 are linked so")
+
+
 def test_explain_names_a_function_that_is_not_in_the_catalogue(manage):
     manage("db", "sync")
     status, _, complaint = manage("explain", "i-1", "--function", "nothing")

@@ -3,11 +3,15 @@ import time
 from dataclasses import replace
 
 import pytest
+from oslo_config import cfg
 
+from fpga_pool.conf.opts import register_opts
+from fpga_pool.core.lattice.tasks import Topology
 from fpga_pool.drivers.slots.base import RunStopped, SlotAddress
 from fpga_pool.drivers.slots.faults import Faults
 from fpga_pool.drivers.slots.simulated import SimulatedSlots
 from fpga_pool.model.exceptions import BitstreamRefused, InvalidInput, SlotFault
+from fpga_pool.model.links import ALONE, CardLinks
 from fpga_pool.model.objects import SlotState
 
 
@@ -19,6 +23,39 @@ def test_cards_have_three_equal_slots_and_a_larger_one(simulated):
     cards = simulated(cards=2).inventory()
     assert [card.serial for card in cards] == ["sim0", "sim1"]
     assert [slot.kind for slot in cards[0].slots] == ["small", "small", "small", "large"]
+
+
+@pytest.fixture
+def configured(catalogue, signing_key, tmp_path):
+    """Make the driver of a host with four cards, as its agent is configured."""
+
+    def configured(text):
+        path = tmp_path / "fpga_pool.conf"
+        path.write_text(f"[driver_simulated]\nboard = fast\ncards = 4\n[agent]\n{text}")
+        conf = cfg.ConfigOpts()
+        register_opts(conf)
+        conf(["--config-file", str(path)], project="fpga_pool")
+        return SimulatedSlots.from_conf(conf, catalogue, signing_key.public_key())
+
+    return configured
+
+
+def test_cards_say_how_they_are_linked_as_the_agent_is_configured(configured):
+    driver = configured("enclosure = box ring sim3,sim0\nenclosure = pair full sim1\nslot_links = line")
+    links = {card.serial: card.links for card in driver.inventory()}
+    ring = CardLinks(enclosure="box", topology=Topology.RING, cards=2, slots=Topology.LINE)
+    assert links["sim3"] == ring
+    assert links["sim0"] == replace(ring, position=1)
+    assert links["sim2"] == CardLinks(slots=Topology.LINE)
+    assert all(card.links == ALONE for card in configured("").inventory())
+
+
+def test_an_enclosure_of_a_card_that_there_is_not_is_refused(configured):
+    with pytest.raises(InvalidInput) as refused:
+        configured("enclosure = box ring sim0,sim4")
+    assert str(refused.value) == (
+        "[agent] enclosure: enclosure box: there is no card 'sim4', but sim0, sim1, sim2, sim3"
+    )
 
 
 def test_a_negative_number_of_cards_is_refused(simulated):

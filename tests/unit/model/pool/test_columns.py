@@ -173,6 +173,19 @@ def test_columns_are_not_writable_once_they_came_over_the_wire(pool):
         over_the_wire(pool.snapshot()).slots["state"][0] = 1
 
 
+def test_a_scheduler_of_the_release_before_says_nothing_of_links(pool):
+    plain = pool.snapshot().to_plain()
+    del plain["slots"]["links"]
+    read = PoolColumns.from_plain(plain)
+    assert {read.words[number] for number in read.slots["links"].tolist()} == {""}
+    # What it tells later is taken as well, and so is what its successor tells.
+    pool.put_slot(0, 0, "aes", "x")
+    later = pool.snapshot()
+    known = read.merged(PoolColumns.from_plain(later.changed_after(read.seen).to_plain()))
+    assert len(known.slots["links"]) == len(later.slots["links"])
+    assert content(known)[:3] == content(later)[:3]
+
+
 def test_an_empty_pool_is_whole():
     snapshot = over_the_wire(PoolColumns.of({}, [], [], (0, 0)))
     assert snapshot.whole

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
+from fpga_pool.core.lattice.tasks import Topology
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.links import CardLinks
 from fpga_pool.model.messages import JobFinished, ObservedJob
 from fpga_pool.model.objects import SlotState
 from fpga_pool.services.agent import service
@@ -27,6 +29,16 @@ def test_a_heartbeat_tells_the_whole_host(bench, until):
     assert (first.state, first.function, first.job) == (SlotState.READY, "sha256", "")
     assert (first.sequence, first.epoch) == (1, 1)
     assert (second.state, second.sequence, second.epoch) == (SlotState.EMPTY, 0, 0)
+
+
+def test_a_heartbeat_tells_how_slots_are_linked(bench, new_driver):
+    assert {slot.links for slot in bench.agent.heartbeat().slots} == {""}
+    links = CardLinks(enclosure="box", topology=Topology.RING, cards=2, position=1, slots=Topology.LINE)
+    bench.stop()
+    bench._new_driver = lambda: new_driver(links={"sim0": links})
+    bench.start()
+    told = [slot.links for slot in bench.agent.heartbeat().slots]
+    assert told == [*(f"box ring 2 1 line 3 {number}" for number in range(3)), ""]
 
 
 def test_an_agent_speaks_for_its_host_until_another_does(new_bench, until):
