@@ -70,15 +70,21 @@ class Linked(Cloud):
         assert len(self.choose(1, flavor)) == 1
 
     def test_a_ring_is_found_on_the_host_that_has_one(self):
-        self.add_box("host1", 4, Cables.LINE)
-        self.add_box("host2", 4, Cables.RING)
-        self.add_box("host3", 4, Cables.LINE)
-        ((host, _),) = self.choose(1, wants(Topology.RING, 4)).values()
+        self.add_box("host1", 3, Cables.LINE)
+        self.add_box("host2", 3, Cables.RING)
+        self.add_box("host3", 3, Cables.LINE)
+        ((host, _),) = self.choose(1, wants(Topology.RING, 3)).values()
         assert host == "host2"
         with pytest.raises(exception.NoValidHost):
-            self.choose(1, wants(Topology.RING, 4))
-        # Any four will do where nothing is asked of their links.
-        assert len(self.choose(2, wants(Topology.ANY, 4))) == 2
+            self.choose(1, wants(Topology.RING, 3))
+        # Placement makes a candidate of each order of the groups: 3! of three cards (admin guide, limits).
+        tree = self._get_provider_uuid_by_host("host1")
+        groups = [f"resources_{n}=CUSTOM_FPGA_SLOT:1&in_tree_{n}={tree}" for n in range(3)]
+        query = "&".join(["group_policy=none", *groups])
+        answer = self.placement.get(f"/allocation_candidates?{query}", version="1.36")
+        assert len(answer.body["allocation_requests"]) == 6, answer.body
+        # Any three will do where nothing is asked of their links.
+        assert len(self.choose(2, wants(Topology.ANY, 3))) == 2
 
     def test_the_host_with_the_smallest_set_that_is_large_enough_is_taken(self):
         for host, cards in (("host1", 6), ("host2", 2), ("host3", 4)):
@@ -174,43 +180,43 @@ class Refused(Cloud):
         super().setUp()
         self.agents = Agents(self, OnHosts.directory)
 
-    def add_box(self, host, *, told, real, state="EMPTY"):
+    def add_box(self, host, cards, *, told, real, state="EMPTY"):
         self.agents.listen(host)
-        self.agents.heard(host, 4, real)
-        self.add_host(host, 4, 1)
+        self.agents.heard(host, cards, real)
+        self.add_host(host, cards, 1)
         function = "sha256" if state == "READY" else ""
-        for card in range(4):
-            self.pool.put(host, f"card{card}", "r0", state, function, links=str(links(card, 4, told)))
+        for card in range(cards):
+            self.pool.put(host, f"card{card}", "r0", state, function, links=str(links(card, cards, told)))
 
     def flavor_of(self, specs):
         return self._create_flavor(memory_mb=64, vcpu=1, disk=1, extra_spec=specs)
 
     def test_a_claim_that_is_not_linked_is_refused_and_the_alternate_gets_the_instance(self):
         # host1 has the function loaded, so it is tried first; a cable of its ring was just taken out.
-        self.add_box("host1", told=Cables.RING, real=Cables.LINE, state="READY")
-        self.add_box("host2", told=Cables.RING, real=Cables.RING)
-        (instance,) = self.boot(self.flavor_of(wants(Topology.RING, 4)))
+        self.add_box("host1", 3, told=Cables.RING, real=Cables.LINE, state="READY")
+        self.add_box("host2", 3, told=Cables.RING, real=Cables.RING)
+        (instance,) = self.boot(self.flavor_of(wants(Topology.RING, 3)))
         assert instance["OS-EXT-SRV-ATTR:host"] == "host2"
         ((host, why),) = self.agents.refused
         assert host == "host1"
-        assert "a ring of 4 slots for sha256 is wanted" in why
-        assert why.endswith("no such 4 are linked so, at most 2")
+        assert "a ring of 3 slots for sha256 is wanted" in why
+        assert why.endswith("no such 3 are linked so, at most 2")
         # Nothing is left behind on host1, in Placement as in the pool.
         assert {of for of, _ in self.cards_of(instance)} == {"host2"}
         assert self.agents.held("host1") == []
-        assert len(self.agents.held("host2")) == 4
+        assert len(self.agents.held("host2")) == 3
         self.delete([instance])
         assert self.agents.held("host2") == []
 
     def test_without_a_host_that_has_one_the_instance_is_in_error_and_holds_nothing(self):
-        self.add_box("host1", told=Cables.RING, real=Cables.LINE)
-        (instance,) = self.boot(self.flavor_of(wants(Topology.RING, 4)), expected="ERROR")
+        self.add_box("host1", 3, told=Cables.RING, real=Cables.LINE)
+        (instance,) = self.boot(self.flavor_of(wants(Topology.RING, 3)), expected="ERROR")
         assert len(self.agents.refused) == 1
         assert self.cards_of(instance) == {}
         assert self.agents.held("host1") == []
 
     def test_what_the_filter_passes_is_not_refused(self):
-        self.add_box("host1", told=Cables.RING, real=Cables.RING)
+        self.add_box("host1", 4, told=Cables.RING, real=Cables.RING)
         pairs = self.boot(self.flavor_of(wants(Topology.LINE, 2)), 2)
         assert self.agents.refused == []
         assert len(self.agents.held("host1")) == 4
@@ -219,10 +225,10 @@ class Refused(Cloud):
             assert cards[1] - cards[0] in (1, 3)
 
     def test_where_placement_chose_alone_the_compute_node_refuses_what_is_not_linked(self):
-        self.add_box("host1", told=Cables.LINE, real=Cables.LINE)
+        self.add_box("host1", 3, told=Cables.LINE, real=Cables.LINE)
         self.flags(timeout=0.2, fail_open=True, group="fpga_pool")
         self.listening.stop()
         self.listening.wait()
-        (instance,) = self.boot(self.flavor_of(wants(Topology.RING, 4)), expected="ERROR")
+        (instance,) = self.boot(self.flavor_of(wants(Topology.RING, 3)), expected="ERROR")
         assert self.cards_of(instance) == {}
         assert len(self.agents.refused) == 1
