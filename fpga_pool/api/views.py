@@ -93,6 +93,7 @@ def slot(thing: Slot) -> View:
         "region": thing.region,
         "board": thing.board,
         "kind": thing.kind,
+        "links": thing.links,
         "state": thing.state,
         "function": thing.function,
         "job": thing.job,

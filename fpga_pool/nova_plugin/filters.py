@@ -26,8 +26,8 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
     """Passes hosts with slots that the function of the flavor is in or can be loaded into.
 
     A slot is free, or held by the pool for jobs that can be evicted.  It must run before filters that drop allocation
-    candidates, since it concludes from the first one of a host what was claimed there.  Slots of one card are taken as
-    linked to each other in no particular way: what `fpga_pool:topology` asks for is checked where links are known.
+    candidates, since it concludes from the first one of a host what was claimed there.  Slots that
+    `fpga_pool:topology` wants linked are looked at one by one, as the pool will choose them (`model.pool.linking`).
     """
 
     RUN_ON_REBUILD = False

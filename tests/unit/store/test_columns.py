@@ -90,6 +90,19 @@ def test_a_snapshot_follows_the_database_by_deltas(store, begin, make, pool):
     assert merged.in_service.tolist() == newest.in_service.tolist() == [True, False, True, True, True]
 
 
+def test_how_a_slot_is_linked_is_told_and_a_change_of_it_as_well(store, begin, pool):
+    seen = store.pool_columns().seen
+    word = "box0 ring 8 3 full 4 2"
+    with begin() as tx:
+        tx.save(replace(tx.slot(pool[0][3].name), links=word))
+    with store.reading() as tx:
+        assert tx.slot(pool[0][3].name).links == word
+    for columns in (store.pool_columns(), store.pool_columns(seen)):
+        told = [columns.words[number] for number in columns.slots["links"].tolist()]
+        assert told[-1] == word
+        assert set(told[:-1]) <= {""}
+
+
 def test_a_shard_that_is_new_is_told_whole(store, begin, make, pool, saved):
     seen = store.pool_columns().seen
     store.ensure_shards(["another"], now_s=1.0)
