@@ -33,7 +33,7 @@ class Create(ManageCommand, ShowOne):
             "(default: %(default)s)",
         )
         parser.add_argument("--topology", choices=[topology.value for topology in Topology], default=Topology.ANY.value)
-        parser.add_argument("--tier", choices=[tier.value for tier in Tier], default=Tier.FOREGROUND.value)
+        parser.add_argument("--tier", choices=[tier.value for tier in Tier], help="(default: none)")
         parser.add_argument("--runtime", type=positive_seconds, metavar="S", help="how long a machine runs, if known")
         parser.add_argument("--cpu-usage", type=float, metavar="PERCENT", help="use of its processors, if known")
         parser.add_argument("--ram", type=int, required=True, metavar="MIB")
@@ -67,7 +67,7 @@ class Create(ManageCommand, ShowOne):
             function=parsed_args.function,
             count=parsed_args.count,
             topology=Topology(parsed_args.topology),
-            tier=Tier(parsed_args.tier),
+            tier=None if parsed_args.tier is None else Tier(parsed_args.tier),
             runtime_s=parsed_args.runtime,
             cpu_usage_percent=parsed_args.cpu_usage,
         )

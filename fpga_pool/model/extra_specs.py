@@ -15,7 +15,6 @@ from fpga_pool.model.flavor import (
     NAMESPACE,
     RESOURCE_CLASS,
     AcceleratorRequest,
-    Tier,
     Topology,
     board_trait,
     check_extra_spec,
@@ -45,7 +44,7 @@ def consistent_extra_specs(request: AcceleratorRequest, spread: Spread = Spread.
     specs = {f"{NAMESPACE}:function": request.function, f"{NAMESPACE}:count": str(request.count)}
     if request.topology != Topology.ANY:
         specs[f"{NAMESPACE}:topology"] = request.topology.value
-    if request.tier != Tier.FOREGROUND:
+    if request.tier is not None:
         specs[f"{NAMESPACE}:tier"] = request.tier.value
     if request.runtime_s is not None:
         specs[f"{NAMESPACE}:runtime"] = _plain(request.runtime_s)

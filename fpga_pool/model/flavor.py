@@ -38,7 +38,10 @@ class Tier(StrEnum):
     """Who gets the processor first where two virtual machines share it (paper 002)."""
 
     FOREGROUND = "foreground"
+    #: Gets only what the foreground leaves idle.
     BACKGROUND = "background"
+    #: Begins in the background; the pool moves it to the foreground of its host when there is room for all of it.
+    AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +51,8 @@ class AcceleratorRequest:
     function: str
     count: int = 1
     topology: Topology = Topology.ANY
-    tier: Tier = Tier.FOREGROUND
+    #: None = it shares its processors as any virtual machine does.
+    tier: Tier | None = None
     #: How long it will run, as its owner expects; None = unknown.
     runtime_s: float | None = None
     #: How much of its processors it will use, percent; None = unknown.
@@ -72,10 +76,14 @@ EXTRA_SPECS: Mapping[str, tuple[str, str]] = {
     f"{NAMESPACE}:function": (r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "the name of a function of the pool's catalogue"),
     f"{NAMESPACE}:count": (r"[1-9]|[1-5][0-9]|6[0-4]", f"a number of slots, 1 to {MAX_COUNT}"),
     f"{NAMESPACE}:topology": ("any|line|ring", "any, line or ring"),
-    f"{NAMESPACE}:tier": ("foreground|background", "foreground or background"),
+    f"{NAMESPACE}:tier": ("foreground|background|auto", "foreground, background or auto"),
     f"{NAMESPACE}:runtime": (r"(?=.*[1-9])[0-9]+(\.[0-9]+)?", "seconds above 0"),
     f"{NAMESPACE}:cpu_usage": (r"100(\.0+)?|[0-9]{1,2}(\.[0-9]+)?", "percent, 0 to 100"),
 }
+
+
+#: What a flavor may say without asking for an accelerator.
+TIER_SPECS = (f"{NAMESPACE}:tier", f"{NAMESPACE}:runtime", f"{NAMESPACE}:cpu_usage")
 
 
 def asks_the_pool(extra_specs: Mapping[str, str]) -> bool:
@@ -83,11 +91,25 @@ def asks_the_pool(extra_specs: Mapping[str, str]) -> bool:
     return any(name.startswith(f"{NAMESPACE}:") for name in extra_specs)
 
 
+def _asks_for_slots(extra_specs: Mapping[str, str]) -> bool:
+    return any(name.startswith(f"{NAMESPACE}:") and name not in TIER_SPECS for name in extra_specs)
+
+
+def requested_tier(extra_specs: Mapping[str, str]) -> Tier | None:
+    """Return the tier that extra specs ask for; None = none.  InvalidInput if there is no such tier."""
+    tier = extra_specs.get(f"{NAMESPACE}:tier")
+    if tier is None:
+        return None
+    check_extra_spec(f"{NAMESPACE}:tier", tier)
+    return Tier(tier)
+
+
 def requested(extra_specs: Mapping[str, str]) -> AcceleratorRequest | None:
-    """Return what extra specs ask of the pool; None = nothing.  InvalidInput names the one that is wrong."""
+    """Return what slots extra specs ask for; None = none.  InvalidInput names the one that is wrong."""
     function = extra_specs.get(f"{NAMESPACE}:function")
+    tier = requested_tier(extra_specs)
     if function is None:
-        if asks_the_pool(extra_specs):
+        if asks_the_pool(extra_specs) and (tier is None or _asks_for_slots(extra_specs)):
             raise InvalidInput(f"{NAMESPACE}:function: missing, though other extra specs of {NAMESPACE} are there")
         return None
     for name, value in extra_specs.items():
@@ -99,7 +121,7 @@ def requested(extra_specs: Mapping[str, str]) -> AcceleratorRequest | None:
         function=function,
         count=int(extra_specs.get(f"{NAMESPACE}:count", "1")),
         topology=Topology(extra_specs.get(f"{NAMESPACE}:topology", "any")),
-        tier=Tier(extra_specs.get(f"{NAMESPACE}:tier", "foreground")),
+        tier=tier,
         runtime_s=None if runtime is None else float(runtime),
         cpu_usage_percent=None if cpu_usage is None else float(cpu_usage),
     )

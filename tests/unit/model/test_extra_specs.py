@@ -174,7 +174,7 @@ def test_resources_in_groups_of_other_names_are_right_too():
         (
             TWO_SHA256 | {"fpga_pool:tier": "gold", "fpga_pool:cout": "2"},
             [
-                "fpga_pool:tier: 'gold' is wrong; it is foreground or background",
+                "fpga_pool:tier: 'gold' is wrong; it is foreground, background or auto",
                 "fpga_pool:cout: not an extra spec of fpga_pool; there are fpga_pool:function, fpga_pool:count, "
                 "fpga_pool:topology, fpga_pool:tier, fpga_pool:runtime, fpga_pool:cpu_usage",
             ],

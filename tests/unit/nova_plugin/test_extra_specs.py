@@ -70,7 +70,7 @@ def test_right_values_pass(refusal, name, value):
         ("fpga_pool:count", "1\n", "a number of slots, 1 to 64"),
         ("fpga_pool:topology", "star", "any, line or ring"),
         ("fpga_pool:topology", "Ring", "any, line or ring"),
-        ("fpga_pool:tier", "gold", "foreground or background"),
+        ("fpga_pool:tier", "gold", "foreground, background or auto"),
         ("fpga_pool:runtime", "0.0", "seconds above 0"),
         ("fpga_pool:runtime", "-1", "seconds above 0"),
         ("fpga_pool:runtime", "nan", "seconds above 0"),
