@@ -30,6 +30,25 @@ while true; do
 done
 """
 
+#: What a guest does that is to be busy: every vCPU computes for a share of each fifth of a second, `duty` percent on
+#: the kernel's command line.
+BUSY_INIT = """#!/bin/busybox sh
+busybox mkdir -p /proc
+busybox mount -t proc proc /proc
+echo "guest: up"
+busybox sleep 1
+burn() {
+    if [ "${duty:-100}" -ge 100 ]; then while true; do :; done; fi
+    while true; do
+        read up rest < /proc/uptime; now=${up%.*}${up#*.}; end=$((now + duty / 5))
+        while [ "$now" -lt "$end" ]; do read up rest < /proc/uptime; now=${up%.*}${up#*.}; done
+        busybox usleep $(((100 - duty) * 2000))
+    done
+}
+for vcpu in $(busybox seq $(busybox nproc)); do burn & done
+wait
+"""
+
 
 def kernel() -> Path | None:
     """Return the newest installed kernel that has its modules here."""
@@ -58,24 +77,45 @@ def build(kernel: Path, payload: bytes, directory: Path) -> Path:
         source = next(_modules(kernel).rglob(f"{name}.ko*"), None)
         if source is not None:  # or it is built in
             _unpack(source, root / "modules" / f"{name}.ko")
-    for program in (_busybox(), PYTHON):
-        _copy(Path(program), root)
-    if not (root / "bin" / "busybox").exists():
-        (root / "bin" / "busybox").symlink_to(_busybox())
+    _copy_busybox(root)
+    _copy(Path(PYTHON), root)
     for path in _python_files():
         _copy(path, root)
     package = Path(fpga_pool.__file__).parent
     place = root / _site() / "fpga_pool"
     shutil.copytree(package / "guest", place / "guest", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy2(package / "__init__.py", place)
-    init = root / "init"
-    init.write_text(INIT.format(modules=" ".join(MODULES), python=PYTHON))
-    init.chmod(0o755)
+    _write_init(root, INIT.format(modules=" ".join(MODULES), python=PYTHON))
+    return _packed(root, directory)
+
+
+def build_busy(directory: Path) -> Path:
+    """Build the initial file system of a guest that is busy; it has busybox and nothing else."""
+    root = directory / "root"
+    (root / "bin").mkdir(parents=True)
+    _copy_busybox(root)
+    _write_init(root, BUSY_INIT)
+    return _packed(root, directory)
+
+
+def _packed(root: Path, directory: Path) -> Path:
     image = directory / "initrd"
     names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
     image.write_bytes(_output([_busybox(), "cpio", "-o", "-H", "newc"], cwd=root, given=names))
     shutil.rmtree(root)
     return image
+
+
+def _copy_busybox(root: Path) -> None:
+    _copy(Path(_busybox()), root)
+    if not (root / "bin" / "busybox").exists():
+        (root / "bin" / "busybox").symlink_to(_busybox())
+
+
+def _write_init(root: Path, text: str) -> None:
+    init = root / "init"
+    init.write_text(text)
+    init.chmod(0o755)
 
 
 def _unpack(source: Path, target: Path) -> None:

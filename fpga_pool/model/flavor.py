@@ -104,6 +104,13 @@ def requested_tier(extra_specs: Mapping[str, str]) -> Tier | None:
     return Tier(tier)
 
 
+def is_dedicated(extra_specs: Mapping[str, str]) -> bool:
+    """Say whether a flavor gives vCPUs processors of their own, so that they cannot share them in tiers."""
+    return extra_specs.get("hw:cpu_policy", "shared") in ("dedicated", "mixed") or any(
+        name.endswith(":PCPU") and name.startswith("resources") for name in extra_specs
+    )
+
+
 def requested(extra_specs: Mapping[str, str]) -> AcceleratorRequest | None:
     """Return what slots extra specs ask for; None = none.  InvalidInput names the one that is wrong."""
     function = extra_specs.get(f"{NAMESPACE}:function")

@@ -43,13 +43,14 @@ def parse(xml: str) -> Domain:
         instance=instance,
         name=root.findtext("name", "").strip(),
         project_id="" if project is None else project.get("uuid", ""),
-        request=requested(_extra_specs(root)),
+        request=requested(nova_extra_specs(root)),
         ports=_ports(root),
         has_controller=root.find("./devices/controller[@type='virtio-serial']") is not None,
     )
 
 
-def _extra_specs(root: ElementTree.Element) -> dict[str, str]:
+def nova_extra_specs(root: ElementTree.Element) -> dict[str, str]:
+    """Return the extra specs of its flavor that Nova wrote into the description of a domain."""
     specs = root.iterfind(f"{_INSTANCE}/{_NOVA}flavor/{_NOVA}extraSpecs/{_NOVA}extraSpec")
     return {spec.get("name", ""): (spec.text or "").strip() for spec in specs}
 

@@ -16,6 +16,7 @@ import pytest
 from fpga_pool.experiments import guest_image as images
 
 from . import hypervisor as hypervisors
+from . import tier_machines as tier_machines_of
 
 PATIENCE_S = 60.0
 CONTROLLER = "<controller type='virtio-serial'/>"
@@ -96,6 +97,9 @@ def define(connection, kernel, initrd, tmp_path):
             initrd=initrd,
             console=console,
             devices=devices,
+            vcpus=1,
+            cmdline="",
+            metadata="",
         )
         guests.append(Guest(machine, connection.defineXML(xml), console))
         return guests[-1]
@@ -118,3 +122,31 @@ def until():
             time.sleep(0.2)
 
     return wait
+
+
+@pytest.fixture(scope="session")
+def tier_hypervisor(libvirt):
+    """A libvirtd that keeps its guests in control groups."""
+    if why := hypervisors.missing():
+        pytest.skip(why)
+    directory = Path(tempfile.mkdtemp(prefix="fpga-tiers-"))
+    made = hypervisors.Hypervisor(directory, tier_machines_of.CONTROLLERS)
+    try:
+        made.start(directory / "agent.sock")
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def busy_initrd(kernel, tmp_path_factory):
+    return images.build_busy(tmp_path_factory.mktemp("busy"))
+
+
+@pytest.fixture
+def tier_machines(libvirt, tier_hypervisor, kernel, busy_initrd, tmp_path):
+    with contextlib.closing(libvirt.open(tier_hypervisor.uri)) as connection:
+        machines = tier_machines_of.LibvirtMachines(tier_hypervisor, connection, kernel, busy_initrd, tmp_path)
+        yield machines
+        machines.close()

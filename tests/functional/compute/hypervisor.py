@@ -1,11 +1,13 @@
 """A libvirtd of its own, in a mount namespace where all its directories are its own too."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import fpga_pool
@@ -23,7 +25,7 @@ group = "root"
 namespaces = []
 stdio_handler = "file"
 security_driver = "none"
-cgroup_controllers = []
+cgroup_controllers = {controllers}
 dynamic_ownership = 0
 remember_owner = 0
 """
@@ -33,18 +35,19 @@ DOMAIN = """
   <name>{name}</name>
   <uuid>{uuid}</uuid>
   <metadata>
+    {metadata}
     <nova:instance xmlns:nova="http://openstack.org/xmlns/libvirt/nova/1.1">
       <nova:flavor name="fpga"><nova:extraSpecs>{specs}</nova:extraSpecs></nova:flavor>
       <nova:owner><nova:project uuid="p1">demo</nova:project></nova:owner>
     </nova:instance>
   </metadata>
   <memory unit='MiB'>256</memory>
-  <vcpu>1</vcpu>
+  <vcpu>{vcpus}</vcpu>
   <os>
     <type arch='x86_64' machine='pc'>hvm</type>
     <kernel>{kernel}</kernel>
     <initrd>{initrd}</initrd>
-    <cmdline>console=ttyS0 panic=-1 quiet</cmdline>
+    <cmdline>console=ttyS0 panic=-1 quiet {cmdline}</cmdline>
   </os>
   <features><acpi/></features>
   <on_poweroff>destroy</on_poweroff>
@@ -69,8 +72,9 @@ def missing() -> str:
 class Hypervisor:
     """One libvirtd."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, cgroup_controllers: Sequence[str] = ()) -> None:
         self.directory = directory
+        self._controllers = cgroup_controllers
         self._process: subprocess.Popen | None = None
 
     @property
@@ -90,7 +94,8 @@ class Hypervisor:
         hooks.mkdir(parents=True, exist_ok=True)
         shutil.copy2(HOOK, hooks / "fpga_pool")
         (etc / "hooks" / "fpga_pool.conf").write_text(f"[hook]\nsocket = {hook_socket}\ntimeout_s = 40\n")
-        (etc / "qemu.conf").write_text(QEMU_CONF)
+        controllers = json.dumps(list(self._controllers))
+        (etc / "qemu.conf").write_text(QEMU_CONF.format(controllers=controllers))
         (etc / "libvirtd.conf").write_text(
             f'unix_sock_dir = "{self.directory}/sock"\nunix_sock_rw_perms = "0700"\nauth_unix_rw = "none"\n'
             f'auth_unix_ro = "none"\nlog_outputs = "3:file:{self.directory}/libvirtd.log"\n'

@@ -1,0 +1,151 @@
+"""A connection with libvirt that is made anew whenever it is lost, and what libvirt tells through it."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import libvirt
+
+from fpga_pool.model.exceptions import NotFound, ServiceUnavailable
+
+LOG = logging.getLogger(__name__)
+
+#: A connection that does not answer is given up after interval x count.
+KEEPALIVE_S, KEEPALIVE_COUNT = 5, 3
+#: How often a lost connection is made anew, and how soon the event loop sees that it shall end.
+RECONNECT_S = 1.0
+
+
+class LibvirtConnection:
+    """One libvirtd; threads may share it."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._lock = threading.Lock()
+        self._connection: Any = None
+        self._changed: Callable[[str], object] = lambda _: None
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+        libvirt.registerErrorHandler(lambda *_: None, None)  # errors are raised; nothing goes to standard error
+        libvirt.virEventRegisterDefaultImpl()
+
+    def watch(self, changed: Callable[[str], object]) -> None:
+        """Begin to call `changed` with the uuid of a domain whose life has changed; with "" for all of them."""
+        self._changed = changed
+        _EVENTS.join()
+        self._thread = threading.Thread(target=self._stay_connected, name="libvirt-connection", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End."""
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join(2 * RECONNECT_S)
+            _EVENTS.leave()
+            self._thread = None
+        with self._lock:
+            self._disconnect()
+
+    def lookup(self, uuid: str) -> Any:
+        """Return a domain; NotFound if there is none."""
+        return self.call(lambda connection: connection.lookupByUUIDString(uuid))
+
+    def active(self) -> list[Any]:
+        """Return all domains that run."""
+        found: list[Any] = self.call(lambda made: made.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE))
+        return found
+
+    def call(self, work: Callable[[Any], Any]) -> Any:
+        """Do something with the connection; NotFound for a domain that is gone, ServiceUnavailable for the rest."""
+        try:
+            return work(self._connected())
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+                raise NotFound(str(error)) from error
+            raise ServiceUnavailable(f"libvirt: {error}") from error
+
+    def _connected(self) -> Any:
+        with self._lock:
+            if self._connection is None or not self._connection.isAlive():
+                self._disconnect()
+                self._connect()
+            return self._connection
+
+    def _connect(self) -> None:
+        connection = libvirt.open(self._uri)
+        connection.setKeepAlive(KEEPALIVE_S, KEEPALIVE_COUNT)
+        lifecycle = libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE
+        connection.domainEventRegisterAny(None, lifecycle, self._on_event, None)
+        self._connection = connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            try:
+                self._connection.close()
+            except libvirt.libvirtError as error:
+                LOG.debug("libvirt: %s", error)
+            self._connection = None
+
+    def _on_event(self, _connection: Any, domain: Any, event: int, detail: int, _opaque: object) -> None:
+        LOG.debug("libvirt: event %d (%d) of %s", event, detail, domain.name())
+        self._changed(domain.UUIDString())
+
+    def _stay_connected(self) -> None:
+        """Connect anew whenever the connection is lost: what happened meanwhile was told to nobody."""
+        lost = True
+        while not self._ending.wait(0.0 if lost else RECONNECT_S):
+            try:
+                with self._lock:
+                    alive = self._connection is not None and self._connection.isAlive() == 1
+                if not alive or lost:
+                    self.call(lambda _: None)
+                    self._changed("")
+                lost = False
+            except ServiceUnavailable as error:
+                LOG.warning("%s", error)
+                lost = True
+                self._ending.wait(RECONNECT_S)
+
+
+class _Events:
+    """libvirt's event loop: a process has one, and it runs in a thread while a connection listens."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners = 0
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def join(self) -> None:
+        """Have it run."""
+        with self._lock:
+            self._listeners += 1
+            if self._thread is None:
+                self._ending = threading.Event()
+                self._thread = threading.Thread(
+                    target=self._run, args=[self._ending], name="libvirt-events", daemon=True
+                )
+                self._thread.start()
+
+    def leave(self) -> None:
+        """Need it no more."""
+        with self._lock:
+            self._listeners -= 1
+            if self._listeners == 0 and self._thread is not None:
+                self._ending.set()
+                self._thread.join(2 * RECONNECT_S)
+                self._thread = None
+
+    @staticmethod
+    def _run(ending: threading.Event) -> None:
+        """Serve events; a timer lets it see that it shall end."""
+        timer = libvirt.virEventAddTimeout(int(RECONNECT_S * 1000), lambda *_: None, None)
+        try:
+            while not ending.is_set():
+                libvirt.virEventRunDefaultImpl()
+        finally:
+            libvirt.virEventRemoveTimeout(timer)
+
+
+_EVENTS = _Events()

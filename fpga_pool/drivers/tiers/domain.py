@@ -1,0 +1,86 @@
+"""A domain of libvirt as far as its tier goes: who wants one, and what it was like before it was put into one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from xml.etree import ElementTree
+from xml.sax.saxutils import quoteattr
+
+from fpga_pool.drivers.guests.domain import nova_extra_specs
+from fpga_pool.drivers.tiers.metadata import PLACED_URI, WISH_URI
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.flavor import NAMESPACE, Tier, is_dedicated, requested_tier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """What a guest had before it was put into a tier."""
+
+    shares: int
+    #: CPUs of the emulator and of each vCPU, as "0,1,2".
+    emulator: str
+    vcpus: tuple[str, ...]
+
+    def to_xml(self) -> str:
+        """Return it as an element of a domain's metadata."""
+        vcpus = "".join(f"<vcpu cpus={quoteattr(cpus)}/>" for cpus in self.vcpus)
+        return (
+            f'<placed xmlns="{PLACED_URI}" shares="{self.shares}" emulator={quoteattr(self.emulator)}>{vcpus}</placed>'
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TieredDomain:
+    """What the description of a domain says."""
+
+    instance: str
+    name: str
+    vcpus: int
+    wanted: Tier | None
+    dedicated: bool
+    #: None = it was not put into a tier.
+    before: Before | None
+
+
+def parse(xml: str) -> TieredDomain:
+    """Return what a domain's description says; InvalidInput says what is wrong with it, or with its wish."""
+    try:
+        root = ElementTree.fromstring(xml)  # noqa: S314  # written by libvirt on this host
+        vcpu = root.find("vcpu")
+        vcpus = 0 if vcpu is None else int(vcpu.get("current", vcpu.text or "0"))
+        before = _before(root)
+    except (ElementTree.ParseError, ValueError) as error:
+        raise InvalidInput(f"domain: it cannot be read: {error}") from error
+    specs = nova_extra_specs(root)
+    return TieredDomain(
+        instance=root.findtext("uuid", "").strip(),
+        name=root.findtext("name", "").strip(),
+        vcpus=vcpus,
+        wanted=_wanted(root, specs),
+        dedicated=is_dedicated(specs) or (before is None and _pinned(root, vcpus)),
+        before=before,
+    )
+
+
+def _wanted(root: ElementTree.Element, specs: Mapping[str, str]) -> Tier | None:
+    """Return the tier that is asked for: the pool's own word comes before that of Nova's flavor."""
+    own = root.find(f"./metadata/{{{WISH_URI}}}guest")
+    if own is not None:
+        return requested_tier({f"{NAMESPACE}:tier": own.get("tier", "")})
+    return requested_tier(specs)
+
+
+def _pinned(root: ElementTree.Element, vcpus: int) -> bool:
+    """Say whether each vCPU has one CPU of the host, as somebody else than this driver wrote it."""
+    pins = [pin.get("cpuset", "") for pin in root.iterfind("./cputune/vcpupin")]
+    return vcpus > 0 and len(pins) >= vcpus and all(pin.isdecimal() for pin in pins)
+
+
+def _before(root: ElementTree.Element) -> Before | None:
+    found = root.find(f"./metadata/{{{PLACED_URI}}}placed")
+    if found is None:
+        return None
+    return Before(
+        shares=int(found.get("shares", "")),
+        emulator=found.get("emulator", ""),
+        vcpus=tuple(vcpu.get("cpus", "") for vcpu in found.iterfind(f"{{{PLACED_URI}}}vcpu")),
+    )

@@ -1,0 +1,255 @@
+"""Tiers of libvirt's guests: vCPUs pinned, and the priority of the guest's control group.
+
+The foreground has the highest `cpu_shares`.  The background has the lowest and is idle (`cpu.idle`, Linux 5.15): it
+runs when nobody else on its pCPU wants to.  How a guest was before is kept in its domain's metadata, which are
+written before anything else of it is changed and removed after the last is given back; a migration takes them along.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import libvirt
+from oslo_config import cfg
+
+from fpga_pool.drivers.libvirt_connection import LibvirtConnection
+from fpga_pool.drivers.tiers import cgroups, privileged
+from fpga_pool.drivers.tiers.base import TierDriver, TieredGuest, check_placing
+from fpga_pool.drivers.tiers.cgroups import GuestCgroup
+from fpga_pool.drivers.tiers.domain import Before, TieredDomain, parse
+from fpga_pool.drivers.tiers.metadata import PLACED_URI
+from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
+from fpga_pool.model.flavor import Tier
+
+LOG = logging.getLogger(__name__)
+
+_LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
+_ELEMENT = libvirt.VIR_DOMAIN_METADATA_ELEMENT
+_SHARES = "cpu_shares"
+#: Why a guest is paused that is not wholly there yet: it is looked at when it runs.
+_ARRIVING = (libvirt.VIR_DOMAIN_PAUSED_MIGRATION, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP)
+
+
+class LibvirtTiers(TierDriver):
+    """The tiers of one libvirtd."""
+
+    def __init__(self, uri: str, pid_directory: Path = Path("/run/libvirt/qemu")) -> None:
+        self._libvirt = LibvirtConnection(uri)
+        self._pids = pid_directory
+        privileged.use_own_capabilities()
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
+        """See TierDriver."""
+        return cls(conf.agent.libvirt_uri, Path(conf.tiers.libvirt_pid_dir))
+
+    def watch(self, changed: Callable[[str], object]) -> None:
+        """See TierDriver."""
+        self._libvirt.watch(changed)
+
+    def close(self) -> None:
+        """See TierDriver."""
+        self._libvirt.close()
+
+    # What is --------------------------------------------------------------------------------------------------------
+
+    def guests(self) -> list[TieredGuest]:
+        """See TierDriver.  Guests whose description cannot be read are left alone, and told."""
+        found = []
+        for each in self._libvirt.active():
+            try:
+                guest = self._guest(each)
+            except NotFound:
+                continue  # ended meanwhile
+            except FpgaPoolError as error:
+                LOG.warning("a guest is left alone: %s", error)
+            else:
+                found += [guest] if guest is not None else []
+        return found
+
+    def cpu_times_s(self, instance: str) -> tuple[float, ...]:
+        """See TierDriver."""
+        domain, about = self._ours(instance)
+        group = self._group(domain)
+        return tuple(group.cpu_time_s(vcpu) for vcpu in range(about.vcpus))
+
+    def _guest(self, domain: Any) -> TieredGuest | None:
+        """Return a guest; None if it is not the pool's, or not wholly there yet."""
+        state, reason = self._libvirt.call(lambda _: domain.state())
+        if state == libvirt.VIR_DOMAIN_PAUSED and reason in _ARRIVING:
+            return None
+        about = self._about(domain)
+        if about.wanted is None and about.before is None:
+            return None
+        tier = pcpus = None
+        if about.before is not None:
+            tier, pcpus = self._tier(domain), self._pcpus(domain)
+        return TieredGuest(
+            instance=about.instance,
+            name=about.name,
+            wanted=about.wanted,
+            vcpus=about.vcpus,
+            dedicated=about.dedicated,
+            tier=tier if pcpus else None,
+            pcpus=pcpus or (),
+            touched=about.before is not None,
+        )
+
+    def _tier(self, domain: Any) -> Tier | None:
+        group = self._group(domain)
+        lowest, highest = group.shares
+        idle, shares = group.is_idle, self._shares(domain)
+        if idle or (idle is None and shares == lowest):
+            return Tier.BACKGROUND
+        return Tier.FOREGROUND if shares == highest else None
+
+    def _pcpus(self, domain: Any) -> tuple[int, ...]:
+        """Return the pCPU of each vCPU; none where one of them has several, or they share one."""
+        pins = [_cpus(pin) for pin in self._libvirt.call(lambda _: domain.vcpuPinInfo(_LIVE))]
+        alone = {cpu for pin in pins for cpu in pin}
+        return tuple(pin[0] for pin in pins) if len(alone) == len(pins) == sum(map(len, pins)) else ()
+
+    def _ours(self, instance: str) -> tuple[Any, TieredDomain]:
+        """Return a guest that runs and is the pool's; NotFound else."""
+        domain = self._libvirt.lookup(instance)
+        about = self._about(domain)
+        if (about.wanted is None and about.before is None) or not self._libvirt.call(lambda _: domain.isActive()):
+            raise NotFound(f"guest {instance}: does not run, or asks for no tier")
+        return domain, about
+
+    def _about(self, domain: Any) -> TieredDomain:
+        return parse(self._libvirt.call(lambda _: domain.XMLDesc()))
+
+    def _group(self, domain: Any) -> GuestCgroup:
+        file = self._pids / f"{domain.name()}.pid"
+        try:
+            pid = int(file.read_text())
+        except FileNotFoundError as error:
+            raise NotFound(
+                f"{file}: missing; guest {domain.name()} has ended, or [tiers] libvirt_pid_dir is wrong"
+            ) from error
+        except (OSError, ValueError) as error:
+            raise ServiceUnavailable(f"{file}: {error}") from error
+        return cgroups.of_process(pid)
+
+    # What is to be --------------------------------------------------------------------------------------------------
+
+    def place(self, instance: str, tier: Tier, pcpus: Sequence[int]) -> None:
+        """See TierDriver."""
+        domain, about = self._ours(instance)
+        guest = TieredGuest(
+            instance=instance,
+            name=about.name,
+            wanted=about.wanted,
+            vcpus=about.vcpus,
+            dedicated=about.dedicated,
+        )
+        check_placing(guest, tier, pcpus)
+        online = self._libvirt.call(lambda connection: connection.getCPUMap())[1]
+        wrong = [pcpu for pcpu in pcpus if not 0 <= pcpu < len(online) or not online[pcpu]]
+        if wrong:
+            raise InvalidInput(f"guest {about.name}: this host has no pCPU {wrong[0]} online")
+        group = self._group(domain)
+        if about.before is None:
+            before = self._remembered(domain)
+            self._libvirt.call(
+                lambda _: domain.setMetadata(_ELEMENT, before.to_xml(), "fpga_pool_placed", PLACED_URI, _LIVE)
+            )
+        for vcpu, pcpu in enumerate(pcpus):
+            self._pin(domain, vcpu, [pcpu], len(online))
+        self._pin_emulator(domain, pcpus, len(online))
+        self._give_tier(domain, group, tier)
+        LOG.info("guest %s: in the %s on pCPUs %s", about.name, tier, ", ".join(map(str, pcpus)))
+
+    def set_tiers(self, tiers: Mapping[str, Tier]) -> None:
+        """See TierDriver."""
+        changes = []
+        for instance, tier in sorted(tiers.items(), key=lambda one: one[1] != Tier.FOREGROUND):
+            domain, about = self._ours(instance)
+            if about.before is None:
+                raise Conflict(f"guest {about.name}: was not placed, so that its tier cannot change")
+            changes.append((domain, self._group(domain), tier))
+        # What the kernel does at once is first: it takes a hundredth of the time of libvirt's calls.
+        for _, group, tier in changes:
+            if tier == Tier.FOREGROUND:
+                _set_idle(group, False)
+        for domain, group, tier in changes:
+            self._give_tier(domain, group, tier)
+            LOG.info("guest %s: goes to the %s", domain.name(), tier)
+
+    def release(self, instance: str) -> None:
+        """See TierDriver."""
+        domain, about = self._ours(instance)
+        before = about.before
+        if before is None:
+            return
+        group = self._group(domain)
+        _set_idle(group, False)
+        self._set_shares(domain, before.shares)
+        cpus = len(self._libvirt.call(lambda connection: connection.getCPUMap())[1])
+        for vcpu, pins in enumerate(before.vcpus[: about.vcpus]):
+            self._pin(domain, vcpu, _listed(pins), cpus)
+        self._pin_emulator(domain, _listed(before.emulator), cpus)
+        self._libvirt.call(lambda _: domain.setMetadata(_ELEMENT, None, None, PLACED_URI, _LIVE))
+        LOG.info("guest %s: is as it was before it was put into a tier", about.name)
+
+    def _remembered(self, domain: Any) -> Before:
+        vcpus = self._libvirt.call(lambda _: domain.vcpuPinInfo(_LIVE))
+        emulator = self._libvirt.call(lambda _: domain.emulatorPinInfo(_LIVE))
+        return Before(
+            shares=self._shares(domain),
+            emulator=_list(_cpus(emulator)),
+            vcpus=tuple(_list(_cpus(pin)) for pin in vcpus),
+        )
+
+    def _give_tier(self, domain: Any, group: GuestCgroup, tier: Tier) -> None:
+        """Set the priority; shares cannot be changed while a group is idle."""
+        lowest, highest = group.shares
+        if tier == Tier.FOREGROUND:
+            _set_idle(group, False)
+            self._set_shares(domain, highest)
+        elif not group.is_idle:
+            self._set_shares(domain, lowest)
+            _set_idle(group, True)
+
+    def _shares(self, domain: Any) -> int:
+        return int(self._libvirt.call(lambda _: domain.schedulerParametersFlags(_LIVE))[_SHARES])
+
+    def _set_shares(self, domain: Any, shares: int) -> None:
+        self._libvirt.call(lambda _: domain.setSchedulerParametersFlags({_SHARES: shares}, _LIVE))
+
+    def _pin(self, domain: Any, vcpu: int, pcpus: Sequence[int], cpus: int) -> None:
+        self._libvirt.call(lambda _: domain.pinVcpuFlags(vcpu, _map(pcpus, cpus), _LIVE))
+
+    def _pin_emulator(self, domain: Any, pcpus: Sequence[int], cpus: int) -> None:
+        self._libvirt.call(lambda _: domain.pinEmulator(_map(pcpus, cpus), _LIVE))
+
+
+def _set_idle(group: GuestCgroup, idle: bool) -> None:
+    if group.is_idle in (None, idle):
+        return
+    try:
+        privileged.set_idle(str(group.guest), idle)
+    except FileNotFoundError as error:
+        raise NotFound(f"{group.guest}: gone") from error
+    except OSError as error:
+        raise ServiceUnavailable(f"{group.idle_file}: {error}") from error
+
+
+def _cpus(pin: Sequence[bool]) -> list[int]:
+    return [cpu for cpu, allowed in enumerate(pin) if allowed]
+
+
+def _map(pcpus: Sequence[int], cpus: int) -> tuple[bool, ...]:
+    """Return a set of pCPUs as libvirt wants it; all of them where none of the set is there."""
+    wanted = {pcpu for pcpu in pcpus if pcpu < cpus} or set(range(cpus))
+    return tuple(cpu in wanted for cpu in range(cpus))
+
+
+def _list(pcpus: Sequence[int]) -> str:
+    return ",".join(map(str, pcpus))
+
+
+def _listed(pcpus: str) -> list[int]:
+    return [int(pcpu) for pcpu in pcpus.split(",") if pcpu]

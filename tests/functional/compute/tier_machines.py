@@ -1,0 +1,95 @@
+"""Guests for the tests of tier drivers: real ones of libvirt, and those that files describe; both look alike here."""
+
+import contextlib
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from fpga_pool.drivers.tiers.libvirt import LibvirtTiers
+from fpga_pool.drivers.tiers.metadata import wish
+from fpga_pool.drivers.tiers.simulated import SimulatedTiers
+
+from . import hypervisor as hypervisors
+
+CONTROLLERS = ("cpu", "cpuacct", "cpuset")
+
+
+def _specs(specs):
+    return "".join(f"<nova:extraSpec name='{name}'>{value}</nova:extraSpec>" for name, value in specs.items())
+
+
+@dataclass
+class SimulatedMachines:
+    """Guests that are a fiction."""
+
+    directory: Path
+
+    def new_driver(self):
+        return SimulatedTiers(self.directory, host_pcpus=2)
+
+    def start(self, specs, *, vcpus=1, own_wish="", pins="", duty=100):
+        instance = str(uuid.uuid4())
+        specs = specs | {"fpga_pool:cpu_usage": str(duty)}
+        text = hypervisors.DOMAIN.format(
+            name=f"guest-{instance[:8]}", uuid=instance, specs=_specs(specs), kernel="", initrd="", console="",
+            devices="", vcpus=vcpus, cmdline="", metadata=wish(own_wish) if own_wish else "",
+        )  # fmt: skip
+        text = text.replace("</vcpu>", f"</vcpu>{pins}")
+        (self.directory / f"{instance}.xml").write_text(text)
+        return instance
+
+    def stop(self, instance):
+        (self.directory / f"{instance}.xml").unlink()
+
+    def seen(self, instance):
+        """What was done to a guest, as it can be seen without the driver."""
+        kept = self.directory / f"{instance}.tier"
+        return [word for word in ("foreground", "background") if kept.exists() and word in kept.read_text()]
+
+    def close(self):
+        """Nothing runs."""
+
+
+class LibvirtMachines:
+    """Real guests."""
+
+    def __init__(self, hypervisor, connection, kernel, initrd, directory):
+        self.hypervisor, self._connection, self._kernel, self._initrd = hypervisor, connection, kernel, initrd
+        self._directory = directory
+        self.domains = {}
+
+    def new_driver(self):
+        return LibvirtTiers(self.hypervisor.uri, self.hypervisor.directory / "run" / "libvirt" / "qemu")
+
+    def start(self, specs, *, vcpus=1, own_wish="", pins="", duty=100):
+        instance = str(uuid.uuid4())
+        text = hypervisors.DOMAIN.format(
+            name=f"tier-{instance[:8]}", uuid=instance, specs=_specs(specs), kernel=self._kernel, initrd=self._initrd,
+            console=self.console(instance), devices="", vcpus=vcpus, cmdline=f"duty={duty}",
+            metadata=wish(own_wish) if own_wish else "",
+        )  # fmt: skip
+        text = text.replace("</vcpu>", f"</vcpu>{pins}").replace("<memory unit='MiB'>256", "<memory unit='MiB'>128")
+        self.domains[instance] = self._connection.createXML(text)
+        return instance
+
+    def console(self, instance):
+        return self._directory / f"console-{instance}"
+
+    def is_up(self, instance):
+        file = self.console(instance)
+        return file.exists() and "guest: up" in file.read_text(errors="replace")
+
+    def stop(self, instance):
+        self.domains.pop(instance).destroy()
+
+    def seen(self, instance):
+        """What was done to a guest, as it can be seen without the driver."""
+        domain = self.domains[instance]
+        shares = domain.schedulerParametersFlags(0)["cpu_shares"]
+        return [shares, domain.vcpuPinInfo(0), domain.emulatorPinInfo(0), "placed" in domain.XMLDesc()]
+
+    def close(self):
+        for domain in self.domains.values():
+            with contextlib.suppress(Exception):
+                domain.destroy()
+        self.domains.clear()
