@@ -16,6 +16,8 @@ IDLE_FILE = "cpu.idle"
 _EMULATOR, _NESTED = "emulator", "libvirt"
 #: Lowest and highest priority of a group against its siblings, as libvirt's `cpu_shares`, by version.
 SHARES = {1: (2, 262144), 2: (1, 10000)}
+#: The accounting of version 1; version 2 has it in cpu.stat, also where it is beside version 1 without controllers.
+_USAGE_1 = "cpuacct.usage"
 _NS_PER_S, _US_PER_S = 1e9, 1e6
 
 
@@ -26,7 +28,7 @@ class GuestCgroup:
     version: int
     #: What competes with other guests for the CPU.
     guest: Path
-    #: What has the accounting of each vCPU in groups below it.
+    #: What has the accounting of each vCPU in groups below it; of either version.
     accounting: Path
 
     @property
@@ -51,8 +53,8 @@ class GuestCgroup:
         """Return the CPU time of a vCPU since its guest started."""
         group = self.accounting / f"vcpu{vcpu}"
         try:
-            if self.version == 1:
-                return int((group / "cpuacct.usage").read_text()) / _NS_PER_S
+            if (group / _USAGE_1).exists():
+                return int((group / _USAGE_1).read_text()) / _NS_PER_S
             lines = (group / "cpu.stat").read_text().splitlines()
             return int(next(line for line in lines if line.startswith("usage_usec ")).split()[1]) / _US_PER_S
         except (OSError, StopIteration, ValueError) as error:
@@ -74,7 +76,9 @@ def of_process(pid: int, root: Path = ROOT, proc: Path = PROC) -> GuestCgroup:
         paths |= dict.fromkeys(controllers.split(","), path)
     if "cpu" in paths:
         cpu = _emulated(root / "cpu", paths["cpu"])
-        return GuestCgroup(1, _competing(cpu), _emulated(root / "cpuacct", paths.get("cpuacct", paths["cpu"])))
+        if Path(paths.get("cpuacct", "")).name == _EMULATOR:
+            return GuestCgroup(1, _competing(cpu), _emulated(root / "cpuacct", paths["cpuacct"]))
+        return GuestCgroup(1, _competing(cpu), _emulated(root / "unified", paths.get("", "/")))
     cpu = _emulated(root, paths.get("", "/"))
     return GuestCgroup(2, _competing(cpu), cpu)
 
