@@ -20,8 +20,9 @@ from fpga_pool.rpc.transport import AGENT_TOPIC, count_unreadable, server, trans
 from fpga_pool.services.agent.endpoint import AgentEndpoint
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
+from fpga_pool.services.agent.tiers.endpoint import TierEndpoint
 from fpga_pool.services.clock import SteadyClock
-from fpga_pool.services.configured import agent_settings, egress_driver, instances, slot_driver
+from fpga_pool.services.configured import agent_settings, egress_driver, instances, slot_driver, tiers
 from fpga_pool.services.lock import exclusive
 
 
@@ -53,13 +54,17 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
             egress_driver(conf),
             CpuWorkers.from_conf(conf, catalogue),
         )
-        endpoints = [AgentEndpoint(service)]
+        tiered = tiers(conf, settings)
+        endpoints = [AgentEndpoint(service), *([TierEndpoint(tiered)] if tiered is not None else [])]
         commands = Commands(server(messages, AGENT_TOPIC, settings.host, endpoints, service.refusals))
         count_unreadable(service.refusals)
         service.on_speaking = commands.listen
         ends.callback(end_messages, [commands.stop, messages.cleanup])
         ends.callback(attempt, [service.stop])
         service.start()
+        if tiered is not None:
+            ends.callback(attempt, [tiered.stop])
+            tiered.start()
         guests = instances(conf, service, scheduler)
         if guests is not None:
             ends.callback(attempt, [guests.stop])

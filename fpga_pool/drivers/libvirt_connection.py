@@ -27,13 +27,13 @@ class LibvirtConnection:
         self._changed: Callable[[str], object] = lambda _: None
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
+        self._listens = False
         libvirt.registerErrorHandler(lambda *_: None, None)  # errors are raised; nothing goes to standard error
         libvirt.virEventRegisterDefaultImpl()
 
     def watch(self, changed: Callable[[str], object]) -> None:
         """Begin to call `changed` with the uuid of a domain whose life has changed; with "" for all of them."""
         self._changed = changed
-        _EVENTS.join()
         self._thread = threading.Thread(target=self._stay_connected, name="libvirt-connection", daemon=True)
         self._thread.start()
 
@@ -42,10 +42,12 @@ class LibvirtConnection:
         self._ending.set()
         if self._thread is not None:
             self._thread.join(2 * RECONNECT_S)
-            _EVENTS.leave()
             self._thread = None
         with self._lock:
             self._disconnect()
+            if self._listens:
+                self._listens = False
+                _EVENTS.leave()
 
     def lookup(self, uuid: str) -> Any:
         """Return a domain; NotFound if there is none."""
@@ -73,6 +75,9 @@ class LibvirtConnection:
             return self._connection
 
     def _connect(self) -> None:
+        if not self._listens:  # without it nobody answers libvirtd when it asks whether we are alive
+            self._listens = True
+            _EVENTS.join()
         connection = libvirt.open(self._uri)
         connection.setKeepAlive(KEEPALIVE_S, KEEPALIVE_COUNT)
         lifecycle = libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE

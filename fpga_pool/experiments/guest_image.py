@@ -33,8 +33,9 @@ done
 #: What a guest does that is to be busy: every vCPU computes for a share of each fifth of a second, `duty` percent on
 #: the kernel's command line.
 BUSY_INIT = """#!/bin/busybox sh
-busybox mkdir -p /proc
+busybox mkdir -p /proc /dev
 busybox mount -t proc proc /proc
+busybox mount -t devtmpfs devtmpfs /dev
 echo "guest: up"
 busybox sleep 1
 burn() {

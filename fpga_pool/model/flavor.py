@@ -44,6 +44,16 @@ class Tier(StrEnum):
     AUTO = "auto"
 
 
+#: Classes of pCPUs in Placement: a pCPU is one of each.
+TIER_CLASSES: Mapping[Tier, str] = {
+    Tier.FOREGROUND: "CUSTOM_FPGA_FOREGROUND_PCPU",
+    Tier.BACKGROUND: "CUSTOM_FPGA_BACKGROUND_PCPU",
+    Tier.AUTO: "CUSTOM_FPGA_BACKGROUND_PCPU",
+}
+#: Trait of the providers of such pCPUs.
+TIERS_TRAIT = "CUSTOM_FPGA_TIERS"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorRequest:
     """What a flavor asks of the pool for each virtual machine."""
@@ -170,3 +180,13 @@ def provider_name(host: str, card: str, kind: str) -> str:
 def provider_uuid(host: str, card: str, kind: str) -> str:
     """Return the uuid of the provider of a card's slots of one kind: the same whenever it is made again."""
     return str(uuid.uuid5(SLOT_NAMESPACE, provider_name(host, card, kind)))
+
+
+def tiers_provider_name(node: str) -> str:
+    """Return the name of the provider of the pCPUs of a compute node that carry tiers."""
+    return f"{node}:{NAMESPACE}_tiers"
+
+
+def tiers_provider_uuid(node: str) -> str:
+    """Return the uuid of that provider: the same whenever it is made again."""
+    return str(uuid.uuid5(SLOT_NAMESPACE, tiers_provider_name(node)))

@@ -88,9 +88,9 @@ class PlacementClient:
 
     # What there is to be
 
-    def ensure_class(self) -> None:
-        """Have the class of the pool's slots exist."""
-        self._ask("PUT", f"/resource_classes/{RESOURCE_CLASS}")
+    def ensure_class(self, name: str = RESOURCE_CLASS) -> None:
+        """Have a class of resources exist: that of the pool's slots, or another."""
+        self._ask("PUT", f"/resource_classes/{name}")
 
     def ensure_trait(self, name: str) -> None:
         """Have a trait exist."""
@@ -134,6 +134,22 @@ class PlacementClient:
     def allocations_on(self, uuid: str) -> Mapping[str, int]:
         """Return the number of slots that a provider gives, by consumer."""
         return _slots(self._ask("GET", f"/resource_providers/{uuid}/allocations")["allocations"])
+
+    def resources_on(self, uuid: str) -> Mapping[str, Mapping[str, int]]:
+        """Return all that a provider gives, by consumer and class."""
+        found = self._ask("GET", f"/resource_providers/{uuid}/allocations")["allocations"]
+        return {consumer: allocation["resources"] for consumer, allocation in found.items()}
+
+    def claim(self, consumer: str) -> dict[str, Any]:
+        """Return all that a consumer was allocated, as `set_claims` takes it; no `allocations` if it is unknown."""
+        found = self._ask("GET", f"/allocations/{consumer}")
+        claim = {name: found[name] for name in ("project_id", "user_id", "consumer_generation") if name in found}
+        plain = {uuid: {"resources": given["resources"]} for uuid, given in found["allocations"].items()}
+        return claim | {"allocations": plain}
+
+    def set_claims(self, claims: Mapping[str, Any]) -> None:
+        """Set what consumers are allocated, all of them or none; Conflict if one has changed or there is no room."""
+        self._ask("POST", "/allocations", dict(claims))
 
     def _ask(self, method: str, path: str, body: Any = None, params: Mapping[str, str] | None = None) -> Any:
         options: dict[str, Any] = {} if body is None else {"json": body}

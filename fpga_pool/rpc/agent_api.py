@@ -1,10 +1,12 @@
 """What the scheduler tells an agent."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fpga_pool.model.encoding import to_plain
+from fpga_pool.model.flavor import Tier
 from fpga_pool.model.messages import Command, Outcome
+from fpga_pool.model.tiers import GuestTier
 from fpga_pool.rpc.bounded import Caller
 from fpga_pool.rpc.transport import AGENT_TOPIC, client, read_all
 
@@ -18,10 +20,12 @@ class AgentAPI:
         Commands, in the name of a shard's owner.
     1.1
         EvictJob; AssignJob says what is done already.
+    1.2
+        Tiers of guests: `tiers`, `set_tiers`; an agent without tiers does not know them.
     """
 
     def __init__(self, transport: Any, timeout_s: float = 10.0) -> None:
-        self._client = client(transport, AGENT_TOPIC, timeout_s, version="1.1", version_cap="1.1")
+        self._client = client(transport, AGENT_TOPIC, timeout_s, version="1.1", version_cap="1.2")
         self._caller = Caller()
         self._timeout_s = timeout_s
 
@@ -36,3 +40,17 @@ class AgentAPI:
             lambda: call({}, "execute", shard=shard, epoch=epoch, commands=plain), self._timeout_s
         )
         return read_all(Outcome, answer)
+
+    def tiers(self, host: str) -> list[GuestTier]:
+        """Return the guests of a host that are in a tier."""
+        call = self._client.prepare(server=host, version="1.2").call
+        return read_all(GuestTier, self._caller.run(lambda: call({}, "tiers"), self._timeout_s))
+
+    def set_tiers(self, host: str, tiers: Mapping[str, Tier]) -> None:
+        """Change the tiers of guests of a host, by instance: all, or none and an error.
+
+        NotFound for a guest that is in no tier there, Conflict where there is no room in its tier.
+        """
+        plain = {instance: tier.value for instance, tier in tiers.items()}
+        call = self._client.prepare(server=host, version="1.2").call
+        self._caller.run(lambda: call({}, "set_tiers", tiers=plain), self._timeout_s)

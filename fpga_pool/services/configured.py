@@ -11,23 +11,29 @@ from fpga_pool.conf.agent import NO_EGRESS, NO_GUESTS
 from fpga_pool.conf.places import public_key
 from fpga_pool.conf.scheduler import pool_settings
 from fpga_pool.conf.tc import shaped_devices
+from fpga_pool.conf.tiers import NO_TIERS, parse_pcpus
 from fpga_pool.drivers.egress.base import EgressDriver
 from fpga_pool.drivers.guests.base import GuestDriver
 from fpga_pool.drivers.slots.base import SlotDriver
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.placement.options import open_placement
+from fpga_pool.placement.tiers import TierAccounts
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.services.agent.instances.channel import ChannelLimits
 from fpga_pool.services.agent.instances.keeper import Parts
 from fpga_pool.services.agent.instances.service import Instances
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
+from fpga_pool.services.agent.tiers.nova_conf import check_nova_conf
+from fpga_pool.services.agent.tiers.service import Tiers
 from fpga_pool.services.scheduler.settings import SchedulerSettings
 
 LOG = logging.getLogger(__name__)
 
 SLOT_DRIVERS = "fpga_pool.slot_drivers"
 GUEST_DRIVERS = "fpga_pool.guest_drivers"
+TIER_DRIVERS = "fpga_pool.tier_drivers"
 
 #: The longest pause of a slot that fails again and again.
 LONGEST_FAULT_PAUSE_S = 60.0
@@ -66,7 +72,7 @@ def agent_settings(conf: cfg.ConfigOpts, **host: Any) -> AgentSettings:
 
 def slot_driver(conf: cfg.ConfigOpts, catalogue: Catalogue) -> SlotDriver:
     """Return the driver of this host's cards; InvalidInput names those there are."""
-    kind = _driver(SLOT_DRIVERS, "slot_driver", conf.agent.slot_driver)
+    kind = _driver(SLOT_DRIVERS, "[agent] slot_driver", conf.agent.slot_driver)
     trusted = public_key("[agent] bitstream_public_key", conf.agent.bitstream_public_key)
     made: SlotDriver = kind.from_conf(conf, catalogue, trusted)
     return made
@@ -79,18 +85,18 @@ def guest_driver(conf: cfg.ConfigOpts) -> GuestDriver | None:
     """
     if conf.agent.guest_driver == NO_GUESTS:
         return None
-    made: GuestDriver = _driver(GUEST_DRIVERS, "guest_driver", conf.agent.guest_driver).from_conf(conf)
+    made: GuestDriver = _driver(GUEST_DRIVERS, "[agent] guest_driver", conf.agent.guest_driver).from_conf(conf)
     return made
 
 
 def _driver(group: str, option: str, name: str) -> Any:
     known = sorted(entry_points(group=group).names)
     if name not in known:
-        raise InvalidInput(f"[agent] {option}: no driver {name!r}; there is: {', '.join(known) or 'none'}")
+        raise InvalidInput(f"{option}: no driver {name!r}; there is: {', '.join(known) or 'none'}")
     try:
         return next(iter(entry_points(group=group, name=name))).load()
     except ImportError as error:
-        raise InvalidInput(f"[agent] {option} = {name}: {error}; install what this driver needs") from error
+        raise InvalidInput(f"{option} = {name}: {error}; install what this driver needs") from error
 
 
 def instances(conf: cfg.ConfigOpts, agent: AgentService, scheduler: SchedulerAPI) -> Instances | None:
@@ -111,6 +117,29 @@ def instances(conf: cfg.ConfigOpts, agent: AgentService, scheduler: SchedulerAPI
         prepare_s=group.start_timeout_s,
     )
     return Instances(parts, Path(group.hook_socket))
+
+
+def tiers(conf: cfg.ConfigOpts, settings: AgentSettings) -> Tiers | None:
+    """Return what keeps the guests of this host in their tiers; None where there are none.
+
+    InvalidInput names the option that is wrong, of the pool or of Nova.
+    """
+    group = conf.tiers
+    if group.driver == NO_TIERS:
+        return None
+    pcpus = parse_pcpus(group.pcpus)
+    if not pcpus:
+        raise InvalidInput("[tiers] pcpus: missing; they are the [compute] cpu_shared_set of nova.conf")
+    if group.nova_conf:
+        check_nova_conf(Path(group.nova_conf), pcpus)
+    placement = open_placement(conf)
+    return Tiers(
+        _driver(TIER_DRIVERS, "[tiers] driver", group.driver).from_conf(conf),
+        pcpus,
+        settings.state_dir / "tiers.json",
+        None if placement is None else TierAccounts(placement, settings.node or settings.host, len(pcpus)),
+        group.interval_s,
+    )
 
 
 def egress_driver(conf: cfg.ConfigOpts) -> EgressDriver | None:

@@ -114,7 +114,7 @@ class LibvirtTiers(TierDriver):
         """Return a guest that runs and is the pool's; NotFound else."""
         domain = self._libvirt.lookup(instance)
         about = self._about(domain)
-        if (about.wanted is None and about.before is None) or not self._libvirt.call(lambda _: domain.isActive()):
+        if (about.wanted is None and about.before is None) or domain.ID() < 0:
             raise NotFound(f"guest {instance}: does not run, or asks for no tier")
         return domain, about
 
@@ -170,10 +170,9 @@ class LibvirtTiers(TierDriver):
             if about.before is None:
                 raise Conflict(f"guest {about.name}: was not placed, so that its tier cannot change")
             changes.append((domain, self._group(domain), tier))
-        # What the kernel does at once is first: it takes a hundredth of the time of libvirt's calls.
+        # The kernel changes a group in a hundredth of the time of libvirt's calls, which then make it last.
         for _, group, tier in changes:
-            if tier == Tier.FOREGROUND:
-                _set_idle(group, False)
+            _set_idle(group, tier == Tier.BACKGROUND)
         for domain, group, tier in changes:
             self._give_tier(domain, group, tier)
             LOG.info("guest %s: goes to the %s", domain.name(), tier)
@@ -204,14 +203,11 @@ class LibvirtTiers(TierDriver):
         )
 
     def _give_tier(self, domain: Any, group: GuestCgroup, tier: Tier) -> None:
-        """Set the priority; shares cannot be changed while a group is idle."""
+        """Set the priority.  Shares cannot be changed while a group is idle, and say nothing then."""
         lowest, highest = group.shares
-        if tier == Tier.FOREGROUND:
-            _set_idle(group, False)
-            self._set_shares(domain, highest)
-        elif not group.is_idle:
-            self._set_shares(domain, lowest)
-            _set_idle(group, True)
+        _set_idle(group, False)
+        self._set_shares(domain, highest if tier == Tier.FOREGROUND else lowest)
+        _set_idle(group, tier == Tier.BACKGROUND)
 
     def _shares(self, domain: Any) -> int:
         return int(self._libvirt.call(lambda _: domain.schedulerParametersFlags(_LIVE))[_SHARES])

@@ -1,0 +1,20 @@
+"""What an agent tells of the tiers of its host."""
+
+from dataclasses import dataclass
+
+from fpga_pool.model.flavor import Tier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestTier:
+    """One guest that is in a tier."""
+
+    instance: str
+    name: str
+    #: What its owner asks for; None = it was put into a tier without asking.
+    wanted: Tier | None
+    tier: Tier
+    #: The pCPU of each vCPU.
+    pcpus: tuple[int, ...]
+    #: Share of its pCPU that each vCPU used lately, 0 to 1; empty = not measured yet.
+    usage: tuple[float, ...]

@@ -1,0 +1,79 @@
+"""Which pCPUs a guest gets: each carries one vCPU of the foreground and one of the background, at the most."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from fpga_pool.drivers.tiers.base import TIERS
+from fpga_pool.model.exceptions import Conflict
+from fpga_pool.model.flavor import Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a guest is or is to be; vCPU i is on `pcpus[i]`."""
+
+    tier: Tier
+    pcpus: tuple[int, ...]
+
+
+def find_pcpus(
+    tier: Tier,
+    vcpus: int,
+    pcpus: Collection[int],
+    others: Collection[Place],
+    usage: Mapping[tuple[Tier, int], float],
+    preferred: Collection[int] = (),
+) -> tuple[int, ...]:
+    """Return pCPUs whose `tier` nobody has: those first where the other tier uses least (paper 002, KEASY).
+
+    Parameters
+    ----------
+    tier, vcpus
+        Of the guest.
+    pcpus
+        Those of the host that carry tiers.
+    others
+        Where the other guests are.
+    usage
+        By tier and pCPU, the share of the pCPU that is used; 1 where a guest is and nothing is known.
+    preferred
+        They come before all others, for the guest is there.
+
+    Raises
+    ------
+    Conflict
+        If there are not enough.
+
+    """
+    taken = {pcpu for place in others if place.tier == tier for pcpu in place.pcpus}
+    across = next(each for each in TIERS if each != tier)
+    shared = {pcpu for place in others if place.tier == across for pcpu in place.pcpus}
+    free = sorted(
+        set(pcpus) - taken,
+        key=lambda pcpu: (pcpu not in preferred, usage.get((across, pcpu), 1.0) if pcpu in shared else 0.0, pcpu),
+    )
+    if len(free) < vcpus:
+        raise Conflict(f"{vcpus} pCPUs wanted in the {tier}, {len(free)} of {len(set(pcpus))} are free there")
+    return tuple(free[:vcpus])
+
+
+def rearranged(
+    places: Mapping[str, Place],
+    tiers: Mapping[str, Tier],
+    pcpus: Collection[int],
+    usage: Mapping[tuple[Tier, int], float],
+) -> dict[str, Place]:
+    """Return new places of the guests in `tiers`: on their pCPUs where these are free in the new tier, else on others.
+
+    Those that go to the foreground choose first.  Conflict if there is no room.
+    """
+    settled = {instance: place for instance, place in places.items() if instance not in tiers}
+    new: dict[str, Place] = {}
+    for instance, tier in sorted(tiers.items(), key=lambda one: TIERS.index(one[1])):
+        old = places[instance]
+        taken = {pcpu for place in settled.values() if place.tier == tier for pcpu in place.pcpus}
+        found = old.pcpus
+        if taken & set(found) or not set(found) <= set(pcpus):
+            found = find_pcpus(tier, len(old.pcpus), pcpus, settled.values(), usage, preferred=old.pcpus)
+        settled[instance] = new[instance] = Place(tier, found)
+    return new

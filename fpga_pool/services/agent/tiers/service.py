@@ -1,0 +1,250 @@
+"""Keeps the guests of a host in their tiers, whoever starts, ends or restarts them, and changes the tiers live.
+
+What is to be follows from what the hypervisor says, from the book, and from what Placement has allocated; an event
+only makes the service look.  So an agent that is killed at any moment leaves guests that run, and the next one makes of
+them what they were to be.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from fpga_pool.drivers.tiers.base import TierDriver, TieredGuest
+from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound
+from fpga_pool.model.flavor import Tier
+from fpga_pool.model.tiers import GuestTier
+from fpga_pool.placement.tiers import TierAccounts
+from fpga_pool.services.agent.tiers.book import Book, Entry
+from fpga_pool.services.agent.tiers.layout import Place, find_pcpus, rearranged
+from fpga_pool.services.agent.tiers.usage import UsageMeter
+from fpga_pool.services.loop import Loop
+
+LOG = logging.getLogger(__name__)
+
+#: A guest that does not run is expected back for so long, as in a reboot; what it had is then given to others.
+FORGET_S = 600.0
+
+
+class Tiers:
+    """The tiers of one host.  `start` and `stop` are called once each."""
+
+    def __init__(
+        self,
+        driver: TierDriver,
+        pcpus: Collection[int],
+        book: Path,
+        accounts: TierAccounts | None = None,
+        interval_s: float = 5.0,
+    ) -> None:
+        self._driver = driver
+        self._pcpus = frozenset(pcpus)
+        self._accounts = accounts
+        self._book = Book(book)
+        #: Held while the book or a guest is changed; not while one only looks, for a swap is to have effect at once.
+        self._lock = threading.Lock()
+        #: Changes of tiers so far.
+        self._changes = 0
+        self._guests: dict[str, TieredGuest] = {}
+        self._meter = UsageMeter()
+        self._complaints: dict[str, str] = {}
+        self._looking = Loop("tiers", self._look, interval_s)
+
+    def start(self) -> None:
+        """Put every guest into its tier, and back what another agent left half done; then follow them."""
+        self._looking.start()
+        self._driver.watch(lambda _: self._looking.wake())
+
+    def stop(self) -> None:
+        """End; guests stay in their tiers."""
+        self._looking.stop()
+        self._driver.close()
+
+    # What others ask for ------------------------------------------------------------------------------------------
+
+    def guests(self) -> list[GuestTier]:
+        """Return the guests that are in a tier."""
+        with self._lock:
+            entries = self._book.entries()
+            return [
+                GuestTier(
+                    instance=instance,
+                    name=guest.name,
+                    wanted=guest.wanted,
+                    tier=entries[instance].place.tier,
+                    pcpus=entries[instance].place.pcpus,
+                    usage=self._meter.usage(instance),
+                )
+                for instance, guest in self._guests.items()
+                if instance in entries
+            ]
+
+    def set_tiers(self, tiers: Mapping[str, Tier]) -> None:
+        """Change the tiers of guests that run, all at once; two that swap stay on their pCPUs.
+
+        NotFound for a guest that is in no tier here, Conflict where there is no room, in Placement or on the pCPUs.
+        Nothing was changed then.
+        """
+        with self._lock:
+            entries = self._book.entries()
+            for instance, tier in tiers.items():
+                if instance not in entries or instance not in self._guests:
+                    raise NotFound(f"guest {instance}: is in no tier of this host")
+                if tier == Tier.AUTO:
+                    raise InvalidInput("tier: auto is a wish; a guest is in the foreground or in the background")
+            self._change({each: tier for each, tier in tiers.items() if entries[each].place.tier != tier})
+
+    def swap(self, first: str, second: str) -> None:
+        """Have two guests of different tiers change them."""
+        with self._lock:
+            entries = self._book.entries()
+        try:
+            tiers = {first: entries[second].place.tier, second: entries[first].place.tier}
+        except KeyError as error:
+            raise NotFound(f"guest {error.args[0]}: is in no tier of this host") from None
+        self.set_tiers(tiers)
+
+    def release(self, instance: str) -> None:
+        """Have a guest that does not ask for a tier any more as it was before it was put into one."""
+        with self._lock:
+            self._changes += 1
+            self._driver.release(instance)
+            self._book.write({each: entry for each, entry in self._book.entries().items() if each != instance})
+
+    def _change(self, tiers: Mapping[str, Tier]) -> None:
+        """Change tiers in Placement, in the book and of the guests, in this order: the first is what counts."""
+        if not tiers:
+            return
+        self._changes += 1
+        entries = self._book.entries()
+        places = {instance: entry.place for instance, entry in entries.items()}
+        new = rearranged(places, tiers, self._pcpus, self._use())
+        if self._accounts is not None:
+            self._accounts.exchange(tiers)
+        self._book.write(entries | {each: replace(entries[each], place=place) for each, place in new.items()})
+        staying = {each: place.tier for each, place in new.items() if place.pcpus == places[each].pcpus}
+        self._driver.set_tiers(staying)
+        for instance, place in new.items():
+            if instance not in staying:
+                self._driver.place(instance, place.tier, place.pcpus)
+
+    # What is found --------------------------------------------------------------------------------------------------
+
+    def _look(self) -> bool:
+        changes = self._changes
+        guests = {guest.instance: guest for guest in self._driver.guests()}
+        self._meter.measure(self._driver, guests)
+        allocated = self._allocated()
+        with self._lock:
+            if changes != self._changes:
+                return True  # what was read is not so any more
+            self._guests = guests
+            self._forget(allocated)
+            for guest in guests.values():
+                self._attempt(guest, allocated)
+            for guest in guests.values():
+                if self._accounts is None or guest.instance in (allocated or ()):
+                    self._raise(guest)
+        return False
+
+    def _allocated(self) -> Mapping[str, Tier] | None:
+        """Return what Placement has allocated; None = it is not asked, or does not answer."""
+        if self._accounts is None:
+            return None
+        try:
+            self._accounts.sync()
+            found = self._accounts.tiers()
+        except FpgaPoolError as error:
+            self._complain("Placement", f"tiers: {error}")
+            return None
+        self._complaints.pop("Placement", None)
+        return found
+
+    def _forget(self, allocated: Mapping[str, Tier] | None) -> None:
+        """Strike out guests that are gone for good, so that others can have their pCPUs."""
+        now_s, entries = time.time(), self._book.entries()
+        kept = {}
+        for instance, entry in entries.items():
+            if instance in self._guests:
+                stale = now_s - entry.seen_s > FORGET_S / 10
+                kept[instance] = replace(entry, seen_s=now_s) if stale else entry
+            elif instance in allocated if allocated is not None else now_s - entry.seen_s < FORGET_S:
+                kept[instance] = entry
+            else:
+                LOG.info("guest %s: is gone; its pCPUs are free", instance)
+        if kept != entries:
+            self._book.write(kept)
+
+    def _attempt(self, guest: TieredGuest, allocated: Mapping[str, Tier] | None) -> None:
+        """Put a guest where it is to be, unless it is there."""
+        try:
+            if guest.wanted is None and guest.touched and guest.instance not in self._book.entries():
+                self._driver.release(guest.instance)  # what a dead agent left of a guest that is not the pool's
+                return
+            place = self._place_of(guest, allocated)
+            if (guest.tier, guest.pcpus) != (place.tier, place.pcpus):
+                self._driver.place(guest.instance, place.tier, place.pcpus)
+        except NotFound as error:
+            LOG.debug("%s", error)  # ended meanwhile
+        except FpgaPoolError as error:
+            self._complain(guest.instance, f"guest {guest.name}: is left as it is: {error}")
+        else:
+            self._complaints.pop(guest.instance, None)
+
+    def _place_of(self, guest: TieredGuest, allocated: Mapping[str, Tier] | None) -> Place:
+        """Return where a guest is to be: Placement's word on its tier comes before the book's, this before its wish."""
+        entries = self._book.entries()
+        entry = entries.get(guest.instance)
+        tier = Tier.BACKGROUND if guest.wanted in (None, Tier.AUTO) else guest.wanted
+        assert tier is not None  # noqa: S101
+        if entry is not None:
+            tier = entry.place.tier
+        tier = (allocated or {}).get(guest.instance, tier)
+        others = {each: other.place for each, other in entries.items() if each != guest.instance}
+        if entry is not None and entry.place.tier == tier and self._is_good(entry.place, guest, others.values()):
+            return entry.place
+        old = () if entry is None else entry.place.pcpus
+        try:
+            pcpus = find_pcpus(tier, guest.vcpus, self._pcpus, others.values(), self._use(), preferred=old)
+        except Conflict:  # those that do not run now take other pCPUs when they come back
+            running = [place for each, place in others.items() if each in self._guests]
+            pcpus = find_pcpus(tier, guest.vcpus, self._pcpus, running, self._use(), preferred=old)
+        place = Place(tier, pcpus)
+        self._book.write(entries | {guest.instance: Entry(place=place, seen_s=time.time())})
+        return place
+
+    def _is_good(self, place: Place, guest: TieredGuest, others: Collection[Place]) -> bool:
+        """Say whether a place is still to be had."""
+        return (
+            len(place.pcpus) == guest.vcpus
+            and set(place.pcpus) <= self._pcpus
+            and not any(other.tier == place.tier and set(other.pcpus) & set(place.pcpus) for other in others)
+        )
+
+    def _raise(self, guest: TieredGuest) -> None:
+        """Move a guest that leaves its tier to the pool to the foreground, if there is room for all of it."""
+        entry = self._book.entries().get(guest.instance)
+        if guest.wanted != Tier.AUTO or entry is None or entry.place.tier == Tier.FOREGROUND:
+            return
+        try:
+            self._change({guest.instance: Tier.FOREGROUND})
+        except Conflict as error:
+            LOG.debug("guest %s: stays in the background: %s", guest.name, error)
+        except FpgaPoolError as error:
+            LOG.warning("guest %s: stays in the background: %s", guest.name, error)
+
+    def _use(self) -> dict[tuple[Tier, int], float]:
+        """Return the use of each pCPU by the guest of each tier, where it was measured."""
+        found = {}
+        for instance, entry in self._book.entries().items():
+            for pcpu, share in zip(entry.place.pcpus, self._meter.usage(instance), strict=False):
+                found[entry.place.tier, pcpu] = share
+        return found
+
+    def _complain(self, about: str, complaint: str) -> None:
+        """Say what is new of what cannot be done; it is tried again at every look."""
+        if self._complaints.get(about) != complaint:
+            LOG.warning("%s", complaint)
+        self._complaints[about] = complaint

@@ -1,0 +1,118 @@
+"""What a foreground and a background guest get of one pCPU, by the kernel's accounting of CPU time.
+
+Every figure is a ratio of CPU times of one window, so that what others do on this machine matters little.
+"""
+
+import contextlib
+import statistics
+import time
+from pathlib import Path
+
+import pytest
+
+from fpga_pool.model.flavor import Tier
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+PCPU = 0
+WINDOW_S, WINDOWS = 2.0, 7
+#: All guests together compete with all else on the host; here that is other tests.
+MACHINE_SHARES = Path("/sys/fs/cgroup/cpu/machine/cpu.shares")
+BOOT_S = 240.0
+
+
+@pytest.fixture
+def quiet_pcpu(tier_machines):
+    """A pCPU on which nobody else gets much while a guest wants it."""
+    if not MACHINE_SHARES.exists():
+        yield
+        return
+    before = MACHINE_SHARES.read_text()
+    MACHINE_SHARES.write_text("262144")
+    yield
+    MACHINE_SHARES.write_text(before)
+
+
+@pytest.fixture
+def driver(tier_machines):
+    with contextlib.closing(tier_machines.new_driver()) as made:
+        yield made
+
+
+@pytest.fixture
+def pair(tier_machines, driver, quiet_pcpu, until):
+    """Start a foreground guest that computes for a share of the time, and a background guest that always does."""
+
+    def start(duty):
+        front = tier_machines.start({"fpga_pool:tier": "foreground"}, duty=duty)
+        behind = tier_machines.start({"fpga_pool:tier": "background"})
+        for guest in (front, behind):
+            until(lambda guest=guest: tier_machines.is_up(guest), "the guest is up", BOOT_S)
+        driver.place(front, Tier.FOREGROUND, [PCPU])
+        driver.place(behind, Tier.BACKGROUND, [PCPU])
+        time.sleep(3)  # they begin to compute a second after they are up
+        return front, behind
+
+    return start
+
+
+def others_s():
+    """CPU time of the pCPU that went to interrupts and to other machines of its hypervisor."""
+    line = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith(f"cpu{PCPU} "))
+    ticks = [int(word) for word in line.split()[1:]]
+    return (ticks[5] + ticks[6] + ticks[7]) / 100
+
+
+def window(driver, front, behind, length_s=WINDOW_S):
+    """CPU time of both guests in a window, and what they could have had together, seconds."""
+
+    def now():
+        return time.monotonic(), driver.cpu_times_s(front)[0], driver.cpu_times_s(behind)[0], others_s()
+
+    begin = now()
+    time.sleep(length_s)
+    wall_s, front_s, behind_s, taken_s = (after - before for before, after in zip(begin, now(), strict=True))
+    return front_s, behind_s, wall_s - taken_s
+
+
+def tell(what, percent):
+    low, high = min(percent), max(percent)
+    print(f"{what}: median {statistics.median(percent):.2f} %, {low:.2f} to {high:.2f} % in {len(percent)} windows")
+
+
+def test_a_busy_background_guest_takes_at_most_one_percent_of_a_busy_foreground_guest(driver, pair):
+    front, behind = pair(100)
+    lost = []
+    for _ in range(WINDOWS):
+        front_s, behind_s, _ = window(driver, front, behind)
+        lost.append(100 * behind_s / (front_s + behind_s))
+    tell("foreground at 100 %: CPU time that goes to the background instead", lost)
+    assert statistics.median(lost) <= 1.0
+
+    # The same after they have swapped.  In the second that begins with the call the former foreground gets no more than
+    # what it uses until the swap has effect, and its share of the rest.
+    after = []
+    for _ in range(WINDOWS):
+        tiers = {front: Tier.BACKGROUND, behind: Tier.FOREGROUND}
+        begin_s, used_s = time.monotonic(), driver.cpu_times_s(front)[0]
+        driver.set_tiers(tiers)
+        time.sleep(max(0.0, begin_s + 1.0 - time.monotonic()))
+        after.append(1000 * (driver.cpu_times_s(front)[0] - used_s))
+        front, behind = behind, front
+    low, high = min(after), max(after)
+    print(f"CPU time of the former foreground in the second after a swap: median {statistics.median(after):.1f} ms, {low:.1f} to {high:.1f} ms in {len(after)} swaps")  # fmt: skip  # noqa: E501
+    assert statistics.median(after) <= 50.0
+
+
+@pytest.mark.parametrize("duty", [80, 60, 40])
+def test_a_background_guest_uses_what_the_foreground_leaves_idle(driver, pair, duty):
+    front, behind = pair(duty)
+    used, shares = [], []
+    for _ in range(WINDOWS):
+        front_s, behind_s, possible_s = window(driver, front, behind)
+        shares.append(100 * front_s / possible_s)
+        used.append(100 * behind_s / (possible_s - front_s))
+    tell(f"foreground at {duty} %: its share of the pCPU", shares)
+    tell(f"foreground at {duty} %: use by the background of what is idle", used)
+    assert 0.5 * duty < statistics.median(shares) < 95.0  # else there is nothing to measure
+    assert statistics.median(used) >= 92.0
