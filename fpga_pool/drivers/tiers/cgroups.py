@@ -70,7 +70,7 @@ def of_process(pid: int, root: Path = ROOT, proc: Path = PROC) -> GuestCgroup:
         lines = (proc / str(pid) / "cgroup").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError) as error:
         raise NotFound(f"process {pid}: gone") from error
-    paths = {}
+    paths: dict[str, str] = {}
     for line in lines:
         _, controllers, path = line.split(":", 2)
         paths |= dict.fromkeys(controllers.split(","), path)

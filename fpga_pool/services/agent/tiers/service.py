@@ -197,8 +197,7 @@ class Tiers:
         """Return where a guest is to be: Placement's word on its tier comes before the book's, this before its wish."""
         entries = self._book.entries()
         entry = entries.get(guest.instance)
-        tier = Tier.BACKGROUND if guest.wanted in (None, Tier.AUTO) else guest.wanted
-        assert tier is not None  # noqa: S101
+        tier: Tier = Tier.FOREGROUND if guest.wanted == Tier.FOREGROUND else Tier.BACKGROUND
         if entry is not None:
             tier = entry.place.tier
         tier = (allocated or {}).get(guest.instance, tier)
