@@ -106,13 +106,6 @@ class Tiers:
             raise NotFound(f"guest {error.args[0]}: is in no tier of this host") from None
         self.set_tiers(tiers)
 
-    def release(self, instance: str) -> None:
-        """Have a guest that does not ask for a tier any more as it was before it was put into one."""
-        with self._lock:
-            self._changes += 1
-            self._driver.release(instance)
-            self._book.write({each: entry for each, entry in self._book.entries().items() if each != instance})
-
     def _change(self, tiers: Mapping[str, Tier]) -> None:
         """Change tiers in Placement, in the book and of the guests, in this order: the first is what counts."""
         if not tiers:
@@ -142,8 +135,9 @@ class Tiers:
                 return True  # what was read is not so any more
             self._guests = guests
             self._forget(allocated)
+            self._follow(allocated or {})
             for guest in guests.values():
-                self._attempt(guest, allocated)
+                self._attempt(guest, allocated or {})
             for guest in guests.values():
                 if self._accounts is None or guest.instance in (allocated or ()):
                     self._raise(guest)
@@ -177,11 +171,27 @@ class Tiers:
         if kept != entries:
             self._book.write(kept)
 
-    def _attempt(self, guest: TieredGuest, allocated: Mapping[str, Tier] | None) -> None:
+    def _follow(self, allocated: Mapping[str, Tier]) -> None:
+        """Write down what Placement has exchanged, and an agent had not got to write down before it ended."""
+        entries = self._book.entries()
+        places = {instance: entry.place for instance, entry in entries.items()}
+        tiers = {
+            each: allocated[each] for each, place in places.items() if allocated.get(each, place.tier) != place.tier
+        }
+        if not tiers:
+            return
+        try:
+            new = rearranged(places, tiers, self._pcpus, self._use())
+        except Conflict as error:
+            self._complain("Placement", f"tiers: Placement has allocated what does not fit: {error}")
+            return
+        self._book.write(entries | {each: replace(entries[each], place=place) for each, place in new.items()})
+
+    def _attempt(self, guest: TieredGuest, allocated: Mapping[str, Tier]) -> None:
         """Put a guest where it is to be, unless it is there."""
         try:
-            if guest.wanted is None and guest.touched and guest.instance not in self._book.entries():
-                self._driver.release(guest.instance)  # what a dead agent left of a guest that is not the pool's
+            if guest.wanted is None:
+                self._release(guest)
                 return
             place = self._place_of(guest, allocated)
             if (guest.tier, guest.pcpus) != (place.tier, place.pcpus):
@@ -193,14 +203,17 @@ class Tiers:
         else:
             self._complaints.pop(guest.instance, None)
 
-    def _place_of(self, guest: TieredGuest, allocated: Mapping[str, Tier] | None) -> Place:
-        """Return where a guest is to be: Placement's word on its tier comes before the book's, this before its wish."""
+    def _release(self, guest: TieredGuest) -> None:
+        """Give a guest back what it had: it asks for no tier any more, or an agent before this one left it in one."""
+        self._driver.release(guest.instance)
+        self._book.write({each: entry for each, entry in self._book.entries().items() if each != guest.instance})
+
+    def _place_of(self, guest: TieredGuest, allocated: Mapping[str, Tier]) -> Place:
+        """Return where a guest is to be: the book's word on its tier comes before Placement's, this before its wish."""
         entries = self._book.entries()
         entry = entries.get(guest.instance)
         tier: Tier = Tier.FOREGROUND if guest.wanted == Tier.FOREGROUND else Tier.BACKGROUND
-        if entry is not None:
-            tier = entry.place.tier
-        tier = (allocated or {}).get(guest.instance, tier)
+        tier = allocated.get(guest.instance, tier) if entry is None else entry.place.tier
         others = {each: other.place for each, other in entries.items() if each != guest.instance}
         if entry is not None and entry.place.tier == tier and self._is_good(entry.place, guest, others.values()):
             return entry.place
