@@ -1,4 +1,4 @@
-"""`fpga-pool-manage flavor`: flavors of virtual machines with accelerators, in Nova."""
+"""`fpga-pool-manage flavor`: flavors of virtual machines with accelerators, or in tiers, in Nova."""
 
 import argparse
 from collections.abc import Sequence
@@ -12,18 +12,18 @@ from fpga_pool.cmd.cloud import add_cloud_option, compute_service
 from fpga_pool.cmd.manage_base import ManageCommand
 from fpga_pool.conf.catalogue import configured_catalogue
 from fpga_pool.model.exceptions import InvalidInput, NotFound
-from fpga_pool.model.extra_specs import Spread, consistent_extra_specs, inconsistencies
+from fpga_pool.model.extra_specs import Spread, consistent_extra_specs, inconsistencies, tier_extra_specs
 from fpga_pool.model.flavor import AcceleratorRequest, Tier, Topology
 
 
 class Create(ManageCommand, ShowOne):
-    """Create a flavor whose virtual machines have accelerators."""
+    """Create a flavor whose virtual machines have accelerators, or share pCPUs in tiers, or both."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""
         parser = super().get_parser(prog_name)
         parser.add_argument("name", metavar="NAME", help="of the flavor")
-        parser.add_argument("--function", required=True, help="what its slots compute, from the catalogue")
+        parser.add_argument("--function", help="what its slots compute, from the catalogue; none needed with --tier")
         parser.add_argument("--count", type=int, default=1, metavar="N", help="slots (default: 1)")
         parser.add_argument(
             "--spread",
@@ -33,7 +33,11 @@ class Create(ManageCommand, ShowOne):
             "(default: %(default)s)",
         )
         parser.add_argument("--topology", choices=[topology.value for topology in Topology], default=Topology.ANY.value)
-        parser.add_argument("--tier", choices=[tier.value for tier in Tier], help="(default: none)")
+        parser.add_argument(
+            "--tier",
+            choices=[tier.value for tier in Tier],
+            help="who gets a pCPU first where two machines share it (default: no tier)",
+        )
         parser.add_argument("--runtime", type=positive_seconds, metavar="S", help="how long a machine runs, if known")
         parser.add_argument("--cpu-usage", type=float, metavar="PERCENT", help="use of its processors, if known")
         parser.add_argument("--ram", type=int, required=True, metavar="MIB")
@@ -63,16 +67,21 @@ class Create(ManageCommand, ShowOne):
         return ("id", "name", *specs), (flavor.id, flavor.name, *specs.values())
 
     def _extra_specs(self, parsed_args: argparse.Namespace) -> dict[str, str]:
+        tier = None if parsed_args.tier is None else Tier(parsed_args.tier)
+        if parsed_args.function is None:
+            if tier is None:
+                raise InvalidInput("--function: missing; without it there is --tier")
+            return tier_extra_specs(tier, parsed_args.vcpus, parsed_args.runtime, parsed_args.cpu_usage)
         request = AcceleratorRequest(
             function=parsed_args.function,
             count=parsed_args.count,
             topology=Topology(parsed_args.topology),
-            tier=None if parsed_args.tier is None else Tier(parsed_args.tier),
+            tier=tier,
             runtime_s=parsed_args.runtime,
             cpu_usage_percent=parsed_args.cpu_usage,
         )
-        specs = consistent_extra_specs(request, Spread(parsed_args.spread))
-        wrong = inconsistencies(specs, configured_catalogue(self.conf))
+        specs = consistent_extra_specs(request, Spread(parsed_args.spread), parsed_args.vcpus)
+        wrong = inconsistencies(specs, configured_catalogue(self.conf), parsed_args.vcpus)
         if wrong:
             raise InvalidInput(wrong[0])
         return specs
@@ -94,7 +103,9 @@ class Check(ManageCommand):
         with compute_service(parsed_args.os_cloud) as compute:
             flavors = _chosen(list(compute.flavors(get_extra_specs=True)), parsed_args.flavor)
         found = [
-            (flavor.name, sentence) for flavor in flavors for sentence in inconsistencies(flavor.extra_specs, catalogue)
+            (flavor.name, sentence)
+            for flavor in flavors
+            for sentence in inconsistencies(flavor.extra_specs, catalogue, flavor.vcpus)
         ]
         for name, sentence in found:
             self.tell(f"{name}: {sentence}")

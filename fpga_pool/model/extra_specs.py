@@ -14,13 +14,18 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import (
     NAMESPACE,
     RESOURCE_CLASS,
+    TIER_CLASSES,
+    TIER_SPECS,
     AcceleratorRequest,
+    Tier,
     Topology,
     board_trait,
     check_extra_spec,
     function_trait,
+    is_dedicated,
     kind_trait,
     requested,
+    requested_tier,
 )
 
 #: Nova's own names: resources or trait, a group perhaps, and what is asked of the group's provider.
@@ -39,23 +44,44 @@ class Spread(StrEnum):
     APART = "apart"
 
 
-def consistent_extra_specs(request: AcceleratorRequest, spread: Spread = Spread.CARD) -> dict[str, str]:
+def consistent_extra_specs(request: AcceleratorRequest, spread: Spread = Spread.CARD, vcpus: int = 1) -> dict[str, str]:
     """Return the extra specs of a flavor that asks for this, in the pool's words and in Placement's."""
     specs = {f"{NAMESPACE}:function": request.function, f"{NAMESPACE}:count": str(request.count)}
     if request.topology != Topology.ANY:
         specs[f"{NAMESPACE}:topology"] = request.topology.value
+    specs |= _expectations(request.runtime_s, request.cpu_usage_percent)
     if request.tier is not None:
-        specs[f"{NAMESPACE}:tier"] = request.tier.value
-    if request.runtime_s is not None:
-        specs[f"{NAMESPACE}:runtime"] = _plain(request.runtime_s)
-    if request.cpu_usage_percent is not None:
-        specs[f"{NAMESPACE}:cpu_usage"] = _plain(request.cpu_usage_percent)
+        specs |= _tier(request.tier, vcpus)
     requested(specs)  # refuses what no flavor can say
     if spread == Spread.CARD or request.count == 1:
         return specs | _group("", request.function, request.count)
     for number in range(1, request.count + 1):
         specs |= _group(f"_FPGA{number}", request.function, 1)
     specs["group_policy"] = "isolate" if spread == Spread.APART else "none"
+    return specs
+
+
+def tier_extra_specs(
+    tier: Tier, vcpus: int, runtime_s: float | None = None, cpu_usage_percent: float | None = None
+) -> dict[str, str]:
+    """Return the extra specs of a flavor that asks for a tier, and for no accelerator."""
+    specs = _tier(tier, vcpus) | _expectations(runtime_s, cpu_usage_percent)
+    for name, value in specs.items():
+        if name in TIER_SPECS:
+            check_extra_spec(name, value)
+    return specs
+
+
+def _tier(tier: Tier, vcpus: int) -> dict[str, str]:
+    return {f"{NAMESPACE}:tier": tier.value, f"resources:{TIER_CLASSES[tier]}": str(vcpus)}
+
+
+def _expectations(runtime_s: float | None, cpu_usage_percent: float | None) -> dict[str, str]:
+    specs = {}
+    if runtime_s is not None:
+        specs[f"{NAMESPACE}:runtime"] = _plain(runtime_s)
+    if cpu_usage_percent is not None:
+        specs[f"{NAMESPACE}:cpu_usage"] = _plain(cpu_usage_percent)
     return specs
 
 
@@ -78,12 +104,17 @@ class _Group:
     traits: dict[str, str] = field(default_factory=dict)
 
 
-def inconsistencies(extra_specs: Mapping[str, str], catalogue: Catalogue) -> list[str]:
-    """Return a sentence for each thing that is wrong in a flavor, with what is right; nothing where all is well."""
+def inconsistencies(extra_specs: Mapping[str, str], catalogue: Catalogue, vcpus: int | None = None) -> list[str]:
+    """Return a sentence for each thing that is wrong in a flavor, with what is right; nothing where all is well.
+
+    `vcpus` is what the flavor has; None = it is not known.
+    """
     ours = {name: value for name, value in extra_specs.items() if name.startswith(f"{NAMESPACE}:")}
     groups = _groups(extra_specs)
-    found = list(_refused(ours))
+    found = list(_refused(ours)) or list(wrong_tier(extra_specs, vcpus))
     function = ours.get(f"{NAMESPACE}:function")
+    if function is None and f"{NAMESPACE}:tier" in ours and set(ours) <= set(TIER_SPECS) and not groups:
+        return found
     if function is None:
         return found + list(_without_function(ours, groups))
     if found:
@@ -120,6 +151,31 @@ def _refused(ours: Mapping[str, str]) -> Iterator[str]:
             check_extra_spec(name, value)
         except InvalidInput as error:
             yield str(error)
+
+
+def wrong_tier(extra_specs: Mapping[str, str], vcpus: int | None) -> Iterator[str]:
+    """Tell of pCPUs that are asked for in another tier, or in another number, than the machine has vCPUs."""
+    tier = requested_tier(extra_specs)
+    matches = ((_PLACEMENT_NAME.fullmatch(name), name) for name in extra_specs)
+    asked = {name for match, name in matches if match and match["asked"] in TIER_CLASSES.values()}
+    if tier is None:
+        if asked:
+            yield f"{NAMESPACE}:tier: missing, though there is {', '.join(sorted(asked))}; name the tier"
+        return
+    if is_dedicated(extra_specs):
+        yield (
+            f"{NAMESPACE}:tier: a machine whose vCPUs have pCPUs of their own shares them with nobody; remove"
+            " hw:cpu_policy and resources:PCPU, or the tier"
+        )
+    right = f"resources:{TIER_CLASSES[tier]}"
+    for name in sorted(asked - {right}):
+        yield f"{name}: is not what tier {tier} takes; that is {right}"
+    value = extra_specs.get(right)
+    if value is None:
+        number = "" if vcpus is None else f"; it is {vcpus}"
+        yield f"{right}: missing, so that Placement keeps no pCPU for a vCPU{number}"
+    elif vcpus is not None and value != str(vcpus):
+        yield f"{right}: {value!r} is wrong; it is {vcpus}, as many as the flavor has vCPUs"
 
 
 def _without_function(ours: Mapping[str, str], groups: Mapping[str, _Group]) -> Iterator[str]:

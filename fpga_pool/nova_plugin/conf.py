@@ -92,6 +92,12 @@ OPTS = [
         help="Multiplier of FpgaPoolLatticeWeigher: hosts where an instance with several slots leaves most of the "
         "others connected. A host aggregate may set its own fpga_pool_lattice_weight_multiplier.",
     ),
+    cfg.FloatOpt(
+        "tier_weight_multiplier",
+        default=1.0,
+        help="Multiplier of FpgaPoolTierWeigher: hosts where the other tier than the instance's is emptiest. A host "
+        "aggregate may set its own fpga_pool_tier_weight_multiplier.",
+    ),
 ]
 
 

@@ -5,6 +5,7 @@ runs when nobody else on its pCPU wants to.  How a guest was before is kept in i
 written before anything else of it is changed and removed after the last is given back; a migration takes them along.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -37,6 +38,8 @@ class LibvirtTiers(TierDriver):
     def __init__(self, uri: str, pid_directory: Path = Path("/run/libvirt/qemu")) -> None:
         self._libvirt = LibvirtConnection(uri)
         self._pids = pid_directory
+        #: Groups of guests that are in tiers, as last seen: the path of one is never another guest's.
+        self._groups: dict[str, GuestCgroup] = {}
         privileged.use_own_capabilities()
 
     @classmethod
@@ -57,6 +60,7 @@ class LibvirtTiers(TierDriver):
     def guests(self) -> list[TieredGuest]:
         """See TierDriver.  Guests whose description cannot be read are left alone, and told."""
         found = []
+        self._groups = {}
         for each in self._libvirt.active():
             try:
                 guest = self._guest(each)
@@ -84,6 +88,7 @@ class LibvirtTiers(TierDriver):
             return None
         tier = pcpus = None
         if about.before is not None:
+            self._groups[about.instance] = self._group(domain)
             tier, pcpus = self._tier(domain), self._pcpus(domain)
         return TieredGuest(
             instance=about.instance,
@@ -160,19 +165,26 @@ class LibvirtTiers(TierDriver):
             self._pin(domain, vcpu, [pcpu], len(online))
         self._pin_emulator(domain, pcpus, len(online))
         self._give_tier(domain, group, tier)
+        self._groups[instance] = group
         LOG.info("guest %s: in the %s on pCPUs %s", about.name, tier, ", ".join(map(str, pcpus)))
 
     def set_tiers(self, tiers: Mapping[str, Tier]) -> None:
-        """See TierDriver."""
+        """See TierDriver.
+
+        The kernel changes a group in a hundredth of the time of libvirt's calls, which then make it last.
+        """
+        ordered = sorted(tiers.items(), key=lambda one: one[1] != Tier.FOREGROUND)
+        known = [(self._groups[instance], tier) for instance, tier in ordered if instance in self._groups]
+        if len(known) == len(ordered):
+            with contextlib.suppress(NotFound):  # one has ended, which is found out below
+                for group, tier in known:
+                    _set_idle(group, tier == Tier.BACKGROUND)
         changes = []
-        for instance, tier in sorted(tiers.items(), key=lambda one: one[1] != Tier.FOREGROUND):
+        for instance, tier in ordered:
             domain, about = self._ours(instance)
             if about.before is None:
                 raise Conflict(f"guest {about.name}: was not placed, so that its tier cannot change")
             changes.append((domain, self._group(domain), tier))
-        # The kernel changes a group in a hundredth of the time of libvirt's calls, which then make it last.
-        for _, group, tier in changes:
-            _set_idle(group, tier == Tier.BACKGROUND)
         for domain, group, tier in changes:
             self._give_tier(domain, group, tier)
             LOG.info("guest %s: goes to the %s", domain.name(), tier)
@@ -184,6 +196,7 @@ class LibvirtTiers(TierDriver):
         if before is None:
             return
         group = self._group(domain)
+        self._groups.pop(instance, None)
         _set_idle(group, False)
         self._set_shares(domain, before.shares)
         cpus = len(self._libvirt.call(lambda connection: connection.getCPUMap())[1])

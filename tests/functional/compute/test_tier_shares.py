@@ -5,6 +5,7 @@ they do on this machine matters little.
 """
 
 import contextlib
+import os
 import statistics
 import time
 from dataclasses import dataclass, fields
@@ -22,6 +23,8 @@ WINDOW_S, WINDOWS = 2.0, 7
 #: All guests together compete with all else on the host; here that is other tests.
 MACHINE_SHARES = Path("/sys/fs/cgroup/cpu/machine/cpu.shares")
 BOOT_S = 240.0
+#: CPU time of all processes by pCPU.
+ACCOUNTS = Path("/sys/fs/cgroup/cpuacct/cpuacct.usage_percpu")
 
 
 @pytest.fixture
@@ -30,10 +33,12 @@ def quiet_pcpu(tier_machines):
     if not MACHINE_SHARES.exists():
         yield
         return
-    before = MACHINE_SHARES.read_text()
+    before = MACHINE_SHARES.read_text(), os.getpriority(os.PRIO_PROCESS, 0)
     MACHINE_SHARES.write_text("262144")
+    os.setpriority(os.PRIO_PROCESS, 0, -20)  # who changes tiers does not wait behind other tests
     yield
-    MACHINE_SHARES.write_text(before)
+    MACHINE_SHARES.write_text(before[0])
+    os.setpriority(os.PRIO_PROCESS, 0, before[1])
 
 
 @pytest.fixture
@@ -83,12 +88,15 @@ def whole_guest_s(machines, instance):
 def counters(machines, driver, front, behind):
     line = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith(f"cpu{PCPU} "))
     user, nice, system, _, _, irq, softirq, steal = (int(word) / 100 for word in line.split()[1:9])
+    busy_s = user + nice + system + irq + softirq
+    if ACCOUNTS.exists():  # to the nanosecond, where /proc/stat counts ticks
+        busy_s = int(ACCOUNTS.read_text().split()[PCPU]) / 1e9
     guests_s = whole_guest_s(machines, front) + whole_guest_s(machines, behind)
     return Counters(
         time.monotonic(),
         driver.cpu_times_s(front)[0],
         driver.cpu_times_s(behind)[0],
-        user + nice + system + irq + softirq + steal - guests_s,
+        busy_s + steal - guests_s,
     )
 
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.extra_specs import Spread, consistent_extra_specs, inconsistencies
+from fpga_pool.model.extra_specs import Spread, consistent_extra_specs, inconsistencies, tier_extra_specs
 from fpga_pool.model.flavor import AcceleratorRequest, Tier, Topology, requested
 
 #: Its boards have three small slots and a large one; optical_flow needs the large one.
@@ -39,11 +39,12 @@ def test_what_is_known_of_the_machine_is_said_without_exponents():
     request = AcceleratorRequest(
         function="aes", topology=Topology.RING, tier=Tier.BACKGROUND, runtime_s=1e7, cpu_usage_percent=12.5
     )
-    assert consistent_extra_specs(request) == {
+    assert consistent_extra_specs(request, vcpus=3) == {
         "fpga_pool:function": "aes",
         "fpga_pool:count": "1",
         "fpga_pool:topology": "ring",
         "fpga_pool:tier": "background",
+        "resources:CUSTOM_FPGA_BACKGROUND_PCPU": "3",
         "fpga_pool:runtime": "10000000",
         "fpga_pool:cpu_usage": "12.5",
         "resources:CUSTOM_FPGA_SLOT": "1",
@@ -237,3 +238,56 @@ def test_resources_in_groups_of_other_names_are_right_too():
 )  # fmt: skip
 def test_what_does_not_agree_is_told_with_what_is_right(specs, sentences):
     assert inconsistencies(specs, CATALOGUE) == sentences
+
+
+BACKGROUND = {"fpga_pool:tier": "background", "resources:CUSTOM_FPGA_BACKGROUND_PCPU": "2"}
+
+
+def test_a_tier_needs_no_accelerator():
+    assert tier_extra_specs(Tier.BACKGROUND, 2) == BACKGROUND
+    assert tier_extra_specs(Tier.FOREGROUND, 1, 60, 50.0) == {
+        "fpga_pool:tier": "foreground",
+        "resources:CUSTOM_FPGA_FOREGROUND_PCPU": "1",
+        "fpga_pool:runtime": "60",
+        "fpga_pool:cpu_usage": "50",
+    }
+    # It begins in the background.
+    assert tier_extra_specs(Tier.AUTO, 1)["resources:CUSTOM_FPGA_BACKGROUND_PCPU"] == "1"
+    with pytest.raises(InvalidInput, match="cpu_usage"):
+        tier_extra_specs(Tier.AUTO, 1, None, 101.0)
+
+
+@pytest.mark.parametrize("tier", Tier)
+@pytest.mark.parametrize("function", [None, "sha256"])
+def test_what_is_written_for_a_tier_is_found_right(tier, function):
+    if function is None:
+        specs = tier_extra_specs(tier, 2)
+    else:
+        specs = consistent_extra_specs(AcceleratorRequest(function=function, tier=tier), vcpus=2)
+    assert inconsistencies(specs, CATALOGUE, 2) == []
+    assert inconsistencies(specs, CATALOGUE) == []
+
+
+@pytest.mark.parametrize(
+    ("specs", "sentence"),
+    [
+        (BACKGROUND | {"hw:cpu_policy": "dedicated"}, "fpga_pool:tier: a machine whose vCPUs have pCPUs of their own"),
+        (BACKGROUND | {"resources:PCPU": "2"}, "fpga_pool:tier: a machine whose vCPUs have pCPUs of their own"),
+        (BACKGROUND | {"resources:CUSTOM_FPGA_BACKGROUND_PCPU": "3"}, "'3' is wrong; it is 2, as many as"),
+        (without(BACKGROUND, "resources:CUSTOM_FPGA_BACKGROUND_PCPU"), "so that Placement keeps no pCPU for a vCPU"),
+        (without(BACKGROUND, "fpga_pool:tier"), "fpga_pool:tier: missing, though there is resources:CUSTOM_FPGA"),
+        (
+            BACKGROUND | {"resources:CUSTOM_FPGA_FOREGROUND_PCPU": "2"},
+            "resources:CUSTOM_FPGA_FOREGROUND_PCPU: is not what tier background takes",
+        ),
+        (
+            BACKGROUND | {"resources_A:CUSTOM_FPGA_BACKGROUND_PCPU": "2"},
+            "resources_A:CUSTOM_FPGA_BACKGROUND_PCPU: is not what tier background takes",
+        ),
+        (TWO_SHA256 | BACKGROUND | {"resources:CUSTOM_FPGA_BACKGROUND_PCPU": "1"}, "'1' is wrong; it is 2"),
+    ],
+)
+def test_a_tier_that_placement_is_not_asked_for_alike_is_told(specs, sentence):
+    found = inconsistencies(specs, CATALOGUE, 2)
+    assert len(found) == 1
+    assert sentence in found[0]

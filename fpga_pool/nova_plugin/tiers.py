@@ -1,0 +1,126 @@
+"""FpgaPoolTierFilter and FpgaPoolTierWeigher: hosts for instances that share pCPUs in tiers.
+
+Placement counts the pCPUs of each tier, so that what comes here has room.  The filter refuses what Placement cannot
+know of; the weigher prefers hosts where the other tier is emptiest.  Neither costs other requests anything.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+import nova.conf
+from keystoneauth1 import exceptions as ks_exc
+from nova.scheduler import filters, weights
+from nova.scheduler.client import report
+from nova.scheduler.utils import get_weight_multiplier, request_is_rebuild
+from oslo_log import log as logging
+
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.extra_specs import wrong_tier
+from fpga_pool.model.flavor import NAMESPACE, TIER_CLASSES, Tier, requested_tier, tiers_provider_uuid
+from fpga_pool.nova_plugin.conf import register_opts
+
+LOG = logging.getLogger(__name__)
+CONF = nova.conf.CONF
+register_opts(CONF)
+
+_TIER = f"{NAMESPACE}:tier"
+_VERSION = "1.36"
+#: vCPUs for each pCPU of a host with tiers.
+_RATIO = 2.0
+
+
+def tier_specs(spec_obj: Any) -> Mapping[str, str] | None:
+    """Return the extra specs of a request for a tier; None for any other request, at once."""
+    flavor = spec_obj.flavor
+    if not flavor or "extra_specs" not in flavor or _TIER not in flavor.extra_specs:
+        return None
+    extra_specs: Mapping[str, str] = flavor.extra_specs
+    return extra_specs
+
+
+class FpgaPoolTierFilter(filters.BaseHostFilter):
+    """Passes hosts whose pCPUs can carry a vCPU of each tier.
+
+    No host passes for a flavor that asks Placement for other pCPUs than the pool, or for pCPUs of its own.
+    """
+
+    RUN_ON_REBUILD = False
+
+    def filter_all(self, filter_obj_list: Iterable[Any], spec_obj: Any) -> Iterable[Any]:
+        """Return the hosts that pass, at once for a request that asks for no tier."""
+        extra_specs = tier_specs(spec_obj)
+        if extra_specs is None or not CONF.fpga_pool.enabled or request_is_rebuild(spec_obj):
+            return filter_obj_list
+        wrong = _wrong(extra_specs, spec_obj)
+        if wrong:
+            LOG.warning("no host for instance %s: %s", spec_obj.instance_uuid, wrong)
+            return []
+        hosts = list(filter_obj_list)
+        passing = [host for host in hosts if host.cpu_allocation_ratio == _RATIO]
+        for host in hosts:
+            if host.cpu_allocation_ratio != _RATIO:
+                LOG.info("%s: its cpu_allocation_ratio is %s, that of tiers is 2", host.host, host.cpu_allocation_ratio)
+        return passing
+
+
+def _wrong(extra_specs: Mapping[str, str], spec_obj: Any) -> str:
+    """Say what is wrong with a request for a tier; "" = nothing."""
+    try:
+        found = next(wrong_tier(extra_specs, spec_obj.flavor.vcpus), "")
+    except InvalidInput as error:
+        return str(error)
+    policy = spec_obj.image.properties.get("hw_cpu_policy", "") if spec_obj.image else ""
+    if not found and policy in ("dedicated", "mixed"):
+        found = f"{_TIER}: the image asks for pCPUs of its own (hw_cpu_policy={policy}), which no tier has"
+    return found
+
+
+class FpgaPoolTierWeigher(weights.BaseHostWeigher):
+    """Prefers for the background hosts with few foreground vCPUs, and for the foreground those with few others."""
+
+    minval, maxval = 0.0, 1.0
+
+    def weight_multiplier(self, host_state: Any) -> float:
+        """Return the multiplier of the host's aggregates, else that of nova.conf."""
+        name = "fpga_pool_tier_weight_multiplier"
+        return float(get_weight_multiplier(host_state, name, CONF.fpga_pool.tier_weight_multiplier))
+
+    def weigh_objects(self, weighed_obj_list: Sequence[Any], weight_properties: Any) -> list[float]:
+        """Return a weight for each host; nothing at all, which costs nothing, where no tier is asked for."""
+        extra_specs = tier_specs(weight_properties)
+        if extra_specs is None or not CONF.fpga_pool.enabled:
+            return []
+        try:
+            tier = requested_tier(extra_specs)
+            shares = _free_across(tier or Tier.BACKGROUND, weight_properties)
+        except Exception:  # a weigher must not fail a request
+            LOG.exception("FpgaPoolTierWeigher has no opinion")
+            return []
+        return [shares.get(tiers_provider_uuid(weighed.obj.nodename), 0.0) for weighed in weighed_obj_list]
+
+    def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
+        return 0.0
+
+
+def _free_across(tier: Tier, spec_obj: Any) -> Mapping[str, float]:
+    """Return which share of its pCPUs is free in the other tier than this, by provider; none if that is not told."""
+    across = TIER_CLASSES[Tier.BACKGROUND if tier == Tier.FOREGROUND else Tier.FOREGROUND]
+    asked = urlencode({"resources": f"{TIER_CLASSES[tier]}:1", "limit": CONF.scheduler.max_placement_results})
+    request_id = getattr(spec_obj._context, "global_id", None)  # noqa: SLF001  # weighers get no other
+    try:
+        answer = report.report_client_singleton().get(
+            f"/allocation_candidates?{asked}", version=_VERSION, global_request_id=request_id
+        )
+    except ks_exc.ClientException as error:
+        LOG.warning("Placement does not tell what is left of the tiers: %s", error)
+        return {}
+    if not answer:
+        LOG.warning("Placement does not tell what is left of the tiers: status %s", answer.status_code)
+        return {}
+    shares = {}
+    for uuid, known in answer.json()["provider_summaries"].items():
+        counts = known["resources"].get(across)
+        if counts and counts["capacity"]:
+            shares[uuid] = 1.0 - counts["used"] / counts["capacity"]
+    return shares
