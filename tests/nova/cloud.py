@@ -67,6 +67,7 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
     """Fake computes whose cards are nested providers, and a scheduler with the filter and the weighers of the pool."""
 
     compute_driver = "fake.MediumFakeDriver"
+    pool_filters = ("FpgaPoolSlotFilter",)
 
     def _clear_attrs(self):
         # Nova deletes all attributes of the test, pytest then one that it has set itself.
@@ -78,7 +79,7 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
     def setUp(self):
         self.flags(
             available_filters=["nova.scheduler.filters.all_filters", "fpga_pool.nova_plugin.all_filters"],
-            enabled_filters=["FpgaPoolSlotFilter", *cfg.CONF.filter_scheduler.enabled_filters],
+            enabled_filters=[*self.pool_filters, *cfg.CONF.filter_scheduler.enabled_filters],
             weight_classes=["nova.scheduler.weights.all_weighers", "fpga_pool.nova_plugin.all_weighers"],
             group="filter_scheduler",
         )

@@ -72,6 +72,8 @@ class Counters:
     #: Of the vCPUs.
     front_s: float
     behind_s: float
+    #: Of the whole foreground guest, what emulates its devices included.
+    front_guest_s: float
     #: Of all that runs on the pCPU and is no guest: interrupts, other machines of its hypervisor, other processes.
     others_s: float
 
@@ -91,11 +93,13 @@ def counters(machines, driver, front, behind):
     busy_s = user + nice + system + irq + softirq
     if ACCOUNTS.exists():  # to the nanosecond, where /proc/stat counts ticks
         busy_s = int(ACCOUNTS.read_text().split()[PCPU]) / 1e9
-    guests_s = whole_guest_s(machines, front) + whole_guest_s(machines, behind)
+    front_guest_s = whole_guest_s(machines, front)
+    guests_s = front_guest_s + whole_guest_s(machines, behind)
     return Counters(
         time.monotonic(),
         driver.cpu_times_s(front)[0],
         driver.cpu_times_s(behind)[0],
+        front_guest_s,
         busy_s + steal - guests_s,
     )
 
@@ -145,7 +149,7 @@ def test_a_background_guest_uses_what_the_foreground_leaves_idle(tier_machines, 
         seen = window(tier_machines, driver, front, behind)
         possible_s = seen.wall_s - max(0.0, seen.others_s)
         shares.append(100 * seen.front_s / possible_s)
-        used.append(100 * seen.behind_s / (possible_s - seen.front_s))
+        used.append(100 * seen.behind_s / (possible_s - seen.front_guest_s))
         others.append(100 * seen.others_s / seen.wall_s)
     tell(f"foreground at {duty} %: share of the pCPU that goes to others than guests", others)
     tell(f"foreground at {duty} %: its share of the pCPU", shares)
