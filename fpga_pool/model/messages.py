@@ -7,6 +7,7 @@ void.  Both are encoded by `rpc.codec`, so field types are JSON types, enums and
 
 from dataclasses import dataclass
 
+from fpga_pool.model.gang_messages import GangAction, GangReport, ObservedProcess, ObservedProcessor
 from fpga_pool.model.objects import RateSegment, SlotState
 
 # Commands ------------------------------------------------------------------------------------------------------
@@ -105,14 +106,15 @@ class FreeSlot:
     lease_epoch: int
 
 
-Action = AssignJob | RetimeJob | ReleaseJob | EvictJob | ShapeFlow | ReleaseFlow | HoldSlot | FreeSlot
+Action = AssignJob | RetimeJob | ReleaseJob | EvictJob | ShapeFlow | ReleaseFlow | HoldSlot | FreeSlot | GangAction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """An action for one host, with what its agent needs to refuse a late or repeated one.
 
-    Actions on a slot are fenced; those on the host itself (flows) have no slot, and only their repeats are refused.
+    Actions on a slot, or on a processor that gangs have, are fenced; those on the host itself (flows) have no slot, and
+    only their repeats are refused.
     """
 
     id: str
@@ -226,6 +228,7 @@ Report = (
     | ResultDelivered
     | ResultExpired
     | SlotChanged
+    | GangReport
 )
 
 
@@ -282,6 +285,9 @@ class Heartbeat:
     data_port: int
     slots: tuple[ObservedSlot, ...]
     jobs: tuple[ObservedJob, ...]
+    #: What it gives to gangs, and their processes.
+    processors: tuple[ObservedProcessor, ...] = ()
+    processes: tuple[ObservedProcess, ...] = ()
     #: Reports in the agent's journal that were not yet acknowledged: while there are any, nothing is concluded at all.
     unreported: int = 0
     #: The data port speaks TLS only.

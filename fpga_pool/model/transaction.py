@@ -8,17 +8,18 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from fpga_pool.core.timemodel import TimeModel
+from fpga_pool.model.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import Backlog, Batch, Host, Job, Lease, Run, Shard, Slot
 
-Stored = Batch | Job | Host | Slot | Lease
+Stored = Batch | Job | Host | Slot | Lease | Processor | Gang | Process | Migration
 
 
 class Transaction(Protocol):
     """One transaction on one shard.
 
-    Lists of slots, jobs and leases are those of the shard (of the whole pool in a transaction on none); hosts are
-    always all, because a job's input may come from any.
+    Lists of slots, jobs, leases, gangs and what is theirs are those of the shard (of the whole pool in a transaction on
+    none); hosts are always all, because a job's input may come from any.
     `save` compares the object's `generation` with the stored one and raises Conflict if they differ; the stored one
     grows by one.  Objects read after a `save` in the same transaction are as saved.  Reads raise NotFound where a
     single named object does not exist.
@@ -124,12 +125,40 @@ class Transaction(Protocol):
         """Return the HELD leases (of one slot: none or one; of the slots of one host), by slot."""
         ...
 
+    def processor(self, name: str) -> Processor:
+        """Return a processor that gangs can have."""
+        ...
+
+    def processors(self, host: str | None = None) -> Sequence[Processor]:
+        """Return all such processors of the shard (of one host), by name."""
+        ...
+
+    def gang(self, uuid: str) -> Gang:
+        """Return a gang."""
+        ...
+
+    def open_gangs(self) -> Sequence[Gang]:
+        """Return the gangs of the shard that have not ended, in order of arrival."""
+        ...
+
+    def process(self, uuid: str) -> Process:
+        """Return a process of a gang."""
+        ...
+
+    def processes(self, *, gang: str | None = None, host: str | None = None) -> Sequence[Process]:
+        """Return the processes in a state of LIVE_PROCESSES (of one gang, on one host), by gang, attempt and index."""
+        ...
+
+    def migration(self, uuid: str) -> Migration:
+        """Return a migration of a gang."""
+        ...
+
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         """Return the refitted time models, by (function, board)."""
         ...
 
     def add(self, *things: Stored) -> None:
-        """Store new objects; raises DuplicateId if one exists."""
+        """Store new objects; raises DuplicateId if one exists, Conflict where a place is held by another one."""
         ...
 
     def save(self, thing: Stored) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound, StaleEpoch
+from fpga_pool.model.gangs import ENDED_GANGS, LIVE_PROCESSES, Gang, Migration, Process, Processor
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import (
     ACTIVE_JOBS,
@@ -28,11 +29,11 @@ from fpga_pool.model.objects import (
 from fpga_pool.model.transaction import Stored
 
 T = TypeVar("T")
-SlotOrJob = TypeVar("SlotOrJob", Slot, Job)
+OfShard = TypeVar("OfShard", Slot, Job, Processor, Gang, Process)
 
 
 def _key(thing: Stored) -> str:
-    return thing.name if isinstance(thing, Host | Slot) else thing.uuid
+    return thing.name if isinstance(thing, Host | Slot | Processor) else thing.uuid
 
 
 class MemoryTransaction:
@@ -177,6 +178,41 @@ class MemoryTransaction:
         found = [lease for lease in self._all(Lease) if lease.state is LeaseState.HELD and lease.slot in ours]
         return sorted(found, key=lambda lease: lease.slot)
 
+    def processor(self, name: str) -> Processor:
+        """See Transaction."""
+        return self._get(Processor, name)
+
+    def processors(self, host: str | None = None) -> Sequence[Processor]:
+        """See Transaction."""
+        found = [processor for processor in self._ours(Processor) if host in (None, processor.host)]
+        return sorted(found, key=attrgetter("name"))
+
+    def gang(self, uuid: str) -> Gang:
+        """See Transaction."""
+        return self._get(Gang, uuid)
+
+    def open_gangs(self) -> Sequence[Gang]:
+        """See Transaction."""
+        found = [gang for gang in self._ours(Gang) if gang.state not in ENDED_GANGS]
+        return sorted(found, key=attrgetter("created_at", "uuid"))
+
+    def process(self, uuid: str) -> Process:
+        """See Transaction."""
+        return self._get(Process, uuid)
+
+    def processes(self, *, gang: str | None = None, host: str | None = None) -> Sequence[Process]:
+        """See Transaction."""
+        found = [
+            process
+            for process in self._ours(Process)
+            if process.state in LIVE_PROCESSES and gang in (None, process.gang_uuid) and host in (None, process.host)
+        ]
+        return sorted(found, key=attrgetter("gang_uuid", "attempt", "index"))
+
+    def migration(self, uuid: str) -> Migration:
+        """See Transaction."""
+        return self._get(Migration, uuid)
+
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         """See Transaction."""
         return dict(self._store.time_models)
@@ -188,6 +224,8 @@ class MemoryTransaction:
                 raise DuplicateId(f"{type(thing).__name__.lower()} {_key(thing)}: exists already")
             if isinstance(thing, Lease) and self.leases(slot=thing.slot):
                 raise Conflict(f"slot {thing.slot}: another lease on it is in force")
+            if isinstance(thing, Process):
+                self._refuse_held(thing)
             self._store.put(thing)
 
     def save(self, thing: Stored) -> None:
@@ -198,6 +236,8 @@ class MemoryTransaction:
                 f"{type(thing).__name__.lower()} {_key(thing)}: changed meanwhile"
                 f" (generation {stored.generation}, expected {thing.generation}); read it again and decide anew"
             )
+        if isinstance(thing, Process):
+            self._refuse_held(thing)
         self._store.put(replace(thing, generation=thing.generation + 1))
 
     def send(self, command: Command) -> None:
@@ -214,6 +254,12 @@ class MemoryTransaction:
             raise DuplicateId(f"run {run.job}: exists already")
         self._store.put(run)
 
+    def _refuse_held(self, wanted: Process) -> None:
+        place = wanted.held_place
+        others = (process for process in self._all(Process) if process.uuid != wanted.uuid)
+        if place is not None and any(process.held_place == place for process in others):
+            raise Conflict(f"{place}: another process has it")
+
     def _get(self, kind: type[T], key: str) -> T:
         found = self._store.get(kind, key)
         if found is None:
@@ -226,8 +272,8 @@ class MemoryTransaction:
     def _pending(self) -> list[Job]:
         return [job for job in self._ours(Job) if job.state is JobState.PENDING]
 
-    def _ours(self, kind: type[SlotOrJob]) -> list[SlotOrJob]:
-        """Return the slots or jobs of the transaction's shard; of all in a transaction on none."""
+    def _ours(self, kind: type[OfShard]) -> list[OfShard]:
+        """Return the things of a kind that are of the transaction's shard; of all in a transaction on none."""
         return [thing for thing in self._all(kind) if self._shard.name in ("", thing.shard)]
 
 

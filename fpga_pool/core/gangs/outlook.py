@@ -1,5 +1,6 @@
 """When each waiting gang can be expected to start, and why it has not."""
 
+import math
 from bisect import bisect_left
 from dataclasses import dataclass
 from enum import Enum
@@ -49,13 +50,18 @@ class _Profile:
                 self._free[i] += view.width[gang]
 
     def take(self, width: int, run_s: float) -> float:
-        """Take processors for a time as soon as there are enough for all of it; return when it begins."""
+        """Take processors for a time as soon as there are enough for all of it; return when it begins.
+
+        Never (infinity) where there are too few of them in the view even when all have ended.
+        """
         begin = 0
         for at, free in enumerate(self._free):
             if self._from_s[at] >= self._from_s[begin] + run_s:
                 break
             if free < width:
                 begin = at + 1
+        if begin == len(self._from_s):
+            return math.inf
         begin_s = self._from_s[begin]
         for i in range(begin, self._split(begin_s + run_s)):
             self._free[i] -= width

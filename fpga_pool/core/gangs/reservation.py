@@ -5,7 +5,7 @@ from typing import NamedTuple
 from fpga_pool.core.gangs.compiled import fastest
 from fpga_pool.core.gangs.params import ALL
 from fpga_pool.core.gangs.rows import Rows
-from fpga_pool.core.gangs.tiers import NOBODY, Tiers
+from fpga_pool.core.gangs.tiers import BLOCKED, NOBODY, Tiers
 from fpga_pool.core.types import Floats, Ints
 
 
@@ -33,7 +33,7 @@ def where_it_sits(view: Tiers, head: int, now_s: float) -> Reservation:
     """Return the reservation of a head that stays where it is in the background (Algorithm 3)."""
     processors = view.placed[head]
     in_front = view.front[processors]
-    ends_s = (view.end_s(gang) for gang in set(in_front.tolist()) - {NOBODY})
+    ends_s = (view.end_s(gang) for gang in set(in_front.tolist()) - {NOBODY, BLOCKED})
     spared = int((in_front == NOBODY).sum())
     return Reservation(max((now_s, *ends_s)), view.idle - spared, processors)
 

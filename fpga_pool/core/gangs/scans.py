@@ -38,11 +38,14 @@ def remove(keys: Floats, rows: Ints, count: int, key: float, gang: int) -> bool:
 def head_start(
     keys: Floats, rows: Ints, count: int, width: Ints, idle: int, need: int, now_s: float, all_ends: bool
 ) -> tuple[float, int]:
-    """Return when `need` processors are free, and how many more then are; the line are the ends of the foreground."""
+    """Return when `need` processors are free, and how many more then are; the line are the ends of the foreground.
+
+    Where there are never so many, the last end, and how many are missing as a number below 0.
+    """
     if idle >= need and not all_ends:
         return now_s, idle - need
     free = idle + np.cumsum(width[rows[:count]])
-    at = int(free.searchsorted(need)) if idle < need else -1
+    at = min(int(free.searchsorted(need)), count - 1) if idle < need else -1
     begin_s = max(now_s, float(keys[at])) if at >= 0 else now_s
     if all_ends:
         at = int(keys[:count].searchsorted(begin_s, "right")) - 1

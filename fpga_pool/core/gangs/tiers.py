@@ -10,6 +10,8 @@ from fpga_pool.core.types import Floats, Ints
 AWAY, QUEUED, BEHIND, IN_FRONT = range(4)
 #: On a processor: no gang.
 NOBODY = -1
+#: On a processor: something that is no gang of the view.
+BLOCKED = -2
 
 _NOWHERE: Ints = np.empty(0, np.int64)
 
@@ -106,6 +108,22 @@ class Tiers:
     def _leave_line(self, gang: int) -> None:
         self.line.remove(gang, gang)
         self.shortest.remove(gang, self.estimate_s[gang])
+
+    def block(self, processor: int, tier: int) -> None:
+        """Keep gangs off a tier (`BEHIND` or `IN_FRONT`) of a processor, in which something is that is none of them.
+
+        For all that is known a foreground that is blocked uses the whole processor.
+        """
+        of_tier = self.front if tier == IN_FRONT else self.behind
+        if of_tier[processor] != NOBODY:
+            raise ValueError(f"processor {processor}: gang {of_tier[processor]} is in the tier to be blocked")
+        of_tier[processor] = BLOCKED
+        if tier == IN_FRONT:
+            self.front_usage[processor] = 1.0
+            self.idle -= 1
+        else:
+            self.behind_usage[processor] = 1.0
+            self.processes_behind += 1
 
     # The tiers ----------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,13 @@ from fpga_pool.model.links import slot_links
 from fpga_pool.model.messages import Heartbeat, ObservedJob, ObservedSlot, ReleaseJob, ResultExpired, SlotChanged
 from fpga_pool.model.objects import ACTIVE_JOBS, Host, Job, JobState, Slot, SlotState
 from fpga_pool.model.pool.changes import change_job, change_slot, displace_jobs, send
+from fpga_pool.model.pool.gang_reports import (
+    compare_gangs,
+    lose_processes,
+    note_process_progress,
+    refuse_foreign_processors,
+)
+from fpga_pool.model.pool.gangs import give_up_gangs
 from fpga_pool.model.pool.instances import compare_hold, instance_leases
 from fpga_pool.model.pool.reports import require_agent
 from fpga_pool.model.pool.settings import PoolSettings
@@ -41,14 +48,18 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
     LateMessage
         If a later heartbeat of this agent was heard before.
     InvalidInput
-        If it tells of a slot that cannot be the host's own, or of links that there are not.
+        If it tells of a slot or processor that cannot be the host's own, or of links that there are not.
 
     """
     _refuse_wrong_slots(heartbeat)
+    refuse_foreign_processors(heartbeat)
     _refuse_later_epoch(tx, heartbeat)
     returned = _store_host(tx, heartbeat, now_s)
     note_progress(tx, heartbeat.jobs, heartbeat.at)
-    repairs = []
+    note_process_progress(tx, heartbeat)
+    repairs = [
+        Repair(mended.subject, mended.reason) for mended in compare_gangs(tx, heartbeat, now_s, returned=returned)
+    ]
     stored = {slot.name: slot for slot in tx.slots(heartbeat.host)}
     held = {lease.slot: lease for lease in instance_leases(tx, heartbeat.host)}
     for observed in heartbeat.slots:
@@ -96,7 +107,8 @@ def _refuse_wrong_slots(heartbeat: Heartbeat) -> None:
 
 
 def _refuse_later_epoch(tx: Transaction, heartbeat: Heartbeat) -> None:
-    epoch = max((observed.epoch for observed in heartbeat.slots), default=0)
+    epochs = [slot.epoch for slot in heartbeat.slots] + [processor.epoch for processor in heartbeat.processors]
+    epoch = max(epochs, default=0)
     if epoch > tx.shard.epoch:
         raise StaleEpoch(
             f"host {heartbeat.host} has obeyed epoch {epoch} of a shard, this database is at epoch {tx.shard.epoch} of"
@@ -269,6 +281,7 @@ def tick(tx: Transaction, settings: PoolSettings, now_s: float, silent_s: Mappin
         reason = f"no complete input within {settings.input_timeout_s:g} s after its planned transfer"
         change_job(tx, job, GaveUp(code="fpga_pool.input_timeout", reason=reason), now_s)
         repairs.append(Repair(job.uuid, reason))
+    repairs += [Repair(gang.uuid, gang.reason) for gang in give_up_gangs(tx, settings, now_s)]
     return repairs
 
 
@@ -279,4 +292,5 @@ def _lose_host(tx: Transaction, host: Host, silent_s: float, now_s: float) -> Re
     for slot in tx.slots(host.name):
         displace_jobs(tx, slot.name, f"host {host.name}: {reason}", now_s, agent_reachable=False)
         change_slot(tx, tx.slot(slot.name), HostLost(), now_s)
+    lose_processes(tx, host, reason, now_s)
     return Repair(host.name, reason)

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fpga_pool.model.exceptions import HostTaken, NotFound
+from fpga_pool.model.gang_messages import ProcessReport
 from fpga_pool.model.lifecycle.job import JOB
 from fpga_pool.model.lifecycle.slot import SLOT
 from fpga_pool.model.messages import JobFinished, Report, SlotChanged
 from fpga_pool.model.objects import ACTIVE_JOBS, Host, Job, Run
 from fpga_pool.model.pool.changes import change_job, change_slot, settle_slots
+from fpga_pool.model.pool.gang_reports import apply_gang_report
 from fpga_pool.model.transaction import Transaction
 
 
@@ -34,19 +36,23 @@ def apply_reports(
     if fresh:
         tx.save(replace(teller, reported=numbered[-1][0]))
     void = [f"{len(numbered) - len(fresh)} applied before"] if len(fresh) < len(numbered) else []
-    jobs = tx.jobs({report.job for report in fresh if not isinstance(report, SlotChanged)})
+    jobs = tx.jobs({report.job for report in fresh if not isinstance(report, SlotChanged | ProcessReport)})
     for report in fresh:
-        complaint = (
-            _apply_slot_report(tx, host, report, now_s)
-            if isinstance(report, SlotChanged)
-            else _apply_job_report(tx, host, report, now_s)
-        )
-        if complaint:
+        if complaint := _apply(tx, host, report, now_s):
             void.append(f"{type(report).__name__}: {complaint}")
     left = dict.fromkeys(job.slot for job in jobs if _has_left(job, tx.job(job.uuid)))
     if left:
         settle_slots(tx, list(left), now_s)
     return void
+
+
+def _apply(tx: Transaction, host: str, report: Report, now_s: float) -> str:
+    """Apply a report; return why it is void, if it is."""
+    if isinstance(report, SlotChanged):
+        return _apply_slot_report(tx, host, report, now_s)
+    if isinstance(report, ProcessReport):
+        return apply_gang_report(tx, host, report, now_s)
+    return _apply_job_report(tx, host, report, now_s)
 
 
 def _has_left(before: Job, now: Job) -> bool:
@@ -76,7 +82,7 @@ def _apply_slot_report(tx: Transaction, host: str, report: SlotChanged, now_s: f
 
 
 def _apply_job_report(tx: Transaction, host: str, report: Report, now_s: float) -> str:
-    assert not isinstance(report, SlotChanged)  # noqa: S101
+    assert not isinstance(report, SlotChanged | ProcessReport)  # noqa: S101
     try:
         job = tx.job(report.job)
     except NotFound:

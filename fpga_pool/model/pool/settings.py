@@ -33,6 +33,8 @@ class PoolSettings:
     claim_patience_s: float = 5.0
     #: Slots of each card and kind that no virtual machine gets: they stay the pool's.
     floor_slots: int = 0
+    #: What a migration of a gang is expected to take (paper 002, section 2.3.2).
+    gang_migration_s: float = 20.0
     #: How the pool is divided.
     shards: ShardRule = field(default_factory=ShardRule)
 

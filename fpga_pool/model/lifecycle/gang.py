@@ -1,0 +1,185 @@
+"""The life of a gang: queued, in the background or the foreground of its processors, on its way, and how it ended.
+
+What a move of a policy means for the gang is one event each; `model.pool.gang_changes` has the processes follow.
+"""
+
+from dataclasses import dataclass, replace
+
+from fpga_pool.model.gangs import Gang, GangState
+from fpga_pool.model.lifecycle.table import Rule, Table
+from fpga_pool.model.messages import Action
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedBehind:
+    """It got processors in the background."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedInFront:
+    """It got processors in the foreground."""
+
+    ends_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swapped:
+    """It came to the foreground of the processors that it has."""
+
+    ends_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveBegun:
+    """It is to go on in the foreground of other processors."""
+
+    ends_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveEnded:
+    """All its processes run where it was moved to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Killed:
+    """It is to begin anew, in the foreground of other processors, because the policy says so."""
+
+    ends_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Displaced:
+    """It has lost its processors, because something failed, and begins anew."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """All its processes have done their work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangCancelRequested:
+    """The tenant wants the gang no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangCancelled:
+    """Nothing is left of a gang whose end was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangGaveUp:
+    """It failed too often."""
+
+    reason: str
+
+
+Outcome = tuple[Gang, list[Action]]
+
+
+def _accounted(gang: Gang, now_s: float) -> Gang:
+    """Count the time that a gang had its processors since it came to the tier where it is."""
+    if gang.tier_since is None:
+        return gang
+    had_s = gang.processes * max(now_s - gang.tier_since, 0.0)
+    if gang.state is GangState.BACKGROUND:
+        return replace(gang, behind_s=gang.behind_s + had_s, tier_since=now_s)
+    return replace(gang, front_s=gang.front_s + had_s, tier_since=now_s)
+
+
+def _placed(gang: Gang, state: GangState, ends_at: float | None, now_s: float) -> Gang:
+    return replace(
+        _accounted(gang, now_s),
+        state=state,
+        attempt=gang.attempt + 1,
+        ends_at=ends_at,
+        reason="",
+        tier_since=now_s,
+        started_at=now_s if gang.started_at is None else gang.started_at,
+    )
+
+
+def _started_behind(gang: Gang, event: StartedBehind, now_s: float) -> Outcome:
+    return _placed(gang, GangState.BACKGROUND, None, now_s), []
+
+
+def _started_in_front(gang: Gang, event: StartedInFront, now_s: float) -> Outcome:
+    return _placed(gang, GangState.FOREGROUND, event.ends_at, now_s), []
+
+
+def _swapped(gang: Gang, event: Swapped, now_s: float) -> Outcome:
+    gang = _accounted(gang, now_s)
+    return replace(gang, state=GangState.FOREGROUND, ends_at=event.ends_at, swaps=gang.swaps + 1), []
+
+
+def _move_begun(gang: Gang, event: MoveBegun, now_s: float) -> Outcome:
+    moving = _placed(gang, GangState.MOVING, event.ends_at, now_s)
+    return replace(moving, migrations=gang.migrations + 1), []
+
+
+def _move_ended(gang: Gang, event: MoveEnded, now_s: float) -> Outcome:
+    return replace(gang, state=GangState.FOREGROUND), []
+
+
+def _killed(gang: Gang, event: Killed, now_s: float) -> Outcome:
+    return replace(_placed(gang, GangState.FOREGROUND, event.ends_at, now_s), kills=gang.kills + 1), []
+
+
+def _displaced(gang: Gang, event: Displaced, now_s: float) -> Outcome:
+    queued = replace(
+        _accounted(gang, now_s),
+        state=GangState.QUEUED,
+        ends_at=None,
+        tier_since=None,
+        failures=gang.failures + 1,
+        reason=event.reason,
+    )
+    return queued, []
+
+
+def _cancel_requested(gang: Gang, event: GangCancelRequested, now_s: float) -> Outcome:
+    return replace(gang, cancel_requested=True), []
+
+
+def _ended(gang: Gang, state: GangState, now_s: float, reason: str = "") -> Outcome:
+    ended = replace(_accounted(gang, now_s), state=state, ended_at=now_s, ends_at=None, tier_since=None, reason=reason)
+    return ended, []
+
+
+def _completed(gang: Gang, event: Completed, now_s: float) -> Outcome:
+    return _ended(gang, GangState.FINISHED, now_s)
+
+
+def _cancelled(gang: Gang, event: GangCancelled, now_s: float) -> Outcome:
+    return _ended(gang, GangState.CANCELLED, now_s)
+
+
+def _gave_up(gang: Gang, event: GangGaveUp, now_s: float) -> Outcome:
+    return _ended(gang, GangState.FAILED, now_s, event.reason)
+
+
+_QUEUED, _BACKGROUND, _FOREGROUND, _MOVING = (
+    GangState.QUEUED,
+    GangState.BACKGROUND,
+    GangState.FOREGROUND,
+    GangState.MOVING,
+)
+
+_RULES: dict[tuple[GangState, type], Rule[Gang]] = {
+    (_QUEUED, StartedBehind): _started_behind,
+    (_QUEUED, StartedInFront): _started_in_front,
+    (_BACKGROUND, Swapped): _swapped,
+    (_BACKGROUND, MoveBegun): _move_begun,
+    (_BACKGROUND, Killed): _killed,
+    (_MOVING, MoveEnded): _move_ended,
+    **{(state, Displaced): _displaced for state in (_BACKGROUND, _FOREGROUND, _MOVING)},
+    **{(state, Completed): _completed for state in (_BACKGROUND, _FOREGROUND, _MOVING)},
+    **{(state, GangCancelRequested): _cancel_requested for state in (_QUEUED, _BACKGROUND, _FOREGROUND, _MOVING)},
+    **{(state, GangCancelled): _cancelled for state in (_QUEUED, _BACKGROUND, _FOREGROUND, _MOVING)},
+    (_QUEUED, GangGaveUp): _gave_up,
+}
+
+GANG = Table[Gang]("gang", _RULES)

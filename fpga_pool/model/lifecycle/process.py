@@ -1,0 +1,173 @@
+"""The life of a process of a gang: from the place it gets to the moment when nothing of it is left on its host.
+
+A process of an attempt that is over is stopped, and keeps its place until its agent says that it is gone, or the agent
+itself is given up: nobody gets a place on which something may still run.
+"""
+
+from dataclasses import dataclass, replace
+
+from fpga_pool.model.flavor import Tier
+from fpga_pool.model.gang_messages import (
+    LaunchProcess,
+    ProcessExited,
+    ProcessFailed,
+    ProcessSaved,
+    ProcessStarted,
+    ProcessStopped,
+    SaveProcess,
+    SetTier,
+    StopProcess,
+)
+from fpga_pool.model.gangs import Gang, Process, ProcessState
+from fpga_pool.model.lifecycle.table import Rule, Table
+from fpga_pool.model.messages import Action
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """Nothing is left of a former attempt: it may begin."""
+
+    gang: Gang
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingLeftToDo:
+    """Its work was done before it could be moved here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierChanged:
+    """Its gang comes to another tier of the processors that it has."""
+
+    tier: Tier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveRequested:
+    """Its gang is to go on elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested:
+    """Its gang begins anew, or has ended."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """Its gang, or its move, is complete: its place is free."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vanished:
+    """Its agent is given up, or does not know it."""
+
+    reason: str
+
+
+Outcome = tuple[Process, list[Action]]
+
+
+def _about(process: Process) -> dict[str, str | int]:
+    return {"gang": process.gang_uuid, "index": process.index, "attempt": process.attempt}
+
+
+def _launched(process: Process, event: Launched, now_s: float) -> Outcome:
+    gang = event.gang
+    launch = LaunchProcess(
+        **_about(process),  # type: ignore[arg-type]
+        tier=process.tier,
+        processes=gang.processes,
+        cpu_usage=gang.cpu_usage,
+        work_s=gang.work_s,
+        done_s=process.done_s,
+    )
+    return replace(process, state=ProcessState.STARTING, progress_at=now_s), [launch]
+
+
+def _nothing_left(process: Process, event: NothingLeftToDo, now_s: float) -> Outcome:
+    return replace(process, state=ProcessState.EXITED), []
+
+
+def _started(process: Process, event: ProcessStarted, now_s: float) -> Outcome:
+    return replace(process, state=ProcessState.RUNNING), []
+
+
+def _exited(process: Process, event: ProcessExited, now_s: float) -> Outcome:
+    return replace(process, state=ProcessState.EXITED, rate=0.0, cpu_s=event.cpu_s), []
+
+
+def _tier_changed(process: Process, event: TierChanged, now_s: float) -> Outcome:
+    told = [SetTier(**_about(process), tier=event.tier)]  # type: ignore[arg-type]
+    return replace(process, tier=event.tier), list(told)
+
+
+def _tier_changed_quietly(process: Process, event: TierChanged, now_s: float) -> Outcome:
+    return replace(process, tier=event.tier), []
+
+
+def _save(process: Process, event: SaveRequested, now_s: float) -> Outcome:
+    return replace(process, state=ProcessState.SAVING), [SaveProcess(**_about(process))]  # type: ignore[arg-type]
+
+
+def _gone(process: Process, event: object, now_s: float) -> Outcome:
+    return replace(process, state=ProcessState.ENDED, rate=0.0), []
+
+
+def _stop(process: Process, event: StopRequested, now_s: float) -> Outcome:
+    stopping = replace(process, state=ProcessState.STOPPING, reason=event.reason)
+    return stopping, [StopProcess(**_about(process))]  # type: ignore[arg-type]
+
+
+def _saved(process: Process, event: ProcessSaved, now_s: float) -> Outcome:
+    ended = replace(process, state=ProcessState.ENDED, done_s=event.done_s, rate=0.0, cpu_s=event.cpu_s)
+    return ended, []
+
+
+def _ended(process: Process, event: ProcessExited | ProcessStopped | ProcessSaved, now_s: float) -> Outcome:
+    return replace(process, state=ProcessState.ENDED, rate=0.0, cpu_s=event.cpu_s), []
+
+
+def _failed(process: Process, event: ProcessFailed, now_s: float) -> Outcome:
+    ended = replace(process, state=ProcessState.ENDED, rate=0.0, cpu_s=event.cpu_s, reason=event.message)
+    return ended, []
+
+
+def _vanished(process: Process, event: Vanished, now_s: float) -> Outcome:
+    return replace(process, state=ProcessState.ENDED, rate=0.0, reason=event.reason), []
+
+
+_RESERVED, _STARTING, _RUNNING, _EXITED, _SAVING, _STOPPING = (
+    ProcessState.RESERVED,
+    ProcessState.STARTING,
+    ProcessState.RUNNING,
+    ProcessState.EXITED,
+    ProcessState.SAVING,
+    ProcessState.STOPPING,
+)
+
+_RULES: dict[tuple[ProcessState, type], Rule[Process]] = {
+    (_RESERVED, Launched): _launched,
+    (_RESERVED, NothingLeftToDo): _nothing_left,
+    (_RESERVED, TierChanged): _tier_changed_quietly,
+    (_RESERVED, SaveRequested): _gone,
+    (_RESERVED, StopRequested): _gone,
+    (_RESERVED, Vanished): _vanished,
+    (_STARTING, ProcessStarted): _started,
+    **{(state, ProcessExited): _exited for state in (_STARTING, _RUNNING, _SAVING)},
+    **{(state, TierChanged): _tier_changed for state in (_STARTING, _RUNNING)},
+    **{(state, SaveRequested): _save for state in (_STARTING, _RUNNING)},
+    **{(state, StopRequested): _stop for state in (_STARTING, _RUNNING, _SAVING)},
+    **{(state, ProcessFailed): _failed for state in (_STARTING, _RUNNING, _SAVING, _STOPPING)},
+    **{(state, Vanished): _vanished for state in (_STARTING, _RUNNING, _EXITED, _SAVING, _STOPPING)},
+    (_EXITED, TierChanged): _tier_changed_quietly,
+    (_EXITED, StopRequested): _gone,
+    (_EXITED, Released): _gone,
+    (_SAVING, ProcessSaved): _saved,
+    (_STOPPING, ProcessExited): _ended,
+    (_STOPPING, ProcessSaved): _ended,
+    (_STOPPING, ProcessStopped): _ended,
+}
+
+PROCESS = Table[Process]("process", _RULES)

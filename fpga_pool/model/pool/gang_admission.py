@@ -1,0 +1,99 @@
+"""Gangs as they come in, and as their tenants want them no more."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fpga_pool.model.exceptions import InvalidInput, NotFound
+from fpga_pool.model.gangs import ENDED_GANGS, Gang, GangState, Processor
+from fpga_pool.model.lifecycle.gang import GangCancelRequested
+from fpga_pool.model.lifecycle.migration import MigrationFailed
+from fpga_pool.model.pool.gang_changes import change_gang, change_migration, settle_gang, stop_processes
+from fpga_pool.model.transaction import Transaction
+
+#: Longest run time that may be requested: of gangs without an end no reservation could be made.
+LONGEST_S = 3.2e7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangRequest:
+    """A gang as a tenant asks for it; the uuid is chosen by whoever sends the request first."""
+
+    uuid: str
+    project_id: str
+    user_id: str
+    name: str
+    processes: int
+    runtime_s: float
+    cpu_usage: float
+    #: None = as long as was requested.
+    work_s: float | None = None
+
+
+def create_gang(tx: Transaction, request: GangRequest, now_s: float) -> Gang:
+    """Store a gang that waits; it belongs to the emptiest shard that is wide enough.
+
+    Raises
+    ------
+    InvalidInput
+        Naming what would be right.
+    DuplicateId
+        If the gang exists already.
+
+    """
+    work_s = request.runtime_s if request.work_s is None else request.work_s
+    for name, seconds in (("runtime_s", request.runtime_s), ("work_s", work_s)):
+        if not 0 < seconds <= LONGEST_S:
+            raise InvalidInput(f"{name}: expected a number above 0, {LONGEST_S:.0f} at most, found {seconds!r}")
+    if not 0 < request.cpu_usage <= 1:
+        raise InvalidInput(f"cpu_usage: expected a share of a processor, above 0, 1 at most; got {request.cpu_usage!r}")
+    gang = Gang(
+        uuid=request.uuid,
+        project_id=request.project_id,
+        user_id=request.user_id,
+        name=request.name,
+        processes=request.processes,
+        runtime_s=request.runtime_s,
+        cpu_usage=request.cpu_usage,
+        work_s=work_s,
+        created_at=now_s,
+        shard=_shard_for(request.processes, tx.processors(), tx.open_gangs()),
+    )
+    tx.add(gang)
+    return gang
+
+
+def _shard_for(width: int, processors: Sequence[Processor], gangs: Sequence[Gang]) -> str:
+    size = Counter(processor.shard for processor in processors if processor.offered)
+    widest = max(size.values(), default=0)
+    if not 1 <= width <= widest:
+        raise InvalidInput(
+            f"processes: expected 1 to {widest}, found {width}"
+            if widest
+            else "processes: no host of the pool gives processors to gangs ([agent] gang_processors)"
+        )
+    asked_s: Counter[str] = Counter()
+    for gang in gangs:
+        asked_s[gang.shard] += int(gang.processes * gang.runtime_s)
+    return min((name for name in size if size[name] >= width), key=lambda name: (asked_s[name] / size[name], name))
+
+
+def owned_gang(tx: Transaction, uuid: str, project_id: str) -> Gang:
+    """Return a gang of this project; another project's looks as if it did not exist."""
+    gang = tx.gang(uuid)
+    if gang.project_id != project_id:
+        raise NotFound(f"no gang {uuid}")
+    return gang
+
+
+def cancel_gang(tx: Transaction, uuid: str, project_id: str, now_s: float) -> Gang:
+    """Have a gang end; it is CANCELLED when nothing of it is left.  InvalidTransition where it has ended."""
+    gang = owned_gang(tx, uuid, project_id)
+    if gang.cancel_requested and gang.state not in ENDED_GANGS:
+        return gang
+    gang = change_gang(tx, gang, GangCancelRequested(), now_s)
+    if gang.state is GangState.MOVING:
+        change_migration(tx, gang, MigrationFailed(reason="cancelled"), now_s)
+    stop_processes(tx, gang, "cancelled", now_s)
+    settle_gang(tx, uuid, now_s)
+    return tx.gang(uuid)

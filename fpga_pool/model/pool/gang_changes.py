@@ -1,0 +1,178 @@
+"""Changes of gangs together with what follows from them for their processes, and the other way round."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fpga_pool.model.flavor import Tier
+from fpga_pool.model.gangs import (
+    ENDED_GANGS,
+    PLACED_GANGS,
+    Gang,
+    GangState,
+    Migration,
+    Process,
+    ProcessState,
+    migration_uuid,
+    process_uuid,
+)
+from fpga_pool.model.lifecycle.gang import GANG, Completed, Displaced, GangCancelled, MoveEnded
+from fpga_pool.model.lifecycle.migration import MIGRATION, AllResumed, AllSaved, MigrationFailed
+from fpga_pool.model.lifecycle.process import (
+    PROCESS,
+    Launched,
+    NothingLeftToDo,
+    Released,
+    StopRequested,
+    Vanished,
+)
+from fpga_pool.model.messages import Action, Command
+from fpga_pool.model.transaction import Transaction
+
+
+def change_gang(tx: Transaction, gang: Gang, event: object, now_s: float) -> Gang:
+    """Apply `event` to a gang; what it means for the processes is the caller's."""
+    changed, _ = GANG.transition(gang, event, now_s)
+    tx.save(changed)
+    return tx.gang(gang.uuid)
+
+
+def change_process(tx: Transaction, process: Process, event: object, now_s: float) -> Process:
+    """Apply `event` to a process, and command its agent."""
+    changed, actions = PROCESS.transition(process, event, now_s)
+    tx.save(changed)
+    for action in actions:
+        send_to_processor(tx, changed.processor, action)
+    if changed.state is ProcessState.ENDED and changed.cpu_s:
+        gang = tx.gang(changed.gang_uuid)
+        tx.save(replace(gang, cpu_s=gang.cpu_s + changed.cpu_s))
+    return tx.process(process.uuid)
+
+
+def send_to_processor(tx: Transaction, name: str, action: Action) -> None:
+    """Send an action to the agent of a processor, as the processor's next command."""
+    processor = tx.processor(name)
+    sequence = processor.sequence + 1
+    tx.save(replace(processor, sequence=sequence))
+    tx.send(
+        Command(
+            id=str(uuid.uuid5(uuid.UUID(processor.uuid), str(sequence))),
+            shard=tx.shard.name,
+            epoch=tx.shard.epoch,
+            host=processor.host,
+            slot=processor.name,
+            sequence=sequence,
+            action=action,
+        )
+    )
+
+
+def reserve(
+    tx: Transaction, gang: Gang, processors: Sequence[str], tier: Tier, done_s: Sequence[float], now_s: float
+) -> None:
+    """Give the processes of a gang's present attempt their places; Conflict where one is held.
+
+    `done_s` tells what each has done already.
+    """
+    tx.add(
+        *(
+            Process(
+                uuid=process_uuid(gang.uuid, gang.attempt, index),
+                gang_uuid=gang.uuid,
+                index=index,
+                attempt=gang.attempt,
+                processor=name,
+                host=tx.processor(name).host,
+                tier=tier,
+                shard=gang.shard,
+                done_s=done,
+                progress_at=now_s,
+            )
+            for index, (name, done) in enumerate(zip(processors, done_s, strict=True))
+        )
+    )
+
+
+def begin_migration(tx: Transaction, gang: Gang, now_s: float) -> None:
+    """Note that a gang is on its way to the processors of its present attempt."""
+    tx.add(
+        Migration(
+            uuid=migration_uuid(gang.uuid, gang.attempt),
+            gang_uuid=gang.uuid,
+            attempt=gang.attempt,
+            began_at=now_s,
+            shard=gang.shard,
+        )
+    )
+
+
+def change_migration(tx: Transaction, gang: Gang, event: object, now_s: float) -> None:
+    """Apply `event` to the migration that a gang is on."""
+    migration = tx.migration(migration_uuid(gang.uuid, gang.attempt))
+    tx.save(MIGRATION.transition(migration, event, now_s)[0])
+
+
+def displace_gang(tx: Transaction, gang: Gang, reason: str, now_s: float, *, lost_host: str = "") -> None:
+    """Take a gang off its processors; it waits for others once nothing is left of it, but on a host that is lost."""
+    if gang.state in PLACED_GANGS and not gang.cancel_requested:
+        if gang.state is GangState.MOVING:
+            change_migration(tx, gang, MigrationFailed(reason=reason), now_s)
+        change_gang(tx, gang, Displaced(reason=reason), now_s)
+    stop_processes(tx, gang, reason, now_s, lost_host=lost_host)
+    settle_gang(tx, gang.uuid, now_s)
+
+
+def stop_processes(tx: Transaction, gang: Gang, reason: str, now_s: float, *, lost_host: str = "") -> None:
+    """Have all processes of a gang stopped; those on a host that is lost are given up."""
+    for process in tx.processes(gang=gang.uuid):
+        if lost_host and process.host == lost_host:
+            change_process(tx, process, Vanished(reason=reason), now_s)
+        elif process.state is not ProcessState.STOPPING:
+            change_process(tx, process, StopRequested(reason=reason), now_s)
+
+
+def settle_gang(tx: Transaction, gang_uuid: str, now_s: float) -> None:
+    """Do what a change of a gang's processes makes possible: launch, arrive, complete, or end a cancelled one."""
+    gang = tx.gang(gang_uuid)
+    live = tx.processes(gang=gang_uuid)
+    if gang.cancel_requested and gang.state not in ENDED_GANGS and not live:
+        change_gang(tx, gang, GangCancelled(), now_s)
+    if gang.cancel_requested or gang.state not in PLACED_GANGS:
+        return
+    older = [process for process in live if process.attempt != gang.attempt]
+    if any(process.state is not ProcessState.EXITED for process in older):
+        return
+    if len(older) == gang.processes:  # its work was done before it could be moved
+        _complete(tx, gang, live, now_s)
+        return
+    _launch(tx, gang, older, now_s)
+    states = {process.state for process in tx.processes(gang=gang_uuid)}
+    if states == {ProcessState.EXITED}:
+        _complete(tx, gang, tx.processes(gang=gang_uuid), now_s)
+    elif gang.state is GangState.MOVING and states <= {ProcessState.RUNNING, ProcessState.EXITED}:
+        change_migration(tx, gang, AllResumed(), now_s)
+        change_gang(tx, gang, MoveEnded(), now_s)
+
+
+def _launch(tx: Transaction, gang: Gang, exited: Sequence[Process], now_s: float) -> None:
+    """Launch those that have waited for the end of a former attempt, but for those that had done their work in it."""
+    done = {process.index for process in exited}
+    for process in exited:
+        change_process(tx, process, Released(), now_s)
+    waiting = [process for process in tx.processes(gang=gang.uuid) if process.state is ProcessState.RESERVED]
+    for process in waiting:
+        event = NothingLeftToDo() if process.index in done else Launched(gang=gang)
+        change_process(tx, process, event, now_s)
+    if waiting and gang.state is GangState.MOVING:
+        change_migration(tx, gang, AllSaved(), now_s)
+
+
+def _complete(tx: Transaction, gang: Gang, live: Sequence[Process], now_s: float) -> None:
+    if gang.state is GangState.MOVING:
+        reached = all(process.attempt == gang.attempt for process in live)
+        event = AllResumed() if reached else MigrationFailed(reason="its work was done before it could be moved")
+        change_migration(tx, gang, event, now_s)
+    for process in live:
+        event_of = Released() if process.state is ProcessState.EXITED else StopRequested(reason="")
+        change_process(tx, process, event_of, now_s)
+    change_gang(tx, tx.gang(gang.uuid), Completed(), now_s)

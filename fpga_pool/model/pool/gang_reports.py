@@ -1,0 +1,182 @@
+"""What agents tell of the processes of gangs: reports, and heartbeats compared with what should be."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fpga_pool.model.exceptions import InvalidInput, NotFound
+from fpga_pool.model.gang_messages import (
+    GangReport,
+    ObservedProcess,
+    ProcessFailed,
+    ProcessSaved,
+    ProcessStopped,
+    SaveProcess,
+    SetTier,
+    StopProcess,
+)
+from fpga_pool.model.gangs import (
+    HELD_PROCESSES,
+    Process,
+    Processor,
+    ProcessState,
+    process_uuid,
+    processor_name,
+)
+from fpga_pool.model.lifecycle.process import PROCESS
+from fpga_pool.model.messages import Heartbeat
+from fpga_pool.model.objects import Host
+from fpga_pool.model.pool.gang_changes import change_process, displace_gang, send_to_processor, settle_gang
+from fpga_pool.model.transaction import Transaction
+
+#: Processes whose progress their agent tells.
+_PROGRESSING = frozenset({ProcessState.STARTING, ProcessState.RUNNING, ProcessState.SAVING})
+#: Processes that were told to end.
+_TO_END = frozenset({ProcessState.STOPPING, ProcessState.SAVING})
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """One difference in gangs that was mended: what it was about, and why."""
+
+    subject: str
+    reason: str
+
+
+def apply_gang_report(tx: Transaction, host: str, report: GangReport, now_s: float) -> str:
+    """Apply what is said of a process; return why it is void, if it is."""
+    try:
+        process = tx.process(process_uuid(report.gang, report.attempt, report.index))
+    except NotFound:
+        return f"gang {report.gang}: no process {report.index} of attempt {report.attempt}"
+    told = f"process {process.index} of attempt {process.attempt} of gang {process.gang_uuid}"
+    if process.host != host:
+        return f"{told} is on host {process.host}, not on {host}"
+    if not PROCESS.allows(process.state, type(report)):
+        return f"{told} is {process.state}"
+    was = process.state
+    process = change_process(tx, process, report, now_s)
+    if isinstance(report, ProcessSaved) and was is ProcessState.SAVING:
+        _hand_over(tx, process, now_s)
+    if isinstance(report, ProcessFailed) and was is not ProcessState.STOPPING:
+        displace_gang(tx, tx.gang(process.gang_uuid), f"process {process.index}: {report.message}", now_s)
+    else:
+        settle_gang(tx, process.gang_uuid, now_s)
+    return ""
+
+
+def _hand_over(tx: Transaction, saved: Process, now_s: float) -> None:
+    """Have the process that goes on elsewhere begin with what was done."""
+    heir = tx.process(process_uuid(saved.gang_uuid, saved.attempt + 1, saved.index))
+    tx.save(replace(heir, done_s=saved.done_s, progress_at=now_s))
+
+
+def lose_processes(tx: Transaction, host: Host, reason: str, now_s: float) -> None:
+    """Give up the processes on a host that is lost; their gangs wait for other processors."""
+    for gang_uuid in dict.fromkeys(process.gang_uuid for process in tx.processes(host=host.name)):
+        displace_gang(tx, tx.gang(gang_uuid), f"host {host.name}: {reason}", now_s, lost_host=host.name)
+
+
+def refuse_foreign_processors(heartbeat: Heartbeat) -> None:
+    """Refuse what cannot be the host's own."""
+    own = {processor_name(heartbeat.host, observed.number) for observed in heartbeat.processors}
+    for name in [observed.processor for observed in heartbeat.processors]:
+        if name not in own:
+            raise InvalidInput(f"processors: {name} is no processor of host {heartbeat.host}: its name says otherwise")
+    for process in heartbeat.processes:
+        if not process.processor.startswith(f"{heartbeat.host}/"):
+            raise InvalidInput(f"processes: {process.processor} is no processor of host {heartbeat.host}")
+
+
+def compare_gangs(tx: Transaction, heartbeat: Heartbeat, now_s: float, *, returned: bool) -> list[Mended]:
+    """Mend what differs between the processors and processes of a host and what should be there.
+
+    `returned`: the host was lost, its commands were dropped and its gangs displaced; what runs there is a stray.
+    """
+    mended = _compare_processors(tx, heartbeat)
+    if heartbeat.unreported and not returned:
+        return mended
+    sequences = {observed.processor: observed.sequence for observed in heartbeat.processors}
+    settled = {name for name, sequence in sequences.items() if returned or sequence >= tx.processor(name).sequence}
+    observed = {_key(process): process for process in heartbeat.processes}
+    known = {
+        (process.gang_uuid, process.index, process.attempt): process for process in tx.processes(host=heartbeat.host)
+    }
+    for key, process in known.items():
+        # A processor that is not offered any more has nobody who obeys commands to it.
+        if process.state in HELD_PROCESSES and (process.processor in settled or process.processor not in sequences):
+            mended += _compare_process(tx, process, observed.get(key), now_s)
+    for key, stray in observed.items():
+        if key not in known and stray.processor in settled:
+            send_to_processor(tx, stray.processor, _stop(stray))
+            mended.append(Mended(stray.gang, f"{heartbeat.host} has a process of it though it is over or elsewhere"))
+    return mended
+
+
+def _key(process: ObservedProcess) -> tuple[str, int, int]:
+    return process.gang, process.index, process.attempt
+
+
+def _stop(process: ObservedProcess) -> StopProcess:
+    return StopProcess(gang=process.gang, index=process.index, attempt=process.attempt)
+
+
+def _compare_processors(tx: Transaction, heartbeat: Heartbeat) -> list[Mended]:
+    stored = {processor.name: processor for processor in tx.processors(heartbeat.host)}
+    mended = []
+    for observed in heartbeat.processors:
+        processor = stored.pop(observed.processor, None)
+        if processor is None:
+            facts: dict[str, Any] = {"name": observed.processor, "host": heartbeat.host, "number": observed.number}
+            # An agent that outlived its database goes on counting, or it would take new commands for old ones.
+            tx.add(Processor(**facts, shard=tx.shard.name, sequence=observed.sequence))
+            mended.append(Mended(observed.processor, "new to the pool"))
+        elif observed.sequence > processor.sequence or not processor.offered:
+            tx.save(replace(processor, offered=True, sequence=max(processor.sequence, observed.sequence)))
+    for gone in stored.values():
+        if gone.offered:
+            tx.save(replace(gone, offered=False))
+            mended.append(Mended(gone.name, "is not given to gangs any more"))
+    return mended
+
+
+def _compare_process(tx: Transaction, known: Process, observed: ObservedProcess | None, now_s: float) -> list[Mended]:
+    process = tx.process(known.uuid)
+    if process.state not in HELD_PROCESSES:  # mended together with another one of its gang
+        return []
+    if observed is None:
+        return [_mend_missing(tx, process, now_s)]
+    about = {"gang": process.gang_uuid, "index": process.index, "attempt": process.attempt}
+    if process.state in _TO_END:
+        if observed.ending:
+            return []
+        kind = StopProcess if process.state is ProcessState.STOPPING else SaveProcess
+        send_to_processor(tx, process.processor, kind(**about))  # type: ignore[arg-type]
+        return [Mended(process.gang_uuid, f"process {process.index} does not end, as it was to")]
+    if observed.tier is not process.tier:
+        send_to_processor(tx, process.processor, SetTier(**about, tier=process.tier))  # type: ignore[arg-type]
+        return [Mended(process.gang_uuid, f"process {process.index} is in the {observed.tier}")]
+    return []
+
+
+def _mend_missing(tx: Transaction, process: Process, now_s: float) -> Mended:
+    about = {"gang": process.gang_uuid, "index": process.index, "attempt": process.attempt, "at": now_s}
+    if process.state is ProcessState.STOPPING:
+        change_process(tx, process, ProcessStopped(**about), now_s)  # type: ignore[arg-type]
+        settle_gang(tx, process.gang_uuid, now_s)
+        return Mended(process.gang_uuid, f"process {process.index}, which was to be stopped, is gone")
+    message = "its agent does not know it"
+    change_process(tx, process, ProcessFailed(**about, message=message), now_s)  # type: ignore[arg-type]
+    displace_gang(tx, tx.gang(process.gang_uuid), f"process {process.index}: {message}", now_s)
+    return Mended(process.gang_uuid, f"process {process.index}: {message}")
+
+
+def note_process_progress(tx: Transaction, heartbeat: Heartbeat) -> None:
+    """Note what processes have done, and how fast they go on."""
+    told = {process_uuid(seen.gang, seen.attempt, seen.index): seen for seen in heartbeat.processes}
+    for process in tx.processes(host=heartbeat.host) if told else ():
+        seen = told.get(process.uuid)
+        if seen is None or process.state not in _PROGRESSING:
+            continue
+        news = {"done_s": seen.done_s, "rate": seen.rate, "progress_at": seen.progress_at}
+        if any(getattr(process, name) != value for name, value in news.items()):
+            tx.save(replace(process, **news))  # type: ignore[arg-type]

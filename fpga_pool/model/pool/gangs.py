@@ -1,0 +1,222 @@
+"""Gangs of one shard as their policy sees them, and what it decides put into force."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fpga_pool.core.gangs.gangs import Gangs, How, Move
+from fpga_pool.core.gangs.outlook import outlook
+from fpga_pool.core.gangs.tiers import BEHIND, IN_FRONT, Tiers
+from fpga_pool.model.flavor import Tier
+from fpga_pool.model.gangs import (
+    PLACED_GANGS,
+    Gang,
+    GangState,
+    Process,
+    Processor,
+    place_of,
+)
+from fpga_pool.model.lifecycle.gang import (
+    GangGaveUp,
+    Killed,
+    MoveBegun,
+    StartedBehind,
+    StartedInFront,
+    Swapped,
+)
+from fpga_pool.model.lifecycle.process import PROCESS, SaveRequested, StopRequested, TierChanged
+from fpga_pool.model.pool.gang_changes import (
+    begin_migration,
+    change_gang,
+    change_process,
+    reserve,
+    settle_gang,
+)
+from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.transaction import Transaction
+
+_CORE_TIER = {Tier.FOREGROUND: IN_FRONT, Tier.BACKGROUND: BEHIND}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GangView:
+    """What the policy is asked about, and whom its numbers mean."""
+
+    tiers: Tiers
+    #: In order of arrival, as read.
+    gangs: tuple[Gang, ...]
+    processors: tuple[Processor, ...]
+    #: Gangs that wait and are not in the view: their policy cannot help them; and why.
+    left_out: tuple[tuple[Gang, str], ...]
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangOutlook:
+    """What can be said of a gang that is not in the foreground."""
+
+    gang: str
+    reason: str
+    #: When it is expected in the foreground by all estimates, UTC seconds; None = nobody knows.
+    expected_at: float | None
+
+
+def gang_view(tx: Transaction, settings: PoolSettings, now_s: float) -> GangView | None:
+    """Return the gangs and processors of the shard; None where no gang is open."""
+    open_gangs = [gang for gang in tx.open_gangs() if not gang.cancel_requested]
+    if not open_gangs:
+        return None
+    processes = tx.processes()
+    attempts = {gang.uuid: gang.attempt for gang in open_gangs if gang.state in PLACED_GANGS}
+    theirs = [process for process in processes if attempts.get(process.gang_uuid) == process.attempt]
+    processors = _usable(tx, {process.processor for process in theirs})
+    left_out = [(gang, why) for gang in open_gangs if (why := _hopeless(gang, len(processors), settings))]
+    out = {gang.uuid for gang, _ in left_out}
+    gangs = [gang for gang in open_gangs if gang.uuid not in out]
+    tiers = Tiers(
+        len(processors),
+        Gangs(
+            width=np.array([gang.processes for gang in gangs], np.int64),
+            estimate_s=np.array([gang.runtime_s for gang in gangs]),
+            usage=np.array([gang.cpu_usage for gang in gangs]),
+        ),
+        migration_s=settings.gang_migration_s,
+    )
+    _fill(tiers, gangs, processors, processes, now_s)
+    return GangView(tiers, tuple(gangs), tuple(processors), tuple(left_out), now_s)
+
+
+def _usable(tx: Transaction, in_use: set[str]) -> list[Processor]:
+    """Return the processors of hosts that live; one that is not offered any more, for the gang that it has."""
+    alive = {host.name for host in tx.hosts() if host.alive}
+    return [
+        processor
+        for processor in tx.processors()
+        if processor.name in in_use or (processor.offered and processor.host in alive)
+    ]
+
+
+def _hopeless(gang: Gang, processors: int, settings: PoolSettings) -> str:
+    if gang.state in PLACED_GANGS:
+        return ""
+    if gang.failures >= settings.max_attempts:
+        return f"failed {gang.failures} times; last: {gang.reason}"
+    if gang.processes > processors:
+        return f"it needs {gang.processes} processors, there are {processors}"
+    return ""
+
+
+def _fill(
+    tiers: Tiers, gangs: Sequence[Gang], processors: Sequence[Processor], processes: Sequence[Process], now_s: float
+) -> None:
+    """Let gangs have what they have, and nobody else what is held by processes that are to end."""
+    number = {processor.name: index for index, processor in enumerate(processors)}
+    current: dict[str, list[Process]] = {}
+    attempts = {gang.uuid: gang.attempt for gang in gangs if gang.state in PLACED_GANGS}
+    for process in processes:
+        if attempts.get(process.gang_uuid) == process.attempt:
+            current.setdefault(process.gang_uuid, []).append(process)
+        elif process.processor in number:
+            tiers.block(number[process.processor], _CORE_TIER[process.tier])
+    for index, gang in enumerate(gangs):
+        tiers.arrive(index)
+        if gang.uuid in current:
+            places = sorted(current[gang.uuid], key=lambda process: process.index)
+            where = np.array([number[process.processor] for process in places], np.int64)
+            if gang.state is GangState.BACKGROUND:
+                tiers.apply(Move(index, How.START_BEHIND, where), now_s)
+                tiers.done_s[index] = min(process.done_by(now_s) for process in places)
+            else:
+                tiers.apply(Move(index, How.START, where), (gang.ends_at or now_s) - gang.runtime_s)
+
+
+def decided_moves(view: GangView, decide: Callable[[Tiers], Iterator[Move]]) -> list[Move]:
+    """Return what the policy wants done now, in its order."""
+    moves = []
+    for move in decide(view.tiers):
+        view.tiers.apply(move, view.now_s)
+        moves.append(move)
+    return moves
+
+
+def commit_gang_moves(tx: Transaction, view: GangView, moves: Sequence[Move], settings: PoolSettings) -> list[Gang]:
+    """Do what was decided, in order, up to the first that is not possible any more; return the gangs moved."""
+    held = {process.held_place for process in tx.processes()}
+    alive = {host.name for host in tx.hosts() if host.alive}
+    moved = []
+    for move in moves:
+        known = view.gangs[move.gang]
+        gang = tx.gang(known.uuid)
+        names = [view.processors[index].name for index in move.processors]
+        tier = Tier.BACKGROUND if move.how is How.START_BEHIND else Tier.FOREGROUND
+        places = {place_of(name, tier) for name in names}
+        there = all((found := tx.processor(name)).offered and found.host in alive for name in names)
+        if gang.generation != known.generation or places & held or not (there or move.how is How.SWAP):
+            break
+        if move.how is How.SWAP:
+            held -= {process.held_place for process in tx.processes(gang=gang.uuid)}
+        _commit(tx, gang, move.how, names, settings, view.now_s)
+        held |= places
+        moved.append(tx.gang(gang.uuid))
+    return moved
+
+
+def _commit(tx: Transaction, gang: Gang, how: How, names: Sequence[str], settings: PoolSettings, now_s: float) -> None:
+    before = {process.index: process for process in tx.processes(gang=gang.uuid) if process.attempt == gang.attempt}
+    done_s = [before[index].done_by(now_s) if index in before else 0.0 for index in range(gang.processes)]
+    ends_at = now_s + gang.runtime_s
+    match how:
+        case How.START_BEHIND:
+            gang = change_gang(tx, gang, StartedBehind(), now_s)
+            reserve(tx, gang, names, Tier.BACKGROUND, [0.0] * len(names), now_s)
+        case How.START:
+            gang = change_gang(tx, gang, StartedInFront(ends_at=ends_at), now_s)
+            reserve(tx, gang, names, Tier.FOREGROUND, [0.0] * len(names), now_s)
+        case How.SWAP:
+            gang = change_gang(tx, gang, Swapped(ends_at=ends_at - min(done_s)), now_s)
+            for process in before.values():
+                change_process(tx, process, TierChanged(tier=Tier.FOREGROUND), now_s)
+        case How.MIGRATE:
+            ends_at += settings.gang_migration_s - min(done_s)
+            gang = change_gang(tx, gang, MoveBegun(ends_at=ends_at), now_s)
+            begin_migration(tx, gang, now_s)
+            reserve(tx, gang, names, Tier.FOREGROUND, done_s, now_s)
+            _end_all(tx, before.values(), SaveRequested(), now_s)
+        case How.RESTART:
+            gang = change_gang(tx, gang, Killed(ends_at=ends_at), now_s)
+            reserve(tx, gang, names, Tier.FOREGROUND, [0.0] * len(names), now_s)
+            _end_all(tx, before.values(), StopRequested(reason="begins anew elsewhere"), now_s)
+    settle_gang(tx, gang.uuid, now_s)
+
+
+def _end_all(tx: Transaction, processes: Iterable[Process], event: object, now_s: float) -> None:
+    for process in processes:
+        if PROCESS.allows(process.state, type(event)):
+            change_process(tx, process, event, now_s)
+
+
+def gang_outlooks(tx: Transaction, settings: PoolSettings, now_s: float) -> dict[str, GangOutlook]:
+    """Return what can be said of the gangs of the shard that wait for the foreground, by uuid."""
+    view = gang_view(tx, settings, now_s)
+    if view is None:
+        return {}
+    said = [GangOutlook(gang=gang.uuid, reason=why, expected_at=None) for gang, why in view.left_out]
+    for found in outlook(view.tiers, now_s):
+        gang = view.gangs[found.gang]
+        reason = f"{found.why.value}; {gang.reason}" if gang.reason else found.why.value
+        expected_at = found.begin_s if math.isfinite(found.begin_s) else None
+        said.append(GangOutlook(gang=gang.uuid, reason=reason, expected_at=expected_at))
+    return {one.gang: one for one in said}
+
+
+def give_up_gangs(tx: Transaction, settings: PoolSettings, now_s: float) -> list[Gang]:
+    """End the gangs that have failed too often, once nothing is left of them; return them."""
+    ended = []
+    for gang in tx.open_gangs():
+        failed = gang.state is GangState.QUEUED and gang.failures >= settings.max_attempts
+        if failed and not gang.cancel_requested and not tx.processes(gang=gang.uuid):
+            reason = f"given up after {gang.failures} failures; last: {gang.reason}"
+            ended.append(change_gang(tx, gang, GangGaveUp(reason=reason), now_s))
+    return ended
