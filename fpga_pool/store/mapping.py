@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Column, Table
 
+from fpga_pool.model.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import Batch, Host, Job, Lease, LeaseState, Run, Scheduler, Shard, Slot, input_due_at
 from fpga_pool.store import models
@@ -40,6 +41,10 @@ PLACES: Mapping[type, Place] = {
     ),
     Batch: Place(models.BatchRow, "uuid"),
     Job: Place(models.JobRow, "uuid", lambda job: {"input_due_at": input_due_at(job)}),
+    Processor: Place(models.ProcessorRow, "name"),
+    Gang: Place(models.GangRow, "uuid"),
+    Process: Place(models.ProcessRow, "uuid", lambda process: {"held_place": process.held_place}),
+    Migration: Place(models.MigrationRow, "uuid"),
     Command: Place(models.CommandRow, "id"),
     Run: Place(models.RunRow, "job"),
 }

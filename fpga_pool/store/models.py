@@ -9,6 +9,8 @@ from typing import Annotated, Any, ClassVar
 from sqlalchemy import BigInteger, Double, ForeignKey, Index, MetaData, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, declared_attr, mapped_column
 
+from fpga_pool.model.flavor import Tier
+from fpga_pool.model.gangs import GangState, MigrationState, ProcessState
 from fpga_pool.model.messages import Action
 from fpga_pool.model.objects import (
     BatchState,
@@ -32,6 +34,8 @@ Story = Annotated[tuple[StoryEntry, ...], mapped_column(Records(StoryEntry, "at"
 #: MariaDB: rows are transactional, and names differ by case as they do everywhere else.
 TABLE_OPTIONS: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
 
+ENUMS = (BatchState, JobState, SlotState, LeaseState, LeaseKind, Tier, GangState, ProcessState, MigrationState)
+
 
 class Base(DeclarativeBase):
     """What all tables share."""
@@ -39,7 +43,7 @@ class Base(DeclarativeBase):
     type_annotation_map: ClassVar[dict[Any, Any]] = {
         int: BigInteger,
         float: Double,
-        **{enum: enum_column(enum) for enum in (BatchState, JobState, SlotState, LeaseState, LeaseKind)},
+        **{enum: enum_column(enum) for enum in ENUMS},
     }
     #: Every constraint has a name, so that a migration can change it.
     metadata = MetaData(
@@ -233,6 +237,92 @@ class JobRow(Versioned, Base):
     changed_in: Mapped[int]
 
 
+class ProcessorRow(Versioned, Base):
+    """See `model.gangs.Processor`."""
+
+    __tablename__ = "processors"
+
+    name: Mapped[Name] = mapped_column(primary_key=True)
+    host: Mapped[Name] = mapped_column(ForeignKey("hosts.name"), index=True)
+    number: Mapped[int]
+    shard: Mapped[Name]
+    offered: Mapped[bool]
+    sequence: Mapped[int]
+
+
+class GangRow(Versioned, Base):
+    """See `model.gangs.Gang`."""
+
+    __tablename__ = "gangs"
+
+    uuid: Mapped[Uuid] = mapped_column(primary_key=True)
+    project_id: Mapped[Word]
+    user_id: Mapped[Word]
+    name: Mapped[Name]
+    processes: Mapped[int]
+    runtime_s: Mapped[float]
+    cpu_usage: Mapped[float]
+    work_s: Mapped[float]
+    created_at: Mapped[float]
+    shard: Mapped[Name]
+    state: Mapped[GangState]
+    cancel_requested: Mapped[bool]
+    attempt: Mapped[int]
+    failures: Mapped[int]
+    reason: Mapped[Words]
+    ends_at: Mapped[float | None]
+    started_at: Mapped[float | None]
+    ended_at: Mapped[float | None]
+    migrations: Mapped[int]
+    kills: Mapped[int]
+    swaps: Mapped[int]
+    front_s: Mapped[float]
+    behind_s: Mapped[float]
+    tier_since: Mapped[float | None]
+    cpu_s: Mapped[float]
+    story: Mapped[Story]
+
+
+class ProcessRow(Versioned, Base):
+    """See `model.gangs.Process`."""
+
+    __tablename__ = "processes"
+
+    uuid: Mapped[Uuid] = mapped_column(primary_key=True)
+    gang_uuid: Mapped[Uuid] = mapped_column(ForeignKey("gangs.uuid"))
+    index: Mapped[int]
+    attempt: Mapped[int]
+    processor: Mapped[Name] = mapped_column(ForeignKey("processors.name"), index=True)
+    host: Mapped[Name]
+    tier: Mapped[Tier]
+    shard: Mapped[Name]
+    state: Mapped[ProcessState]
+    reason: Mapped[Words]
+    done_s: Mapped[float]
+    rate: Mapped[float]
+    progress_at: Mapped[float]
+    cpu_s: Mapped[float]
+    #: Tier and processor of one that is not ENDED, else NULL: unique, so no database lets two have one place.
+    held_place: Mapped[Name | None] = mapped_column(unique=True)
+    story: Mapped[Story]
+
+
+class MigrationRow(Versioned, Base):
+    """See `model.gangs.Migration`."""
+
+    __tablename__ = "migrations"
+
+    uuid: Mapped[Uuid] = mapped_column(primary_key=True)
+    gang_uuid: Mapped[Uuid] = mapped_column(ForeignKey("gangs.uuid"), index=True)
+    attempt: Mapped[int]
+    began_at: Mapped[float]
+    shard: Mapped[Name]
+    state: Mapped[MigrationState]
+    reason: Mapped[Words]
+    ended_at: Mapped[float | None]
+    story: Mapped[Story]
+
+
 class CommandRow(Base):
     """See `model.messages.Command`: the outbox, emptied as agents acknowledge."""
 
@@ -279,6 +369,11 @@ class TimeModelRow(Base):
 
 Index("ix_batches_newest", BatchRow.created_at, BatchRow.uuid)
 Index("ix_batches_newest_of_project", BatchRow.project_id, BatchRow.created_at, BatchRow.uuid)
+Index("ix_gangs_newest_of_project", GangRow.project_id, GangRow.created_at, GangRow.uuid)
+Index("ix_gangs_in_state", GangRow.state, GangRow.shard)
+Index("ix_processes_of_gang", ProcessRow.gang_uuid, ProcessRow.attempt, ProcessRow.index)
+Index("ix_processes_in_state", ProcessRow.state, ProcessRow.shard)
+Index("ix_processes_in_state_on_host", ProcessRow.state, ProcessRow.host)
 Index("ix_jobs_of_batch", JobRow.batch_uuid, JobRow.index)
 Index("ix_jobs_in_state_on_slot", JobRow.state, JobRow.slot, JobRow.order)
 Index("ix_jobs_in_state_of_shard", JobRow.state, JobRow.shard)

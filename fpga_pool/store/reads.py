@@ -10,6 +10,7 @@ from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import ACTIVE_JOBS, Backlog, Batch, Host, Job, JobState, Lease, Run, Scheduler, Shard, Slot
+from fpga_pool.store.gang_reads import GangReads
 from fpga_pool.store.mapping import PLACES, called, from_columns, table
 from fpga_pool.store.statements import (
     all_hosts,
@@ -55,7 +56,7 @@ def chunks(keys: list[str]) -> Iterator[list[str]]:
         yield keys[begin : begin + KEYS_PER_QUERY]
 
 
-class Reads:
+class Reads(GangReads):
     """The reads of one transaction, on one connection."""
 
     def __init__(self, connection: Connection, scope: str) -> None:

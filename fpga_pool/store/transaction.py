@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, delete
 
 from fpga_pool.model.exceptions import Conflict, DuplicateId
+from fpga_pool.model.gangs import Process
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import Batch, Host, Job, Lease, LeaseState, Run, Shard, Slot
 from fpga_pool.model.transaction import Stored
@@ -52,7 +53,7 @@ class SqlTransaction(Reads):
         return self._one(Batch, uuid, lock=True)
 
     def add(self, *things: Stored) -> None:
-        """Store new objects; raises DuplicateId if one exists, Conflict for a lease on a slot that is held."""
+        """Store new objects; raises DuplicateId if one exists, Conflict for a lease or process whose place is held."""
         self.flush()  # before what may refer to it
         for cls, place in PLACES.items():
             new: list[Any] = [thing for thing in things if type(thing) is cls]
@@ -61,6 +62,8 @@ class SqlTransaction(Reads):
             self._refuse_stored(cls, [getattr(thing, place.key) for thing in new])
             if cls is Lease:
                 self._refuse_held([thing.slot for thing in new if thing.state is LeaseState.HELD])
+            if cls is Process:
+                self._refuse_taken([thing.held_place for thing in new if thing.held_place is not None])
             self._insert(new)
             for thing in new:
                 self._known[cls, getattr(thing, place.key)] = thing
@@ -185,6 +188,10 @@ class SqlTransaction(Reads):
     def _refuse_held(self, slots: list[str]) -> None:
         for slot in self._stored(Lease, "held_slot", slots):
             raise Conflict(f"slot {slot}: another lease on it is in force")
+
+    def _refuse_taken(self, places: list[str]) -> None:
+        for place in self._stored(Process, "held_place", places):
+            raise Conflict(f"{place}: another process has it")
 
     def _stored(self, cls: type, column: str, values: list[str]) -> Iterator[str]:
         """Yield those of the values that a column holds."""

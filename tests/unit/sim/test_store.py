@@ -18,10 +18,11 @@ def _load(name):
     return module
 
 
-_conftest, _contract = _load("conftest"), _load("test_contract")
+_conftest, _contract, _gang_contract = _load("conftest"), _load("test_contract"), _load("test_gang_contract")
 make, begin, outbox = _conftest.make, _conftest.begin, _conftest.outbox
 saved, counted, bump = _conftest.saved, _conftest.counted, _conftest.bump
-globals().update({name: test for name, test in vars(_contract).items() if name.startswith("test_")})
+for module in (_contract, _gang_contract):
+    globals().update({name: test for name, test in vars(module).items() if name.startswith("test_")})
 
 
 @pytest.fixture

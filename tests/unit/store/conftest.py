@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from fpga_pool.model.flavor import Tier
+from fpga_pool.model.gangs import Gang, Migration, Process, Processor, process_uuid
 from fpga_pool.model.messages import Command, ReleaseJob
 from fpga_pool.model.objects import Batch, Host, Job, Lease, LeaseKind, Run, Shard, Slot
 from fpga_pool.model.transaction import Transaction
@@ -54,6 +56,25 @@ class Make:
     def run(self, job, **fields):
         known = {"job": job.uuid, "attempt": 1, "function": job.function, "board": "vc709", "finished_at": 2.0}
         return Run(**known | {"input_bytes": job.input_bytes, "compute_s": 0.5} | fields)
+
+    def processor(self, host="host-0", number=0, **fields):
+        known = {"name": f"{host}/pcpu/{number}", "host": host, "number": number, "shard": SHARD}
+        return Processor(**known | fields)
+
+    def gang(self, **fields):
+        known = {"uuid": str(uuid.uuid4()), "project_id": "project-a", "user_id": "user-a", "name": ""}
+        known |= {"processes": 1, "runtime_s": 60.0, "cpu_usage": 0.5, "work_s": 50.0, "created_at": 1.0}
+        return Gang(**known | {"shard": SHARD} | fields)
+
+    def process(self, gang, processor, index=0, **fields):
+        attempt = fields.get("attempt", 1)
+        known = {"uuid": process_uuid(gang.uuid, attempt, index), "gang_uuid": gang.uuid, "index": index}
+        known |= {"attempt": attempt, "processor": processor.name, "host": processor.host, "shard": SHARD}
+        return Process(**known | {"tier": Tier.FOREGROUND} | fields)
+
+    def migration(self, gang, **fields):
+        known = {"uuid": str(uuid.uuid4()), "gang_uuid": gang.uuid, "attempt": 2, "began_at": 3.0, "shard": SHARD}
+        return Migration(**known | fields)
 
 
 @pytest.fixture
