@@ -11,6 +11,7 @@ from werkzeug.exceptions import BadRequest
 from fpga_pool.api import context, errors
 from fpga_pool.api.batches import batches
 from fpga_pool.api.functions import functions
+from fpga_pool.api.gangs import gangs
 from fpga_pool.api.hosts import hosts
 from fpga_pool.api.server import is_loopback
 from fpga_pool.api.slots import slots
@@ -45,7 +46,7 @@ def create_app(
     app.before_request(context.identify)
     app.after_request(_log)
     app.add_url_rule("/", view_func=versions)
-    for noun in (batches, slots, hosts, functions):
+    for noun in (batches, gangs, slots, hosts, functions):
         app.register_blueprint(noun)
     return app
 

@@ -11,6 +11,7 @@ from flask import Blueprint, current_app, jsonify, request, url_for
 from flask.typing import ResponseReturnValue
 
 from fpga_pool.api import schemas, views
+from fpga_pool.api.arguments import own_or_new_uuid, page_limit, page_marker
 from fpga_pool.api.context import known_uuid, scheduler, tenant
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.exchange import TicketRequest
@@ -20,17 +21,12 @@ from fpga_pool.rpc.scheduler_api import LONGEST_WAIT_S
 
 batches = Blueprint("batches", __name__, url_prefix="/v1/batches")
 
-DEFAULT_LIMIT = 100
-MAX_LIMIT = 1000
-
 
 @batches.get("")
 def list_batches() -> ResponseReturnValue:
     """List the project's batches, newest first, a page at a time."""
-    limit = _limit(request.args.get("limit"))
-    marker = request.args.get("marker")
-    if marker is not None:
-        marker = _uuid("marker", marker)
+    limit = page_limit(request.args.get("limit"))
+    marker = page_marker(request.args.get("marker"))
     found = scheduler().batches(tenant().project_id, limit, marker)
     answer: dict[str, Any] = {"batches": [views.batch(batch) for batch in found], "links": []}
     if len(found) == limit:
@@ -109,14 +105,14 @@ def _check_number_of_jobs(document: Any) -> None:
 
 def _batch_request(wanted: dict[str, Any]) -> BatchRequest:
     return BatchRequest(
-        uuid=_own_or_new(wanted),
+        uuid=own_or_new_uuid(wanted),
         project_id=tenant().project_id,
         user_id=tenant().user_id,
         name=wanted.get("name", ""),
         policy=wanted.get("policy", ""),
         jobs=tuple(
             JobRequest(
-                uuid=_own_or_new(job),
+                uuid=own_or_new_uuid(job),
                 name=job.get("name", ""),
                 function=job["function"],
                 requester=job["requester"],
@@ -125,25 +121,6 @@ def _batch_request(wanted: dict[str, Any]) -> BatchRequest:
             for job in wanted["jobs"]
         ),
     )
-
-
-def _own_or_new(wanted: dict[str, Any]) -> str:
-    return str(uuid.UUID(wanted["uuid"])) if "uuid" in wanted else str(uuid.uuid4())
-
-
-def _limit(text: str | None) -> int:
-    if text is None:
-        return DEFAULT_LIMIT
-    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= MAX_LIMIT):
-        raise InvalidInput(f"limit: expected 1 to {MAX_LIMIT}, found {text[:20]!r}")
-    return int(text)
-
-
-def _uuid(name: str, text: str) -> str:
-    try:
-        return str(uuid.UUID(text))
-    except ValueError:
-        raise InvalidInput(f"{name}: expected a uuid, found {text[:64]!r}") from None
 
 
 def _state(text: str) -> JobState:

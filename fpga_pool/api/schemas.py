@@ -26,6 +26,8 @@ def _text(longest: int) -> dict[str, Any]:
     }
 
 
+_SECONDS = {"type": "number", "exclusiveMinimum": 0, "description": "a number of seconds above 0"}
+
 _JOB = {
     "type": "object",
     "properties": {
@@ -50,6 +52,28 @@ BATCH = Draft202012Validator(
             "jobs": {"type": "array", "items": _JOB, "description": "a list of jobs"},
         },
         "required": ["jobs"],
+        "additionalProperties": False,
+        "description": "an object",
+    }
+)
+
+GANG = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {
+            "uuid": _UUID,
+            "name": _text(255),
+            "processes": {"type": "integer", "minimum": 1, "maximum": 100_000, "description": "a number of processes"},
+            "runtime_s": _SECONDS,
+            "cpu_usage": {
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "maximum": 1,
+                "description": "a share of a processor, above 0 and 1 at most",
+            },
+            "work_s": _SECONDS,
+        },
+        "required": ["processes", "runtime_s", "cpu_usage"],
         "additionalProperties": False,
         "description": "an object",
     }
@@ -128,7 +152,7 @@ def _complaint(error: ValidationError) -> str:
     if error.validator == "additionalProperties":
         unknown = sorted(set(cast("Mapping[str, Any]", error.instance)) - set(schema["properties"]))
         return f"unknown: {_short(unknown)}; known: {', '.join(schema['properties'])}"
-    if error.validator == "minimum" or error.validator == "maximum":
+    if error.validator in ("minimum", "maximum") and "minimum" in schema:
         return f"expected {schema['minimum']} to {schema['maximum']}, found {_short(error.instance)}"
     return f"expected {schema['description']}, found {_short(error.instance)}"
 

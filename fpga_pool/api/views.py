@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from fpga_pool.model.exchange import Calibration, FunctionInfo, Ticket
+from fpga_pool.model.exchange import Calibration, FunctionInfo, GangDetail, Ticket
+from fpga_pool.model.gangs import Gang, Migration, Process
 from fpga_pool.model.objects import Batch, Host, Job, RateSegment, Slot, StoryEntry, place_kind
 
 View = dict[str, Any]
@@ -80,6 +81,80 @@ def job(thing: Job) -> View:
         "compute_s": number(thing.compute_s),
         "result_bytes": thing.result_bytes,
         "result_sha256": thing.result_sha256,
+    }
+
+
+def gang(thing: Gang) -> View:
+    """Show a gang in a list."""
+    return {
+        "uuid": thing.uuid,
+        "name": thing.name,
+        "project_id": thing.project_id,
+        "user_id": thing.user_id,
+        "state": thing.state,
+        "cancel_requested": thing.cancel_requested,
+        "processes": thing.processes,
+        "runtime_s": thing.runtime_s,
+        "cpu_usage": thing.cpu_usage,
+        "work_s": thing.work_s,
+        "attempt": thing.attempt,
+        "failures": thing.failures,
+        "reason": thing.reason,
+        "migrations": thing.migrations,
+        "kills": thing.kills,
+        "swaps": thing.swaps,
+        "front_s": thing.front_s,
+        "behind_s": thing.behind_s,
+        "cpu_s": thing.cpu_s,
+        "created_at": time(thing.created_at),
+        "started_at": time(thing.started_at),
+        "ends_at": time(thing.ends_at),
+        "ended_at": time(thing.ended_at),
+    }
+
+
+def gang_detail(detail: GangDetail) -> View:
+    """Show a gang with what can be said of it now."""
+    return {
+        **gang(detail.gang),
+        "waits_because": detail.waits_because,
+        "expected_at": time(detail.expected_at),
+        "done_s": detail.done_s,
+        "process_list": [process(item) for item in detail.processes],
+        "migration_list": [migration(item) for item in detail.migrations],
+        "story": story(detail.gang.story),
+    }
+
+
+def process(thing: Process) -> View:
+    """Show a process of a gang; it had done `done_s` at `progress_at`, and goes on at `rate` since."""
+    return {
+        "uuid": thing.uuid,
+        "gang_uuid": thing.gang_uuid,
+        "index": thing.index,
+        "attempt": thing.attempt,
+        "state": thing.state,
+        "processor": thing.processor,
+        "host": thing.host,
+        "tier": thing.tier,
+        "reason": thing.reason,
+        "done_s": thing.done_s,
+        "rate": thing.rate,
+        "progress_at": time(thing.progress_at),
+        "cpu_s": thing.cpu_s,
+    }
+
+
+def migration(thing: Migration) -> View:
+    """Show a migration of a gang."""
+    return {
+        "uuid": thing.uuid,
+        "gang_uuid": thing.gang_uuid,
+        "attempt": thing.attempt,
+        "state": thing.state,
+        "reason": thing.reason,
+        "began_at": time(thing.began_at),
+        "ended_at": time(thing.ended_at),
     }
 
 

@@ -11,7 +11,8 @@ from uuid import uuid4
 from fpga_pool.client.resources import read, read_all, seconds
 from fpga_pool.client.session import ApiSession
 from fpga_pool.model.exceptions import DuplicateId, NotFound, ServiceUnavailable
-from fpga_pool.model.exchange import Calibration, FunctionInfo, Ticket, TicketRequest
+from fpga_pool.model.exchange import Calibration, FunctionInfo, GangDetail, Ticket, TicketRequest
+from fpga_pool.model.gangs import Gang, Migration, Process
 from fpga_pool.model.objects import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.pool.admission import JobRequest
 
@@ -155,6 +156,53 @@ class PoolApi:
         path = f"/v1/batches/{_segment(uuid)}/tickets"
         answer = self._http.call("POST", path, body={"tickets": wanted}, secret=True)
         return read_all(Ticket, answer.get("tickets"))
+
+    # Gangs
+
+    def create_gang(
+        self,
+        processes: int,
+        runtime_s: float,
+        cpu_usage: float,
+        *,
+        name: str = "",
+        work_s: float | None = None,
+        uuid: str | None = None,
+    ) -> Gang:
+        """Queue a gang; with a `uuid` of the caller's it can be asked for again, and is created once."""
+        body: dict[str, object] = {"processes": processes, "runtime_s": runtime_s, "cpu_usage": cpu_usage}
+        body |= {"uuid": uuid or str(uuid4()), "name": name} | ({} if work_s is None else {"work_s": work_s})
+        return read(Gang, self._http.call("POST", "/v1/gangs", body=body, retry=False)["gang"])
+
+    def gangs(self, limit: int = 100) -> list[Gang]:
+        """Return the newest gangs of the project, newest first."""
+        found: list[Gang] = []
+        params: dict[str, object] = {}
+        while len(found) < limit:
+            params["limit"] = min(limit - len(found), _PAGE)
+            answer = self._http.call("GET", "/v1/gangs", params=params)
+            found += read_all(Gang, answer.get("gangs"))
+            if not any(link.get("rel") == "next" for link in answer.get("links", ())):
+                break
+            params["marker"] = found[-1].uuid
+        return found
+
+    def gang(self, uuid: str) -> GangDetail:
+        """Return one gang, with what can be said of it now."""
+        view = self._http.call("GET", f"/v1/gangs/{_segment(uuid)}")["gang"]
+        expected_at = view.get("expected_at")
+        return GangDetail(
+            gang=read(Gang, view),
+            waits_because=str(view.get("waits_because", "")),
+            expected_at=None if expected_at is None else seconds(expected_at),
+            done_s=float(view.get("done_s", 0.0)),
+            processes=tuple(read_all(Process, view.get("process_list", []))),
+            migrations=tuple(read_all(Migration, view.get("migration_list", []))),
+        )
+
+    def cancel_gang(self, uuid: str) -> Gang:
+        """Ask for the end of a gang."""
+        return read(Gang, self._http.call("DELETE", f"/v1/gangs/{_segment(uuid)}")["gang"])
 
     # The pool
 

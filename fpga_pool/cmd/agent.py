@@ -22,7 +22,7 @@ from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.agent.tiers.endpoint import TierEndpoint
 from fpga_pool.services.clock import SteadyClock
-from fpga_pool.services.configured import agent_settings, egress_driver, instances, slot_driver, tiers
+from fpga_pool.services.configured import agent_settings, egress_driver, instances, runner, slot_driver, tiers
 from fpga_pool.services.lock import exclusive
 
 
@@ -43,16 +43,18 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
         )
         messages = transport(conf)
         scheduler = SchedulerAPI(messages)
+        clock = SteadyClock()
         service = AgentService(
             settings,
             driver,
             library,
             scheduler,
             token_key,
-            SteadyClock(),
+            clock,
             data_tls(conf),
             egress_driver(conf),
             CpuWorkers.from_conf(conf, catalogue),
+            runner(conf, settings, clock),
         )
         tiered = tiers(conf, settings)
         endpoints = [AgentEndpoint(service), *([TierEndpoint(tiered)] if tiered is not None else [])]
@@ -109,6 +111,7 @@ def settings_of_host(conf: cfg.ConfigOpts) -> AgentSettings:
         ingress_bps=ingress_bps,
         node=group.node,
         availability_zone=group.availability_zone,
+        gang_processors=tuple(sorted(set(group.gang_processors))),
         egress_driver="" if group.egress_driver == NO_EGRESS else group.egress_driver,
         data_address=group.data_address,
         data_bind_address=group.data_bind_address or "",

@@ -57,6 +57,7 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
             token_key,
             SteadyClock(),
             online,
+            load_policy("gang", conf.scheduler.gang_policy, conf),
             open_placement(conf),
         )
         endpoints = [SchedulerEndpoint(service)]

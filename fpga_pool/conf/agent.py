@@ -3,7 +3,7 @@
 import socket
 import ssl
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 from fpga_pool.conf.places import KEYS
 from fpga_pool.core.lattice.tasks import Topology
@@ -77,6 +77,19 @@ OPTS = [
         help="Jobs of batches with an online policy that may run on the CPU of this host at a time, on one vCPU each; "
         "0 keeps jobs off its CPU, and they wait for slots. Give it only vCPUs that Nova does not give to instances "
         "([compute] cpu_dedicated_set, cpu_shared_set).",
+    ),
+    cfg.ListOpt(
+        "gang_processors",
+        item_type=types.Integer(min=0),
+        default=[],
+        help="Numbers of the pCPUs of this host that gangs have: each carries one process of a gang in the foreground, "
+        "and one in the background that gets what the foreground leaves idle. Nothing else should run there. None = "
+        "this host takes no gangs.",
+    ),
+    cfg.StrOpt(
+        "gang_runner",
+        default="simulated",
+        help="What launches the processes of gangs on this host: an entry point of group fpga_pool.runners.",
     ),
     cfg.StrOpt(
         "egress_driver",

@@ -76,6 +76,18 @@ OPTS = [
         help="How long, in seconds, an online job waits for a slot before it may go to a CPU ([agent] cpu_workers); 0 "
         "stands for as long as it would compute on a slot.",
     ),
+    cfg.StrOpt(
+        "gang_policy",
+        default="measy_plus",
+        help="Policy (entry point of group fpga_pool.policies.gang) by which gangs get their processors, and move from "
+        "the background to the foreground.",
+    ),
+    cfg.FloatOpt(
+        "gang_migration_s",
+        default=_DEFAULTS.gang_migration_s,
+        min=0.0,
+        help="Seconds that the migration of a gang is expected to take.",
+    ),
     cfg.FloatOpt(
         "planning_share",
         default=0.02,
@@ -193,5 +205,6 @@ def pool_settings(conf: cfg.ConfigOpts) -> PoolSettings:
         tenant_share=group.tenant_share,
         claim_patience_s=group.claim_patience_s,
         floor_slots=group.floor_slots,
+        gang_migration_s=group.gang_migration_s,
         shards=ShardRule(by=group.shard_by, number=group.shards, split_batches=group.split_batches),
     )

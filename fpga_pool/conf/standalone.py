@@ -31,6 +31,13 @@ OPTS = [
         help="Hosts without cards, named requester-1 and so on, from which clients send their inputs. Any host can be "
         "a requester; what one of the hosts above sends to itself does not count against its NIC limits.",
     ),
+    cfg.IntOpt(
+        "gang_processors",
+        default=4,
+        min=0,
+        max=1024,
+        help="Simulated pCPUs of each host with cards that gangs have.",
+    ),
     cfg.FloatOpt("egress_mbps", default=200.0, min=0.001, help="Egress limit of each host, Mbit/s."),
     cfg.FloatOpt("ingress_mbps", default=400.0, min=0.001, help="Ingress limit of each host, Mbit/s."),
 ]

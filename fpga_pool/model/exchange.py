@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fpga_pool.model.gangs import Gang, Migration, Process
 from fpga_pool.model.objects import Job, RateSegment
 
 #: An input of at most this size moves in one burst: no flow of its own is limited for it.
@@ -77,3 +78,18 @@ class Calibration:
     fitted_b_s_per_byte: float
     mean_relative_error: float
     worst_relative_error: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangDetail:
+    """A gang with what can be said of it now."""
+
+    gang: Gang
+    #: Why it is not in the foreground, and when it is expected there, UTC seconds; "" and None where nothing is to say.
+    waits_because: str
+    expected_at: float | None
+    #: What its slowest process has done, in seconds on a processor of its own.
+    done_s: float
+    #: Those of its present, or last, attempt.
+    processes: tuple[Process, ...]
+    migrations: tuple[Migration, ...]

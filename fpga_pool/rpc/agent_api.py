@@ -22,6 +22,7 @@ class AgentAPI:
         EvictJob; AssignJob says what is done already.
     1.2
         Tiers of guests: `tiers`, `set_tiers`; an agent without tiers does not know them.
+        Processes of gangs: LaunchProcess, SetTier, SaveProcess, StopProcess.
     """
 
     def __init__(self, transport: Any, timeout_s: float = 10.0) -> None:

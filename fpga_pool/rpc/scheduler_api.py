@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fpga_pool.model.encoding import to_plain
-from fpga_pool.model.exchange import Calibration, FunctionInfo, JobChanges, Ticket, TicketRequest
+from fpga_pool.model.exchange import Calibration, FunctionInfo, GangDetail, JobChanges, Ticket, TicketRequest
 from fpga_pool.model.flavor import AcceleratorRequest
+from fpga_pool.model.gangs import Gang
 from fpga_pool.model.messages import Heartbeat, Report
 from fpga_pool.model.objects import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.pool.admission import BatchRequest
 from fpga_pool.model.pool.columns import PoolColumns
+from fpga_pool.model.pool.gang_admission import GangRequest
 from fpga_pool.rpc.bounded import Caller
 from fpga_pool.rpc.transport import NO_ANSWER, POOL_TOPIC, SCHEDULER_TOPIC, client, read, read_all
 
@@ -21,7 +23,10 @@ CREATE_S, SIGN_OF_LIFE_S = 60.0, 6
 #: A heartbeat that went to a scheduler that stalls is sent again before the host is taken for dead.
 BEAT_S = 4.0
 #: Calls that an older scheduler, which goes on while the pool is upgraded, does not know; it knows all others.
-NEEDED_VERSION = dict.fromkeys(("claim_slots", "release_slots", "instance_slots"), "1.2")
+NEEDED_VERSION = {
+    **dict.fromkeys(("claim_slots", "release_slots", "instance_slots"), "1.2"),
+    **dict.fromkeys(("create_gang", "gangs", "gang", "cancel_gang"), "1.3"),
+}
 #: A question that waits for changes is answered within this.
 LONGEST_WAIT_S = 5.0
 
@@ -39,6 +44,7 @@ class SchedulerAPI:
         Slots for virtual machines: claim_slots, release_slots, instance_slots.
     1.3
         Slots say how they are linked, in heartbeats, lists and snapshots.
+        Gangs: create_gang, gangs, gang, cancel_gang; processors and processes in heartbeats, and reports of these.
     """
 
     def __init__(self, transport: Any, timeout_s: float = 10.0, *, any_server: bool = False) -> None:
@@ -145,6 +151,22 @@ class SchedulerAPI:
             "tickets", project_id=project_id, batch_uuid=batch_uuid, requests=[to_plain(item) for item in requests]
         )
         return read_all(Ticket, plain)
+
+    def create_gang(self, request: GangRequest) -> Gang:
+        """Store a gang that waits; it is committed when this returns."""
+        return read(Gang, self._call("create_gang", request=to_plain(request)))
+
+    def gangs(self, project_id: str, limit: int, marker: str | None = None) -> list[Gang]:
+        """Return a project's gangs, newest first."""
+        return read_all(Gang, self._call("gangs", project_id=project_id, limit=limit, marker=marker))
+
+    def gang(self, project_id: str, uuid: str) -> GangDetail:
+        """Return one gang, with what can be said of it now."""
+        return read(GangDetail, self._call("gang", project_id=project_id, uuid=uuid))
+
+    def cancel_gang(self, project_id: str, uuid: str) -> Gang:
+        """Ask for the end of a gang."""
+        return read(Gang, self._call("cancel_gang", project_id=project_id, uuid=uuid))
 
     # Operators
 

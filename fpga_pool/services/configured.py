@@ -14,6 +14,7 @@ from fpga_pool.conf.tc import shaped_devices
 from fpga_pool.conf.tiers import NO_TIERS, parse_pcpus
 from fpga_pool.drivers.egress.base import EgressDriver
 from fpga_pool.drivers.guests.base import GuestDriver
+from fpga_pool.drivers.runners.base import Runner
 from fpga_pool.drivers.slots.base import SlotDriver
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput
@@ -27,6 +28,7 @@ from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.agent.tiers.nova_conf import check_nova_conf
 from fpga_pool.services.agent.tiers.service import Tiers
+from fpga_pool.services.clock import Clock
 from fpga_pool.services.scheduler.settings import SchedulerSettings
 
 LOG = logging.getLogger(__name__)
@@ -34,6 +36,7 @@ LOG = logging.getLogger(__name__)
 SLOT_DRIVERS = "fpga_pool.slot_drivers"
 GUEST_DRIVERS = "fpga_pool.guest_drivers"
 TIER_DRIVERS = "fpga_pool.tier_drivers"
+RUNNERS = "fpga_pool.runners"
 
 #: The longest pause of a slot that fails again and again.
 LONGEST_FAULT_PAUSE_S = 60.0
@@ -47,6 +50,7 @@ def scheduler_settings(conf: cfg.ConfigOpts, name: str) -> SchedulerSettings:
         default_policy=group.default_policy,
         online_policy=group.online_policy,
         online_interval_s=group.online_interval_s,
+        gang_policy=group.gang_policy,
         planning_share=group.planning_share,
         interval_s=group.interval_s,
         refit_interval_s=group.refit_interval_s,
@@ -86,6 +90,18 @@ def guest_driver(conf: cfg.ConfigOpts) -> GuestDriver | None:
     if conf.agent.guest_driver == NO_GUESTS:
         return None
     made: GuestDriver = _driver(GUEST_DRIVERS, "[agent] guest_driver", conf.agent.guest_driver).from_conf(conf)
+    return made
+
+
+def runner(conf: cfg.ConfigOpts, settings: AgentSettings, clock: Clock) -> Runner | None:
+    """Return what launches the processes of gangs on a host; None where it takes none.
+
+    InvalidInput names the runners there are, or what is wrong with the configuration of this one.
+    """
+    if not settings.gang_processors:
+        return None
+    kind = _driver(RUNNERS, "gang_runner", conf.agent.gang_runner)
+    made: Runner = kind.from_conf(conf, settings.state_dir, clock)
     return made
 
 

@@ -6,6 +6,7 @@ goes on where it was.  The parts are the same as in separate processes; only thi
 
 import contextlib
 import logging
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.drivers.slots.faults import Faults
 from fpga_pool.drivers.slots.signing import load_or_create_signing_key
 from fpga_pool.drivers.slots.simulated import SimulatedSlots
+from fpga_pool.model.catalogue import Board
 from fpga_pool.model.exceptions import LateMessage
 from fpga_pool.placement.options import open_placement
 from fpga_pool.rpc.agent_api import AgentAPI
@@ -30,7 +32,7 @@ from fpga_pool.services.agent.endpoint import AgentEndpoint
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.clock import SteadyClock
-from fpga_pool.services.configured import agent_settings, scheduler_settings
+from fpga_pool.services.configured import agent_settings, runner, scheduler_settings
 from fpga_pool.services.lock import exclusive
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
 from fpga_pool.services.scheduler.online import online_rule
@@ -82,6 +84,7 @@ class StandalonePool:
             keys.tokens,
             self._clock,
             online_rule(conf),
+            load_policy("gang", conf.scheduler.gang_policy, conf),
             open_placement(conf),
         )
         self.agents = self._make_agents(keys)
@@ -120,24 +123,42 @@ class StandalonePool:
         responders = [f"node-{number}" for number in range(1, conf.standalone.hosts + 1)]
         requesters = [f"requester-{number}" for number in range(1, conf.standalone.requesters + 1)]
         return [
-            AgentService(
-                _agent_settings(conf, self._state_dir, host),
-                SimulatedSlots(
-                    self.catalogue,
-                    board.name,
-                    conf.driver_simulated.cards if host in responders else 0,
-                    keys.bitstreams.public_key(),
-                    _faults(conf, number),
-                ),
-                library,
-                self.scheduler_api,
-                keys.tokens.public_key(),
-                self._clock,
-                ssl_context,
-                cpu=CpuWorkers.from_conf(conf, self.catalogue) if host in responders else None,
-            )
+            self._make_agent(number, host, board, keys, library, ssl_context, responds=host in responders)
             for number, host in enumerate(responders + requesters, start=1)
         ]
+
+    def _make_agent(
+        self,
+        number: int,
+        host: str,
+        board: Board,
+        keys: _Keys,
+        library: BitstreamLibrary,
+        ssl_context: ssl.SSLContext | None,
+        *,
+        responds: bool,
+    ) -> AgentService:
+        conf = self._conf
+        processors = conf.standalone.gang_processors if responds else 0
+        settings = _agent_settings(conf, self._state_dir, host, tuple(range(processors)))
+        slots = SimulatedSlots(
+            self.catalogue,
+            board.name,
+            conf.driver_simulated.cards if responds else 0,
+            keys.bitstreams.public_key(),
+            _faults(conf, number),
+        )
+        return AgentService(
+            settings,
+            slots,
+            library,
+            self.scheduler_api,
+            keys.tokens.public_key(),
+            self._clock,
+            ssl_context,
+            cpu=CpuWorkers.from_conf(conf, self.catalogue) if responds else None,
+            runner=runner(conf, settings, self._clock),
+        )
 
 
 def catalogue_path(conf: cfg.ConfigOpts) -> Path:
@@ -145,13 +166,16 @@ def catalogue_path(conf: cfg.ConfigOpts) -> Path:
     return Path(conf.standalone.catalogue) if conf.standalone.catalogue else installed_catalogue()
 
 
-def _agent_settings(conf: cfg.ConfigOpts, state_dir: Path, host: str) -> AgentSettings:
+def _agent_settings(
+    conf: cfg.ConfigOpts, state_dir: Path, host: str, gang_processors: tuple[int, ...]
+) -> AgentSettings:
     return agent_settings(
         conf,
         host=host,
         state_dir=state_dir / "agents" / host,
         egress_bps=conf.standalone.egress_mbps * 1e6,
         ingress_bps=conf.standalone.ingress_mbps * 1e6,
+        gang_processors=gang_processors,
     )
 
 

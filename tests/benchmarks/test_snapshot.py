@@ -86,6 +86,7 @@ def embedded(tmp_path):
             Ed25519PrivateKey.generate(),
             SteadyClock(),
             OnlineRule(load_policy("online", "benefit_plus"), lambda _: False),
+            load_policy("gang", "measy_plus"),
         )
         listening = server(messages, SCHEDULER_TOPIC, "me", [SchedulerEndpoint(service)])
         listening.start()

@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
+from fpga_pool.drivers.runners.base import Key
 from fpga_pool.model.encoding import ACTIONS, REPORTS, from_plain, to_plain
 from fpga_pool.model.exceptions import StorageFull
 from fpga_pool.model.messages import AssignJob, Command, HoldSlot, Report, ShapeFlow
+from fpga_pool.services.agent.held_processes import HeldProcess, Wish
 
 #: Commands whose repetition is answered; older ones are refused as late, which comes to the same.
 REMEMBERED = 100_000
@@ -36,6 +38,8 @@ CREATE TABLE IF NOT EXISTS inputs (job TEXT PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS results (job TEXT PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS tokens (id TEXT PRIMARY KEY, deadline_s REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS shards (name TEXT PRIMARY KEY, epoch INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS processes (
+    name TEXT PRIMARY KEY, processor TEXT NOT NULL, wish TEXT NOT NULL, action TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS flows (name TEXT PRIMARY KEY, action TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS holds (slot TEXT PRIMARY KEY, action TEXT NOT NULL, ready INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS agent (id TEXT NOT NULL, boot INTEGER NOT NULL);
@@ -219,6 +223,29 @@ class Journal:
         with self._lock:
             rows = self._db.execute("SELECT action FROM flows ORDER BY rowid").fetchall()
         return [from_plain(ACTIONS, json.loads(action)) for (action,) in rows]
+
+    # Processes of gangs
+
+    def note_process(
+        self, command: Command | None, keep: HeldProcess | None, forget: Key | None, reports: Sequence[Report]
+    ) -> None:
+        """Note what is held of a process, the command that made it so if one did, and the reports that tell of it."""
+        with self._transaction() as db:
+            if command is not None:
+                _remember(db, command)
+                _advance(db, command)
+            if forget is not None:
+                db.execute("DELETE FROM processes WHERE name = ?", (str(forget),))
+            if keep is not None:
+                held = (str(keep.key), keep.processor, keep.wish, json.dumps(to_plain(keep.launch)))
+                db.execute("INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?)", held)
+            _tell(db, reports)
+
+    def processes(self) -> list[HeldProcess]:
+        """Return the processes held."""
+        with self._lock:
+            rows = self._db.execute("SELECT processor, action, wish FROM processes ORDER BY rowid").fetchall()
+        return [HeldProcess(name, from_plain(ACTIONS, json.loads(action)), Wish(wish)) for name, action, wish in rows]
 
     # Jobs and reports
 

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fpga_pool.dataplane.server import DataServer
 from fpga_pool.drivers.egress.base import EgressDriver
+from fpga_pool.drivers.runners.base import Runner
 from fpga_pool.drivers.slots.base import SlotAddress, SlotDriver
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, StaleEpoch, StorageFull
@@ -20,6 +21,7 @@ from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
 from fpga_pool.services.agent.jobs import JobTable
 from fpga_pool.services.agent.journal import Journal
+from fpga_pool.services.agent.processes import Processes
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.agent.shaper import FlowShaper
 from fpga_pool.services.agent.shaper import key as flow_key
@@ -33,6 +35,8 @@ LOG = logging.getLogger(__name__)
 
 #: How often a running job is looked at: whether it is still wanted, and not late.
 WATCH_S = 0.2
+#: How often the processes of gangs are looked at.
+LOOK_S = 0.2
 #: Reports read for one call.
 REPORTS = 600
 #: What happens within this time is recorded, or told, together; a call that takes longer is followed by a pause of its
@@ -54,6 +58,7 @@ class AgentService:
         ssl_context: ssl.SSLContext | None = None,
         egress: EgressDriver | None = None,
         cpu: SlotDriver | None = None,
+        runner: Runner | None = None,
     ) -> None:
         self.settings = settings
         self._clock = clock
@@ -65,6 +70,10 @@ class AgentService:
         self._shaper = FlowShaper(egress, self._journal, clock) if egress is not None else None
         self.refusals = Refusals()
         self.jobs = JobTable(self._journal, settings.state_dir, clock)
+        self.processes: Processes | None = None
+        if runner is not None:
+            numbers, changed = settings.gang_processors, self.jobs.changed
+            self.processes = Processes(settings.host, numbers, runner, self._journal, clock, changed)
         self._server = DataServer(
             Streams(self.jobs),
             self._journal,
@@ -113,8 +122,15 @@ class AgentService:
         self.on_speaking: Callable[[bool], object] = lambda _: None
         self._speaks = False
         self.jobs.on_report = self._reporting.wake
+        self._ganging = self._gang_loop()
         self._call_took_s = 0.0
         self._recording = Loop(f"record-{settings.host}", self._record, settings.heartbeat_s)
+
+    def _gang_loop(self) -> Loop | None:
+        if self.processes is None:
+            return None
+        self.processes.on_report = self._reporting.wake
+        return Loop(f"gangs-{self.settings.host}", self.processes.step, LOOK_S)
 
     def start(self) -> None:
         """Take up what the journal holds, open the data port, begin."""
@@ -130,10 +146,17 @@ class AgentService:
         self._watching.start()
         self._reporting.start()
         self._beating.start()
+        if self._ganging is not None:
+            self._ganging.start()
 
     def stop(self) -> None:
-        """Let running jobs end (bounded), tell what can be told, close the port; the journal keeps the rest."""
+        """Let running jobs end (bounded), tell what can be told, close the port; the journal keeps the rest.
+
+        Processes of gangs go on: they are guests of their own.
+        """
         self._beating.stop()
+        if self._ganging is not None:
+            self._ganging.stop()
         for worker in self.slots.values():
             worker.drain()
         drained_by_s = self._clock() + self.settings.drain_timeout_s
@@ -164,6 +187,8 @@ class AgentService:
                 LOG.warning("%s command %s: %s", outcome.outcome, outcome.command, outcome.reason or "done before")
         for worker in self.slots.values():
             worker.watch()
+        if self._ganging is not None:
+            self._ganging.wake()
         return outcomes
 
     def _obey(self, shard: str, epoch: int) -> None:
@@ -179,6 +204,8 @@ class AgentService:
         if command.host == self.settings.host:
             if command.slot in self.slots:
                 return self.jobs.execute(command)
+            if self.processes is not None and command.slot in self.processes.numbers:
+                return self.processes.execute(command)
             if self._shaper is not None and isinstance(command.action, ShapeFlow | ReleaseFlow):
                 return self._shape(self._shaper, command, command.action)
         reason = f"no slot {command.slot} on host {self.settings.host}"
@@ -223,6 +250,8 @@ class AgentService:
             data_port=self._port,
             slots=tuple(worker.observed(self._journal.fence(name)) for name, worker in self.slots.items()),
             jobs=self.jobs.observed(),
+            processors=self.processes.observed_processors() if self.processes else (),
+            processes=self.processes.observed() if self.processes else (),
             unreported=self._journal.unreported(),
             data_tls=self._tls,
             refused_streams=self._server.refused(),

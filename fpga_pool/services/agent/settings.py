@@ -20,6 +20,8 @@ class AgentSettings:
     availability_zone: str = ""
     #: Name of the egress driver, as the pool is told; "" = none.
     egress_driver: str = ""
+    #: Numbers of the pCPUs that gangs have.
+    gang_processors: tuple[int, ...] = ()
     #: Where clients reach the data port, and where it listens.
     data_address: str = "127.0.0.1"
     data_bind_address: str = ""

@@ -14,6 +14,7 @@ from fpga_pool.model.encoding import REPORTS, from_plain, to_plain
 from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMessage, NotFound
 from fpga_pool.model.exchange import SMALL_INPUT_BYTES, FunctionInfo, Ticket, TicketRequest
 from fpga_pool.model.flavor import AcceleratorRequest
+from fpga_pool.model.gang_messages import ProcessReport
 from fpga_pool.model.messages import Heartbeat, JobEvicted, JobFailed, JobFinished, JobReleased, Report, SlotChanged
 from fpga_pool.model.objects import Job, JobState, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, cancel_batch, cancel_jobs, create_batch, owned_batch
@@ -23,6 +24,7 @@ from fpga_pool.model.pool.operations import drain_slot, resume_slot
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.rpc.transport import VERSION_1, answers, read, read_all
 from fpga_pool.services.scheduler.changes import LOOK_S
+from fpga_pool.services.scheduler.gang_requests import GangRequests
 from fpga_pool.services.scheduler.owned import log_repairs
 from fpga_pool.services.scheduler.service import SchedulerService
 
@@ -37,7 +39,7 @@ TICKET_STATES = {
 }
 
 
-class SchedulerEndpoint:
+class SchedulerEndpoint(GangRequests):
     """Answers tenants, operators and agents; every change is committed before it is answered."""
 
     target = VERSION_1
@@ -360,7 +362,7 @@ def _makes_work(report: Report) -> bool:
     """Say whether jobs may need a place, or an agent a command, after this report."""
     if isinstance(report, SlotChanged):
         return report.state in (SlotState.EMPTY, SlotState.FAULTED)
-    return isinstance(report, JobFailed | JobEvicted | JobReleased)
+    return isinstance(report, JobFailed | JobEvicted | JobReleased | ProcessReport)
 
 
 def _frees_place(report: Report) -> bool:

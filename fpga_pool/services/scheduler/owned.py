@@ -9,6 +9,7 @@ from fpga_pool.model.pool.reconcile import Repair, tick
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.loop import Loop
+from fpga_pool.services.scheduler.gangs import GangPlanner
 from fpga_pool.services.scheduler.online import OnlinePlanner
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.planner import Planner
@@ -30,6 +31,7 @@ class OwnedShard:
         store: Store,
         planner: Planner,
         online: OnlinePlanner,
+        gangs: GangPlanner,
         outbox: Outbox,
         settings: PoolSettings,
         interval_s: float,
@@ -41,6 +43,7 @@ class OwnedShard:
         self._store = store
         self._planner = planner
         self._online = online
+        self._gangs = gangs
         self._outbox = outbox
         self._settings = settings
         self._interval_s = interval_s
@@ -52,7 +55,9 @@ class OwnedShard:
         self._dispatching = Loop(f"dispatch-{name}", lambda: outbox.dispatch(self._dispatching.wake), interval_s)
         self._planning = Loop(f"plan-{name}", self._plan, interval_s)
         self._onlining = Loop(f"online-{name}", self._step_online, online_interval_s)
-        self._loops = [self._dispatching, self._planning, self._onlining, Loop(f"tick-{name}", self._tick, interval_s)]
+        self._ganging = Loop(f"gangs-{name}", self._step_gangs, interval_s)
+        ticking = Loop(f"tick-{name}", self._tick, interval_s)
+        self._loops = [self._dispatching, self._planning, self._onlining, self._ganging, ticking]
         self._loops += others
 
     def start(self) -> None:
@@ -72,6 +77,7 @@ class OwnedShard:
         """Look at pending jobs and at the outbox now."""
         self._planning.wake()
         self._onlining.wake()
+        self._ganging.wake()
         self._dispatching.wake()
 
     def place_freed(self) -> None:
@@ -91,6 +97,12 @@ class OwnedShard:
 
     def _step_online(self) -> bool:
         moved = self._online.step()
+        if moved:
+            self._dispatching.wake()
+        return False
+
+    def _step_gangs(self) -> bool:
+        moved = self._gangs.step()
         if moved:
             self._dispatching.wake()
         return False

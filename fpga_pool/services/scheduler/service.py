@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fpga_pool.core.policy import BatchPolicy
+from fpga_pool.core.policy import BatchPolicy, GangPolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import StorageFull
 from fpga_pool.model.objects import Shard
@@ -20,6 +20,7 @@ from fpga_pool.services.loop import Loop
 from fpga_pool.services.scheduler.calibration import Calibrator
 from fpga_pool.services.scheduler.changes import Changes
 from fpga_pool.services.scheduler.departures import Departures
+from fpga_pool.services.scheduler.gangs import GangPlanner
 from fpga_pool.services.scheduler.hearing import Hearing
 from fpga_pool.services.scheduler.instances import Instances
 from fpga_pool.services.scheduler.inventory import LOOK_S, Inventory
@@ -55,6 +56,7 @@ class SchedulerService:
         token_key: Ed25519PrivateKey,
         clock: SteadyClock,
         online: OnlineRule,
+        gangs: GangPolicy,
         placement: PlacementClient | None = None,
     ) -> None:
         self.settings = settings
@@ -75,6 +77,7 @@ class SchedulerService:
         self._placement = placement
         self._policies = policies
         self.online = online
+        self._gangs = gangs
         self._agents = agents
         self._peers = peers
         self._writers: dict[str, ShardWriter] = {}
@@ -148,12 +151,21 @@ class SchedulerService:
             self.clock,
             np.random.default_rng(settings.seed),
         )
+        gangs = GangPlanner(
+            lambda: self.store.reading(shard.name),
+            lambda: self.store.transaction(shard.name, shard.owner, shard.epoch),
+            settings.pool,
+            self._gangs,
+            self.clock,
+            np.random.default_rng(settings.seed),
+        )
         outbox = Outbox(self.store, shard, self._agents, self.clock)
         owned = OwnedShard(
             shard,
             self.store,
             planner,
             online,
+            gangs,
             outbox,
             settings.pool,
             settings.interval_s,

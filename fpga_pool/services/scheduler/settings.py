@@ -15,6 +15,8 @@ class SchedulerSettings:
     #: Policy that runs the jobs of batches that ask for it, and how often it looks when nothing wakes it.
     online_policy: str = "benefit_plus"
     online_interval_s: float = 0.5
+    #: Policy by which gangs get their processors.
+    gang_policy: str = "measy_plus"
     #: Share of the time a batch takes at least that its plan may take.
     planning_share: float = 0.02
     #: Seed of the policies' random generator.

@@ -128,8 +128,9 @@ class Bench:
         agents = AgentAPI(self.transport, timeout_s=0.3)
         peers = SchedulerAPI(self.transport)
         online = OnlineRule(load_policy("online", "benefit_plus"), {"benefit_plus"}.__contains__)
+        gangs = load_policy("gang", "measy_plus")
         return SchedulerService(
-            settings, self.store, self.catalogue, policies, agents, peers, self.key, self.clock, online, placement
+            settings, self.store, self.catalogue, policies, agents, peers, self.key, self.clock, online, gangs, placement
         )
 
     def start(self, service=None):

@@ -1,0 +1,1 @@
+"""Runners: what launches, moves and ends the processes of gangs on a host."""

@@ -1,0 +1,240 @@
+"""The processes of gangs on one host: commands say what is to be, one loop makes it so, step by step.
+
+What is to be is in the journal before a command is acknowledged, and leaves it together with the report that tells how
+it ended: after a kill the next start goes on from there, with the guests that have lived on meanwhile.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+
+from fpga_pool.drivers.runners.base import Key, Phase, Runner, Running
+from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
+from fpga_pool.model.gang_messages import (
+    GangReport,
+    LaunchProcess,
+    ObservedProcess,
+    ObservedProcessor,
+    ProcessExited,
+    ProcessFailed,
+    ProcessSaved,
+    ProcessStarted,
+    ProcessStopped,
+    SaveProcess,
+    SetTier,
+    StopProcess,
+)
+from fpga_pool.model.gangs import processor_name
+from fpga_pool.model.messages import Command, Outcome
+from fpga_pool.services.agent.held_processes import HeldProcess, Wish
+from fpga_pool.services.agent.journal import Journal
+from fpga_pool.services.clock import Clock
+
+LOG = logging.getLogger(__name__)
+
+#: A processor and one of its tiers.
+Place = tuple[int, str]
+
+
+class Processes:
+    """What commands and guests do to the processes of one host.
+
+    `changed` is held while memory and journal change, so that a heartbeat sees one moment of both.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        numbers: Iterable[int],
+        runner: Runner,
+        journal: Journal,
+        clock: Clock,
+        changed: threading.Condition,
+    ) -> None:
+        self.numbers = {processor_name(host, number): number for number in numbers}
+        self._runner = runner
+        self._journal = journal
+        self._clock = clock
+        self._changed = changed
+        self._held: dict[Key, HeldProcess] = {held.key: held for held in journal.processes()}
+        self._seen: Mapping[Key, Running] = {}
+        #: Guests may be there that nobody asked for.
+        self._unsure = True
+        #: Called when there is something to be told.
+        self.on_report: Callable[[], object] = lambda: None
+
+    # Commands -------------------------------------------------------------------------------------------------------
+
+    def execute(self, command: Command) -> Outcome:
+        """Take note of a command, once; a repeat is answered, a late one is refused."""
+        with self._changed:
+            if self._journal.executed(command):
+                return Outcome(command=command.id, outcome="repeated")
+            epoch, sequence = self._journal.fence(command.slot)
+            if command.fence <= (epoch, sequence):
+                reason = f"{command.slot} has executed command {sequence} of epoch {epoch}: this one is late"
+                return Outcome(command=command.id, outcome="refused", reason=reason)
+            action = command.action
+            if not isinstance(action, LaunchProcess | SetTier | SaveProcess | StopProcess):
+                reason = f"{type(action).__name__} is no command for a processor of gangs"
+                return Outcome(command=command.id, outcome="refused", reason=reason)
+            self._note(command, action)
+            return Outcome(command=command.id, outcome="accepted")
+
+    def _note(self, command: Command, action: LaunchProcess | SetTier | SaveProcess | StopProcess) -> None:
+        key = Key(action.gang, action.index, action.attempt)
+        held = self._held.get(key)
+        if isinstance(action, LaunchProcess):
+            held = HeldProcess(command.slot, action)
+        elif held is None:
+            gone = [ProcessStopped(**self._about(key))] if isinstance(action, StopProcess) else []  # type: ignore[arg-type]
+            self._journal.note_process(command, None, None, gone)
+            self.on_report()
+            return
+        elif isinstance(action, SetTier):
+            held = held.in_tier(action.tier)
+        elif isinstance(action, StopProcess):
+            held = held.to(Wish.STOP)
+        elif not held.ending:
+            held = held.to(Wish.SAVE_UNSEEN if held.wish is Wish.LAUNCH else Wish.SAVE)
+        self._journal.note_process(command, held, None, [])
+        self._held[key] = held
+
+    # What is told ---------------------------------------------------------------------------------------------------
+
+    def observed_processors(self) -> tuple[ObservedProcessor, ...]:
+        """Return what this host gives to gangs."""
+        fences = {name: self._journal.fence(name) for name in self.numbers}
+        return tuple(
+            ObservedProcessor(processor=name, number=number, epoch=fences[name][0], sequence=fences[name][1])
+            for name, number in self.numbers.items()
+        )
+
+    def observed(self) -> tuple[ObservedProcess, ...]:
+        """Return all processes held, with what was last seen of their progress."""
+        return tuple(self._observed(held, self._seen.get(key)) for key, held in self._held.items())
+
+    def _observed(self, held: HeldProcess, seen: Running | None) -> ObservedProcess:
+        launch = held.launch
+        return ObservedProcess(
+            gang=launch.gang,
+            index=launch.index,
+            attempt=launch.attempt,
+            processor=held.processor,
+            tier=launch.tier,
+            done_s=seen.done_s if seen else launch.done_s,
+            rate=seen.rate if seen else 0.0,
+            progress_at=seen.progress_at if seen else 0.0,
+            ending=held.ending,
+        )
+
+    def _about(self, key: Key) -> dict[str, str | int | float]:
+        return {"gang": key.gang, "index": key.index, "attempt": key.attempt, "at": self._clock()}
+
+    # What is done ---------------------------------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """Make what is there more like what is to be; return whether something has changed."""
+        with self._changed:
+            held = dict(self._held)
+        if not held and not self._unsure:
+            return False
+        seen = self._runner.observe()
+        with self._changed:
+            self._seen = seen
+        for key in seen.keys() - held.keys():
+            if key not in self._held:
+                LOG.info("process %s: ended, nobody asked for it", key)
+                self._runner.end(key)
+        self._unsure = False
+        # What ends makes room for what begins.
+        changed = [self._end(one, seen.get(key)) for key, one in held.items()]
+        if any(changed):
+            return True
+        taken = {(running.processor, str(running.tier)) for running in seen.values()}
+        went_on = [self._go_on(one, seen.get(key), taken) for key, one in held.items()]
+        return any(went_on)
+
+    def _end(self, held: HeldProcess, seen: Running | None) -> bool:
+        """Let go of a process that is to end, or has ended; return whether it has."""
+        key, cpu_s = held.key, seen.cpu_s if seen else 0.0
+        about: dict[str, object] = {**self._about(key), "cpu_s": cpu_s}
+        if held.wish is Wish.STOP:
+            self._runner.end(key)
+            return self._tell_end(held, ProcessStopped(**about))  # type: ignore[arg-type]
+        if seen is not None and seen.phase is Phase.EXITED:
+            self._tell_end(held, ProcessExited(**about))  # type: ignore[arg-type]
+            self._runner.end(key)
+            return True
+        if held.wish is Wish.SAVE_UNSEEN and seen is None:
+            return self._tell_end(held, ProcessSaved(**about, done_s=held.launch.done_s))  # type: ignore[arg-type]
+        if held.ending and seen is not None:
+            if seen.phase is not Phase.SAVED:
+                self._attempt(held, lambda: self._runner.save(key))
+                return False
+            self._tell_end(held, ProcessSaved(**about, done_s=seen.done_s))  # type: ignore[arg-type]
+            self._runner.end(key)
+            return True
+        if seen is None and held.wish in (Wish.RUN, Wish.SAVE):
+            return self._tell_end(held, ProcessFailed(**about, message="its guest is gone"))  # type: ignore[arg-type]
+        return False
+
+    def _go_on(self, held: HeldProcess, seen: Running | None, taken: set[Place]) -> bool:
+        """Launch a process, or put it where it is to be, once its place is free; return whether that is done."""
+        place = self.numbers.get(held.processor, -1), str(held.launch.tier)
+        if held.ending:
+            return False
+        if seen is None and held.wish is Wish.LAUNCH:
+            if place in taken:
+                return False
+            taken.add(place)
+            return self._launch(held)
+        if held.wish is Wish.LAUNCH:  # a former agent launched it
+            self._change(held, held.to(Wish.RUN), [ProcessStarted(**self._about(held.key))])  # type: ignore[arg-type]
+            return True
+        if seen is not None and seen.tier is not held.launch.tier and place not in taken:
+            taken.discard((seen.processor, str(seen.tier)))
+            taken.add(place)
+            return self._attempt(held, lambda: self._runner.set_tier(held.key, held.launch.tier))
+        return False
+
+    def _launch(self, held: HeldProcess) -> bool:
+        try:
+            self._runner.launch(held.spec, self.numbers[held.processor], held.launch.tier)
+        except ServiceUnavailable:
+            raise
+        except (FpgaPoolError, KeyError) as error:
+            LOG.warning("process %s: not launched: %s", held.key, error)
+            self._runner.end(held.key)
+            return self._tell_end(held, ProcessFailed(**self._about(held.key), message=str(error)))  # type: ignore[arg-type]
+        LOG.info("process %s: launched in the %s of %s", held.key, held.launch.tier, held.processor)
+        self._change(held, held.to(Wish.RUN), [ProcessStarted(**self._about(held.key))])  # type: ignore[arg-type]
+        return True
+
+    def _attempt(self, held: HeldProcess, act: Callable[[], object]) -> bool:
+        """Do something that is done again at the next step if it fails."""
+        try:
+            act()
+        except ServiceUnavailable:
+            raise
+        except FpgaPoolError as error:
+            LOG.warning("process %s: %s", held.key, error)
+            return False
+        return True
+
+    def _change(self, before: HeldProcess, after: HeldProcess, reports: list[GangReport]) -> None:
+        """Note how far a process is, with what a command has made of it meanwhile."""
+        with self._changed:
+            now = self._held[before.key]
+            wish = after.wish if now.wish is before.wish else Wish.SAVE if now.wish is Wish.SAVE_UNSEEN else now.wish
+            self._journal.note_process(None, now.to(wish), None, reports)
+            self._held[before.key] = now.to(wish)
+        self.on_report()
+
+    def _tell_end(self, held: HeldProcess, report: GangReport) -> bool:
+        with self._changed:
+            self._journal.note_process(None, None, held.key, [report])
+            self._held.pop(held.key, None)
+        LOG.info("process %s: %s", held.key, type(report).__name__)
+        self.on_report()
+        return True
