@@ -25,7 +25,9 @@ def page_limit(text: str | None) -> int:
 
 def page_marker(text: str | None) -> str | None:
     """Return the uuid of the last object of the page before; None for the first page."""
+    if text is None:
+        return None
     try:
-        return None if text is None else str(uuid.UUID(text))
+        return str(uuid.UUID(text))
     except ValueError:
         raise InvalidInput(f"marker: expected a uuid, found {text[:64]!r}") from None

@@ -7,32 +7,25 @@ from typing import Any
 
 from cliff.columns import FormattableColumn
 
-from fpga_pool.cmd.arguments import positive_count
+from fpga_pool.cmd.arguments import number_that, positive_count
 from fpga_pool.cmd.base import Moment, PoolLister, PoolShowOne, Row, Seconds, Table
 from fpga_pool.model.exchange import GangDetail
 from fpga_pool.model.gangs import Gang, Process
 
-_UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0}
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
 
 def duration_s(text: str) -> float:
     """Return a duration in seconds: a number, or hours, minutes and seconds as in 1h30m."""
     match = _DURATION.fullmatch(text)
-    parts = [] if match is None else [float(part or 0) * unit for part, unit in zip(match.groups(), _UNITS_S.values())]
-    if sum(parts) <= 0:
+    hours, minutes, seconds = (float(part or 0) for part in match.groups()) if match else (0.0, 0.0, 0.0)
+    total_s = 3600 * hours + 60 * minutes + seconds
+    if total_s <= 0:
         raise argparse.ArgumentTypeError(f"expected a duration above 0 (90, 1h, 1h30m), found {text!r}")
-    return sum(parts)
+    return total_s
 
 
-def _usage(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"expected a share of a processor, above 0 and 1 at most, found {text!r}")
-    return value
+_usage = number_that(lambda value: 0 < value <= 1, "a share of a processor, above 0 and 1 at most")
 
 
 class Create(PoolShowOne):

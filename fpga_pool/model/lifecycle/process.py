@@ -95,7 +95,8 @@ def _started(process: Process, event: ProcessStarted, now_s: float) -> Outcome:
 
 
 def _exited(process: Process, event: ProcessExited, now_s: float) -> Outcome:
-    return replace(process, state=ProcessState.EXITED, rate=0.0, cpu_s=event.cpu_s), []
+    done_s = process.done_by(event.at)
+    return replace(process, state=ProcessState.EXITED, done_s=done_s, rate=0.0, cpu_s=event.cpu_s), []
 
 
 def _tier_changed(process: Process, event: TierChanged, now_s: float) -> Outcome:
