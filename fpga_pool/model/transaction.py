@@ -153,6 +153,10 @@ class Transaction(Protocol):
         """Return a migration of a gang."""
         ...
 
+    def migrations(self, gang_uuid: str) -> Sequence[Migration]:
+        """Return the migrations of a gang, oldest first."""
+        ...
+
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         """Return the refitted time models, by (function, board)."""
         ...

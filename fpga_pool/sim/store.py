@@ -213,6 +213,11 @@ class MemoryTransaction:
         """See Transaction."""
         return self._get(Migration, uuid)
 
+    def migrations(self, gang_uuid: str) -> Sequence[Migration]:
+        """See Transaction."""
+        found = [migration for migration in self._all(Migration) if migration.gang_uuid == gang_uuid]
+        return sorted(found, key=attrgetter("attempt"))
+
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         """See Transaction."""
         return dict(self._store.time_models)

@@ -22,10 +22,12 @@ from fpga_pool.dataplane.server import DataServer
 from fpga_pool.dataplane.tokens import TransferGrant, sign
 from fpga_pool.model.exceptions import Conflict, NotFound, TransferRefused
 from fpga_pool.model.exchange import Calibration, FunctionInfo, JobChanges, Ticket
+from fpga_pool.model.gangs import Gang, Processor
 from fpga_pool.model.lifecycle.job import Displaced, Planned, Retimed
 from fpga_pool.model.messages import InputStaged, JobFailed, JobFinished, JobStarted, ResultDelivered
 from fpga_pool.model.objects import ACTIVE_JOBS, Batch, Host, JobState, Shard, Slot
-from fpga_pool.model.pool import admission, changes, operations
+from fpga_pool.model.pool import admission, changes, gang_admission, operations
+from fpga_pool.model.pool.gangs import gang_detail
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.sim.store import MemoryStore, MemoryTransaction
 
@@ -40,6 +42,9 @@ class EndlessTransaction(MemoryTransaction):
 
     def batches(self):
         return self._all(Batch)
+
+    def all_gangs(self):
+        return self._all(Gang)
 
 
 class Responder:
@@ -150,6 +155,7 @@ class PoolBench:
                 )
             )  # fmt: skip
             self.tx.add(Slot(name=f"{name}/card-0/r0", host=name, card="card-0", region="r0", board=board, kind=kind))
+            self.tx.add(Processor(name=f"{name}/pcpu/0", host=name, number=0))
         self.responders = {}
 
     def close(self):
@@ -294,6 +300,25 @@ class PoolBench:
             token=sign(grant, self.key), input_bytes=job.input_bytes, transfer=job.transfer,
             elapsed_s=time.time() - job.dispatched_at,
         )  # fmt: skip
+
+    def create_gang(self, request):
+        with self._answering("create_gang"):
+            return gang_admission.create_gang(self.tx, request, time.time())
+
+    def gangs(self, project_id, limit, marker=None):
+        with self._answering("gangs"):
+            own = [gang for gang in self.tx.all_gangs() if gang.project_id == project_id][::-1]
+            begin = [gang.uuid for gang in own].index(marker) + 1 if marker else 0
+            return own[begin : begin + limit]
+
+    def gang(self, project_id, uuid):
+        with self._answering("gang"):
+            gang_admission.owned_gang(self.tx, uuid, project_id)
+            return gang_detail(self.tx, uuid, self.settings, time.time())
+
+    def cancel_gang(self, project_id, uuid):
+        with self._answering("cancel_gang"):
+            return gang_admission.cancel_gang(self.tx, uuid, project_id, time.time())
 
     def slots(self):
         with self._answering("slots"):

@@ -9,14 +9,17 @@ import numpy as np
 from fpga_pool.core.gangs.gangs import Gangs, How, Move
 from fpga_pool.core.gangs.outlook import outlook
 from fpga_pool.core.gangs.tiers import BEHIND, IN_FRONT, Tiers
+from fpga_pool.model.exchange import GangDetail
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.gangs import (
+    ENDED_GANGS,
     PLACED_GANGS,
     Gang,
     GangState,
     Process,
     Processor,
     place_of,
+    process_uuid,
 )
 from fpga_pool.model.lifecycle.gang import (
     GangGaveUp,
@@ -220,3 +223,25 @@ def give_up_gangs(tx: Transaction, settings: PoolSettings, now_s: float) -> list
             reason = f"given up after {gang.failures} failures; last: {gang.reason}"
             ended.append(change_gang(tx, gang, GangGaveUp(reason=reason), now_s))
     return ended
+
+
+def gang_detail(tx: Transaction, uuid: str, settings: PoolSettings, now_s: float) -> GangDetail:
+    """Return a gang of the shard with what can be said of it now."""
+    gang = tx.gang(uuid)
+    said = gang_outlooks(tx, settings, now_s).get(uuid) if gang.state not in ENDED_GANGS else None
+    processes = gang_attempt(tx, gang)
+    return GangDetail(
+        gang=gang,
+        waits_because=said.reason if said else "",
+        expected_at=said.expected_at if said else None,
+        done_s=min((process.done_by(now_s) for process in processes), default=0.0),
+        processes=tuple(processes),
+        migrations=tuple(tx.migrations(uuid)),
+    )
+
+
+def gang_attempt(tx: Transaction, gang: Gang) -> list[Process]:
+    """Return the processes of the present, or last, attempt of a gang; none of one that never had processors."""
+    if gang.attempt == 0:
+        return []
+    return [tx.process(process_uuid(gang.uuid, gang.attempt, index)) for index in range(gang.processes)]

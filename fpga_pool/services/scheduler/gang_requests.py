@@ -4,14 +4,10 @@ import logging
 from typing import Any
 
 from fpga_pool.model.encoding import to_plain
-from fpga_pool.model.exceptions import NotFound
-from fpga_pool.model.exchange import GangDetail
-from fpga_pool.model.gangs import process_uuid
 from fpga_pool.model.pool.gang_admission import GangRequest, cancel_gang, create_gang, owned_gang
-from fpga_pool.model.pool.gangs import gang_outlooks
+from fpga_pool.model.pool.gangs import gang_detail
 from fpga_pool.rpc.transport import answers, read
 from fpga_pool.services.scheduler.service import SchedulerService
-from fpga_pool.store.transaction import SqlReading
 
 LOG = logging.getLogger(__name__)
 
@@ -45,7 +41,7 @@ class GangRequests:
         with self._service.store.reading() as tx:
             shard = owned_gang(tx, uuid, project_id).shard
         with self._service.store.reading(shard) as tx:
-            return to_plain(self._detail(tx, uuid))
+            return to_plain(gang_detail(tx, uuid, self._service.settings.pool, self._service.clock()))
 
     @answers
     def cancel_gang(self, context: Plain, project_id: str, uuid: str) -> Plain:
@@ -57,22 +53,3 @@ class GangRequests:
         LOG.info("gang %s: cancellation requested", uuid)
         service.work_arrived()
         return to_plain(gang)
-
-    def _detail(self, tx: SqlReading, uuid: str) -> GangDetail:
-        now_s = self._service.clock()
-        gang = tx.gang(uuid)
-        said = gang_outlooks(tx, self._service.settings.pool, now_s).get(uuid)
-        processes = []
-        for index in range(gang.processes):
-            try:
-                processes.append(tx.process(process_uuid(uuid, gang.attempt, index)))
-            except NotFound:  # of a gang that never had processors
-                break
-        return GangDetail(
-            gang=gang,
-            waits_because=said.reason if said else "",
-            expected_at=said.expected_at if said else None,
-            done_s=min((process.done_by(now_s) for process in processes), default=0.0),
-            processes=tuple(processes),
-            migrations=tuple(tx.migrations(uuid)),
-        )

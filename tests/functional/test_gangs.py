@@ -1,0 +1,152 @@
+"""Gangs on an embedded pool whose processes are simulated, with run times of seconds: queued, moved, killed, lost.
+
+CPU time tells whether work was done once: a simulated process uses its share of a processor for as long as it has work,
+whatever its rate, and what is done twice is counted twice.
+"""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from fpga_pool.model.gangs import ENDED_GANGS, GangState, MigrationState, ProcessState
+
+PATIENCE_S = 90.0
+
+
+def options(hosts, processors, migration_s=0.5):
+    return {
+        "standalone": {"hosts": hosts, "requesters": 0, "gang_processors": processors},
+        "scheduler": {"gang_migration_s": migration_s},
+        "runner_simulated": {"migration_s": migration_s},
+    }
+
+
+def fpga_pool(pool, *words):
+    command = [sys.executable, "-m", "fpga_pool.cmd.cli", "--endpoint", pool.endpoint, *map(str, words), "-f", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def until(condition):
+    give_up_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < give_up_s, "what the test waits for does not happen"
+        time.sleep(0.05)
+
+
+def until_state(pool, uuid, *states):
+    client = pool.client()
+    until(lambda: client.gang(uuid).gang.state in states)
+    return client.gang(uuid)
+
+
+def finished(pool, uuid):
+    detail = until_state(pool, uuid, *ENDED_GANGS)
+    assert detail.gang.state is GangState.FINISHED, detail.gang.reason
+    return detail
+
+
+def states(detail):
+    """The states that a gang went through."""
+    return [entry.after for entry in detail.gang.story if entry.after != entry.before]
+
+
+def guests(pool):
+    return sorted((pool.state_dir / "agents").glob("*/processes/*.json"))
+
+
+def worked_once(gang):
+    return gang.cpu_s == pytest.approx(gang.processes * gang.cpu_usage * gang.work_s)
+
+
+def test_small_gangs_run_behind_a_wide_one_and_come_to_the_foreground_when_it_ends(make_pool):
+    """1. A wide gang has all processors; 2. small ones start behind it; 3. they swap when it ends; 4. all end once."""
+    pool = make_pool(options(hosts=2, processors=2))
+    wide = fpga_pool(pool, "gang", "create", "--processes", 4, "--runtime", "8s", "--work", "5s", "--cpu-usage", 0.5)
+    until_state(pool, wide["uuid"], GangState.FOREGROUND)
+    small = [
+        fpga_pool(pool, "gang", "create", "--processes", n, "--runtime", "40s", "--work", "12s", "--cpu-usage", 0.5)
+        for n in (1, 2)
+    ]
+    shown = fpga_pool(pool, "gang", "show", small[0]["uuid"])
+    assert shown["waits_because"] == "too few processors are idle"
+    assert shown["expected_at"] > shown["created_at"]
+    for gang in small:
+        detail = finished(pool, gang["uuid"])
+        assert states(detail) == ["BACKGROUND", "FOREGROUND", "FINISHED"]
+        assert (detail.gang.swaps, detail.gang.migrations, detail.gang.kills) == (1, 0, 0)
+        assert min(detail.gang.front_s, detail.gang.behind_s) > 0
+        assert worked_once(detail.gang)
+    assert worked_once(finished(pool, wide["uuid"]).gang)
+    assert guests(pool) == []
+    listed = fpga_pool(pool, "gang", "list")
+    assert {row["state"] for row in listed} == {"FINISHED"}
+
+
+def moving(pool):
+    """Have a gang move: it runs behind one that goes on, while the foreground of another processor becomes idle."""
+    client = pool.client()
+    goes_on = client.create_gang(1, 300.0, 0.3, work_s=120.0)
+    until_state(pool, goes_on.uuid, GangState.FOREGROUND)
+    ends = client.create_gang(1, 300.0, 0.9, work_s=4.0)
+    until_state(pool, ends.uuid, GangState.FOREGROUND)
+    moves = client.create_gang(1, 60.0, 0.5, work_s=10.0)
+    until_state(pool, moves.uuid, GangState.BACKGROUND)
+    return goes_on.uuid, moves.uuid
+
+
+def test_a_gang_moves_with_what_it_has_done_to_where_the_foreground_is_idle(make_pool):
+    pool = make_pool(options(hosts=2, processors=1))
+    goes_on, moves = moving(pool)
+    detail = finished(pool, moves)
+    assert states(detail) == ["BACKGROUND", "MOVING", "FOREGROUND", "FINISHED"]
+    assert [migration.state for migration in detail.migrations] == [MigrationState.DONE]
+    assert worked_once(detail.gang)
+    pool.client().cancel_gang(goes_on)
+    assert until_state(pool, goes_on, GangState.CANCELLED).gang.state is GangState.CANCELLED
+    until(lambda: guests(pool) == [])
+
+
+def test_a_pool_that_is_killed_in_the_middle_of_a_migration_goes_on_with_it(make_pool):
+    pool = make_pool(options(hosts=2, processors=1, migration_s=3.0))
+    _, moves = moving(pool)
+    until_state(pool, moves, GangState.MOVING)
+    pool.kill()
+    pool.start()
+    detail = finished(pool, moves)
+    assert (detail.gang.attempt, detail.gang.failures) == (2, 0)
+    assert [migration.state for migration in detail.migrations] == [MigrationState.DONE]
+    assert worked_once(detail.gang)
+
+
+def test_processes_outlive_agents_that_are_killed_and_end_once(make_pool):
+    """1. One gang in each tier; 2. everything is killed and starts again; 3. both end, without a second attempt."""
+    pool = make_pool(options(hosts=2, processors=1))
+    client = pool.client()
+    front = client.create_gang(2, 60.0, 0.5, work_s=8.0).uuid
+    until_state(pool, front, GangState.FOREGROUND)
+    behind = client.create_gang(2, 60.0, 0.5, work_s=8.0).uuid
+    until(lambda: {process.state for process in client.gang(behind).processes} == {ProcessState.RUNNING})
+    pool.kill()
+    assert len(guests(pool)) == 4
+    pool.start()
+    for uuid in (front, behind):
+        gang = finished(pool, uuid).gang
+        assert (gang.attempt, gang.failures) == (1, 0)
+        assert worked_once(gang)
+
+
+def test_a_gang_whose_machine_dies_begins_anew_as_a_whole(make_pool):
+    pool = make_pool(options(hosts=2, processors=1))
+    client = pool.client()
+    uuid = client.create_gang(2, 60.0, 0.5, work_s=5.0).uuid
+    until(lambda: {process.state for process in client.gang(uuid).processes} == {ProcessState.RUNNING})
+    guests(pool)[0].unlink()
+    gang = finished(pool, uuid).gang
+    assert (gang.attempt, gang.failures) == (2, 1)
+    assert "QUEUED" in states(client.gang(uuid))
+    assert guests(pool) == []

@@ -1,0 +1,75 @@
+"""Gangs over REST."""
+
+import uuid
+
+import pytest
+
+GANG = {"processes": 2, "runtime_s": 3600, "cpu_usage": 0.6}
+
+
+@pytest.fixture
+def http(pool):
+    from fpga_pool.api.app import create_app
+
+    return create_app(pool).test_client()
+
+
+def test_a_gang_that_was_created_is_shown_with_why_it_waits(http):
+    answer = http.post("/v1/gangs", json=GANG | {"name": "weather"})
+    assert answer.status_code == 201
+    shown = http.get(answer.headers["Location"]).json["gang"]
+    assert (shown["name"], shown["state"], shown["processes"], shown["runtime_s"]) == ("weather", "QUEUED", 2, 3600.0)
+    assert shown["work_s"] == 3600.0
+    assert shown["waits_because"] == "it would delay a gang that has waited longer"
+    assert shown["expected_at"] >= shown["created_at"]
+    assert shown["process_list"] == shown["migration_list"] == shown["story"] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"processes": 0}, "processes: expected 1 to 100000, found 0"),
+        ({"processes": 3}, "processes: expected 1 to 2, found 3"),
+        ({"runtime_s": 0}, "runtime_s: expected a number of seconds above 0, found 0"),
+        ({"runtime_s": 1e9}, "runtime_s: expected a number above 0, 32000000 at most"),
+        ({"cpu_usage": 1.5}, "cpu_usage: expected a share of a processor, above 0 and 1 at most, found 1.5"),
+        ({"cpu_usage": "all"}, "cpu_usage: expected a share of a processor"),
+        ({"policy": "easy"}, "unknown: ['policy']"),
+        ({"uuid": "x"}, "uuid: expected a uuid, found 'x'"),
+    ],
+)
+def test_a_gang_that_cannot_be_right_is_refused_with_what_would_be(http, change, complaint):
+    answer = http.post("/v1/gangs", json=GANG | change)
+    assert answer.status_code == 400
+    assert complaint in answer.json["error"]["message"]
+    assert http.get("/v1/gangs").json["gangs"] == []
+
+
+def test_a_gang_is_created_once_under_its_uuid(http):
+    mine = GANG | {"uuid": str(uuid.uuid4())}
+    assert http.post("/v1/gangs", json=mine).status_code == 201
+    assert http.post("/v1/gangs", json=mine).status_code == 409
+    assert len(http.get("/v1/gangs").json["gangs"]) == 1
+
+
+def test_gangs_are_listed_newest_first_a_page_at_a_time(http):
+    made = [http.post("/v1/gangs", json=GANG).json["gang"]["uuid"] for _ in range(3)]
+    first = http.get("/v1/gangs?limit=2").json
+    rest = http.get(first["links"][0]["href"]).json
+    assert [gang["uuid"] for gang in first["gangs"] + rest["gangs"]] == made[::-1]
+    assert rest["links"] == []
+
+
+def test_another_project_sees_no_gang_and_ends_none(http):
+    place = http.post("/v1/gangs", json=GANG).headers["Location"]
+    other = {"X-Project-Id": "other"}
+    assert http.get("/v1/gangs", headers=other).json["gangs"] == []
+    assert http.get(place, headers=other).status_code == http.delete(place, headers=other).status_code == 404
+    assert http.get(place).json["gang"]["state"] == "QUEUED"
+
+
+def test_a_gang_that_waits_is_cancelled_at_once_and_once(http):
+    place = http.post("/v1/gangs", json=GANG).headers["Location"]
+    answer = http.delete(place)
+    assert (answer.status_code, answer.json["gang"]["state"]) == (202, "CANCELLED")
+    assert http.delete(place).status_code == 409
