@@ -13,7 +13,7 @@ import pytest
 
 from fpga_pool.model.gangs import ENDED_GANGS, GangState, MigrationState, ProcessState
 
-PATIENCE_S = 90.0
+PATIENCE_S = 120.0
 
 
 def options(hosts, processors, migration_s=0.5):
@@ -63,40 +63,49 @@ def worked_once(gang):
     return gang.cpu_s == pytest.approx(gang.processes * gang.cpu_usage * gang.work_s)
 
 
+def all_run(detail):
+    return {process.state for process in detail.processes} == {ProcessState.RUNNING}
+
+
 def test_small_gangs_run_behind_a_wide_one_and_come_to_the_foreground_when_it_ends(make_pool):
     """1. A wide gang has all processors; 2. small ones start behind it; 3. they swap when it ends; 4. all end once."""
     pool = make_pool(options(hosts=2, processors=2))
-    wide = fpga_pool(pool, "gang", "create", "--processes", 4, "--runtime", "8s", "--work", "5s", "--cpu-usage", 0.5)
-    until_state(pool, wide["uuid"], GangState.FOREGROUND)
+    client = pool.client()
+    wide = fpga_pool(pool, "gang", "create", "--processes", 4, "--runtime", "5m", "--cpu-usage", 0.5)["uuid"]
+    until_state(pool, wide, GangState.FOREGROUND)
     small = [
-        fpga_pool(pool, "gang", "create", "--processes", n, "--runtime", "40s", "--work", "12s", "--cpu-usage", 0.5)
+        fpga_pool(pool, "gang", "create", "--processes", n, "--runtime", "1m", "--work", "20s", "--cpu-usage", 0.5)
         for n in (1, 2)
     ]
+    until(lambda: all(all_run(client.gang(gang["uuid"])) for gang in small))
     shown = fpga_pool(pool, "gang", "show", small[0]["uuid"])
+    assert shown["state"] == "BACKGROUND"
     assert shown["waits_because"] == "too few processors are idle"
     assert shown["expected_at"] > shown["created_at"]
+    fpga_pool(pool, "gang", "cancel", wide)
     for gang in small:
         detail = finished(pool, gang["uuid"])
         assert states(detail) == ["BACKGROUND", "FOREGROUND", "FINISHED"]
         assert (detail.gang.swaps, detail.gang.migrations, detail.gang.kills) == (1, 0, 0)
         assert min(detail.gang.front_s, detail.gang.behind_s) > 0
         assert worked_once(detail.gang)
-    assert worked_once(finished(pool, wide["uuid"]).gang)
     assert guests(pool) == []
-    listed = fpga_pool(pool, "gang", "list")
-    assert {row["state"] for row in listed} == {"FINISHED"}
+    listed = {row["uuid"]: row["state"] for row in fpga_pool(pool, "gang", "list")}
+    assert listed == {wide: "CANCELLED", **{gang["uuid"]: "FINISHED" for gang in small}}
 
 
 def moving(pool):
-    """Have a gang move: it runs behind one that goes on, while the foreground of another processor becomes idle."""
+    """Have a gang move: it runs behind one that goes on, and the foreground of another processor becomes idle."""
     client = pool.client()
-    goes_on = client.create_gang(1, 300.0, 0.3, work_s=120.0)
-    until_state(pool, goes_on.uuid, GangState.FOREGROUND)
-    ends = client.create_gang(1, 300.0, 0.9, work_s=4.0)
-    until_state(pool, ends.uuid, GangState.FOREGROUND)
-    moves = client.create_gang(1, 60.0, 0.5, work_s=10.0)
-    until_state(pool, moves.uuid, GangState.BACKGROUND)
-    return goes_on.uuid, moves.uuid
+    goes_on = client.create_gang(1, 600.0, 0.3).uuid
+    until_state(pool, goes_on, GangState.FOREGROUND)
+    ends = client.create_gang(1, 600.0, 0.9).uuid
+    until_state(pool, ends, GangState.FOREGROUND)
+    moves = client.create_gang(1, 60.0, 0.5, work_s=20.0).uuid
+    until(lambda: all_run(client.gang(moves)))
+    assert client.gang(moves).gang.state is GangState.BACKGROUND
+    client.cancel_gang(ends)
+    return goes_on, moves
 
 
 def test_a_gang_moves_with_what_it_has_done_to_where_the_foreground_is_idle(make_pool):
@@ -112,7 +121,7 @@ def test_a_gang_moves_with_what_it_has_done_to_where_the_foreground_is_idle(make
 
 
 def test_a_pool_that_is_killed_in_the_middle_of_a_migration_goes_on_with_it(make_pool):
-    pool = make_pool(options(hosts=2, processors=1, migration_s=3.0))
+    pool = make_pool(options(hosts=2, processors=1, migration_s=8.0))
     _, moves = moving(pool)
     until_state(pool, moves, GangState.MOVING)
     pool.kill()
@@ -127,10 +136,10 @@ def test_processes_outlive_agents_that_are_killed_and_end_once(make_pool):
     """1. One gang in each tier; 2. everything is killed and starts again; 3. both end, without a second attempt."""
     pool = make_pool(options(hosts=2, processors=1))
     client = pool.client()
-    front = client.create_gang(2, 60.0, 0.5, work_s=8.0).uuid
+    front = client.create_gang(2, 60.0, 0.5, work_s=25.0).uuid
     until_state(pool, front, GangState.FOREGROUND)
-    behind = client.create_gang(2, 60.0, 0.5, work_s=8.0).uuid
-    until(lambda: {process.state for process in client.gang(behind).processes} == {ProcessState.RUNNING})
+    behind = client.create_gang(2, 60.0, 0.5, work_s=25.0).uuid
+    until(lambda: all_run(client.gang(behind)))
     pool.kill()
     assert len(guests(pool)) == 4
     pool.start()
@@ -143,8 +152,8 @@ def test_processes_outlive_agents_that_are_killed_and_end_once(make_pool):
 def test_a_gang_whose_machine_dies_begins_anew_as_a_whole(make_pool):
     pool = make_pool(options(hosts=2, processors=1))
     client = pool.client()
-    uuid = client.create_gang(2, 60.0, 0.5, work_s=5.0).uuid
-    until(lambda: {process.state for process in client.gang(uuid).processes} == {ProcessState.RUNNING})
+    uuid = client.create_gang(2, 60.0, 0.5, work_s=15.0).uuid
+    until(lambda: all_run(client.gang(uuid)))
     guests(pool)[0].unlink()
     gang = finished(pool, uuid).gang
     assert (gang.attempt, gang.failures) == (2, 1)

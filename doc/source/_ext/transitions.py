@@ -12,8 +12,11 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from fpga_pool.model import gang_messages as gm
 from fpga_pool.model import messages as m
-from fpga_pool.model.lifecycle import batch, job, lease, slot
+from fpga_pool.model.flavor import Tier
+from fpga_pool.model.gangs import Gang, GangState, Migration, MigrationState, Process, ProcessState
+from fpga_pool.model.lifecycle import batch, gang, job, lease, migration, process, slot
 from fpga_pool.model.lifecycle.table import Table
 from fpga_pool.model.objects import Batch, BatchState, Job, JobState, Lease, LeaseKind, Slot, SlotState
 
@@ -37,6 +40,13 @@ _SLOT = Slot(name="h/c/r", host="h", card="c", region="r", board="b", kind="k")
 _LEASE = Lease(
     uuid=_NAME, slot="h/c/r", kind=LeaseKind.POOL, holder="s", project_id="", epoch=1, revocable=True, granted_at=0.0
 )
+
+_GANG = Gang(uuid=_NAME, **_TENANT, name="", processes=1, runtime_s=1.0, cpu_usage=1.0, work_s=1.0, created_at=0.0)
+_PROCESS = Process(
+    uuid=_NAME, gang_uuid=_NAME, index=0, attempt=1, processor="h/pcpu/0", host="h", tier=Tier.BACKGROUND
+)
+_MIGRATION = Migration(uuid=_NAME, gang_uuid=_NAME, attempt=2, began_at=0.0)
+_ABOUT_PROCESS = {"gang": _NAME, "index": 0, "attempt": 1, "at": 0.0}
 
 _PLANNED = job.Planned(host="h", slot="h/c/r", order=0, dispatched_at=0.0, start_s=0.0, end_s=0.0, transfer=())
 _ENDS = (JobState.RESULT_HELD, JobState.FAILED, JobState.CANCELLED)
@@ -97,6 +107,49 @@ SAMPLES: Mapping[str, tuple[Table[Any], Iterable[Any], Iterable[tuple[str, Any]]
             ("", slot.ResumeRequested()),
             ("", slot.HostLost()),
         ],
+    ),
+    "gang": (
+        gang.GANG,
+        GangState,
+        [("", _GANG)],
+        [
+            ("", gang.StartedBehind()),
+            ("", gang.StartedInFront(ends_at=0.0)),
+            ("", gang.Swapped(ends_at=0.0)),
+            ("", gang.MoveBegun(ends_at=0.0)),
+            ("", gang.MoveEnded()),
+            ("", gang.Killed(ends_at=0.0)),
+            ("", gang.Displaced(reason="")),
+            ("", gang.Completed()),
+            ("", gang.GangCancelRequested()),
+            ("", gang.GangCancelled()),
+            ("", gang.GangGaveUp(reason="")),
+        ],
+    ),
+    "process": (
+        process.PROCESS,
+        ProcessState,
+        [("", _PROCESS)],
+        [
+            ("", process.Launched(gang=_GANG)),
+            ("", process.NothingLeftToDo()),
+            ("", gm.ProcessStarted(**_ABOUT_PROCESS)),
+            ("", gm.ProcessExited(**_ABOUT_PROCESS)),
+            ("", process.TierChanged(tier=Tier.FOREGROUND)),
+            ("", process.SaveRequested()),
+            ("", gm.ProcessSaved(**_ABOUT_PROCESS, done_s=0.0)),
+            ("", process.StopRequested(reason="")),
+            ("", gm.ProcessStopped(**_ABOUT_PROCESS)),
+            ("", gm.ProcessFailed(**_ABOUT_PROCESS, message="")),
+            ("", process.Released()),
+            ("", process.Vanished(reason="")),
+        ],
+    ),
+    "migration": (
+        migration.MIGRATION,
+        MigrationState,
+        [("", _MIGRATION)],
+        [("", migration.AllSaved()), ("", migration.AllResumed()), ("", migration.MigrationFailed(reason=""))],
     ),
     "lease": (lease.LEASE, type(_LEASE.state), [("", _LEASE)], [("", lease.LeaseReleased())]),
 }
