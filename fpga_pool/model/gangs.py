@@ -45,7 +45,10 @@ class ProcessState(StrEnum):
     SAVING = "SAVING"
     #: Its agent is told to stop it.
     STOPPING = "STOPPING"
-    #: Nothing of it is left on its host, and its place is free.
+    #: Nothing of it is left on its host; it keeps its place until all of its attempt have been stopped, for who runs
+    #: behind them would be moved to what is free already, and can be swapped a moment later.
+    STOPPED = "STOPPED"
+    #: Its place is free.
     ENDED = "ENDED"
 
 

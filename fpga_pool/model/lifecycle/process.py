@@ -56,7 +56,7 @@ class StopRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """Its gang, or its move, is complete: its place is free."""
+    """Its gang, or its move, is complete, or all of its attempt have been stopped: its place is free."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,26 +126,31 @@ def _saved(process: Process, event: ProcessSaved, now_s: float) -> Outcome:
     return ended, []
 
 
-def _ended(process: Process, event: ProcessExited | ProcessStopped | ProcessSaved, now_s: float) -> Outcome:
-    return replace(process, state=ProcessState.ENDED, rate=0.0, cpu_s=event.cpu_s), []
+def _stopped(process: Process, event: ProcessExited | ProcessStopped | ProcessSaved, now_s: float) -> Outcome:
+    return replace(process, state=ProcessState.STOPPED, rate=0.0, cpu_s=event.cpu_s), []
+
+
+def _stopped_at_once(process: Process, event: StopRequested, now_s: float) -> Outcome:
+    return replace(process, state=ProcessState.STOPPED, reason=event.reason), []
 
 
 def _failed(process: Process, event: ProcessFailed, now_s: float) -> Outcome:
-    ended = replace(process, state=ProcessState.ENDED, rate=0.0, cpu_s=event.cpu_s, reason=event.message)
-    return ended, []
+    stopped = replace(process, state=ProcessState.STOPPED, rate=0.0, cpu_s=event.cpu_s, reason=event.message)
+    return stopped, []
 
 
 def _vanished(process: Process, event: Vanished, now_s: float) -> Outcome:
     return replace(process, state=ProcessState.ENDED, rate=0.0, reason=event.reason), []
 
 
-_RESERVED, _STARTING, _RUNNING, _EXITED, _SAVING, _STOPPING = (
+_RESERVED, _STARTING, _RUNNING, _EXITED, _SAVING, _STOPPING, _STOPPED = (
     ProcessState.RESERVED,
     ProcessState.STARTING,
     ProcessState.RUNNING,
     ProcessState.EXITED,
     ProcessState.SAVING,
     ProcessState.STOPPING,
+    ProcessState.STOPPED,
 )
 
 _RULES: dict[tuple[ProcessState, type], Rule[Process]] = {
@@ -163,12 +168,14 @@ _RULES: dict[tuple[ProcessState, type], Rule[Process]] = {
     **{(state, ProcessFailed): _failed for state in (_STARTING, _RUNNING, _SAVING, _STOPPING)},
     **{(state, Vanished): _vanished for state in (_STARTING, _RUNNING, _EXITED, _SAVING, _STOPPING)},
     (_EXITED, TierChanged): _tier_changed_quietly,
-    (_EXITED, StopRequested): _gone,
+    (_EXITED, StopRequested): _stopped_at_once,
     (_EXITED, Released): _gone,
     (_SAVING, ProcessSaved): _saved,
-    (_STOPPING, ProcessExited): _ended,
-    (_STOPPING, ProcessSaved): _ended,
-    (_STOPPING, ProcessStopped): _ended,
+    (_STOPPING, ProcessExited): _stopped,
+    (_STOPPING, ProcessSaved): _stopped,
+    (_STOPPING, ProcessStopped): _stopped,
+    (_STOPPED, Released): _gone,
+    (_STOPPED, Vanished): _vanished,
 }
 
 PROCESS = Table[Process]("process", _RULES)

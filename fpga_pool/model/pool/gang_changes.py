@@ -127,13 +127,13 @@ def stop_processes(tx: Transaction, gang: Gang, reason: str, now_s: float, *, lo
     for process in tx.processes(gang=gang.uuid):
         if lost_host and process.host == lost_host:
             change_process(tx, process, Vanished(reason=reason), now_s)
-        elif process.state is not ProcessState.STOPPING:
+        elif process.state not in (ProcessState.STOPPING, ProcessState.STOPPED):
             change_process(tx, process, StopRequested(reason=reason), now_s)
 
 
 def settle_gang(tx: Transaction, gang_uuid: str, now_s: float) -> None:
     """Do what a change of a gang's processes makes possible: launch, arrive, complete, or end a cancelled one."""
-    gang = tx.gang(gang_uuid)
+    gang = _release_stopped(tx, gang_uuid, now_s)
     live = tx.processes(gang=gang_uuid)
     if gang.cancel_requested and gang.state not in ENDED_GANGS and not live:
         change_gang(tx, gang, GangCancelled(), now_s)
@@ -152,6 +152,16 @@ def settle_gang(tx: Transaction, gang_uuid: str, now_s: float) -> None:
     elif gang.state is GangState.MOVING and states <= {ProcessState.RUNNING, ProcessState.EXITED}:
         change_migration(tx, gang, AllResumed(), now_s)
         change_gang(tx, gang, MoveEnded(), now_s)
+
+
+def _release_stopped(tx: Transaction, gang_uuid: str, now_s: float) -> Gang:
+    """Free the places of attempts that have been stopped as a whole; return the gang."""
+    live = tx.processes(gang=gang_uuid)
+    stopping = {process.attempt for process in live if process.state is ProcessState.STOPPING}
+    for process in live:
+        if process.state is ProcessState.STOPPED and process.attempt not in stopping:
+            change_process(tx, process, Released(), now_s)
+    return tx.gang(gang_uuid)
 
 
 def _launch(tx: Transaction, gang: Gang, exited: Sequence[Process], now_s: float) -> None:

@@ -255,9 +255,9 @@ class GangPool:
                 assert sorted(process.index for process in mine) == list(range(gang.processes))
                 tier = Tier.BACKGROUND if gang.state is GangState.BACKGROUND else Tier.FOREGROUND
                 assert {process.tier for process in mine} == {tier}
-                assert ProcessState.STOPPING not in {process.state for process in mine}
+                assert not {process.state for process in mine} & {ProcessState.STOPPING, ProcessState.STOPPED}
             elif gang.state in ENDED_GANGS or gang.state is GangState.QUEUED:
-                assert {process.state for process in mine} <= {ProcessState.STOPPING}
+                assert {process.state for process in mine} <= {ProcessState.STOPPING, ProcessState.STOPPED}
             assert gang.front_s >= 0 <= gang.behind_s
         self.check_hosts()
 
