@@ -17,6 +17,9 @@ def audit(store: Store, *, idle: bool = False) -> list[str]:
             leases=tx.leases(),
             active_jobs=tx.active_jobs(),
             commands=tx.commands(),
+            processors=tx.processors(),
+            gangs=tx.open_gangs(),
+            processes=tx.processes(),
         )
         batches = [batch.uuid for batch in tx.batches()]
     findings = list(audit_stock(stock))

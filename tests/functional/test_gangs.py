@@ -73,25 +73,23 @@ def test_small_gangs_run_behind_a_wide_one_and_come_to_the_foreground_when_it_en
     client = pool.client()
     wide = fpga_pool(pool, "gang", "create", "--processes", 4, "--runtime", "5m", "--cpu-usage", 0.5)["uuid"]
     until_state(pool, wide, GangState.FOREGROUND)
-    small = [
-        fpga_pool(pool, "gang", "create", "--processes", n, "--runtime", "1m", "--work", "20s", "--cpu-usage", 0.5)
-        for n in (1, 2)
-    ]
-    until(lambda: all(all_run(client.gang(gang["uuid"])) for gang in small))
-    shown = fpga_pool(pool, "gang", "show", small[0]["uuid"])
-    assert shown["state"] == "BACKGROUND"
-    assert shown["waits_because"] == "too few processors are idle"
-    assert shown["expected_at"] > shown["created_at"]
+    small = [client.create_gang(n, 60.0, 0.5, work_s=30.0).uuid for n in (1, 2)]
+    until(lambda: all(all_run(client.gang(uuid)) for uuid in small))
+    waiting = client.gang(small[0])
+    assert waiting.gang.state is GangState.BACKGROUND
+    assert waiting.waits_because == "too few processors are idle"
+    assert waiting.expected_at > waiting.gang.created_at
     fpga_pool(pool, "gang", "cancel", wide)
-    for gang in small:
-        detail = finished(pool, gang["uuid"])
+    for uuid in small:
+        detail = finished(pool, uuid)
         assert states(detail) == ["BACKGROUND", "FOREGROUND", "FINISHED"]
         assert (detail.gang.swaps, detail.gang.migrations, detail.gang.kills) == (1, 0, 0)
         assert min(detail.gang.front_s, detail.gang.behind_s) > 0
         assert worked_once(detail.gang)
     assert guests(pool) == []
     listed = {row["uuid"]: row["state"] for row in fpga_pool(pool, "gang", "list")}
-    assert listed == {wide: "CANCELLED", **{gang["uuid"]: "FINISHED" for gang in small}}
+    assert fpga_pool(pool, "gang", "show", small[1])["swaps"] == 1
+    assert listed == {wide: "CANCELLED", **dict.fromkeys(small, "FINISHED")}
 
 
 def moving(pool):

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from fpga_pool.model.gangs import Gang, Process, Processor
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import (
     ACTIVE_JOBS,
@@ -22,6 +23,7 @@ from fpga_pool.model.objects import (
     Slot,
     SlotState,
 )
+from fpga_pool.model.pool.gang_audit import audit_gangs, audit_gangs_at_rest
 
 #: Jobs whose completion is recorded.
 COMPLETED = frozenset({JobState.RESULT_HELD, JobState.DONE})
@@ -40,6 +42,10 @@ class Stock:
     active_jobs: Sequence[Job]
     #: The outbox, in the order of its commits.
     commands: Sequence[Command]
+    processors: Sequence[Processor] = ()
+    #: Those that have not ended, and processes that have a place.
+    gangs: Sequence[Gang] = ()
+    processes: Sequence[Process] = ()
 
 
 def audit_batch(batch: Batch, jobs: Sequence[Job], runs: Mapping[str, int]) -> Iterator[str]:
@@ -75,8 +81,9 @@ def _audit_completion(job: Job, run_attempt: int | None) -> Iterator[str]:
 
 
 def audit_stock(stock: Stock) -> Iterator[str]:
-    """Compare slots, leases, jobs on slots and the outbox with each other."""
+    """Compare slots, leases, jobs on slots, gangs and the outbox with each other."""
     slots = {slot.name: slot for slot in stock.slots}
+    yield from audit_gangs(stock.processors, stock.gangs, stock.processes)
     yield from _audit_places(stock, slots)
     yield from _audit_leases(stock, slots)
     yield from _audit_outbox(stock, slots)
@@ -129,7 +136,8 @@ def _audit_placed_on_others(stock: Stock) -> Iterator[str]:
 
 
 def _audit_outbox(stock: Stock, slots: Mapping[str, Slot]) -> Iterator[str]:
-    """Look whether commands are numbered in their order, and no later than their slot and shard count."""
+    """Look whether commands are numbered in their order, and no later than their slot or processor and shard count."""
+    processors = {processor.name: processor for processor in stock.processors}
     epochs = {shard.name: shard.epoch for shard in stock.shards}
     last = Counter[str]()
     for command in stock.commands:
@@ -137,7 +145,7 @@ def _audit_outbox(stock: Stock, slots: Mapping[str, Slot]) -> Iterator[str]:
             yield f"command {command.id}: epoch {command.epoch} of shard {command.shard} has not begun yet"
         if not command.slot:  # it is for the host itself
             continue
-        slot = slots.get(command.slot)
+        slot = slots.get(command.slot) or processors.get(command.slot)
         if slot is None or not last[command.slot] < command.sequence <= slot.sequence:
             yield f"command {command.id}: number {command.sequence} of slot {command.slot} is out of order"
         last[command.slot] = command.sequence
@@ -155,6 +163,7 @@ def audit_rest(stock: Stock, unfinished: Mapping[str, int]) -> Iterator[str]:
     for slot in stock.slots:
         if slot.state in (SlotState.BUSY, SlotState.LOADING) or slot.job:
             yield f"slot {slot.name}: is {slot.state} {slot.function} with job {slot.job or 'none'}"
+    yield from audit_gangs_at_rest(stock.gangs, stock.processes)
     for command in stock.commands:
         yield f"command {command.id}: waits for host {command.host}"
 

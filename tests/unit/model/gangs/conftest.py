@@ -22,9 +22,19 @@ from fpga_pool.model.gang_messages import (
     SetTier,
     StopProcess,
 )
-from fpga_pool.model.gangs import ENDED_GANGS, PLACED_GANGS, Gang, GangState, Process, ProcessState, processor_name
+from fpga_pool.model.gangs import (
+    ENDED_GANGS,
+    PLACED_GANGS,
+    Gang,
+    GangState,
+    Process,
+    Processor,
+    ProcessState,
+    processor_name,
+)
 from fpga_pool.model.messages import Heartbeat
 from fpga_pool.model.pool.gang_admission import GangRequest, cancel_gang, create_gang
+from fpga_pool.model.pool.gang_audit import audit_gangs
 from fpga_pool.model.pool.gangs import commit_gang_moves, decided_moves, gang_outlooks, gang_view
 from fpga_pool.model.pool.reconcile import apply_heartbeat, tick
 from fpga_pool.model.pool.reports import apply_reports
@@ -259,7 +269,14 @@ class GangPool:
             elif gang.state in ENDED_GANGS or gang.state is GangState.QUEUED:
                 assert {process.state for process in mine} <= {ProcessState.STOPPING, ProcessState.STOPPED}
             assert gang.front_s >= 0 <= gang.behind_s
+        assert self.audit() == []
         self.check_hosts()
+
+    def audit(self):
+        kept = {kind: self.store.all(kind) for kind in (Processor, Gang, Process)}
+        gangs = [gang for gang in kept[Gang] if gang.state not in ENDED_GANGS]
+        live = [process for process in kept[Process] if process.state is not ProcessState.ENDED]
+        return list(audit_gangs(kept[Processor], gangs, live))
 
     def check_hosts(self):
         """No process of a gang runs twice, nor two processes in one place, but where nobody could stop the other."""
