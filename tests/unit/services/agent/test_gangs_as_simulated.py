@@ -1,0 +1,185 @@
+"""The live pool does with gangs what the simulator says: real rules and agents, simulated guests, a clock in steps."""
+
+import itertools
+import threading
+import uuid
+
+import numpy as np
+import pytest
+
+from fpga_pool.conf.policies import load_policy
+from fpga_pool.core.gangs.gangs import Gangs
+from fpga_pool.core.gangs.progress import ProgressParams, Shares
+from fpga_pool.drivers.runners.base import Key, ProcessSpec
+from fpga_pool.drivers.runners.simulated import SimulatedRunner, _shares
+from fpga_pool.model.gangs import ENDED_GANGS, Gang
+from fpga_pool.model.messages import Heartbeat
+from fpga_pool.model.pool.gang_admission import GangRequest, create_gang
+from fpga_pool.model.pool.gangs import commit_gang_moves, decided_moves, gang_view
+from fpga_pool.model.pool.reconcile import apply_heartbeat
+from fpga_pool.model.pool.reports import apply_reports
+from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.services.agent.journal import Journal
+from fpga_pool.services.agent.processes import Processes
+from fpga_pool.sim.gangs.simulator import simulate
+from fpga_pool.sim.gangs.trace import Trace
+from fpga_pool.sim.store import MemoryStore
+
+STEP_S, MIGRATION_S = 1.0, 20.0
+HOSTS, PER_HOST = 2, 4
+
+
+class Agent:
+    """One host: everything of an agent that has to do with gangs, but its threads and its connection."""
+
+    def __init__(self, name, directory, clock):
+        self.name = name
+        self.journal = Journal(directory / f"{name}.sqlite")
+        runner = SimulatedRunner(directory / name, clock, MIGRATION_S)
+        self.processes = Processes(name, range(PER_HOST), runner, self.journal, clock, threading.Condition())
+        self.beats = itertools.count(1)
+
+    def heartbeat(self, now_s):
+        return Heartbeat(
+            host=self.name, agent_id=self.name, boot=1, beat=next(self.beats), at=now_s, egress_bps=1e9,
+            ingress_bps=1e9, data_address="", data_port=0, slots=(), jobs=(),
+            processors=self.processes.observed_processors(), processes=self.processes.observed(),
+            unreported=self.journal.unreported(),
+        )  # fmt: skip
+
+
+class Live:
+    def __init__(self, directory, policy):
+        self.now_s = 0.0
+        self.settings = PoolSettings(gang_migration_s=MIGRATION_S)
+        self.policy, self.rng = load_policy("gang", policy), np.random.default_rng(0)
+        self.store = MemoryStore()
+        self.shard = self.store.acquire_shard("s", "me", 0.0)
+        self.agents = [Agent(f"h{i}", directory, lambda: self.now_s) for i in range(HOSTS)]
+        self.hear()
+
+    def tx(self):
+        return self.store.transaction("s", "me", self.shard.epoch)
+
+    def hear(self):
+        for agent in self.agents:
+            with self.tx() as tx:
+                apply_heartbeat(tx, agent.heartbeat(self.now_s), self.now_s)
+
+    def instant(self):
+        """Let all happen that happens now: guests end, agents tell, the policy decides, agents obey."""
+        while self.exchange() or self.plan():
+            pass
+        self.hear()
+
+    def exchange(self):
+        changed = False
+        for agent in self.agents:
+            for command in self.store.undelivered("s", 1000):
+                if command.host == agent.name:
+                    assert agent.processes.execute(command).outcome == "accepted"
+                    self.store.delivered("s", "me", 1, {command.id})
+            while agent.processes.step():
+                pass
+            if reports := agent.journal.reports(1000):
+                with self.tx() as tx:
+                    assert apply_reports(tx, agent.name, agent.name, reports, self.now_s) == []
+                agent.journal.taken(reports[-1][0])
+                changed = True
+        return changed
+
+    def plan(self):
+        with self.tx() as tx:
+            view = gang_view(tx, self.settings, self.now_s)
+        moves = decided_moves(view, lambda tiers: self.policy.decide(tiers, None, self.now_s, self.rng)) if view else []
+        with self.tx() as tx:
+            return bool(moves and commit_gang_moves(tx, view, moves, self.settings))
+
+    def run(self, gangs, trace):
+        names = [str(uuid.UUID(int=number)) for number in range(len(trace.run_s))]
+        while True:
+            for number, name in enumerate(names):
+                if trace.submit_s[number] == self.now_s:
+                    self.submit(name, number, gangs, trace)
+            self.instant()
+            found = [self.store.get(Gang, name) for name in names]
+            if all(gang is not None and gang.state in ENDED_GANGS for gang in found):
+                return found
+            self.now_s += STEP_S
+
+    def submit(self, name, number, gangs, trace):
+        wanted = GangRequest(
+            uuid=name, project_id="p", user_id="u", name="", processes=int(gangs.width[number]),
+            runtime_s=float(gangs.estimate_s[number]), cpu_usage=float(gangs.usage[number]),
+            work_s=float(trace.run_s[number]),
+        )  # fmt: skip
+        with self.tx() as tx:
+            create_gang(tx, wanted, self.now_s)
+
+
+class Counted:
+    """What came of each gang in the simulator."""
+
+    def __init__(self):
+        self.finish_s, self.moves = {}, {}
+
+    def stretch(self, *_):
+        pass
+
+    def finished(self, gang, start_s, finish_s, migrations, kills, swaps):
+        self.finish_s[gang], self.moves[gang] = finish_s, (migrations, kills, swaps)
+
+
+def workload(seed, count=14):
+    """Gangs of whole seconds on eight processors, at such a pace that most of them wait."""
+    rng = np.random.default_rng(seed)
+    width = rng.integers(1, 7, count)
+    run_s = rng.integers(40, 400, count).astype(float)
+    estimate_s = np.ceil(run_s * rng.uniform(1.0, 2.0, count))
+    submit_s = np.cumsum(rng.integers(1, 60, count)).astype(float)
+    usage = np.round(rng.uniform(0.4, 1.0, count), 2)
+    gangs = Gangs(width=width, estimate_s=estimate_s, usage=usage)
+    trace = Trace(
+        job=np.arange(count),
+        submit_s=submit_s,
+        run_s=run_s,
+        estimate_s=estimate_s,
+        width=width,
+        user=np.full(count, -1),
+    )
+    return gangs, trace
+
+
+def shares_of(gangs, trace):
+    """What the simulated guests will lose and use: drawn for each gang from its name."""
+    drawn = [
+        _shares(
+            ProcessSpec(key=Key(str(uuid.UUID(int=i)), 0, 1), processes=int(width), cpu_usage=1.0, work_s=1.0),
+            ProgressParams(),
+        )
+        for i, width in enumerate(gangs.width)
+    ]
+    return Shares(np.array([loss for loss, _ in drawn]), np.array([used for _, used in drawn]))
+
+
+@pytest.mark.parametrize("policy", ["easy", "keasy", "measy_plus"])
+def test_the_live_pool_does_what_the_simulator_says(tmp_path, policy):
+    """Every gang is swapped, moved and killed as often, and ends no later but for the steps of the clock.
+
+    In the background of several processors it may end sooner: in the simulator its processes wait for each other.
+    """
+    gangs, trace = workload(seed=3)
+    said = Counted()
+    simulate(
+        HOSTS * PER_HOST, trace, gangs, shares_of(gangs, trace), load_policy("gang", policy),
+        migration_s=MIGRATION_S, sink=said,
+    )  # fmt: skip
+    lived = Live(tmp_path, policy).run(gangs, trace)
+    moves = {number: (gang.migrations, gang.kills, gang.swaps) for number, gang in enumerate(lived)}
+    late_s = [(gang.ended_at or 0.0) - said.finish_s[number] for number, gang in enumerate(lived)]
+    assert moves == said.moves
+    assert max(late_s) < 5 * STEP_S
+    if policy == "easy":
+        assert min(late_s) >= 0.0
+    else:
+        assert sum(map(sum, moves.values())) > 0
