@@ -37,6 +37,8 @@ class _Guest:
     loss: float
     used: float
     phase: str
+    #: What it had done when it was launched.
+    carried_s: float
     done_s: float
     rate: float
     progress_at: float
@@ -95,7 +97,7 @@ class SimulatedRunner(Runner):
                 done_s=guest.done_s,
                 rate=guest.rate,
                 progress_at=guest.progress_at,
-                cpu_s=guest.cpu_usage * guest.done_s,
+                cpu_s=guest.cpu_usage * (guest.done_s - guest.carried_s),
             )
             for guest in guests.values()
         }
@@ -120,6 +122,7 @@ class SimulatedRunner(Runner):
                 loss=loss,
                 used=used,
                 phase=Phase.RUNNING.value,
+                carried_s=spec.done_s,
                 done_s=spec.done_s,
                 rate=0.0,
                 progress_at=now_s,

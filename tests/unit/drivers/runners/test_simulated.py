@@ -111,7 +111,9 @@ def test_a_process_that_is_saved_makes_no_progress_and_goes_on_elsewhere(new_run
     runner.end(key)
     runner.launch(spec("a", 100.0, done_s=saved.done_s), 1, FRONT)
     clock.now_s += 70.0
-    assert runner.observe()[key].phase is Phase.EXITED
+    resumed = runner.observe()[key]
+    assert resumed.phase is Phase.EXITED
+    assert (saved.cpu_s, resumed.cpu_s) == (15.0, 35.0)  # half a processor for 30 s, and for 70 s
 
 
 def test_processes_outlive_their_runner_and_die_with_their_files(new_runner, clock, tmp_path):
