@@ -92,6 +92,8 @@ def compare_gangs(tx: Transaction, heartbeat: Heartbeat, now_s: float, *, return
 
     `returned`: the host was lost, its commands were dropped and its gangs displaced; what runs there is a stray.
     """
+    if not (heartbeat.processors or tx.processors(heartbeat.host)):
+        return []
     mended = _compare_processors(tx, heartbeat)
     if heartbeat.unreported and not returned:
         return mended

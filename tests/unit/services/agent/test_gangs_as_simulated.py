@@ -12,7 +12,6 @@ from fpga_pool.core.gangs.gangs import Gangs
 from fpga_pool.core.gangs.progress import ProgressParams, Shares
 from fpga_pool.drivers.runners.base import Key, ProcessSpec
 from fpga_pool.drivers.runners.simulated import SimulatedRunner, _shares
-from fpga_pool.model.gangs import ENDED_GANGS, Gang
 from fpga_pool.model.messages import Heartbeat
 from fpga_pool.model.pool.gang_admission import GangRequest, create_gang
 from fpga_pool.model.pool.gangs import commit_gang_moves, decided_moves, gang_view
@@ -24,8 +23,9 @@ from fpga_pool.services.agent.processes import Processes
 from fpga_pool.sim.gangs.simulator import simulate
 from fpga_pool.sim.gangs.trace import Trace
 from fpga_pool.sim.store import MemoryStore
+from fpga_pool.store import Store
 
-STEP_S, MIGRATION_S = 1.0, 20.0
+STEP_S, MIGRATION_S = 2.0, 20.0
 HOSTS, PER_HOST = 2, 4
 
 
@@ -49,11 +49,11 @@ class Agent:
 
 
 class Live:
-    def __init__(self, directory, policy):
+    def __init__(self, directory, policy, store):
         self.now_s = 0.0
         self.settings = PoolSettings(gang_migration_s=MIGRATION_S)
         self.policy, self.rng = load_policy("gang", policy), np.random.default_rng(0)
-        self.store = MemoryStore()
+        self.store = store
         self.shard = self.store.acquire_shard("s", "me", 0.0)
         self.agents = [Agent(f"h{i}", directory, lambda: self.now_s) for i in range(HOSTS)]
         self.hear()
@@ -68,9 +68,11 @@ class Live:
 
     def instant(self):
         """Let all happen that happens now: guests end, agents tell, the policy decides, agents obey."""
+        changed = False
         while self.exchange() or self.plan():
-            pass
-        self.hear()
+            changed = True
+        if changed:
+            self.hear()
 
     def exchange(self):
         changed = False
@@ -102,9 +104,11 @@ class Live:
                 if trace.submit_s[number] == self.now_s:
                     self.submit(name, number, gangs, trace)
             self.instant()
-            found = [self.store.get(Gang, name) for name in names]
-            if all(gang is not None and gang.state in ENDED_GANGS for gang in found):
-                return found
+            with self.tx() as tx:
+                done = self.now_s >= trace.submit_s[-1] and not tx.open_gangs()
+                if done:
+                    assert tx.processes() == []
+                    return [tx.gang(name) for name in names]
             self.now_s += STEP_S
 
     def submit(self, name, number, gangs, trace):
@@ -130,13 +134,13 @@ class Counted:
         self.finish_s[gang], self.moves[gang] = finish_s, (migrations, kills, swaps)
 
 
-def workload(seed, count=14):
-    """Gangs of whole seconds on eight processors, at such a pace that most of them wait."""
+def workload(seed, count=10):
+    """Gangs on eight processors, submitted at even seconds, at such a pace that most of them wait."""
     rng = np.random.default_rng(seed)
     width = rng.integers(1, 7, count)
     run_s = rng.integers(40, 400, count).astype(float)
     estimate_s = np.ceil(run_s * rng.uniform(1.0, 2.0, count))
-    submit_s = np.cumsum(rng.integers(1, 60, count)).astype(float)
+    submit_s = 2.0 * np.cumsum(rng.integers(1, 25, count))
     usage = np.round(rng.uniform(0.4, 1.0, count), 2)
     gangs = Gangs(width=width, estimate_s=estimate_s, usage=usage)
     trace = Trace(
@@ -162,8 +166,19 @@ def shares_of(gangs, trace):
     return Shares(np.array([loss for loss, _ in drawn]), np.array([used for _, used in drawn]))
 
 
-@pytest.mark.parametrize("policy", ["easy", "keasy", "measy_plus"])
-def test_the_live_pool_does_what_the_simulator_says(tmp_path, policy):
+@pytest.fixture
+def on_disk(tmp_path):
+    store = Store(f"sqlite:///{tmp_path}/pool.sqlite")
+    store.migrate()
+    store.ensure_shards(["s"], 0.0)
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept"), [("easy", "memory"), ("keasy", "memory"), ("measy_plus", "memory"), ("measy_plus", "disk")]
+)
+def test_the_live_pool_does_what_the_simulator_says(tmp_path, on_disk, policy, kept):
     """Every gang is swapped, moved and killed as often, and ends no later but for the steps of the clock.
 
     In the background of several processors it may end sooner: in the simulator its processes wait for each other.
@@ -174,7 +189,7 @@ def test_the_live_pool_does_what_the_simulator_says(tmp_path, policy):
         HOSTS * PER_HOST, trace, gangs, shares_of(gangs, trace), load_policy("gang", policy),
         migration_s=MIGRATION_S, sink=said,
     )  # fmt: skip
-    lived = Live(tmp_path, policy).run(gangs, trace)
+    lived = Live(tmp_path, policy, on_disk if kept == "disk" else MemoryStore()).run(gangs, trace)
     moves = {number: (gang.migrations, gang.kills, gang.swaps) for number, gang in enumerate(lived)}
     late_s = [(gang.ended_at or 0.0) - said.finish_s[number] for number, gang in enumerate(lived)]
     assert moves == said.moves
