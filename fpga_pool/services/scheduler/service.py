@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fpga_pool.core.gangs.compiled import do_not_compile
 from fpga_pool.core.policy import BatchPolicy, GangPolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import StorageFull
@@ -78,6 +79,7 @@ class SchedulerService:
         self._policies = policies
         self.online = online
         self._gangs = gangs
+        do_not_compile()
         self._agents = agents
         self._peers = peers
         self._writers: dict[str, ShardWriter] = {}
