@@ -5,6 +5,7 @@ whatever its rate, and what is done twice is counted twice.
 """
 
 import json
+import random
 import subprocess
 import sys
 import time
@@ -12,6 +13,8 @@ import time
 import pytest
 
 from fpga_pool.model.gangs import ENDED_GANGS, GangState, MigrationState, ProcessState
+from fpga_pool.services.audit import audit
+from fpga_pool.store import Store
 
 PATIENCE_S = 120.0
 
@@ -145,6 +148,34 @@ def test_processes_outlive_agents_that_are_killed_and_end_once(make_pool):
         gang = finished(pool, uuid).gang
         assert (gang.attempt, gang.failures) == (1, 0)
         assert worked_once(gang)
+
+
+def test_a_queue_of_gangs_ends_as_it_should_however_often_the_pool_is_killed(make_pool):
+    """Nothing fails but the pool: so every gang has as many attempts as starts and moves, and works once."""
+    rng = random.Random(7)
+    pool = make_pool(options(hosts=2, processors=2, migration_s=2.0))
+    uuids = [
+        pool.client().create_gang(rng.randint(1, 4), 60.0, rng.choice([0.3, 0.6, 0.9]), work_s=rng.uniform(4, 12)).uuid
+        for _ in range(7)
+    ]
+    for _ in range(3):
+        time.sleep(rng.uniform(0.5, 4.0))
+        pool.kill()
+        pool.start()
+    for uuid in uuids:
+        gang = finished(pool, uuid).gang
+        assert (gang.failures, gang.attempt) == (0, 1 + gang.migrations)
+        assert worked_once(gang)
+    until(lambda: findings(pool) == [])
+
+
+def findings(pool):
+    """What contradicts the rules of an idle pool."""
+    store = Store(f"sqlite:///{pool.state_dir / 'pool.sqlite'}")
+    try:
+        return audit(store, idle=True)
+    finally:
+        store.close()
 
 
 def test_a_gang_whose_machine_dies_begins_anew_as_a_whole(make_pool):
