@@ -4,11 +4,33 @@ from types import ModuleType
 
 from oslo_config import cfg
 
-from fpga_pool.conf import agent, api, catalogue, notifications, runner_simulated, scheduler, simulated, standalone, tc, tiers
+from fpga_pool.conf import (
+    agent,
+    api,
+    catalogue,
+    notifications,
+    runner_simulated,
+    scheduler,
+    simulated,
+    standalone,
+    tc,
+    tiers,
+)
 from fpga_pool.conf.policies import policy_opts
 from fpga_pool.model.exceptions import InvalidInput
 
-GROUPS: tuple[ModuleType, ...] = (scheduler, agent, api, catalogue, notifications, simulated, tc, tiers, runner_simulated, standalone)
+GROUPS: tuple[ModuleType, ...] = (
+    scheduler,
+    agent,
+    api,
+    catalogue,
+    notifications,
+    simulated,
+    tc,
+    tiers,
+    runner_simulated,
+    standalone,
+)
 
 
 Groups = list[tuple[cfg.OptGroup, list[cfg.Opt]]]
