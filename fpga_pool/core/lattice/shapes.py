@@ -53,3 +53,15 @@ def _least(problem: TaskProblem, area: Floats, limit_s: float) -> Floats:
 
 def _area(problem: TaskProblem, area: Floats, limit_s: float) -> float:
     return float(_least(problem, area, limit_s).sum())
+
+
+def thrifty_shapes(problem: TaskProblem, limit_s: float) -> Ints:
+    """Return (T,) the shape with the fewest FPGA-seconds of those that take at most `limit_s`, else the quickest."""
+    possible = possible_shapes(problem)
+    area = np.where(possible, problem.shape_fpgas * problem.shape_seconds, np.inf)
+    seconds = np.where(possible, problem.shape_seconds, np.inf)
+    quickest = np.repeat(np.minimum.reduceat(seconds, problem.shape_begin[:-1]), np.diff(problem.shape_begin))
+    cost = np.where(seconds <= np.maximum(limit_s, quickest), area, np.inf)
+    least = np.repeat(np.minimum.reduceat(cost, problem.shape_begin[:-1]), np.diff(problem.shape_begin))
+    first: Ints = np.minimum.reduceat(np.where(cost == least, np.arange(len(cost)), len(cost)), problem.shape_begin[:-1])
+    return first

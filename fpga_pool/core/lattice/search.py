@@ -1,0 +1,241 @@
+"""The search of `lattice_plus`: weights of classes first, then the ends of a few enclosures again and again."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fpga_pool.core.lattice import search_kernels
+from fpga_pool.core.lattice.kernels import MOST_FPGAS, Instance, Plan, settle
+from fpga_pool.core.lattice.listing import Placed
+from fpga_pool.core.lattice.rows import instance_of, plan_for, reversed_in_time, room_for
+from fpga_pool.core.lattice.search_kernels import Queues, Search
+from fpga_pool.core.lattice.shapes import thrifty_shapes
+from fpga_pool.core.lattice.tasks import TaskProblem
+from fpga_pool.core.makespan.budget import Budget
+from fpga_pool.core.types import Floats, Ints
+
+#: Pairs of `Budget` that placing a task costs: a unit of effort is a millisecond or so where the loops are compiled.
+_PAIRS_PER_TASK = 250
+#: Tasks placed between two looks at the clock, at least.
+_CHUNK = 20_000
+#: Weight of a class per logarithm of its width, where climbs begin.
+_WIDTH_POWERS = (1.0, 0.0, 0.5, 1.5, 2.0, 3.0, 4.0, 20.0)
+#: Climbs that are begun, how many of them go on, and the shares of what is left for the beginnings and for going on.
+_CLIMBS, _FINALISTS, _BEGINNING, _GOING_ON = 6, 2, 0.3, 0.35
+#: Tasks beyond which weights are found with a sample first; its tasks and enclosures; share of what is left for it.
+_MANY, _SAMPLE_TASKS, _SAMPLE_RINGS, _SAMPLING = 20_000, 4_000, 4, 0.3
+#: Enclosures and tasks (on average) that are scheduled anew at once, and how often.
+_RINGS, _TASKS, _TRIES = 4, 60, 30
+#: Manners to schedule: see `improve`.
+_EVENTS, _IN_TURN, _BOTH = 1, 2, 3
+#: Shapes that are begun with: the thriftiest that takes at most this share of the bound.
+_TIME_SHARES = (1.0, 0.5, 0.25)
+_SAME = 1e-12
+#: Tasks up to which one after the other is tried too: it costs a look at each enclosure per task.
+_FEW = 400
+
+
+@dataclass(slots=True, eq=False)
+class _Candidate:
+    """A schedule, when it ends, and the weights that it comes from."""
+
+    end_s: float
+    weights: Floats
+    begin_s: Floats
+    ring: Ints
+    bits: Ints
+    shape: Ints
+
+
+class TaskSearch:
+    """Looks for a shorter schedule than a given one."""
+
+    def __init__(self, problem: TaskProblem, start: Placed, bound_s: float, budget: Budget, seed: int) -> None:
+        self._problem, self._bound_s, self._budget = problem, bound_s, budget
+        self._loads = bool(problem.load_s > 0 and (problem.function >= 0).any())
+        self._backwards = bool(problem.arrival_s.any()) and not self._loads
+        self._forwards_instance = instance_of(problem)
+        self._instance = reversed_in_time(self._forwards_instance) if self._backwards else self._forwards_instance
+        self._search = _search_for(self._instance, start.shape, seed)
+        self._best = self._from_placed(start)
+
+    @staticmethod
+    def supports(problem: TaskProblem) -> bool:
+        """Say whether the loops can hold the enclosures."""
+        return bool(problem.enclosure_fpgas.max(initial=0) <= MOST_FPGAS)
+
+    def run(self) -> Placed:
+        """Return the shortest schedule that was found."""
+        if not self._loads:
+            self._climb()
+        self._polish()
+        return self._to_placed(self._best)
+
+    # Weights of classes -------------------------------------------------------------------------------------------
+
+    def _climb(self) -> None:
+        """Find weights: from several starts, the best of which go on."""
+        starts = self._starts()
+        if self._problem.tasks > _MANY:
+            self._climb_on_sample(starts[0])
+            return
+        part = self._budget.part(_BEGINNING)
+        for number in range(_CLIMBS):
+            candidate = starts[number % len(starts)]
+            self._reweigh(candidate, part.part(1 / (_CLIMBS - number)))
+        starts.sort(key=lambda candidate: candidate.end_s)
+        part = self._budget.part(_GOING_ON)
+        for number in range(_FINALISTS):
+            self._reweigh(starts[number % len(starts)], part.part(1 / (_FINALISTS - number)))
+
+    def _starts(self) -> list[_Candidate]:
+        """Return the schedules of simple weights, the shortest first."""
+        found = []
+        for shape in self._shapes():
+            self._search.shape[:] = shape
+            queues = self._queues()
+            for power in _WIDTH_POWERS:
+                weights = np.stack((power * np.log(self._instance.width), np.ones(len(self._instance.width))))
+                end_s = self._by_weights(queues, weights)
+                found.append(self._candidate(end_s, weights))
+                if found and (self._done() or not self._budget.allows()):
+                    break
+        return sorted(found, key=lambda candidate: candidate.end_s)
+
+    def _shapes(self) -> list[Ints]:
+        """Return shapes of the tasks to begin with."""
+        if self._problem.rigid:
+            return [self._best.shape]
+        return [self._best.shape, *(thrifty_shapes(self._problem, share * self._bound_s) for share in _TIME_SHARES)]
+
+    def _climb_on_sample(self, start: _Candidate) -> None:
+        """Find weights with a sample of tasks and enclosures, then change them with all."""
+        rings = len(self._instance.size)
+        stride = max(1, min(self._problem.tasks // _SAMPLE_TASKS, rings // _SAMPLE_RINGS))
+        self._search.shape[:] = start.shape
+        weights, queues = start.weights, self._queues(stride)
+        if stride > 1:
+            self._mix_rings()
+            part, end_s = self._budget.part(_SAMPLING), np.inf
+            while part.allows():
+                end_s = self._reweighed(queues, max(1, round(rings / stride)), weights, end_s, 0.0, part)
+        queues = self._queues()
+        found = self._candidate(self._by_weights(queues, weights), weights)
+        self._reweigh(min(found, start, key=lambda candidate: candidate.end_s), self._budget.part(_GOING_ON))
+
+    def _mix_rings(self) -> None:
+        """Put enclosures of all sorts among the first ones."""
+        rings = self._search.rings
+        rings[:] = np.random.default_rng(int(self._search.random[0])).permutation(len(rings))
+
+    def _queues(self, stride: int = 1) -> Queues:
+        """Return every so many-th task by class, the longest first."""
+        instance, shape = self._instance, self._search.shape
+        length_s = instance.seconds[shape] + instance.tail_s
+        of_class = instance.shape_class[shape]
+        tasks = np.lexsort((-length_s, of_class))[stride // 2 :: stride]
+        begin = np.searchsorted(of_class[tasks], np.arange(len(instance.width) + 1))
+        return Queues(begin.astype(np.int64), tasks, np.log(np.maximum(length_s[tasks], 1e-300)))
+
+    def _by_weights(self, queues: Queues, weights: Floats) -> float:
+        """Schedule all tasks; return the end."""
+        end_s = search_kernels.by_weights(self._search, queues, len(self._instance.size), weights, True, np.inf)
+        search_kernels.take_trial(self._search)
+        self._budget.spend(_PAIRS_PER_TASK * self._problem.tasks)
+        return float(end_s)
+
+    def _reweigh(self, candidate: _Candidate, budget: Budget) -> None:
+        """Change the weights of a candidate while the budget lasts."""
+        self._put(candidate)
+        queues, rings = self._queues(), len(self._instance.size)
+        while budget.allows() and not self._done():
+            end_s = self._reweighed(queues, rings, candidate.weights, candidate.end_s, self._bound_s, budget)
+            if end_s < candidate.end_s:
+                self._fill(candidate, end_s)
+
+    def _reweighed(
+        self, queues: Queues, rings: int, weights: Floats, end_s: float, bound_s: float, budget: Budget
+    ) -> float:
+        """Change weights for a moment."""
+        work = max(_CHUNK, len(queues.tasks))
+        end_s = search_kernels.reweigh(self._search, queues, rings, weights, end_s, bound_s, work)
+        budget.spend(_PAIRS_PER_TASK * max(int(self._search.counts[0]), 1))
+        return float(end_s)
+
+    # Polishing ----------------------------------------------------------------------------------------------------
+
+    def _polish(self) -> None:
+        """Schedule the ends of a few enclosures anew, from the best schedule on, while the budget lasts."""
+        self._put(self._best)
+        search_kernels.link(self._search)
+        manners = _IN_TURN if self._loads else _BOTH if self._problem.tasks <= _FEW else _EVENTS
+        while self._budget.allows() and not self._done():
+            end_s = search_kernels.improve(
+                self._search, self._bound_s, _CHUNK, _TRIES, _RINGS, _TASKS, manners, not self._problem.rigid
+            )
+            self._budget.spend(_PAIRS_PER_TASK * max(int(self._search.counts[0]), 1))
+            if end_s < self._best.end_s:
+                self._fill(self._best, end_s)
+
+    # Candidates ---------------------------------------------------------------------------------------------------
+
+    def _done(self) -> bool:
+        return self._best.end_s <= self._bound_s * (1 + _SAME)
+
+    def _candidate(self, end_s: float, weights: Floats) -> _Candidate:
+        """Keep a copy of the plan."""
+        plan = self._search.plan
+        found = _Candidate(
+            end_s, weights.copy(), plan.begin_s.copy(), plan.ring.copy(), plan.bits.copy(), self._search.shape.copy()
+        )
+        if end_s < self._best.end_s:
+            self._best = replace(found, weights=weights.copy())
+        return found
+
+    def _fill(self, candidate: _Candidate, end_s: float) -> None:
+        """Overwrite a candidate with a copy of the plan."""
+        found = self._candidate(end_s, candidate.weights)
+        candidate.end_s, candidate.begin_s, candidate.ring = end_s, found.begin_s, found.ring
+        candidate.bits, candidate.shape = found.bits, found.shape
+
+    def _put(self, candidate: _Candidate) -> None:
+        """Make a candidate the plan."""
+        plan = self._search.plan
+        plan.begin_s[:], plan.ring[:], plan.bits[:] = candidate.begin_s, candidate.ring, candidate.bits
+        self._search.shape[:] = candidate.shape
+
+    def _from_placed(self, placed: Placed) -> _Candidate:
+        """Return a schedule as a candidate, backwards where time runs backwards."""
+        bits = np.add.reduceat(np.left_shift(1, placed.members), placed.member_begin[:-1])
+        begin_s = placed.wct_s - placed.end_s if self._backwards else placed.begin_s.copy()
+        weights = np.ones((2, len(self._instance.width)))
+        return _Candidate(placed.wct_s, weights, begin_s, placed.enclosure.copy(), bits, placed.shape.copy())
+
+    def _to_placed(self, candidate: _Candidate) -> Placed:
+        """Return a candidate as a schedule; all begin as early as the order on each FPGA allows."""
+        seconds = self._problem.shape_seconds[candidate.shape]
+        order = np.argsort(-(candidate.begin_s + seconds) if self._backwards else candidate.begin_s, kind="stable")
+        plan = Plan(candidate.begin_s.copy(), candidate.ring, candidate.bits)
+        settle(self._forwards_instance, self._search.room, candidate.shape, order, plan)
+        taken = (candidate.bits[:, None] >> np.arange(self._problem.enclosure_fpgas.max())) & 1
+        width = self._problem.shape_fpgas[candidate.shape]
+        return Placed(
+            enclosure=candidate.ring,
+            shape=candidate.shape,
+            begin_s=plan.begin_s,
+            end_s=plan.begin_s + seconds,
+            member_begin=np.concatenate(([0], np.cumsum(width))),
+            members=np.nonzero(taken)[1],
+        )
+
+
+def _search_for(instance: Instance, shape: Ints, seed: int) -> Search:
+    """Return room for a search that begins with some shapes."""
+    tasks, rings, fpgas = len(instance.arrival_s), len(instance.size), len(instance.ready_s)
+    return Search(
+        instance=instance, room=room_for(instance), plan=plan_for(tasks), trial=plan_for(tasks), shape=shape.copy(),
+        first=np.zeros(rings, np.int64), following=np.zeros(tasks, np.int64), end_s=np.zeros(rings),
+        rings=np.arange(rings), until_s=np.zeros(fpgas), loaded=np.zeros(fpgas, np.int64),
+        order=np.zeros(tasks, np.int64), next_order=np.zeros(tasks, np.int64), key=np.zeros(tasks),
+        random=np.array([1 + seed % 2147483646]), counts=np.zeros(2, np.int64),
+    )  # fmt: skip
