@@ -1,8 +1,11 @@
 """A problem of tasks as the loops of `kernels` read it."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from fpga_pool.core.lattice.kernels import ANY, ARC, NOWHERE, Instance, Plan, Room
+from fpga_pool.core.lattice.listing import Placed
 from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
 from fpga_pool.core.types import Floats, Ints
 
@@ -49,6 +52,43 @@ def instance_of(problem: TaskProblem) -> Instance:
         loaded=_own(problem.loaded),
         load_s=float(problem.load_s),
     )
+
+
+def sorted_by_class(problem: TaskProblem, placed: Placed) -> tuple[TaskProblem, Placed, Ints]:
+    """Return both with tasks by the class of their shape, the longest first, and (T,) which task each was.
+
+    So they lie in memory as they are asked for, which makes schedules of 100,000 tasks twice as quick.
+    """
+    links, fpgas = problem.links, problem.shape_fpgas[placed.shape]
+    order = np.lexsort((-(problem.shape_seconds[placed.shape] + problem.arrival_s), links, fpgas))
+    number = np.diff(problem.shape_begin)[order]
+    shape_begin = np.concatenate(([0], np.cumsum(number)))
+    shapes = np.arange(shape_begin[-1]) + np.repeat(problem.shape_begin[:-1][order] - shape_begin[:-1], number)
+    by_class = replace(
+        problem, shape_begin=shape_begin, shape_fpgas=problem.shape_fpgas[shapes],
+        shape_seconds=problem.shape_seconds[shapes], links=links[order], arrival_s=problem.arrival_s[order],
+        function=problem.function[order],
+    )  # fmt: skip
+    moved = _rearranged(placed, order, placed.shape[order] - problem.shape_begin[:-1][order] + shape_begin[:-1])
+    return by_class, moved, order
+
+
+def in_order(placed: Placed, by_class: TaskProblem, order: Ints) -> Placed:
+    """Return a schedule of `sorted_by_class` for the tasks as they were."""
+    back = np.argsort(order)
+    number = np.diff(by_class.shape_begin)[back]
+    first = np.concatenate(([0], np.cumsum(number)[:-1]))
+    return _rearranged(placed, back, (placed.shape - by_class.shape_begin[:-1])[back] + first)
+
+
+def _rearranged(placed: Placed, order: Ints, shape: Ints) -> Placed:
+    width = np.diff(placed.member_begin)[order]
+    member_begin = np.concatenate(([0], np.cumsum(width)))
+    places = np.arange(member_begin[-1]) + np.repeat(placed.member_begin[:-1][order] - member_begin[:-1], width)
+    return Placed(
+        enclosure=placed.enclosure[order], shape=shape, begin_s=placed.begin_s[order], end_s=placed.end_s[order],
+        member_begin=member_begin, members=placed.members[places],
+    )  # fmt: skip
 
 
 def reversed_in_time(instance: Instance) -> Instance:

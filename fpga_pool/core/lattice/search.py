@@ -7,7 +7,7 @@ import numpy as np
 from fpga_pool.core.lattice import search_kernels
 from fpga_pool.core.lattice.kernels import MOST_FPGAS, Instance, Plan, settle
 from fpga_pool.core.lattice.listing import Placed
-from fpga_pool.core.lattice.rows import instance_of, plan_for, reversed_in_time, room_for
+from fpga_pool.core.lattice.rows import in_order, instance_of, plan_for, reversed_in_time, room_for, sorted_by_class
 from fpga_pool.core.lattice.search_kernels import Queues, Search
 from fpga_pool.core.lattice.shapes import thrifty_shapes
 from fpga_pool.core.lattice.tasks import TaskProblem
@@ -22,8 +22,9 @@ _CHUNK = 20_000
 _WIDTH_POWERS = (1.0, 0.0, 0.5, 1.5, 2.0, 3.0, 4.0, 20.0)
 #: Climbs that are begun, how many of them go on, and the shares of what is left for the beginnings and for going on.
 _CLIMBS, _FINALISTS, _BEGINNING, _GOING_ON = 6, 2, 0.3, 0.35
-#: Tasks beyond which weights are found with a sample first; its tasks and enclosures; share of what is left for it.
-_MANY, _SAMPLE_TASKS, _SAMPLE_RINGS, _SAMPLING = 20_000, 4_000, 4, 0.3
+#: Tasks beyond which weights are found with a sample first; its tasks and enclosures; share of what is left for it,
+#: and climbs.
+_MANY, _SAMPLE_TASKS, _SAMPLE_RINGS, _SAMPLING, _SAMPLE_CLIMBS = 20_000, 4_000, 4, 0.5, 3
 #: Enclosures and tasks (on average) that are scheduled anew at once, and how often.
 _RINGS, _TASKS, _TRIES = 4, 60, 30
 #: Manners to schedule: see `improve`.
@@ -51,6 +52,7 @@ class TaskSearch:
     """Looks for a shorter schedule than a given one."""
 
     def __init__(self, problem: TaskProblem, start: Placed, bound_s: float, budget: Budget, seed: int) -> None:
+        problem, start, self._order = sorted_by_class(problem, start)
         self._problem, self._bound_s, self._budget = problem, bound_s, budget
         self._loads = bool(problem.load_s > 0 and (problem.function >= 0).any())
         self._backwards = bool(problem.arrival_s.any()) and not self._loads
@@ -75,10 +77,10 @@ class TaskSearch:
 
     def _climb(self) -> None:
         """Find weights: from several starts, the best of which go on."""
-        starts = self._starts()
-        if self._problem.tasks > _MANY:
-            self._climb_on_sample(starts[0])
+        if self._problem.tasks > _MANY and self._problem.rigid:
+            self._climb_on_sample()
             return
+        starts = self._starts()
         part = self._budget.part(_BEGINNING)
         for number in range(_CLIMBS):
             candidate = starts[number % len(starts)]
@@ -94,13 +96,18 @@ class TaskSearch:
         for shape in self._shapes():
             self._search.shape[:] = shape
             queues = self._queues()
-            for power in _WIDTH_POWERS:
-                weights = np.stack((power * np.log(self._instance.width), np.ones(len(self._instance.width))))
-                end_s = self._by_weights(queues, weights)
+            for weights in self._slopes():
+                end_s = self._by_weights(queues, len(self._instance.size), weights)
+                search_kernels.take_trial(self._search)
                 found.append(self._candidate(end_s, weights))
-                if found and (self._done() or not self._budget.allows()):
+                if self._done() or not self._budget.allows():
                     break
         return sorted(found, key=lambda candidate: candidate.end_s)
+
+    def _slopes(self) -> list[Floats]:
+        """Return simple weights: powers of the width, times the length."""
+        logs = np.log(self._instance.width)
+        return [np.stack((power * logs, np.ones(len(logs)))) for power in _WIDTH_POWERS]
 
     def _shapes(self) -> list[Ints]:
         """Return shapes of the tasks to begin with."""
@@ -108,20 +115,30 @@ class TaskSearch:
             return [self._best.shape]
         return [self._best.shape, *(thrifty_shapes(self._problem, share * self._bound_s) for share in _TIME_SHARES)]
 
-    def _climb_on_sample(self, start: _Candidate) -> None:
+    def _climb_on_sample(self) -> None:
         """Find weights with a sample of tasks and enclosures, then change them with all."""
         rings = len(self._instance.size)
         stride = max(1, min(self._problem.tasks // _SAMPLE_TASKS, rings // _SAMPLE_RINGS))
-        self._search.shape[:] = start.shape
-        weights, queues = start.weights, self._queues(stride)
-        if stride > 1:
-            self._mix_rings()
-            part, end_s = self._budget.part(_SAMPLING), np.inf
-            while part.allows():
-                end_s = self._reweighed(queues, max(1, round(rings / stride)), weights, end_s, 0.0, part)
+        queues, some = self._queues(stride), max(1, round(rings / stride))
+        self._mix_rings()
+        climbs = sorted(
+            ((self._by_weights(queues, some, weights), number, weights) for number, weights in enumerate(self._slopes())),
+            key=lambda climb: climb[:2],
+        )[:_SAMPLE_CLIMBS]
+        part = self._budget.part(_SAMPLING)
+        for number, (end_s, _, weights) in enumerate(climbs):
+            mine = part.part(1 / (len(climbs) - number))
+            while mine.allows():
+                end_s = self._reweighed(queues, some, weights, end_s, 0.0, mine)
         queues = self._queues()
-        found = self._candidate(self._by_weights(queues, weights), weights)
-        self._reweigh(min(found, start, key=lambda candidate: candidate.end_s), self._budget.part(_GOING_ON))
+        found = []
+        for _, _, weights in climbs:
+            end_s = self._by_weights(queues, rings, weights)
+            search_kernels.take_trial(self._search)
+            found.append(self._candidate(end_s, weights))
+            if self._done() or not self._budget.allows():
+                return
+        self._reweigh(min(found, key=lambda candidate: candidate.end_s), self._budget.part(_GOING_ON))
 
     def _mix_rings(self) -> None:
         """Put enclosures of all sorts among the first ones."""
@@ -137,11 +154,10 @@ class TaskSearch:
         begin = np.searchsorted(of_class[tasks], np.arange(len(instance.width) + 1))
         return Queues(begin.astype(np.int64), tasks, np.log(np.maximum(length_s[tasks], 1e-300)))
 
-    def _by_weights(self, queues: Queues, weights: Floats) -> float:
-        """Schedule all tasks; return the end."""
-        end_s = search_kernels.by_weights(self._search, queues, len(self._instance.size), weights, True, np.inf)
-        search_kernels.take_trial(self._search)
-        self._budget.spend(_PAIRS_PER_TASK * self._problem.tasks)
+    def _by_weights(self, queues: Queues, rings: int, weights: Floats) -> float:
+        """Try weights; return the end."""
+        end_s = search_kernels.by_weights(self._search, queues, rings, weights, True, np.inf)
+        self._budget.spend(_PAIRS_PER_TASK * len(queues.tasks))
         return float(end_s)
 
     def _reweigh(self, candidate: _Candidate, budget: Budget) -> None:
@@ -219,14 +235,13 @@ class TaskSearch:
         settle(self._forwards_instance, self._search.room, candidate.shape, order, plan)
         taken = (candidate.bits[:, None] >> np.arange(self._problem.enclosure_fpgas.max())) & 1
         width = self._problem.shape_fpgas[candidate.shape]
-        return Placed(
-            enclosure=candidate.ring,
-            shape=candidate.shape,
-            begin_s=plan.begin_s,
-            end_s=plan.begin_s + seconds,
-            member_begin=np.concatenate(([0], np.cumsum(width))),
-            members=np.nonzero(taken)[1],
-        )
+        return in_order(
+            Placed(
+                enclosure=candidate.ring, shape=candidate.shape, begin_s=plan.begin_s, end_s=plan.begin_s + seconds,
+                member_begin=np.concatenate(([0], np.cumsum(width))), members=np.nonzero(taken)[1],
+            ),
+            self._problem, self._order,
+        )  # fmt: skip
 
 
 def _search_for(instance: Instance, shape: Ints, seed: int) -> Search:
