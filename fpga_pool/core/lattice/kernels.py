@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpga_pool.core.lattice.jit import compiled
+from fpga_pool.core.lattice.jit import compiled, inner
 from fpga_pool.core.types import Floats, Ints
 
 #: How a class of tasks goes onto an enclosure: not at all, on any FPGAs, on neighbours.
@@ -75,7 +75,7 @@ class Plan(NamedTuple):
     bits: Ints
 
 
-@compiled
+@inner
 def _sift_down(room, count, next_s, ring):  # type: ignore[no-untyped-def]
     """Put an enclosure in place of the first of the heap."""
     at = 0
@@ -98,7 +98,7 @@ def _sift_down(room, count, next_s, ring):  # type: ignore[no-untyped-def]
     room.heap_ring[at] = ring
 
 
-@compiled
+@inner
 def _fill_heap(room, count):  # type: ignore[no-untyped-def]
     """Order what is in the heap."""
     for k in range(1, count):
@@ -114,7 +114,7 @@ def _fill_heap(room, count):  # type: ignore[no-untyped-def]
         room.heap_ring[at] = ring
 
 
-@compiled
+@inner
 def _longest_run(free, size, wrap):  # type: ignore[no-untyped-def]
     """Return how many neighbours are free at most."""
     if free == (1 << size) - 1:
@@ -126,7 +126,7 @@ def _longest_run(free, size, wrap):  # type: ignore[no-untyped-def]
     return longest
 
 
-@compiled
+@inner
 def _shortest_run(free, size, wrap, width):  # type: ignore[no-untyped-def]
     """Return the first FPGA and the length of the shortest run of free ones with `width` or more."""
     if free == (1 << size) - 1:
@@ -152,14 +152,14 @@ def _shortest_run(free, size, wrap, width):  # type: ignore[no-untyped-def]
     return best, best_length
 
 
-@compiled
+@inner
 def arc(first, width, size):  # type: ignore[no-untyped-def]
     """Return the bits of `width` neighbours from `first` on, around the end if need be."""
     bits = ((1 << width) - 1) << first
     return (bits | (bits >> size)) & ((1 << size) - 1)
 
 
-@compiled
+@inner
 def _choose_arc(instance, room, ring, free, width, end_s, best_fit):  # type: ignore[no-untyped-def]
     """Return bits of free neighbours: on the shortest run, at the side where the neighbour ends at about `end_s`."""
     size, wrap, base = instance.size[ring], instance.wrap[ring], instance.base[ring]
@@ -178,7 +178,7 @@ def _choose_arc(instance, room, ring, free, width, end_s, best_fit):  # type: ig
     return arc(first, width, size)
 
 
-@compiled
+@inner
 def _choose_any(instance, ring, free, width):  # type: ignore[no-untyped-def]
     """Return bits of free FPGAs, out of the shortest runs."""
     size, wrap = instance.size[ring], instance.wrap[ring]
@@ -191,7 +191,7 @@ def _choose_any(instance, ring, free, width):  # type: ignore[no-untyped-def]
     return bits
 
 
-@compiled
+@inner
 def _count(bits):  # type: ignore[no-untyped-def]
     count = 0
     while bits:
@@ -200,11 +200,12 @@ def _count(bits):  # type: ignore[no-untyped-def]
     return count
 
 
-@compiled
+@inner
 def fill_queues(instance, room, shape, order, tasks):  # type: ignore[no-untyped-def]
     """Write the queues of the classes, for tasks in this order."""
     classes = len(instance.width)
-    room.queue_begin[: classes + 1] = 0
+    for c in range(classes + 1):
+        room.queue_begin[c] = 0
     for k in range(tasks):
         room.queue_begin[instance.shape_class[shape[order[k]]] + 1] += 1
     for c in range(classes):
@@ -218,7 +219,7 @@ def fill_queues(instance, room, shape, order, tasks):  # type: ignore[no-untyped
         room.head[c] = at + 1
 
 
-@compiled
+@inner
 def _next_class(instance, room, ring, free):  # type: ignore[no-untyped-def]
     """Return the class whose first task has the least key of all that fit among the free FPGAs, -1 = none."""
     longest = _longest_run(free, instance.size[ring], instance.wrap[ring])
@@ -241,14 +242,14 @@ def _next_class(instance, room, ring, free):  # type: ignore[no-untyped-def]
     return best
 
 
-@compiled
+@inner
 def _advance(room, c):  # type: ignore[no-untyped-def]
     room.head[c] += 1
     at = room.head[c]
     room.head_key[c] = room.key[at] if at < room.queue_begin[c + 1] else np.inf
 
 
-@compiled
+@inner
 def _set_out(instance, room, shape, rings, ring_count, until_s):  # type: ignore[no-untyped-def]
     """Prepare queues and heap; return tasks, FPGAs and the FPGA-seconds of all, waiting before the first included."""
     classes, lanes, area_s = len(instance.width), 0, 0.0
@@ -275,7 +276,7 @@ def _set_out(instance, room, shape, rings, ring_count, until_s):  # type: ignore
     return room.queue_begin[classes], lanes, area_s
 
 
-@compiled
+@inner
 def in_order_of_events(instance, room, shape, rings, ring_count, until_s, best_fit, limit_s, plan):  # type: ignore[no-untyped-def]
     """Schedule the tasks in the queues on some enclosures; return when all is over, inf if after `limit_s`.
 
@@ -336,7 +337,7 @@ def in_order_of_events(instance, room, shape, rings, ring_count, until_s, best_f
     return end_s
 
 
-@compiled
+@inner
 def _usable_s(instance, room, lane, function, arrival_s):  # type: ignore[no-untyped-def]
     """Return when a task that has arrived can begin on an FPGA, which loads its function first if it has another."""
     there_s, has = max(room.until_s[lane], arrival_s), room.loaded[lane]
@@ -345,7 +346,7 @@ def _usable_s(instance, room, lane, function, arrival_s):  # type: ignore[no-unt
     return there_s
 
 
-@compiled
+@inner
 def _begin_on_arc(instance, room, ring, width, function, earliest_s):  # type: ignore[no-untyped-def]
     """Return when `width` neighbours can begin first, how long they would have waited, and the first of them."""
     size, base = instance.size[ring], instance.base[ring]
@@ -373,7 +374,7 @@ def _begin_on_arc(instance, room, ring, width, function, earliest_s):  # type: i
     return best_s, best_idle_s, best
 
 
-@compiled
+@inner
 def _begin_on_any(instance, room, ring, width, function, earliest_s):  # type: ignore[no-untyped-def]
     """Return when any `width` FPGAs can begin first, how long they would have waited, and their bits."""
     size, base = instance.size[ring], instance.base[ring]
@@ -400,7 +401,7 @@ def _begin_on_any(instance, room, ring, width, function, earliest_s):  # type: i
     return begin_s, begin_s * width - sum_s, bits
 
 
-@compiled
+@inner
 def one_after_the_other(  # type: ignore[no-untyped-def]
     instance, room, shape, order, tasks, rings, ring_count, until_s, loaded, limit_s, plan
 ):

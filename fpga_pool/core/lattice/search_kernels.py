@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpga_pool.core.lattice.jit import compiled
+from fpga_pool.core.lattice.jit import compiled, inner
 from fpga_pool.core.lattice.kernels import Instance, Plan, Room, fill_queues, in_order_of_events, one_after_the_other
 from fpga_pool.core.types import Floats, Ints
 
@@ -52,13 +52,13 @@ class Queues(NamedTuple):
     log_s: Floats
 
 
-@compiled
+@inner
 def _below(random, limit):  # type: ignore[no-untyped-def]
     random[0] = random[0] * 48271 % 2147483647
     return random[0] % limit
 
 
-@compiled
+@inner
 def enclosure_end_s(search, ring):  # type: ignore[no-untyped-def]
     """Return when all on an enclosure is over, tails included."""
     instance, end_s = search.instance, 0.0
@@ -76,7 +76,8 @@ def enclosure_end_s(search, ring):  # type: ignore[no-untyped-def]
 @compiled
 def link(search):  # type: ignore[no-untyped-def]
     """Write the lists of enclosures, and when each ends, from the plan."""
-    search.first[:] = -1
+    for ring in range(len(search.first)):
+        search.first[ring] = -1
     for i in range(len(search.following)):
         ring = search.plan.ring[i]
         search.following[i] = search.first[ring]
@@ -85,7 +86,7 @@ def link(search):  # type: ignore[no-untyped-def]
         search.end_s[ring] = enclosure_end_s(search, ring)
 
 
-@compiled
+@inner
 def _choose_rings(search, count):  # type: ignore[no-untyped-def]
     """Put the enclosure that ends last and others first into `rings`."""
     rings, total = search.rings, len(search.rings)
@@ -102,7 +103,25 @@ def _choose_rings(search, count):  # type: ignore[no-untyped-def]
         rings[r], rings[other] = rings[other], rings[r]
 
 
-@compiled
+@inner
+def _sort(keys, values, count):  # type: ignore[no-untyped-def]
+    """Sort both by rising keys, those of one key by value (Shell's way, with the gaps of Ciura)."""
+    for gap in (57, 23, 10, 4, 1):
+        for k in range(gap, count):
+            key, value, at = keys[k], values[k], k
+            while at >= gap and (keys[at - gap] > key or (keys[at - gap] == key and values[at - gap] > value)):
+                keys[at], values[at] = keys[at - gap], values[at - gap]
+                at -= gap
+            keys[at], values[at] = key, value
+
+
+@inner
+def _copy(source, target, count):  # type: ignore[no-untyped-def]
+    for k in range(count):
+        target[k] = source[k]
+
+
+@inner
 def _take_out(search, count, cut_s):  # type: ignore[no-untyped-def]
     """Write into `order` what begins at `cut_s` or later on the chosen enclosures, first begun first; return how many.
 
@@ -132,17 +151,16 @@ def _take_out(search, count, cut_s):  # type: ignore[no-untyped-def]
                             search.room.lane_s[lane] = begin_s
                             search.loaded[base + lane] = instance.function[i]
             i = search.following[i]
-    by_begin = np.argsort(search.key[:tasks])
-    for k in range(tasks):
-        search.order[k] = search.next_order[by_begin[k]]
+    _sort(search.key, search.next_order, tasks)
+    _copy(search.next_order, search.order, tasks)
     return tasks
 
 
-@compiled
+@inner
 def _change(search, tasks):  # type: ignore[no-untyped-def]
     """Write a neighbour of `order` into `next_order`."""
     random, order, new = search.random, search.order, search.next_order
-    new[:tasks] = order[:tasks]
+    _copy(order, new, tasks)
     move = _below(random, 8)
     if move < 3:
         a, b = _below(random, tasks), _below(random, tasks)
@@ -164,7 +182,7 @@ def _change(search, tasks):  # type: ignore[no-untyped-def]
         new[a], new[b] = new[b], new[a]
 
 
-@compiled
+@inner
 def _change_shape(search, tasks):  # type: ignore[no-untyped-def]
     """Give one of the tasks another shape, if it has one; return the task and the shape it had."""
     i = search.order[_below(search.random, tasks)]
@@ -174,7 +192,7 @@ def _change_shape(search, tasks):  # type: ignore[no-untyped-def]
     return i, old
 
 
-@compiled
+@inner
 def _try(search, order, tasks, count, manner, limit_s):  # type: ignore[no-untyped-def]
     search.counts[0] += tasks
     if manner < 2:
@@ -190,7 +208,7 @@ def _try(search, order, tasks, count, manner, limit_s):  # type: ignore[no-untyp
     )  # fmt: skip
 
 
-@compiled
+@inner
 def _idle_s(search, count):  # type: ignore[no-untyped-def]
     """Return the mean of when the FPGAs of the chosen enclosures are free for good, after a try."""
     sum_s, lanes = 0.0, 0
@@ -202,7 +220,7 @@ def _idle_s(search, count):  # type: ignore[no-untyped-def]
     return sum_s / lanes
 
 
-@compiled
+@inner
 def _keep(search, tasks):  # type: ignore[no-untyped-def]
     for k in range(tasks):
         i = search.order[k]
@@ -211,7 +229,7 @@ def _keep(search, tasks):  # type: ignore[no-untyped-def]
         search.plan.bits[i] = search.trial.bits[i]
 
 
-@compiled
+@inner
 def _link_anew(search, count):  # type: ignore[no-untyped-def]
     """Update the lists of the chosen enclosures: tasks have gone from one to another of them."""
     head = -1
@@ -263,7 +281,7 @@ def improve(search, bound_s, work, tries, most_rings, most_tasks, manners, malle
         manner = _below(search.random, 2)
         if manners == 2 or (manners == 3 and _below(search.random, 4) == 0):
             manner = 2
-        search.next_order[:tasks] = search.order[:tasks]
+        _copy(search.order, search.next_order, tasks)
         best, kept = old_s * (1 + _IDLE_WEIGHT), False
         for step in range(tries):
             changed, old_shape = -1, 0
@@ -279,7 +297,7 @@ def improve(search, bound_s, work, tries, most_rings, most_tasks, manners, malle
                 if taken:
                     best = cost
                     kept = True
-                    search.order[:tasks] = search.next_order[:tasks]
+                    _copy(search.next_order, search.order, tasks)
                     _keep(search, tasks)
             if changed >= 0 and not taken:
                 search.shape[changed] = old_shape
@@ -293,7 +311,7 @@ def improve(search, bound_s, work, tries, most_rings, most_tasks, manners, malle
     return worst_s
 
 
-@compiled
+@inner
 def _noise(random):  # type: ignore[no-untyped-def]
     """Return a random number around 0: the sum of three uniform ones, mostly within -1 and 1."""
     total = _below(random, 2001) + _below(random, 2001) + _below(random, 2001)
@@ -308,8 +326,8 @@ def by_weights(search, queues, rings, weights, best_fit, limit_s):  # type: igno
     within a class is always that of the queues.  Returns when all is over, inf if after `limit_s`.
     """
     room, instance = search.room, search.instance
-    room.queue_begin[:] = queues.begin
-    room.queue[: len(queues.tasks)] = queues.tasks
+    _copy(queues.begin, room.queue_begin, len(queues.begin))
+    _copy(queues.tasks, room.queue, len(queues.tasks))
     for c in range(len(instance.width)):
         for at in range(queues.begin[c], queues.begin[c + 1]):
             room.key[at] = -weights[0, c] - weights[1, c] * queues.log_s[at]
@@ -322,12 +340,13 @@ def by_weights(search, queues, rings, weights, best_fit, limit_s):  # type: igno
 @compiled
 def take_trial(search):  # type: ignore[no-untyped-def]
     """Make the schedule that was tried the one that is."""
-    search.plan.begin_s[:] = search.trial.begin_s
-    search.plan.ring[:] = search.trial.ring
-    search.plan.bits[:] = search.trial.bits
+    for i in range(len(search.following)):
+        search.plan.begin_s[i] = search.trial.begin_s[i]
+        search.plan.ring[i] = search.trial.ring[i]
+        search.plan.bits[i] = search.trial.bits[i]
 
 
-@compiled
+@inner
 def _change_weights(random, weights):  # type: ignore[no-untyped-def]
     classes = weights.shape[1]
     scale = 0.02 * 4.0 ** _below(random, 4)
@@ -355,7 +374,8 @@ def reweigh(search, queues, rings, weights, best_s, bound_s, work):  # type: ign
     new = weights.copy()
     search.counts[0] = 0
     while search.counts[0] < work and best_s > bound_s * (1 + _SAME):
-        new[:] = weights
+        for c in range(weights.shape[1]):
+            new[0, c], new[1, c] = weights[0, c], weights[1, c]
         _change_weights(search.random, new)
         end_s = by_weights(search, queues, rings, new, _below(search.random, 2) == 1, best_s)
         if end_s <= best_s:
@@ -363,5 +383,6 @@ def reweigh(search, queues, rings, weights, best_s, bound_s, work):  # type: ign
                 take_trial(search)
                 search.counts[1] += 1
             best_s = end_s
-            weights[:] = new
+            for c in range(weights.shape[1]):
+                weights[0, c], weights[1, c] = new[0, c], new[1, c]
     return best_s
