@@ -4,25 +4,26 @@ Unlike those of `compiled` they take tuples of many arrays, whose types nobody w
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-_FunctionT = TypeVar("_FunctionT", bound=Callable[..., Any])
+_Function = Callable[..., Any]
 
 
-def compiled(function: _FunctionT) -> _FunctionT:
+def compiled(function: _Function) -> _Function:
     """Return a function that Python calls, compiled; itself where there is no numba or no place for its cache."""
     return _compiled(function)
 
 
-def inner(function: _FunctionT) -> _FunctionT:
+def inner(function: _Function) -> _Function:
     """Return a function that only compiled ones call: without what Python needs to call it, it compiles much sooner."""
     return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
-def _compiled(function: _FunctionT, **options: bool) -> _FunctionT:
+def _compiled(function: _Function, **options: bool) -> _Function:
     try:
         from numba import njit
 
-        return njit(cache=True, error_model="numpy", **options)(function)  # type: ignore[no-any-return]
+        done: _Function = njit(cache=True, error_model="numpy", **options)(function)
     except (ImportError, RuntimeError):
         return function
+    return done

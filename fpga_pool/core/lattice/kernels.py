@@ -393,9 +393,9 @@ def _begin_on_any(instance, room, ring, width, function, earliest_s):  # type: i
     for _ in range(width):
         last = -1
         for lane in range(size):
-            if not (bits >> lane) & 1 and room.lane_s[lane] <= begin_s:
-                if last < 0 or room.until_s[base + lane] > room.until_s[base + last]:
-                    last = lane
+            can = not (bits >> lane) & 1 and room.lane_s[lane] <= begin_s
+            if can and (last < 0 or room.until_s[base + lane] > room.until_s[base + last]):
+                last = lane
         bits |= 1 << last
         sum_s += room.until_s[base + last]
     return begin_s, begin_s * width - sum_s, bits

@@ -42,7 +42,7 @@ class LatticePlusParams:
 class LatticePlus:
     """The shortest schedule found by the policies of the paper and by a search that begins with theirs; anytime.
 
-    No schedule is longer than those of `BASELINES`, however little effort or time there is: theirs are made in any case.
+    No schedule is longer than those of `BASELINES`, however little effort or time there is: theirs are always made.
     """
 
     name = "lattice_plus"
@@ -74,6 +74,7 @@ class LatticePlus:
         ------
         ValueError
             Where a task fits in no enclosure.
+
         """
         budget = Budget(
             effort=self._params.effort, time_limit_s=_SEARCHING * self._params.time_limit_s, clock=self._clock

@@ -121,18 +121,16 @@ class TaskSearch:
         stride = max(1, min(self._problem.tasks // _SAMPLE_TASKS, rings // _SAMPLE_RINGS))
         queues, some = self._queues(stride), max(1, round(rings / stride))
         self._mix_rings()
-        climbs = sorted(
-            ((self._by_weights(queues, some, weights), number, weights) for number, weights in enumerate(self._slopes())),
-            key=lambda climb: climb[:2],
-        )[:_SAMPLE_CLIMBS]
+        climbs = [(self._by_weights(queues, some, weights), weights) for weights in self._slopes()]
+        climbs = sorted(climbs, key=lambda climb: climb[0])[:_SAMPLE_CLIMBS]
         part = self._budget.part(_SAMPLING)
-        for number, (end_s, _, weights) in enumerate(climbs):
+        for number, (end_s, weights) in enumerate(climbs):
             mine = part.part(1 / (len(climbs) - number))
             while mine.allows():
                 end_s = self._reweighed(queues, some, weights, end_s, 0.0, mine)
         queues = self._queues()
         found = []
-        for _, _, weights in climbs:
+        for _, weights in climbs:
             end_s = self._by_weights(queues, rings, weights)
             search_kernels.take_trial(self._search)
             found.append(self._candidate(end_s, weights))

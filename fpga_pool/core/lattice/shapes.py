@@ -63,5 +63,6 @@ def thrifty_shapes(problem: TaskProblem, limit_s: float) -> Ints:
     quickest = np.repeat(np.minimum.reduceat(seconds, problem.shape_begin[:-1]), np.diff(problem.shape_begin))
     cost = np.where(seconds <= np.maximum(limit_s, quickest), area, np.inf)
     least = np.repeat(np.minimum.reduceat(cost, problem.shape_begin[:-1]), np.diff(problem.shape_begin))
-    first: Ints = np.minimum.reduceat(np.where(cost == least, np.arange(len(cost)), len(cost)), problem.shape_begin[:-1])
-    return first
+    chosen = np.where(cost == least, np.arange(len(cost)), len(cost))
+    found: Ints = np.minimum.reduceat(chosen, problem.shape_begin[:-1])
+    return found
