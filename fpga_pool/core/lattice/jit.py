@@ -19,7 +19,7 @@ def inner(function: _Function) -> _Function:
     return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
-def _compiled(function: _Function, **options: bool) -> _Function:
+def _compiled(function: _Function, **options: Any) -> _Function:
     try:
         from numba import njit
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fpga_pool.core.lattice import search_kernels
-from fpga_pool.core.lattice.kernels import MOST_FPGAS, Instance, Plan, settle
+from fpga_pool.core.lattice.kernels import MOST_FPGAS, Instance, Plan
 from fpga_pool.core.lattice.listing import Placed
 from fpga_pool.core.lattice.rows import in_order, instance_of, plan_for, reversed_in_time, room_for, sorted_by_class
 from fpga_pool.core.lattice.search_kernels import Queues, Search
+from fpga_pool.core.lattice.serial_kernels import settle
 from fpga_pool.core.lattice.shapes import thrifty_shapes
 from fpga_pool.core.lattice.tasks import TaskProblem
 from fpga_pool.core.makespan.budget import Budget

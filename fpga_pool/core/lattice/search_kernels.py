@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fpga_pool.core.lattice.jit import compiled, inner
-from fpga_pool.core.lattice.kernels import Instance, Plan, Room, fill_queues, in_order_of_events, one_after_the_other
+from fpga_pool.core.lattice.kernels import Instance, Plan, Room, fill_queues, in_order_of_events
+from fpga_pool.core.lattice.serial_kernels import one_after_the_other
 from fpga_pool.core.types import Floats, Ints
 
 #: How much less the worth of time that FPGAs wait is than that of the end, in a part of the schedule.
