@@ -322,7 +322,8 @@ def in_order_of_events(instance, room, shape, rings, ring_count, until_s, best_f
             plan.begin_s[i] = now_s
             plan.ring[i] = ring
             plan.bits[i] = bits
-            free &= ~bits
+            if task_end_s > now_s:
+                free &= ~bits
         next_s = np.inf
         for lane in range(base, base + size):
             if now_s < room.until_s[lane] < next_s:
