@@ -32,6 +32,8 @@ _RINGS, _TASKS, _TRIES = 4, 60, 30
 _EVENTS, _IN_TURN, _BOTH = 1, 2, 3
 #: Shapes that are begun with: the thriftiest that takes at most this share of the bound.
 _TIME_SHARES = (1.0, 0.5, 0.25)
+#: Share of what is left for polishing a start of each set of shapes.
+_SHAPING = 0.3
 _SAME = 1e-12
 #: Tasks up to which one after the other is tried too: it costs a look at each enclosure per task.
 _FEW = 400
@@ -71,7 +73,7 @@ class TaskSearch:
         """Return the shortest schedule that was found."""
         if not self._loads:
             self._climb()
-        self._polish()
+        self._polish(self._best, self._budget)
         return self._to_placed(self._best)
 
     # Weights of classes -------------------------------------------------------------------------------------------
@@ -82,6 +84,8 @@ class TaskSearch:
             self._climb_on_sample()
             return
         starts = self._starts()
+        if not self._problem.rigid:
+            self._polish_each_shape(starts)
         part = self._budget.part(_BEGINNING)
         for number in range(_CLIMBS):
             candidate = starts[number % len(starts)]
@@ -179,18 +183,25 @@ class TaskSearch:
 
     # Polishing ----------------------------------------------------------------------------------------------------
 
-    def _polish(self) -> None:
-        """Schedule the ends of a few enclosures anew, from the best schedule on, while the budget lasts."""
-        self._put(self._best)
+    def _polish(self, candidate: _Candidate, budget: Budget) -> None:
+        """Schedule the ends of a few enclosures anew, from a schedule on, while the budget lasts."""
+        self._put(candidate)
         search_kernels.link(self._search)
         manners = _IN_TURN if self._loads else _BOTH if self._problem.tasks <= _FEW else _EVENTS
-        while self._budget.allows() and not self._done():
+        while budget.allows() and not self._done():
             end_s = search_kernels.improve(
                 self._search, self._bound_s, _CHUNK, _TRIES, _RINGS, _TASKS, manners, not self._problem.rigid
             )
-            self._budget.spend(_PAIRS_PER_TASK * max(int(self._search.counts[0]), 1))
-            if end_s < self._best.end_s:
-                self._fill(self._best, end_s)
+            budget.spend(_PAIRS_PER_TASK * max(int(self._search.counts[0]), 1))
+            if end_s < candidate.end_s:
+                self._fill(candidate, end_s)
+
+    def _polish_each_shape(self, starts: list[_Candidate]) -> None:
+        """Polish the best start of each set of shapes: from wide tasks to narrow ones the way is often barred."""
+        first = {candidate.shape.tobytes(): candidate for candidate in reversed(starts)}
+        part = self._budget.part(_SHAPING)
+        for number, candidate in enumerate(first.values()):
+            self._polish(candidate, part.part(1 / (len(first) - number)))
 
     # Candidates ---------------------------------------------------------------------------------------------------
 
