@@ -18,7 +18,7 @@ from fpga_pool.core.types import Floats, Ints
 #: Pairs of `Budget` that placing a task costs: a unit of effort is a millisecond or so where the loops are compiled.
 _PAIRS_PER_TASK = 250
 #: Tasks placed between two looks at the clock, at least.
-_CHUNK = 20_000
+_CHUNK = 5_000
 #: Weight of a class per logarithm of its width, where climbs begin.
 _WIDTH_POWERS = (1.0, 0.0, 0.5, 1.5, 2.0, 3.0, 4.0, 20.0)
 #: Climbs that are begun, how many of them go on, and the shares of what is left for the beginnings and for going on.

@@ -15,13 +15,15 @@ from fpga_pool.sim.lattice.workloads import Wanted, generate
 #: The first test waits for the loops to be compiled, which takes long where other programs run.
 pytestmark = pytest.mark.timeout(1200)
 
-#: What every kind of search needs, in a problem that takes a moment even where nothing is compiled.
+#: Every kind of search, for a moment even where nothing is compiled: it looks up after 500 tasks instead of 5,000.
 FEW = """
 import sys
 {block}
 import numpy as np
+from fpga_pool.core.lattice import search
 from fpga_pool.core.lattice.plus import LatticePlus, LatticePlusParams
 from fpga_pool.core.lattice.tasks import TaskProblem
+search._CHUNK = 500
 rng = np.random.default_rng(5)
 fpgas, seconds = rng.integers(1, 7, 14), rng.integers(1, 30, 14) / 4
 for more in ({{}}, {{"arrival_s": seconds / 2}}, {{"function": fpgas % 3, "load_s": 0.5}}):
