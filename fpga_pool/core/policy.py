@@ -70,9 +70,18 @@ OnlinePolicy = Policy[Occupancy, OnlineMove | None]
 
 # Gangs on two tiers (paper 002) -------------------------------------------------------------------------------
 
-#: Who waits and runs on both tiers, to the moves to make now.  Each move is applied to the view before the next is
-#: asked for; the view is kept up to date by the shell, and policies only read it.
-GangPolicy = Policy[Tiers, Iterator[GangMove]]
+
+class GangPolicy(Policy[Tiers, Iterator[GangMove]], Protocol):
+    """Who waits and runs on both tiers, to the moves to make now.
+
+    Each move is applied to the view before the next is asked for; the view is kept up to date by the shell, and
+    policies only read it.
+    """
+
+    @property
+    def patience(self) -> float:
+        """Return how many times its estimate a gang waits for its turn: what the view is made with."""
+        ...
 
 
 # Multi-FPGA tasks (paper 004) ---------------------------------------------------------------------------------

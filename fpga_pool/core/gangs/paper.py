@@ -23,6 +23,11 @@ class Easy:
     def __init__(self, params: ReservationParams | None = None) -> None:
         self._params = params or self.Params()
 
+    @property
+    def patience(self) -> float:
+        """None: gangs are in line in order of arrival."""
+        return 0.0
+
     def supports(self, view: Tiers) -> bool:
         """All gangs."""
         return True

@@ -1,6 +1,7 @@
 """How fast gangs progress on two tiers (section 3.2): the rate of a gang is that of its slowest process."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,18 +49,42 @@ class Shares:
     loss: Floats
     #: (G,) part of the idle cycles used in the background.
     used: Floats
+    #: What processes use in truth, in the form of `Gangs.usage`; None where that is what the gangs say.
+    usage: Floats | None = None
 
 
-def rate(view: Tiers, gang: int, loss: float, used: float, usage_threshold: float) -> float:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageSaid:
+    """What gangs say of their usage (section 3.5.1)."""
+
+    #: Nothing: wider gangs are taken to use the middle of the range.
+    unknown: bool = False
+    #: Wrong by up to this share of the truth, up or down, uniform; gangs of one are known to use all.
+    error: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.error < 1:
+            raise ValueError(f"error: expected a share, 0 or more and below 1, got {self.error!r}")
+
+
+class Usage(NamedTuple):
+    """(processors,) what the processes of each tier use, 0 where there is none."""
+
+    front: Floats
+    behind: Floats
+
+
+def rate(view: Tiers, gang: int, loss: float, used: float, usage_threshold: float, usage: Usage | None = None) -> float:
     """Return the rate of a gang that runs: that of its slowest process.
 
     In the foreground it loses only where it shares a processor.  In the background it has all of a processor whose
-    foreground is idle, and of others a part of what is left.
+    foreground is idle, and of others a part of what is left.  `usage` is the truth where the view has something else.
     """
     if view.tier[gang] == IN_FRONT:
         alone = not view.processes_behind or fastest().all_idle(view.behind, view.placed[gang])
         return 1.0 if alone else 1.0 - loss
-    found: float = fastest().behind_rate(view.front_usage, view.behind_usage, view.placed[gang], used, usage_threshold)
+    front, behind = (view.front_usage, view.behind_usage) if usage is None else usage
+    found: float = fastest().behind_rate(front, behind, view.placed[gang], used, usage_threshold)
     return found
 
 
@@ -69,6 +94,19 @@ def draw_usage(width: Ints, params: ProgressParams, rng: np.random.Generator, *,
     usage = rng.uniform(*params.usage, len(of))
     usage[width[of] == 1] = 1.0
     return usage[np.lexsort((-usage, of))] if per_process else usage
+
+
+def say_usage(usage: Floats, width: Ints, said: UsageSaid, params: ProgressParams, rng: np.random.Generator) -> Floats:
+    """Return what is said of a usage; both are in the form of `Gangs.usage`."""
+    of = np.arange(len(width)) if len(usage) == len(width) else np.repeat(np.arange(len(width)), width)
+    several = width[of] > 1
+    found = usage.copy()
+    if said.unknown:
+        found[several] = sum(params.usage) / 2
+    elif said.error:
+        wrong = usage * (1 + rng.uniform(-said.error, said.error, len(usage)))
+        found[several] = np.clip(wrong, 0.01, 1.0)[several]
+    return found
 
 
 def draw_shares(width: Ints, params: ProgressParams, rng: np.random.Generator) -> Shares:

@@ -21,12 +21,15 @@ class Tiers:
 
     The shell keeps `done_s` of a gang up to date when it applies a move of that gang.  Times are seconds of the
     shell's clock; all lists and arrays over gangs are indexed as in `gangs`.
+
+    `patience` is that of the policy that is asked: the turn of a gang comes so many times its estimate after its
+    arrival, and gangs are in line by their turns.  Without patience that is the order of arrival.
     """
 
-    def __init__(self, processors: int, gangs: Gangs, *, migration_s: float = 0.0) -> None:
+    def __init__(self, processors: int, gangs: Gangs, *, migration_s: float = 0.0, patience: float = 0.0) -> None:
         if len(gangs.width) and gangs.width.max() > processors:
             raise ValueError(f"width: a gang of {gangs.width.max()} on {processors} processors")
-        self.processors, self.gangs, self.migration_s = processors, gangs, migration_s
+        self.processors, self.gangs, self.migration_s, self.patience = processors, gangs, migration_s, patience
         self.width: list[int] = gangs.width.tolist()
         self.estimate_s: list[float] = gangs.estimate_s.tolist()
         self.usage: list[float] | list[Floats] = (
@@ -34,6 +37,8 @@ class Tiers:
         )
         #: Progress kept, in seconds on processors of its own.
         self.done_s = [0.0] * len(self.width)
+        #: When the turn of each gang comes that has arrived: nobody who arrives later gets in line before it.
+        self.turn_s = [0.0] * len(self.width)
         self.tier = [AWAY] * len(self.width)
         #: The processor of each process, in falling order of usage, of gangs that run.
         self.placed: list[Ints] = [_NOWHERE] * len(self.width)
@@ -45,12 +50,10 @@ class Tiers:
         #: Processors without a foreground process; background processes.
         self.idle = processors
         self.processes_behind = 0
-        #: Gangs that are not in the foreground, in order of arrival: the next one to be served is the head.
+        #: Gangs that are not in the foreground, in order of their turns: the next one to be served is the head.
         self.line = Rows()
-        #: The same, those with the shortest estimates first.
-        self.shortest = Rows()
-        #: Gangs that run nowhere, those with the shortest estimates first.
-        self.queue = Rows()
+        self._shortest: Rows | None = None
+        self._queue: Rows | None = None
         #: Gangs of the foreground by their estimated ends.
         self.ends = Rows()
         self._end_s: dict[int, float] = {}
@@ -61,14 +64,37 @@ class Tiers:
         """Return when a gang of the foreground ends by its estimate."""
         return self._end_s[gang]
 
+    @property
+    def shortest(self) -> Rows:
+        """Gangs that are not in the foreground, those with the shortest estimates first; kept once it is asked for."""
+        if self._shortest is None:
+            self._shortest = self._by_estimate(self.line.present())
+        return self._shortest
+
+    @property
+    def queue(self) -> Rows:
+        """Gangs that run nowhere, those with the shortest estimates first; kept once it is asked for."""
+        if self._queue is None:
+            self._queue = self._by_estimate([gang for gang in self.line.present() if self.tier[gang] == QUEUED])
+        return self._queue
+
+    def _by_estimate(self, gangs: list[int]) -> Rows:
+        rows = Rows()
+        for gang in gangs:
+            rows.add(gang, self.estimate_s[gang])
+        return rows
+
     # What happens -------------------------------------------------------------------------------------------------
 
-    def arrive(self, gang: int) -> None:
+    def arrive(self, gang: int, now_s: float = 0.0) -> None:
         """Let a gang wait."""
         self.tier[gang] = QUEUED
-        self.line.add(gang, gang)
-        self.shortest.add(gang, self.estimate_s[gang])
-        self.queue.add(gang, self.estimate_s[gang])
+        self.turn_s[gang] = now_s + self.patience * self.estimate_s[gang]
+        self.line.add(gang, self._place(gang))
+        if self._shortest is not None:
+            self._shortest.add(gang, self.estimate_s[gang])
+        if self._queue is not None:
+            self._queue.add(gang, self.estimate_s[gang])
         self.news_in_front = True
 
     def finish(self, gang: int) -> None:
@@ -90,12 +116,12 @@ class Tiers:
         """Commit a move of a policy."""
         gang, how, processors = move
         if how is How.START_BEHIND:
-            self.queue.remove(gang, self.estimate_s[gang])
+            self._leave_queue(gang)
             self._enter_behind(gang, processors)
             return
         begin_s = now_s
         if how is How.START:
-            self.queue.remove(gang, self.estimate_s[gang])
+            self._leave_queue(gang)
         else:
             self._leave_behind(gang)
             if how is How.RESTART:
@@ -106,8 +132,17 @@ class Tiers:
         self._enter_front(gang, processors, begin_s + self.estimate_s[gang] - self.done_s[gang])
 
     def _leave_line(self, gang: int) -> None:
-        self.line.remove(gang, gang)
-        self.shortest.remove(gang, self.estimate_s[gang])
+        self.line.remove(gang, self._place(gang))
+        if self._shortest is not None:
+            self._shortest.remove(gang, self.estimate_s[gang])
+
+    def _leave_queue(self, gang: int) -> None:
+        if self._queue is not None:
+            self._queue.remove(gang, self.estimate_s[gang])
+
+    def _place(self, gang: int) -> float:
+        """Return the key of a gang in the line."""
+        return self.turn_s[gang] if self.patience else gang
 
     def block(self, processor: int, tier: int) -> None:
         """Keep gangs off a tier (`BEHIND` or `IN_FRONT`) of a processor, in which something is that is none of them.

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from fpga_pool.core.gangs.gangs import Gangs, How, Move
-from fpga_pool.core.gangs.progress import ProgressParams, Shares, rate
+from fpga_pool.core.gangs.progress import ProgressParams, Shares, Usage, rate
 from fpga_pool.core.gangs.tiers import BEHIND, IN_FRONT, Tiers
 from fpga_pool.core.policy import GangPolicy
 from fpga_pool.core.types import Floats, Ints
@@ -74,7 +74,7 @@ def simulate(
     sink: Sink | None = None,
 ) -> Outcome:
     """Return what a policy makes of a trace."""
-    view = Tiers(processors, gangs, migration_s=migration_s)
+    view = Tiers(processors, gangs, migration_s=migration_s, patience=policy.patience)
     shell = _Shell(view, trace, shares, policy, params or ProgressParams(), sink or Nowhere(), seed)
     shell.run()
     return Outcome(
@@ -87,6 +87,27 @@ def simulate(
         front_busy_s=shell.busy_s[IN_FRONT],
         behind_busy_s=shell.busy_s[BEHIND],
     )
+
+
+class _Truth:
+    """What processes use in truth, where that is not what their gangs say."""
+
+    def __init__(self, view: Tiers, usage: Floats) -> None:
+        self._view = view
+        per_process = len(usage) != len(view.width)
+        self._of = np.split(usage, np.cumsum(view.width)[:-1]) if per_process else usage.tolist()
+        self.usage = Usage(np.zeros(view.processors), np.zeros(view.processors))
+
+    def enter(self, gang: int) -> None:
+        """Note a gang that has got to where it runs."""
+        self._tier(gang)[self._view.placed[gang]] = self._of[gang]
+
+    def leave(self, gang: int) -> None:
+        """Note a gang that is about to leave where it runs, if it does."""
+        self._tier(gang)[self._view.placed[gang]] = 0.0
+
+    def _tier(self, gang: int) -> Floats:
+        return self.usage.front if self._view.tier[gang] == IN_FRONT else self.usage.behind
 
 
 class _Shell:
@@ -105,6 +126,8 @@ class _Shell:
         self._view, self._policy, self._sink = view, policy, sink
         self._rng = np.random.default_rng(seed)
         self._usage_threshold = params.usage_threshold
+        self._truth = None if shares.usage is None else _Truth(view, shares.usage)
+        self._usage = None if self._truth is None else self._truth.usage
         self._loss: list[float] = shares.loss.tolist()
         self._used: list[float] = shares.used.tolist()
         self._submit_s: list[float] = trace.submit_s.tolist()
@@ -143,7 +166,7 @@ class _Shell:
                     self._happens(gang)
                     changed = True
             while arriving < count and submit_s[arriving] == now_s:
-                view.arrive(arriving)
+                view.arrive(arriving, now_s)
                 arriving += 1
                 changed = True
             if changed:
@@ -171,6 +194,8 @@ class _Shell:
         view, now_s = self._view, self._now_s
         self.finish_s[gang] = now_s
         self._touch_neighbours(gang)
+        if self._truth is not None:
+            self._truth.leave(gang)
         view.finish(gang)
         counts = (counted.get(gang, 0) for counted in (self.migrations, self.kills, self.swaps))
         self._sink.finished(gang, self.start_s[gang], now_s, *counts)
@@ -194,7 +219,11 @@ class _Shell:
                 self.migrations[gang] = self.migrations.get(gang, 0) + 1
                 if view.migration_s > 0:
                     self._moving.add(gang)
+        if self._truth is not None:
+            self._truth.leave(gang)
         view.apply(move, now_s)
+        if self._truth is not None:
+            self._truth.enter(gang)
         self._rate[gang], self._since_s[gang] = _UNKNOWN, now_s
         self._touched.add(gang)
         self._touch_neighbours(gang)
@@ -217,7 +246,7 @@ class _Shell:
                 self._rate[gang] = 0.0
                 self._awaits(gang, self._now_s + view.migration_s)
             return
-        found = rate(view, gang, self._loss[gang], self._used[gang], self._usage_threshold)
+        found = rate(view, gang, self._loss[gang], self._used[gang], self._usage_threshold, self._usage)
         if found != self._rate[gang]:
             self._note(gang)
             self._rate[gang] = found

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from fpga_pool.core.gangs.gangs import Gangs
-from fpga_pool.core.gangs.progress import ProgressParams, Shares, draw_shares, draw_usage
+from fpga_pool.core.gangs.progress import ProgressParams, Shares, UsageSaid, draw_shares, draw_usage, say_usage
 from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.gangs.swf import Swf, read_swf
@@ -85,9 +85,25 @@ def trace_of(swf: Swf, processors: int) -> tuple[Trace, int]:
 
 
 def draw(
-    trace: Trace, params: ProgressParams, rng: np.random.Generator, *, per_process: bool = False
+    trace: Trace,
+    params: ProgressParams,
+    rng: np.random.Generator,
+    *,
+    per_process: bool = False,
+    said: UsageSaid | None = None,
 ) -> tuple[Gangs, Shares]:
-    """Return what a trace does not say, drawn: the same for all policies where the seed is the same."""
+    """Return what a trace does not say, drawn: the same for all policies where the seed is the same.
+
+    The truth does not depend on what is said of the usage.
+    """
     usage = draw_usage(trace.width, params, rng, per_process=per_process)
-    gangs = Gangs(width=trace.width, estimate_s=trace.estimate_s, usage=usage)
-    return gangs, draw_shares(trace.width, params, rng)
+    shares = draw_shares(trace.width, params, rng)
+    if said is None or said == UsageSaid():
+        return Gangs(width=trace.width, estimate_s=trace.estimate_s, usage=usage), shares
+    of = np.repeat(np.arange(len(trace.width)), trace.width) if per_process else np.arange(len(trace.width))
+    # Which process of a gang is the busiest is not known either: they are in the order of what is said.
+    usage = usage[np.lexsort((rng.random(len(of)), of))]
+    told = say_usage(usage, trace.width, said, params, rng)
+    order = np.lexsort((-told, of))
+    gangs = Gangs(width=trace.width, estimate_s=trace.estimate_s, usage=told[order])
+    return gangs, replace(shares, usage=usage[order])

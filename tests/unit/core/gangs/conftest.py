@@ -7,13 +7,17 @@ from fpga_pool.core.gangs.tiers import Tiers
 
 @pytest.fixture
 def make_view():
-    """Make a view of processors, with gangs as (width, estimate) or (width, estimate, usage) that wait."""
+    """Make a view of processors, with gangs as (width, estimate) or (width, estimate, usage).
 
-    def make(processors, *gangs, migration_s=20.0):
+    The first `arrived` of them wait, or all.
+    """
+
+    def make(processors, *gangs, migration_s=20.0, patience=0.0, arrived=None):
         rows = [gang if len(gang) == 3 else (*gang, 0.5) for gang in gangs]
         width, estimate_s, usage = (np.array(column) for column in zip(*rows, strict=True))
-        view = Tiers(processors, Gangs(width=width, estimate_s=estimate_s, usage=usage), migration_s=migration_s)
-        for gang in range(len(rows)):
+        gangs = Gangs(width=width, estimate_s=estimate_s, usage=usage)
+        view = Tiers(processors, gangs, migration_s=migration_s, patience=patience)
+        for gang in range(len(rows) if arrived is None else arrived):
             view.arrive(gang)
         return view
 

@@ -31,10 +31,7 @@ def test_gangs_that_end_together_count_as_the_knob_says(make_view, decide, extra
 
 def test_a_gang_beyond_its_estimate_is_expected_to_end_now(make_view, decide):
     # At 200 gang 0 should have ended at 100: nobody ends before that.
-    view = make_view(2, (1, 100), (2, 10), (1, 1))
-    view.line.remove(2, 2)
-    view.shortest.remove(2, view.estimate_s[2])
-    view.queue.remove(2, 1)
+    view = make_view(2, (1, 100), (2, 10), (1, 1), arrived=2)
     decide(Easy(), view)
     view.arrive(2)
     assert decide(Easy(), view, 200.0) == []
@@ -56,11 +53,7 @@ def test_nobody_starts_behind_a_gang_that_uses_all(make_view, decide):
 
 def behind_two(make_view, decide, policy, *more):
     """Gang 2 runs in the background of 0, which has ended, and 1; `more` gangs are yet to arrive."""
-    view = make_view(4, (1, 50), (1, 100), (2, 30), (2, 60), *more)
-    for gang in range(2, len(view.width)):
-        view.line.remove(gang, gang)
-        view.shortest.remove(gang, view.estimate_s[gang])
-        view.queue.remove(gang, view.estimate_s[gang])
+    view = make_view(4, (1, 50), (1, 100), (2, 30), (2, 60), *more, arrived=2)
     decide(policy, view)
     view.arrive(3)
     assert decide(policy, view) == [(3, "start", [2, 3])]

@@ -30,11 +30,7 @@ def test_a_longer_gang_is_passed_over_for_one_that_can_progress(make_view, decid
 def test_a_migration_that_would_delay_the_head_is_not_made(make_view, decide):
     # Gang 2 runs behind 0.  At 60 it asks for 30 s, and 20 to migrate: 110, beyond the reservation of 1 at 100.
     for policy, moved in ((Measy(), [(2, "migrate", [1])]), (MeasyPlus(), [])):
-        view = make_view(3, (1, 100), (3, 50), (1, 30), (2, 60))
-        for gang in (1, 2, 3):
-            view.line.remove(gang, gang)
-            view.shortest.remove(gang, view.estimate_s[gang])
-            view.queue.remove(gang, view.estimate_s[gang])
+        view = make_view(3, (1, 100), (3, 50), (1, 30), (2, 60), arrived=1)
         decide(policy, view)
         for gang in (3, 2, 1):
             view.arrive(gang)
@@ -48,10 +44,9 @@ def test_a_migration_that_would_delay_the_head_is_not_made(make_view, decide):
 def test_each_gang_that_waits_has_an_expected_start_and_a_reason(make_view, decide):
     # 0 has 3 of 4 processors until 100.  1 needs all, from 100 to 150; 2 and 3 follow it together; 4 is short but came
     # last: one processor is idle until 100, so it would end in time, once EASY is asked.
-    view = make_view(4, (3, 100), (4, 50), (2, 10), (1, 200), (1, 30))
-    view.line.remove(4, 4)
+    view = make_view(4, (3, 100), (4, 50), (2, 10), (1, 200), (1, 30), arrived=4)
     decide(Easy(), view)
-    view.line.add(4, 4)
+    view.arrive(4)
     told = outlook(view, 0.0)
     assert [(told_.gang, told_.begin_s) for told_ in told] == [(1, 100), (2, 150), (3, 150), (4, 0)]
     assert [told_.why for told_ in told] == [Why.TOO_FEW_IDLE, Why.TOO_FEW_IDLE, Why.WOULD_DELAY, Why.WOULD_DELAY]
@@ -63,7 +58,28 @@ def test_what_runs_beyond_its_estimate_is_expected_to_end_now(make_view, decide)
     assert outlook(view, 300.0)[0].begin_s == 300.0
 
 
-@pytest.mark.parametrize("name", ["least_rate", "used_single", "used_several", "least_rate_from_s"])
+def test_shorter_gangs_have_their_turns_sooner(make_view, decide):
+    # With a patience of 2, the turn of 1 is at 2 * 50 and that of 2, which comes at 30, at 30 + 2 * 30 = 90.
+    view = make_view(2, (2, 100), (2, 50), (2, 30), patience=2.0, arrived=1)
+    decide(MeasyPlus(), view)
+    view.arrive(1)
+    view.arrive(2, 30.0)
+    assert (view.turn_s, view.line.present()) == ([200.0, 100.0, 90.0], [2, 1])
+    assert make_view(2, (2, 50), (2, 30)).line.present() == [0, 1]
+
+
+def test_nothing_is_kept_for_the_head_before_its_turn(make_view, decide):
+    # 1 is the head; its turn is at 2 * 50 = 100.  Until then 2 is served before it, however long, from then on not.
+    for now_s, found in ((99.0, [(2, "start", [3])]), (100.0, [])):
+        view = make_view(4, (3, 400), (4, 50), (1, 900), patience=2.0, arrived=1)
+        decide(MeasyPlus(), view)
+        view.arrive(1)
+        view.arrive(2)
+        moves = decide(MeasyPlus(), view, now_s)
+        assert [move for move in moves if move[1] == "start"] == found
+
+
+@pytest.mark.parametrize("name", ["patience", "least_rate", "used_single", "used_several", "least_rate_from_s"])
 def test_knobs_are_checked(name):
     with pytest.raises(ValueError, match=name):
         PlusParams(**{name: -0.1})

@@ -12,7 +12,7 @@ from fpga_pool.core.gangs.gangs import Gangs
 from fpga_pool.core.gangs.paper import Easy, Keasy, Measy, Reasy
 from fpga_pool.core.gangs.params import TierParams
 from fpga_pool.core.gangs.plus import MeasyPlus, PlusParams
-from fpga_pool.core.gangs.progress import ProgressParams, Shares
+from fpga_pool.core.gangs.progress import ProgressParams, Shares, UsageSaid
 from fpga_pool.core.gangs.tiers import NOBODY
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.sim.gangs.measures import batch_means, bounded_slowdown, utilisation
@@ -302,10 +302,61 @@ def test_no_head_is_delayed_beyond_its_first_reservation_but_by_the_loss(rows, l
 
 
 def test_a_wide_gang_is_served_although_short_ones_keep_coming():
-    # All processors are taken in turn by gangs of 10 s that come every 2 s; the wide one gets them all once those end
-    # that ran when it became the head.
-    short = [(2.0 * i, 1, 10, 10) for i in range(300)]
+    # All processors are taken in turn by gangs of 10 s that come every 3 s.  The turn of the wide one is at
+    # 21 + 2 * 50; nobody who comes after 121 - 2 * 10 is before it then, and what runs ends within 10 s, or 20 more
+    # after a migration.
+    short = [(3.0 * i, 1, 10, 10) for i in range(300)]
     rows = sorted([*short, (21.0, 4, 50, 50)])
     wide = rows.index((21.0, 4, 50, 50))
     outcome = run(4, trace_of_rows(*rows), MeasyPlus(), loss=0.0)
-    assert outcome.start_s[wide] <= 61
+    assert outcome.start_s[wide] <= 121 + 30
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(ROWS, st.sampled_from((0.0, 1.0, 3.0)))
+def test_nobody_who_comes_after_the_turn_of_a_gang_starts_to_its_delay(rows, patience):
+    # With one tier and exact estimates: once the first in line has its turn, its reservation never gets later, and
+    # whoever has a reservation later has the later turn.
+    reserved = []
+
+    class Watched(MeasyPlus):
+        def _reserve(self, view, head, now_s):
+            reservation = super()._reserve(view, head, now_s)
+            if now_s >= view.turn_s[head]:
+                reserved.append((view.turn_s[head], head, reservation.begin_s))
+            return reservation
+
+    rows = sorted((submit, width, run_s, run_s) for submit, width, run_s, _ in rows)
+    policy = Watched(PlusParams(patience=patience, usage_threshold=0.0, least_rate=1.0, least_rate_from_s=0.0))
+    run(4, trace_of_rows(*rows), policy, loss=0.0)
+    assert reserved == sorted(reserved, key=lambda row: row[:2])
+    for (_, head, begin_s), (_, later, later_begin_s) in itertools.pairwise(reserved):
+        assert head != later or later_begin_s <= begin_s + 1e-9
+
+
+@pytest.mark.parametrize("said", [UsageSaid(unknown=True), UsageSaid(error=0.5)])
+@pytest.mark.parametrize("per_process", [False, True])
+def test_what_is_said_of_usages_changes_decisions_but_not_the_truth(said, per_process):
+    trace = synthetic(3, count=200)
+    true, known = draw(trace, ProgressParams(), np.random.default_rng(1), per_process=per_process)
+    told, shares = draw(trace, ProgressParams(), np.random.default_rng(1), per_process=per_process, said=said)
+    assert known.loss.tolist() == shares.loss.tolist()
+    assert sorted(true.usage) == sorted(shares.usage)
+    assert told.usage.tolist() != true.usage.tolist()
+    single = np.flatnonzero(trace.width == 1)
+    if not per_process:
+        assert (told.usage[single] == 1).all()
+        assert true.usage.tolist() == shares.usage.tolist()
+    assert simulate(64, trace, told, shares, Easy()).finish_s.tolist() == (
+        simulate(64, trace, true, known, Easy()).finish_s.tolist()
+    )
+
+
+def test_rates_follow_the_true_usage():
+    # Said is 0.5, true are 0.8 in front and 0.4 behind: of 0.2 left a process that needs 0.4 does 0.5 * 0.2 / 0.4.
+    trace = trace_of_rows((0, 1, 90, 90), (0, 1, 80, 80))
+    gangs = Gangs(width=trace.width, estimate_s=trace.estimate_s, usage=np.full(2, 0.5))
+    shares = Shares(np.full(2, 0.1), np.full(2, 0.5), usage=np.array([0.8, 0.4]))
+    kept = Kept()
+    simulate(1, trace, gangs, shares, Measy(), sink=kept)
+    assert kept.stretches[:2] == [(0, 0.0, 100.0, "fg", [0], 0.9), (1, 0.0, 100.0, "bg", [0], 0.25)]
