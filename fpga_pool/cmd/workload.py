@@ -2,7 +2,7 @@
 
 import argparse
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -11,26 +11,11 @@ from fpga_pool.core.types import Floats
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.gangs.swf import write_swf
 from fpga_pool.sim.gangs.trace import read_trace
-from fpga_pool.sim.gangs.workloads.calibrated import LONGEST_S, feitelson_calibrated, jann_calibrated
+from fpga_pool.sim.gangs.workloads.calibrated import LONGEST_S
 from fpga_pool.sim.gangs.workloads.hyper_erlang import jann_form
 from fpga_pool.sim.gangs.workloads.job import Jobs, to_swf
-from fpga_pool.sim.gangs.workloads.lublin import lublin
+from fpga_pool.sim.gangs.workloads.models import MODELS
 from fpga_pool.sim.gangs.workloads.tsafrir import tsafrir
-
-_Model = Callable[[int, int, np.random.Generator], Jobs]
-
-
-def _lublin_two_kinds(count: int, processors: int, rng: np.random.Generator) -> Jobs:
-    return lublin(count, processors, rng, two_kinds=True)
-
-
-#: Models by name.
-MODELS: Mapping[str, _Model] = {
-    "feitelson_calibrated": feitelson_calibrated,
-    "jann_calibrated": jann_calibrated,
-    "lublin": lublin,
-    "lublin_two_kinds": _lublin_two_kinds,
-}
 
 _hours = number_that(lambda value: 1 <= value < math.inf, "hours, 1 or more")
 _percent = number_that(lambda value: 0 < value < 89, "percent above 0, below the 89 of all head times")

@@ -19,15 +19,18 @@ from fpga_pool.experiments.figures.run import bars, make
 from fpga_pool.model.exceptions import InvalidInput
 
 SEEDS = (0, 1, 2)
+#: Papers whose figures need more of them.
+_SEEDS: Mapping[str, tuple[int, ...]] = {"gangs": (0, 1, 2, 3, 4)}
 
 #: The papers whose figures can be made, each a package here with `EXPERIMENTS`; it is loaded when asked for.
 PAPERS: Mapping[str, str] = {
     "makespan": "paper 000, figures 2 to 9",
     "benefit": "paper 003, figures 3 and 4, and ours from 5 on",
+    "gangs": "paper 002, figures 6 to 14; 15: Lublin's model, 16: a trace",
     "lattice": "paper 004, figures 3 and 4",
 }
 #: The group of the policies that each paper compares.
-_GROUPS: Mapping[str, str] = {"makespan": "batch", "benefit": "online", "lattice": "task"}
+_GROUPS: Mapping[str, str] = {"makespan": "batch", "benefit": "online", "gangs": "gang", "lattice": "task"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,9 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--figure", action="append", type=int, metavar="N", help="one figure; may be given again (default: all)"
     )
-    parser.add_argument(
-        "--seeds", type=_seeds, default=SEEDS, metavar="LIST", help="such as 0-4 or 0,7,9 (default: 0-2)"
-    )
+    parser.add_argument("--seeds", type=_seeds, metavar="LIST", help="such as 0-4 or 0,7,9 (default: 0-2; gangs: 0-4)")
     parser.add_argument(
         "--out", type=Path, default=Path("figures"), metavar="DIR", help="where files go (default: %(default)s)"
     )
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--also", action="append", default=[], metavar="NAME", help="draw one more policy; may be given again"
     )
+    parser.add_argument("--trace", type=Path, metavar="SWF", help="gangs: make figure 16 of this trace (.swf, .swf.gz)")
     parser.add_argument("--no-pictures", action="store_true", help="write no pictures (they need matplotlib)")
 
 
@@ -58,7 +60,7 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     settings = _settings(arguments)
     if not arguments.no_pictures and find_spec("matplotlib") is None:
         raise InvalidInput("pictures need matplotlib: pip install 'fpga_pool[figures]', or say --no-pictures")
-    experiments = _chosen(arguments.paper, arguments.figure)
+    experiments = _chosen(arguments.paper, arguments.figure, settings.trace)
     arguments.out.mkdir(parents=True, exist_ok=True)
     begin_s = time.perf_counter()
     result: dict[str, Any] = {"paper": arguments.paper, "figures": []}
@@ -81,17 +83,24 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     for name in arguments.also:
         load_policy(_GROUPS[arguments.paper], name)
     return Settings(
-        seeds=arguments.seeds, points=arguments.points, scale=arguments.scale, also=tuple(dict.fromkeys(arguments.also))
+        seeds=arguments.seeds or _SEEDS.get(arguments.paper, SEEDS),
+        points=arguments.points,
+        scale=arguments.scale,
+        also=tuple(dict.fromkeys(arguments.also)),
+        trace=arguments.trace,
     )
 
 
-def _chosen(paper: str, numbers: Sequence[int] | None) -> list[Experiment]:
+def _chosen(paper: str, numbers: Sequence[int] | None, trace: Path | None) -> list[Experiment]:
     module = import_module(f"fpga_pool.experiments.figures.{paper}")
     known: Mapping[int, Experiment] = {experiment.number: experiment for experiment in module.EXPERIMENTS}
     for number in numbers or ():
         if number not in known:
             raise InvalidInput(f"--figure: {paper} has {', '.join(map(str, known))}, got {number}")
-    return [known[number] for number in sorted(set(numbers or known))]
+        if known[number].needs_trace and trace is None:
+            raise InvalidInput(f"--figure {number}: it is made of a trace; name one with --trace")
+    chosen = [known[number] for number in sorted(set(numbers or known))]
+    return [experiment for experiment in chosen if trace is not None or not experiment.needs_trace]
 
 
 def _write(figure: Figure, arguments: argparse.Namespace) -> list[Path]:
@@ -113,6 +122,7 @@ def _provenance(arguments: argparse.Namespace, settings: Settings, took_s: float
         "points": settings.points,
         "scale": settings.scale,
         "also": list(settings.also),
+        "trace": None if settings.trace is None else settings.trace.name,
         "python": platform.python_version(),
         "machine": platform.machine(),
         "took_s": round(took_s, 1),

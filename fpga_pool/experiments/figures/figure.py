@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,8 @@ class Settings:
     scale: float = 1.0
     #: Further policies to draw.
     also: tuple[str, ...] = ()
+    #: A file for figures of a real trace.
+    trace: Path | None = None
 
     def scaled(self, number: int) -> int:
         """Return the share of a number of jobs or hosts, at least 1."""
@@ -124,6 +127,8 @@ class Experiment:
     claims: Callable[[Samples], Sequence[Claim]]
     #: Seconds of this machine were measured: other runs give other values.
     timed: bool = False
+    #: It is made of a real trace, which the project does not have.
+    needs_trace: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

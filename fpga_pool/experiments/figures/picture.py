@@ -31,6 +31,11 @@ _LOOKS = {
     "heft_shortest": ("#9467bd", "D"),
     "fifo": ("#ff7f0e", "v"),
     "mfit": ("#8c564b", "P"),
+    "measy_plus": ("#d62728", "o"),
+    "measy": ("#1f77b4", "s"),
+    "keasy": ("#2ca02c", "^"),
+    "reasy": ("#ff7f0e", "v"),
+    "easy": ("#7f7f7f", "D"),
     "bound": ("#000000", ""),
     "bound_paper": ("#7f7f7f", ""),
 }

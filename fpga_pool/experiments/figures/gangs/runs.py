@@ -1,0 +1,99 @@
+"""Workloads, one simulation, and what is drawn of it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from fpga_pool.conf.policies import load_policy
+from fpga_pool.core.gangs.progress import ProgressParams, UsageSaid
+from fpga_pool.experiments.figures.figure import Settings
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.sim.gangs.measures import batch_means, bounded_slowdown, response_s
+from fpga_pool.sim.gangs.simulator import simulate
+from fpga_pool.sim.gangs.swf import read_swf
+from fpga_pool.sim.gangs.trace import Trace, draw, trace_of
+from fpga_pool.sim.gangs.workloads.models import synthetic
+
+EASY, KEASY, REASY, MEASY, OURS = "easy", "keasy", "reasy", "measy", "measy_plus"
+#: The paper's two workloads, as models calibrated to its figures, the exact model, and what a file holds.
+FEITELSON, JANN, LUBLIN, TRACE = "feitelson_calibrated", "jann_calibrated", "lublin", "trace"
+#: Section 3.4.
+LOADS: Final = (0.5, 0.6, 0.7, 0.8, 0.9)
+PROCESSORS, MIGRATION_S = 320, 20.0
+#: Gangs of a run, with a scale of 1; the paper has 200,000 and 100,000.
+GANGS = 3000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What is simulated, but for the load and the policy."""
+
+    workload: str
+    progress: ProgressParams = field(default_factory=ProgressParams)
+    said: UsageSaid = field(default_factory=UsageSaid)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What came of one run: means of the middle 80 % of the gangs, and migrations per gang."""
+
+    response_s: float
+    slowdown: float
+    migrations: float
+
+
+def results(
+    setting: Setting,
+    load: float,
+    policies: Sequence[str],
+    seed: int,
+    settings: Settings,
+    migration_s: float = MIGRATION_S,
+) -> Iterator[tuple[str, Found]]:
+    """Yield what each policy makes of the same gangs."""
+    trace, processors = _workload(setting.workload, settings.scaled(GANGS), seed, settings.trace)
+    trace = trace.with_load(load, processors)
+    rng = np.random.default_rng(seed)
+    gangs, shares = draw(trace, setting.progress, rng, said=setting.said)
+    for name in policies:
+        outcome = simulate(
+            processors,
+            trace,
+            gangs,
+            shares,
+            load_policy("gang", name),
+            params=setting.progress,
+            migration_s=migration_s,
+            seed=seed,
+        )
+        means = (batch_means(values).mean for values in (response_s(trace, outcome), bounded_slowdown(trace, outcome)))
+        yield name, Found(*means, outcome.migrations / len(trace.job))
+
+
+@lru_cache(maxsize=8)
+def _workload(name: str, count: int, seed: int, path: Path | None) -> tuple[Trace, int]:
+    """Return gangs and the processors that they run on; of a trace, a part that begins where the seed says."""
+    if name != TRACE:
+        return synthetic(name, count, PROCESSORS, seed), PROCESSORS
+    trace, processors = _read(path)
+    first = int(np.random.default_rng(seed).integers(max(1, len(trace.job) - count + 1)))
+    part = slice(first, first + count)
+    columns = ("job", "submit_s", "run_s", "estimate_s", "width", "user")
+    return replace(trace, **{column: getattr(trace, column)[part] for column in columns}), processors
+
+
+@lru_cache(maxsize=1)
+def _read(path: Path | None) -> tuple[Trace, int]:
+    swf = read_swf(str(path))
+    said = dict(swf.header)
+    text = said.get("MaxProcs") or said.get("MaxNodes") or ""
+    if not text.isdecimal() or int(text) < 1:
+        raise InvalidInput(f"{path}: MaxProcs: expected the number of processors in the header, found {text!r}")
+    trace, _ = trace_of(swf, int(text))
+    if len(trace.job) < 2:
+        raise InvalidInput(f"{path}: too few jobs for a figure")
+    return trace, int(text)
