@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ class Move(NamedTuple):
     processors: Ints
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Gangs:
     """G gangs in order of arrival; their indices break all ties."""
 
@@ -58,6 +59,11 @@ class Gangs:
         first = np.cumsum(self.width)[:-1]
         if self.per_process and (np.delete(np.diff(self.usage), first - 1) > 0).any():
             raise ValueError("usage: expected the processes of a gang in falling order")
+
+    @cached_property
+    def busiest(self) -> Floats:
+        """(G,) the usage of the busiest process of each."""
+        return self.usage[np.cumsum(self.width) - self.width] if self.per_process else self.usage
 
     @property
     def per_process(self) -> bool:

@@ -79,6 +79,27 @@ def next_narrow(rows, begin, end, width, room):  # type: ignore[no-untyped-def]
     return -1
 
 
+@njit(
+    f"int64(int64[::1], int64, int64, {_READ}, {_READ_S}, int64[::1], float64[::1], float64)",
+    cache=True,
+)
+def next_behind(rows, begin, end, width, highest_usage, behind, front_usage, usage_threshold):  # type: ignore[no-untyped-def]
+    """Return the place of the next gang with enough processors below its highest usage."""
+    usage, room = np.empty(len(behind)), 0
+    for i in range(len(behind)):
+        if behind[i] == _NOBODY and front_usage[i] < usage_threshold:
+            usage[room] = front_usage[i]
+            room += 1
+    if room == 0:
+        return -1
+    usage = np.sort(usage[:room])
+    for at in range(begin, end):
+        gang = rows[at]
+        if width[gang] <= room and usage[width[gang] - 1] < highest_usage[gang]:
+            return at
+    return -1
+
+
 @njit("int64(int64[::1], float64[::1], float64)", cache=True)
 def room_behind(behind, front_usage, usage_threshold):  # type: ignore[no-untyped-def]
     """Count the processors with room behind."""
@@ -142,7 +163,10 @@ def idle_behind(behind, front_usage, usage_threshold, width):  # type: ignore[no
 @njit("boolean(int64[::1], int64[::1])", cache=True)
 def all_idle(tier, processors):  # type: ignore[no-untyped-def]
     """Say whether the tier is idle on all of them."""
-    return (tier[processors] == _NOBODY).all()
+    for i in processors:
+        if tier[i] != _NOBODY:
+            return False
+    return True
 
 
 @njit("float64(float64[::1], float64[::1], int64[::1], float64, float64)", cache=True)

@@ -7,11 +7,12 @@ from typing import ClassVar
 import numpy as np
 
 from fpga_pool.core.gangs import dispatch
-from fpga_pool.core.gangs.gangs import How, Move
+from fpga_pool.core.gangs.gangs import Gangs, How, Move
 from fpga_pool.core.gangs.paper import Measy
 from fpga_pool.core.gangs.params import TierParams
-from fpga_pool.core.gangs.reservation import Reservation, next_fill, next_narrow
+from fpga_pool.core.gangs.reservation import Reservation, next_behind, next_fill
 from fpga_pool.core.gangs.tiers import Tiers
+from fpga_pool.core.types import Floats, floats
 
 #: Below any usage: only where the foreground is idle.
 _IDLE = 1e-9
@@ -76,6 +77,11 @@ class MeasyPlus(Measy):
     Params: ClassVar[type[PlusParams]] = PlusParams
     _params: PlusParams
 
+    def __init__(self, params: PlusParams | None = None) -> None:
+        super().__init__(params)
+        #: The gangs asked about last, and what was found: the same for all that is decided on them.
+        self._highest: tuple[Gangs, Floats] | None = None
+
     @property
     def patience(self) -> float:
         """Return how many times its estimate a gang waits for its turn."""
@@ -107,27 +113,25 @@ class MeasyPlus(Measy):
 
     def _start_behind(self, view: Tiers) -> Iterator[Move]:
         """Step 3, but where progress is to be expected."""
-        room = dispatch.room_behind(view, self._params.usage_threshold)
+        highest_usage = self._highest_usage(view.gangs)
         at = 0
-        while room and (at := next_narrow(view, view.queue, at, room)) >= 0:
+        while (at := next_behind(view, view.queue, at, highest_usage, self._params.usage_threshold)) >= 0:
             gang = int(view.queue.rows[at])
-            processors = dispatch.behind(view, gang, self._highest_usage(view, gang))
+            processors = dispatch.behind(view, gang, float(highest_usage[gang]))
             if processors is None:
-                at += 1
-                continue
-            room -= view.width[gang]
+                return
             yield Move(gang, How.START_BEHIND, processors)
 
-    def _highest_usage(self, view: Tiers, gang: int) -> float:
-        """Return the foreground usage from which on a gang is not placed behind it.
+    def _highest_usage(self, gangs: Gangs) -> Floats:
+        """Return (G,) the foreground usage from which on a gang is not placed behind it.
 
         Behind usage f a process that uses u is expected to progress at p (1 - f) / u.
         """
-        params = self._params
-        if view.estimate_s[gang] <= params.least_rate_from_s:
-            return params.usage_threshold
-        used = params.used_single if view.width[gang] == 1 else params.used_several
-        if used <= params.least_rate:
-            return _IDLE
-        usage = float(np.max(view.usage[gang]))
-        return min(params.usage_threshold, 1.0 - params.least_rate * usage / used)
+        if self._highest is None or self._highest[0] is not gangs:
+            params = self._params
+            used = np.where(gangs.width == 1, params.used_single, params.used_several)
+            enough = 1.0 - params.least_rate * gangs.busiest / np.maximum(used, 1e-300)
+            enough = np.where(used <= params.least_rate, _IDLE, np.minimum(params.usage_threshold, enough))
+            short = gangs.estimate_s <= params.least_rate_from_s
+            self._highest = gangs, floats(np.where(short, params.usage_threshold, enough))
+        return self._highest[1]

@@ -54,3 +54,18 @@ def next_narrow(view: Tiers, order: Rows, begin: int, room: int) -> int:
     """Return the place in `order`, `begin` or later, of the first gang of at most `room` processes; else -1."""
     found: int = fastest().next_narrow(order.rows, begin, order.count, view.gangs.width, room)
     return found
+
+
+def next_behind(view: Tiers, order: Rows, begin: int, highest_usage: Floats, usage_threshold: float) -> int:
+    """Return the place in `order`, `begin` or later, of the first gang with room behind usages below its highest."""
+    found: int = fastest().next_behind(
+        order.rows,
+        begin,
+        order.count,
+        view.gangs.width,
+        highest_usage,
+        view.behind,
+        view.front_usage,
+        usage_threshold,
+    )
+    return found

@@ -73,6 +73,24 @@ def next_narrow(rows: Ints, begin: int, end: int, width: Ints, room: int) -> int
     return _first(width[rows[begin:end]] <= room, begin)
 
 
+def next_behind(
+    rows: Ints,
+    begin: int,
+    end: int,
+    width: Ints,
+    highest_usage: Floats,
+    behind: Ints,
+    front_usage: Floats,
+    usage_threshold: float,
+) -> int:
+    """Return the first place from `begin` on of a gang with enough processors behind usages below its highest; else -1.
+
+    No processor counts from the threshold on.
+    """
+    usage = np.sort(front_usage[(behind == _NOBODY) & (front_usage < usage_threshold)])
+    return _first(usage.searchsorted(highest_usage[rows[begin:end]]) >= width[rows[begin:end]], begin)
+
+
 def room_behind(behind: Ints, front_usage: Floats, usage_threshold: float) -> int:
     """Return how many processors have no background process, and a foreground that leaves cycles for one."""
     return int(((behind == _NOBODY) & (front_usage < usage_threshold)).sum())

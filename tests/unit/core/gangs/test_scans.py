@@ -61,6 +61,26 @@ def test_the_next_to_be_served_is_the_same(kernels, rng):
                 assert scans.next_fill(*asked) == kernels.next_fill(*asked)
 
 
+def test_the_next_with_room_behind_is_the_same(kernels, rng):
+    rows, width = rng.permutation(20), rng.integers(1, 6, 20)
+    highest = rng.choice((0.3, 0.6, 0.96), 20)
+    for value in (width, highest):
+        value.flags.writeable = False
+    behind = rng.integers(-1, 2, PROCESSORS)
+    front_usage = rng.choice((0.0, 0.5, 0.7, 0.99), PROCESSORS)
+    for begin in (0, 3, 20):
+        asked = rows, begin, 20, width, highest, behind, front_usage, 0.96
+        found = scans.next_behind(*asked)
+        assert found == kernels.next_behind(*asked)
+        # By counting: how many processors with room there are below the highest usage of each.
+        fits = [
+            at
+            for at in range(begin, 20)
+            if ((behind < 0) & (front_usage < min(0.96, highest[rows[at]]))).sum() >= width[rows[at]]
+        ]
+        assert found == (fits[0] if fits else -1)
+
+
 def test_processors_and_rates_are_the_same(kernels, rng):
     front, behind = rng.integers(-1, 3, PROCESSORS), rng.integers(-1, 3, PROCESSORS)
     front_usage = np.where(front < 0, 0.0, rng.choice((0.5, 0.7, 1.0), PROCESSORS))
