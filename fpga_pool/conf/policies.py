@@ -1,6 +1,6 @@
 """Scheduling policies by name, from the entry points of any installed package, and their knobs: [policy_NAME]."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import Field, fields
 from functools import cache
 from importlib.metadata import entry_points
@@ -34,6 +34,28 @@ def load_policy(group: str, name: str, conf: cfg.ConfigOpts | None = None) -> An
         return policy(params(**{field.name: values[field.name] for field in fields(params)}))
     except ValueError as error:
         raise InvalidInput(f"[{_group_name(name)}] {error}") from error
+
+
+def tuned_policy(group: str, name: str, knobs: Mapping[str, str]) -> Any:
+    """Return the policy of that name with some of its parameters given as text, the others by default.
+
+    InvalidInput names the policies or parameters there are, or the value that is wrong.
+    """
+    policy = _policy_class(group, name)
+    known = {field.name: field for field in fields(policy.Params)} if hasattr(policy, "Params") else {}
+    values = {}
+    for knob, text in knobs.items():
+        if knob not in known:
+            raise InvalidInput(f"{name}: {knob}: no such knob; there is: {', '.join(known) or 'none'}")
+        try:
+            values[knob] = type(known[knob].default)(text)
+        except ValueError:
+            kind = type(known[knob].default).__name__
+            raise InvalidInput(f"{name}: {knob}: expected a value of type {kind}, got {text!r}") from None
+    try:
+        return policy(policy.Params(**values)) if values else policy()
+    except ValueError as error:
+        raise InvalidInput(f"{name}: {error}") from error
 
 
 def policy_opts() -> Iterator[tuple[cfg.OptGroup, list[cfg.Opt]]]:

@@ -163,10 +163,7 @@ def idle_behind(behind, front_usage, usage_threshold, width):  # type: ignore[no
 @njit("boolean(int64[::1], int64[::1])", cache=True)
 def all_idle(tier, processors):  # type: ignore[no-untyped-def]
     """Say whether the tier is idle on all of them."""
-    for i in processors:
-        if tier[i] != _NOBODY:
-            return False
-    return True
+    return (tier[processors] == _NOBODY).all()
 
 
 @njit("float64(float64[::1], float64[::1], int64[::1], float64, float64)", cache=True)

@@ -27,7 +27,9 @@ def gangs(trace, tmp_path, policy, *more) -> list[str]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("more", [(), ("--usage-per-process", "--migration-cost", "0")])
+@pytest.mark.parametrize(
+    "more", [(), ("--usage-per-process", "--migration-cost", "0"), ("--usage-unknown", "--loss", "0", "0.1")]
+)
 @pytest.mark.parametrize("policy", policy_names("gang"))
 def test_checker_accepts_what_is_written_and_finds_the_same_means(trace, tmp_path, capsys, policy, more):
     assert main(gangs(trace, tmp_path, policy, *more)) == 0
@@ -58,6 +60,27 @@ def test_same_input_gives_the_same_bytes_and_another_seed_others(trace, tmp_path
     assert written[0] == written[1] != written[2]
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--usage", "0.9", "1"),
+        ("--loss", "0.2", "0.2"),
+        ("--used-single", "0.1", "0.1"),
+        ("--used-several", "0.1", "0.2", "--used-several-normal", "0.15", "0.1"),
+        ("--usage-threshold", "0.6"),
+        ("--usage-unknown",),
+        ("--usage-error", "0.5"),
+        ("--knob", "least_rate=0.4", "--knob", "patience=0"),
+    ],
+)
+def test_physics_and_knobs_change_what_comes_out(trace, tmp_path, capsys, more):
+    found = []
+    for options in ((), more):
+        assert main([*gangs(trace, tmp_path, "measy_plus"), *options]) == 0
+        found.append((tmp_path / "jobs.csv").read_bytes())
+    assert found[0] != found[1]
+
+
 def test_stretches_are_written_only_where_asked_for(trace, tmp_path):
     arguments = ["gangs", str(trace), "--processors", "32", "--out", str(tmp_path / "jobs.csv"), "--json"]
     assert main(arguments) == 0
@@ -71,6 +94,12 @@ def test_stretches_are_written_only_where_asked_for(trace, tmp_path):
         (("--load", "-1"), "expected a number above 0, got '-1'"),
         (("--migration-cost", "x"), "expected seconds, 0 or more, got 'x'"),
         (("--policy", "slurm"), "policy 'slurm': no such gang policy"),
+        (("--knob", "slow"), "expected NAME=VALUE, got 'slow'"),
+        (("--knob", "slow=1"), "easy: slow: no such knob; there is: extra_ends"),
+        (("--knob", "extra_ends=some"), "easy: extra_ends: expected 'needed' or 'all', got 'some'"),
+        (("--policy", "measy", "--knob", "usage_threshold=x"), "usage_threshold: expected a value of type float"),
+        (("--loss", "0.2", "0.1"), "physics: loss: expected a range within 0 to 1"),
+        (("--usage-error", "1"), "expected a share, 0 or more and below 1, got '1'"),
     ],
 )
 def test_wrong_usage_is_status_2(trace, tmp_path, capsys, more, message):

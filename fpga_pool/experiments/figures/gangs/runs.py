@@ -26,6 +26,8 @@ LOADS: Final = (0.5, 0.6, 0.7, 0.8, 0.9)
 PROCESSORS, MIGRATION_S = 320, 20.0
 #: Gangs of a run, with a scale of 1; the paper has 200,000 and 100,000.
 GANGS = 3000
+#: Of a part of a trace: those differ more than runs of a model.
+TRACE_GANGS = 8000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,8 @@ def results(
     migration_s: float = MIGRATION_S,
 ) -> Iterator[tuple[str, Found]]:
     """Yield what each policy makes of the same gangs."""
-    trace, processors = _workload(setting.workload, settings.scaled(GANGS), seed, settings.trace)
+    count = settings.scaled(TRACE_GANGS if setting.workload == TRACE else GANGS)
+    trace, processors = _workload(setting.workload, count, seed, settings.trace)
     trace = trace.with_load(load, processors)
     rng = np.random.default_rng(seed)
     gangs, shares = draw(trace, setting.progress, rng, said=setting.said)
