@@ -1,0 +1,71 @@
+"""Figures 6 to 14 of paper 002, and ours from 15 on, in a reduced form, held to the ranges of `gangs.toml`.
+
+The values do not depend on the machine; ranges leave room for other libraries, not for other algorithms.
+"""
+
+import itertools
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fpga_pool.experiments.figures.figure import Settings
+from fpga_pool.experiments.figures.gangs import EXPERIMENTS
+from fpga_pool.experiments.figures.gangs.runs import EASY
+from fpga_pool.experiments.figures.run import make
+
+#: The first test of a figure makes it: half a minute at most, on processors that are not shared.
+pytestmark = pytest.mark.timeout(1800)
+
+RANGES = tomllib.loads((Path(__file__).parent / "gangs.toml").read_text())["range"]
+EXPERIMENT = {experiment.number: experiment for experiment in EXPERIMENTS}
+#: How each figure is reduced; figure 16 needs a trace.
+REDUCED = {
+    number: Settings(seeds=(0, 1, 2), scale=0.2, points=2)
+    for number in EXPERIMENT
+    if not EXPERIMENT[number].needs_trace
+}
+
+
+@cache
+def figure(number):
+    return make(EXPERIMENT[number], REDUCED[number])
+
+
+@pytest.mark.parametrize("wanted", RANGES, ids=lambda r: f"figure {r['figure']}: {r['claim']}: {r['curve']}")
+def test_is_in_the_range(wanted):
+    claims = {claim.key: claim for claim in figure(wanted["figure"]).claims}
+    assert wanted["least"] <= claims[wanted["claim"]].ours[wanted["curve"]] <= wanted["most"]
+
+
+@pytest.mark.parametrize("number", [11, 12])
+def test_with_all_processors_in_full_use_policies_differ_little_from_easy_where_load_is_low(number):
+    # Nobody starts behind a running gang then: what two tiers gain is what starts where the foreground is idle.
+    samples = figure(number).samples
+    for name in ("keasy", "measy"):
+        found = samples.mean("response", name, 0.5) / samples.mean("response", EASY, 0.5)
+        assert 0.8 < found < 1.05
+
+
+def test_easy_takes_longer_the_higher_the_load():
+    for number, panel in itertools.product((6, 7, 15), ("response", "slowdown")):
+        samples = figure(number).samples
+        means = [samples.mean(panel, EASY, x) for x in samples.places(panel, EASY)]
+        assert (np.diff(means) > 0).all(), f"figure {number}, {panel}"
+
+
+def test_what_policies_know_of_usages_does_not_change_easy():
+    for number, unknown in ((6, 9), (7, 10)):
+        one, other = (figure(n).samples for n in (number, unknown))
+        for x in one.places("response", EASY):
+            assert one.values("response", EASY, x) == other.values("response", EASY, x)
+
+
+def test_every_claim_has_a_range():
+    known = {(wanted["figure"], wanted["claim"]) for wanted in RANGES}
+    missing = {
+        (number, claim.key) for number in REDUCED for claim in figure(number).claims if (number, claim.key) not in known
+    }
+    assert not missing

@@ -1,0 +1,106 @@
+"""The figures of paper 002: what is compared, and how a trace gets into a figure."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from fpga_pool.cmd.sim import OK, WRONG_USAGE, main
+from fpga_pool.experiments.figures.figure import Sample, Samples, Settings
+from fpga_pool.experiments.figures.gangs import compare, runs
+from fpga_pool.sim.gangs.swf import Swf, read_swf, write_swf
+
+
+@pytest.fixture
+def samples():
+    """Two seeds at two loads: EASY takes 100; MEASY 80 and 60, or 90 and 70; ours 10 less, but 30 less once."""
+    rows = []
+    for seed, easier in ((4, 0.0), (7, 10.0)):
+        for x, measy in ((0.5, 80.0), (0.9, 60.0)):
+            rows.append(Sample("response", x, "easy", seed, 100.0))
+            rows.append(Sample("response", x, "measy", seed, measy + easier))
+            rows.append(
+                Sample("response", x, "measy_plus", seed, measy + easier - (30 if (seed, x) == (7, 0.9) else 10))
+            )
+    return Samples(rows)
+
+
+def test_improvements_are_paired_by_seed_and_the_mean_of_the_loads(samples):
+    # MEASY: (20 + 40) / 2 and (10 + 30) / 2; ours: 10 more each, at one load of the second seed 30.
+    assert compare.improvements(samples, "response", "measy").tolist() == pytest.approx([30, 20])
+    assert compare.improvements(samples, "response", "measy_plus").tolist() == pytest.approx([40, 40])
+    assert compare.most(samples, "response", "measy_plus") == pytest.approx((50 + 60) / 2)
+    claim = compare.ours_over_measy(samples, ("response",))
+    # Differences 10 and 20: deviation 7.0711, over the root of 2: 5; t(1, 0.975) is 12.7062.
+    assert claim.ours["response"] == pytest.approx(15)
+    assert claim.ours["response, half width"] == pytest.approx(12.7062 * 5, rel=1e-4)
+
+
+def test_one_seed_has_no_interval():
+    rows = [
+        Sample("response", 0.5, name, 1, value) for name, value in (("easy", 9.0), ("measy", 6.0), ("measy_plus", 3.0))
+    ]
+    claim = compare.ours_over_measy(Samples(rows), ("response",))
+    assert claim.ours == {"response": pytest.approx(100 / 3)}
+    assert np.isnan(compare.half_width(np.ones(1)))
+
+
+def trace(tmp_path, header=(("Version", "2.2"), ("MaxProcs", "16"))):
+    """Write 400 jobs of Lublin's model on 16 processors."""
+    path = tmp_path / "made.swf.gz"
+    assert main(["workload", "lublin", "--jobs", "400", "--processors", "16", "--seed", "2", "--out", str(path)]) == OK
+    write_swf(path, Swf(read_swf(path).table, header))
+    return path
+
+
+SMALL = ["--figure", "16", "--scale", "0.02", "--points", "2", "--seeds", "1,2", "--no-pictures"]
+
+
+def test_a_trace_is_a_figure_of_its_own(tmp_path, capsys):
+    path = trace(tmp_path)
+    assert main(["figures", "gangs", *SMALL, "--trace", str(path), "--out", str(tmp_path)]) == OK
+    with (tmp_path / "gangs-16.csv").open() as stream:
+        rows = list(csv.DictReader(line for line in stream if not line.startswith("#")))
+    assert {row["series"] for row in rows} == {"easy", "keasy", "reasy", "measy", "measy_plus"}
+    assert {row["x"] for row in rows} == {"0.5", "0.9"}
+    written = json.loads((tmp_path / "gangs.json").read_text())
+    assert written["provenance"]["trace"] == "made.swf.gz"
+    assert "ours-over-measy" in {claim["key"] for claim in written["figures"][0]["claims"]}
+    assert "measy_plus" in capsys.readouterr().out
+
+
+def test_seeds_take_other_parts_of_a_trace(tmp_path):
+    path = trace(tmp_path)
+    setting = runs.Setting(workload=runs.TRACE)
+    found = [
+        next(iter(runs.results(setting, 0.7, ["easy"], seed, Settings(seeds=(1,), scale=0.02, trace=path))))[1]
+        for seed in (1, 2, 1)
+    ]
+    assert found[0] == found[2] != found[1]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ((), "--figure 16: it is made of a trace; name one with --trace"),
+        (("--trace", "none.swf"), "none.swf: No such file"),
+        (("--also", "slurm"), "no such gang policy"),
+    ],
+)
+def test_wrong_usage_is_status_2(tmp_path, capsys, more, message):
+    assert main(["figures", "gangs", *SMALL, *more, "--out", str(tmp_path)]) == WRONG_USAGE
+    assert message in capsys.readouterr().err
+
+
+def test_a_trace_that_does_not_say_its_processors_is_refused(tmp_path, capsys):
+    path = trace(tmp_path, (("Version", "2.2"),))
+    assert main(["figures", "gangs", *SMALL, "--trace", str(path), "--out", str(tmp_path)]) == WRONG_USAGE
+    assert "MaxProcs: expected the number of processors in the header, found ''" in capsys.readouterr().err
+
+
+def test_without_a_trace_all_other_figures_are_made(tmp_path):
+    arguments = ["--scale", "0.02", "--points", "2", "--seeds", "1", "--no-pictures", "--out", str(tmp_path), "--json"]
+    assert main(["figures", "gangs", *arguments]) == OK
+    made = [figure["figure"] for figure in json.loads((tmp_path / "gangs.json").read_text())["figures"]]
+    assert made == [6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
