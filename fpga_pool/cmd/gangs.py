@@ -62,6 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_physics(parser)
     parser.add_argument("--out", required=True, metavar="JOBS", help="what became of each job, to write (.csv)")
     parser.add_argument("--intervals", metavar="SPANS", help="what ran where at which rate, to write (.csv)")
+    parser.add_argument(
+        "--waiting",
+        metavar="WAITING",
+        help="when each job that waits at its submission can expect the foreground, and why it waits, to write (.csv)",
+    )
 
 
 def _add_physics(parser: argparse.ArgumentParser) -> None:
@@ -127,7 +132,7 @@ def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
     rng = np.random.default_rng(arguments.seed)
     gangs, shares = draw(trace, params, rng, per_process=arguments.usage_per_process, said=said)
     fastest()
-    with writing(trace, arguments.out, arguments.intervals) as files:
+    with writing(trace, arguments.out, arguments.intervals, arguments.waiting) as files:
         begin_s = time.perf_counter()
         outcome = simulate(
             arguments.processors,
@@ -139,6 +144,7 @@ def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
             migration_s=arguments.migration_cost,
             seed=arguments.seed,
             sink=files,
+            outlooks=arguments.waiting is not None,
         )
         simulation_s = time.perf_counter() - begin_s
     return {"policy": arguments.policy, **_judged(trace, outcome, arguments.processors), "left_out": left_out,

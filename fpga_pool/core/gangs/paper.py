@@ -36,7 +36,7 @@ class Easy:
         """Yield move after move; each is applied to the view before the next is asked for."""
         if view.news_in_front:
             yield from self._serve(view)
-            if len(view.line) and view.idle:
+            if len(view.line) > 1 and view.idle:
                 yield from self._backfill(view, now_s)
 
     def _serve(self, view: Tiers) -> Iterator[Move]:

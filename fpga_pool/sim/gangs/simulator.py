@@ -11,8 +11,9 @@ from typing import Protocol
 import numpy as np
 
 from fpga_pool.core.gangs.gangs import Gangs, How, Move
+from fpga_pool.core.gangs.outlook import outlook
 from fpga_pool.core.gangs.progress import ProgressParams, Shares, Usage, rate
-from fpga_pool.core.gangs.tiers import BEHIND, IN_FRONT, Tiers
+from fpga_pool.core.gangs.tiers import BEHIND, IN_FRONT, NOBODY, Tiers
 from fpga_pool.core.policy import GangPolicy
 from fpga_pool.core.types import Floats, Ints
 from fpga_pool.model.exceptions import FpgaPoolError
@@ -33,6 +34,10 @@ class Sink(Protocol):
         """Take a gang that has done its work."""
         ...
 
+    def waits(self, gang: int, begin_s: float, why: str) -> None:
+        """Take when a gang that has just come, and does not get to the foreground, is expected to, and why it waits."""
+        ...
+
 
 class Nowhere:
     """Keeps nothing."""
@@ -41,6 +46,9 @@ class Nowhere:
         """Drop it."""
 
     def finished(self, gang: int, start_s: float, finish_s: float, migrations: int, kills: int, swaps: int) -> None:
+        """Drop it."""
+
+    def waits(self, gang: int, begin_s: float, why: str) -> None:
         """Drop it."""
 
 
@@ -72,10 +80,11 @@ def simulate(
     migration_s: float = 20.0,
     seed: int = 0,
     sink: Sink | None = None,
+    outlooks: bool = False,
 ) -> Outcome:
-    """Return what a policy makes of a trace."""
+    """Return what a policy makes of a trace; `outlooks` has the sink told what those who wait can expect."""
     view = Tiers(processors, gangs, migration_s=migration_s, patience=policy.patience)
-    shell = _Shell(view, trace, shares, policy, params or ProgressParams(), sink or Nowhere(), seed)
+    shell = _Shell(view, trace, shares, policy, params or ProgressParams(), sink or Nowhere(), seed, outlooks)
     shell.run()
     return Outcome(
         start_s=np.array(shell.start_s),
@@ -122,7 +131,9 @@ class _Shell:
         params: ProgressParams,
         sink: Sink,
         seed: int,
+        outlooks: bool,
     ) -> None:
+        self._outlooks = outlooks
         self._view, self._policy, self._sink = view, policy, sink
         self._rng = np.random.default_rng(seed)
         self._usage_threshold = params.usage_threshold
@@ -159,7 +170,7 @@ class _Shell:
             if agenda and agenda[0][0] < now_s:
                 now_s = agenda[0][0]
             self._now_s = now_s
-            changed = False
+            changed, first = False, arriving
             while agenda and agenda[0][0] == now_s:
                 _, gang, version = heapq.heappop(agenda)
                 if version == self._version[gang]:
@@ -172,6 +183,8 @@ class _Shell:
             if changed:
                 self.events += 1
                 self._decide()
+                if self._outlooks and first < arriving:
+                    self._tell(range(first, arriving))
         if len(view.line):
             raise FpgaPoolError(f"policy {self._policy.name!r}: {len(view.line)} gangs are never served")
 
@@ -180,9 +193,18 @@ class _Shell:
         for move in self._policy.decide(view, None, self._now_s, self._rng):
             self._do(move)
         view.news_in_front = False
+        tier = view.tier
+        self._touched.discard(NOBODY)
         for gang in self._touched:
-            self._refresh(gang)
+            if tier[gang] >= BEHIND:
+                self._refresh(gang)
         self._touched.clear()
+
+    def _tell(self, arrived: range) -> None:
+        """Tell what those who have just come can expect, if they are not in the foreground."""
+        for told in outlook(self._view, self._now_s):
+            if told.gang in arrived:
+                self._sink.waits(told.gang, told.begin_s, told.why.value)
 
     def _happens(self, gang: int) -> None:
         """Let a gang be done, or arrive where it has moved."""
@@ -197,8 +219,8 @@ class _Shell:
         if self._truth is not None:
             self._truth.leave(gang)
         view.finish(gang)
-        counts = (counted.get(gang, 0) for counted in (self.migrations, self.kills, self.swaps))
-        self._sink.finished(gang, self.start_s[gang], now_s, *counts)
+        migrations, kills, swaps = self.migrations.get(gang, 0), self.kills.get(gang, 0), self.swaps.get(gang, 0)
+        self._sink.finished(gang, self.start_s[gang], now_s, migrations, kills, swaps)
 
     def _do(self, move: Move) -> None:
         """Apply a move to the tiers, and keep what it means for progress."""
@@ -237,10 +259,8 @@ class _Shell:
             self._touched.update(view.behind[view.placed[gang]].tolist())
 
     def _refresh(self, gang: int) -> None:
-        """Set the rate of a gang, and when it is done, if that has changed."""
+        """Set the rate of a gang that runs, and when it is done, if that has changed."""
         view = self._view
-        if gang < 0 or view.tier[gang] < BEHIND:
-            return
         if gang in self._moving:
             if self._rate[gang] == _UNKNOWN:
                 self._rate[gang] = 0.0

@@ -81,6 +81,27 @@ def test_physics_and_knobs_change_what_comes_out(trace, tmp_path, capsys, more):
     assert found[0] != found[1]
 
 
+def test_who_waits_is_told_when_to_expect_a_start_and_why(tmp_path, capsys):
+    # 2 processors until 100 for job 1; job 2 needs both and is expected then; job 3 needs one, but longer than until
+    # 100, and is expected after job 2; job 4 starts at once.
+    path = tmp_path / "few.swf"
+    rows = ((1, 0, 1, 100), (2, 1, 2, 50), (3, 2, 1, 200), (4, 3, 1, 20))
+    lines = (
+        f"{job} {at} -1 {run_s} {width} -1 -1 {width} {run_s} -1 1 -1 -1 -1 -1 -1 -1 -1"
+        for job, at, width, run_s in rows
+    )
+    path.write_text("; Version: 2.2\n" + "\n".join(lines) + "\n")
+    waiting = tmp_path / "waiting.csv"
+    arguments = ["gangs", str(path), "--processors", "2", "--policy", "easy", "--out", str(tmp_path / "jobs.csv")]
+    assert main([*arguments, "--waiting", str(waiting), "--json"]) == 0
+    assert waiting.read_text().splitlines() == [
+        "# format_version=1",
+        "job,submit_s,expected_s,why",
+        "2,1.0,100.0,too few processors are idle",
+        "3,2.0,150.0,it would delay a gang that is before it in line",
+    ]
+
+
 def test_stretches_are_written_only_where_asked_for(trace, tmp_path):
     arguments = ["gangs", str(trace), "--processors", "32", "--out", str(tmp_path / "jobs.csv"), "--json"]
     assert main(arguments) == 0
