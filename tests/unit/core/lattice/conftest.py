@@ -112,8 +112,6 @@ def checked(check_schedule, tmp_path_factory):
     """Have the independent checker look at a schedule; return what it says."""
     # It leaves closing to the end of its process.
     check_schedule.open = lambda path: io.StringIO(Path(path).read_text())
-        Path(path).read_text()
-    )  # it leaves closing to the end of its process
     directory = tmp_path_factory.mktemp("schedules")
 
     def check(problem, schedule):
