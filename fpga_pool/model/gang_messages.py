@@ -116,6 +116,8 @@ class ObservedProcessor:
     number: int
     sequence: int = 0
     epoch: int = 0
+    #: False: no other process may come here; it was taken from the gangs while one of them had it.
+    offered: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

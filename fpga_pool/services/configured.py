@@ -94,11 +94,11 @@ def guest_driver(conf: cfg.ConfigOpts) -> GuestDriver | None:
 
 
 def runner(conf: cfg.ConfigOpts, settings: AgentSettings, clock: Clock) -> Runner | None:
-    """Return what launches the processes of gangs on a host; None where it takes none.
+    """Return what launches the processes of gangs on a host; None where it takes none and never did.
 
     InvalidInput names the runners there are, or what is wrong with the configuration of this one.
     """
-    if not settings.gang_processors:
+    if not settings.gang_processors and not (settings.state_dir / "journal.sqlite").exists():
         return None
     kind = _driver(RUNNERS, "gang_runner", conf.agent.gang_runner)
     made: Runner = kind.from_conf(conf, settings.state_dir, clock)

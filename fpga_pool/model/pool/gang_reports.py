@@ -130,10 +130,12 @@ def _compare_processors(tx: Transaction, heartbeat: Heartbeat) -> list[Mended]:
         if processor is None:
             facts: dict[str, Any] = {"name": observed.processor, "host": heartbeat.host, "number": observed.number}
             # An agent that outlived its database goes on counting, or it would take new commands for old ones.
-            tx.add(Processor(**facts, shard=tx.shard.name, sequence=observed.sequence))
+            shard, offered = tx.shard.name, observed.offered
+            tx.add(Processor(**facts, shard=shard, sequence=observed.sequence, offered=offered))
             mended.append(Mended(observed.processor, "new to the pool"))
-        elif observed.sequence > processor.sequence or not processor.offered:
-            tx.save(replace(processor, offered=True, sequence=max(processor.sequence, observed.sequence)))
+        elif observed.sequence > processor.sequence or processor.offered is not observed.offered:
+            sequence = max(processor.sequence, observed.sequence)
+            tx.save(replace(processor, offered=observed.offered, sequence=sequence))
     for gone in stored.values():
         if gone.offered:
             tx.save(replace(gone, offered=False))

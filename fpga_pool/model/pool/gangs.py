@@ -8,7 +8,7 @@ import numpy as np
 
 from fpga_pool.core.gangs.gangs import Gangs, How, Move
 from fpga_pool.core.gangs.outlook import outlook
-from fpga_pool.core.gangs.tiers import BEHIND, IN_FRONT, Tiers
+from fpga_pool.core.gangs.tiers import BEHIND, IN_FRONT, NOBODY, Tiers
 from fpga_pool.model.exchange import GangDetail
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.gangs import (
@@ -74,8 +74,10 @@ def gang_view(tx: Transaction, settings: PoolSettings, now_s: float) -> GangView
     processes = tx.processes()
     attempts = {gang.uuid: gang.attempt for gang in open_gangs if gang.state in PLACED_GANGS}
     theirs = [process for process in processes if attempts.get(process.gang_uuid) == process.attempt]
-    processors = _usable(tx, {process.processor for process in theirs})
-    left_out = [(gang, why) for gang in open_gangs if (why := _hopeless(gang, len(processors), settings))]
+    usable = _usable(tx)
+    in_use = {process.processor for process in theirs}
+    processors = [processor for processor in tx.processors() if processor.name in usable | in_use]
+    left_out = [(gang, why) for gang in open_gangs if (why := _hopeless(gang, len(usable), settings))]
     out = {gang.uuid for gang, _ in left_out}
     gangs = [gang for gang in open_gangs if gang.uuid not in out]
     tiers = Tiers(
@@ -88,17 +90,22 @@ def gang_view(tx: Transaction, settings: PoolSettings, now_s: float) -> GangView
         migration_s=settings.gang_migration_s,
     )
     _fill(tiers, gangs, processors, processes, now_s)
+    _withhold(tiers, [index for index, processor in enumerate(processors) if processor.name not in usable])
     return GangView(tiers, tuple(gangs), tuple(processors), tuple(left_out), now_s)
 
 
-def _usable(tx: Transaction, in_use: set[str]) -> list[Processor]:
-    """Return the processors of hosts that live; one that is not offered any more, for the gang that it has."""
+def _usable(tx: Transaction) -> set[str]:
+    """Return the names of the processors that gangs may get: those that are offered by hosts that live."""
     alive = {host.name for host in tx.hosts() if host.alive}
-    return [
-        processor
-        for processor in tx.processors()
-        if processor.name in in_use or (processor.offered and processor.host in alive)
-    ]
+    return {processor.name for processor in tx.processors() if processor.offered and processor.host in alive}
+
+
+def _withhold(tiers: Tiers, processors: Iterable[int]) -> None:
+    """Leave processors to the gangs that have them, and to nobody else."""
+    for processor in processors:
+        for tier, holders in ((IN_FRONT, tiers.front), (BEHIND, tiers.behind)):
+            if holders[processor] == NOBODY:
+                tiers.block(processor, tier)
 
 
 def _hopeless(gang: Gang, processors: int, settings: PoolSettings) -> str:
@@ -147,7 +154,7 @@ def decided_moves(view: GangView, decide: Callable[[Tiers], Iterator[Move]]) -> 
 def commit_gang_moves(tx: Transaction, view: GangView, moves: Sequence[Move], settings: PoolSettings) -> list[Gang]:
     """Do what was decided, in order, up to the first that is not possible any more; return the gangs moved."""
     held = {process.held_place for process in tx.processes()}
-    alive = {host.name for host in tx.hosts() if host.alive}
+    usable = _usable(tx)
     moved = []
     for move in moves:
         known = view.gangs[move.gang]
@@ -155,8 +162,7 @@ def commit_gang_moves(tx: Transaction, view: GangView, moves: Sequence[Move], se
         names = [view.processors[index].name for index in move.processors]
         tier = Tier.BACKGROUND if move.how is How.START_BEHIND else Tier.FOREGROUND
         places = {place_of(name, tier) for name in names}
-        there = all((found := tx.processor(name)).offered and found.host in alive for name in names)
-        if gang.generation != known.generation or places & held or not (there or move.how is How.SWAP):
+        if gang.generation != known.generation or places & held or not usable.issuperset(names):
             break
         if move.how is How.SWAP:
             held -= {process.held_place for process in tx.processes(gang=gang.uuid)}

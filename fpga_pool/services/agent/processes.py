@@ -63,6 +63,15 @@ class Processes:
         #: Called when there is something to be told.
         self.on_report: Callable[[], object] = lambda: None
 
+    def takes(self, name: str) -> bool:
+        """Say whether commands to a processor are for this host: it gives it to gangs, or a gang still has it."""
+        return name in self.numbers or name in self._withdrawn()
+
+    def _withdrawn(self) -> dict[str, int]:
+        """Return processors, with their numbers, that gangs have and that this host does not give to them any more."""
+        had = {held.processor for held in self._held.values()} - self.numbers.keys()
+        return {name: int(name.rpartition("/")[2]) for name in sorted(had)}
+
     # Commands -------------------------------------------------------------------------------------------------------
 
     def execute(self, command: Command) -> Outcome:
@@ -103,11 +112,18 @@ class Processes:
     # What is told ---------------------------------------------------------------------------------------------------
 
     def observed_processors(self) -> tuple[ObservedProcessor, ...]:
-        """Return what this host gives to gangs."""
-        fences = {name: self._journal.fence(name) for name in self.numbers}
+        """Return what this host gives to gangs, and what they have of it beside that."""
+        numbers = self.numbers | self._withdrawn()
+        fences = {name: self._journal.fence(name) for name in numbers}
         return tuple(
-            ObservedProcessor(processor=name, number=number, epoch=fences[name][0], sequence=fences[name][1])
-            for name, number in self.numbers.items()
+            ObservedProcessor(
+                processor=name,
+                number=number,
+                epoch=fences[name][0],
+                sequence=fences[name][1],
+                offered=name in self.numbers,
+            )
+            for name, number in numbers.items()
         )
 
     def observed(self) -> tuple[ObservedProcess, ...]:

@@ -204,7 +204,7 @@ class AgentService:
         if command.host == self.settings.host:
             if command.slot in self.slots:
                 return self.jobs.execute(command)
-            if self.processes is not None and command.slot in self.processes.numbers:
+            if self.processes is not None and self.processes.takes(command.slot):
                 return self.processes.execute(command)
             if self._shaper is not None and isinstance(command.action, ShapeFlow | ReleaseFlow):
                 return self._shape(self._shaper, command, command.action)

@@ -54,6 +54,8 @@ class FakeHost:
         self.reports, self.numbers = [], itertools.count(1)
         self.beats = itertools.count(1)
         self.away = False
+        #: Processors that gangs are not to get any more.
+        self.withdrawn = set()
 
     def obey(self, command):
         if command.sequence <= self.sequences[command.slot]:
@@ -138,7 +140,9 @@ class FakeHost:
             slots=(),
             jobs=(),
             processors=tuple(
-                ObservedProcessor(processor=name, number=number, sequence=self.sequences[name])
+                ObservedProcessor(
+                    processor=name, number=number, sequence=self.sequences[name], offered=name not in self.withdrawn
+                )
                 for name, number in self.processors.items()
             ),
             processes=tuple(observed),

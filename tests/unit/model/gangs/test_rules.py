@@ -311,6 +311,24 @@ def test_a_processor_that_is_not_offered_any_more_costs_its_gang_its_place(pool)
     assert live(pool, gang)[0].host != host.name
 
 
+def test_a_processor_that_is_taken_from_the_gangs_stays_with_the_one_that_has_it_until_its_end(pool):
+    gang = pool.create(1)
+    pool.settle()
+    (process,) = live(pool, gang).values()
+    host = pool.hosts[process.host]
+    waits, small, short = pool.create(2), pool.create(1, cpu_usage=1.0), pool.create(1, runtime_s=10.0)
+    host.withdrawn.add(process.processor)
+    pool.hear(host.name)
+    pool.settle()
+    assert [state(pool, uuid) for uuid in (gang, waits, small)] == ["FOREGROUND", "QUEUED", "FOREGROUND"]
+    assert live(pool, small)[0].host != host.name
+    assert state(pool, short) == "QUEUED"  # behind `gang` there is room, but not for others
+    pool.cancel(gang)
+    pool.settle()
+    assert (state(pool, gang), host.held) == ("CANCELLED", {})
+    assert pool.outlook(waits).reason == "it needs 2 processors, there are 1"
+
+
 def test_a_gang_wider_than_what_is_left_of_the_pool_says_so_and_holds_up_nobody(pool):
     wide = pool.create(2)
     pool.hosts["h1"].away = True

@@ -204,6 +204,21 @@ def test_a_guest_that_nobody_asked_for_is_ended(host, tmp_path):
     assert host.guests() == {}
 
 
+def test_a_processor_that_was_taken_away_is_obeyed_until_its_process_has_ended(host):
+    host.obey(host.launch())
+    host.settle()
+    host.agent.numbers = {"h0/pcpu/1": 1}
+    assert {one.processor: one.offered for one in host.agent.observed_processors()} == {
+        "h0/pcpu/0": False,
+        "h0/pcpu/1": True,
+    }
+    assert host.agent.takes("h0/pcpu/0")
+    host.obey(host.about(StopProcess))
+    assert host.names() == ["ProcessStopped"]
+    assert not host.agent.takes("h0/pcpu/0")
+    assert [one.processor for one in host.agent.observed_processors()] == ["h0/pcpu/1"]
+
+
 def test_a_process_that_cannot_be_launched_is_told(host):
     host.agent._runner = type("Full", (), {"observe": lambda _: {}, "end": lambda *_: None, "launch": host_is_full})()
     host.obey(host.launch())
