@@ -10,6 +10,15 @@ from hypothesis import strategies as st
 
 from fpga_pool.model.encoding import ACTIONS, TAG, from_plain, kinds, to_plain
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.flavor import Tier
+from fpga_pool.model.gang_messages import (
+    LaunchProcess,
+    ObservedProcess,
+    ObservedProcessor,
+    SaveProcess,
+    SetTier,
+    StopProcess,
+)
 from fpga_pool.model.messages import (
     AssignJob,
     Command,
@@ -33,7 +42,10 @@ COMMAND = Command(id="c", shard="s", epoch=1, host="h", slot="h/0/0", sequence=2
 SLOT = ObservedSlot(slot="h/0/0", card="0", region="0", board="vc709", kind="small", state=SlotState.BUSY, job="j")
 HEARTBEAT = Heartbeat(
     host="h", agent_id="a", boot=2, beat=7, at=1.5, egress_bps=inf, ingress_bps=1e9, data_address="::1", data_port=1,
-    slots=(SLOT,), jobs=(),
+    slots=(SLOT,), jobs=(), processors=(ObservedProcessor(processor="h/pcpu/1", number=1, sequence=3),),
+    processes=(
+        ObservedProcess(gang="g", index=0, attempt=1, processor="h/pcpu/1", tier=Tier.BACKGROUND, done_s=0.1, rate=0.5),
+    ),
 )  # fmt: skip
 
 
@@ -116,6 +128,10 @@ def test_the_outbox_knows_every_action():
         ReleaseFlow,
         HoldSlot,
         FreeSlot,
+        LaunchProcess,
+        SetTier,
+        SaveProcess,
+        StopProcess,
     }
 
 
