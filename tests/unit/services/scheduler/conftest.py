@@ -46,6 +46,8 @@ class Agent:
 
     def __init__(self, name):
         self.name = name
+        #: How its slots are linked, by region.
+        self.links = {}
         self.commands = []
         self.held = {}
         self.kept = {}
@@ -88,7 +90,7 @@ class Agent:
                 ObservedSlot(
                     slot=f"{self.name}/c/{region}", card="c", region=region, board="fast", kind=kind,
                     state=SlotState.EMPTY, sequence=sequences.get(f"{self.name}/c/{region}", 0),
-                    instance=self.kept.get(f"{self.name}/c/{region}", ""),
+                    instance=self.kept.get(f"{self.name}/c/{region}", ""), links=self.links.get(region, ""),
                 )
                 for region, kind in KINDS.items()
             ),

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from fpga_pool.model.exceptions import Conflict, HostTaken, NotFound, ServiceUnavailable
-from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
+from fpga_pool.model.flavor import AcceleratorRequest, Topology, provider_uuid
 
 SHA = AcceleratorRequest(function="sha256")
 
@@ -63,6 +63,20 @@ def test_no_job_is_placed_on_what_an_instance_holds(running, agent, until):
     batch = running.create(agent, "sha256")
     other = running.host()
     until(lambda: [job.host for job in running.jobs(batch)] == [other.name])
+
+
+def test_slots_are_linked_as_agents_tell_and_a_claim_of_others_is_refused(running, agent, until):
+    agent.links = {region: f"- full 1 0 line 3 {number}" for number, region in enumerate(("r0", "r1", "r2"))}
+    running.api.heartbeat(agent.heartbeat(running.clock()))
+    told = running.api.snapshot()
+    assert [told.words[number] for number in told.slots["links"]] == list(agent.links.values())
+    ring, line = (
+        AcceleratorRequest(function="sha256", count=3, topology=kind) for kind in (Topology.RING, Topology.LINE)
+    )
+    with pytest.raises(Conflict, match="no such 3 are linked so, at most 2"):
+        running.api.claim_slots(agent.name, agent.name, "vm", "p", ring)
+    assert running.api.instance_slots(agent.name) == {}
+    assert len(running.api.claim_slots(agent.name, agent.name, "vm", "p", line)) == 3
 
 
 def test_a_claim_gets_what_placement_has_allocated(with_placement, placement):
