@@ -13,6 +13,7 @@ from fpga_pool.cmd.manage_base import ManageCommand
 from fpga_pool.conf.catalogue import configured_catalogue
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import NAMESPACE, Topology, requested
+from fpga_pool.model.links import wished_links
 from fpga_pool.model.pool.columns import PoolColumns
 from fpga_pool.model.pool.explaining import explain_host, on_one_card
 from fpga_pool.model.pool.fitting import Fitting
@@ -55,9 +56,9 @@ class Explain(ManageCommand, Lister):
         with self.store() as store:
             pool = store.pool_columns()
         fitting = Fitting(Providers.of(pool), catalogue, wanted.function, wanted.runtime_s or parsed_args.stay)
-        rows = []
+        rows, links = [], wished_links(wanted)
         for number, host in enumerate(pool.words[word] for word in pool.hosts["name"].tolist()):
-            passes, why = explain_host(fitting, host, wanted.count, together=on_one_card(specs), links=wanted.links)
+            passes, why = explain_host(fitting, host, wanted.count, together=on_one_card(specs), links=links)
             rows.append((host, passes, _held(pool, number, parsed_args.instance), why))
         return ("host", "passes", "slots held", "why"), rows
 

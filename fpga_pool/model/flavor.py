@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fpga_pool.core.lattice.tasks import Links
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects import SLOT_NAMESPACE
 
@@ -69,16 +68,14 @@ class AcceleratorRequest:
     cpu_usage_percent: float | None = None
 
     @property
-    def links(self) -> Links:
-        """How the slots have to be linked; one slot is linked however it is asked for."""
-        return Links[self.topology.name] if self.count > 1 else Links.ANY
+    def linked(self) -> bool:
+        """Whether the slots have to be linked; one slot is linked however it is asked for."""
+        return self.count > 1 and self.topology != Topology.ANY
 
     @property
     def what(self) -> str:
         """What is asked for, in a sentence."""
-        if self.links == Links.ANY:
-            return f"{self.count} slots"
-        return f"a {self.topology} of {self.count} slots"
+        return f"a {self.topology} of {self.count} slots" if self.linked else f"{self.count} slots"
 
 
 #: By extra spec: pattern of its values (ECMA and Python), and what is right, as a sentence goes on.

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from fpga_pool.core.lattice.tasks import Topology
+from fpga_pool.core.lattice.tasks import Links, Topology
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.flavor import AcceleratorRequest
 
 #: By the words of configuration and messages.
 TOPOLOGIES: Mapping[str, Topology] = {topology.name.lower(): topology for topology in Topology}
@@ -98,6 +99,11 @@ def _is_sound(links: SlotLinks) -> bool:
     card = links.card
     named = not card.enclosure or _NAME.fullmatch(card.enclosure) is not None
     return named and 0 <= card.position < card.cards <= MOST and 0 <= links.position < links.slots <= MOST
+
+
+def wished_links(request: AcceleratorRequest) -> Links:
+    """Return how the slots of a virtual machine have to be linked."""
+    return Links[request.topology.name] if request.linked else Links.ANY
 
 
 def read_enclosures(lines: Iterable[str], slots: str, present: Iterable[str]) -> Mapping[str, CardLinks]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fpga_pool.model.flavor import AcceleratorRequest
+from fpga_pool.model.links import wished_links
 from fpga_pool.model.pool.host_spots import HostSpots, Spots
 from fpga_pool.model.pool.linking import choose_spots, lost_connections
 
@@ -70,7 +71,7 @@ class Linked:
         left = [place for place in range(len(spots)) if place not in gone]
         some = [spots[place] for place in left]
         allowed = None if asked is None else dict(asked)
-        found = choose_spots(some, self._wanted.links, self._wanted.count, allowed)
+        found = choose_spots(some, wished_links(self._wanted), self._wanted.count, allowed)
         if found is None:
             return None
         return Outcome(

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fpga_pool.core.lattice.tasks import Links
 from fpga_pool.core.makespan.holding import hold
 from fpga_pool.core.types import Ints
 from fpga_pool.model.flavor import RESOURCE_CLASS, AcceleratorRequest
+from fpga_pool.model.links import wished_links
 from fpga_pool.model.pool.explaining import explain_host
 from fpga_pool.model.pool.fitting import Fitting
 from fpga_pool.nova_plugin.linked import Linked, Places
@@ -121,7 +121,7 @@ class Request:
         candidates = host.allocation_candidates
         if not any(_slots_of(candidate) for candidate in candidates):
             return self._admit_unallocated(host)
-        cost_of = self._cost if self.wanted.links == Links.ANY else partial(self._linked_cost, host.host)
+        cost_of = partial(self._linked_cost, host.host) if self.wanted.linked else self._cost
         costs = [cost_of(candidate) for candidate in candidates]
         order = [place for place, cost in enumerate(costs) if cost is not None]
         if not order:
@@ -140,7 +140,7 @@ class Request:
         Slots that have to be linked may be of several.
         """
         count, fitting = self.wanted.count, self._fitting
-        if self._linked is not None and self.wanted.links != Links.ANY:
+        if self._linked is not None and self.wanted.linked:
             outcome = self._linked.outcome(host.host, None)
             return () if outcome is None else self._linked.needs(host.host, outcome)
         rows = [
@@ -227,7 +227,7 @@ class Request:
         gone: Places = frozenset()
         completions: list[float] = []
         for _ in range(self._instances):
-            if self._linked is None or self.wanted.links == Links.ANY:
+            if self._linked is None or not self.wanted.linked:
                 needs = self._next_needs(host, given)
             else:
                 needs, gone = self._next_linked(self._linked, host, given, gone)
@@ -290,7 +290,7 @@ class Request:
     def explain(self, host: Any) -> str:
         """Say of a host what the pool has there for this request."""
         _, why = explain_host(
-            self._fitting, host.host, self.wanted.count, together=self._together, links=self.wanted.links
+            self._fitting, host.host, self.wanted.count, together=self._together, links=wished_links(self.wanted)
         )
         given = sum(self._given.get(row, 0) for row in self._fitting.providers.of_host.get(host.host, ()))
         return f"{why}; {given} of them given to instances of this request" if given else why

@@ -14,7 +14,7 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import Conflict, UnknownFunction
 from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
 from fpga_pool.model.lifecycle.job import Displaced, EvictRequested
-from fpga_pool.model.links import slot_links
+from fpga_pool.model.links import slot_links, wished_links
 from fpga_pool.model.messages import FreeSlot, HoldSlot, ObservedSlot
 from fpga_pool.model.objects import CPU, Job, JobState, Lease, LeaseKind, Slot, SlotState
 from fpga_pool.model.pool.changes import change_job, end_lease, new_lease, send, settle_slots
@@ -80,7 +80,7 @@ def claim_slots(
     chosen: list[Slot] = []
     if len(kept) < wanted.count or not _are_linked(tx, kept, wanted):
         offered = _offered(tx, claim, catalogue, settings, now_s)
-        if wanted.links == Links.ANY:
+        if not wanted.linked:
             chosen = _choose(tx, claim, kept, wanted.count - len(kept), offered)
         else:
             names = {slot.name for slot in _choose_linked(tx, claim, kept, offered)}
@@ -185,10 +185,10 @@ def _kept(tx: Transaction, claim: Claim) -> tuple[list[Lease], list[Lease]]:
 
 def _are_linked(tx: Transaction, leases: Sequence[Lease], wanted: AcceleratorRequest) -> bool:
     """Say whether slots that are held are linked as wanted."""
-    if wanted.links == Links.ANY:
+    if not wanted.linked:
         return True
     spots = [_spot(tx.slot(lease.slot), 0.0) for lease in leases]
-    return choose_spots(spots, wanted.links, len(spots)) is not None
+    return choose_spots(spots, wished_links(wanted), len(spots)) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,15 +239,16 @@ def _choose_linked(tx: Transaction, claim: Claim, kept: Sequence[Lease], offered
     if claim.allocated is not None:
         own = {provider_of(slot) for slot in tx.slots(claim.host)}
         allocated = {provider: count for provider, count in claim.allocated.items() if provider in own}
-    found = choose_spots(spots, wanted.links, wanted.count, allocated)
+    found = choose_spots(spots, wished_links(wanted), wanted.count, allocated)
     if found is not None:
         return [slots[index] for index in found]
     if choose_spots(spots, Links.ANY, wanted.count, allocated) is None:
         raise Conflict(_refusal(tx, claim, offered.fitting, offered.possible, offered.foreign))
     allowed = "" if claim.allocated is None else " and that Placement has allocated from"
+    most = largest_linked(spots, wished_links(wanted), wanted.count)
     raise Conflict(
         f"host {claim.host}: {wanted.what} for {wanted.function} is wanted; of {len(spots)} that can be given now"
-        f"{allowed} no such {wanted.count} are linked so, at most {largest_linked(spots, wanted.links, wanted.count)}"
+        f"{allowed} no such {wanted.count} are linked so, at most {most}"
     )
 
 

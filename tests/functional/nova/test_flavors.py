@@ -97,6 +97,17 @@ def test_what_the_catalogue_cannot_give_is_refused_before_there_is_a_flavor(flav
     assert "f1.unknown" not in nova.flavors()
 
 
+def test_a_topology_is_for_several_slots(flavor, nova):
+    words = ("--function", "sha256", "--topology", "ring", *SIZE)
+    status, _, complaint = flavor("create", "f1.ring", *words, nova=nova)
+    assert status == 2
+    assert "fpga_pool:topology: 'ring' says nothing of 1 slot" in complaint
+    assert "f1.ring" not in nova.flavors()
+    assert flavor("create", "f1.ring", "--count", "4", "--spread", "host", *words, nova=nova)[0] == 0
+    assert nova.flavors()["f1.ring"]["extra_specs"]["fpga_pool:topology"] == "ring"
+    assert flavor("check", "f1.ring", nova=nova) == (0, "nothing is wrong\n", "")
+
+
 def test_a_name_that_is_taken_is_told_and_the_flavor_kept(flavor, nova):
     assert flavor("create", "f1.twice", "--function", "aes", *SIZE, nova=nova)[0] == 0
     status, _, complaint = flavor("create", "f1.twice", "--function", "gmm", *SIZE, nova=nova)
