@@ -76,6 +76,22 @@ def most_over_easy(samples: Samples, panel: str, where: str, paper: str) -> Clai
     )
 
 
+def by_load(samples: Samples, panel: str) -> Claim:
+    """Return the improvement of MEASY and ours over EASY at each load, the mean of all seeds."""
+    ours = {}
+    for name in (MEASY, OURS):
+        for x in samples.places(panel, name):
+            one, other = samples.values(panel, name, x), samples.values(panel, EASY, x)
+            ours[f"{name}, {float(x):g}"] = float(np.mean([100 * (1 - one[seed] / other[seed]) for seed in one]))
+    return Claim(
+        key=f"{panel}-by-load",
+        text=f"{NAMES[panel]}: improvement over EASY, by load",
+        where="section 3.4",
+        paper="not in its text",
+        ours=ours,
+    )
+
+
 def ours_over_measy(samples: Samples, panels: Sequence[str] = (RESPONSE, SLOWDOWN)) -> Claim:
     """Return how many points of improvement over EASY ours has more than MEASY, paired by seed."""
     ours: dict[str, float] = {}

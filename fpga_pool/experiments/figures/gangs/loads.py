@@ -8,6 +8,7 @@ from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sampl
 from fpga_pool.experiments.figures.gangs.compare import (
     RESPONSE,
     SLOWDOWN,
+    by_load,
     most_over_easy,
     ours_over_measy,
     over_easy,
@@ -55,12 +56,16 @@ def _paper_claims(where: str, samples: Samples) -> list[Claim]:
         over_easy(samples, SLOWDOWN, where, f"{_BOTH}69.3 on average", _SHORT),
         most_over_easy(samples, RESPONSE, where, f"{_BOTH}up to 41.1"),
         most_over_easy(samples, SLOWDOWN, where, f"{_BOTH}up to 82.9"),
-        ours_over_measy(samples),
+        *_ours(samples),
     ]
 
 
+def _ours(samples: Samples) -> list[Claim]:
+    return [by_load(samples, RESPONSE), by_load(samples, SLOWDOWN), ours_over_measy(samples)]
+
+
 def _claims(where: str, paper: str, samples: Samples) -> list[Claim]:
-    return [*(over_easy(samples, panel, where, paper) for panel in (RESPONSE, SLOWDOWN)), ours_over_measy(samples)]
+    return [*(over_easy(samples, panel, where, paper) for panel in (RESPONSE, SLOWDOWN)), *_ours(samples)]
 
 
 def _experiment(
