@@ -47,11 +47,11 @@ def tuned_policy(group: str, name: str, knobs: Mapping[str, str]) -> Any:
     for knob, text in knobs.items():
         if knob not in known:
             raise InvalidInput(f"{name}: {knob}: no such knob; there is: {', '.join(known) or 'none'}")
+        kind: Any = type(known[knob].default)
         try:
-            values[knob] = type(known[knob].default)(text)
+            values[knob] = kind(text)
         except ValueError:
-            kind = type(known[knob].default).__name__
-            raise InvalidInput(f"{name}: {knob}: expected a value of type {kind}, got {text!r}") from None
+            raise InvalidInput(f"{name}: {knob}: expected a value of type {kind.__name__}, got {text!r}") from None
     try:
         return policy(policy.Params(**values)) if values else policy()
     except ValueError as error:

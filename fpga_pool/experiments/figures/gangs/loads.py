@@ -44,7 +44,7 @@ def cases(settings: Settings) -> list[float]:
 
 def measure(setting: Setting, policies: Sequence[str], load: float, seed: int, settings: Settings) -> Iterator[Sample]:
     """Run one trace by each policy."""
-    for name, found in results(setting, load, dict.fromkeys([*policies, *settings.also]), seed, settings):
+    for name, found in results(setting, load, list(dict.fromkeys([*policies, *settings.also])), seed, settings):
         yield Sample(RESPONSE, load, name, seed, found.response_s)
         yield Sample(SLOWDOWN, load, name, seed, found.slowdown)
 

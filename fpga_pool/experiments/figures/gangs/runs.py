@@ -73,8 +73,9 @@ def results(
             migration_s=migration_s,
             seed=seed,
         )
-        means = (batch_means(values).mean for values in (response_s(trace, outcome), bounded_slowdown(trace, outcome)))
-        yield name, Found(*means, outcome.migrations / len(trace.job))
+        mean_s = batch_means(response_s(trace, outcome)).mean
+        slowdown = batch_means(bounded_slowdown(trace, outcome)).mean
+        yield name, Found(mean_s, slowdown, outcome.migrations / len(trace.job))
 
 
 @lru_cache(maxsize=8)
