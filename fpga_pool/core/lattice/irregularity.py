@@ -20,7 +20,7 @@ def irregularity(seconds: Floats, workload: Ints) -> Floats:
 
     """
     count = np.bincount(workload)
-    total = np.bincount(workload, weights=seconds)
+    total = np.bincount(workload, weights=seconds).astype(np.float64)
     mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
     share = np.divide(seconds, total[workload], out=np.zeros_like(seconds), where=total[workload] > 0)
     deviation = np.divide(seconds, mean[workload], out=np.ones_like(seconds), where=mean[workload] > 0) - 1.0

@@ -72,6 +72,16 @@ def test_online_arrivals_and_outages_give_a_schedule_that_the_checker_accepts(tm
     assert "outages.json: [0].from_s: expected finite seconds, 0 or more, found -1" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("more", [(), ("--online",)])
+def test_no_tasks_take_no_time(tmp_path, capsys, more):
+    problem, out = tmp_path / "problem.json", tmp_path / "schedule.json"
+    problem.write_text('{"enclosures": [{"fpgas": 8, "links": "ring"}], "tasks": []}')
+    assert main(["tasks", str(problem), "--out", str(out), "--json", *more]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["tasks"], result["wct_s"], result["bound_tight_s"]) == (0, 0.0, 0.0)
+    assert checked(problem, out)["valid"]
+
+
 def test_a_schedule_is_drawn_the_same_each_time(problem, tmp_path):
     pictures = []
     for name in ("one.svg", "two.svg"):

@@ -10,6 +10,10 @@ def test_of_two_workloads():
     assert found == pytest.approx([0.25, 0.0, 0.0])
 
 
+def test_no_workloads_have_none():
+    assert irregularity(np.zeros(0), np.zeros(0, np.int64)).tolist() == []
+
+
 def test_no_time_is_regular():
     assert irregularity(np.zeros(2), np.array([0, 0])).tolist() == [0.0]
 
