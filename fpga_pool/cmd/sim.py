@@ -159,7 +159,7 @@ def _add_tasks_arguments(parser: argparse.ArgumentParser) -> None:
     _add_search_arguments(
         parser,
         time_limit=f"seconds to search; {at_once}",
-        effort=f"units of work to search, the same result each time; {at_once}",
+        effort=f"units of work to search, the same result each time, online for each plan; {at_once}",
     )
 
 

@@ -23,6 +23,8 @@ from fpga_pool.sim.lattice.simulator import simulate
 
 _patience_s = number_that(lambda value: 0 <= value < math.inf, "seconds, 0 or more")
 _slice_s = number_that(lambda value: 0 <= value < math.inf, "seconds, 0 or more")
+#: Units of work for each plan of what waits, where nothing else is said: there is one for each event.
+_ONLINE_EFFORT = 20
 
 
 def default_policy() -> str:
@@ -138,7 +140,10 @@ def _policy(arguments: argparse.Namespace) -> Any:
         except ValueError as error:
             raise InvalidInput(f"--order: {error}") from None
     if hasattr(policy, "searching"):
-        policy = policy.searching(arguments.effort, arguments.time_limit, time.perf_counter)
+        effort = arguments.effort
+        if arguments.online and effort is None and arguments.time_limit is None:
+            effort = _ONLINE_EFFORT
+        policy = policy.searching(effort, arguments.time_limit, time.perf_counter)
     return policy
 
 
