@@ -314,7 +314,7 @@ class PoolBench:
     def gang(self, project_id, uuid):
         with self._answering("gang"):
             gang_admission.owned_gang(self.tx, uuid, project_id)
-            return gang_detail(self.tx, uuid, self.settings, time.time())
+            return gang_detail(self.tx, uuid, self.settings, 0.0, time.time())
 
     def cancel_gang(self, project_id, uuid):
         with self._answering("cancel_gang"):

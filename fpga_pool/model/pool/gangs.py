@@ -66,8 +66,8 @@ class GangOutlook:
     expected_at: float | None
 
 
-def gang_view(tx: Transaction, settings: PoolSettings, now_s: float) -> GangView | None:
-    """Return the gangs and processors of the shard; None where no gang is open."""
+def gang_view(tx: Transaction, settings: PoolSettings, patience: float, now_s: float) -> GangView | None:
+    """Return the gangs and processors of the shard, as a policy of this patience is asked; None = no gang is open."""
     open_gangs = [gang for gang in tx.open_gangs() if not gang.cancel_requested]
     if not open_gangs:
         return None
@@ -88,6 +88,7 @@ def gang_view(tx: Transaction, settings: PoolSettings, now_s: float) -> GangView
             usage=np.array([gang.cpu_usage for gang in gangs]),
         ),
         migration_s=settings.gang_migration_s,
+        patience=patience,
     )
     _fill(tiers, gangs, processors, processes, now_s)
     _withhold(tiers, [index for index, processor in enumerate(processors) if processor.name not in usable])
@@ -131,7 +132,7 @@ def _fill(
         elif process.processor in number:
             tiers.block(number[process.processor], _CORE_TIER[process.tier])
     for index, gang in enumerate(gangs):
-        tiers.arrive(index)
+        tiers.arrive(index, gang.created_at)
         if gang.uuid in current:
             places = sorted(current[gang.uuid], key=lambda process: process.index)
             where = np.array([number[process.processor] for process in places], np.int64)
@@ -206,9 +207,9 @@ def _end_all(tx: Transaction, processes: Iterable[Process], event: object, now_s
             change_process(tx, process, event, now_s)
 
 
-def gang_outlooks(tx: Transaction, settings: PoolSettings, now_s: float) -> dict[str, GangOutlook]:
+def gang_outlooks(tx: Transaction, settings: PoolSettings, patience: float, now_s: float) -> dict[str, GangOutlook]:
     """Return what can be said of the gangs of the shard that wait for the foreground, by uuid."""
-    view = gang_view(tx, settings, now_s)
+    view = gang_view(tx, settings, patience, now_s)
     if view is None:
         return {}
     said = [GangOutlook(gang=gang.uuid, reason=why, expected_at=None) for gang, why in view.left_out]
@@ -231,10 +232,10 @@ def give_up_gangs(tx: Transaction, settings: PoolSettings, now_s: float) -> list
     return ended
 
 
-def gang_detail(tx: Transaction, uuid: str, settings: PoolSettings, now_s: float) -> GangDetail:
+def gang_detail(tx: Transaction, uuid: str, settings: PoolSettings, patience: float, now_s: float) -> GangDetail:
     """Return a gang of the shard with what can be said of it now."""
     gang = tx.gang(uuid)
-    said = gang_outlooks(tx, settings, now_s).get(uuid) if gang.state not in ENDED_GANGS else None
+    said = gang_outlooks(tx, settings, patience, now_s).get(uuid) if gang.state not in ENDED_GANGS else None
     processes = gang_attempt(tx, gang)
     return GangDetail(
         gang=gang,

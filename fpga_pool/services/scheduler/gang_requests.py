@@ -40,8 +40,9 @@ class GangRequests:
         """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             shard = owned_gang(tx, uuid, project_id).shard
-        with self._service.store.reading(shard) as tx:
-            return to_plain(gang_detail(tx, uuid, self._service.settings.pool, self._service.clock()))
+        service = self._service
+        with service.store.reading(shard) as tx:
+            return to_plain(gang_detail(tx, uuid, service.settings.pool, service.gangs.patience, service.clock()))
 
     @answers
     def cancel_gang(self, context: Plain, project_id: str, uuid: str) -> Plain:

@@ -40,7 +40,7 @@ class GangPlanner:
     def step(self) -> bool:
         """Do what the policy wants now; return whether there is something to tell agents."""
         with self._reading() as tx:
-            view = gang_view(tx, self._settings, self._clock())
+            view = gang_view(tx, self._settings, self._policy.patience, self._clock())
         if view is None:
             return False
         began_s = time.monotonic()

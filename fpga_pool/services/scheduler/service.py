@@ -78,7 +78,7 @@ class SchedulerService:
         self._placement = placement
         self._policies = policies
         self.online = online
-        self._gangs = gangs
+        self.gangs = gangs
         do_not_compile()
         self._agents = agents
         self._peers = peers
@@ -157,7 +157,7 @@ class SchedulerService:
             lambda: self.store.reading(shard.name),
             lambda: self.store.transaction(shard.name, shard.owner, shard.epoch),
             settings.pool,
-            self._gangs,
+            self.gangs,
             self.clock,
             np.random.default_rng(settings.seed),
         )

@@ -187,13 +187,13 @@ class GangPool:
 
     def outlook(self, uuid):
         with self.tx() as tx:
-            return gang_outlooks(tx, self.settings, self.now_s).get(uuid)
+            return gang_outlooks(tx, self.settings, self.policy.patience, self.now_s).get(uuid)
 
     # The scheduler
 
     def look(self):
         with self.tx() as tx:
-            return gang_view(tx, self.settings, self.now_s)
+            return gang_view(tx, self.settings, self.policy.patience, self.now_s)
 
     def decide(self, view):
         return decided_moves(view, lambda tiers: self.policy.decide(tiers, None, view.now_s, self.rng))

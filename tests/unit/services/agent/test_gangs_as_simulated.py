@@ -92,7 +92,7 @@ class Live:
 
     def plan(self):
         with self.tx() as tx:
-            view = gang_view(tx, self.settings, self.now_s)
+            view = gang_view(tx, self.settings, self.policy.patience, self.now_s)
         moves = decided_moves(view, lambda tiers: self.policy.decide(tiers, None, self.now_s, self.rng)) if view else []
         with self.tx() as tx:
             return bool(moves and commit_gang_moves(tx, view, moves, self.settings))
