@@ -57,6 +57,7 @@ class LibvirtMachines:
         self.hypervisor, self._connection, self._kernel, self._initrd = hypervisor, connection, kernel, initrd
         self._directory = directory
         self.domains = {}
+        self._texts = {}
 
     def new_driver(self):
         return LibvirtTiers(self.hypervisor.uri, self.hypervisor.directory / "run" / "libvirt" / "qemu")
@@ -70,7 +71,13 @@ class LibvirtMachines:
         )  # fmt: skip
         text = text.replace("</vcpu>", f"</vcpu>{pins}").replace("<memory unit='MiB'>256", "<memory unit='MiB'>128")
         self.domains[instance] = self._connection.createXML(text)
+        self._texts[instance] = text
         return instance
+
+    def reboot(self, instance):
+        """As a hard reboot by Nova: the machine ends, and begins as it was first described."""
+        self.domains[instance].destroy()
+        self.domains[instance] = self._connection.createXML(self._texts[instance])
 
     def console(self, instance):
         return self._directory / f"console-{instance}"
