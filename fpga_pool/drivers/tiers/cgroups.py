@@ -14,8 +14,10 @@ PROC = Path("/proc")
 
 IDLE_FILE = "cpu.idle"
 _EMULATOR, _NESTED = "emulator", "libvirt"
-#: Lowest and highest priority of a group against its siblings, as libvirt's `cpu_shares`, by version.
-SHARES = {1: (2, 262144), 2: (1, 10000)}
+#: Priority of the background and of the foreground against other guests, as libvirt's `cpu_shares`, by version.  The
+#: foreground has sixteen times what a guest has by default: it leaves the background nothing, which has the least there
+#: is, but lets a guest start that is not in a tier yet.  With the most that there is, such a start took minutes.
+SHARES = {1: (2, 16384), 2: (1, 1600)}
 #: The accounting of version 1; version 2 has it in cpu.stat, also where it is beside version 1 without controllers.
 _USAGE_1 = "cpuacct.usage"
 _NS_PER_S, _US_PER_S = 1e9, 1e6
@@ -33,7 +35,7 @@ class GuestCgroup:
 
     @property
     def shares(self) -> tuple[int, int]:
-        """Lowest and highest `cpu_shares`."""
+        """`cpu_shares` of the background and of the foreground."""
         return SHARES[self.version]
 
     @property

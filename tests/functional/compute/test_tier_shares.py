@@ -5,7 +5,6 @@ they do on this machine matters little.
 """
 
 import contextlib
-import os
 import statistics
 import time
 from dataclasses import dataclass, fields
@@ -20,25 +19,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 PCPU = 0
 WINDOW_S, WINDOWS = 2.0, 7
-#: All guests together compete with all else on the host; here that is other tests.
-MACHINE_SHARES = Path("/sys/fs/cgroup/cpu/machine/cpu.shares")
 BOOT_S = 240.0
 #: CPU time of all processes by pCPU.
 ACCOUNTS = Path("/sys/fs/cgroup/cpuacct/cpuacct.usage_percpu")
-
-
-@pytest.fixture
-def quiet_pcpu(tier_machines):
-    """A pCPU on which nobody else gets much while a guest wants it."""
-    if not MACHINE_SHARES.exists():
-        yield
-        return
-    before = MACHINE_SHARES.read_text(), os.getpriority(os.PRIO_PROCESS, 0)
-    MACHINE_SHARES.write_text("262144")
-    os.setpriority(os.PRIO_PROCESS, 0, -20)  # who changes tiers does not wait behind other tests
-    yield
-    MACHINE_SHARES.write_text(before[0])
-    os.setpriority(os.PRIO_PROCESS, 0, before[1])
 
 
 @pytest.fixture

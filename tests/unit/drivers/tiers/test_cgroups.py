@@ -32,7 +32,7 @@ def test_version_2_with_systemd(host, tmp_path):
     group = read()
     # Guests compete by their scopes; what libvirt keeps below has no siblings.
     assert (group.version, group.guest) == (2, tmp_path / "cgroup" / SCOPE)
-    assert group.shares == (1, 10000)
+    assert group.shares == (1, 1600)
     assert group.is_idle
     assert group.cpu_time_s(1) == 2.5
 
@@ -45,7 +45,7 @@ def test_version_1_with_cpu_and_cpuacct_in_one(host, tmp_path):
     )
     group = read()
     assert (group.version, group.guest) == (1, tmp_path / "cgroup" / "cpu" / path)
-    assert group.shares == (2, 262144)
+    assert group.shares == (2, 16384)
     assert group.is_idle is False
     assert group.cpu_time_s(0) == 1.5
 
