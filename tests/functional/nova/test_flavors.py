@@ -150,3 +150,17 @@ def test_without_a_cloud_it_says_where_one_is_named(flavor, tmp_path, monkeypatc
     status, _, complaint = flavor("check")
     assert status == 2
     assert complaint.endswith("; set OS_CLOUD, or source an openrc file\n")
+
+
+def test_a_flavor_of_a_tier_needs_no_function_and_passes_the_check(flavor, nova):
+    words = ("--tier", "background", "--cpu-usage", "60", "--ram", "512", "--disk", "1", "--vcpus", "3")
+    assert flavor("create", "f1.behind", *words, nova=nova)[0] == 0
+    assert nova.flavors()["f1.behind"]["extra_specs"] == {
+        "fpga_pool:tier": "background",
+        "fpga_pool:cpu_usage": "60",
+        "resources:CUSTOM_FPGA_BACKGROUND_PCPU": "3",
+    }
+    assert flavor("check", "f1.behind", nova=nova)[0] == 0
+    status, _, complaint = flavor("create", "f1.nothing", *SIZE, nova=nova)
+    assert status != 0
+    assert "--function: missing; without it there is --tier" in complaint
