@@ -40,17 +40,17 @@ def run(*arguments, timeout_s, **environment):
     assert done.returncode == 0, done.stdout[-20000:] + done.stderr[-5000:]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_novas_scheduler_chooses_with_the_plugin(backend):
-    run("-c", TESTS / "pytest.ini", TESTS, timeout_s=580, OS_NOVA_DISABLE_EVENTLET_PATCHING=BACKENDS[backend])
+    run("-c", TESTS / "pytest.ini", TESTS, timeout_s=880, OS_NOVA_DISABLE_EVENTLET_PATCHING=BACKENDS[backend])
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_novas_own_tests_pass_with_the_plugin_in_its_default_options():
     run(
         *("-c", TESTS / "pytest.ini", "-p", "enabled", "--pyargs", *OWN_TESTS),
-        timeout_s=580,
+        timeout_s=880,
         OS_NOVA_DISABLE_EVENTLET_PATCHING="1",
         PYTHONPATH=str(TESTS),
     )
