@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 import fpga_pool.rpc  # noqa: F401  # chooses native threads before a test imports oslo.messaging
 from fpga_pool.experiments.servers import MariaDB, PostgreSQL, RabbitMQ
@@ -20,27 +21,49 @@ settings.load_profile("repeatable")
 
 #: Functional tests that one worker runs while another runs the unit tests: they wait more than they compute.
 WITH_THE_CLOUD = ("cloud", "compute", "nova", "placement", "test_nova_plugin.py")
+#: Functional tests that measure the machine, or compare a running pool with its plan: the last of the other worker.
+QUIET = (
+    "compute/test_tiers.py",
+    "compute/test_tier_shares.py",
+    "tc/test_changed_plan.py",
+    "tc/test_rates.py",
+    "test_embedded_pool.py",
+    "test_gangs.py",
+    "test_replanning.py",
+    "test_shaping.py",
+    "test_testbed.py",
+)
+
+
+def _lane(path):
+    """Return (order, name) of the tests of a file, given from here: one worker runs all that have the same name."""
+    kind, _, rest = path.as_posix().partition("/")
+    if kind != "functional":
+        return 1, f"{path}"
+    if rest in QUIET:
+        return 3, "machine"
+    return (0, "cloud") if rest.startswith(WITH_THE_CLOUD) else (2, "machine")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Divide the tests among two workers, in an order in which both have something to do.
+    """Put tests into an order in which two workers both have something to do, and which suits one as well.
 
-    One begins with the real cloud, the other with the unit tests and goes on with the other functional tests.  Those
-    that measure the machine (marker `quiet`) are the last of these: the other worker has done its own long before.
+    One begins with the real cloud, the other with the unit tests and goes on with the other functional tests.
     """
+    items.sort(key=lambda item: _lane(item.path.relative_to(Path(__file__).parent))[0])
 
-    def lane(item):
-        kind, place, *_ = item.path.relative_to(Path(__file__).parent).parts
-        if kind != "functional":
-            return 1, str(item.path)
-        if place in WITH_THE_CLOUD and not item.get_closest_marker("quiet"):
-            return 0, "cloud"
-        return 2, "machine"
 
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(lane(item)[1]))
-    items.sort(key=lambda item: (lane(item)[0], item.get_closest_marker("quiet") is not None))
+class _Lanes(LoadScopeScheduling):
+    """Gives a worker all tests of a lane."""
+
+    def _split_scope(self, nodeid):
+        return _lane(Path(nodeid.partition("::")[0]).relative_to("tests"))[1]
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """Divide tests by lanes among workers, if there are any: pytest --numprocesses 2 --no-loadscope-reorder."""
+    return _Lanes(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -27,18 +27,12 @@ _slice_s = number_that(lambda value: 0 <= value < math.inf, "seconds, 0 or more"
 _ONLINE_EFFORT = 20
 
 
-def default_policy() -> str:
-    """Return ours, or the paper's where it is not installed."""
-    return "lattice_plus" if "lattice_plus" in policy_names("task") else "lattice"
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    names, default = ", ".join(policy_names("task")), default_policy()
+    names = ", ".join(policy_names("task"))
     parser.add_argument("problem", metavar="PROBLEM", help="enclosures and tasks (.json)")
-    parser.add_argument(
-        "--policy", default=default, metavar="NAME", help=f"who schedules: {names} (default: {default})"
-    )
+    help_text = f"who schedules: {names} (default: lattice_plus)"
+    parser.add_argument("--policy", default="lattice_plus", metavar="NAME", help=help_text)
     parser.add_argument(
         "--out", required=True, metavar="SCHEDULE", help="where and when each task runs, to write (.json)"
     )

@@ -10,8 +10,6 @@ import pytest
 from fpga_pool.client import JobSpec
 from fpga_pool.model.objects import BatchState, SlotState
 
-pytestmark = pytest.mark.quiet
-
 
 def fpga_pool(pool, *words, code=0):
     """Run one `fpga-pool` command; return what it prints, as JSON where it was asked to."""

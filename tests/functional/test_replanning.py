@@ -17,8 +17,6 @@ from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.sim.hosts import SimulatedHost, fresh_hosts
 from fpga_pool.sim.pool import SimulatedPool
 
-pytestmark = pytest.mark.quiet
-
 #: The seed with which, of the slots of both hosts, one hangs once: at its seventh job.
 HANGS = {
     "standalone": {"hosts": 2, "requesters": 1, "egress_mbps": 2000, "ingress_mbps": 4000},

@@ -25,8 +25,6 @@ from fpga_pool.model.objects import BatchState, Job, JobState, RateSegment
 from fpga_pool.model.pool.admission import JobRequest
 from fpga_pool.services.agent.journal import Journal
 
-pytestmark = pytest.mark.quiet
-
 REQUESTER = "requester-1"
 RESPONDERS = ("node-1", "node-2")
 #: The cables take ten times what the hosts say that they do: what is slower is so by tc.

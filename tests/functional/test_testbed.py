@@ -15,8 +15,6 @@ from fpga_pool.experiments.testbed.experiment import remove_left_over, what_is_m
 from fpga_pool.experiments.testbed.network import Nic, switched_network
 from fpga_pool.experiments.waiting import wait_until
 
-pytestmark = pytest.mark.quiet
-
 SCALE = 0.05
 TIMEOUT_S = 300.0
 MEMORY = Path("/dev/shm")

@@ -21,7 +21,7 @@ BACKGROUND = {"fpga_pool:tier": "background"}
 PCPU = 1
 START_S = 120.0
 
-pytestmark = [pytest.mark.quiet, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture

@@ -11,8 +11,6 @@ from fpga_pool.model.objects import RateSegment
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.shaper import FlowShaper
 
-pytestmark = pytest.mark.quiet
-
 SOON_S = 30.0
 
 

@@ -10,8 +10,6 @@ from fpga_pool.drivers.egress.base import LimitedFlow
 from fpga_pool.drivers.egress.tc.driver import TcDriver
 from fpga_pool.drivers.egress.tc.places import GROUP_FLOWS
 
-pytestmark = pytest.mark.quiet
-
 RATES_BPS = (50e6, 100e6, 150e6, 250e6, 450e6)
 RAMP_S, WINDOW_S = 1.0, 4.0
 #: A class saves up for 40 ms; a host that does not get to run for longer loses rate, whoever shapes.  Threads wake up
