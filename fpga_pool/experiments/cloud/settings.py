@@ -86,9 +86,12 @@ def _locks(site: Site) -> Options:
 
 
 def _keystone(site: Site, database_url: str) -> Options:
+    keys = {"key_repository": site.directory / "keys" / "fernet"}
     return {
         "database": {"connection": f"{database_url}/keystone"},
-        "fernet_tokens": {"key_repository": site.directory / "keys" / "fernet"},
+        # Receipts are of no use here, but their keys are looked for at the start, too.
+        "fernet_tokens": keys,
+        "fernet_receipts": keys,
         "credential": {"key_repository": site.directory / "keys" / "credential"},
         # The passwords are random: to hash them slowly would protect nothing, and each service logs in often.
         "identity": {"password_hash_rounds": 4},

@@ -316,13 +316,13 @@ def test_a_processor_that_is_taken_from_the_gangs_stays_with_the_one_that_has_it
     pool.settle()
     (process,) = live(pool, gang).values()
     host = pool.hosts[process.host]
-    waits, small, short = pool.create(2), pool.create(1, cpu_usage=1.0), pool.create(1, runtime_s=10.0)
+    waits, small, other = pool.create(2), pool.create(1, cpu_usage=1.0, runtime_s=10.0), pool.create(1)
     host.withdrawn.add(process.processor)
     pool.hear(host.name)
     pool.settle()
     assert [state(pool, uuid) for uuid in (gang, waits, small)] == ["FOREGROUND", "QUEUED", "FOREGROUND"]
     assert live(pool, small)[0].host != host.name
-    assert state(pool, short) == "QUEUED"  # behind `gang` there is room, but not for others
+    assert state(pool, other) == "QUEUED"  # behind `gang` there is room, but not for others
     pool.cancel(gang)
     pool.settle()
     assert (state(pool, gang), host.held) == ("CANCELLED", {})
@@ -341,13 +341,13 @@ def test_a_gang_wider_than_what_is_left_of_the_pool_says_so_and_holds_up_nobody(
 
 
 def test_a_gang_that_waits_is_told_when_the_estimates_let_it_start(pool):
-    """The first has both processors for 100 s; the second then for 50 s; the third comes after both."""
+    """The first has both processors for 100 s; then the third for 10 s, whose turn comes sooner; then the second."""
     started_at = pool.now_s
     pool.create(2, runtime_s=100.0, cpu_usage=1.0)
     pool.settle()
     second, third = pool.create(2, runtime_s=50.0), pool.create(2, runtime_s=10.0)
-    assert pool.outlook(second).expected_at == pytest.approx(started_at + 100.0, abs=0.01)
-    assert pool.outlook(third).expected_at == pytest.approx(started_at + 150.0, abs=0.01)
+    assert pool.outlook(third).expected_at == pytest.approx(started_at + 100.0, abs=0.01)
+    assert pool.outlook(second).expected_at == pytest.approx(started_at + 110.0, abs=0.01)
     assert pool.outlook(third).reason == "too few processors are idle"
 
 
