@@ -60,8 +60,8 @@ class Handlers(test.NoDBTestCase):
         return {weighed.obj.host: weighed.weight for weighed in found}
 
     def test_nova_finds_what_is_installed(self):
-        assert [type(found).__name__ for found in self.filters] == ["FpgaPoolSlotFilter"]
-        names = {"FpgaPoolBenefitWeigher", "FpgaPoolLatticeWeigher", "FpgaPoolMakespanWeigher"}
+        assert [type(found).__name__ for found in self.filters] == ["FpgaPoolSlotFilter", "FpgaPoolTierFilter"]
+        names = {f"FpgaPool{what}Weigher" for what in ("Benefit", "Lattice", "Makespan", "Tier")}
         assert {type(found).__name__ for found in self.weighers} == names
         assert {found.__name__ for found in nova_plugin.all_weighers()} == names
 
