@@ -45,12 +45,20 @@ def _lane(path):
     return (0, "cloud") if rest.startswith(WITH_THE_CLOUD) else (2, "machine")
 
 
+#: Tests with threads or processes that wait for each other: what fails runs once more, for the machine is shared.  The
+#: summary lists the first failure as RERUN.  It is a race to be found, not noise.
+RACING = tuple(f"unit/{room}" for room in ("api", "client", "cmd", "dataplane", "drivers", "rpc", "services"))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Put tests into an order in which two workers both have something to do, and which suits one as well.
 
     One begins with the real cloud, the other with the unit tests and goes on with the other functional tests.
     """
+    for item in items:
+        if item.path.relative_to(Path(__file__).parent).as_posix().startswith(("functional", *RACING)):
+            item.add_marker(pytest.mark.flaky(reruns=1))
     items.sort(key=lambda item: _lane(item.path.relative_to(Path(__file__).parent))[0])
 
 

@@ -33,16 +33,6 @@ FAST = {
 }
 
 
-def pytest_collection_modifyitems(items):
-    """Run what failed once more: the machine is shared, and processes wait for each other here.
-
-    The summary lists the first failure as RERUN.  It is a race to be found, not noise.
-    """
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.flaky(reruns=1))
-
-
 def merged(*options):
     """Options of several dicts; the later ones win name by name."""
     names = {}

@@ -24,7 +24,7 @@ def test_a_job_is_loaded_computed_and_its_result_held(bench, until):
     assert (finished.result_bytes, finished.result_sha256) == (len(output), hashlib.sha256(output).hexdigest())
     assert finished.compute_s >= 0.005
     until(lambda: bench.slot_states() == ["LOADING", "READY", "BUSY", "READY"])
-    assert bench.files() == []
+    until(lambda: bench.files() == [])
 
 
 def test_a_function_is_loaded_ahead_while_the_input_is_on_its_way(bench, until):
