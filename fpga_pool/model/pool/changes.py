@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from fpga_pool.model.exchange import SMALL_INPUT_BYTES
+from fpga_pool.model.gangs import Processor
 from fpga_pool.model.lifecycle.batch import BATCH, JobEnded
 from fpga_pool.model.lifecycle.job import JOB, Displaced, Retimed
 from fpga_pool.model.lifecycle.lease import LEASE, LeaseReleased
@@ -38,16 +39,20 @@ def change_job(tx: Transaction, job: Job, event: object, now_s: float, *, settle
 
 def send(tx: Transaction, slot_name: str, action: Action) -> None:
     """Send an action to the agent of a slot, as the slot's next command."""
-    slot = tx.slot(slot_name)
-    sequence = slot.sequence + 1
-    tx.save(replace(slot, sequence=sequence))
+    send_to(tx, tx.slot(slot_name), action)
+
+
+def send_to(tx: Transaction, place: Slot | Processor, action: Action) -> None:
+    """Send an action to the agent of a place, as the place's next command."""
+    sequence = place.sequence + 1
+    tx.save(replace(place, sequence=sequence))
     tx.send(
         Command(
-            id=str(uuid.uuid5(uuid.UUID(slot.uuid), str(sequence))),
+            id=str(uuid.uuid5(uuid.UUID(place.uuid), str(sequence))),
             shard=tx.shard.name,
             epoch=tx.shard.epoch,
-            host=slot.host,
-            slot=slot.name,
+            host=place.host,
+            slot=place.name,
             sequence=sequence,
             action=action,
         )

@@ -1,6 +1,5 @@
 """Changes of gangs together with what follows from them for their processes, and the other way round."""
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -26,7 +25,7 @@ from fpga_pool.model.lifecycle.process import (
     StopRequested,
     Vanished,
 )
-from fpga_pool.model.messages import Action, Command
+from fpga_pool.model.pool.changes import send_to
 from fpga_pool.model.transaction import Transaction
 
 
@@ -42,29 +41,11 @@ def change_process(tx: Transaction, process: Process, event: object, now_s: floa
     changed, actions = PROCESS.transition(process, event, now_s)
     tx.save(changed)
     for action in actions:
-        send_to_processor(tx, changed.processor, action)
+        send_to(tx, tx.processor(changed.processor), action)
     if changed.state is ProcessState.ENDED and changed.cpu_s:
         gang = tx.gang(changed.gang_uuid)
         tx.save(replace(gang, cpu_s=gang.cpu_s + changed.cpu_s))
     return tx.process(process.uuid)
-
-
-def send_to_processor(tx: Transaction, name: str, action: Action) -> None:
-    """Send an action to the agent of a processor, as the processor's next command."""
-    processor = tx.processor(name)
-    sequence = processor.sequence + 1
-    tx.save(replace(processor, sequence=sequence))
-    tx.send(
-        Command(
-            id=str(uuid.uuid5(uuid.UUID(processor.uuid), str(sequence))),
-            shard=tx.shard.name,
-            epoch=tx.shard.epoch,
-            host=processor.host,
-            slot=processor.name,
-            sequence=sequence,
-            action=action,
-        )
-    )
 
 
 def reserve(

@@ -25,7 +25,8 @@ from fpga_pool.model.gangs import (
 from fpga_pool.model.lifecycle.process import PROCESS
 from fpga_pool.model.messages import Heartbeat
 from fpga_pool.model.objects import Host
-from fpga_pool.model.pool.gang_changes import change_process, displace_gang, send_to_processor, settle_gang
+from fpga_pool.model.pool.changes import send_to
+from fpga_pool.model.pool.gang_changes import change_process, displace_gang, settle_gang
 from fpga_pool.model.transaction import Transaction
 
 #: Processes whose progress their agent tells.
@@ -109,7 +110,7 @@ def compare_gangs(tx: Transaction, heartbeat: Heartbeat, now_s: float, *, return
             mended += _compare_process(tx, process, observed.get(key), now_s)
     for key, stray in observed.items():
         if key not in known and stray.processor in settled:
-            send_to_processor(tx, stray.processor, _stop(stray))
+            send_to(tx, tx.processor(stray.processor), _stop(stray))
             mended.append(Mended(stray.gang, f"{heartbeat.host} has a process of it though it is over or elsewhere"))
     return mended
 
@@ -154,10 +155,10 @@ def _compare_process(tx: Transaction, known: Process, observed: ObservedProcess 
         if observed.ending:
             return []
         kind = StopProcess if process.state is ProcessState.STOPPING else SaveProcess
-        send_to_processor(tx, process.processor, kind(**about))  # type: ignore[arg-type]
+        send_to(tx, tx.processor(process.processor), kind(**about))  # type: ignore[arg-type]
         return [Mended(process.gang_uuid, f"process {process.index} does not end, as it was to")]
     if observed.tier is not process.tier:
-        send_to_processor(tx, process.processor, SetTier(**about, tier=process.tier))  # type: ignore[arg-type]
+        send_to(tx, tx.processor(process.processor), SetTier(**about, tier=process.tier))  # type: ignore[arg-type]
         return [Mended(process.gang_uuid, f"process {process.index} is in the {observed.tier}")]
     return []
 

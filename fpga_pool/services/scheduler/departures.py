@@ -2,12 +2,13 @@
 
 import logging
 import threading
-from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 
 from fpga_pool.model.exceptions import ServiceUnavailable
-from fpga_pool.model.objects import Lease
+from fpga_pool.model.objects import Lease, Slot
 from fpga_pool.model.pool.instances import provider_of, release_lease
+from fpga_pool.placement.comparison import differences
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.loop import Loop
 from fpga_pool.services.scheduler.instances import Allocations
@@ -48,8 +49,7 @@ class Departures:
         """Give back what the noted instances hold beyond what Placement has allocated to them."""
         with self._lock:
             noted, self._noted = self._noted, set()
-        held = self._held(noted) if noted else {}
-        for instance, leases in held.items():
+        for instance, leases in self._held(noted).items() if noted else ():
             try:
                 self._release(instance, leases)
             except ServiceUnavailable as error:
@@ -58,20 +58,23 @@ class Departures:
                     self._noted.add(instance)
         return False
 
-    def _release(self, instance: str, leases: list[tuple[Lease, str, str]]) -> None:
-        allocated = Counter(self._placement.allocated(instance))
-        for lease, provider, shard in leases:
-            if allocated[provider] > 0:
-                allocated[provider] -= 1
-            elif self._writer(shard).run(lambda tx, lease=lease: release_lease(tx, lease, self._clock())):  # type: ignore[misc]
+    def _release(self, instance: str, leases: Sequence[tuple[Lease, Slot]]) -> None:
+        held = defaultdict(list)
+        for lease, slot in leases:
+            held[provider_of(slot)].append(lease)
+        allocated = self._placement.allocated(instance)
+        shards = {slot.name: slot.shard for _, slot in leases}
+        given = {provider: {instance: allocated.get(provider, 0)} for provider in held}
+        for lease in differences(held, given).unallocated:
+            writer = self._writer(shards[lease.slot])
+            if writer.run(lambda tx, lease=lease: release_lease(tx, lease, self._clock())):  # type: ignore[misc]
                 LOG.info("slot %s: released, instance %s has left its host", lease.slot, instance)
 
-    def _held(self, instances: set[str]) -> dict[str, list[tuple[Lease, str, str]]]:
-        """Return the leases of some instances, each with the provider of its slot and with its shard."""
+    def _held(self, instances: set[str]) -> dict[str, list[tuple[Lease, Slot]]]:
+        """Return the leases of some instances, each with its slot."""
         held = defaultdict(list)
         with self._store.reading() as tx:
             for lease in tx.leases():
                 if lease.of_instance and lease.holder in instances:
-                    slot = tx.slot(lease.slot)
-                    held[lease.holder].append((lease, provider_of(slot), tx.host(slot.host).shard))
+                    held[lease.holder].append((lease, tx.slot(lease.slot)))
         return held
