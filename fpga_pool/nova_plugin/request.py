@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from fpga_pool.core.makespan.holding import hold
 from fpga_pool.core.types import Ints
 from fpga_pool.model.flavor import RESOURCE_CLASS, AcceleratorRequest
@@ -24,13 +26,15 @@ from fpga_pool.nova_plugin.linked import Linked, Places
 _LITTLE = 1e-6
 
 Candidate = Mapping[str, Any]
+#: Providers that a candidate allocates slots of, with their numbers.
+Slots = Sequence[tuple[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What a host would give the next instance, if nothing else changes its first candidate."""
 
-    candidate: Candidate | None
+    slots: Slots
     #: Benefit that it adds to the pool, vCPU equivalents.
     benefit: float
 
@@ -70,11 +74,19 @@ class Request:
         self._seen: dict[Any, int] = {}
         self._taken: dict[Any, int] = {}
         self._offers: dict[Any, Offer] = {}
-        self._best: Mapping[str, float] = fitting.best(wanted.count)
+        #: What the first candidate of each host allocates, as long as that is its first.
+        self._allocated: dict[Any, tuple[Candidate, Slots]] = {}
         #: Which slots they are; None where there is only one for each instance.
         self._linked = Linked(wanted, fitting.spots) if wanted.count > 1 else None
         #: (P,) slots of each provider that instances of this request can get.
         self._free = fitting.free if left is None else _less(fitting, left)
+        #: Whether there is only one instance: what a provider costs and gains is worked out for all at once, by uuid.
+        self._single = instances == 1 and left is None
+        self._cost_there: Mapping[str, float] = {}
+        self._gain_there: Mapping[str, float] = {}
+        if self._single:
+            self._cost_there = fitting.firsts(fitting.cost_sum, wanted.count, _LITTLE * fitting.free.astype(np.float64))
+            self._gain_there = fitting.firsts(fitting.gain_sum, wanted.count)
 
     def is_about(self, hosts: Sequence[Any]) -> bool:
         """Say whether these are hosts of an earlier pass: Nova makes new ones for every request."""
@@ -104,12 +116,12 @@ class Request:
         if not grown:
             return set()
         for host in hosts[: grown[0]]:
-            self._refused |= {row for row, _ in self._needs(_first(host)) or ()}
+            self._refused |= {row for row, _ in self._needs(self._first_slots(host)) or ()}
         for place in grown:
             host = hosts[place]
             self._taken[host] = self._taken.get(host, 0) + host.num_instances - self._seen[host]
             self._seen[host] = host.num_instances
-            needs = self._needs(_first(host)) or self._anywhere(host, self._given)
+            needs = self._needs(self._first_slots(host)) or self._anywhere(host, self._given)
             if self._linked is not None:
                 self._linked.take(host.host, needs)
             for row, count in needs:
@@ -119,16 +131,28 @@ class Request:
     def _admit(self, host: Any) -> bool:
         """Order the candidates of a host; say whether there is one that the pool can fulfil."""
         candidates = host.allocation_candidates
-        if not any(_slots_of(candidate) for candidate in candidates):
+        allocated = [_slots_of(candidate) for candidate in candidates]
+        if not any(allocated):
             return self._admit_unallocated(host)
         cost_of = partial(self._linked_cost, host.host) if self.wanted.linked else self._cost
-        costs = [cost_of(candidate) for candidate in candidates]
-        order = [place for place, cost in enumerate(costs) if cost is not None]
+        costs = [cost_of(slots) for slots in allocated]
+        order = sorted((cost, place) for place, cost in enumerate(costs) if cost is not None)
         if not order:
             return False
-        order.sort(key=lambda place: costs[place] or 0.0)
-        host.allocation_candidates = [candidates[place] for place in order]
+        host.allocation_candidates = [candidates[place] for _, place in order]
+        first = order[0][1]
+        self._allocated[host] = candidates[first], allocated[first]
         return True
+
+    def _first_slots(self, host: Any) -> Slots:
+        """Return what the first candidate of a host allocates; other filters may have dropped some."""
+        if not host.allocation_candidates:
+            return ()
+        first = host.allocation_candidates[0]
+        known = self._allocated.get(host)
+        if known is None or known[0] is not first:
+            known = self._allocated[host] = first, _slots_of(first)
+        return known[1]
 
     def _admit_unallocated(self, host: Any) -> bool:
         """Judge a host where Placement allocates no slots: by what the pool knows of it alone."""
@@ -150,39 +174,44 @@ class Request:
         ]
         return ((min(rows)[1], count),) if rows else ()
 
-    def _cost(self, candidate: Candidate) -> float | None:
-        """Return what a candidate costs the pool; None if it cannot be fulfilled.
+    def _cost(self, slots: Slots) -> float | None:
+        """Return what a candidate's slots cost the pool; None if they cannot be had.
 
         Among equals one instance takes the card with the fewest slots left, so that others stay whole; several spread,
         since Placement may know of claims that the pool does not.
         """
-        slots = _slots_of(candidate)
-        if len(slots) == 1 and self._instances == 1 and not self._refused and slots[0][1] == self.wanted.count:
-            cost = self._best.get(slots[0][0])
-            if cost is None:
-                return None
-            left = int(self._free[self._rows[slots[0][0]]])
-        else:
-            needs = self._needs(candidate)
-            if needs is None:
-                return None
-            cost = self._sum(self._fitting.cost_sum, needs, self._given)
-            left = min((int(self._free[row]) - self._given.get(row, 0) for row, _ in needs), default=0)
+        if self._is_single(slots):
+            return self._cost_there.get(slots[0][0])
+        needs = self._needs(slots)
+        if needs is None:
+            return None
+        cost = self._sum(self._fitting.cost_sum, needs, self._given)
+        left = min((int(self._free[row]) - self._given.get(row, 0) for row, _ in needs), default=0)
         return cost + (left if self._instances == 1 else -left) * _LITTLE
 
-    def _linked_cost(self, host: str, candidate: Candidate) -> float | None:
+    def _is_single(self, slots: Slots) -> bool:
+        """Say whether these are all slots of a single instance, of one provider, and no claim of it was seen yet."""
+        return (
+            self._single
+            and len(slots) == 1
+            and slots[0][1] == self.wanted.count
+            and not self._given
+            and not self._refused
+        )
+
+    def _linked_cost(self, host: str, slots: Slots) -> float | None:
         """Return the same of slots that have to be linked: among equals it is the less the more stays connected."""
-        needs = self._needs(candidate)
+        needs = self._needs(slots)
         outcome = self._linked.outcome(host, needs) if needs and self._linked is not None else None
         return None if outcome is None else outcome.cost + outcome.lost * _LITTLE
 
-    def _needs(self, candidate: Candidate | None) -> tuple[tuple[int, int], ...] | None:
-        """Return the providers of a candidate's slots and how many of each; None if they cannot be had."""
-        return self._needs_after(candidate, self._given)
+    def _needs(self, slots: Slots) -> tuple[tuple[int, int], ...] | None:
+        """Return the rows of a candidate's providers and how many slots of each; None if they cannot be had."""
+        return self._needs_after(slots, self._given)
 
-    def _needs_after(self, candidate: Candidate | None, given: Mapping[int, int]) -> tuple[tuple[int, int], ...] | None:
+    def _needs_after(self, slots: Slots, given: Mapping[int, int]) -> tuple[tuple[int, int], ...] | None:
         needs = []
-        for uuid, count in _slots_of(candidate):
+        for uuid, count in slots:
             row = self._rows.get(uuid)
             if row is None or not self._has(row, given, count):
                 return None
@@ -199,18 +228,20 @@ class Request:
 
     def benefit(self, host: Any) -> float:
         """Return what the next instance would add to the benefit of the pool on a host (paper 003, equation 1)."""
-        first = _first(host)
+        slots = self._first_slots(host)
+        if self._is_single(slots) and slots[0][0] in self._gain_there:
+            return self._gain_there[slots[0][0]]
         offer = self._offers.get(host)
-        if offer is None or offer.candidate is not first or self._given:
-            needs = self._needs(first) or self._anywhere(host, self._given)
-            offer = self._offers[host] = Offer(first, self._sum(self._fitting.gain_sum, needs, self._given))
+        if offer is None or offer.slots is not slots or self._given:
+            needs = self._needs(slots) or self._anywhere(host, self._given)
+            offer = self._offers[host] = Offer(slots, self._sum(self._fitting.gain_sum, needs, self._given))
         return offer.benefit
 
     def lost_connections(self, host: Any) -> int | None:
         """Return what the next instance on a host takes from what is connected there; None where it has one slot."""
         if self._linked is None:
             return None
-        outcome = self._linked.outcome(host.host, self._needs(_first(host)) or None)
+        outcome = self._linked.outcome(host.host, self._needs(self._first_slots(host)) or None)
         return None if outcome is None else outcome.lost
 
     def make_plan(self, hosts: Sequence[Any]) -> None:
@@ -218,7 +249,17 @@ class Request:
         runtime_s = self.wanted.runtime_s
         if runtime_s is None:
             return
-        completion_s = {host: self._completions(host, runtime_s) for host in hosts}
+        there_s: Mapping[str, float] = {}
+        if self._single and not self.wanted.linked:
+            fitting = self._fitting
+            there_s = fitting.firsts(fitting.load_sum_s, self.wanted.count, runtime_s * fitting.slowdown)
+        completion_s = {}
+        for host in hosts:
+            slots = self._first_slots(host)
+            if self._is_single(slots) and slots[0][0] in there_s:
+                completion_s[host] = [there_s[slots[0][0]]]
+            else:
+                completion_s[host] = self._completions(host, runtime_s)
         self.plan = Plan(completion_s, *hold(completion_s, self._instances))
 
     def _completions(self, host: Any, runtime_s: float) -> list[float]:
@@ -241,8 +282,8 @@ class Request:
     def _next_needs(self, host: Any, given: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
         """Return what the next instance on a host would take."""
         if not given:  # its candidates are in order
-            return self._needs(_first(host)) or self._anywhere(host, given)
-        possible = (self._needs_after(candidate, given) for candidate in host.allocation_candidates)
+            return self._needs(self._first_slots(host)) or self._anywhere(host, given)
+        possible = (self._needs_after(_slots_of(candidate), given) for candidate in host.allocation_candidates)
         needs = min(
             (needs for needs in possible if needs),
             key=lambda needs: self._sum(self._fitting.cost_sum, needs, given),
@@ -254,7 +295,7 @@ class Request:
         self, linked: Linked, host: Any, given: Mapping[int, int], gone: Places
     ) -> tuple[tuple[tuple[int, int], ...], Places]:
         """Return the same of slots that have to be linked, and which slots are gone then."""
-        possible = [self._needs_after(candidate, given) for candidate in host.allocation_candidates]
+        possible = [self._needs_after(_slots_of(candidate), given) for candidate in host.allocation_candidates]
         outcomes = [(linked.outcome(host.host, needs, gone), needs) for needs in possible if needs]
         if not outcomes and (anywhere := linked.outcome(host.host, None, gone)):
             outcomes = [(anywhere, linked.needs(host.host, anywhere))]
@@ -306,14 +347,8 @@ def _less(fitting: Fitting, left: Mapping[str, int]) -> Ints:
     return free
 
 
-def _first(host: Any) -> Candidate | None:
-    return host.allocation_candidates[0] if host.allocation_candidates else None
-
-
-def _slots_of(candidate: Candidate | None) -> list[tuple[str, int]]:
+def _slots_of(candidate: Candidate) -> Slots:
     """Return the providers that a candidate allocates slots of, with their numbers."""
-    if candidate is None:
-        return []
     return [
         (uuid, given["resources"][RESOURCE_CLASS])
         for uuid, given in candidate["allocations"].items()

@@ -36,17 +36,21 @@ class _PoolWeigher(weights.BaseHostWeigher):
         return float(get_weight_multiplier(host_state, self.multiplier, self._configured))
 
     def weigh_objects(self, weighed_obj_list: Sequence[Any], weight_properties: Any) -> list[float]:
-        """Return a weight for each host; nothing at all, which costs nothing, where there is nothing to tell."""
+        """Return a weight for each host; nothing at all, which costs nothing, where there is nothing to tell.
+
+        Weights that are all the same tell nothing: Nova would make zeros of them, host by host.
+        """
         request = REQUESTS.get(weight_properties)
         if request is None:
             return []
         # Read once for all hosts: it is the same for all requests.
         self._configured = getattr(CONF.fpga_pool, self.multiplier.removeprefix("fpga_pool_"))
         try:
-            return self.weigh(request, [weighed.obj for weighed in weighed_obj_list])
+            found = self.weigh(request, [weighed.obj for weighed in weighed_obj_list])
         except Exception:  # a weigher must not fail a request
             LOG.exception("%s has no opinion", type(self).__name__)
             return []
+        return found if len(set(found)) > 1 else []
 
     def weigh(self, request: Request, hosts: Sequence[Any]) -> list[float]:
         """Return a weight for each host, the larger the better."""

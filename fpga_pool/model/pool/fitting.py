@@ -57,12 +57,16 @@ class Fitting:
         """The slots that can be had, one by one, with how they are linked."""
         return HostSpots(self.providers, self.had, self.cost)
 
-    def best(self, count: int) -> Mapping[str, float]:
-        """Return the cost of the first `count` slots of each provider, by uuid, where there are so many."""
+    def firsts(self, sums: Floats, count: int, more: Floats | float = 0.0) -> Mapping[str, float]:
+        """Return what the first `count` slots of each provider add to one of the sums, where there are so many.
+
+        By the provider's uuid, and with what `more` (P,) says of it.
+        """
         rows = np.flatnonzero(self.free >= count)
-        cost = self.cost_sum[self.begin[rows] + count] - self.cost_sum[self.begin[rows]]
+        first = self.begin[rows]
+        added = sums[first + count] - sums[first] + np.broadcast_to(more, self.free.shape)[rows]
         uuids = self.providers.uuids
-        return dict(zip((uuids[row] for row in rows.tolist()), cost.tolist(), strict=True))
+        return dict(zip((uuids[row] for row in rows.tolist()), added.tolist(), strict=True))
 
     def between(self, sums: Floats, provider: int, given: int, count: int) -> float:
         """Return what the next `count` slots of a provider add to one of the sums, after `given` of them."""

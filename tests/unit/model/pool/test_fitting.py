@@ -109,7 +109,7 @@ def test_slots_are_given_from_the_cheapest_on():
 def test_what_cannot_be_had_is_not_counted(state, function, lease, alive):
     found = fitting(("a/c0/r0", state, function, lease), alive=alive)
     assert found.free[row(found, "a", "c0")] == 0
-    assert found.best(1) == {}
+    assert found.firsts(found.cost_sum, 1) == {}
 
 
 def test_benefit_is_speedup_less_what_is_evicted_less_the_share_of_loading():
@@ -122,7 +122,7 @@ def test_benefit_is_speedup_less_what_is_evicted_less_the_share_of_loading():
 
 def test_the_best_of_each_provider_is_told_where_there_is_enough():
     found = fitting(("a/c0/r0", "READY", "f", FREE), ("a/c0/r1", "EMPTY", "", FREE), ("b/c0/r0", "EMPTY", "", FREE))
-    assert found.best(2) == {provider_uuid("a", "c0", "small"): LOADED + EMPTY}
+    assert found.firsts(found.cost_sum, 2) == {provider_uuid("a", "c0", "small"): LOADED + EMPTY}
 
 
 def test_a_function_that_is_not_in_the_catalogue_is_named():
@@ -132,7 +132,7 @@ def test_a_function_that_is_not_in_the_catalogue_is_named():
 
 def test_a_pool_without_slots_has_no_providers():
     found = fitting()
-    assert found.best(1) == {}
+    assert found.firsts(found.cost_sum, 1) == {}
     assert explain_host(found, "a", 1) == (False, "the pool knows no slots of this host")
 
 
