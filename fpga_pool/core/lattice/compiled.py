@@ -8,14 +8,24 @@ _Function = Callable[..., Any]
 
 def compiled(signature: str) -> Callable[[_Function], _Function]:
     """Return a decorator that compiles a function for these types when its module is imported (cached on disk)."""
+    return lambda function: _compiled(function, signature)
 
-    def decorate(function: _Function) -> _Function:
-        try:
-            from numba import njit
 
-            done: _Function = njit(signature, cache=True)(function)
-        except (ImportError, RuntimeError):  # no numba, or no place where it may keep what it compiled
-            return function
-        return done
+def at_first_call(function: _Function) -> _Function:
+    """Compile a function that Python calls when it does so: for tuples of many arrays, whose types nobody writes down."""
+    return _compiled(function, error_model="numpy")
 
-    return decorate
+
+def inner(function: _Function) -> _Function:
+    """Do so with one that only compiled ones call: without what Python needs to call it, it compiles much sooner."""
+    return _compiled(function, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def _compiled(function: _Function, *signature: str, **options: Any) -> _Function:
+    try:
+        from numba import njit
+
+        done: _Function = njit(*signature, cache=True, **options)(function)
+    except (ImportError, RuntimeError):  # no numba, or no place where it may keep what it compiled
+        return function
+    return done

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpga_pool.core.lattice.jit import inner
+from fpga_pool.core.lattice.compiled import inner
 from fpga_pool.core.types import Floats, Ints
 
 #: How a class of tasks goes onto an enclosure: not at all, on any FPGAs, on neighbours.

@@ -11,11 +11,14 @@ from fpga_pool.core.lattice.paper import Fifo, Heft, HeftShortest, Lattice, List
 from fpga_pool.core.lattice.search import TaskSearch
 from fpga_pool.core.lattice.shapes import allotted_shapes
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
+from fpga_pool.core.lattice.weighing import weigh
 from fpga_pool.core.makespan.budget import Budget, Clock
 from fpga_pool.core.policy import PolicyState
 
 #: Share of the seconds in which a step of the search may begin; the rest is for that step and for writing down.
 _SEARCHING = 0.85
+#: Share of the budget for weights of classes where functions are loaded; the rest is for changes of single tasks.
+_WEIGHING = 0.25
 #: The policies that are never better, because their schedules are looked at first.
 BASELINES: tuple[type[ListPolicy], ...] = (Fifo, Heft, HeftShortest, Mfit, Lattice)
 
@@ -81,15 +84,26 @@ class LatticePlus:
         )
         bound_s = tight_bound_s(view)
         placed = self._best_baseline(view)
-        if view.tasks and placed.wct_s > bound_s and TaskSearch.supports(view):
-            seed = int(rng.integers(1 << 31))
-            found = TaskSearch(view, placed, bound_s, budget, seed).run()
-            placed = min(placed, found, key=lambda schedule: schedule.wct_s)
+        if view.tasks and placed.wct_s > bound_s:
+            placed = self._searched(view, placed, bound_s, budget, rng)
         return TaskSchedule(
             enclosure=placed.enclosure, shape=placed.shape, begin_s=placed.begin_s, end_s=placed.end_s,
             member_begin=placed.member_begin, members=placed.members,
             bound_paper_s=paper_bound_s(view), bound_tight_s=bound_s,
         )  # fmt: skip
+
+    @staticmethod
+    def _searched(
+        problem: TaskProblem, placed: Placed, bound_s: float, budget: Budget, rng: np.random.Generator
+    ) -> Placed:
+        """Return the shortest schedule that a search finds from one on."""
+        seed = int(rng.integers(1 << 31))
+        reached = TaskSearch.supports(problem)
+        if not reached or problem.load_s > 0:
+            placed = weigh(problem, placed, bound_s, budget.part(_WEIGHING) if reached else budget, rng)
+        if reached:
+            placed = min(placed, TaskSearch(problem, placed, bound_s, budget, seed).run(), key=lambda each: each.wct_s)
+        return placed
 
     @staticmethod
     def _best_baseline(problem: TaskProblem) -> Placed:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpga_pool.core.lattice.jit import compiled, inner
+from fpga_pool.core.lattice.compiled import at_first_call, inner
 from fpga_pool.core.lattice.kernels import Instance, Plan, Room, fill_queues, in_order_of_events
 from fpga_pool.core.lattice.serial_kernels import one_after_the_other
 from fpga_pool.core.types import Floats, Ints
@@ -74,7 +74,7 @@ def enclosure_end_s(search, ring):  # type: ignore[no-untyped-def]
     return end_s
 
 
-@compiled
+@at_first_call
 def link(search):  # type: ignore[no-untyped-def]
     """Write the lists of enclosures, and when each ends, from the plan."""
     for ring in range(len(search.first)):
@@ -252,7 +252,7 @@ def _link_anew(search, count):  # type: ignore[no-untyped-def]
         search.end_s[search.rings[r]] = enclosure_end_s(search, search.rings[r])
 
 
-@compiled
+@at_first_call
 def improve(search, bound_s, work, tries, most_rings, most_tasks, manners, malleable):  # type: ignore[no-untyped-def]
     """Change the schedule until about `work` tasks have been placed, or its end is at `bound_s`; return the end.
 
@@ -319,7 +319,7 @@ def _noise(random):  # type: ignore[no-untyped-def]
     return (total - 3000) / 1500.0
 
 
-@compiled
+@at_first_call
 def by_weights(search, queues, rings, weights, best_fit, limit_s):  # type: ignore[no-untyped-def]
     """Schedule tasks on the first `rings` enclosures by weight of class + slope * log length, the most first.
 
@@ -338,7 +338,7 @@ def by_weights(search, queues, rings, weights, best_fit, limit_s):  # type: igno
     )
 
 
-@compiled
+@at_first_call
 def take_trial(search):  # type: ignore[no-untyped-def]
     """Make the schedule that was tried the one that is."""
     for i in range(len(search.following)):
@@ -366,7 +366,7 @@ def _change_weights(random, weights):  # type: ignore[no-untyped-def]
             weights[1, c] = max(0.0, weights[1, c] + shift)
 
 
-@compiled
+@at_first_call
 def reweigh(search, queues, rings, weights, best_s, bound_s, work):  # type: ignore[no-untyped-def]
     """Change weights step by step until about `work` tasks have been placed; return the end of the best schedule.
 

@@ -5,7 +5,7 @@ FPGAs may wait for a wide task here, or for a function.
 
 import numpy as np
 
-from fpga_pool.core.lattice.jit import compiled, inner
+from fpga_pool.core.lattice.compiled import at_first_call, inner
 from fpga_pool.core.lattice.kernels import ANY, ARC, arc
 
 
@@ -126,7 +126,7 @@ def one_after_the_other(  # type: ignore[no-untyped-def]
     return end_s
 
 
-@compiled
+@at_first_call
 def settle(instance, room, shape, order, plan):  # type: ignore[no-untyped-def]
     """Begin each task, on the FPGAs that it has, as soon as those before it in `order` allow; write `plan.begin_s`."""
     for lane in range(len(instance.ready_s)):

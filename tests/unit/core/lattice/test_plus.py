@@ -167,15 +167,31 @@ def test_one_of_three_equal_tasks_takes_both_fpgas():
     assert schedule(problem).wct_s == 3.25
 
 
-def test_enclosures_too_large_for_the_search_get_the_best_schedule_of_the_paper(checked):
+@pytest.mark.parametrize("malleable", [False, True])
+def test_enclosures_of_a_hundred_are_searched_too(malleable, checked):
     rng = np.random.default_rng(2)
+    fpgas, seconds = rng.integers(2, 60, 60), rng.uniform(1, 9, 60)
+    if malleable:  # half the FPGAs, 1.8 times as long
+        fpgas, seconds = np.stack((fpgas, fpgas // 2), 1).ravel(), np.stack((seconds, 1.8 * seconds), 1).ravel()
     problem = TaskProblem(
-        enclosure_fpgas=[100], enclosure_links=[1], shape_begin=range(61), shape_fpgas=rng.integers(1, 60, 60),
-        shape_seconds=rng.uniform(1, 9, 60), links=rng.integers(0, 2, 60),
+        enclosure_fpgas=[100], enclosure_links=[1], shape_begin=np.arange(61) * (1 + malleable), shape_fpgas=fpgas,
+        shape_seconds=seconds, links=rng.integers(0, 2, 60),
     )  # fmt: skip
     found = schedule(problem)
     checked(problem, found)
-    assert found.wct_s == best_baseline_s(problem)
+    assert found.wct_s < best_baseline_s(problem)
+
+
+def test_functions_of_many_tasks_are_put_together(checked):
+    """Where a load takes as long as a task, an order that mixes functions leaves more than a third of it unused."""
+    rng = np.random.default_rng(1)
+    problem = TaskProblem(
+        enclosure_fpgas=[8] * 4, enclosure_links=[1] * 4, shape_begin=range(301), shape_fpgas=rng.integers(1, 9, 300),
+        shape_seconds=rng.uniform(0.5, 1.5, 300), links=[1] * 300, function=rng.integers(0, 4, 300), load_s=1.0,
+    )  # fmt: skip
+    found = schedule(problem, effort=200)
+    checked(problem, found)
+    assert found.wct_s < 0.9 * best_baseline_s(problem)
 
 
 @pytest.mark.parametrize("more", [{}, {"interval_s": 3.0}])
