@@ -15,6 +15,7 @@ from fpga_pool.api.gangs import gangs
 from fpga_pool.api.hosts import hosts
 from fpga_pool.api.server import is_loopback
 from fpga_pool.api.slots import slots
+from fpga_pool.api.tasks import tasks
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 
@@ -46,7 +47,7 @@ def create_app(
     app.before_request(context.identify)
     app.after_request(_log)
     app.add_url_rule("/", view_func=versions)
-    for noun in (batches, gangs, slots, hosts, functions):
+    for noun in (batches, gangs, tasks, slots, hosts, functions):
         app.register_blueprint(noun)
     return app
 

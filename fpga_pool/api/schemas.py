@@ -8,6 +8,8 @@ from jsonschema import Draft202012Validator, ValidationError
 from werkzeug.exceptions import BadRequest, UnsupportedMediaType
 
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.flavor import Topology
+from fpga_pool.model.pool.task_admission import MOST_SLOTS
 
 _UUID = {
     "type": "string",
@@ -28,7 +30,7 @@ def _text(longest: int) -> dict[str, Any]:
 
 _SECONDS = {"type": "number", "exclusiveMinimum": 0, "description": "a number of seconds above 0"}
 
-_JOB = {
+_JOB: dict[str, Any] = {
     "type": "object",
     "properties": {
         "uuid": _UUID,
@@ -74,6 +76,36 @@ GANG = Draft202012Validator(
             "work_s": _SECONDS,
         },
         "required": ["processes", "runtime_s", "cpu_usage"],
+        "additionalProperties": False,
+        "description": "an object",
+    }
+)
+
+_SHARE = {
+    "type": "object",
+    "properties": {name: _JOB["properties"][name] for name in ("uuid", "name", "requester", "input_bytes")},
+    "required": ["requester", "input_bytes"],
+    "additionalProperties": False,
+    "description": "an object",
+}
+
+TASK = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {
+            "uuid": _UUID,
+            "name": _text(255),
+            "function": _text(255),
+            "topology": {"enum": list(Topology), "description": "any, line or ring"},
+            "shares": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": MOST_SLOTS,
+                "items": _SHARE,
+                "description": f"a list of 1 to {MOST_SLOTS} shares, one for each slot",
+            },
+        },
+        "required": ["function", "shares"],
         "additionalProperties": False,
         "description": "an object",
     }

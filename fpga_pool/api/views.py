@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from fpga_pool.model.exchange import Calibration, FunctionInfo, GangDetail, Ticket
+from fpga_pool.model.exchange import Calibration, FunctionInfo, GangDetail, TaskDetail, Ticket
 from fpga_pool.model.gangs import Gang, Migration, Process
 from fpga_pool.model.objects import Batch, Host, Job, RateSegment, Slot, StoryEntry, place_kind
+from fpga_pool.model.tasks import Task
 
 View = dict[str, Any]
 
@@ -250,3 +251,38 @@ def story(entries: Sequence[StoryEntry]) -> list[View]:
     return [
         {"at": time(entry.at), "event": entry.event, "before": entry.before, "after": entry.after} for entry in entries
     ]
+
+
+def task(thing: Task) -> View:
+    """Show a task in a list."""
+    return {
+        "uuid": thing.uuid,
+        "name": thing.name,
+        "project_id": thing.project_id,
+        "user_id": thing.user_id,
+        "state": thing.state,
+        "cancel_requested": thing.cancel_requested,
+        "function": thing.function,
+        "slots": thing.slots,
+        "topology": thing.topology,
+        "input_bytes": thing.input_bytes,
+        "attempt": thing.attempt,
+        "failures": thing.failures,
+        "reason": thing.reason,
+        "created_at": time(thing.created_at),
+        "started_at": time(thing.started_at),
+        "ends_at": time(thing.ends_at),
+        "ended_at": time(thing.ended_at),
+    }
+
+
+def task_detail(detail: TaskDetail) -> View:
+    """Show a task with what can be said of it now."""
+    return {
+        **task(detail.task),
+        "waits_because": detail.waits_because,
+        "expected_at": time(detail.expected_at),
+        "slot_list": list(detail.slots),
+        "share_list": [job(share) for share in detail.shares],
+        "story": story(detail.task.story),
+    }

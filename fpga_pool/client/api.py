@@ -1,20 +1,23 @@
 """The calls of the REST API, typed."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import quote
 from uuid import uuid4
 
 from fpga_pool.client.resources import read, read_all, seconds
 from fpga_pool.client.session import ApiSession
 from fpga_pool.model.exceptions import DuplicateId, NotFound, ServiceUnavailable
-from fpga_pool.model.exchange import Calibration, FunctionInfo, GangDetail, Ticket, TicketRequest
+from fpga_pool.model.exchange import Calibration, FunctionInfo, GangDetail, TaskDetail, Ticket, TicketRequest
+from fpga_pool.model.flavor import Topology
 from fpga_pool.model.gangs import Gang, Migration, Process
 from fpga_pool.model.objects import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.pool.admission import JobRequest
+from fpga_pool.model.pool.task_admission import ShareRequest
+from fpga_pool.model.tasks import Task
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
 
@@ -75,14 +78,19 @@ class PoolApi:
             for job in jobs
         ]
         body = {"uuid": uuid, "name": name, "policy": policy, "jobs": shown}
+        found = self._create("/v1/batches", "batch", body)
+        return self.batch(uuid) if found is None else read(Batch, found)
+
+    def _create(self, path: str, noun: str, body: Mapping[str, object]) -> Any:
+        """Return what was created; None where that was done before, and the answer was lost on the way."""
         interrupted = False
         for pause_s in (*_CREATE_PAUSES_S, None):
             try:
-                return read(Batch, self._http.call("POST", "/v1/batches", body=body, retry=False)["batch"])
+                return self._http.call("POST", path, body=body, retry=False)[noun]
             except DuplicateId:
                 if not interrupted:
                     raise
-                return self._created_before(uuid)
+                return self._created_before(path, noun, str(body["uuid"]))
             except ServiceUnavailable:
                 if pause_s is None:
                     raise
@@ -90,11 +98,11 @@ class PoolApi:
                 time.sleep(pause_s)
         raise AssertionError("unreachable")
 
-    def _created_before(self, uuid: str) -> Batch:
+    def _created_before(self, path: str, noun: str, uuid: str) -> None:
         try:
-            return self.batch(uuid)
+            self._http.call("GET", f"{path}/{_segment(uuid)}")
         except NotFound:
-            raise DuplicateId(f"batch {uuid} or a job of it exists already, and is not ours") from None
+            raise DuplicateId(f"{noun} {uuid} or a job of it exists already, and is not ours") from None
 
     def batches(self, limit: int | None = None) -> list[Batch]:
         """Return the project's batches (the newest `limit`), newest first."""
@@ -203,6 +211,61 @@ class PoolApi:
     def cancel_gang(self, uuid: str) -> Gang:
         """Ask for the end of a gang."""
         return read(Gang, self._http.call("DELETE", f"/v1/gangs/{_segment(uuid)}")["gang"])
+
+    # Tasks
+
+    def create_task(
+        self,
+        function: str,
+        shares: Sequence[ShareRequest],
+        *,
+        topology: Topology = Topology.ANY,
+        name: str = "",
+        uuid: str | None = None,
+    ) -> Task:
+        """Queue a task, a slot for each share; where the answer was lost on the way, it is recognised by its uuid."""
+        uuid = uuid or str(uuid4())
+        shown = [
+            {
+                "uuid": share.uuid,
+                "name": share.name,
+                "requester": share.requester,
+                "input_bytes": share.input_bytes,
+            }
+            for share in shares
+        ]
+        body = {"uuid": uuid, "name": name, "function": function, "topology": str(topology), "shares": shown}
+        found = self._create("/v1/tasks", "task", body)
+        return self.task(uuid).task if found is None else read(Task, found)
+
+    def tasks(self, limit: int = 100) -> list[Task]:
+        """Return the newest tasks of the project, newest first."""
+        found: list[Task] = []
+        params: dict[str, object] = {}
+        while len(found) < limit:
+            params["limit"] = min(limit - len(found), _PAGE)
+            answer = self._http.call("GET", "/v1/tasks", params=params)
+            found += read_all(Task, answer.get("tasks"))
+            if not any(link.get("rel") == "next" for link in answer.get("links", ())):
+                break
+            params["marker"] = found[-1].uuid
+        return found
+
+    def task(self, uuid: str) -> TaskDetail:
+        """Return one task, with what can be said of it now; its shares are jobs of the batch with its uuid."""
+        view = self._http.call("GET", f"/v1/tasks/{_segment(uuid)}")["task"]
+        expected_at = view.get("expected_at")
+        return TaskDetail(
+            task=read(Task, view),
+            waits_because=str(view.get("waits_because", "")),
+            expected_at=None if expected_at is None else seconds(expected_at),
+            slots=tuple(map(str, view.get("slot_list", []))),
+            shares=tuple(read_all(Job, view.get("share_list", []))),
+        )
+
+    def cancel_task(self, uuid: str) -> Task:
+        """Ask for the end of a task: shares that are complete are kept."""
+        return read(Task, self._http.call("DELETE", f"/v1/tasks/{_segment(uuid)}")["task"])
 
     # The pool
 

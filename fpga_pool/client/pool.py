@@ -10,17 +10,24 @@ from fpga_pool.client.api import PoolApi
 from fpga_pool.client.inputs import JobSpec, Source, read_inputs
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.runner import BatchRunner, RunSettings
+from fpga_pool.client.task_runner import TaskRunner
+from fpga_pool.model.flavor import Topology
 
 
-class RunOptions(TypedDict, total=False):
-    """What may be said about a run; `Client.runner` tells of each."""
+class TaskOptions(TypedDict, total=False):
+    """What may be said about the run of a task; `Client.runner` tells of each."""
 
     output_dir: str | Path | None
     name: str
-    policy: str
     on_progress: Callable[[BatchProgress], None]
     settings: RunSettings | None
     ssl_context: ssl.SSLContext | None
+
+
+class RunOptions(TaskOptions, total=False):
+    """What may be said about the run of a batch."""
+
+    policy: str
 
 
 class Client(PoolApi):
@@ -73,10 +80,43 @@ class Client(PoolApi):
         return BatchRunner(
             self,
             read_inputs(jobs),
-            output_dir=Path(output_dir or tempfile.mkdtemp(prefix="fpga-pool-")),
+            output_dir=_directory(output_dir),
             name=name,
             policy=policy,
             settings=settings,
             ssl_context=ssl_context,
             on_progress=on_progress,
         )
+
+    def run_task(
+        self,
+        function: str,
+        files: Iterable[Source],
+        *,
+        requester: str,
+        topology: Topology = Topology.ANY,
+        header: bytes = b"",
+        **options: Unpack[TaskOptions],
+    ) -> BatchResult:
+        """Run one task, a slot for each file, all of one host and linked as `topology` says; see `run`."""
+        runner = self.task_runner(function, files, requester=requester, topology=topology, header=header, **options)
+        return runner.run()
+
+    def task_runner(
+        self,
+        function: str,
+        files: Iterable[Source],
+        *,
+        requester: str,
+        topology: Topology = Topology.ANY,
+        header: bytes = b"",
+        **options: Unpack[TaskOptions],
+    ) -> TaskRunner:
+        """Return what will run these files as one task; see `runner`."""
+        inputs = read_inputs(JobSpec(function, file, requester, header) for file in files)
+        output_dir = _directory(options.pop("output_dir", None))
+        return TaskRunner(self, inputs, topology, output_dir=output_dir, **options)
+
+
+def _directory(given: str | Path | None) -> Path:
+    return Path(given or tempfile.mkdtemp(prefix="fpga-pool-"))

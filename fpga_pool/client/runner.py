@@ -151,7 +151,7 @@ class BatchRunner:
             )
             for source in self._inputs
         ]
-        batch = self._api.create_batch(requests, name=self._name, policy=self._policy, uuid=self.batch_uuid)
+        batch = self._submit(requests)
         self._heard_s = time.monotonic()
         sinks = result_files(self._output_dir, self._inputs)
         self._transfers = [
@@ -159,6 +159,9 @@ class BatchRunner:
             for index, (source, sink, request) in enumerate(zip(self._inputs, sinks, requests, strict=True))
         ]
         self._transfer_of = {transfer.job.uuid: transfer for transfer in self._transfers}
+
+    def _submit(self, requests: Sequence[JobRequest]) -> Batch:
+        return self._api.create_batch(requests, name=self._name, policy=self._policy, uuid=self.batch_uuid)
 
     # Looking
 

@@ -13,6 +13,7 @@ from typing import Any
 from cliff.columns import FormattableColumn
 
 from fpga_pool.client import BatchProgress, BatchResult, JobOutcome, JobSpec
+from fpga_pool.client.runner import BatchRunner
 from fpga_pool.cmd import progress
 from fpga_pool.cmd.base import FAILED, Moment, PoolLister, PoolShowOne, Row, Seconds, Table
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
@@ -28,13 +29,16 @@ _AT_CLIENT = frozenset({JobState.PENDING, JobState.WAITING_INPUT})
 class Create(PoolLister):
     """Run a batch, one job for each file, to its end."""
 
+    #: What the files make.
+    NOUN = "batch"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""
         parser = super().get_parser(prog_name)
         parser.add_argument("--function", required=True, help="what to compute; `function list` names them")
         parser.add_argument("--requester", required=True, metavar="HOST", help="host of the pool that sends the files")
-        parser.add_argument("--policy", default="", help="how to plan (default: the operator's choice)")
-        parser.add_argument("--name", default="", help="a name for the batch")
+        self.add_choices(parser)
+        parser.add_argument("--name", default="", help=f"a name for the {self.NOUN}")
         parser.add_argument("--output-dir", type=Path, metavar="DIR", help="where the results go")
         parser.add_argument("--header", type=Path, metavar="FILE", help="bytes to send before each file")
         parser.add_argument(
@@ -44,8 +48,21 @@ class Create(PoolLister):
         parser.add_argument("files", nargs="+", metavar="FILE", help="input of one job")
         return parser
 
+    def add_choices(self, parser: argparse.ArgumentParser) -> None:
+        """Describe what is a batch's own."""
+        parser.add_argument("--policy", default="", help="how to plan (default: the operator's choice)")
+
+    def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
+        """Return what runs it."""
+        header = header_of(parsed_args.header)
+        return self.client.runner(
+            [JobSpec(parsed_args.function, file, parsed_args.requester, header) for file in parsed_args.files],
+            policy=parsed_args.policy,
+            **options,
+        )
+
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Run the batch and show what came of it."""
+        """Run it and show what came of it."""
         directory = parsed_args.output_dir or Path(tempfile.mkdtemp(prefix="fpga-pool-"))
         try:
             result = self._run_batch(parsed_args, directory)
@@ -60,12 +77,10 @@ class Create(PoolLister):
         stream = self.app.stderr
         show = progress.wanted(parsed_args.progress, stream)
         with progress.bars(stream, show=show) as tell:
-            header = _header(parsed_args.header)
-            runner = self.client.runner(
-                [JobSpec(parsed_args.function, file, parsed_args.requester, header) for file in parsed_args.files],
+            runner = self.runner(
+                parsed_args,
                 output_dir=directory,
                 name=parsed_args.name,
-                policy=parsed_args.policy,
                 on_progress=tell,
                 ssl_context=_trust(parsed_args.ca),
             )
@@ -75,12 +90,12 @@ class Create(PoolLister):
                 raise self._interrupted(runner.batch_uuid) from None
 
     def _interrupted(self, uuid: str) -> FpgaPoolError:
-        """Cancel the batch: nobody waits for it any more."""
+        """Cancel it: nobody waits for it any more."""
         try:
             self.client.cancel(uuid)
         except NotFound:
-            return FpgaPoolError("interrupted before the batch was created")
-        return FpgaPoolError(f"interrupted: batch {uuid} is being cancelled")
+            return FpgaPoolError(f"interrupted before the {self.NOUN} was created")
+        return FpgaPoolError(f"interrupted: {self.NOUN} {uuid} is being cancelled")
 
 
 class List(PoolLister):
@@ -121,7 +136,7 @@ class Show(PoolShowOne):
         """Ask and show."""
         batch = self.client.batch(parsed_args.batch)
         columns, values = _summary(batch)
-        return (*columns, "job_list"), (*values, _Jobs(self.client.jobs(batch.uuid)))
+        return (*columns, "job_list"), (*values, Jobs(self.client.jobs(batch.uuid)))
 
 
 class Watch(PoolShowOne):
@@ -170,7 +185,7 @@ class Cancel(PoolLister):
         return columns, [(batch.uuid, batch.name, str(batch.state), batch.cancel_requested) for batch in cancelled]
 
 
-class _Jobs(FormattableColumn[Any]):
+class Jobs(FormattableColumn[Any]):
     """The jobs of a batch: a line for each, or a list of objects."""
 
     _COLUMNS = ("index", "name", "function", "state", "attempt", "slot", "compute_s", "reason")
@@ -284,7 +299,7 @@ def _trust(path: Path | None) -> ssl.SSLContext | None:
         raise InvalidInput(f"--ca {path}: {error}") from error
 
 
-def _header(path: Path | None) -> bytes:
+def header_of(path: Path | None) -> bytes:
     if path is None:
         return b""
     try:

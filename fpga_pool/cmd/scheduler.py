@@ -58,6 +58,7 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
             SteadyClock(),
             online,
             load_policy("gang", conf.scheduler.gang_policy, conf),
+            load_policy("task", conf.scheduler.task_policy, conf),
             open_placement(conf),
         )
         endpoints = [SchedulerEndpoint(service)]

@@ -88,6 +88,19 @@ OPTS = [
         min=0.0,
         help="Seconds that the migration of a gang is expected to take.",
     ),
+    cfg.StrOpt(
+        "task_policy",
+        default="lattice_plus",
+        help="Policy (entry point of group fpga_pool.policies.task) by which tasks that take several slots get them.",
+    ),
+    cfg.FloatOpt(
+        "task_patience_s",
+        default=_DEFAULTS.task_patience_s,
+        min=0.0,
+        help="How long, in seconds, a task waits for slots that are free at once. Then it gets those that are free for "
+        "it soonest, in order of arrival: no other work comes there any more. 0 keeps all tasks in this order, and "
+        "leaves the policy nothing to decide.",
+    ),
     cfg.FloatOpt(
         "planning_share",
         default=0.02,
@@ -206,5 +219,6 @@ def pool_settings(conf: cfg.ConfigOpts) -> PoolSettings:
         claim_patience_s=group.claim_patience_s,
         floor_slots=group.floor_slots,
         gang_migration_s=group.gang_migration_s,
+        task_patience_s=group.task_patience_s,
         shards=ShardRule(by=group.shard_by, number=group.shards, split_batches=group.split_batches),
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fpga_pool.model.gangs import Gang, Migration, Process
 from fpga_pool.model.objects import Job, RateSegment
+from fpga_pool.model.tasks import Task
 
 #: An input of at most this size moves in one burst: no flow of its own is limited for it.
 SMALL_INPUT_BYTES = 64 * 1024
@@ -93,3 +94,17 @@ class GangDetail:
     #: Those of its present, or last, attempt.
     processes: tuple[Process, ...]
     migrations: tuple[Migration, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDetail:
+    """A task with what can be said of it now."""
+
+    task: Task
+    #: Why it waits, and when it is expected to get its slots, UTC seconds; "" and None where nothing is to say.
+    waits_because: str
+    expected_at: float | None
+    #: Those that it has, by name.
+    slots: tuple[str, ...]
+    #: By index.
+    shares: tuple[Job, ...]

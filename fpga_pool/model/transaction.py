@@ -11,8 +11,9 @@ from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import Backlog, Batch, Host, Job, Lease, Run, Shard, Slot
+from fpga_pool.model.tasks import Task
 
-Stored = Batch | Job | Host | Slot | Lease | Processor | Gang | Process | Migration
+Stored = Batch | Job | Host | Slot | Lease | Processor | Gang | Process | Migration | Task
 
 
 class Transaction(Protocol):
@@ -155,6 +156,14 @@ class Transaction(Protocol):
 
     def migrations(self, gang_uuid: str) -> Sequence[Migration]:
         """Return the migrations of a gang, oldest first."""
+        ...
+
+    def task(self, uuid: str) -> Task:
+        """Return a task."""
+        ...
+
+    def open_tasks(self) -> Sequence[Task]:
+        """Return the tasks of the shard that have not ended, in order of arrival."""
         ...
 
     def time_models(self) -> dict[tuple[str, str], TimeModel]:

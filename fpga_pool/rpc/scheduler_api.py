@@ -4,7 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fpga_pool.model.encoding import to_plain
-from fpga_pool.model.exchange import Calibration, FunctionInfo, GangDetail, JobChanges, Ticket, TicketRequest
+from fpga_pool.model.exchange import (
+    Calibration,
+    FunctionInfo,
+    GangDetail,
+    JobChanges,
+    TaskDetail,
+    Ticket,
+    TicketRequest,
+)
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.gangs import Gang
 from fpga_pool.model.messages import Heartbeat, Report
@@ -12,6 +20,8 @@ from fpga_pool.model.objects import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.pool.admission import BatchRequest
 from fpga_pool.model.pool.columns import PoolColumns
 from fpga_pool.model.pool.gang_admission import GangRequest
+from fpga_pool.model.pool.task_admission import TaskRequest
+from fpga_pool.model.tasks import Task
 from fpga_pool.rpc.bounded import Caller
 from fpga_pool.rpc.transport import NO_ANSWER, POOL_TOPIC, SCHEDULER_TOPIC, client, read, read_all
 
@@ -26,6 +36,7 @@ BEAT_S = 4.0
 NEEDED_VERSION = {
     **dict.fromkeys(("claim_slots", "release_slots", "instance_slots"), "1.2"),
     **dict.fromkeys(("create_gang", "gangs", "gang", "cancel_gang"), "1.3"),
+    **dict.fromkeys(("create_task", "tasks", "task", "cancel_task"), "1.4"),
 }
 #: A question that waits for changes is answered within this.
 LONGEST_WAIT_S = 5.0
@@ -45,10 +56,12 @@ class SchedulerAPI:
     1.3
         Slots say how they are linked, in heartbeats, lists and snapshots.
         Gangs: create_gang, gangs, gang, cancel_gang; processors and processes in heartbeats, and reports of these.
+    1.4
+        Tasks that take several slots: create_task, tasks, task, cancel_task.
     """
 
     def __init__(self, transport: Any, timeout_s: float = 10.0, *, any_server: bool = False) -> None:
-        self._client = client(transport, SCHEDULER_TOPIC, timeout_s, version="1.1", version_cap="1.3")
+        self._client = client(transport, SCHEDULER_TOPIC, timeout_s, version="1.1", version_cap="1.4")
         self._caller = Caller()
         self._timeout_s = timeout_s
         #: Whoever takes a call answers it: one message less, for who cannot wait while a scheduler is looked for.
@@ -167,6 +180,22 @@ class SchedulerAPI:
     def cancel_gang(self, project_id: str, uuid: str) -> Gang:
         """Ask for the end of a gang."""
         return read(Gang, self._call("cancel_gang", project_id=project_id, uuid=uuid))
+
+    def create_task(self, request: TaskRequest) -> Task:
+        """Store a task that waits; it is committed when this returns."""
+        return read(Task, self._call("create_task", request=to_plain(request)))
+
+    def tasks(self, project_id: str, limit: int, marker: str | None = None) -> list[Task]:
+        """Return a project's tasks, newest first."""
+        return read_all(Task, self._call("tasks", project_id=project_id, limit=limit, marker=marker))
+
+    def task(self, project_id: str, uuid: str) -> TaskDetail:
+        """Return one task, with what can be said of it now."""
+        return read(TaskDetail, self._call("task", project_id=project_id, uuid=uuid))
+
+    def cancel_task(self, project_id: str, uuid: str) -> Task:
+        """Ask for the end of a task."""
+        return read(Task, self._call("cancel_task", project_id=project_id, uuid=uuid))
 
     # Operators
 

@@ -20,6 +20,7 @@ def audit(store: Store, *, idle: bool = False) -> list[str]:
             processors=tx.processors(),
             gangs=tx.open_gangs(),
             processes=tx.processes(),
+            tasks=tx.open_tasks(),
         )
         batches = [batch.uuid for batch in tx.batches()]
     findings = list(audit_stock(stock))

@@ -51,6 +51,7 @@ def scheduler_settings(conf: cfg.ConfigOpts, name: str) -> SchedulerSettings:
         online_policy=group.online_policy,
         online_interval_s=group.online_interval_s,
         gang_policy=group.gang_policy,
+        task_policy=group.task_policy,
         planning_share=group.planning_share,
         interval_s=group.interval_s,
         refit_interval_s=group.refit_interval_s,

@@ -85,6 +85,7 @@ class StandalonePool:
             self._clock,
             online_rule(conf),
             load_policy("gang", conf.scheduler.gang_policy, conf),
+            load_policy("task", conf.scheduler.task_policy, conf),
             open_placement(conf),
         )
         self.agents = self._make_agents(keys)

@@ -26,10 +26,11 @@ from fpga_pool.model.objects import (
     Slot,
     input_due_at,
 )
+from fpga_pool.model.tasks import ENDED_TASKS, Task
 from fpga_pool.model.transaction import Stored
 
 T = TypeVar("T")
-OfShard = TypeVar("OfShard", Slot, Job, Processor, Gang, Process)
+OfShard = TypeVar("OfShard", Slot, Job, Processor, Gang, Process, Task)
 
 
 def _key(thing: Stored) -> str:
@@ -217,6 +218,15 @@ class MemoryTransaction:
         """See Transaction."""
         found = [migration for migration in self._all(Migration) if migration.gang_uuid == gang_uuid]
         return sorted(found, key=attrgetter("attempt"))
+
+    def task(self, uuid: str) -> Task:
+        """See Transaction."""
+        return self._get(Task, uuid)
+
+    def open_tasks(self) -> Sequence[Task]:
+        """See Transaction."""
+        found = [task for task in self._ours(Task) if task.state not in ENDED_TASKS]
+        return sorted(found, key=attrgetter("created_at", "uuid"))
 
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         """See Transaction."""

@@ -10,6 +10,7 @@ from sqlalchemy import Column, Table
 from fpga_pool.model.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import Batch, Host, Job, Lease, LeaseState, Run, Scheduler, Shard, Slot, input_due_at
+from fpga_pool.model.tasks import Task
 from fpga_pool.store import models
 
 ValueT = TypeVar("ValueT")
@@ -45,6 +46,7 @@ PLACES: Mapping[type, Place] = {
     Gang: Place(models.GangRow, "uuid"),
     Process: Place(models.ProcessRow, "uuid", lambda process: {"held_place": process.held_place}),
     Migration: Place(models.MigrationRow, "uuid"),
+    Task: Place(models.TaskRow, "uuid"),
     Command: Place(models.CommandRow, "id"),
     Run: Place(models.RunRow, "job"),
 }

@@ -32,6 +32,7 @@ from fpga_pool.store.statements import (
     slots_with_jobs,
     time_models,
 )
+from fpga_pool.store.task_reads import TaskReads
 
 ValueT = TypeVar("ValueT")
 
@@ -56,7 +57,7 @@ def chunks(keys: list[str]) -> Iterator[list[str]]:
         yield keys[begin : begin + KEYS_PER_QUERY]
 
 
-class Reads(GangReads):
+class Reads(GangReads, TaskReads):
     """The reads of one transaction, on one connection."""
 
     def __init__(self, connection: Connection, scope: str) -> None:

@@ -87,6 +87,7 @@ def embedded(tmp_path):
             SteadyClock(),
             OnlineRule(load_policy("online", "benefit_plus"), lambda _: False),
             load_policy("gang", "measy_plus"),
+            load_policy("task", "lattice_plus"),
         )
         listening = server(messages, SCHEDULER_TOPIC, "me", [SchedulerEndpoint(service)])
         listening.start()

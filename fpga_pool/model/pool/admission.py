@@ -51,7 +51,7 @@ def create_batch(
 
     """
     hosts, slots = tx.hosts(), tx.slots()
-    _check(request, hosts, slots, catalogue, settings)
+    check_batch(request, hosts, slots, catalogue, settings)
     work = [_work(job, catalogue) for job in request.jobs]
     shards = parts(catalogue, slots, hosts, tx.jobs_by_shard())
     places = assign(work, shards, split=settings.shards.split_batches)
@@ -90,9 +90,19 @@ def _work(job: JobRequest, catalogue: Catalogue) -> Work:
     return Work(job.function, min(model.seconds(job.input_bytes) for model in models), job.input_bytes)
 
 
-def _check(
-    request: BatchRequest, hosts: Sequence[Host], slots: Sequence[Slot], catalogue: Catalogue, settings: PoolSettings
+def check_batch(
+    request: BatchRequest,
+    hosts: Sequence[Host],
+    slots: Sequence[Slot],
+    catalogue: Catalogue,
+    settings: PoolSettings,
+    *,
+    each: str = "jobs",
 ) -> None:
+    """Raise InvalidInput, or a subclass, if a batch cannot be accepted.
+
+    Messages call its list of jobs `each`; those of a task (`shares`) have one function.
+    """
     if not request.jobs:
         raise InvalidInput("jobs: a batch needs at least one job")
     if len(request.jobs) > settings.max_batch_jobs:
@@ -103,7 +113,7 @@ def _check(
     seen: set[str] = set()
     fitting: set[str] = set()
     for index, job in enumerate(request.jobs):
-        where = f"jobs[{index}]"
+        where = f"{each}[{index}]"
         if job.uuid in seen:
             raise InvalidInput(f"{where}.uuid: {job.uuid} is given twice in this batch")
         seen.add(job.uuid)
@@ -116,20 +126,18 @@ def _check(
                 f"{where}.requester: no host {job.requester!r} in the pool; known: {_some(requesters)}"
             )
         if job.function not in fitting:
-            _check_function(job.function, where, catalogue, slots)
+            _check_function(job.function, f"{where}.function" if each == "jobs" else "function", catalogue, slots)
             fitting.add(job.function)
 
 
 def _check_function(name: str, where: str, catalogue: Catalogue, slots: Sequence[Slot]) -> None:
     if name not in catalogue.functions:
-        raise UnknownFunction(
-            f"{where}.function: {name!r} is not in the catalogue; known: {_some(catalogue.functions)}"
-        )
+        raise UnknownFunction(f"{where}: {name!r} is not in the catalogue; known: {_some(catalogue.functions)}")
     # Without a time model a function can be simulated, not planned.
     boards = catalogue.functions[name].fpga_time
     if not any(slot.board in boards and catalogue.fits(name, slot.board, slot.kind) for slot in slots):
         wanted = ", ".join(catalogue.functions[name].slot_kinds)
-        raise NoSlotFits(f"{where}.function: no slot of the pool can hold {name} (it needs one of kind: {wanted})")
+        raise NoSlotFits(f"{where}: no slot of the pool can hold {name} (it needs one of kind: {wanted})")
 
 
 def _some(names: object) -> str:
@@ -155,6 +163,7 @@ def cancel_batch(tx: Transaction, uuid: str, project_id: str, now_s: float) -> B
 
 def cancel_jobs(tx: Transaction, batch_uuid: str, now_s: float) -> None:
     """Have the jobs of a cancelled batch that are this shard's end; to be called for each of its shards."""
-    for job in tx.batch_jobs(batch_uuid):
+    for listed in tx.batch_jobs(batch_uuid):
+        job = tx.job(listed.uuid)  # the end of one share of a task is that of the others
         if job.shard == tx.shard.name and job.state not in ENDED_JOBS:
             change_job(tx, job, CancelRequested(), now_s)

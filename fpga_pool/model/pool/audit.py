@@ -24,6 +24,8 @@ from fpga_pool.model.objects import (
     SlotState,
 )
 from fpga_pool.model.pool.gang_audit import audit_gangs, audit_gangs_at_rest
+from fpga_pool.model.pool.task_audit import audit_tasks
+from fpga_pool.model.tasks import Task
 
 #: Jobs whose completion is recorded.
 COMPLETED = frozenset({JobState.RESULT_HELD, JobState.DONE})
@@ -43,6 +45,8 @@ class Stock:
     #: The outbox, in the order of its commits.
     commands: Sequence[Command]
     processors: Sequence[Processor] = ()
+    #: Those that have not ended.
+    tasks: Sequence[Task] = ()
     #: Those that have not ended, and processes that have a place.
     gangs: Sequence[Gang] = ()
     processes: Sequence[Process] = ()
@@ -86,6 +90,7 @@ def audit_stock(stock: Stock) -> Iterator[str]:
     yield from audit_gangs(stock.processors, stock.gangs, stock.processes)
     yield from _audit_places(stock, slots)
     yield from _audit_leases(stock, slots)
+    yield from audit_tasks(stock.tasks, stock.leases, stock.active_jobs)
     yield from _audit_outbox(stock, slots)
 
 
@@ -128,8 +133,11 @@ def _audit_leases(stock: Stock, slots: Mapping[str, Slot]) -> Iterator[str]:
 
 def _audit_placed_on_others(stock: Stock) -> Iterator[str]:
     """Look whether a job was placed where somebody else held the slot; one that was there before is on its way out."""
-    since = {lease.slot: lease.granted_at for lease in stock.leases if lease.kind is not LeaseKind.POOL}
+    foreign = {lease.slot: lease for lease in stock.leases if lease.kind is not LeaseKind.POOL}
+    since = {slot: lease.granted_at for slot, lease in foreign.items()}
     for job in stock.active_jobs:
+        if job.slot in foreign and foreign[job.slot].holder == job.batch_uuid:
+            continue  # it is a share of the task that has the slot
         placed_at = max((entry.at for entry in job.story if entry.event in ("Planned", "Moved")), default=0.0)
         if job.slot in since and placed_at > since[job.slot]:
             yield f"job {job.uuid}: was placed on slot {job.slot}, which the pool does not hold"
@@ -164,6 +172,7 @@ def audit_rest(stock: Stock, unfinished: Mapping[str, int]) -> Iterator[str]:
         if slot.state in (SlotState.BUSY, SlotState.LOADING) or slot.job:
             yield f"slot {slot.name}: is {slot.state} {slot.function} with job {slot.job or 'none'}"
     yield from audit_gangs_at_rest(stock.gangs, stock.processes)
+    yield from (f"task {task.uuid}: is {task.state}" for task in stock.tasks)
     for command in stock.commands:
         yield f"command {command.id}: waits for host {command.host}"
 

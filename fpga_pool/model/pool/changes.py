@@ -1,4 +1,4 @@
-"""Changes of one object together with what follows from them: commands, leases, counts of the batch."""
+"""Changes of one object together with what follows from them: commands, leases, counts of the batch, its task."""
 
 import uuid
 from collections.abc import Collection, Iterable
@@ -7,19 +7,30 @@ from dataclasses import replace
 from fpga_pool.model.exchange import SMALL_INPUT_BYTES
 from fpga_pool.model.gangs import Processor
 from fpga_pool.model.lifecycle.batch import BATCH, JobEnded
-from fpga_pool.model.lifecycle.job import JOB, Displaced, Retimed
+from fpga_pool.model.lifecycle.job import JOB, CancelRequested, Displaced, Retimed
 from fpga_pool.model.lifecycle.lease import LEASE, LeaseReleased
 from fpga_pool.model.lifecycle.slot import SLOT, DrainCompleted
+from fpga_pool.model.lifecycle.task import TASK, TaskCancelled, TaskCompleted, TaskDisplaced, TaskFailed
 from fpga_pool.model.messages import Action, Command, ReleaseFlow, ShapeFlow
 from fpga_pool.model.objects import ACTIVE_JOBS, ENDED_JOBS, Job, JobState, Lease, LeaseKind, Slot, SlotState
+from fpga_pool.model.tasks import ENDED_TASKS, TASK_POLICY, Task, TaskState
 from fpga_pool.model.transaction import Transaction
 
 
 def change_job(tx: Transaction, job: Job, event: object, now_s: float, *, settle: bool = True) -> Job:
     """Apply `event` to a job: command its agent, count it in its batch when it ends, free its slot when it leaves.
 
-    Without `settle` the caller sees to the slot (`settle_slots`), once for all jobs that leave it.
+    Without `settle` the caller sees to the slot (`settle_slots`), once for all jobs that leave it.  The task whose
+    share the job is follows it: other jobs of the task may have changed as well.
     """
+    changed = _change_one(tx, job, event, now_s, settle=settle)
+    left = job.state not in ENDED_JOBS and changed.state not in ACTIVE_JOBS
+    if left and tx.batch(job.batch_uuid).policy == TASK_POLICY:
+        settle_task(tx, job.batch_uuid, now_s)
+    return changed
+
+
+def _change_one(tx: Transaction, job: Job, event: object, now_s: float, *, settle: bool) -> Job:
     changed, actions = JOB.transition(job, event, now_s)
     tx.save(changed)
     for action in actions:
@@ -129,7 +140,10 @@ def new_lease(
     project_id: str = "",
     function: str = "",
 ) -> Lease:
-    """Return the next lease of a slot, to be added; its epoch is counted in the slot.  Only the pool's is revocable."""
+    """Return the next lease of a slot, to be added; its epoch is counted in the slot.
+
+    Those of the pool and of its tasks are revocable: a virtual machine may claim the slot.
+    """
     slot = tx.slot(slot_name)
     epoch = slot.lease_epoch + 1
     tx.save(replace(slot, lease_epoch=epoch))
@@ -140,7 +154,7 @@ def new_lease(
         holder=holder,
         project_id=project_id,
         epoch=epoch,
-        revocable=kind is LeaseKind.POOL,
+        revocable=kind in (LeaseKind.POOL, LeaseKind.TASK),
         granted_at=now_s,
         function=function,
     )
@@ -180,6 +194,64 @@ def change_slot(tx: Transaction, slot: Slot, event: object, now_s: float) -> Slo
     elif changed.drain_requested and changed.state in (SlotState.EMPTY, SlotState.READY):
         settle_slots(tx, [slot.name], now_s)
     return changed
+
+
+def change_task(tx: Transaction, task: Task, event: object, now_s: float) -> Task:
+    """Apply `event` to a task; return it as it is stored."""
+    changed, _ = TASK.transition(task, event, now_s)
+    tx.save(changed)
+    return tx.task(task.uuid)
+
+
+def settle_task(tx: Transaction, uuid: str, now_s: float) -> None:
+    """Have a task follow its shares.
+
+    When one of them has no place any more, the others leave theirs too, and all slots are given back: all of them or
+    none.  When one has failed or is cancelled, the others are cancelled.  When all have ended, the task has.
+    """
+    task = tx.task(uuid)
+    if task.state in ENDED_TASKS:
+        return
+    lost = next((share for share in tx.batch_jobs(uuid) if share.state is JobState.PENDING), None)
+    if lost is not None and task.state is TaskState.RUNNING:
+        displace_task(tx, uuid, lost.reason, now_s)
+    shares = tx.batch_jobs(uuid)
+    if any(share.state in (JobState.FAILED, JobState.CANCELLED) for share in shares):
+        for share in shares:
+            if share.state not in ENDED_JOBS and not share.cancel_requested:
+                _change_one(tx, share, CancelRequested(), now_s, settle=False)
+        shares = tx.batch_jobs(uuid)
+    if all(share.state in ENDED_JOBS for share in shares):
+        change_task(tx, tx.task(uuid), _how_it_ended(shares), now_s)
+        _give_back_slots(tx, uuid, now_s)
+
+
+def displace_task(tx: Transaction, uuid: str, reason: str, now_s: float) -> None:
+    """Take all slots from a task; what is complete of it is kept, the rest waits for as many slots again."""
+    for share in tx.batch_jobs(uuid):
+        if share.state in ACTIVE_JOBS:
+            displaced = Displaced(reason=reason, agent_reachable=tx.host(share.host).alive)
+            _change_one(tx, share, displaced, now_s, settle=False)
+    change_task(tx, tx.task(uuid), TaskDisplaced(reason=reason), now_s)
+    _give_back_slots(tx, uuid, now_s)
+
+
+def _how_it_ended(shares: Collection[Job]) -> object:
+    failed = [share for share in shares if share.state is JobState.FAILED]
+    if failed:
+        return TaskFailed(reason=f"share {failed[0].index}: {failed[0].reason}")
+    cancelled = any(share.state is JobState.CANCELLED for share in shares)
+    return TaskCancelled() if cancelled else TaskCompleted()
+
+
+def _give_back_slots(tx: Transaction, uuid: str, now_s: float) -> None:
+    """End the leases of a task; where jobs of the pool still are, the pool holds the slot again."""
+    held = [lease for lease in tx.leases() if lease.kind is LeaseKind.TASK and lease.holder == uuid]
+    for lease in held:
+        end_lease(tx, lease, now_s)
+    slots = [lease.slot for lease in held]
+    grant_pool_leases(tx, sorted(tx.occupied(slots)), now_s)
+    settle_slots(tx, slots, now_s)
 
 
 def displace_jobs(

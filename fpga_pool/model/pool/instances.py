@@ -2,7 +2,7 @@
 
 Which slots are a virtual machine's is decided in three steps by three parties: Placement counts them by card and kind,
 here single ones are chosen among these, and the host's agent loads and keeps them.  A claim takes slots from the pool's
-own work, which goes on elsewhere; it never takes what another virtual machine holds.
+own work, tasks included, which goes on elsewhere; it never takes what another virtual machine holds.
 """
 
 from collections import Counter, defaultdict
@@ -17,9 +17,9 @@ from fpga_pool.model.lifecycle.job import Displaced, EvictRequested
 from fpga_pool.model.links import slot_links, wished_links
 from fpga_pool.model.messages import FreeSlot, HoldSlot, ObservedSlot
 from fpga_pool.model.objects import CPU, Job, JobState, Lease, LeaseKind, Slot, SlotState
-from fpga_pool.model.pool.changes import change_job, end_lease, new_lease, send, settle_slots
+from fpga_pool.model.pool.changes import change_job, displace_task, end_lease, new_lease, send, settle_slots
 from fpga_pool.model.pool.linking import Spot, choose_spots, largest_linked
-from fpga_pool.model.pool.placing import held_by_others, usable
+from fpga_pool.model.pool.placing import held_by_instances, usable
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
@@ -155,7 +155,7 @@ def not_to_be_had(
 ) -> tuple[set[str], set[str]]:
     """Return the slots that no virtual machine holds and that none could get: out of service; and not given up soon."""
     held = {lease.slot for lease in tx.leases() if lease.of_instance}
-    queues = _queues(tx.active_jobs())
+    queues = _queues(tx.active_jobs(), tx.leases())
     out, busy = set(), set()
     for slot in tx.slots():
         if slot.kind == CPU or slot.name in held:
@@ -204,8 +204,8 @@ class _Offered:
 
 def _offered(tx: Transaction, claim: Claim, catalogue: Catalogue, settings: PoolSettings, now_s: float) -> _Offered:
     fitting = [slot for slot in tx.slots(claim.host) if _fits(slot, claim, catalogue)]
-    foreign = held_by_others(tx.leases(host=claim.host))
-    queues = _queues(tx.active_jobs(host=claim.host))
+    foreign = held_by_instances(tx.leases(host=claim.host))
+    queues = _queues(tx.active_jobs(host=claim.host), tx.leases(host=claim.host))
     function = claim.wanted.function
     priced = [
         (_price(slot, queues[slot.name], function, catalogue, now_s), slot.name, slot)
@@ -333,6 +333,9 @@ def _take(tx: Transaction, slot: Slot, catalogue: Catalogue, settings: PoolSetti
     A job whose input the agent holds keeps it, and perhaps its progress; it is gone from the slot when its agent says
     so.  One that cannot be stopped ends there; the agent holds the slot for nobody else before.
     """
+    for lease in tx.leases(slot=slot.name):
+        if lease.kind is LeaseKind.TASK:
+            displace_task(tx, lease.holder, f"slot {slot.name} was claimed for a virtual machine", now_s)
     for job in tx.active_jobs(slot=slot.name):
         if _stays(job, catalogue, settings):
             continue
@@ -374,8 +377,14 @@ def _hold(lease: Lease) -> HoldSlot:
     )
 
 
-def _queues(jobs: Iterable[Job]) -> defaultdict[str, list[Job]]:
+def _queues(jobs: Iterable[Job], leases: Iterable[Lease]) -> defaultdict[str, list[Job]]:
+    """Return the jobs that a slot has, by slot; where a task holds it, those on all its slots: they leave together."""
     queues: defaultdict[str, list[Job]] = defaultdict(list)
+    shares: defaultdict[str, list[Job]] = defaultdict(list)
     for job in jobs:
         queues[job.slot].append(job)
+        shares[job.batch_uuid].append(job)
+    for lease in leases:
+        if lease.kind is LeaseKind.TASK:
+            queues[lease.slot] += [job for job in shares[lease.holder] if job.slot != lease.slot]
     return queues

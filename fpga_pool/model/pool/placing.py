@@ -45,6 +45,11 @@ def held_by_others(leases: Sequence[Lease]) -> set[str]:
     return {lease.slot for lease in leases if lease.kind is not LeaseKind.POOL}
 
 
+def held_by_instances(leases: Sequence[Lease]) -> set[str]:
+    """Return the slots that virtual machines hold."""
+    return {lease.slot for lease in leases if lease.of_instance}
+
+
 def usable(slot: Slot, host: Host, foreign: set[str]) -> bool:
     """Say whether a slot can be given new work."""
     in_service = slot.state not in (SlotState.FAULTED, SlotState.DRAINED) and not slot.drain_requested

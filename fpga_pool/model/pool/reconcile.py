@@ -219,7 +219,11 @@ def _compare_jobs(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[R
     settled = {observed.slot for observed in heartbeat.slots if observed.sequence >= tx.slot(observed.slot).sequence}
     known = {observed.job: observed for observed in heartbeat.jobs}
     repairs = []
-    for job in [*tx.active_jobs(host=heartbeat.host), *tx.held_results(heartbeat.host)]:
+    for listed in [*tx.active_jobs(host=heartbeat.host), *tx.held_results(heartbeat.host)]:
+        job = tx.job(listed.uuid)
+        if job != listed:
+            known.pop(job.uuid, None)
+            continue  # it has followed another share of its task, whose agent does not know it
         if job.slot not in settled:
             known.pop(job.uuid, None)
             continue
@@ -274,10 +278,14 @@ def tick(tx: Transaction, settings: PoolSettings, now_s: float, silent_s: Mappin
         if seconds > settings.host_timeout_s and (host := tx.host(name)).alive:
             repairs.append(_lose_host(tx, host, seconds, now_s))
     for job in tx.exhausted_jobs(settings.max_attempts):
+        if tx.job(job.uuid) != job:
+            continue  # it has followed another share of its task
         reason = f"given up after {job.attempt} attempts; last: {job.reason}"
         change_job(tx, job, GaveUp(code="fpga_pool.too_many_attempts", reason=reason), now_s)
         repairs.append(Repair(job.uuid, reason))
     for job in tx.overdue_inputs(now_s - settings.input_timeout_s):
+        if tx.job(job.uuid) != job:
+            continue
         reason = f"no complete input within {settings.input_timeout_s:g} s after its planned transfer"
         change_job(tx, job, GaveUp(code="fpga_pool.input_timeout", reason=reason), now_s)
         repairs.append(Repair(job.uuid, reason))

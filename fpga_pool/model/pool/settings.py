@@ -35,6 +35,8 @@ class PoolSettings:
     floor_slots: int = 0
     #: What a migration of a gang is expected to take (paper 002, section 2.3.2).
     gang_migration_s: float = 20.0
+    #: How long a task waits for its slots before they are kept for it.
+    task_patience_s: float = 30.0
     #: How the pool is divided.
     shards: ShardRule = field(default_factory=ShardRule)
 

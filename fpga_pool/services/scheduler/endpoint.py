@@ -27,6 +27,7 @@ from fpga_pool.services.scheduler.changes import LOOK_S
 from fpga_pool.services.scheduler.gang_requests import GangRequests
 from fpga_pool.services.scheduler.owned import log_repairs
 from fpga_pool.services.scheduler.service import SchedulerService
+from fpga_pool.services.scheduler.task_requests import TaskRequests
 
 LOG = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ TICKET_STATES = {
 }
 
 
-class SchedulerEndpoint(GangRequests):
+class SchedulerEndpoint(GangRequests, TaskRequests):
     """Answers tenants, operators and agents; every change is committed before it is answered."""
 
     target = VERSION_1

@@ -13,6 +13,7 @@ from fpga_pool.services.scheduler.gangs import GangPlanner
 from fpga_pool.services.scheduler.online import OnlinePlanner
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.planner import Planner
+from fpga_pool.services.scheduler.tasks import TaskPlanner
 from fpga_pool.services.stillness import Stillness
 from fpga_pool.store.store import Store
 
@@ -32,6 +33,7 @@ class OwnedShard:
         planner: Planner,
         online: OnlinePlanner,
         gangs: GangPlanner,
+        tasks: TaskPlanner,
         outbox: Outbox,
         settings: PoolSettings,
         interval_s: float,
@@ -44,6 +46,7 @@ class OwnedShard:
         self._planner = planner
         self._online = online
         self._gangs = gangs
+        self._tasks = tasks
         self._outbox = outbox
         self._settings = settings
         self._interval_s = interval_s
@@ -56,8 +59,9 @@ class OwnedShard:
         self._planning = Loop(f"plan-{name}", self._plan, interval_s)
         self._onlining = Loop(f"online-{name}", self._step_online, online_interval_s)
         self._ganging = Loop(f"gangs-{name}", self._step_gangs, interval_s)
+        self._tasking = Loop(f"tasks-{name}", self._step_tasks, interval_s)
         ticking = Loop(f"tick-{name}", self._tick, interval_s)
-        self._loops = [self._dispatching, self._planning, self._onlining, self._ganging, ticking]
+        self._loops = [self._dispatching, self._planning, self._onlining, self._ganging, self._tasking, ticking]
         self._loops += others
 
     def start(self) -> None:
@@ -78,12 +82,15 @@ class OwnedShard:
         self._planning.wake()
         self._onlining.wake()
         self._ganging.wake()
+        self._tasking.wake()
         self._dispatching.wake()
 
     def place_freed(self) -> None:
-        """Look at online jobs now, if any wants another place."""
+        """Look at online jobs now, if any wants another place, and at tasks, if any waits."""
         if self._online.waits:
             self._onlining.wake()
+        if self._tasks.waits:
+            self._tasking.wake()
 
     def deaf(self) -> None:
         """Forget how long hosts have been silent: nothing could be heard."""
@@ -104,6 +111,12 @@ class OwnedShard:
     def _step_gangs(self) -> bool:
         moved = self._gangs.step()
         if moved:
+            self._dispatching.wake()
+        return False
+
+    def _step_tasks(self) -> bool:
+        placed = self._tasks.step()
+        if placed:
             self._dispatching.wake()
         return False
 

@@ -62,7 +62,7 @@ class Planner:
         self._clock = clock
         self._rng = rng
         self._planning_share = planning_share
-        #: Says of a policy, by name, that it does not plan: its jobs are others' business (`online`).
+        #: Says of a policy, by name, that it does not plan: its jobs are others' business (`online`, `tasks`).
         self._is_online = is_online
         self._lookout = Lookout(settings, lambda name: not is_online(name))
         self._preparing: threading.Thread | None = None

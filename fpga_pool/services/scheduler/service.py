@@ -8,10 +8,11 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.core.gangs.compiled import do_not_compile
-from fpga_pool.core.policy import BatchPolicy, GangPolicy
+from fpga_pool.core.policy import BatchPolicy, GangPolicy, TaskPolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import StorageFull
 from fpga_pool.model.objects import Shard
+from fpga_pool.model.tasks import TASK_POLICY
 from fpga_pool.placement.client import PlacementClient
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
@@ -33,6 +34,7 @@ from fpga_pool.services.scheduler.ownership import Ownership
 from fpga_pool.services.scheduler.planner import Planner
 from fpga_pool.services.scheduler.settings import SchedulerSettings
 from fpga_pool.services.scheduler.snapshots import Snapshots
+from fpga_pool.services.scheduler.tasks import TaskPlanner
 from fpga_pool.services.scheduler.telling import TELL_S, Teller
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store.store import Store
@@ -58,6 +60,7 @@ class SchedulerService:
         clock: SteadyClock,
         online: OnlineRule,
         gangs: GangPolicy,
+        tasks: TaskPolicy,
         placement: PlacementClient | None = None,
     ) -> None:
         self.settings = settings
@@ -79,6 +82,7 @@ class SchedulerService:
         self._policies = policies
         self.online = online
         self.gangs = gangs
+        self._tasks = tasks
         do_not_compile()
         self._agents = agents
         self._peers = peers
@@ -142,7 +146,7 @@ class SchedulerService:
             self.clock,
             np.random.default_rng(settings.seed),
             settings.planning_share,
-            self.online.is_online,
+            lambda name: name == TASK_POLICY or self.online.is_online(name),
         )
         online = OnlinePlanner(
             lambda: self.store.reading(shard.name),
@@ -161,6 +165,15 @@ class SchedulerService:
             self.clock,
             np.random.default_rng(settings.seed),
         )
+        tasks = TaskPlanner(
+            lambda: self.store.reading(shard.name),
+            self.changes.noted(lambda: self.store.transaction(shard.name, shard.owner, shard.epoch)),
+            self.catalogue,
+            settings.pool,
+            self._tasks,
+            self.clock,
+            np.random.default_rng(settings.seed),
+        )
         outbox = Outbox(self.store, shard, self._agents, self.clock)
         owned = OwnedShard(
             shard,
@@ -168,6 +181,7 @@ class SchedulerService:
             planner,
             online,
             gangs,
+            tasks,
             outbox,
             settings.pool,
             settings.interval_s,

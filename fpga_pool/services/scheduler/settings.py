@@ -17,6 +17,8 @@ class SchedulerSettings:
     online_interval_s: float = 0.5
     #: Policy by which gangs get their processors.
     gang_policy: str = "measy_plus"
+    #: Policy by which tasks that take several slots get them.
+    task_policy: str = "lattice_plus"
     #: Share of the time a batch takes at least that its plan may take.
     planning_share: float = 0.02
     #: Seed of the policies' random generator.

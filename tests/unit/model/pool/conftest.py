@@ -45,6 +45,7 @@ from fpga_pool.model.pool.reconcile import apply_heartbeat, tick
 from fpga_pool.model.pool.replanning import commit_replan, prospect
 from fpga_pool.model.pool.reports import apply_reports
 from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.tasks import ENDED_TASKS, Task
 from fpga_pool.sim.store import MemoryStore
 
 KINDS = {"r0": "small", "r1": "small", "r2": "large"}
@@ -205,7 +206,7 @@ class Pool:
         return ObservedSlot(
             slot=slot.name, card=slot.card, region=slot.region, board=slot.board, kind=slot.kind, state=state,
             function=slot.function, job=slot.job, reason=slot.reason, sequence=slot.sequence, epoch=1,
-            instance=instance,
+            instance=instance, links=slot.links,
         )  # fmt: skip
 
     def heard(self, heartbeat):
@@ -293,6 +294,7 @@ class Pool:
             leases=[lease for lease in self.store.all(Lease) if lease.state is LeaseState.HELD],
             active_jobs=[job for job in self.store.all(Job) if job.state in ACTIVE_JOBS],
             commands=(),
+            tasks=[task for task in self.store.all(Task) if task.state not in ENDED_TASKS],
         )
 
     def check_invariants(self, sent=()):

@@ -131,8 +131,9 @@ class Bench:
         peers = SchedulerAPI(self.transport)
         online = OnlineRule(load_policy("online", "benefit_plus"), {"benefit_plus"}.__contains__)
         gangs = load_policy("gang", "measy_plus")
+        tasks = load_policy("task", "lattice_plus")
         parts = settings, self.store, self.catalogue, policies, agents, peers, self.key, self.clock, online, gangs
-        return SchedulerService(*parts, placement)
+        return SchedulerService(*parts, tasks, placement)
 
     def start(self, service=None):
         """Start the service and serve it; it stops with the test."""

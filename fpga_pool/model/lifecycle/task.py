@@ -1,0 +1,98 @@
+"""The life of a task: queued until it gets all its slots, back in the queue when it loses one, and how it ended."""
+
+from dataclasses import dataclass, replace
+
+from fpga_pool.model.lifecycle.table import Rule, Table
+from fpga_pool.model.messages import Action
+from fpga_pool.model.tasks import Task, TaskState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPlaced:
+    """It got all its slots."""
+
+    ends_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDisplaced:
+    """It has lost a slot, or a share of it was stopped: it has given all slots back, and waits in its old place."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCancelRequested:
+    """The tenant wants the task no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCompleted:
+    """All its shares are complete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFailed:
+    """A share of it has failed for good, and the others have ended."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCancelled:
+    """Nothing is left of a task whose end was asked for."""
+
+
+Outcome = tuple[Task, list[Action]]
+
+
+def _placed(task: Task, event: TaskPlaced, now_s: float) -> Outcome:
+    placed = replace(
+        task,
+        state=TaskState.RUNNING,
+        attempt=task.attempt + 1,
+        reason="",
+        ends_at=event.ends_at,
+        started_at=now_s if task.started_at is None else task.started_at,
+    )
+    return placed, []
+
+
+def _displaced(task: Task, event: TaskDisplaced, now_s: float) -> Outcome:
+    queued = replace(task, state=TaskState.QUEUED, ends_at=None, failures=task.failures + 1, reason=event.reason)
+    return queued, []
+
+
+def _cancel_requested(task: Task, event: TaskCancelRequested, now_s: float) -> Outcome:
+    return replace(task, cancel_requested=True), []
+
+
+def _ended(task: Task, state: TaskState, now_s: float, reason: str = "") -> Outcome:
+    return replace(task, state=state, ended_at=now_s, ends_at=None, reason=reason), []
+
+
+def _completed(task: Task, event: TaskCompleted, now_s: float) -> Outcome:
+    return _ended(task, TaskState.FINISHED, now_s)
+
+
+def _failed(task: Task, event: TaskFailed, now_s: float) -> Outcome:
+    return _ended(task, TaskState.FAILED, now_s, event.reason)
+
+
+def _cancelled(task: Task, event: TaskCancelled, now_s: float) -> Outcome:
+    return _ended(task, TaskState.CANCELLED, now_s)
+
+
+_WHILE_OPEN: dict[type, Rule[Task]] = {
+    TaskCancelRequested: _cancel_requested,
+    TaskCompleted: _completed,
+    TaskFailed: _failed,
+    TaskCancelled: _cancelled,
+}
+_RULES: dict[tuple[TaskState, type], Rule[Task]] = {
+    (TaskState.QUEUED, TaskPlaced): _placed,
+    (TaskState.RUNNING, TaskDisplaced): _displaced,
+    **{(state, event): rule for state in (TaskState.QUEUED, TaskState.RUNNING) for event, rule in _WHILE_OPEN.items()},
+}
+
+TASK = Table[Task]("task", _RULES)

@@ -1,0 +1,159 @@
+"""Tasks as they come in, and as their tenants want them no more."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.exceptions import InvalidInput, NoSlotFits, NotFound
+from fpga_pool.model.flavor import Topology
+from fpga_pool.model.lifecycle.task import TaskCancelRequested
+from fpga_pool.model.objects import Batch, Job, Slot
+from fpga_pool.model.pool.admission import BatchRequest, JobRequest, cancel_batch, cancel_jobs, check_batch
+from fpga_pool.model.pool.changes import change_task
+from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.pool.task_rooms import holds, host_rooms, largest
+from fpga_pool.model.tasks import ENDED_TASKS, TASK_POLICY, Task
+from fpga_pool.model.transaction import Transaction
+
+#: No task is wider: sets of slots are searched as the bits of one integer.
+MOST_SLOTS = 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareRequest:
+    """One share of a task: the input of one of its slots, and who sends it."""
+
+    uuid: str
+    name: str
+    requester: str
+    input_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRequest:
+    """A task as a tenant asks for it; the uuids are chosen by whoever sends the request first."""
+
+    uuid: str
+    project_id: str
+    user_id: str
+    name: str
+    function: str
+    topology: Topology
+    #: One for each slot, in the order in which these follow each other on a line or ring.
+    shares: tuple[ShareRequest, ...]
+
+
+def create_task(
+    tx: Transaction, request: TaskRequest, catalogue: Catalogue, settings: PoolSettings, now_s: float
+) -> Task:
+    """Store a task that waits, and its shares; it belongs to the emptiest shard that could hold it.
+
+    Raises
+    ------
+    InvalidInput
+        (or a subclass) naming what would be right: also where no host has so many slots, linked so.
+    DuplicateId
+        If the task or a share of it exists already.
+
+    """
+    count = len(request.shares)
+    if not 1 <= count <= MOST_SLOTS:
+        raise InvalidInput(f"shares: expected 1 to {MOST_SLOTS}, one for each slot, found {count}")
+    asked = _as_batch(request)
+    slots = tx.slots()
+    check_batch(asked, tx.hosts(), slots, catalogue, settings, each="shares")
+    shard = _shard_for(request, slots, catalogue, tx.jobs_by_shard())
+    task = Task(
+        uuid=request.uuid,
+        project_id=request.project_id,
+        user_id=request.user_id,
+        name=request.name,
+        function=request.function,
+        slots=count,
+        topology=request.topology,
+        input_bytes=max(share.input_bytes for share in request.shares),
+        created_at=now_s,
+        shard=shard,
+    )
+    batch = Batch(
+        uuid=task.uuid,
+        project_id=task.project_id,
+        user_id=task.user_id,
+        name=task.name,
+        policy=TASK_POLICY,
+        created_at=now_s,
+        jobs=count,
+    )
+    jobs = [
+        Job(
+            uuid=job.uuid,
+            batch_uuid=batch.uuid,
+            project_id=batch.project_id,
+            user_id=batch.user_id,
+            index=index,
+            name=job.name,
+            function=job.function,
+            requester=job.requester,
+            input_bytes=job.input_bytes,
+            created_at=now_s,
+            shard=shard,
+        )
+        for index, job in enumerate(asked.jobs)
+    ]
+    tx.add(batch, *jobs, task)
+    return task
+
+
+def _as_batch(request: TaskRequest) -> BatchRequest:
+    return BatchRequest(
+        uuid=request.uuid,
+        project_id=request.project_id,
+        user_id=request.user_id,
+        name=request.name,
+        policy=TASK_POLICY,
+        jobs=tuple(
+            JobRequest(
+                uuid=share.uuid,
+                name=share.name,
+                function=request.function,
+                requester=share.requester,
+                input_bytes=share.input_bytes,
+            )
+            for share in request.shares
+        ),
+    )
+
+
+def _shard_for(request: TaskRequest, slots: Sequence[Slot], catalogue: Catalogue, jobs: dict[str, int]) -> str:
+    """Return the shard with the fewest jobs for each slot, of those where a host has such slots, in service or not."""
+    count, topology = len(request.shares), request.topology
+    rooms = host_rooms(slots, request.function, catalogue)
+    able = {room.shard for room in rooms if holds(room, topology, count)}
+    if not able:
+        most = max((largest(room, topology, count) for room in rooms), default=0)
+        wish = "" if topology is Topology.ANY else f" that are linked as a {topology}"
+        raise NoSlotFits(
+            f"shares: no host of the pool has {count} slots for {request.function}{wish}; at most {most} are there"
+        )
+    size = Counter(slot.shard for slot in slots)
+    return min(able, key=lambda shard: (jobs.get(shard, 0) / size[shard], shard))
+
+
+def owned_task(tx: Transaction, uuid: str, project_id: str) -> Task:
+    """Return a task of this project; another project's looks as if it did not exist."""
+    task = tx.task(uuid)
+    if task.project_id != project_id:
+        raise NotFound(f"no task {uuid}")
+    return task
+
+
+def cancel_task(tx: Transaction, uuid: str, project_id: str, now_s: float) -> Task:
+    """Have a task end; it is CANCELLED when nothing of it is left.  InvalidTransition where it has ended."""
+    task = owned_task(tx, uuid, project_id)
+    if task.cancel_requested and task.state not in ENDED_TASKS:
+        return task
+    change_task(tx, task, TaskCancelRequested(), now_s)
+    cancel_batch(tx, uuid, project_id, now_s)
+    cancel_jobs(tx, uuid, now_s)
+    return tx.task(uuid)

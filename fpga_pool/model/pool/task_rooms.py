@@ -1,0 +1,93 @@
+"""Where a task could go: the slots of each host that its function fits in, and which of them are linked as it asks."""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from fpga_pool.core.lattice.tasks import Links
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.flavor import Topology
+from fpga_pool.model.links import slot_links
+from fpga_pool.model.objects import CPU, Slot, SlotState
+from fpga_pool.model.pool.linking import Spot, choose_spots, largest_linked
+
+#: What has to be done before a slot computes: nothing, a load, a load in place of what others may want again.
+_LOADED, _EMPTY, _REPLACED = 0.0, 1.0, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class HostRoom:
+    """Slots of one host that a function fits in."""
+
+    host: str
+    shard: str
+    #: (S,) slots, and the same as spots that paths are searched on.
+    slots: tuple[Slot, ...]
+    spots: tuple[Spot, ...]
+
+
+def host_rooms(slots: Iterable[Slot], function: str, catalogue: Catalogue) -> list[HostRoom]:
+    """Return the room of each host that has some, by name."""
+    boards = catalogue.functions[function].fpga_time
+    of_host: defaultdict[str, list[Slot]] = defaultdict(list)
+    for slot in slots:
+        if slot.kind != CPU and slot.board in boards and catalogue.fits(function, slot.board, slot.kind):
+            of_host[slot.host].append(slot)
+    return [
+        HostRoom(host, some[0].shard, tuple(some), tuple(_spot(slot, function) for slot in some))
+        for host, some in sorted(of_host.items())
+    ]
+
+
+def _spot(slot: Slot, function: str) -> Spot:
+    if slot.state is SlotState.READY and slot.function == function:
+        cost = _LOADED
+    else:
+        cost = _EMPTY if slot.state is SlotState.EMPTY else _REPLACED
+    return Spot(slot.card, slot.card, slot_links(slot.links), cost)
+
+
+def choose_slots(room: HostRoom, topology: Topology, count: int, takeable: Collection[str]) -> tuple[str, ...] | None:
+    """Return so many of the takeable slots, by name, linked as asked and in the order of their path; None = none are.
+
+    Those that hold the function come first, and of others those that leave most of the rest connected.
+    """
+    there = [index for index, slot in enumerate(room.slots) if slot.name in takeable]
+    if len(there) < count:
+        return None
+    path = choose_spots([room.spots[index] for index in there], Links[topology.name], count)
+    return None if path is None else tuple(room.slots[there[index]].name for index in path)
+
+
+def holds(room: HostRoom, topology: Topology, count: int) -> bool:
+    """Say whether a room has so many slots that are linked as asked."""
+    return choose_slots(room, topology, count, {slot.name for slot in room.slots}) is not None
+
+
+def largest(room: HostRoom, topology: Topology, below: int) -> int:
+    """Return the largest number of slots of a room, less than `below`, that are linked as asked."""
+    return largest_linked(room.spots, Links[topology.name], below)
+
+
+def soonest_slots(
+    rooms: Iterable[HostRoom], topology: Topology, count: int, ready_at: Mapping[str, float]
+) -> tuple[float, tuple[str, ...]] | None:
+    """Return when so many slots, linked as asked, are free first, and these slots; None where there are none.
+
+    `ready_at` says when each slot is expected to be free; one that is not there is out of the question.
+    """
+    best: tuple[float, tuple[str, ...]] | None = None
+    for room in rooms:
+        known = {slot.name: ready_at[slot.name] for slot in room.slots if slot.name in ready_at}
+        moments = sorted(set(known.values()))
+
+        def by(moment: float, room: HostRoom = room, known: Mapping[str, float] = known) -> tuple[str, ...] | None:
+            return choose_slots(room, topology, count, {name for name, at in known.items() if at <= moment})
+
+        # With every moment there are more slots to choose from, so what is possible once stays possible.
+        first = bisect_left(moments, True, key=lambda moment: by(moment) is not None)
+        if first < len(moments) and (best is None or moments[first] < best[0]):
+            found = by(moments[first])
+            best = best if found is None else (moments[first], found)
+    return best

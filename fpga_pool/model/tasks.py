@@ -1,0 +1,63 @@
+"""Tasks (paper 004) as frozen values: one function on several linked slots at once.
+
+The shares of a task, one for each of its slots, are the jobs of a batch that has the task's uuid; so they send their
+inputs, compute and give their results as all jobs do.  As in `model.objects`, points in time are UTC seconds, and a
+task has a `generation` and a `story`.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fpga_pool.model.flavor import Topology
+from fpga_pool.model.objects import DEFAULT_SHARD, StoryEntry
+
+#: What stands for the policy in the batch of a task: it is neither planned nor online.
+TASK_POLICY = "task"
+
+
+class TaskState(StrEnum):
+    """Where a task is in its life."""
+
+    #: Waits, and has no slots.
+    QUEUED = "QUEUED"
+    #: Has all its slots.
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+#: Tasks that will not run any more.
+ENDED_TASKS = frozenset({TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELLED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One function on several linked slots of a host at once."""
+
+    uuid: str
+    project_id: str
+    user_id: str
+    name: str
+    function: str
+    #: How many slots; each gets a share.
+    slots: int
+    #: How these have to be linked.
+    topology: Topology
+    #: The largest input of a share: how long the task computes is told by it.
+    input_bytes: int
+    created_at: float
+    shard: str = DEFAULT_SHARD
+    state: TaskState = TaskState.QUEUED
+    cancel_requested: bool = False
+    #: How often it was given slots, and how often it lost them.
+    attempt: int = 0
+    failures: int = 0
+    #: Why it waits or failed, for people.
+    reason: str = ""
+    #: When it is expected to end, while it has slots.
+    ends_at: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    generation: int = 0
+    story: tuple[StoryEntry, ...] = ()

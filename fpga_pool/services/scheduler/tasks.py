@@ -1,0 +1,97 @@
+"""Tasks of one shard: look, decide, commit; on events and every interval (paper 004)."""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import numpy as np
+
+from fpga_pool.core.lattice.paper import ListPolicy
+from fpga_pool.core.lattice.shapes import allotted_shapes
+from fpga_pool.core.lattice.tasks import TaskProblem
+from fpga_pool.core.policy import TaskPolicy
+from fpga_pool.core.types import Floats, Ints
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.pool.tasks import Choice, TaskView, choose, commit_choices, task_view
+from fpga_pool.model.transaction import Transaction
+from fpga_pool.services.clock import Clock
+
+LOG = logging.getLogger(__name__)
+
+#: Effort of a policy that searches: what it plans for later is planned anew at the next event.
+EFFORT = 20
+#: A policy that fails is not asked again for so long; tasks that wait get their slots by patience alone.
+PUT_OFF_S = 60.0
+
+Transactions = Callable[[], AbstractContextManager[Transaction]]
+
+
+class TaskPlanner:
+    """Gives tasks their slots: all that each needs, or none."""
+
+    def __init__(
+        self,
+        reading: Transactions,
+        transactions: Transactions,
+        catalogue: Catalogue,
+        settings: PoolSettings,
+        policy: TaskPolicy,
+        clock: Clock,
+        rng: np.random.Generator,
+    ) -> None:
+        self._reading = reading
+        self._transactions = transactions
+        self._catalogue = catalogue
+        self._settings = settings
+        self._policy = policy.searching(EFFORT, None, time.monotonic) if hasattr(policy, "searching") else policy
+        self._clock = clock
+        self._rng = rng
+        self._put_off_until = 0.0
+        #: Some task waits for slots: what becomes free is worth a look.
+        self.waits = False
+
+    def step(self) -> bool:
+        """Give slots to the tasks that can have theirs now; return whether there is something to tell agents."""
+        with self._reading() as tx:
+            view = task_view(tx, self._catalogue, self._clock())
+        self.waits = view is not None
+        if view is None:
+            return False
+        began_s = time.monotonic()
+        choices = choose(view, self._settings.task_patience_s, self._solve)
+        decided_s = time.monotonic() - began_s
+        return self._commit(view, choices, decided_s) if choices else False
+
+    def _solve(self, problem: TaskProblem) -> tuple[Ints, Floats, Ints, Ints]:
+        """Return the policy's schedule; without bounds, which nobody looks at, where it can do without them."""
+        policy, now_s = self._policy, self._clock()
+        if now_s >= self._put_off_until:
+            try:
+                if isinstance(policy, ListPolicy):
+                    found = policy.place(problem, allotted_shapes(problem))
+                    return found.enclosure, found.begin_s, found.member_begin, found.members
+                schedule = policy.decide(problem, None, 0.0, self._rng)
+            except Exception:
+                self._put_off_until = now_s + PUT_OFF_S
+                LOG.exception("task policy %s failed; next try in %.0f s", policy.name, PUT_OFF_S)
+            else:
+                return schedule.enclosure, schedule.begin_s, schedule.member_begin, schedule.members
+        nothing = np.zeros(0, np.int64)
+        return nothing, np.zeros(0), nothing, nothing
+
+    def _commit(self, view: TaskView, choices: list[Choice], decided_s: float) -> bool:
+        with self._transactions() as tx:
+            placed = commit_choices(tx, view, choices, self._settings, self._clock())
+        for task in placed:
+            LOG.info("task %s: gets its %d slots, attempt %d", task.uuid, task.slots, task.attempt)
+        LOG.info(
+            "of %d tasks that wait %d placed, %d put off, by %s in %.1f ms",
+            len(view.tasks),
+            len(placed),
+            len(choices) - len(placed),
+            self._policy.name,
+            1000 * decided_s,
+        )
+        return bool(placed)

@@ -1,0 +1,119 @@
+"""Tasks on the pool of `conftest`: what tenants and the scheduler do, and a host with cards in a ring."""
+
+import numpy as np
+
+from fpga_pool.core.lattice.paper import Lattice
+from fpga_pool.core.lattice.shapes import allotted_shapes
+from fpga_pool.core.lattice.tasks import Topology as Cables
+from fpga_pool.core.makespan import Ect
+from fpga_pool.model.flavor import Topology
+from fpga_pool.model.links import CardLinks, SlotLinks
+from fpga_pool.model.messages import ObservedSlot
+from fpga_pool.model.objects import Job, LeaseKind, SlotState
+from fpga_pool.model.pool.planning import batch_problem, snapshot
+from fpga_pool.model.pool.task_admission import ShareRequest, TaskRequest, cancel_task, create_task
+from fpga_pool.model.pool.tasks import choose, commit_choices, task_detail, task_view
+from fpga_pool.model.tasks import TASK_POLICY, Task
+
+
+def solve(problem):
+    placed = Lattice().place(problem, allotted_shapes(problem))
+    return placed.enclosure, placed.begin_s, placed.member_begin, placed.members
+
+
+class Tasks:
+    """What is done to tasks."""
+
+    def __init__(self, pool, patience_s=30.0):
+        self.pool, self.patience_s = pool, patience_s
+        self.count = 0
+
+    def ring_up(self, host="r", cards=4, slots=1, cables=Cables.RING, between=Cables.FULL):
+        """Have a host with cards in an enclosure of their own come up."""
+        return self.pool.heard(self.pool.heartbeat(host, slots=self.observed(host, cards, slots, cables, between)))
+
+    def observed(self, host, cards, slots, cables, between):
+        def links(card, slot):
+            of_card = CardLinks(enclosure="box", topology=cables, cards=cards, position=card, slots=between)
+            return str(SlotLinks(card=of_card, slots=slots, position=slot))
+
+        return tuple(
+            ObservedSlot(
+                slot=f"{host}/c{card}/s{slot}", card=f"c{card}", region=f"s{slot}", board="fast", kind="small",
+                state=SlotState.EMPTY, links=links(card, slot),
+            )
+            for card in range(cards)
+            for slot in range(slots)
+        )  # fmt: skip
+
+    def create(self, count, topology="any", function="aes", requester="r", input_bytes=1000):
+        """Ask for a task; returns its uuid."""
+        self.count += 1
+        uuid = f"t{self.count}"
+        shares = tuple(
+            ShareRequest(uuid=f"{uuid}.{i}", name="", requester=requester, input_bytes=input_bytes)
+            for i in range(count)
+        )
+        request = TaskRequest(
+            uuid=uuid, project_id="p", user_id="u", name="", function=function, topology=Topology(topology),
+            shares=shares,
+        )  # fmt: skip
+        with self.pool.tx() as tx:
+            create_task(tx, request, self.pool.catalogue, self.pool.settings, self.pool.now_s)
+        return uuid
+
+    def view(self):
+        with self.pool.tx() as tx:
+            return task_view(tx, self.pool.catalogue, self.pool.now_s)
+
+    def decide(self, view):
+        return choose(view, self.patience_s, solve)
+
+    def commit(self, view, choices):
+        with self.pool.tx() as tx:
+            return [task.uuid for task in commit_choices(tx, view, choices, self.pool.settings, self.pool.now_s)]
+
+    def place(self):
+        """Let the scheduler look; returns the tasks that got their slots."""
+        view = self.view()
+        return [] if view is None else self.commit(view, self.decide(view))
+
+    def plan(self):
+        """Let the scheduler plan the batches that are not tasks."""
+        with self.pool.tx() as tx:
+            snap = snapshot(
+                tx, self.pool.catalogue, self.pool.settings, self.pool.now_s + 0.25,
+                is_planned=lambda name: name != TASK_POLICY,
+            )  # fmt: skip
+        if snap is None:
+            return []
+        request = batch_problem(snap)
+        plan = Ect().decide(request.problem, None, 0.0, np.random.default_rng(0))
+        return self.pool.commit(request, plan)
+
+    def cancel(self, uuid):
+        with self.pool.tx() as tx:
+            return cancel_task(tx, uuid, "p", self.pool.now_s)
+
+    def get(self, uuid):
+        return self.pool.store.get(Task, uuid)
+
+    def detail(self, uuid):
+        with self.pool.tx() as tx:
+            return task_detail(tx, uuid, self.pool.catalogue, self.pool.now_s)
+
+    def shares(self, uuid):
+        return sorted((job for job in self.pool.store.all(Job) if job.batch_uuid == uuid), key=lambda job: job.index)
+
+    def slots(self, uuid):
+        """Slots of a task by the index of its shares; none of one that has none."""
+        held = self.held().get(uuid, set())
+        return [share.slot for share in self.shares(uuid) if share.slot in held]
+
+    def held(self):
+        with self.pool.tx() as tx:
+            held = {}
+            for lease in tx.leases():
+                if lease.kind is LeaseKind.TASK:
+                    held.setdefault(lease.holder, set()).add(lease.slot)
+            return held
