@@ -300,6 +300,7 @@ def _trust(path: Path | None) -> ssl.SSLContext | None:
 
 
 def header_of(path: Path | None) -> bytes:
+    """Return what is sent before each file; InvalidInput if it cannot be read."""
     if path is None:
         return b""
     try:

@@ -7,7 +7,7 @@ goes on where it was.  The parts are the same as in separate processes; only thi
 import contextlib
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.drivers.slots.faults import Faults
 from fpga_pool.drivers.slots.signing import load_or_create_signing_key
-from fpga_pool.drivers.slots.simulated import SimulatedSlots
+from fpga_pool.drivers.slots.simulated import SimulatedSlots, simulated_serials
 from fpga_pool.model.catalogue import Board
 from fpga_pool.model.exceptions import LateMessage
+from fpga_pool.model.links import CardLinks, read_enclosures
 from fpga_pool.placement.options import open_placement
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
@@ -142,12 +143,14 @@ class StandalonePool:
         conf = self._conf
         processors = conf.standalone.gang_processors if responds else 0
         settings = _agent_settings(conf, self._state_dir, host, tuple(range(processors)))
+        cards = conf.driver_simulated.cards if responds else 0
         slots = SimulatedSlots(
             self.catalogue,
             board.name,
-            conf.driver_simulated.cards if responds else 0,
+            cards,
             keys.bitstreams.public_key(),
             _faults(conf, number),
+            links=_links(conf, cards),
         )
         return AgentService(
             settings,
@@ -178,6 +181,14 @@ def _agent_settings(
         ingress_bps=conf.standalone.ingress_mbps * 1e6,
         gang_processors=gang_processors,
     )
+
+
+def _links(conf: cfg.ConfigOpts, cards: int) -> Mapping[str, CardLinks]:
+    """Return how the cards of a host are linked: as configured, else all of them in a ring."""
+    serials = simulated_serials(cards)
+    rings = [f"box ring {','.join(serials)}"] if cards > 1 else []
+    lines = conf.agent.enclosure if cards else []
+    return read_enclosures(lines or rings, conf.agent.slot_links, serials)
 
 
 def _faults(conf: cfg.ConfigOpts, number: int) -> Faults:

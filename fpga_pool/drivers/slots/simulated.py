@@ -55,7 +55,7 @@ class SimulatedSlots(SlotDriver):
         linked = links or {}
         self._cards = {
             serial: Card(serial, i, self._board, faults or Faults(), linked.get(serial, ALONE))
-            for i, serial in enumerate(_serials(cards))
+            for i, serial in enumerate(simulated_serials(cards))
         }
         #: Seconds of the whole work of the job that each slot ran last.
         self._work_s: dict[SlotAddress, float] = {}
@@ -71,7 +71,7 @@ class SimulatedSlots(SlotDriver):
             card_returns_after_s=group.card_returns_after_s,
             seed=1000 * group.fault_seed + zlib.crc32(conf.agent.host.encode()) % 1000,
         )
-        links = configured_links(conf, _serials(group.cards))
+        links = configured_links(conf, simulated_serials(group.cards))
         return cls(catalogue, group.board, group.cards, trusted_key, faults, links=links)
 
     def inventory(self) -> Sequence[CardInventory]:
@@ -174,5 +174,6 @@ class SimulatedSlots(SlotDriver):
         return card
 
 
-def _serials(cards: int) -> list[str]:
+def simulated_serials(cards: int) -> list[str]:
+    """Return the serials of so many cards."""
     return [f"sim{i}" for i in range(cards)]

@@ -8,7 +8,7 @@ from fpga_pool.model.tasks import Task, TaskState
 
 
 def audit_tasks(tasks: Sequence[Task], leases: Sequence[Lease], active_jobs: Sequence[Job]) -> Iterator[str]:
-    """Compare tasks that have not ended with the leases in force and the jobs on slots: all slots of a task, or none."""
+    """Compare tasks that have not ended with leases in force and jobs on slots: a task has all its slots, or none."""
     held: defaultdict[str, set[str]] = defaultdict(set)
     for lease in leases:
         if lease.kind is LeaseKind.TASK:

@@ -45,7 +45,7 @@ from fpga_pool.model.pool.reconcile import apply_heartbeat, tick
 from fpga_pool.model.pool.replanning import commit_replan, prospect
 from fpga_pool.model.pool.reports import apply_reports
 from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.model.tasks import ENDED_TASKS, Task
+from fpga_pool.model.tasks import ENDED_TASKS, TASK_POLICY, Task
 from fpga_pool.sim.store import MemoryStore
 
 KINDS = {"r0": "small", "r1": "small", "r2": "large"}
@@ -134,6 +134,7 @@ class Pool:
     # What the scheduler does
 
     def snapshot(self, **options):
+        options.setdefault("is_planned", lambda name: name != TASK_POLICY)
         with self.tx() as tx:
             return snapshot(tx, self.catalogue, self.settings, self.now_s + 0.25, **options)
 
@@ -153,7 +154,8 @@ class Pool:
     def asked(self, *, late=False, movable=True):
         """Return what a policy is asked to plan around; None where there is nothing."""
         with self.tx() as tx:
-            snap = snapshot(tx, self.catalogue, self.settings, self.now_s + 0.25)
+            batches = {"is_planned": lambda name: name != TASK_POLICY}
+            snap = snapshot(tx, self.catalogue, self.settings, self.now_s + 0.25, **batches)
             snap = snap or all_placed(tx, self.catalogue, self.now_s + 0.25, "")
             return prospect(tx, snap, self.settings, self.now_s + 0.25, lambda _: movable, late=late)
 

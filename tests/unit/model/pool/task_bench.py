@@ -1,19 +1,15 @@
 """Tasks on the pool of `conftest`: what tenants and the scheduler do, and a host with cards in a ring."""
 
-import numpy as np
-
 from fpga_pool.core.lattice.paper import Lattice
 from fpga_pool.core.lattice.shapes import allotted_shapes
 from fpga_pool.core.lattice.tasks import Topology as Cables
-from fpga_pool.core.makespan import Ect
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.links import CardLinks, SlotLinks
 from fpga_pool.model.messages import ObservedSlot
 from fpga_pool.model.objects import Job, LeaseKind, SlotState
-from fpga_pool.model.pool.planning import batch_problem, snapshot
 from fpga_pool.model.pool.task_admission import ShareRequest, TaskRequest, cancel_task, create_task
 from fpga_pool.model.pool.tasks import choose, commit_choices, task_detail, task_view
-from fpga_pool.model.tasks import TASK_POLICY, Task
+from fpga_pool.model.tasks import Task
 
 
 def solve(problem):
@@ -77,19 +73,6 @@ class Tasks:
         """Let the scheduler look; returns the tasks that got their slots."""
         view = self.view()
         return [] if view is None else self.commit(view, self.decide(view))
-
-    def plan(self):
-        """Let the scheduler plan the batches that are not tasks."""
-        with self.pool.tx() as tx:
-            snap = snapshot(
-                tx, self.pool.catalogue, self.pool.settings, self.pool.now_s + 0.25,
-                is_planned=lambda name: name != TASK_POLICY,
-            )  # fmt: skip
-        if snap is None:
-            return []
-        request = batch_problem(snap)
-        plan = Ect().decide(request.problem, None, 0.0, np.random.default_rng(0))
-        return self.pool.commit(request, plan)
 
     def cancel(self, uuid):
         with self.pool.tx() as tx:

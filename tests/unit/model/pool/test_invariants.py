@@ -1,13 +1,18 @@
 """Whatever happens to a pool, in whatever order, what must hold holds."""
 
 import contextlib
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from task_bench import Tasks
 
-from fpga_pool.model.exceptions import Conflict, InvalidTransition
-from fpga_pool.model.flavor import AcceleratorRequest
+from fpga_pool.model.exceptions import Conflict, InvalidTransition, NoSlotFits
+from fpga_pool.model.flavor import AcceleratorRequest, Topology
 from fpga_pool.model.messages import (
     InputStaged,
     JobEvicted,
@@ -42,6 +47,9 @@ steps = st.one_of(
     st.tuples(st.just("replan"), st.booleans(), number),
     *[st.tuples(st.just("go on"), number)] * 5,
     st.tuples(st.just("commit late"), number),
+    st.tuples(st.just("task"), st.sampled_from(FUNCTIONS), st.integers(1, 3), st.sampled_from(list(Topology))),
+    *[st.tuples(st.just("place"))] * 2,
+    st.tuples(st.just("place late"), number),
     st.tuples(st.just("cancel"), number),
     st.tuples(st.sampled_from(["drain", "resume"]), st.sampled_from(SLOTS)),
     st.tuples(st.just("claim"), number, st.sampled_from(FUNCTIONS), st.integers(1, 3)),
@@ -66,6 +74,8 @@ class Walk:
         self.sent = []
         self.plans = []
         self.asked = []
+        self.tasks = Tasks(pool)
+        self.choices = []
 
     def take(self, step):
         kind, *arguments = step
@@ -94,6 +104,19 @@ class Walk:
         if asked := self.pool.asked(late=late):
             self.asked.append(asked)
             self.pool.replan(self.asked[-1 - age % len(self.asked)])
+
+    def task(self, function, count, topology):
+        with contextlib.suppress(NoSlotFits):  # of the large slots there is one on each host
+            self.tasks.create(count, topology, function, requester="h0")
+
+    def place(self):
+        if view := self.tasks.view():
+            self.choices.append((view, self.tasks.decide(view)))
+            self.tasks.commit(*self.choices[-1])
+
+    def place_late(self, number):
+        if self.choices:
+            self.tasks.commit(*self.choices[number % len(self.choices)])
 
     def commit_late(self, number):
         if self.plans:
@@ -174,6 +197,10 @@ class Walk:
             for slot in SLOTS:
                 self.pool.report(self.pool.slot_report(slot, SlotState.EMPTY), host=slot.split("/")[0])
                 self.pool.resume(slot)
+            self.pool.now_s += self.tasks.patience_s
+            for host in ("h0", "h1"):
+                self.pool.heard(self.pool.heartbeat(host))
+            self.place()
             while self.pool.plan():
                 pass
             for job in self.jobs():
@@ -181,6 +208,8 @@ class Walk:
                     self.pool.bring(job.uuid, JobState.DONE)
             self.pool.tick()
         assert all(job.state in ENDED_JOBS for job in self.jobs())
+        assert self.pool.stock().tasks == []
+        assert self.tasks.held() == {}
         self.pool.check_invariants()
 
 

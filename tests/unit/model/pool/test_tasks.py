@@ -4,6 +4,7 @@ A share of 1000 bytes computes for 1.001 s as aes, 2.001 s as sha256; a load tak
 """
 
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def test_a_task_gets_slots_in_the_order_of_their_links_and_gives_them_back_when_
     uuid = tasks.create(3, "line")
     assert tasks.place() == [uuid]
     order = [int(card[1]) for card in cards(tasks, uuid)]
-    assert [(after - before) % 4 for before, after in zip(order, order[1:], strict=False)] in ([1, 1], [3, 3])
+    assert [(after - before) % 4 for before, after in pairwise(order)] in ([1, 1], [3, 3])
     first, *others = tasks.shares(uuid)
     pool.bring(first.uuid, JobState.DONE)
     assert tasks.get(uuid).state is TaskState.RUNNING
@@ -109,7 +110,7 @@ def test_batches_are_planned_on_other_slots_than_those_of_tasks(pool, tasks):
     tasks.place()
     pool.host_up()
     batch = pool.create(*["aes"] * 6)
-    assert len(tasks.plan()) == 6
+    assert len(pool.plan()) == 6
     assert {pool.job(f"{batch}.{i}").slot.split("/")[0] for i in range(6)} == {"h0"}
     assert tasks.get(uuid).state is TaskState.RUNNING
 
@@ -117,7 +118,7 @@ def test_batches_are_planned_on_other_slots_than_those_of_tasks(pool, tasks):
 def busy(pool, tasks):
     """Have batches fill the ring: a job that computes on each slot, and one that waits for its input."""
     batch = pool.create(*["aes"] * 8, requester="r")
-    assert len(tasks.plan()) == 8
+    assert len(pool.plan()) == 8
     jobs = [pool.job(f"{batch}.{i}") for i in range(8)]
     for slot in {job.slot for job in jobs}:
         pool.bring(min((job for job in jobs if job.slot == slot), key=lambda job: job.order).uuid, JobState.RUNNING)
@@ -140,9 +141,9 @@ def test_an_impatient_task_gets_slots_behind_what_computes_there_and_what_waits_
     assert tasks.place() == [uuid]
     queues = {slot: [job.uuid for job in pool.stock().active_jobs if job.slot == slot] for slot in tasks.slots(uuid)}
     assert all(len(queue) == 2 for queue in queues.values())  # one that computes, and a share
-    assert tasks.plan() == []  # four are without a place, and every slot that is in service has its task
+    assert pool.plan() == []  # four are without a place, and every slot that is in service has its task
     pool.host_up()
-    assert len(tasks.plan()) == 4
+    assert len(pool.plan()) == 4
 
 
 def test_a_task_that_came_later_leaves_a_batch_that_waits_its_last_slot(pool, tasks):
@@ -157,7 +158,7 @@ def test_a_task_that_came_later_leaves_a_batch_that_waits_its_last_slot(pool, ta
     for _ in range(3):
         pool.now_s += 31.0
         assert tasks.place() == []
-    assert len(tasks.plan()) == 4
+    assert len(pool.plan()) == 4
     for job in pool.stock().active_jobs:
         pool.bring(job.uuid, JobState.DONE)
     assert tasks.place() == [later]
