@@ -74,7 +74,7 @@ class Walk:
         self.sent = []
         self.plans = []
         self.asked = []
-        self.tasks = Tasks(pool)
+        self.tasks = Tasks(pool, patience_s=0.4)
         self.choices = []
 
     def take(self, step):

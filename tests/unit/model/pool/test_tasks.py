@@ -319,3 +319,13 @@ def test_contended_slots_go_to_whom_the_ranking_puts_first(pool, tasks):
     assert tasks.place() == [ring]
     run(tasks, ring)
     assert tasks.place() == [first, second]
+
+
+def test_where_jobs_of_the_pool_still_compute_the_pool_has_the_slot_again_when_a_task_leaves_it(pool, tasks):
+    busy(pool, tasks)
+    uuid = tasks.create(4, "ring")
+    pool.now_s += 31.0
+    assert tasks.place() == [uuid]
+    pool.fail(tasks.shares(uuid)[0].uuid)
+    assert tasks.get(uuid).state is TaskState.QUEUED
+    assert [lease.kind for lease in pool.stock().leases] == [LeaseKind.POOL] * 4
