@@ -68,7 +68,7 @@ class Shares:
 
 
 def linked(task):
-    """Say whether the slots of a task are of one host, and each of another card, which follow each other on its ring."""
+    """Say whether the slots of a task are on one host, and each on another card of a path along its ring."""
     places = [share.slot.split("/") for share in task.shares]
     cards = {int(card.removeprefix("sim")) for _, card, _ in places}
     steps = sum((card + 1) % 4 in cards for card in cards)

@@ -26,9 +26,11 @@ from fpga_pool.model.gangs import Gang, Processor
 from fpga_pool.model.lifecycle.job import Displaced, Planned, Retimed
 from fpga_pool.model.messages import InputStaged, JobFailed, JobFinished, JobStarted, ResultDelivered
 from fpga_pool.model.objects import ACTIVE_JOBS, Batch, Host, JobState, Shard, Slot
-from fpga_pool.model.pool import admission, changes, gang_admission, operations
+from fpga_pool.model.pool import admission, changes, gang_admission, operations, task_admission
 from fpga_pool.model.pool.gangs import gang_detail
+from fpga_pool.model.pool.tasks import task_detail
 from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.tasks import Task
 from fpga_pool.sim.store import MemoryStore, MemoryTransaction
 
 CATALOGUE = Path(__file__).parents[2] / "etc" / "fpga_pool" / "catalogue.toml"
@@ -42,6 +44,9 @@ class EndlessTransaction(MemoryTransaction):
 
     def batches(self):
         return self._all(Batch)
+
+    def all_tasks(self):
+        return self._all(Task)
 
     def all_gangs(self):
         return self._all(Gang)
@@ -319,6 +324,25 @@ class PoolBench:
     def cancel_gang(self, project_id, uuid):
         with self._answering("cancel_gang"):
             return gang_admission.cancel_gang(self.tx, uuid, project_id, time.time())
+
+    def create_task(self, request):
+        with self._answering("create_task"):
+            return task_admission.create_task(self.tx, request, self.catalogue, self.settings, time.time())
+
+    def tasks(self, project_id, limit, marker=None):
+        with self._answering("tasks"):
+            own = [task for task in self.tx.all_tasks() if task.project_id == project_id][::-1]
+            begin = [task.uuid for task in own].index(marker) + 1 if marker else 0
+            return own[begin : begin + limit]
+
+    def task(self, project_id, uuid):
+        with self._answering("task"):
+            task_admission.owned_task(self.tx, uuid, project_id)
+            return task_detail(self.tx, uuid, self.catalogue, time.time())
+
+    def cancel_task(self, project_id, uuid):
+        with self._answering("cancel_task"):
+            return task_admission.cancel_task(self.tx, uuid, project_id, time.time())
 
     def slots(self):
         with self._answering("slots"):

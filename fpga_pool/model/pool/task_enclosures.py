@@ -166,8 +166,10 @@ def in_path_order(places: Collection[int], box: Enclosure) -> list[int]:
     return ordered[begin:] + ordered[:begin]
 
 
-#: Makes a schedule: enclosure, begin_s, member_begin and members of a `TaskSchedule`.
-Solve = Callable[[TaskProblem], tuple[Ints, Floats, Ints, Ints]]
+#: Enclosure, begin_s, member_begin and members of a `TaskSchedule`.
+Solution = tuple[Ints, Floats, Ints, Ints]
+#: Makes a schedule; None = it cannot say now.
+Solve = Callable[[TaskProblem], Solution | None]
 
 
 def grouped(tasks: Sequence[Task], rooms: Mapping[str, Sequence[HostRoom]]) -> Iterator[list[Task]]:
@@ -185,8 +187,11 @@ def solved(
     load_s: Mapping[str, float],
     ready_s: Mapping[str, float],
     solve: Solve,
-) -> list[tuple[Task, tuple[str, ...]]]:
-    """Return the tasks that come first on their slots in a schedule of each group, those that it knows places for."""
+) -> list[tuple[Task, tuple[str, ...]]] | None:
+    """Return the tasks that come first on their slots in a schedule of each group, those that it knows places for.
+
+    None if no schedule can be had now.
+    """
     ready, first = dict(ready_s), []
     for group in grouped(tasks, rooms):
         enclosures = enclosures_of(rooms[group[0].function])
@@ -194,7 +199,10 @@ def solved(
         if not known:
             continue
         asked = problem_of(known, enclosures, work_s, max(load_s[task.uuid] for task in known), ready)
-        for task, slots in begun_first(asked, *solve(asked.problem)):
+        solution = solve(asked.problem)
+        if solution is None:
+            return None
+        for task, slots in begun_first(asked, *solution):
             first.append((task, slots))
             ready.update(dict.fromkeys(slots, max(ready[name] for name in slots) + work_s[task.uuid]))
     return first

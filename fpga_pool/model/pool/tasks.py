@@ -150,7 +150,7 @@ def choose(view: TaskView, patience_s: float, solve: Solve) -> list[Choice]:
 
     Who has waited for `patience_s` comes first, in order of arrival: it gets the slots that are free for it soonest,
     behind what the pool's other jobs have there; where tasks have them they are kept for it.  The others begin where
-    nothing is to be done: all of them, if there is room, else those that the policy's schedule begins now.
+    nothing is to be done: all of them, if there is room, else those that the policy's schedule (`solve`) begins now.
     """
     choosing = _Choosing(view)
     impatient = [task for task in view.tasks if view.now_s - task.created_at >= patience_s]
@@ -158,18 +158,11 @@ def choose(view: TaskView, patience_s: float, solve: Solve) -> list[Choice]:
         choosing.reserve(task)
     patient = view.tasks[len(impatient) :]
     wanted = choosing.all_at_once(patient)
-    if wanted is None:
-        ready_s = {name: max(at - view.now_s, 0.0) for name, at in choosing.ready_at.items()}
-        wanted = solved(patient, view.rooms, view.work_s, view.load_s, ready_s, solve)
-        begun = {task.uuid for task, _ in wanted}
+    if wanted is not None:
         for task, slots in wanted:
             choosing.begin(task, slots)
-        for task in patient:
-            if task.uuid not in begun and choosing.is_odd(task):
-                choosing.begin_somewhere(task)
     else:
-        for task, slots in wanted:
-            choosing.begin(task, slots)
+        choosing.begin_some(patient, solve)
     return choosing.choices
 
 
@@ -212,6 +205,20 @@ class _Choosing:
         if self._idle.issuperset(slots) and self._leaves_places(task, slots):
             self.choices.append(Choice(task=task, slots=slots, begin_at=self._view.now_s))
             self._take(task, slots, self._view.now_s)
+
+    def begin_some(self, tasks: Sequence[Task], solve: Solve) -> None:
+        """Begin those tasks that a schedule begins now, and then those that it knows no place for.
+
+        Without a schedule they begin in order of arrival, as far as there are slots.
+        """
+        view = self._view
+        ready_s = {name: max(at - view.now_s, 0.0) for name, at in self.ready_at.items()}
+        first = solved(tasks, view.rooms, view.work_s, view.load_s, ready_s, solve)
+        for task, slots in first or ():
+            self.begin(task, slots)
+        for task in tasks:
+            if first is None or self.is_odd(task):
+                self.begin_somewhere(task)
 
     def begin_somewhere(self, task: Task) -> None:
         """Give a task idle slots, if there are some."""

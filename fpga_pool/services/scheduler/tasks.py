@@ -1,9 +1,11 @@
 """Tasks of one shard: look, decide, commit; on events and every interval (paper 004)."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -11,9 +13,9 @@ from fpga_pool.core.lattice.paper import ListPolicy
 from fpga_pool.core.lattice.shapes import allotted_shapes
 from fpga_pool.core.lattice.tasks import TaskProblem
 from fpga_pool.core.policy import TaskPolicy
-from fpga_pool.core.types import Floats, Ints
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.pool.task_enclosures import Solution
 from fpga_pool.model.pool.tasks import Choice, TaskView, choose, commit_choices, task_view
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.services.clock import Clock
@@ -22,10 +24,18 @@ LOG = logging.getLogger(__name__)
 
 #: Effort of a policy that searches: what it plans for later is planned anew at the next event.
 EFFORT = 20
-#: A policy that fails is not asked again for so long; tasks that wait get their slots by patience alone.
+#: A policy that fails is not asked again for so long; tasks begin in order of arrival meanwhile.
 PUT_OFF_S = 60.0
 
 Transactions = Callable[[], AbstractContextManager[Transaction]]
+
+
+def _quick(policy: TaskPolicy) -> TaskPolicy:
+    """Return a policy that searches for a moment at most; where its loops are not compiled it does not search."""
+    if not hasattr(policy, "searching"):
+        return policy
+    quick: TaskPolicy = policy.searching(EFFORT if find_spec("numba") else 0, None, time.monotonic)
+    return quick
 
 
 class TaskPlanner:
@@ -45,10 +55,11 @@ class TaskPlanner:
         self._transactions = transactions
         self._catalogue = catalogue
         self._settings = settings
-        self._policy = policy.searching(EFFORT, None, time.monotonic) if hasattr(policy, "searching") else policy
+        self._policy = _quick(policy)
         self._clock = clock
         self._rng = rng
         self._put_off_until = 0.0
+        self._preparing: threading.Thread | None = None
         #: Some task waits for slots: what becomes free is worth a look.
         self.waits = False
 
@@ -64,22 +75,32 @@ class TaskPlanner:
         decided_s = time.monotonic() - began_s
         return self._commit(view, choices, decided_s) if choices else False
 
-    def _solve(self, problem: TaskProblem) -> tuple[Ints, Floats, Ints, Ints]:
-        """Return the policy's schedule; without bounds, which nobody looks at, where it can do without them."""
+    def _solve(self, problem: TaskProblem) -> Solution | None:
+        """Return the policy's schedule, without bounds, which nobody looks at, where it can do without them.
+
+        None while it has failed, or what it needs is being compiled: that may take half a minute, once on a machine.
+        """
         policy, now_s = self._policy, self._clock()
-        if now_s >= self._put_off_until:
-            try:
-                if isinstance(policy, ListPolicy):
-                    found = policy.place(problem, allotted_shapes(problem))
-                    return found.enclosure, found.begin_s, found.member_begin, found.members
-                schedule = policy.decide(problem, None, 0.0, self._rng)
-            except Exception:
-                self._put_off_until = now_s + PUT_OFF_S
-                LOG.exception("task policy %s failed; next try in %.0f s", policy.name, PUT_OFF_S)
-            else:
-                return schedule.enclosure, schedule.begin_s, schedule.member_begin, schedule.members
-        nothing = np.zeros(0, np.int64)
-        return nothing, np.zeros(0), nothing, nothing
+        if not self._is_prepared() or now_s < self._put_off_until:
+            return None
+        try:
+            if isinstance(policy, ListPolicy):
+                found = policy.place(problem, allotted_shapes(problem))
+                return found.enclosure, found.begin_s, found.member_begin, found.members
+            schedule = policy.decide(problem, None, 0.0, self._rng)
+        except Exception:
+            self._put_off_until = now_s + PUT_OFF_S
+            LOG.exception("task policy %s failed; next try in %.0f s", policy.name, PUT_OFF_S)
+            return None
+        return schedule.enclosure, schedule.begin_s, schedule.member_begin, schedule.members
+
+    def _is_prepared(self) -> bool:
+        """Say whether what the policy needs is compiled, or loaded; the first call has that begin, beside all else."""
+        if self._preparing is None:
+            prepare = getattr(self._policy, "prepare", lambda: None)
+            self._preparing = threading.Thread(target=prepare, name="prepare-tasks", daemon=True)
+            self._preparing.start()
+        return not self._preparing.is_alive()
 
     def _commit(self, view: TaskView, choices: list[Choice], decided_s: float) -> bool:
         with self._transactions() as tx:

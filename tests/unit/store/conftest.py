@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from fpga_pool.model.flavor import Tier
+from fpga_pool.model.flavor import Tier, Topology
 from fpga_pool.model.gangs import Gang, Migration, Process, Processor, process_uuid
 from fpga_pool.model.messages import Command, ReleaseJob
 from fpga_pool.model.objects import Batch, Host, Job, Lease, LeaseKind, Run, Shard, Slot
+from fpga_pool.model.tasks import Task
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.store import Store
 
@@ -65,6 +66,11 @@ class Make:
         known = {"uuid": str(uuid.uuid4()), "project_id": "project-a", "user_id": "user-a", "name": ""}
         known |= {"processes": 1, "runtime_s": 60.0, "cpu_usage": 0.5, "work_s": 50.0, "created_at": 1.0}
         return Gang(**known | {"shard": SHARD} | fields)
+
+    def task(self, batch, **fields):
+        known = {"uuid": batch.uuid, "project_id": "project-a", "user_id": "user-a", "name": "", "function": "f"}
+        known |= {"slots": 2, "topology": Topology.LINE, "input_bytes": 10, "created_at": 1.0, "shard": SHARD}
+        return Task(**known | fields)
 
     def process(self, gang, processor, index=0, **fields):
         attempt = fields.get("attempt", 1)

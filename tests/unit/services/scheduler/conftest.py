@@ -19,6 +19,7 @@ from fpga_pool.model.messages import (
     HoldSlot,
     InputStaged,
     JobFinished,
+    JobReleased,
     JobStarted,
     ObservedJob,
     ObservedSlot,
@@ -189,6 +190,10 @@ class Bench:
             "finished": JobFinished(**about, compute_s=0.02, result_bytes=1, result_sha256="ab"),
         }
         self.api.report(job.host, job.host, [(next(self.numbers), every[kind]) for kind in kinds])
+
+    def released(self, job):
+        about = {"job": job.uuid, "attempt": job.attempt, "at": self.clock()}
+        self.api.report(job.host, job.host, [(next(self.numbers), JobReleased(**about))])
 
     def tickets(self, batch, *jobs, purpose="send", project="p"):
         wanted = [TicketRequest(job=job, purpose=purpose, source_address="192.0.2.9", source_port=5) for job in jobs]

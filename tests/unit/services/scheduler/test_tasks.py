@@ -1,0 +1,112 @@
+"""A scheduler gives tasks their slots, on a real database; each host has three slots that are linked."""
+
+import uuid
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fpga_pool.conf.policies import load_policy
+from fpga_pool.experiments.waiting import wait_until
+from fpga_pool.model.exceptions import InvalidTransition
+from fpga_pool.model.flavor import Topology
+from fpga_pool.model.pool.task_admission import ShareRequest, TaskRequest
+from fpga_pool.model.tasks import TaskState
+from fpga_pool.services.scheduler.tasks import TaskPlanner
+
+
+class Broken:
+    name = "broken"
+
+    def decide(self, problem, state, now_s, rng):
+        raise ZeroDivisionError
+
+
+def request(agent, count, topology=Topology.LINE):
+    shares = tuple(
+        ShareRequest(uuid=str(uuid.uuid4()), name="", requester=agent.name, input_bytes=1000) for _ in range(count)
+    )
+    return TaskRequest(
+        uuid=str(uuid.uuid4()), project_id="p", user_id="u", name="n", function="sha256", topology=topology,
+        shares=shares,
+    )  # fmt: skip
+
+
+def state(bench, task):
+    return bench.api.task("p", task.uuid).task.state
+
+
+def test_a_task_gets_its_slots_at_once_and_ends_when_all_its_shares_have(running):
+    agent = running.host()
+    task = running.api.create_task(request(agent, 3))
+    wait_until(lambda: state(running, task) is TaskState.RUNNING, "slots")
+    detail = running.api.task("p", task.uuid)
+    assert len(set(detail.slots)) == 3
+    assert {share.slot for share in detail.shares} == set(detail.slots)
+    for share in detail.shares:
+        running.report(share, "staged", "started", "finished")
+    assert state(running, task) is TaskState.FINISHED
+    assert [one.uuid for one in running.api.tasks("p", 10)] == [task.uuid]
+    with pytest.raises(InvalidTransition):
+        running.api.cancel_task("p", task.uuid)
+
+
+def test_a_task_that_waits_goes_on_when_the_one_before_it_is_cancelled(running):
+    agent = running.host()
+    first = running.api.create_task(request(agent, 3))
+    wait_until(lambda: state(running, first) is TaskState.RUNNING, "slots")
+    second = running.api.create_task(request(agent, 2))
+    assert running.api.task("p", second.uuid).waits_because.startswith("2 slots for sha256")
+    running.api.cancel_task("p", first.uuid)
+    for share in running.api.task("p", first.uuid).shares:
+        running.released(share)
+    wait_until(lambda: state(running, second) is TaskState.RUNNING, "slots")
+    assert state(running, first) is TaskState.CANCELLED
+
+
+@pytest.fixture
+def new_planner(bench):
+    """A scheduler whose tasks are placed only when a test says so."""
+    bench.start()
+    owned = bench.service.ownership._owned["default"]
+    owned._tasking.stop()
+
+    def build(policy):
+        service = bench.service
+        planner = TaskPlanner(
+            lambda: service.store.reading("default"),
+            lambda: service.store.transaction("default", "me", 1),
+            bench.catalogue,
+            replace(service.settings.pool, task_patience_s=3600.0),
+            policy,
+            bench.clock,
+            np.random.default_rng(0),
+        )
+        wait_until(planner._is_prepared, "compiled loops")
+        return planner
+
+    return build
+
+
+def contended(bench):
+    """Ask for three tasks of two slots on one host of three: one can begin."""
+    agent = bench.host()
+    return [bench.api.create_task(request(agent, 2)) for _ in range(3)]
+
+
+@pytest.mark.parametrize("name", ["lattice_plus", "lattice", "fifo", "mfit"])
+def test_where_not_all_can_begin_the_policy_says_who_does(bench, new_planner, name):
+    planner = new_planner(load_policy("task", name))
+    tasks = contended(bench)
+    assert planner.step()
+    assert sorted(state(bench, task) for task in tasks) == ["QUEUED", "QUEUED", "RUNNING"]
+    assert planner.waits
+    assert not planner.step()
+
+
+def test_a_policy_that_fails_leaves_tasks_to_begin_in_order_of_arrival(bench, new_planner, caplog):
+    planner = new_planner(Broken())
+    tasks = contended(bench)
+    assert planner.step()
+    assert [state(bench, task) for task in tasks] == ["RUNNING", "QUEUED", "QUEUED"]
+    assert "task policy broken failed" in caplog.text
