@@ -51,6 +51,11 @@ REQUESTS = {
     "unknown requester": (*CREATE, one_job(requester="nobody")),
     "unknown policy": (*CREATE, {"json": {"policy": "best", "jobs": [job()]}}),
     "batch of 0": (*CREATE, {"json": {"jobs": []}}),
+    "task on more slots than a host has": (
+        "POST",
+        "/v1/tasks",
+        {"json": {"function": "sha256", "topology": "line", "shares": [{"requester": "node-1", "input_bytes": 5}] * 5}},
+    ),
     "batch of 100,000": (*CREATE, {"json": {"jobs": [job()] * 100_000}}),
     "unknown key": (*CREATE, one_job(inputbytes=5)),
     "missing key": (*CREATE, {"json": {"jobs": [{"function": "sha256", "input_bytes": 5}]}}),
@@ -70,6 +75,8 @@ COMMANDS = {
     "unknown function": "batch create --function fft --requester node-1 FILE",
     "unknown requester": "batch create --function sha256 --requester nobody FILE",
     "unknown policy": "batch create --function sha256 --requester node-1 --policy best FILE",
+    "task on more slots than a host has": "task create --function sha256 --requester node-1 --topology line"
+    + " FILE" * 5,
     "batch of 100,000": "batch create --function sha256 --requester node-1" + " FILE" * 100_000,
     "batch that never was": "batch show mine",
     "project that is no name": "--project a:b batch create --function sha256 --requester node-1 FILE",

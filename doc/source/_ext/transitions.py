@@ -14,11 +14,12 @@ from sphinx.util.docutils import SphinxDirective
 
 from fpga_pool.model import gang_messages as gm
 from fpga_pool.model import messages as m
-from fpga_pool.model.flavor import Tier
+from fpga_pool.model.flavor import Tier, Topology
 from fpga_pool.model.gangs import Gang, GangState, Migration, MigrationState, Process, ProcessState
-from fpga_pool.model.lifecycle import batch, gang, job, lease, migration, process, slot
+from fpga_pool.model.lifecycle import batch, gang, job, lease, migration, process, slot, task
 from fpga_pool.model.lifecycle.table import Table
 from fpga_pool.model.objects import Batch, BatchState, Job, JobState, Lease, LeaseKind, Slot, SlotState
+from fpga_pool.model.tasks import Task, TaskState
 
 _NAME = "00000000-0000-0000-0000-000000000000"
 _ABOUT = {"job": _NAME, "attempt": 1, "at": 0.0}
@@ -46,6 +47,16 @@ _PROCESS = Process(
     uuid=_NAME, gang_uuid=_NAME, index=0, attempt=1, processor="h/pcpu/0", host="h", tier=Tier.BACKGROUND
 )
 _MIGRATION = Migration(uuid=_NAME, gang_uuid=_NAME, attempt=2, began_at=0.0)
+_TASK = Task(
+    uuid=_NAME,
+    **_TENANT,
+    name="",
+    function="f",
+    slots=1,
+    topology=Topology.ANY,
+    input_bytes=0,
+    created_at=0.0,
+)
 _ABOUT_PROCESS = {"gang": _NAME, "index": 0, "attempt": 1, "at": 0.0}
 
 _PLANNED = job.Planned(host="h", slot="h/c/r", order=0, dispatched_at=0.0, start_s=0.0, end_s=0.0, transfer=())
@@ -106,6 +117,19 @@ SAMPLES: Mapping[str, tuple[Table[Any], Iterable[Any], Iterable[tuple[str, Any]]
             ("", slot.DrainCompleted()),
             ("", slot.ResumeRequested()),
             ("", slot.HostLost()),
+        ],
+    ),
+    "task": (
+        task.TASK,
+        TaskState,
+        [("", _TASK)],
+        [
+            ("", task.TaskPlaced(ends_at=0.0)),
+            ("", task.TaskDisplaced(reason="")),
+            ("", task.TaskCompleted()),
+            ("", task.TaskFailed(reason="")),
+            ("", task.TaskCancelRequested()),
+            ("", task.TaskCancelled()),
         ],
     ),
     "gang": (
