@@ -12,6 +12,7 @@ from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import Batch, Host, Job, Lease, LeaseState, Run, Scheduler, Shard, Slot, input_due_at
 from fpga_pool.model.tasks import Task
 from fpga_pool.store import models
+from fpga_pool.store.task_models import TaskRow
 
 ValueT = TypeVar("ValueT")
 
@@ -46,7 +47,7 @@ PLACES: Mapping[type, Place] = {
     Gang: Place(models.GangRow, "uuid"),
     Process: Place(models.ProcessRow, "uuid", lambda process: {"held_place": process.held_place}),
     Migration: Place(models.MigrationRow, "uuid"),
-    Task: Place(models.TaskRow, "uuid"),
+    Task: Place(TaskRow, "uuid"),
     Command: Place(models.CommandRow, "id"),
     Run: Place(models.RunRow, "job"),
 }

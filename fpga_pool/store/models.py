@@ -336,32 +336,6 @@ class MigrationRow(Versioned, Base):
     story: Mapped[Story]
 
 
-class TaskRow(Versioned, Base):
-    """See `model.tasks.Task`; its batch has the same uuid."""
-
-    __tablename__ = "tasks"
-
-    uuid: Mapped[Uuid] = mapped_column(ForeignKey("batches.uuid"), primary_key=True)
-    project_id: Mapped[Word]
-    user_id: Mapped[Word]
-    name: Mapped[Name]
-    function: Mapped[Word]
-    slots: Mapped[int]
-    topology: Mapped[Topology]
-    input_bytes: Mapped[int]
-    created_at: Mapped[float]
-    shard: Mapped[Name]
-    state: Mapped[TaskState]
-    cancel_requested: Mapped[bool]
-    attempt: Mapped[int]
-    failures: Mapped[int]
-    reason: Mapped[Words]
-    ends_at: Mapped[float | None]
-    started_at: Mapped[float | None]
-    ended_at: Mapped[float | None]
-    story: Mapped[Story]
-
-
 class CommandRow(Base):
     """See `model.messages.Command`: the outbox, emptied as agents acknowledge."""
 
@@ -413,8 +387,6 @@ Index("ix_gangs_in_state", GangRow.state, GangRow.shard)
 Index("ix_processes_of_gang", ProcessRow.gang_uuid, ProcessRow.attempt, ProcessRow.index)
 Index("ix_processes_in_state", ProcessRow.state, ProcessRow.shard)
 Index("ix_processes_in_state_on_host", ProcessRow.state, ProcessRow.host)
-Index("ix_tasks_newest_of_project", TaskRow.project_id, TaskRow.created_at, TaskRow.uuid)
-Index("ix_tasks_in_state", TaskRow.state, TaskRow.shard)
 Index("ix_jobs_of_batch", JobRow.batch_uuid, JobRow.index)
 Index("ix_jobs_in_state_on_slot", JobRow.state, JobRow.slot, JobRow.order)
 Index("ix_jobs_in_state_of_shard", JobRow.state, JobRow.shard)

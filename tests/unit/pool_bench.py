@@ -28,8 +28,8 @@ from fpga_pool.model.messages import InputStaged, JobFailed, JobFinished, JobSta
 from fpga_pool.model.objects import ACTIVE_JOBS, Batch, Host, JobState, Shard, Slot
 from fpga_pool.model.pool import admission, changes, gang_admission, operations, task_admission
 from fpga_pool.model.pool.gangs import gang_detail
-from fpga_pool.model.pool.tasks import task_detail
 from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.pool.tasks import task_detail
 from fpga_pool.model.tasks import Task
 from fpga_pool.sim.store import MemoryStore, MemoryTransaction
 

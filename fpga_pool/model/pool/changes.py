@@ -214,7 +214,7 @@ def settle_task(tx: Transaction, uuid: str, now_s: float) -> None:
         return
     lost = next((share for share in tx.batch_jobs(uuid) if share.state is JobState.PENDING), None)
     if lost is not None and task.state is TaskState.RUNNING:
-        displace_task(tx, uuid, lost.reason, now_s)
+        _stop_task(tx, uuid, lost.reason, now_s)
     shares = tx.batch_jobs(uuid)
     if any(share.state in (JobState.FAILED, JobState.CANCELLED) for share in shares):
         for share in shares:
@@ -227,7 +227,12 @@ def settle_task(tx: Transaction, uuid: str, now_s: float) -> None:
 
 
 def displace_task(tx: Transaction, uuid: str, reason: str, now_s: float) -> None:
-    """Take all slots from a task; what is complete of it is kept, the rest waits for as many slots again."""
+    """Take all slots from a task; what is complete of it is kept, the rest waits for as many slots again, or ends."""
+    _stop_task(tx, uuid, reason, now_s)
+    settle_task(tx, uuid, now_s)
+
+
+def _stop_task(tx: Transaction, uuid: str, reason: str, now_s: float) -> None:
     for share in tx.batch_jobs(uuid):
         if share.state in ACTIVE_JOBS:
             displaced = Displaced(reason=reason, agent_reachable=tx.host(share.host).alive)

@@ -329,3 +329,16 @@ def test_where_jobs_of_the_pool_still_compute_the_pool_has_the_slot_again_when_a
     pool.fail(tasks.shares(uuid)[0].uuid)
     assert tasks.get(uuid).state is TaskState.QUEUED
     assert [lease.kind for lease in pool.stock().leases] == [LeaseKind.POOL] * 4
+
+
+def test_a_task_whose_end_was_asked_for_ends_when_a_virtual_machine_takes_its_slot(pool, tasks):
+    uuid = tasks.create(2, "line")
+    tasks.place()
+    run(tasks, uuid, JobState.RUNNING)
+    tasks.cancel(uuid)
+    wanted = AcceleratorRequest(function="aes", count=4)
+    with pool.tx() as tx:
+        claim = Claim(host="r", instance="vm", project_id="p", wanted=wanted)
+        claim_slots(tx, claim, pool.catalogue, pool.settings, pool.now_s)
+    assert tasks.get(uuid).state is TaskState.CANCELLED
+    assert tasks.held() == {}
