@@ -70,24 +70,54 @@ def largest(room: HostRoom, topology: Topology, below: int) -> int:
     return largest_linked(room.spots, Links[topology.name], below)
 
 
-def soonest_slots(
-    rooms: Iterable[HostRoom], topology: Topology, count: int, ready_at: Mapping[str, float]
-) -> tuple[float, tuple[str, ...]] | None:
-    """Return when so many slots, linked as asked, are free first, and these slots; None where there are none.
+#: When slots are free, and which.
+Found = tuple[float, tuple[str, ...]]
+
+
+def soonest_slots(room: HostRoom, topology: Topology, count: int, ready_at: Mapping[str, float]) -> Found | None:
+    """Return when so many slots of a room, linked as asked, are free first, and these slots; None = there are none.
 
     `ready_at` says when each slot is expected to be free; one that is not there is out of the question.
     """
-    best: tuple[float, tuple[str, ...]] | None = None
-    for room in rooms:
-        known = {slot.name: ready_at[slot.name] for slot in room.slots if slot.name in ready_at}
-        moments = sorted(set(known.values()))
+    known = {slot.name: ready_at[slot.name] for slot in room.slots if slot.name in ready_at}
+    moments = sorted(set(known.values()))
 
-        def by(moment: float, room: HostRoom = room, known: Mapping[str, float] = known) -> tuple[str, ...] | None:
-            return choose_slots(room, topology, count, {name for name, at in known.items() if at <= moment})
+    def by(moment: float) -> tuple[str, ...] | None:
+        return choose_slots(room, topology, count, {name for name, at in known.items() if at <= moment})
 
-        # With every moment there are more slots to choose from, so what is possible once stays possible.
-        first = bisect_left(moments, True, key=lambda moment: by(moment) is not None)
-        if first < len(moments) and (best is None or moments[first] < best[0]):
-            found = by(moments[first])
-            best = best if found is None else (moments[first], found)
-    return best
+    # With every moment there are more slots to choose from, so what is possible once stays possible.
+    first = bisect_left(moments, True, key=lambda moment: by(moment) is not None)
+    slots = by(moments[first]) if first < len(moments) else None
+    return None if slots is None else (moments[first], slots)
+
+
+class Soonest:
+    """Which slots are free soonest, while one task after the other takes some.
+
+    What was found for a host holds until some of its slots are taken: so each is searched once for all tasks that ask
+    for the same.
+    """
+
+    def __init__(self, rooms: Mapping[str, Collection[HostRoom]], ready_at: Mapping[str, float]) -> None:
+        self.ready_at = dict(ready_at)
+        self._rooms = rooms
+        self._found: defaultdict[str, dict[tuple[str, Topology, int], Found | None]] = defaultdict(dict)
+
+    def find(self, function: str, topology: Topology, count: int) -> Found | None:
+        """Return when so many slots for a function are free first, and these; the first host of equal ones."""
+        best: Found | None = None
+        for room in self._rooms[function]:
+            known = self._found[room.host]
+            asked = function, topology, count
+            if asked not in known:
+                known[asked] = soonest_slots(room, topology, count, self.ready_at)
+            found = known[asked]
+            if found is not None and (best is None or found[0] < best[0]):
+                best = found
+        return best
+
+    def take(self, slots: Collection[str], until: float) -> None:
+        """Have slots be free at a later time."""
+        self.ready_at.update(dict.fromkeys(slots, until))
+        for slot in slots:
+            self._found.pop(slot.partition("/")[0], None)

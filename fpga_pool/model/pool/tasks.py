@@ -15,13 +15,16 @@ from fpga_pool.model.lifecycle.job import Displaced, Planned
 from fpga_pool.model.lifecycle.task import TaskPlaced
 from fpga_pool.model.objects import CPU, ENDED_JOBS, BatchState, Job, JobState, LeaseKind, Slot
 from fpga_pool.model.pool.changes import change_job, change_task, end_lease, new_lease
-from fpga_pool.model.pool.placing import held_by_instances, usable, withdraw_from_former_host
+from fpga_pool.model.pool.placing import held_by_instances, held_by_others, usable, withdraw_from_former_host
 from fpga_pool.model.pool.planning import TimeModels, known_time_models
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.pool.task_enclosures import Solve, enclosures_of, fits_somewhere, solved
-from fpga_pool.model.pool.task_rooms import HostRoom, choose_slots, holds, host_rooms, soonest_slots
+from fpga_pool.model.pool.task_rooms import HostRoom, Soonest, choose_slots, holds, host_rooms
 from fpga_pool.model.tasks import ENDED_TASKS, TASK_POLICY, Task, TaskState
 from fpga_pool.model.transaction import Transaction
+
+#: Of so many tasks, the oldest that wait, it is said when they are expected to begin.
+OUTLOOK = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,8 @@ def choose(view: TaskView, patience_s: float, solve: Solve) -> list[Choice]:
     choosing = _Choosing(view)
     impatient = [task for task in view.tasks if view.now_s - task.created_at >= patience_s]
     for task in impatient:
+        if choosing.nothing_is_left:
+            break
         choosing.reserve(task)
     patient = view.tasks[len(impatient) :]
     wanted = choosing.all_at_once(patient)
@@ -171,15 +176,19 @@ class _Choosing:
 
     def __init__(self, view: TaskView) -> None:
         self._view = view
-        self.ready_at = dict(view.ready_at)
+        self._soonest = Soonest(view.rooms, view.ready_at)
         self._idle = set(view.idle)
         self._taken = set(view.held)
         self.choices: list[Choice] = []
 
+    @property
+    def nothing_is_left(self) -> bool:
+        """Whether every slot is some task's, or kept for one."""
+        return self._taken.issuperset(self._view.ready_at)
+
     def reserve(self, task: Task) -> None:
         """Give a task the slots that are free for it soonest, or keep them for it until other tasks end there."""
-        view = self._view
-        found = soonest_slots(view.rooms[task.function], task.topology, task.slots, self.ready_at)
+        found = self._soonest.find(task.function, task.topology, task.slots)
         if found is None:
             return
         begin_at, slots = found
@@ -212,7 +221,9 @@ class _Choosing:
         Without a schedule they begin in order of arrival, as far as there are slots.
         """
         view = self._view
-        ready_s = {name: max(at - view.now_s, 0.0) for name, at in self.ready_at.items()}
+        if not self._idle:
+            return
+        ready_s = {name: max(at - view.now_s, 0.0) for name, at in self._soonest.ready_at.items()}
         first = solved(tasks, view.rooms, view.work_s, view.load_s, ready_s, solve)
         for task, slots in first or ():
             self.begin(task, slots)
@@ -239,7 +250,7 @@ class _Choosing:
         self._idle.difference_update(slots)
         self._taken.update(slots)
         end_at = begin_at + self._view.load_s[task.uuid] + self._view.work_s[task.uuid]
-        self.ready_at.update(dict.fromkeys(slots, end_at))
+        self._soonest.take(slots, end_at)
 
     def _leaves_places(self, task: Task, slots: Collection[str]) -> bool:
         """Say whether every batch that came before a task, and waits for a place, still finds one."""
@@ -257,23 +268,33 @@ def commit_choices(
     tx: Transaction, view: TaskView, choices: Sequence[Choice], settings: PoolSettings, now_s: float
 ) -> list[Task]:
     """Give tasks their slots, as far as nothing concerned has changed; return those that got them."""
+    foreign = held_by_others(tx.leases())
+    last = {backlog.slot: backlog.last_order for backlog in tx.backlogs()}
     placed = []
     for choice in choices:
         task = tx.task(choice.task.uuid)
         shares = [share for share in tx.batch_jobs(task.uuid) if share.state not in ENDED_JOBS]
-        if task.generation == choice.task.generation and _can_have(tx, choice, shares, settings, view.now_s):
-            placed.append(_place(tx, task, choice, shares, view, settings, now_s))
+        waits = all(share.state is JobState.PENDING and share.attempt < settings.max_attempts for share in shares)
+        slots = [tx.slot(name) for name in choice.slots]
+        possible = all(usable(slot, tx.host(slot.host), foreign) for slot in slots)
+        free = choice.begin_at > view.now_s or last.keys().isdisjoint(choice.slots)
+        if task.generation == choice.task.generation and waits and possible and free:
+            for slot in slots:
+                _take_slot(tx, slot.name, task, settings, now_s)
+            placed.append(_place(tx, task, choice, shares, last, view, now_s))
+            foreign |= set(choice.slots)
     return placed
 
 
-def _can_have(
-    tx: Transaction, choice: Choice, shares: Sequence[Job], settings: PoolSettings, decided_at: float
-) -> bool:
-    foreign = {lease.slot for lease in tx.leases() if lease.kind is not LeaseKind.POOL}
-    slots = [tx.slot(name) for name in choice.slots]
-    waits = all(share.state is JobState.PENDING and share.attempt < settings.max_attempts for share in shares)
-    free = choice.begin_at > decided_at or not tx.occupied(choice.slots)
-    return waits and free and all(usable(slot, tx.host(slot.host), foreign) for slot in slots)
+def _take_slot(tx: Transaction, name: str, task: Task, settings: PoolSettings, now_s: float) -> None:
+    """Give a slot to a task; what has not begun there goes on elsewhere."""
+    for job in tx.active_jobs(slot=name):
+        # Of the attempts that a job has, half are for faults.
+        if job.state is JobState.WAITING_INPUT and job.attempt <= settings.max_attempts // 2:
+            change_job(tx, job, Displaced(reason=f"a task that waited long gets slot {name}"), now_s, settle=False)
+    for lease in tx.leases(slot=name):
+        end_lease(tx, lease, now_s)
+    tx.add(new_lease(tx, name, LeaseKind.TASK, task.uuid, now_s, project_id=task.project_id))
 
 
 def _place(
@@ -281,22 +302,13 @@ def _place(
     task: Task,
     choice: Choice,
     shares: Sequence[Job],
+    last: Mapping[str, int],
     view: TaskView,
-    settings: PoolSettings,
     now_s: float,
 ) -> Task:
-    for name in choice.slots:
-        for job in tx.active_jobs(slot=name):
-            # What has not begun goes on elsewhere; of the attempts that a job has, half are for faults.
-            if job.state is JobState.WAITING_INPUT and job.attempt <= settings.max_attempts // 2:
-                reason = f"a task that waited long gets slot {name}"
-                change_job(tx, job, Displaced(reason=reason), now_s, settle=False)
-        for lease in tx.leases(slot=name):
-            end_lease(tx, lease, now_s)
-        tx.add(new_lease(tx, name, LeaseKind.TASK, task.uuid, now_s, project_id=task.project_id))
+    """Send the shares of a task to its slots; `last` is the order of the last job of each queue."""
     start_s = max(choice.begin_at - now_s, 0.0) + view.load_s[task.uuid]
     end_s = start_s + view.work_s[task.uuid]
-    last = {backlog.slot: backlog.last_order for backlog in tx.backlogs()}
     batch = tx.batch(task.uuid)
     if batch.state is BatchState.PENDING:
         tx.save(BATCH.transition(batch, BatchBegun(dispatched_at=now_s), now_s)[0])
@@ -339,14 +351,16 @@ def _outlook(view: TaskView, asked: Task) -> tuple[str, float | None]:
     """Return why a task waits, and when it begins if all that wait get their slots in order of arrival."""
     if asked.uuid in view.left_out:
         return view.left_out[asked.uuid], None
-    ready_at = dict(view.ready_at)
+    if asked not in view.tasks[:OUTLOOK]:
+        return f"more than {OUTLOOK} tasks wait before it", None
+    soonest = Soonest(view.rooms, view.ready_at)
     for task in view.tasks:
-        found = soonest_slots(view.rooms[task.function], task.topology, task.slots, ready_at)
+        found = soonest.find(task.function, task.topology, task.slots)
         if found is None:
             continue
         begin_at, slots = found
         if task.uuid == asked.uuid:
             wish = "" if task.slots == 1 else f" that are linked so ({task.topology})"
             return f"{task.slots} slots for {task.function}{wish} are not free at once", begin_at
-        ready_at.update(dict.fromkeys(slots, begin_at + view.load_s[task.uuid] + view.work_s[task.uuid]))
+        soonest.take(slots, begin_at + view.load_s[task.uuid] + view.work_s[task.uuid])
     return "", None

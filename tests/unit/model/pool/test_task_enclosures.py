@@ -17,7 +17,7 @@ from fpga_pool.model.links import ALONE, CardLinks, SlotLinks, slot_links
 from fpga_pool.model.objects import Slot, SlotState
 from fpga_pool.model.pool.linking import Spot, choose_spots
 from fpga_pool.model.pool.task_enclosures import enclosures_of, fits_somewhere, in_path_order, solved
-from fpga_pool.model.pool.task_rooms import HostRoom, choose_slots, holds, soonest_slots
+from fpga_pool.model.pool.task_rooms import HostRoom, Soonest, choose_slots, holds, soonest_slots
 from fpga_pool.model.tasks import Task
 
 
@@ -113,7 +113,7 @@ def test_a_solver_that_cannot_say_leaves_the_question_open():
 @given(room=hosts, count=st.integers(1, 4), topology=st.sampled_from(list(Topology)), seed=st.randoms())
 def test_the_soonest_slots_are_linked_and_none_are_that_are_free_sooner(room, count, topology, seed):
     ready_at = {slot.name: float(seed.randrange(4)) for slot in room.slots}
-    found = soonest_slots([room], topology, count, ready_at)
+    found = soonest_slots(room, topology, count, ready_at)
     assert (found is not None) == holds(room, topology, count)
     if found is not None:
         at, slots = found
@@ -121,6 +121,22 @@ def test_the_soonest_slots_are_linked_and_none_are_that_are_free_sooner(room, co
         assert at == max(ready_at[name] for name in slots)
         sooner = {name for name, moment in ready_at.items() if moment < at}
         assert choose_slots(room, topology, count, sooner) is None
+
+
+@given(
+    rooms=st.lists(hosts, min_size=1, max_size=2, unique_by=lambda room: room.host),
+    asked=st.lists(st.tuples(st.integers(1, 4), st.sampled_from(list(Topology))), max_size=6),
+)
+def test_what_is_found_while_slots_are_taken_is_what_a_search_from_the_beginning_finds(rooms, asked):
+    ready_at = {slot.name: float(number % 3) for room in rooms for number, slot in enumerate(room.slots)}
+    soonest = Soonest({"f": rooms}, ready_at)
+    for until, (count, topology) in enumerate(asked, start=5):
+        every = [soonest_slots(room, topology, count, ready_at) for room in rooms]
+        expected = min((found for found in every if found is not None), key=lambda found: found[0], default=None)
+        assert soonest.find("f", topology, count) == expected
+        if expected is not None:
+            ready_at |= dict.fromkeys(expected[1], float(until))
+            soonest.take(expected[1], float(until))
 
 
 def test_a_card_without_an_enclosure_is_alone():
