@@ -17,7 +17,7 @@ from fpga_pool.model.exceptions import InvalidInput, InvalidTransition, NoSlotFi
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages import SlotChanged
 from fpga_pool.model.objects import ENDED_JOBS, BatchState, JobState, LeaseKind, SlotState
-from fpga_pool.model.pool.instances import Claim, claim_slots, release_slots
+from fpga_pool.model.pool.instances import Claim, claim_slots, not_to_be_had, release_slots
 from fpga_pool.model.pool.task_admission import owned_task
 from fpga_pool.model.tasks import TaskState
 
@@ -342,3 +342,20 @@ def test_a_task_whose_end_was_asked_for_ends_when_a_virtual_machine_takes_its_sl
         claim_slots(tx, claim, pool.catalogue, pool.settings, pool.now_s)
     assert tasks.get(uuid).state is TaskState.CANCELLED
     assert tasks.held() == {}
+
+
+def test_no_slot_of_a_task_that_cannot_be_stopped_is_to_be_had(new_pool, make_catalogue, make_stoppable):
+    """Its shares compute for a minute, longer than a claim waits; that one of them is done changes nothing."""
+    rigid = make_stoppable(60.0) | {"preemptible": False, "progress_kept": False}
+    catalogue = make_catalogue({"aes": rigid}, slots=["small", "large"], load_s=0.5, b_s_per_byte=1e-6)
+    pool = type(new_pool())(catalogue)
+    tasks = Tasks(pool)
+    tasks.ring_up()
+    uuid = tasks.create(3, "line")
+    tasks.place()
+    done, *others = tasks.shares(uuid)
+    pool.bring(done.uuid, JobState.DONE)
+    for share in others:
+        pool.bring(share.uuid, JobState.RUNNING)
+    with pool.tx() as tx:
+        assert not_to_be_had(tx, catalogue, pool.settings, pool.now_s) == (set(), tasks.held()[uuid])
