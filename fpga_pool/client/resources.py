@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from functools import cache, partial
-from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from fpga_pool.model.encoding import TAG, from_plain, kinds
+from fpga_pool.model.encoding import from_content
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 
 T = TypeVar("T")
@@ -16,10 +16,7 @@ T = TypeVar("T")
 def read(wanted: type[T], view: object) -> T:
     """Return the object that a view shows; what a newer API shows besides is left out."""
     try:
-        plain = _plain(wanted, view)
-        return cast(
-            "T", from_plain(kinds(wanted), {TAG: wanted.__name__, **plain} if isinstance(plain, dict) else plain)
-        )
+        return from_content(wanted, _plain(wanted, view))
     except (InvalidInput, ValueError) as error:
         raise FpgaPoolError(f"the API's answer is not understood: {error}") from error
 
@@ -39,23 +36,30 @@ def seconds(date: str) -> float:
 def _plain(wanted: Any, view: object) -> object:
     if not isinstance(view, dict):
         return view
-    return {name: convert(view[name]) for name, convert in _converters(wanted) if name in view}
+    names, converted = _converters(wanted)
+    plain = {name: view[name] for name in names & view.keys()}
+    for name, convert in converted:
+        if name in plain:
+            plain[name] = convert(plain[name])
+    return plain
 
 
 @cache
-def _converters(wanted: Any) -> tuple[tuple[str, Callable[[object], object]], ...]:
-    """Return the fields of a class, each with what makes the plain value of the shown one."""
+def _converters(wanted: Any) -> tuple[frozenset[str], tuple[tuple[str, Callable[[object], object]], ...]]:
+    """Return the fields of a class, and of those that are shown otherwise what makes the plain value of the shown."""
     hints = get_type_hints(wanted)
-    return tuple((field.name, _converter(hints[field.name])) for field in fields(wanted))
+    names = [field.name for field in fields(wanted)]
+    found = [(name, _converter(hints[name])) for name in names]
+    return frozenset(names), tuple((name, convert) for name, convert in found if convert is not None)
 
 
-def _converter(hint: Any) -> Callable[[object], object]:
+def _converter(hint: Any) -> Callable[[object], object] | None:
     if get_origin(hint) is tuple and is_dataclass(get_args(hint)[0]):
         item = get_args(hint)[0]
         return lambda value: [_plain(item, one) for one in value] if isinstance(value, list) else value
     if float in (hint, *get_args(hint)):
         return partial(_time_or_number, unlimited=hint is float)
-    return lambda value: value
+    return None
 
 
 def _time_or_number(value: object, *, unlimited: bool) -> object:

@@ -11,13 +11,16 @@ from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from functools import cache, partial
 from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages import Action, Report
+from fpga_pool.model.values import values_getter
 
 #: Key of the class name; no field of a message may be called so.
 TAG = "type"
+
+T = TypeVar("T")
 
 KindTable = Mapping[str, type]
 
@@ -36,21 +39,35 @@ def to_plain(message: Any) -> dict[str, Any]:
     return {TAG: type(message).__name__, **_content(message)}
 
 
+def from_content(cls: type[T], content: object) -> T:
+    """Return the message of one class whose fields are given without its name; else InvalidInput names the field."""
+    read: T = _read_content(cls, content, "message")
+    return read
+
+
 def from_plain(table: KindTable, plain: object) -> Any:
     """Return the message that `plain` tells of, of one of the classes in `table`; else InvalidInput names the field."""
     return _read_tagged(table, plain, "message")
 
 
 def _content(message: Any) -> dict[str, Any]:
-    cls: Any = type(message)
-    return {name: write(getattr(message, name)) for name, write in _writers(cls)}
+    names, values_of, written = _writers(type(message))
+    plain = dict(zip(names, values_of(message), strict=True))
+    for name, write in written:
+        plain[name] = write(plain[name])
+    return plain
 
 
 @cache
-def _writers(cls: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
-    """Return the fields of a dataclass, each with what makes JSON of its value."""
+def _writers(
+    cls: Any,
+) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], tuple[tuple[str, Callable[[Any], Any]], ...]]:
+    """Return the fields of a dataclass, what reads them all, and of those that are not JSON what makes it of them."""
     types, _ = _shape(cls)
-    return tuple((name, _writer(expected)) for name, expected in types.items())
+    written = tuple(
+        (name, _writer(expected)) for name, expected in types.items() if _options(expected)[0] not in _SCALARS
+    )
+    return tuple(types), values_getter(tuple(types)), written
 
 
 def _writer(expected: Any) -> Callable[[Any], Any]:
@@ -73,16 +90,23 @@ def _options(expected: Any) -> tuple[Any, ...]:
 
 
 def _read_tagged(table: KindTable, plain: object, place: str) -> Any:
-    kind = _object(plain, place).get(TAG)
+    content = dict(_object(plain, place))
+    kind = content.pop(TAG, None)
     cls = table.get(kind) if isinstance(kind, str) else None
     if cls is None:
         raise InvalidInput(f"{place}.{TAG}: expected one of {', '.join(sorted(table))}, found {kind!r}")
-    return _read_content(cls, {name: value for name, value in _object(plain, place).items() if name != TAG}, place)
+    return _read_content(cls, content, place)
 
 
 def _read_content(cls: Any, plain: object, place: str) -> Any:
     readers, required = _readers(cls)
     given = _object(plain, place)
+    try:
+        if given.keys() >= required:
+            # Where a value stands is told only of one that is refused: most are not.
+            return cls(**{name: readers[name](value, name) for name, value in given.items()})
+    except (InvalidInput, KeyError):
+        pass
     for problem, names in (("unknown field", given.keys() - readers), ("missing", required - given.keys())):
         if names:
             raise InvalidInput(f"{place}.{min(map(str, names))}: {problem} of {cls.__name__}")
@@ -131,7 +155,18 @@ def _reader(expected: Any) -> Reader:
 def _reader_of_one(expected: Any) -> Reader:
     if is_dataclass(expected):
         return partial(_read_content, expected)
-    return partial(_read_enum if issubclass(expected, StrEnum) else _read_scalar, expected)
+    if issubclass(expected, StrEnum):
+        return partial(_read_enum, {member.value: member for member in expected})
+    accepts, name = _SCALARS[expected]
+
+    def read(plain: Any, place: str) -> Any:
+        if type(plain) is expected and plain == plain:  # NaN is not
+            return plain
+        if not accepts(plain):
+            raise InvalidInput(f"{place}: expected {name}, found {plain!r}")
+        return expected(plain)
+
+    return read
 
 
 def _list(plain: Any, place: str) -> Any:
@@ -140,18 +175,11 @@ def _list(plain: Any, place: str) -> Any:
     return plain
 
 
-def _read_enum(expected: Any, plain: Any, place: str) -> Any:
-    try:
-        return expected(plain)
-    except ValueError:
-        raise InvalidInput(f"{place}: expected one of {', '.join(expected)}, found {plain!r}") from None
-
-
-def _read_scalar(expected: Any, plain: Any, place: str) -> Any:
-    accepts, name = _SCALARS[expected]
-    if not accepts(plain):
-        raise InvalidInput(f"{place}: expected {name}, found {plain!r}")
-    return expected(plain)
+def _read_enum(members: Mapping[str, StrEnum], plain: Any, place: str) -> Any:
+    member = members.get(plain) if isinstance(plain, str) else None
+    if member is None:
+        raise InvalidInput(f"{place}: expected one of {', '.join(members)}, found {plain!r}")
+    return member
 
 
 _SCALARS: dict[Any, tuple[Callable[[Any], bool], str]] = {

@@ -22,6 +22,13 @@ def changed(value: ValueT, **others: Any) -> ValueT:
 
 @cache
 def _fields(cls: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """Return the names of the fields, of which there are several, and what reads them all."""
+    """Return the names of the fields, and what reads them all."""
     names = tuple(field.name for field in fields(cls))
-    return names, attrgetter(*names)
+    return names, values_getter(names)
+
+
+def values_getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what reads attributes of an object: a tuple, also of one or none of them."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
