@@ -11,6 +11,7 @@ from typing import Any
 
 from oslo_config import cfg
 from oslo_messaging import opts
+from oslo_messaging._drivers import amqpdriver
 
 GROUP = "oslo_messaging_rabbit"
 
@@ -20,6 +21,12 @@ DEFAULTS: dict[str, Any] = {
     # The longest pause between two attempts to reach a broker that is away.
     "rabbit_interval_max": 5,
 }
+
+#: A thread that listens wakes this soon after each message, then after twice the time and so on, whether there is
+#: something to read or not: for messages that other threads have put back, of which calls have none.  The library's
+#: 1 ms are ten wake-ups for a message; there is no option for it.
+LOOK_AGAIN_S = 0.25
+amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MIN = LOOK_AGAIN_S
 
 
 def set_defaults(conf: cfg.ConfigOpts) -> None:
