@@ -51,7 +51,8 @@ def from_plain(table: KindTable, plain: object) -> Any:
 
 
 def _content(message: Any) -> dict[str, Any]:
-    names, values_of, written = _writers(type(message))
+    cls: Any = type(message)
+    names, values_of, written = _writers(cls)
     plain = dict(zip(names, values_of(message), strict=True))
     for name, write in written:
         plain[name] = write(plain[name])

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Result, Select, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Result, Select, func, select, tuple_
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.core.types import Floats, Ints, floats, ints
@@ -13,17 +13,24 @@ from fpga_pool.model.objects import ACTIVE_JOBS, Backlog, Batch, Host, Job, JobS
 from fpga_pool.store.gang_reads import GangReads
 from fpga_pool.store.mapping import PLACES, called, from_columns, table
 from fpga_pool.store.statements import (
+    active_jobs,
     all_hosts,
     all_of,
+    astray,
     backlogs,
     by_key,
     by_keys,
+    exhausted_jobs,
     held_leases,
+    held_results,
     job_generations,
+    jobs_of_batch,
     lease_on_slot,
     leases_on_host,
+    living_hosts,
     newest_jobs,
     overdue,
+    overdue_inputs,
     pending_batches,
     pending_jobs,
     policies_at_work,
@@ -31,6 +38,7 @@ from fpga_pool.store.statements import (
     slots,
     slots_with_jobs,
     time_models,
+    told_jobs,
 )
 from fpga_pool.store.task_reads import TaskReads
 
@@ -104,9 +112,8 @@ class Reads(GangReads, TaskReads):
 
     def beats(self) -> dict[str, tuple[str, int, int]]:
         """Return agent, start and last heartbeat of every living host of the shard, by name."""
-        columns = select(_HOSTS.c.name, _HOSTS.c.agent_id, _HOSTS.c.boot, _HOSTS.c.beat)
-        alive = columns.where(_HOSTS.c.alive, *self._within(_HOSTS.c.shard))
-        return {name: (agent_id, boot, beat) for name, agent_id, boot, beat in self._execute(alive, Host)}
+        alive = self._execute(living_hosts(scoped=bool(self._scope)), Host)
+        return {name: (agent_id, boot, beat) for name, agent_id, boot, beat in alive}
 
     def slot_by_uuid(self, uuid: str) -> Slot:
         """Return the slot with this uuid."""
@@ -146,19 +153,37 @@ class Reads(GangReads, TaskReads):
         """Return the generation of every shard."""
         return dict(self._execute(shard_generations(), Shard).tuples().all())
 
-    def batch_jobs(
+    def batch_jobs(self, batch_uuid: str) -> Sequence[Job]:
+        """Return the jobs of a batch, by index."""
+        return self._all(Job, all_of(Job).where(_JOBS.c.batch_uuid == batch_uuid).order_by(_JOBS.c.index))
+
+    def told_batch_jobs(
         self,
         batch_uuid: str,
         *,
         states: Collection[JobState] = (),
         changed_after: Mapping[str, int] | None = None,
     ) -> Sequence[Job]:
-        """Return the jobs of a batch (in some states, changed after these generations of the shards), by index."""
-        where: list[ColumnElement[bool]] = [_JOBS.c.state.in_(states)] if states else []
+        """Return the jobs of a batch (in some states, changed after these generations of the shards), by index.
+
+        Without their stories, which nobody reads by the thousand.
+        """
+        values: dict[str, Any] = {"batch": batch_uuid, "states": list(states)}
         if changed_after is not None:
-            newer = [(_JOBS.c.shard == shard) & (_JOBS.c.changed_in > seen) for shard, seen in changed_after.items()]
-            where.append(or_(*newer, _JOBS.c.shard.not_in(changed_after)))
-        return self._all(Job, all_of(Job).where(_JOBS.c.batch_uuid == batch_uuid, *where).order_by(_JOBS.c.index))
+            values["seen"] = list(changed_after)
+            for place, (shard, seen) in enumerate(changed_after.items()):
+                values |= {f"shard_{place}": shard, f"seen_{place}": seen}
+        after = None if changed_after is None else len(changed_after)
+        found = self._execute(jobs_of_batch(in_states=bool(states), after=after), Job, values=values)
+        return [from_columns(Job, row) for row in found]
+
+    def told_jobs(self, uuids: Collection[str]) -> dict[str, Job]:
+        """Return these jobs by uuid, as far as they exist, without their stories."""
+        found: dict[str, Job] = {}
+        for some in chunks(list(uuids)):
+            rows = self._execute(told_jobs(), Job, values={"keys": some})
+            found |= {job.uuid: job for job in (from_columns(Job, row) for row in rows)}
+        return found
 
     def pending_batches(self) -> Mapping[str, Collection[str]]:
         """Return the batches with jobs in state PENDING, oldest first, each with the functions of these jobs."""
@@ -191,18 +216,15 @@ class Reads(GangReads, TaskReads):
 
     def exhausted_jobs(self, attempts: int) -> Sequence[Job]:
         """Return the jobs in state PENDING that were planned at least so often."""
-        pending = all_of(Job).where(_JOBS.c.state == JobState.PENDING, *self._within(_JOBS.c.shard))
-        return self._all(Job, pending.where(_JOBS.c.attempt >= attempts).order_by(_JOBS.c.uuid))
+        return self._all(Job, exhausted_jobs(scoped=bool(self._scope)), {"attempts": attempts})
 
     def overdue_inputs(self, due_before: float) -> Sequence[Job]:
         """Return the jobs in state WAITING_INPUT whose planned transfer was over before a point in time."""
-        waiting = all_of(Job).where(_JOBS.c.state == JobState.WAITING_INPUT, *self._within(_JOBS.c.shard))
-        return self._all(Job, waiting.where(_JOBS.c.input_due_at < due_before).order_by(_JOBS.c.uuid))
+        return self._all(Job, overdue_inputs(scoped=bool(self._scope)), {"due_before": due_before})
 
     def astray(self) -> Sequence[Job]:
         """Return the jobs in state WAITING_INPUT whose inputs do not move as planned."""
-        waiting = all_of(Job).where(_JOBS.c.state == JobState.WAITING_INPUT, *self._within(_JOBS.c.shard))
-        return self._all(Job, waiting.where(_JOBS.c.moved_bytes.is_not(None)).order_by(_JOBS.c.uuid))
+        return self._all(Job, astray(scoped=bool(self._scope)))
 
     def overdue(self, due_before: float) -> dict[str, float]:
         """Return the jobs that were to have begun or ended before a point in time and have not, each with its time."""
@@ -216,10 +238,8 @@ class Reads(GangReads, TaskReads):
 
     def active_jobs(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Job]:
         """Return the jobs in a state of ACTIVE_JOBS (on one slot, or one host), slot by slot, in their order."""
-        where = [_JOBS.c.state.in_(ACTIVE_JOBS), *self._within(_JOBS.c.shard)]
-        where += [] if slot is None else [_JOBS.c.slot == slot]
-        where += [] if host is None else [_JOBS.c.host == host]
-        return self._all(Job, all_of(Job).where(*where).order_by(_JOBS.c.slot, _JOBS.c.order, _JOBS.c.uuid))
+        on, place = ("slot", slot) if slot is not None else ("host", host) if host is not None else ("", None)
+        return self._all(Job, active_jobs(scoped=bool(self._scope), on=on), {"place": place})
 
     def backlogs(self) -> Sequence[Backlog]:
         """Return what is still to be done on each slot that has active jobs, by slot."""
@@ -239,8 +259,7 @@ class Reads(GangReads, TaskReads):
 
     def held_results(self, host: str) -> Sequence[Job]:
         """Return the jobs in state RESULT_HELD on a host, oldest first."""
-        held = all_of(Job).where(_JOBS.c.state == JobState.RESULT_HELD, _JOBS.c.host == host)
-        return self._all(Job, held.order_by(_JOBS.c.finished_at, _JOBS.c.uuid))
+        return self._all(Job, held_results(), {"host": host})
 
     def leases(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Lease]:
         """Return the HELD leases (of one slot: none or one; of the slots of one host), by slot."""

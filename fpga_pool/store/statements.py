@@ -23,15 +23,18 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    literal_column,
+    or_,
     select,
     text,
+    type_coerce,
     update,
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine import Dialect
 
 from fpga_pool.model.messages import Command
-from fpga_pool.model.objects import ACTIVE_JOBS, Batch, Host, Job, JobState, Lease, Shard, Slot
+from fpga_pool.model.objects import ACTIVE_JOBS, Batch, Host, Job, JobState, Lease, Scheduler, Shard, Slot
 from fpga_pool.store.mapping import PLACES, columns, table
 from fpga_pool.store.models import TimeModelRow
 
@@ -53,6 +56,90 @@ def by_key(cls: type, *, lock: bool = False) -> Select[Any]:
 def by_keys(cls: type) -> Select[Any]:
     """Return the query for the values whose keys are among `keys`."""
     return all_of(cls).where(table(cls).c[PLACES[cls].key].in_(bindparam("keys", expanding=True)))
+
+
+@cache
+def without_stories(cls: type) -> tuple[Column[Any] | ColumnElement[Any], ...]:
+    """Return the columns of a class, and in the place of its story an empty one, which costs nothing to read."""
+    story = table(cls).c.story
+    return tuple(
+        type_coerce(literal_column("'[]'"), story.type) if column is story else column for column in columns(cls)
+    )
+
+
+@cache
+def told_jobs() -> Select[Any]:
+    """Return the query for the jobs whose uuids are among `keys`, without their stories."""
+    return select(*without_stories(Job)).where(table(Job).c.uuid.in_(bindparam("keys", expanding=True)))
+
+
+@cache
+def jobs_of_batch(*, in_states: bool, after: int | None) -> Select[Any]:
+    """Return the query for the jobs of `batch`, by index, without their stories.
+
+    Of those in one of `states`, and, if so many shards were seen before, of those that have changed since: of the shard
+    `shard_0` after the generation `seen_0`, and so on, and all of shards that are not among `seen`.
+    """
+    jobs = table(Job).c
+    found = select(*without_stories(Job)).where(jobs.batch_uuid == bindparam("batch"))
+    if in_states:
+        found = found.where(jobs.state.in_(bindparam("states", expanding=True)))
+    if after is not None:
+        newer = [
+            (jobs.shard == bindparam(f"shard_{place}")) & (jobs.changed_in > bindparam(f"seen_{place}"))
+            for place in range(after)
+        ]
+        found = found.where(or_(*newer, jobs.shard.not_in(bindparam("seen", expanding=True))))
+    return found.order_by(jobs.index)
+
+
+@cache
+def active_jobs(*, scoped: bool, on: str) -> Select[Any]:
+    """Return the query for the jobs in a state of ACTIVE_JOBS, whose column `on` (if one is named) is `place`."""
+    jobs = table(Job).c
+    where = [jobs[on] == bindparam("place")] if on else []
+    active = all_of(Job).where(jobs.state.in_(ACTIVE_JOBS), *_within(jobs.shard, scoped=scoped), *where)
+    return active.order_by(jobs.slot, jobs.order, jobs.uuid)
+
+
+@cache
+def held_results() -> Select[Any]:
+    """Return the query for the jobs in state RESULT_HELD on `host`, oldest first."""
+    jobs = table(Job).c
+    held = all_of(Job).where(jobs.state == JobState.RESULT_HELD, jobs.host == bindparam("host"))
+    return held.order_by(jobs.finished_at, jobs.uuid)
+
+
+@cache
+def living_hosts(*, scoped: bool) -> Select[Any]:
+    """Return the query for name, agent, start and last heartbeat of the hosts that live."""
+    hosts = table(Host).c
+    told = select(hosts.name, hosts.agent_id, hosts.boot, hosts.beat)
+    return told.where(hosts.alive, *_within(hosts.shard, scoped=scoped))
+
+
+@cache
+def exhausted_jobs(*, scoped: bool) -> Select[Any]:
+    """Return the query for the jobs in state PENDING that were planned at least `attempts` times."""
+    jobs = table(Job).c
+    pending = all_of(Job).where(jobs.state == JobState.PENDING, *_within(jobs.shard, scoped=scoped))
+    return pending.where(jobs.attempt >= bindparam("attempts")).order_by(jobs.uuid)
+
+
+@cache
+def overdue_inputs(*, scoped: bool) -> Select[Any]:
+    """Return the query for the jobs in state WAITING_INPUT whose planned transfer was over before `due_before`."""
+    jobs = table(Job).c
+    waiting = all_of(Job).where(jobs.state == JobState.WAITING_INPUT, *_within(jobs.shard, scoped=scoped))
+    return waiting.where(jobs.input_due_at < bindparam("due_before")).order_by(jobs.uuid)
+
+
+@cache
+def astray(*, scoped: bool) -> Select[Any]:
+    """Return the query for the jobs in state WAITING_INPUT whose inputs do not move as planned."""
+    jobs = table(Job).c
+    waiting = all_of(Job).where(jobs.state == JobState.WAITING_INPUT, *_within(jobs.shard, scoped=scoped))
+    return waiting.where(jobs.moved_bytes.is_not(None)).order_by(jobs.uuid)
 
 
 @cache
@@ -210,6 +297,23 @@ def shard_lock(*, fenced: bool) -> Update:
     owned = (shards.c.owner == bindparam("of_owner")) & (shards.c.epoch == bindparam("of_epoch"))
     this = update(shards).where(shards.c.name == bindparam("of_shard"), *([owned] if fenced else []))
     return this.values(pool_generation=shards.c.pool_generation + bindparam("changes", type_=BigInteger))
+
+
+@cache
+def shard_renewal() -> Update:
+    """Return the statement by which `of_owner`, which owns `of_shard` in `of_epoch`, shows at `now` that it lives."""
+    shards = table(Shard)
+    owned = (shards.c.owner == bindparam("of_owner")) & (shards.c.epoch == bindparam("of_epoch"))
+    this = update(shards).where(shards.c.name == bindparam("of_shard"), owned)
+    return this.values(renewed_at=bindparam("now"), generation=shards.c.generation + 1)
+
+
+@cache
+def sign_of_life() -> Update:
+    """Return the statement by which `of_scheduler` shows at `now` that it lives."""
+    schedulers = table(Scheduler)
+    this = update(schedulers).where(schedulers.c.name == bindparam("of_scheduler"))
+    return this.values(heard_at=bindparam("now"), generation=schedulers.c.generation + 1)
 
 
 @cache

@@ -12,18 +12,15 @@ from sqlalchemy.orm import Session, sessionmaker
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound, StaleEpoch
 from fpga_pool.model.messages import Command
-from fpga_pool.model.objects import Job, JobState, Shard
+from fpga_pool.model.objects import Job, JobState, Scheduler, Shard
 from fpga_pool.model.pool.columns import PoolColumns
 from fpga_pool.store import columns, engine, schema
 from fpga_pool.store.errors import translated
 from fpga_pool.store.mapping import called, from_columns, from_row, to_columns
 from fpga_pool.store.models import HostRow, SchedulerRow, ShardRow, TimeModelRow
 from fpga_pool.store.reads import Reads, chunks
-from fpga_pool.store.statements import outbox, removal, shard_lock
-from fpga_pool.store.transaction import SqlReading, SqlTransaction
-
-#: What a reader is told of a shard it did not ask for.
-NO_SHARD = Shard(name="", owner="", epoch=0, renewed_at=0.0)
+from fpga_pool.store.statements import insertion, outbox, removal, shard_lock, shard_renewal, sign_of_life
+from fpga_pool.store.transaction import NO_SHARD, SqlReading, SqlTransaction
 
 
 def _owned(shard: str, owner: str, epoch: int) -> tuple[ColumnElement[bool], ...]:
@@ -34,7 +31,11 @@ def _fence(connection: Connection, shard: str, owner: str, epoch: int, *, change
     """Lock the shard for this transaction and count its changes, or raise StaleEpoch if another one owns it."""
     owned = {"of_shard": shard, "of_owner": owner, "of_epoch": epoch, "changes": changes}
     if not connection.execute(shard_lock(fenced=True), owned).rowcount:
-        raise StaleEpoch(f"shard {shard}: {owner} does not own it in epoch {epoch}, or not any more")
+        raise _stale(shard, owner, epoch)
+
+
+def _stale(shard: str, owner: str, epoch: int) -> StaleEpoch:
+    return StaleEpoch(f"shard {shard}: {owner} does not own it in epoch {epoch}, or not any more")
 
 
 def _lock(connection: Connection, shard: str) -> None:
@@ -108,8 +109,7 @@ class Store:
         `shard` names the one whose generation the reader wants to know, and whose slots, jobs and leases it lists.
         """
         with translated(), self._snapshots.connect() as connection:
-            found = NO_SHARD if shard is None else Reads(connection, "").shard_named(shard)
-            yield SqlReading(connection, found)
+            yield SqlReading(connection, shard or "")
 
     def pool_columns(self, seen: Mapping[str, int] | None = None, *, count: bool = True) -> PoolColumns:
         """Return the whole pool at one moment; or what changed after these generations, and of how many (`count`)."""
@@ -124,7 +124,7 @@ class Store:
     def changed_jobs(
         self, batch_uuid: str, *, states: Collection[JobState] = (), changed_after: Mapping[str, int] | None = None
     ) -> tuple[Sequence[Job], dict[str, int]]:
-        """Return the jobs of a batch as `Reads.batch_jobs`, and the generations of the shards that they have seen.
+        """Return the jobs of a batch as `Reads.told_batch_jobs`, and the generations of the shards that they have seen.
 
         The generations are read before the jobs, without a transaction around both: what is committed between the two
         is seen now, and once more by who asks for what changed after them.
@@ -134,7 +134,7 @@ class Store:
             seen = reads.generations()
             if changed_after is not None and seen == changed_after:
                 return [], seen
-            return reads.batch_jobs(batch_uuid, states=states, changed_after=changed_after), seen
+            return reads.told_batch_jobs(batch_uuid, states=states, changed_after=changed_after), seen
 
     def note_alive(self, beats: Mapping[str, tuple[int, int]], now_s: float) -> None:
         """Note the last heartbeats (start and number) of hosts that said nothing else."""
@@ -174,11 +174,11 @@ class Store:
 
     def renew_shard(self, shard: Shard, now_s: float) -> Shard:
         """Say that the owner lives; raises StaleEpoch if it has lost the shard."""
-        with self._session() as session:
-            _fence(session.connection(), shard.name, shard.owner, shard.epoch)
-            row = session.get_one(ShardRow, shard.name)
-            row.renewed_at, row.generation = now_s, row.generation + 1
-            return from_row(Shard, row)
+        with translated(), self.engine.begin() as connection:
+            owned = {"of_shard": shard.name, "of_owner": shard.owner, "of_epoch": shard.epoch, "now": now_s}
+            if not connection.execute(shard_renewal(), owned).rowcount:
+                raise _stale(shard.name, shard.owner, shard.epoch)
+            return Reads(connection, "").shard_named(shard.name)
 
     def release_shard(self, shard: Shard) -> None:
         """Leave the shard to the next who wants it; nothing is done if it is lost already."""
@@ -187,12 +187,10 @@ class Store:
 
     def beat(self, scheduler: str, now_s: float) -> None:
         """Say that a scheduler lives."""
-        with self._session() as session:
-            row = session.get(SchedulerRow, scheduler)
-            if row is None:
-                session.add(SchedulerRow(name=scheduler, heard_at=now_s, generation=0))
-            else:
-                row.heard_at, row.generation = now_s, row.generation + 1
+        with translated(), self.engine.begin() as connection:
+            if not connection.execute(sign_of_life(), {"of_scheduler": scheduler, "now": now_s}).rowcount:
+                new = Scheduler(name=scheduler, heard_at=now_s)
+                connection.execute(insertion(Scheduler), to_columns(new))
 
     def forget_scheduler(self, scheduler: str) -> None:
         """Remove a scheduler that has ended."""

@@ -28,6 +28,10 @@ ROWS_PER_CALL = 1000
 CHANGES_ARE_ASKED_FOR: Mapping[type, tuple[str, ...]] = {Job: (), Slot: (), Host: ("alive", "availability_zone")}
 
 
+#: What a reader is told of a shard it did not ask for.
+NO_SHARD = Shard(name="", owner="", epoch=0, renewed_at=0.0)
+
+
 class SqlTransaction(Reads):
     """Reads and writes of one fenced transaction on one shard; `flush` ends it.
 
@@ -36,7 +40,7 @@ class SqlTransaction(Reads):
 
     def __init__(self, connection: Connection, shard: Shard) -> None:
         super().__init__(connection, shard.name)
-        self.shard = shard
+        self._shard = shard
         self._generation = shard.pool_generation + 1
         #: Keys of what was saved and is not written yet, in the order in which it was saved first, each with what is
         #: stored.
@@ -48,13 +52,18 @@ class SqlTransaction(Reads):
         self._commands: list[Command] = []
         self._completions: dict[str, Run] = {}
 
+    @property
+    def shard(self) -> Shard:
+        """The shard that this transaction may change, as it was before."""
+        return self._shard
+
     def batch(self, uuid: str) -> Batch:
         """Return a batch; it is locked, because the jobs of other shards may be counted in it as well."""
         return self._one(Batch, uuid, lock=True)
 
     def add(self, *things: Stored) -> None:
         """Store new objects; raises DuplicateId if one exists, Conflict for a lease or process whose place is held."""
-        self.flush()  # before what may refer to it
+        self.flush({type(thing) for thing in things})  # whose unique places may have become free
         for cls, place in PLACES.items():
             new: list[Any] = [thing for thing in things if type(thing) is cls]
             if not new:
@@ -117,8 +126,10 @@ class SqlTransaction(Reads):
         if self._completions and (Run in classes or not classes):
             self._write(Job)  # a run refers to its job
             runs, self._completions = self._completions, {}
-            self._refuse_stored(Run, list(runs))
-            self._insert(list(runs.values()))
+            try:
+                self._insert(list(runs.values()))
+            except DuplicateId as error:
+                raise DuplicateId(f"{called(Run, ', '.join(runs))}: exists already") from error
 
     def _write(self, cls: type) -> None:
         """Write what was saved of a class."""
@@ -208,6 +219,15 @@ class SqlReading(SqlTransaction):
     """A transaction that only reads: code written for a Transaction can ask it all, and change nothing."""
 
     batch = Reads.batch
+    flush = Reads.flush
+
+    def __init__(self, connection: Connection, scope: str) -> None:
+        Reads.__init__(self, connection, scope)
+
+    @property
+    def shard(self) -> Shard:
+        """The shard in question; it is read by who wants to know more than its name."""
+        return self.shard_named(self._scope) if self._scope else NO_SHARD
 
     def add(self, *things: Stored) -> None:
         """Refuse."""

@@ -1,7 +1,7 @@
 """Changes of one object together with what follows from them: commands, leases, counts of the batch, its task."""
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fpga_pool.model.exchange import SMALL_INPUT_BYTES
@@ -169,13 +169,24 @@ def end_lease(tx: Transaction, lease: Lease, now_s: float) -> None:
 def settle_slots(tx: Transaction, slots: Collection[str], now_s: float) -> None:
     """Give back the pool's leases of slots without jobs, and complete drains that waited for the last user."""
     occupied = tx.occupied(slots)
-    for slot in slots:
-        if slot not in occupied:
-            _settle_slot(tx, slot, now_s)
+    empty = [slot for slot in slots if slot not in occupied]
+    held = _leases(tx, empty)
+    for slot in empty:
+        _settle_slot(tx, slot, held[slot], now_s)
 
 
-def _settle_slot(tx: Transaction, slot_name: str, now_s: float) -> None:
-    held = tx.leases(slot=slot_name)
+def _leases(tx: Transaction, slots: Sequence[str]) -> Mapping[str, Sequence[Lease]]:
+    """Return the leases in force on each of these slots; those of one host are asked for together."""
+    if len(slots) == 1:
+        return {slots[0]: tx.leases(slot=slots[0])}
+    held: dict[str, list[Lease]] = {slot: [] for slot in slots}
+    for host in dict.fromkeys(tx.slot(slot).host for slot in slots):
+        for lease in tx.leases(host=host):
+            held.get(lease.slot, []).append(lease)
+    return held
+
+
+def _settle_slot(tx: Transaction, slot_name: str, held: Sequence[Lease], now_s: float) -> None:
     for lease in held:
         if lease.kind is LeaseKind.POOL:
             end_lease(tx, lease, now_s)

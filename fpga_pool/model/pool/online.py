@@ -94,8 +94,6 @@ def online_view(
         What was learned, by function in the order of their names.
 
     """
-    if not any(map(is_online, tx.policies_at_work())):
-        return None
     waiting = [
         job
         for batch in tx.pending_batches()

@@ -37,6 +37,8 @@ def apply_reports(
         tx.save(replace(teller, reported=numbered[-1][0]))
     void = [f"{len(numbered) - len(fresh)} applied before"] if len(fresh) < len(numbered) else []
     jobs = tx.jobs({report.job for report in fresh if not isinstance(report, SlotChanged | ProcessReport)})
+    if len({job.slot for job in jobs}) > 1:
+        tx.slots(host)  # all at once; one by one they are known then
     for report in fresh:
         if complaint := _apply(tx, host, report, now_s):
             void.append(f"{type(report).__name__}: {complaint}")

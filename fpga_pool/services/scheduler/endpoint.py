@@ -101,9 +101,7 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
             jobs, seen = look()
         else:
             jobs, seen = self._wait(uuid, wait_s, look)
-        # Without their stories, which nobody reads by the thousand.
-        plain = [to_plain(replace(job, story=())) for job in jobs]
-        return {"jobs": plain, "seen": seen, "at": self._service.clock()}
+        return {"jobs": [to_plain(job) for job in jobs], "seen": seen, "at": self._service.clock()}
 
     def _wait(
         self, batch_uuid: str, wait_s: float, look: Callable[[], tuple[Sequence[Job], dict[str, int]]]
@@ -138,12 +136,12 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
         wanted = read_all(TicketRequest, requests)
         with self._service.store.reading() as tx:
             owned_batch(tx, batch_uuid, project_id)
-            tx.jobs({request.job for request in wanted})  # all at once; one by one they are known then
-            tickets = [self._ticket(tx, batch_uuid, request) for request in wanted]
+            jobs = tx.told_jobs({request.job for request in wanted})
+            tickets = [self._ticket(tx, jobs.get(request.job), batch_uuid, request) for request in wanted]
             to_shape = [
                 (job, request)
                 for request in wanted
-                for job in [tx.job(request.job)]
+                for job in [jobs[request.job]]
                 if request.purpose == "send" and job.input_bytes > SMALL_INPUT_BYTES
                 if tx.host(job.requester).egress_driver
             ]
@@ -163,9 +161,8 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
             self._service.work_arrived()
         return shaped
 
-    def _ticket(self, tx: Transaction, batch_uuid: str, request: TicketRequest) -> Ticket:
-        job = tx.job(request.job)
-        if job.batch_uuid != batch_uuid:
+    def _ticket(self, tx: Transaction, job: Job | None, batch_uuid: str, request: TicketRequest) -> Ticket:
+        if job is None or job.batch_uuid != batch_uuid:
             raise NotFound(f"no job {request.job} in batch {batch_uuid}")
         states = TICKET_STATES.get(request.purpose)
         if states is None:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -77,9 +77,12 @@ class OnlinePlanner:
         """Do what the policy wants now; return whether there is something to tell agents."""
         now_s = self._clock()
         with self._reading() as tx:
-            self._recall(tx)
+            online = [policy for policy in tx.policies_at_work() if self._rule.is_online(policy)]
+            self._recall(tx, online)
             self._learn(tx)
-            view = online_view(tx, self._catalogue, self._settings, now_s, self._rule.is_online, self.demand)
+            view = None
+            if online:
+                view = online_view(tx, self._catalogue, self._settings, now_s, self._rule.is_online, self.demand)
         self.waits = view is not None
         if view is None:
             return False
@@ -120,9 +123,9 @@ class OnlinePlanner:
         patience_s = self._settings.online_patience_s or work_s
         self.demand.arrived(self._number[job.function], work_s, patience_s, job.created_at, job.project_id)
 
-    def _recall(self, tx: Transaction) -> None:
+    def _recall(self, tx: Transaction, policies: Sequence[str]) -> None:
         """Learn, once, from the jobs of whoever had the shard before: a restart or a takeover forgets no demand."""
-        if self._recalled or not (policies := list(filter(self._rule.is_online, tx.policies_at_work()))):
+        if self._recalled or not policies:
             return
         self._recalled = True
         models = known_time_models(self._catalogue, tx.time_models())

@@ -69,9 +69,10 @@ def test_a_released_shard_is_free_at_once_and_its_epoch_is_not_used_again(store,
 def test_an_unknown_shard_cannot_be_worked_on(store):
     with pytest.raises(StaleEpoch), store.transaction("nowhere", "one", 1):
         pass
-    for attempt in (lambda: store.reading("nowhere"), lambda: store.transaction("nowhere")):
-        with pytest.raises(NotFound, match="no shard nowhere"), attempt():
-            pass
+    with pytest.raises(NotFound, match="no shard nowhere"), store.transaction("nowhere"):
+        pass
+    with store.reading("nowhere") as tx, pytest.raises(NotFound, match="no shard nowhere"):
+        assert tx.shard
     with pytest.raises(NotFound, match="no shard nowhere"):
         store.acquire_shard("nowhere", "one", now_s=1.0)
 
