@@ -8,9 +8,12 @@ from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.model.exceptions import HostTaken, ServiceUnavailable
 from fpga_pool.model.messages import AssignJob, Command, EvictJob, ReleaseJob, SlotChanged
 from fpga_pool.services.agent import service
+from fpga_pool.services.agent.instances import keeper
 from fpga_pool.services.agent.jobs import JobTable
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.service import AgentService
+
+from .node import Host
 
 SLOT = "h0/sim0/slot0"
 DATA = b"what the client sent"
@@ -214,3 +217,13 @@ def new_bench(agent_settings, new_driver, new_cpu, library, key, clock, monkeypa
 @pytest.fixture
 def bench(new_bench):
     return new_bench()
+
+
+@pytest.fixture
+def host(bench, tmp_path, monkeypatch):
+    monkeypatch.setattr(keeper, "LOOK_S", 0.05)
+    monkeypatch.setattr(keeper, "CLAIM_AGAIN_S", 0.05)
+    made = Host(bench, tmp_path)
+    yield made
+    made.instances.stop()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("instance-", "channel-", "hook"))]

@@ -1,0 +1,58 @@
+"""Jobs that an agent lets go of, and keeps the input."""
+
+import pytest
+
+from fpga_pool.core.dispatch import Wait
+from fpga_pool.model.messages import JobEvicted
+from fpga_pool.services.agent.journal import Phase
+
+from .held import SLOT, give
+
+
+@pytest.mark.parametrize(("keep_progress", "done"), [(True, 0.75), (False, 0.0)])
+def test_an_evicted_job_keeps_its_input_and_says_how_much_is_done(jobs, commands, journal, keep_progress, done):
+    jobs.progress = lambda _: 0.75
+    give(jobs, commands, phase=Phase.RUNNING)
+    command = commands.evict("j", keep_progress=keep_progress)
+    assert [jobs.execute(command).outcome for _ in range(2)] == ["accepted", "repeated"]
+    assert [item.done for _, item in journal.reports(100) if isinstance(item, JobEvicted)] == [done]
+    # It comes back and need not be sent again.
+    jobs.execute(commands.assign("j", attempt=2, done=done))
+    assert (jobs.get("j").phase, jobs.get("j").assignment.done) == (Phase.STAGED, done)
+
+
+def test_a_job_that_was_evicted_before_it_began_has_done_what_it_had_done(jobs, commands, journal):
+    give(jobs, commands, attempt=2, done=0.5)
+    jobs.execute(commands.evict("j", attempt=2))
+    assert [item.done for _, item in journal.reports(100) if isinstance(item, JobEvicted)] == [0.5]
+
+
+def evicted(reported):
+    return [item for item in reported() if item[0] == "JobEvicted"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "attempt"), [(Phase.RUNNING, 2), (Phase.HELD, 1), (Phase.FAILED, 1)], ids=["another", "held", "failed"]
+)
+def test_an_eviction_of_another_attempt_or_of_one_that_has_ended_changes_nothing(
+    jobs, commands, reported, phase, attempt
+):
+    give(jobs, commands, phase=phase)
+    assert jobs.execute(commands.evict("j", attempt=attempt)).outcome == "accepted"
+    assert (jobs.get("j").phase, evicted(reported)) == (phase, [])
+
+
+def test_an_eviction_that_meets_an_end_on_its_way_into_the_table_leaves_it_an_end(jobs, commands, journal, reported):
+    running = give(jobs, commands, phase=Phase.RUNNING)
+    journal.note(keep=running.at(Phase.HELD))
+    jobs.execute(commands.evict("j"))
+    assert (jobs.get("j").phase, evicted(reported)) == (Phase.RUNNING, [])
+
+
+def test_an_agent_that_dies_after_an_eviction_does_not_begin_again_by_itself(jobs, new_jobs, commands):
+    give(jobs, commands, phase=Phase.RUNNING)
+    jobs.execute(commands.evict("j"))
+    again = new_jobs()
+    assert isinstance(again.next_action(SLOT, "sha256"), Wait)
+    again.execute(commands.assign("j", attempt=2))
+    assert again.get("j").phase is Phase.STAGED

@@ -1,0 +1,64 @@
+"""What an agent finds of its jobs when it is started again."""
+
+import pytest
+
+from fpga_pool.services.agent.journal import Phase
+
+from .held import files, give
+
+
+@pytest.mark.parametrize(
+    ("phase", "after"),
+    [
+        (Phase.WAITING, Phase.WAITING),
+        (Phase.STAGED, Phase.STAGED),
+        (Phase.RUNNING, Phase.STAGED),
+        (Phase.FAILED, Phase.FAILED),
+        (Phase.HELD, Phase.HELD),
+    ],
+)
+def test_a_restarted_agent_goes_on_with_what_it_held(jobs, new_jobs, commands, phase, after, reported):
+    give(jobs, commands, phase=phase)
+    before = reported()
+    assert [(job.uuid, job.phase) for job in new_jobs().all()] == [("j", after)]
+    assert reported() == before
+
+
+@pytest.mark.parametrize("phase", [Phase.STAGED, Phase.RUNNING])
+def test_an_input_that_was_lost_in_a_restart_is_asked_for_again(jobs, new_jobs, commands, journal, phase):
+    give(jobs, commands, phase=phase)
+    jobs.files.input_path("j").unlink()
+    restarted = new_jobs()
+    _, failed = journal.reports(100)[-1]
+    assert (failed.code, failed.retryable) == ("fpga_pool.input_lost", True)
+    restarted.execute(commands.assign("j", attempt=2))
+    assert restarted.get("j").phase is Phase.WAITING
+
+
+def test_a_result_that_was_lost_in_a_restart_has_expired(jobs, new_jobs, commands, reported):
+    give(jobs, commands, phase=Phase.HELD)
+    jobs.files.result_path("j").unlink()
+    assert new_jobs().all() == []
+    assert reported()[-1] == ("ResultExpired", "j", 1)
+
+
+def test_a_restart_removes_what_belongs_to_no_job_and_what_was_being_computed(jobs, new_jobs, commands, tmp_path):
+    running = give(jobs, commands, "a", Phase.RUNNING)
+    jobs.files.sink_path(running).write_bytes(b"half")
+    give(jobs, commands, "b", Phase.WAITING)
+    give(jobs, commands, "c", Phase.HELD)
+    for name in ("inputs/b.part", "inputs/stray", "inputs/stray.part", "results/stray"):
+        (tmp_path / name).write_bytes(b"x")
+    new_jobs()
+    assert files(tmp_path) == ["inputs/a", "inputs/b.part", "results/c"]
+
+
+def test_an_input_that_is_complete_on_disk_is_staged_whatever_the_journal_had_time_for(
+    jobs, new_jobs, commands, reported
+):
+    """The file gets its name when it is complete, checked and synced; a power loss may take the note of it."""
+    give(jobs, commands, phase=Phase.WAITING)
+    jobs.files.input_path("j").write_bytes(b"input")
+    restarted = new_jobs()
+    assert restarted.get("j").phase is Phase.STAGED
+    assert reported() == [("InputStaged", "j", 1)]
