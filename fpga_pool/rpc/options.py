@@ -26,11 +26,11 @@ DEFAULTS: dict[str, Any] = {
 #: something to read or not: for messages that other threads have put back, of which calls have none.  The library's
 #: 1 ms are ten wake-ups for a message; there is no option for it.
 LOOK_AGAIN_S = 0.25
-amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MIN = LOOK_AGAIN_S
 
 
 def set_defaults(conf: cfg.ConfigOpts) -> None:
-    """Set the pool's defaults for the options that the driver of a transport has registered."""
+    """Set the pool's defaults for what the driver of a transport reads, within a process of the pool."""
+    amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MIN = LOOK_AGAIN_S
     for name, value in DEFAULTS.items():
         with contextlib.suppress(cfg.NoSuchOptError, cfg.NoSuchGroupError):
             conf.set_default(name, value, GROUP)

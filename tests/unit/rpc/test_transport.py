@@ -1,11 +1,14 @@
 """What a server does not let through is counted."""
 
 import logging
+from types import SimpleNamespace
 
 import oslo_messaging as messaging
 import pytest
 from oslo_config import cfg
+from oslo_messaging._drivers import amqpdriver
 
+from fpga_pool.rpc.options import LOOK_AGAIN_S
 from fpga_pool.rpc.transport import VERSION_1, Refusals, answers, count_unreadable, server, transport
 
 TOPIC = "test"
@@ -75,3 +78,8 @@ def test_what_oslo_messaging_refuses_by_itself_is_counted(refusals):
         for logger, handlers in zip(loggers, before, strict=True):
             logger.handlers = handlers
     assert refusals.counts() == {"fpga_pool.unreadable_message": 1, "fpga_pool.duplicate_message": 1}
+
+
+def test_a_thread_that_listens_looks_again_no_sooner_than_we_want(call):  # the transport has set it
+    listening = amqpdriver.AMQPListener(SimpleNamespace(prefetch_size=0), conn=None)
+    assert listening._current_timeout == LOOK_AGAIN_S
