@@ -40,6 +40,8 @@ def create() -> ResponseReturnValue:
             runtime_s=float(wanted["runtime_s"]),
             cpu_usage=float(wanted["cpu_usage"]),
             work_s=None if work_s is None else float(work_s),
+            image=wanted.get("image", ""),
+            command=wanted.get("command", ""),
         )
     )
     return jsonify({"gang": views.gang(gang)}), 201, {"Location": url_for(".show", gang_uuid=gang.uuid)}

@@ -9,6 +9,7 @@ from werkzeug.exceptions import BadRequest, UnsupportedMediaType
 
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Topology
+from fpga_pool.model.gangs import LONGEST_COMMAND, LONGEST_IMAGE
 from fpga_pool.model.pool.task_admission import MOST_SLOTS
 
 _UUID = {
@@ -74,6 +75,8 @@ GANG = Draft202012Validator(
                 "description": "a share of a processor, above 0 and 1 at most",
             },
             "work_s": _SECONDS,
+            "image": _text(LONGEST_IMAGE),
+            "command": _text(LONGEST_COMMAND),
         },
         "required": ["processes", "runtime_s", "cpu_usage"],
         "additionalProperties": False,

@@ -98,6 +98,8 @@ def gang(thing: Gang) -> View:
         "runtime_s": thing.runtime_s,
         "cpu_usage": thing.cpu_usage,
         "work_s": thing.work_s,
+        "image": thing.image,
+        "command": thing.command,
         "attempt": thing.attempt,
         "failures": thing.failures,
         "reason": thing.reason,

@@ -175,10 +175,16 @@ class PoolApi:
         *,
         name: str = "",
         work_s: float | None = None,
+        image: str = "",
+        command: str = "",
         uuid: str | None = None,
     ) -> Gang:
-        """Queue a gang; with a `uuid` of the caller's it can be asked for again, and is created once."""
+        """Queue a gang; with a `uuid` of the caller's it can be asked for again, and is created once.
+
+        `image` names what its guests run, "" = what their hosts have for all; `command` is for the image to read.
+        """
         body: dict[str, object] = {"processes": processes, "runtime_s": runtime_s, "cpu_usage": cpu_usage}
+        body |= {name: text for name, text in (("image", image), ("command", command)) if text}
         body |= {"uuid": uuid or str(uuid4()), "name": name} | ({} if work_s is None else {"work_s": work_s})
         return read(Gang, self._http.call("POST", "/v1/gangs", body=body, retry=False)["gang"])
 

@@ -52,6 +52,12 @@ class Create(PoolShowOne):
         )
         parser.add_argument("--name", default="", help="a name for the gang")
         parser.add_argument(
+            "--image", default="", metavar="NAME", help="what the machines run (default: what their hosts have for all)"
+        )
+        parser.add_argument(
+            "--command", default="", metavar="TEXT", help="one line that the image finds in each machine, and acts on"
+        )
+        parser.add_argument(
             "--work",
             type=duration_s,
             metavar="T",
@@ -67,6 +73,8 @@ class Create(PoolShowOne):
             parsed_args.cpu_usage,
             name=parsed_args.name,
             work_s=parsed_args.work,
+            image=parsed_args.image,
+            command=parsed_args.command,
         )
         return _shown(_summary(gang))
 
@@ -164,6 +172,8 @@ def _summary(gang: Gang) -> dict[str, Any]:
         "processes": gang.processes,
         "runtime_s": Seconds(gang.runtime_s),
         "cpu_usage": gang.cpu_usage,
+        "image": gang.image,
+        "command": gang.command,
         "created_at": Moment(gang.created_at),
     }
 

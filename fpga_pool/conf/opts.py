@@ -9,6 +9,7 @@ from fpga_pool.conf import (
     api,
     catalogue,
     notifications,
+    runner_libvirt,
     runner_simulated,
     scheduler,
     simulated,
@@ -28,6 +29,7 @@ GROUPS: tuple[ModuleType, ...] = (
     simulated,
     tc,
     tiers,
+    runner_libvirt,
     runner_simulated,
     standalone,
 )

@@ -50,6 +50,26 @@ for vcpu in $(busybox seq $(busybox nproc)); do burn & done
 wait
 """
 
+#: What a guest does that is a process of a gang: it counts, a step takes about 50 ms of CPU time, and powers off at the
+#: number that its command says.  What it counts for is drawn when it boots, and is nowhere but in its memory.
+COUNTING_INIT = """#!/bin/busybox sh
+busybox mkdir -p /proc /sys /dev
+busybox mount -t proc proc /proc
+busybox mount -t sysfs sys /sys
+busybox mount -t devtmpfs devtmpfs /dev
+read born < /proc/sys/kernel/random/uuid
+words=$(busybox strings /sys/firmware/dmi/tables/DMI | busybox grep '^fpga_pool[.]' | busybox tr '\\n' ' ')
+echo "born $born: $words"
+until=${words##*count }; until=${until%% *}
+count=0
+while [ "$count" -lt "$until" ]; do
+    step=0; while [ "$step" -lt 4000 ]; do step=$((step + 1)); done
+    count=$((count + 1)); echo "counted $born $count"
+done
+echo "done $born"
+busybox poweroff -f
+"""
+
 
 def kernel() -> Path | None:
     """Return the newest installed kernel that has its modules here."""
@@ -96,6 +116,15 @@ def build_busy(directory: Path) -> Path:
     (root / "bin").mkdir(parents=True)
     _copy_busybox(root)
     _write_init(root, BUSY_INIT)
+    return _packed(root, directory)
+
+
+def build_counting(directory: Path) -> Path:
+    """Build the initial file system of a guest that counts up to `count N` of its command."""
+    root = directory / "root"
+    (root / "bin").mkdir(parents=True)
+    _copy_busybox(root)
+    _write_init(root, COUNTING_INIT)
     return _packed(root, directory)
 
 

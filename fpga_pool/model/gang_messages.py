@@ -21,6 +21,11 @@ class LaunchProcess:
     work_s: float
     #: What it has done already, where it goes on.
     done_s: float = 0.0
+    #: Name of the image that its guest runs, "" = that of the host; and what the image is told to do.
+    image: str = ""
+    command: str = ""
+    #: Name of the saved memory that it goes on from, "" = none: see `ProcessSaved`.
+    saved: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +54,8 @@ class StopProcess:
     gang: str
     index: int
     attempt: int
+    #: Name of a saved memory that nobody will go on from: it is removed.
+    saved: str = ""
 
 
 GangAction = LaunchProcess | SetTier | SaveProcess | StopProcess
@@ -85,6 +92,8 @@ class ProcessSaved(ProcessReport):
 
     done_s: float
     cpu_s: float = 0.0
+    #: Name of its saved memory, where all hosts find it; "" = what it has done is all there is to tell.
+    saved: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

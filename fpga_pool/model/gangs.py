@@ -11,6 +11,8 @@ from enum import StrEnum
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.objects import DEFAULT_SHARD, SLOT_NAMESPACE, StoryEntry
 
+#: What an image may be called, and how long a command for it may be: it has to fit in a table of the firmware.
+LONGEST_IMAGE, LONGEST_COMMAND = 64, 1000
 #: Card of the name of a processor: host/pcpu/number.
 PCPU = "pcpu"
 
@@ -117,6 +119,9 @@ class Gang:
     #: What a runner that simulates computes: seconds on processors of its own.
     work_s: float
     created_at: float
+    #: Name of the image that its guests run, "" = that of their hosts; and what the image is told to do.
+    image: str = ""
+    command: str = ""
     shard: str = DEFAULT_SHARD
     state: GangState = GangState.QUEUED
     cancel_requested: bool = False
@@ -163,6 +168,8 @@ class Process:
     progress_at: float = 0.0
     #: CPU time it has used, as told when it ended.
     cpu_s: float = 0.0
+    #: Name of the saved memory that it begins from; "" = none.
+    saved: str = ""
     generation: int = 0
     story: tuple[StoryEntry, ...] = ()
 

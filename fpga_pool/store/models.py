@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, Double, ForeignKey, Index, MetaData, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, declared_attr, mapped_column
 
 from fpga_pool.model.flavor import Tier, Topology
-from fpga_pool.model.gangs import GangState, MigrationState, ProcessState
+from fpga_pool.model.gangs import LONGEST_COMMAND, GangState, MigrationState, ProcessState
 from fpga_pool.model.messages import Action
 from fpga_pool.model.objects import (
     BatchState,
@@ -277,6 +277,8 @@ class GangRow(Versioned, Base):
     cpu_usage: Mapped[float]
     work_s: Mapped[float]
     created_at: Mapped[float]
+    image: Mapped[Name]
+    command: Mapped[str] = mapped_column(String(LONGEST_COMMAND))
     shard: Mapped[Name]
     state: Mapped[GangState]
     cancel_requested: Mapped[bool]
@@ -315,6 +317,7 @@ class ProcessRow(Versioned, Base):
     rate: Mapped[float]
     progress_at: Mapped[float]
     cpu_s: Mapped[float]
+    saved: Mapped[Name]
     #: Tier and processor of one that is not ENDED, else NULL: unique, so no database lets two have one place.
     held_place: Mapped[Name | None] = mapped_column(unique=True)
     story: Mapped[Story]

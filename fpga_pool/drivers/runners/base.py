@@ -39,6 +39,11 @@ class ProcessSpec:
     work_s: float
     #: What it has done already, where it goes on.
     done_s: float = 0.0
+    #: What its guest runs, "" = what the host has for all, and what that is told to do.
+    image: str = ""
+    command: str = ""
+    #: The saved memory that it goes on from, as `Running.saved` told it; "" = it begins.
+    saved: str = ""
 
 
 class Phase(Enum):
@@ -51,6 +56,8 @@ class Phase(Enum):
     SAVED = "saved"
     #: It has done its work.
     EXITED = "exited"
+    #: It has died, or cannot be saved: `Running.reason` tells why.
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +66,8 @@ class Running:
 
     phase: Phase
     processor: int
-    tier: Tier
+    #: None = it was launched and is in no tier yet.
+    tier: Tier | None
     #: What it had done at a moment (UTC seconds of the pool), in seconds on a processor of its own, and its rate since;
     #: told anew only when it goes on otherwise.
     done_s: float
@@ -67,6 +75,10 @@ class Running:
     progress_at: float
     #: CPU time it has used.
     cpu_s: float
+    #: Name of its memory where it is saved; "" = what it has done is all there is.
+    saved: str = ""
+    #: Why it has failed.
+    reason: str = ""
 
 
 class Runner(abc.ABC):
@@ -100,3 +112,11 @@ class Runner(abc.ABC):
     @abc.abstractmethod
     def end(self, key: Key) -> None:
         """Stop a process, whatever it does, and forget it; nothing is left of it when this returns."""
+
+    @abc.abstractmethod
+    def leave(self, key: Key) -> None:
+        """Forget a process that is saved; its memory stays until `discard`."""
+
+    @abc.abstractmethod
+    def discard(self, saved: str) -> None:
+        """Remove a saved memory, whichever host has saved it; nothing where there is none."""

@@ -159,6 +159,13 @@ class SimulatedRunner(Runner):
             if guests.pop(key, None) is not None:
                 self._adjust(guests, now_s)
 
+    def leave(self, key: Key) -> None:
+        """See Runner.  What it has done is all there is of it."""
+        self.end(key)
+
+    def discard(self, saved: str) -> None:
+        """See Runner.  There is nothing."""
+
     def _up_to(self, now_s: float) -> dict[Key, _Guest]:
         """Return the processes as they are now: whoever has done its work, or is saved, since they were last seen."""
         guests = self._read()

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
 
 from fpga_pool.drivers.guests.domain import nova_extra_specs
-from fpga_pool.drivers.tiers.metadata import PLACED_URI, WISH_URI
+from fpga_pool.drivers.tiers.metadata import PLACED_URI, PROCESS_URI, WISH_URI
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import NAMESPACE, Tier, is_dedicated, requested_tier
 
@@ -39,6 +39,8 @@ class TieredDomain:
     dedicated: bool
     #: None = it was not put into a tier.
     before: Before | None
+    #: It is a process of a gang.
+    is_process: bool = False
 
 
 def parse(xml: str) -> TieredDomain:
@@ -58,6 +60,7 @@ def parse(xml: str) -> TieredDomain:
         wanted=_wanted(root, specs),
         dedicated=is_dedicated(specs) or (before is None and _pinned(root, vcpus)),
         before=before,
+        is_process=root.find(f"./metadata/{{{PROCESS_URI}}}process") is not None,
     )
 
 

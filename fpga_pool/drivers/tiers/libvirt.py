@@ -33,9 +33,10 @@ _ARRIVING = (libvirt.VIR_DOMAIN_PAUSED_MIGRATION, libvirt.VIR_DOMAIN_PAUSED_STAR
 
 
 class LibvirtTiers(TierDriver):
-    """The tiers of one libvirtd."""
+    """The tiers of one libvirtd: of the guests that ask for one, or else of the processes of gangs."""
 
-    def __init__(self, uri: str, pid_directory: Path = Path("/run/libvirt/qemu")) -> None:
+    def __init__(self, uri: str, pid_directory: Path = Path("/run/libvirt/qemu"), *, of_gangs: bool = False) -> None:
+        self._of_gangs = of_gangs
         self._libvirt = LibvirtConnection(uri)
         self._pids = pid_directory
         #: Groups of guests that are in tiers, as last seen: the path of one is never another guest's.
@@ -84,7 +85,7 @@ class LibvirtTiers(TierDriver):
         if state == libvirt.VIR_DOMAIN_PAUSED and reason in _ARRIVING:
             return None
         about = self._about(domain)
-        if about.wanted is None and about.before is None:
+        if not self._is_ours(about):
             return None
         tier = pcpus = None
         if about.before is not None:
@@ -119,9 +120,14 @@ class LibvirtTiers(TierDriver):
         """Return a guest that runs and is the pool's; NotFound else."""
         domain = self._libvirt.lookup(instance)
         about = self._about(domain)
-        if (about.wanted is None and about.before is None) or domain.ID() < 0:
+        if not self._is_ours(about) or domain.ID() < 0:
             raise NotFound(f"guest {instance}: does not run, or asks for no tier")
         return domain, about
+
+    def _is_ours(self, about: TieredDomain) -> bool:
+        if self._of_gangs or about.is_process:
+            return self._of_gangs and about.is_process
+        return about.wanted is not None or about.before is not None
 
     def _about(self, domain: Any) -> TieredDomain:
         return parse(self._libvirt.call(lambda _: domain.XMLDesc()))

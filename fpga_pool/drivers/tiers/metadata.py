@@ -4,6 +4,8 @@
 WISH_URI = "urn:fpga-pool:guest:1"
 #: The tier driver's own element, there from before the first change of a guest until after the last is given back.
 PLACED_URI = "urn:fpga-pool:placed:1"
+#: The element of a guest that is a process of a gang: it belongs to the runner, and to no other driver.
+PROCESS_URI = "urn:fpga-pool:process:1"
 
 
 def wish(tier: str) -> str:

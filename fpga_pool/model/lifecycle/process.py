@@ -82,6 +82,9 @@ def _launched(process: Process, event: Launched, now_s: float) -> Outcome:
         cpu_usage=gang.cpu_usage,
         work_s=gang.work_s,
         done_s=process.done_s,
+        image=gang.image,
+        command=gang.command,
+        saved=process.saved,
     )
     return replace(process, state=ProcessState.STARTING, progress_at=now_s), [launch]
 
@@ -116,6 +119,15 @@ def _gone(process: Process, event: object, now_s: float) -> Outcome:
     return replace(process, state=ProcessState.ENDED, rate=0.0), []
 
 
+def _never_launched(process: Process, event: object, now_s: float) -> Outcome:
+    return replace(process, state=ProcessState.ENDED, rate=0.0), _dropped(process, process.saved)
+
+
+def _dropped(process: Process, saved: str) -> list[Action]:
+    """Have a saved memory removed that nobody will go on from."""
+    return [StopProcess(**_about(process), saved=saved)] if saved else []  # type: ignore[arg-type]
+
+
 def _stop(process: Process, event: StopRequested, now_s: float) -> Outcome:
     stopping = replace(process, state=ProcessState.STOPPING, reason=event.reason)
     return stopping, [StopProcess(**_about(process))]  # type: ignore[arg-type]
@@ -127,7 +139,8 @@ def _saved(process: Process, event: ProcessSaved, now_s: float) -> Outcome:
 
 
 def _stopped(process: Process, event: ProcessExited | ProcessStopped | ProcessSaved, now_s: float) -> Outcome:
-    return replace(process, state=ProcessState.STOPPED, rate=0.0, cpu_s=event.cpu_s), []
+    saved = event.saved if isinstance(event, ProcessSaved) else ""
+    return replace(process, state=ProcessState.STOPPED, rate=0.0, cpu_s=event.cpu_s), _dropped(process, saved)
 
 
 def _stopped_at_once(process: Process, event: StopRequested, now_s: float) -> Outcome:
@@ -157,8 +170,8 @@ _RULES: dict[tuple[ProcessState, type], Rule[Process]] = {
     (_RESERVED, Launched): _launched,
     (_RESERVED, NothingLeftToDo): _nothing_left,
     (_RESERVED, TierChanged): _tier_changed_quietly,
-    (_RESERVED, SaveRequested): _gone,
-    (_RESERVED, StopRequested): _gone,
+    (_RESERVED, SaveRequested): _never_launched,
+    (_RESERVED, StopRequested): _never_launched,
     (_RESERVED, Vanished): _vanished,
     (_STARTING, ProcessStarted): _started,
     **{(state, ProcessExited): _exited for state in (_STARTING, _RUNNING, _SAVING)},

@@ -1,11 +1,12 @@
 """Gangs as they come in, and as their tenants want them no more."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fpga_pool.model.exceptions import InvalidInput, NotFound
-from fpga_pool.model.gangs import ENDED_GANGS, Gang, GangState, Processor
+from fpga_pool.model.gangs import ENDED_GANGS, LONGEST_COMMAND, LONGEST_IMAGE, Gang, GangState, Processor
 from fpga_pool.model.lifecycle.gang import GangCancelRequested
 from fpga_pool.model.lifecycle.migration import MigrationFailed
 from fpga_pool.model.pool.gang_changes import change_gang, change_migration, settle_gang, stop_processes
@@ -13,6 +14,7 @@ from fpga_pool.model.transaction import Transaction
 
 #: Longest run time that may be requested: of gangs without an end no reservation could be made.
 LONGEST_S = 3.2e7
+_IMAGE_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_IMAGE - 1}}}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,9 @@ class GangRequest:
     cpu_usage: float
     #: None = as long as was requested.
     work_s: float | None = None
+    #: See `Gang`.
+    image: str = ""
+    command: str = ""
 
 
 def create_gang(tx: Transaction, request: GangRequest, now_s: float) -> Gang:
@@ -47,6 +52,7 @@ def create_gang(tx: Transaction, request: GangRequest, now_s: float) -> Gang:
             raise InvalidInput(f"{name}: expected a number above 0, {LONGEST_S:.0f} at most, found {seconds!r}")
     if not 0 < request.cpu_usage <= 1:
         raise InvalidInput(f"cpu_usage: expected a share of a processor, above 0, 1 at most; got {request.cpu_usage!r}")
+    check_guest(request.image, request.command)
     gang = Gang(
         uuid=request.uuid,
         project_id=request.project_id,
@@ -57,10 +63,22 @@ def create_gang(tx: Transaction, request: GangRequest, now_s: float) -> Gang:
         cpu_usage=request.cpu_usage,
         work_s=work_s,
         created_at=now_s,
+        image=request.image,
+        command=request.command,
         shard=_shard_for(request.processes, tx.processors(), tx.open_gangs()),
     )
     tx.add(gang)
     return gang
+
+
+def check_guest(image: str, command: str) -> None:
+    """Refuse what cannot be the name of an image, or a command for one."""
+    if image and not _IMAGE_NAME.fullmatch(image):
+        raise InvalidInput(
+            f"image: expected a name of letters, digits, '.', '_' and '-', {LONGEST_IMAGE} at most; found {image!r}"
+        )
+    if len(command) > LONGEST_COMMAND or not command.isprintable():
+        raise InvalidInput(f"command: expected one line of {LONGEST_COMMAND} characters at most; found {command!r}")
 
 
 def _shard_for(width: int, processors: Sequence[Processor], gangs: Sequence[Gang]) -> str:

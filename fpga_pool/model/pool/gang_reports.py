@@ -53,11 +53,13 @@ def apply_gang_report(tx: Transaction, host: str, report: GangReport, now_s: flo
     if process.host != host:
         return f"{told} is on host {process.host}, not on {host}"
     if not PROCESS.allows(process.state, type(report)):
+        if isinstance(report, ProcessSaved) and report.saved:
+            send_to(tx, tx.processor(process.processor), _drop(report))
         return f"{told} is {process.state}"
     was = process.state
     process = change_process(tx, process, report, now_s)
     if isinstance(report, ProcessSaved) and was is ProcessState.SAVING:
-        _hand_over(tx, process, now_s)
+        _hand_over(tx, process, report, now_s)
     if isinstance(report, ProcessFailed) and was is not ProcessState.STOPPING:
         displace_gang(tx, tx.gang(process.gang_uuid), f"process {process.index}: {report.message}", now_s)
     else:
@@ -65,10 +67,15 @@ def apply_gang_report(tx: Transaction, host: str, report: GangReport, now_s: flo
     return ""
 
 
-def _hand_over(tx: Transaction, saved: Process, now_s: float) -> None:
+def _drop(report: ProcessSaved) -> StopProcess:
+    """Return what removes a saved memory that nobody will go on from."""
+    return StopProcess(gang=report.gang, index=report.index, attempt=report.attempt, saved=report.saved)
+
+
+def _hand_over(tx: Transaction, saved: Process, report: ProcessSaved, now_s: float) -> None:
     """Have the process that goes on elsewhere begin with what was done."""
     heir = tx.process(process_uuid(saved.gang_uuid, saved.attempt + 1, saved.index))
-    tx.save(replace(heir, done_s=saved.done_s, progress_at=now_s))
+    tx.save(replace(heir, done_s=saved.done_s, progress_at=now_s, saved=report.saved))
 
 
 def lose_processes(tx: Transaction, host: Host, reason: str, now_s: float) -> None:

@@ -50,6 +50,9 @@ class HeldProcess:
             cpu_usage=launch.cpu_usage,
             work_s=launch.work_s,
             done_s=launch.done_s,
+            image=launch.image,
+            command=launch.command,
+            saved=launch.saved,
         )
 
     def to(self, wish: Wish) -> "HeldProcess":

@@ -96,6 +96,8 @@ class Processes:
         if isinstance(action, LaunchProcess):
             held = HeldProcess(command.slot, action)
         elif held is None:
+            if isinstance(action, StopProcess) and action.saved:
+                self._runner.discard(action.saved)
             gone = [ProcessStopped(**self._about(key))] if isinstance(action, StopProcess) else []  # type: ignore[arg-type]
             self._journal.note_process(command, None, None, gone)
             self.on_report()
@@ -161,7 +163,8 @@ class Processes:
         for key in seen.keys() - held.keys():
             if key not in self._held:
                 LOG.info("process %s: ended, nobody asked for it", key)
-                self._runner.end(key)
+                # Of one that is saved the scheduler knows: it was told before it was forgotten.
+                (self._runner.leave if seen[key].phase is Phase.SAVED else self._runner.end)(key)
         self._unsure = False
         # What ends makes room for what begins.
         changed = [self._end(one, seen.get(key)) for key, one in held.items()]
@@ -182,14 +185,18 @@ class Processes:
             self._tell_end(held, ProcessExited(**about))  # type: ignore[arg-type]
             self._runner.end(key)
             return True
+        if seen is not None and seen.phase is Phase.FAILED:
+            self._runner.end(key)
+            return self._tell_end(held, ProcessFailed(**about, message=seen.reason))  # type: ignore[arg-type]
         if held.wish is Wish.SAVE_UNSEEN and seen is None:
-            return self._tell_end(held, ProcessSaved(**about, done_s=held.launch.done_s))  # type: ignore[arg-type]
+            passed_on = {"done_s": held.launch.done_s, "saved": held.launch.saved}
+            return self._tell_end(held, ProcessSaved(**about, **passed_on))  # type: ignore[arg-type]
         if held.ending and seen is not None:
             if seen.phase is not Phase.SAVED:
                 self._attempt(held, lambda: self._runner.save(key))
                 return False
-            self._tell_end(held, ProcessSaved(**about, done_s=seen.done_s))  # type: ignore[arg-type]
-            self._runner.end(key)
+            self._tell_end(held, ProcessSaved(**about, done_s=seen.done_s, saved=seen.saved))  # type: ignore[arg-type]
+            self._runner.leave(key)
             return True
         if seen is None and held.wish in (Wish.RUN, Wish.SAVE):
             return self._tell_end(held, ProcessFailed(**about, message="its guest is gone"))  # type: ignore[arg-type]
@@ -240,6 +247,8 @@ class Processes:
 
     def _change(self, before: HeldProcess, after: HeldProcess, reports: list[GangReport]) -> None:
         """Note how far a process is, with what a command has made of it meanwhile."""
+        if before.launch.saved:  # it has gone on from there
+            self._runner.discard(before.launch.saved)
         with self._changed:
             now = self._held[before.key]
             wish = after.wish if now.wish is before.wish else Wish.SAVE if now.wish is Wish.SAVE_UNSEEN else now.wish
@@ -248,6 +257,8 @@ class Processes:
         self.on_report()
 
     def _tell_end(self, held: HeldProcess, report: GangReport) -> bool:
+        if held.launch.saved and not (isinstance(report, ProcessSaved) and report.saved == held.launch.saved):
+            self._runner.discard(held.launch.saved)
         with self._changed:
             self._journal.note_process(None, None, held.key, [report])
             self._held.pop(held.key, None)

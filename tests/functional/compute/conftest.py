@@ -16,6 +16,7 @@ import pytest
 
 from fpga_pool.experiments import guest_image as images
 
+from . import gang_guests
 from . import hypervisor as hypervisors
 from . import tier_machines as tier_machines_of
 
@@ -167,3 +168,40 @@ def quiet_pcpu(tier_machines):
     yield
     MACHINE_SHARES.write_text(before[0])
     os.setpriority(os.PRIO_PROCESS, 0, before[1])
+
+
+@pytest.fixture(scope="session")
+def gang_images(kernel, tmp_path_factory):
+    return gang_guests.build_image(kernel, tmp_path_factory.mktemp("gangs"))
+
+
+@pytest.fixture
+def shared(gang_images, tmp_path):
+    return gang_guests.Shared(gang_images, tmp_path / "shared")
+
+
+@pytest.fixture(scope="session")
+def other_hypervisor(libvirt):
+    """A second host."""
+    directory = Path(tempfile.mkdtemp(prefix="fpga-other-"))
+    made = hypervisors.Hypervisor(directory, tier_machines_of.CONTROLLERS)
+    try:
+        made.start(directory / "agent.sock")
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def gang_hosts(libvirt, tier_hypervisor, other_hypervisor, shared):
+    """Two hosts that share directories; what is left of guests is removed at the end."""
+    with contextlib.ExitStack() as stack:
+        hosts = []
+        for hypervisor in (tier_hypervisor, other_hypervisor):
+            connection = stack.enter_context(contextlib.closing(libvirt.open(hypervisor.uri)))
+            hosts.append(gang_guests.GangHost(hypervisor, connection, shared))
+            stack.callback(hosts[-1].close)
+        yield hosts
+        for console in sorted(shared.consoles.iterdir()):
+            print(f"--- {console.name}\n{console.read_text(errors='replace')[-1500:]}")

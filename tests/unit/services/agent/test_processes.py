@@ -28,7 +28,7 @@ class Mortal:
 
     def __getattr__(self, name):
         call = getattr(self._real, name)
-        if name not in ("launch", "set_tier", "save", "end", "note_process"):
+        if name not in ("launch", "set_tier", "save", "end", "leave", "note_process"):
             return call
 
         def mortal(*args):

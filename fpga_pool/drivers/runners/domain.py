@@ -1,0 +1,165 @@
+"""The domain of a process of a gang: what libvirt is told of it, and what it says of itself afterwards."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+from xml.etree import ElementTree
+
+from fpga_pool.drivers.runners.base import Key, ProcessSpec
+from fpga_pool.drivers.runners.images import Image
+from fpga_pool.drivers.tiers.metadata import PLACED_URI, PROCESS_URI
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.flavor import Tier
+from fpga_pool.model.gangs import process_uuid
+
+_PROCESS = f"./metadata/{{{PROCESS_URI}}}process"
+#: The prefix of what a guest finds in its firmware's table of texts (SMBIOS type 11).
+_WORD = "fpga_pool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What all guests of a host have."""
+
+    virt_type: str
+    memory_mib: int
+    cpu_model: str
+    bridge: str
+    #: Directory of their consoles; None = they are not kept.
+    consoles: Path | None
+
+    def console(self, key: Key) -> Path | None:
+        """Return where the console of a process goes: the same file wherever and whenever it runs."""
+        return self.consoles / f"{key.gang}.{key.index}.log" if self.consoles else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessDomain:
+    """What the metadata of a domain say: that it is a process of a gang, and which."""
+
+    key: Key
+    processor: int
+    #: The tier that it was launched in.
+    tier: Tier
+    cpu_usage: float
+    #: What it had done when it was launched here, in seconds on a processor of its own.
+    carried_s: float
+
+    @classmethod
+    def launched(cls, spec: ProcessSpec, processor: int, tier: Tier) -> Self:
+        """Return what is to be said of a process that is launched."""
+        return cls(key=spec.key, processor=processor, tier=tier, cpu_usage=spec.cpu_usage, carried_s=spec.done_s)
+
+    @classmethod
+    def from_element(cls, xml: str) -> Self:
+        """Read the element of a domain's metadata; InvalidInput if it cannot be read."""
+        try:
+            found = ElementTree.fromstring(xml)  # noqa: S314  # written by libvirt on this host
+            return cls(
+                key=Key(found.get("gang", ""), int(found.get("index", "")), int(found.get("attempt", ""))),
+                processor=int(found.get("processor", "")),
+                tier=Tier(found.get("tier", "")),
+                cpu_usage=float(found.get("cpu_usage", "")),
+                carried_s=float(found.get("carried_s", "")),
+            )
+        except (ElementTree.ParseError, ValueError) as error:
+            raise InvalidInput(f"the metadata of a process of a gang cannot be read: {error}") from error
+
+    def to_element(self) -> ElementTree.Element:
+        """Return it as an element of a domain's metadata."""
+        facts = {
+            "gang": self.key.gang,
+            "index": self.key.index,
+            "attempt": self.key.attempt,
+            "tier": self.tier,
+            "processor": self.processor,
+            "cpu_usage": self.cpu_usage,
+            "carried_s": self.carried_s,
+        }
+        return ElementTree.Element(f"{{{PROCESS_URI}}}process", {name: str(fact) for name, fact in facts.items()})
+
+
+def new_domain(spec: ProcessSpec, about: ProcessDomain, image: Image, machine: Machine) -> str:
+    """Return the description of a guest that begins.
+
+    It has one vCPU, and pins and priority from nobody: the tier driver gives them.  Its disk is read-only, so that its
+    memory is all there is of it.
+    """
+    root = ElementTree.Element("domain", type=machine.virt_type)
+    _text(root, "name", f"fpga-pool-{spec.key}")
+    _text(root, "uuid", process_uuid(spec.key.gang, spec.key.attempt, spec.key.index))
+    ElementTree.SubElement(root, "metadata").append(about.to_element())
+    _text(root, "memory", str(machine.memory_mib), unit="MiB")
+    _text(root, "vcpu", "1")
+    if machine.cpu_model:
+        _text(ElementTree.SubElement(root, "cpu", mode="custom", match="exact"), "model", machine.cpu_model)
+    texts = ElementTree.SubElement(ElementTree.SubElement(root, "sysinfo", type="smbios"), "oemStrings")
+    for word in _words(spec):
+        _text(texts, "entry", word)
+    _add_boot(root, image)
+    ElementTree.SubElement(ElementTree.SubElement(root, "features"), "acpi")
+    # It says by powering off that its work is done; one that reboots begins anew where it is.
+    for event, action in (("on_poweroff", "destroy"), ("on_reboot", "restart"), ("on_crash", "destroy")):
+        _text(root, event, action)
+    _add_devices(ElementTree.SubElement(root, "devices"), spec.key, image, machine)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def moved_domain(saved: str, about: ProcessDomain) -> tuple[str, str]:
+    """Return uuid and description of a guest that goes on from its saved memory, whose own description this is.
+
+    It keeps its name and uuid, as libvirt demands; it has another word on what it is, and no pins and priority yet.
+    """
+    root = ElementTree.fromstring(saved)  # noqa: S314  # written by libvirt
+    metadata = root.find("metadata")
+    if metadata is None or root.find(_PROCESS) is None:
+        raise InvalidInput("the saved memory is that of no process of a gang")
+    for uri in (PROCESS_URI, PLACED_URI):
+        for element in [element for element in metadata if element.tag.startswith(f"{{{uri}}}")]:
+            metadata.remove(element)
+    metadata.append(about.to_element())
+    for tune in root.findall("cputune"):
+        root.remove(tune)
+    return root.findtext("uuid", ""), ElementTree.tostring(root, encoding="unicode")
+
+
+def _words(spec: ProcessSpec) -> list[str]:
+    """Return what a guest is told of itself."""
+    told = {"gang": spec.key.gang, "index": spec.key.index, "processes": spec.processes}
+    return [f"{_WORD}.{name}={fact}" for name, fact in told.items()] + (
+        [f"{_WORD}.command={spec.command}"] if spec.command else []
+    )
+
+
+def _add_boot(root: ElementTree.Element, image: Image) -> None:
+    system = ElementTree.SubElement(root, "os")
+    _text(system, "type", "hvm", arch="x86_64", machine="pc")
+    if image.kernel:
+        _text(system, "kernel", str(image.kernel))
+        if image.initrd:
+            _text(system, "initrd", str(image.initrd))
+        _text(system, "cmdline", image.cmdline)
+    ElementTree.SubElement(system, "smbios", mode="sysinfo")
+
+
+def _add_devices(devices: ElementTree.Element, key: Key, image: Image, machine: Machine) -> None:
+    ElementTree.SubElement(devices, "controller", type="usb", model="none")
+    if image.disk:
+        disk = ElementTree.SubElement(devices, "disk", type="file", device="disk")
+        ElementTree.SubElement(disk, "driver", name="qemu", type=image.disk.suffix.removeprefix("."))
+        ElementTree.SubElement(disk, "source", file=str(image.disk))
+        ElementTree.SubElement(disk, "target", dev="vda", bus="virtio")
+        ElementTree.SubElement(disk, "readonly")
+        ElementTree.SubElement(disk, "shareable")
+    if machine.bridge:
+        nic = ElementTree.SubElement(devices, "interface", type="bridge")
+        ElementTree.SubElement(nic, "source", bridge=machine.bridge)
+        ElementTree.SubElement(nic, "model", type="virtio")
+    if console := machine.console(key):
+        serial = ElementTree.SubElement(devices, "serial", type="file")
+        ElementTree.SubElement(serial, "source", path=str(console), append="on")
+    ElementTree.SubElement(devices, "memballoon", model="none")
+
+
+def _text(parent: ElementTree.Element, tag: str, text: str, **attributes: str) -> None:
+    ElementTree.SubElement(parent, tag, attributes).text = text

@@ -1,0 +1,145 @@
+"""Processes of gangs as real guests: their image, hosts of their own, and what can be seen of them from outside."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import libvirt
+from oslo_config import cfg
+
+from fpga_pool.conf import agent, runner_libvirt, tiers
+from fpga_pool.drivers.runners.domain import ProcessDomain
+from fpga_pool.drivers.runners.libvirt import LibvirtRunner
+from fpga_pool.drivers.tiers.libvirt import LibvirtTiers
+from fpga_pool.drivers.tiers.metadata import PROCESS_URI
+from fpga_pool.experiments import guest_image
+
+MEMORY_MIB = 96
+
+
+def build_image(kernel, directory):
+    """An image as an operator makes one."""
+    image = directory / "images" / "default"
+    image.mkdir(parents=True)
+    shutil.copy2(kernel, image / "kernel")
+    shutil.copy2(guest_image.build_counting(directory), image / "initrd")
+    (image / "cmdline").write_text("console=ttyS0 quiet panic=-1\n")
+    return image.parent
+
+
+@dataclass
+class Shared:
+    """The directories that hosts share."""
+
+    images: Path
+    directory: Path
+
+    def __post_init__(self):
+        for place in (self.saved, self.consoles):
+            place.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def saved(self):
+        return self.directory / "saved"
+
+    @property
+    def consoles(self):
+        return self.directory / "consoles"
+
+    @property
+    def options(self):
+        """[runner_libvirt] of all hosts."""
+        return {
+            "images": self.images,
+            "saved": self.saved,
+            "consoles": self.consoles,
+            "memory_mib": MEMORY_MIB,
+            "virt_type": "qemu",
+        }
+
+    def text(self, gang, index=0):
+        file = self.consoles / f"{gang}.{index}.log"
+        return file.read_text(errors="replace") if file.exists() else ""
+
+    def births(self, gang, index=0):
+        """Every boot of a process."""
+        return re.findall(r"^born ([0-9a-f-]{36})", self.text(gang, index), re.MULTILINE)
+
+    def counted(self, gang, index=0):
+        """What it has counted, as (boot, number)."""
+        found = re.findall(r"^counted ([0-9a-f-]{36}) (\d+)\r?$", self.text(gang, index), re.MULTILINE)
+        return [(born, int(number)) for born, number in found]
+
+    def done(self, gang, index=0):
+        return re.findall(r"^done ([0-9a-f-]{36})", self.text(gang, index), re.MULTILINE)
+
+    def memories(self):
+        return sorted(path.name for path in self.saved.iterdir())
+
+
+def domains(connection):
+    """All domains of a hypervisor, whoever made them, by name."""
+    return {domain.name(): domain for domain in connection.listAllDomains()}
+
+
+class GangHost:
+    """One host, seen from outside of its agent."""
+
+    def __init__(self, hypervisor, connection, shared):
+        self.hypervisor, self.connection, self.shared = hypervisor, connection, shared
+
+    @property
+    def pids(self):
+        return self.hypervisor.directory / "run" / "libvirt" / "qemu"
+
+    def new_runner(self, clock=time.time):
+        """A runner as an agent has it that has just started."""
+        conf = cfg.ConfigOpts()
+        for module in (agent, runner_libvirt, tiers):
+            conf.register_opts(module.OPTS, group=module.GROUP)
+        conf([], project="test", default_config_files=[], default_config_dirs=[])
+        for group, options in {
+            "agent": {"libvirt_uri": self.hypervisor.uri},
+            "tiers": {"libvirt_pid_dir": self.pids},
+            "runner_libvirt": self.shared.options,
+        }.items():
+            for name, value in options.items():
+                conf.set_override(name, value if isinstance(value, int) else str(value), group=group)
+        return LibvirtRunner.from_conf(conf, self.shared.directory, clock)
+
+    def new_tiers(self, *, of_gangs=False):
+        return LibvirtTiers(self.hypervisor.uri, self.pids, of_gangs=of_gangs)
+
+    def domain(self, key):
+        """The domain of a process, by what it says of itself."""
+        for domain in self.connection.listAllDomains():
+            with contextlib.suppress(libvirt.libvirtError):
+                said = domain.metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, PROCESS_URI, 0)
+                if ProcessDomain.from_element(said).key == key:
+                    return domain
+        raise KeyError(key)
+
+    def uuid(self, key):
+        return self.domain(key).UUIDString()
+
+    def tier(self, key):
+        """Tier and pCPUs of a process, as the hypervisor has them."""
+        with contextlib.closing(self.new_tiers(of_gangs=True)) as driver:
+            found = {guest.instance: (guest.tier, guest.pcpus) for guest in driver.guests()}
+        return found[self.uuid(key)]
+
+    def kill_guest(self, key):
+        """As the kernel does when memory runs out."""
+        os.kill(int((self.pids / f"{self.domain(key).name()}.pid").read_text()), signal.SIGKILL)
+
+    def close(self):
+        for domain in domains(self.connection).values():
+            with contextlib.suppress(Exception):
+                domain.destroy()
+            with contextlib.suppress(Exception):
+                domain.undefine()
