@@ -50,8 +50,8 @@ for vcpu in $(busybox seq $(busybox nproc)); do burn & done
 wait
 """
 
-#: What a guest does that is a process of a gang: it counts, a step takes about 50 ms of CPU time, and powers off at the
-#: number that its command says.  What it counts for is drawn when it boots, and is nowhere but in its memory.
+#: What a guest does that is a process of a gang: it counts up to N of its command, `count N` or `count N rest SECONDS`,
+#: and powers off.  What it counts for is drawn when it boots, and is nowhere but in its memory.
 COUNTING_INIT = """#!/bin/busybox sh
 busybox mkdir -p /proc /sys /dev
 busybox mount -t proc proc /proc
@@ -61,10 +61,12 @@ read born < /proc/sys/kernel/random/uuid
 words=$(busybox strings /sys/firmware/dmi/tables/DMI | busybox grep '^fpga_pool[.]' | busybox tr '\\n' ' ')
 echo "born $born: $words"
 until=${words##*count }; until=${until%% *}
+rest=${words##*rest }; rest=${rest%% *}
 count=0
 while [ "$count" -lt "$until" ]; do
     step=0; while [ "$step" -lt 4000 ]; do step=$((step + 1)); done
     count=$((count + 1)); echo "counted $born $count"
+    [ "$rest" = "${rest#fpga_pool}" ] && [ -n "$rest" ] && busybox sleep "$rest"
 done
 echo "done $born"
 busybox poweroff -f
