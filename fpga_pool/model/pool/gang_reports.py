@@ -53,7 +53,7 @@ def apply_gang_report(tx: Transaction, host: str, report: GangReport, now_s: flo
     if process.host != host:
         return f"{told} is on host {process.host}, not on {host}"
     if not PROCESS.allows(process.state, type(report)):
-        if isinstance(report, ProcessSaved) and report.saved:
+        if isinstance(report, ProcessSaved) and report.saved and not _is_wanted(tx, report):
             send_to(tx, tx.processor(process.processor), _drop(report))
         return f"{told} is {process.state}"
     was = process.state
@@ -65,6 +65,11 @@ def apply_gang_report(tx: Transaction, host: str, report: GangReport, now_s: flo
     else:
         settle_gang(tx, process.gang_uuid, now_s)
     return ""
+
+
+def _is_wanted(tx: Transaction, report: ProcessSaved) -> bool:
+    """Say whether a process goes on from a saved memory."""
+    return any(process.saved == report.saved for process in tx.processes(gang=report.gang))
 
 
 def _drop(report: ProcessSaved) -> StopProcess:

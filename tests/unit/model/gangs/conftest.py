@@ -45,8 +45,10 @@ from fpga_pool.sim.store import MemoryStore
 class FakeHost:
     """A host whose agent obeys commands at once, does the work when it is told to, and loses what a test says."""
 
-    def __init__(self, name, processors):
+    def __init__(self, name, processors, memories):
         self.name = name
+        #: Saved memories, which all hosts find.
+        self.memories = memories
         self.processors = {processor_name(name, number): number for number in range(processors)}
         self.sequences = Counter()
         #: What runs, or is to run: (gang, index, attempt) to what its agent was told; and which of them do run.
@@ -66,6 +68,7 @@ class FakeHost:
         if isinstance(action, LaunchProcess):
             self.held[key] = command.slot, action
         elif key not in self.held:
+            self.memories.discard(getattr(action, "saved", ""))
             if isinstance(action, StopProcess):
                 self.tell(ProcessStopped, key)
         elif isinstance(action, SetTier):
@@ -78,14 +81,29 @@ class FakeHost:
         """Do what is to be done: end what is to end, then begin what has its place to itself."""
         for key, action in list(self.ending.items()):
             if isinstance(action, SaveProcess):
-                self.drop(key, ProcessSaved, done_s=self.held[key][1].done_s + 1.0)
+                self.save(key)
             else:
                 self.drop(key, ProcessStopped)
         for key, (slot, launch) in self.held.items():
             taken = {(self.held[other][0], self.held[other][1].tier) for other in self.running}
             if key not in self.running and (slot, launch.tier) not in taken:
+                if launch.saved:
+                    self.memories.remove(launch.saved)  # none goes on from what is not there
                 self.running.add(key)
                 self.tell(ProcessStarted, key)
+
+    def save(self, key):
+        """A process that ran leaves its memory; one that was not launched leaves what it came with."""
+        launch = self.held[key][1]
+        if key in self.running:
+            self.forget(key)
+            saved = "{0}.{2}.{1}".format(*key)
+            self.memories.add(saved)
+        else:
+            saved = launch.saved
+            del self.held[key]
+            self.ending.pop(key, None)
+        self.tell(ProcessSaved, key, cpu_s=1.0, done_s=launch.done_s + 1.0, saved=saved)
 
     def exit(self, number):
         if keys := sorted(self.running):
@@ -105,7 +123,9 @@ class FakeHost:
         self.tell(report, key, cpu_s=1.0, **said)
 
     def forget(self, key):
-        del self.held[key]
+        _, launch = self.held.pop(key)
+        if key not in self.running:
+            self.memories.discard(launch.saved)
         self.running.discard(key)
         self.ending.pop(key, None)
 
@@ -159,9 +179,12 @@ class GangPool:
         self.shard = self.store.acquire_shard("s", "me", 0.0)
         self.now_s = 1000.0
         self.gangs = 0
-        self.hosts = {name: FakeHost(name, size) for name, size in (hosts or {"h0": 2, "h1": 2}).items()}
+        self.memories = set()
+        sizes = hosts or {"h0": 2, "h1": 2}
+        self.hosts = {name: FakeHost(name, size, self.memories) for name, size in sizes.items()}
         #: Processes that were on a host when it was given up: until it is back nobody can stop them.
         self.out_of_reach = set()
+        self.lost_a_host = False
         for name in self.hosts:
             self.hear(name)
 
@@ -211,6 +234,7 @@ class GangPool:
             repairs = tick(tx, self.settings, self.now_s, dict.fromkeys(silent, 11.0))
         for name in silent:
             self.out_of_reach |= {(name, key) for key in self.hosts[name].held}
+            self.lost_a_host = True
         return repairs
 
     # What goes to and fro
@@ -311,6 +335,10 @@ class GangPool:
         assert all(state in ENDED_GANGS for state, _ in states.values()), states
         assert not any(host.held for host in self.hosts.values())
         assert all(process.state is ProcessState.ENDED for process in self.store.all(Process))
+        for name in self.hosts:
+            self.deliver(name)
+        if not self.lost_a_host:  # what was on its way to one is left to the hosts, which remove what is old
+            assert not self.memories
 
 
 @pytest.fixture(scope="session")
