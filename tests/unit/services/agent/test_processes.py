@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from fpga_pool.drivers.runners.base import Key, Phase
+from fpga_pool.drivers.runners.base import Key, Phase, Running
 from fpga_pool.drivers.runners.simulated import SimulatedRunner
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.flavor import Tier
@@ -284,3 +284,102 @@ def test_an_agent_that_is_killed_at_any_moment_goes_on_where_it_was(host, kill_a
         ("ProcessStopped", "c"),
     ]
     assert host.guests() == {}
+
+
+class Memories:
+    """A runner of two guests at the most whose processes go on from saved memories, as those of real guests do."""
+
+    def __init__(self):
+        self.seen, self.memories, self.calls = {}, {"old.1.0"}, []
+
+    def observe(self):
+        return dict(self.seen)
+
+    def launch(self, spec, processor, tier):
+        assert not spec.saved or spec.saved in self.memories
+        self.seen[spec.key] = self._running(Phase.RUNNING, processor, tier)
+
+    def save(self, key):
+        self.memories.add(str(key))
+        old = self.seen[key]
+        self.seen[key] = self._running(Phase.SAVED, old.processor, old.tier, saved=str(key))
+
+    def end(self, key):
+        self.seen.pop(key, None)
+        self.memories.discard(str(key))
+
+    def leave(self, key):
+        del self.seen[key]
+
+    def discard(self, saved):
+        self.memories.discard(saved)
+
+    @staticmethod
+    def _running(phase, processor, tier, **fields):
+        return Running(
+            phase=phase, processor=processor, tier=tier, done_s=4.0, rate=1.0, progress_at=0.0, cpu_s=2.0, **fields
+        )
+
+
+@pytest.fixture
+def memories(host):
+    host.agent._runner = Memories()
+    return host.agent._runner
+
+
+def test_a_process_goes_on_from_its_memory_which_is_then_removed(host, memories):
+    host.obey(host.launch("a", saved="old.1.0"))
+    assert host.names() == ["ProcessStarted"]
+    assert memories.memories == set()
+
+
+def test_a_saved_memory_is_told_and_left_to_who_goes_on_from_it(host, memories):
+    host.obey(host.launch("a"))
+    host.settle()
+    host.obey(host.about(SaveProcess))
+    host.agent.step()
+    (saved,) = host.settle()
+    assert (saved.saved, saved.done_s) == ("a.1.0", 4.0)
+    assert (memories.seen, "a.1.0" in memories.memories) == ({}, True)
+    host.obey(host.about(StopProcess, saved="a.1.0"))  # nobody goes on from it
+    assert host.names() == ["ProcessStopped"]
+    assert memories.memories == {"old.1.0"}
+
+
+def test_a_memory_that_nobody_has_gone_on_from_yet_is_passed_on_or_removed(host, memories):
+    host.obey(host.launch("a", saved="old.1.0"), host.about(SaveProcess))
+    (saved,) = host.settle()
+    assert (type(saved).__name__, saved.saved) == ("ProcessSaved", "old.1.0")
+    assert memories.memories == {"old.1.0"}
+    host.obey(host.launch("b", saved="old.1.0"), host.about(StopProcess, "b"))
+    assert host.names() == ["ProcessStopped"]
+    assert memories.memories == set()
+
+
+def test_an_agent_that_was_killed_between_telling_and_leaving_leaves_the_memory(host, memories):
+    host.obey(host.launch("a"))
+    host.settle()
+    memories.save(Key("a", 0, 1))
+    memories.seen[Key("b", 0, 1)] = memories.seen.pop(Key("a", 0, 1))  # of b nothing is held: it was told
+    host.names()
+    assert memories.seen == {}
+    assert "a.1.0" in memories.memories
+
+
+def test_a_guest_that_has_failed_is_ended_and_told_why(host, memories):
+    host.obey(host.launch("a"))
+    host.settle()
+    memories.seen[Key("a", 0, 1)] = memories._running(Phase.FAILED, 0, FRONT, reason="its guest crashed")
+    (failed,) = host.settle()
+    assert (type(failed).__name__, failed.message, failed.cpu_s) == ("ProcessFailed", "its guest crashed", 2.0)
+    assert memories.seen == {}
+
+
+def test_a_guest_that_a_killed_agent_left_in_no_tier_is_put_into_its_own(host, memories):
+    given = []
+    memories.set_tier = lambda key, tier: given.append((key.gang, tier))
+    host.obey(host.launch("a", tier=BEHIND))
+    host.settle()
+    memories.seen[Key("a", 0, 1)] = memories._running(Phase.RUNNING, 0, None)
+    host.agent.step()
+    assert given == [("a", BEHIND)]

@@ -1,0 +1,30 @@
+"""What is told of the progress of a process whose CPU time is read now and then."""
+
+from fpga_pool.drivers.runners.meter import Meter
+
+
+def told(meter, readings):
+    return [meter.look(done_s, now_s) for now_s, done_s in readings]
+
+
+def test_a_process_that_goes_on_evenly_is_told_of_once():
+    meter = Meter()
+    said = told(meter, [(float(t), 0.9 * t) for t in range(60)])
+    # The first reading tells where it is; the next window, of 2 s, its rate.  From then on nothing is new.
+    assert len(set(said)) == 2
+    assert abs(said[-1].rate - 0.9) < 1e-9
+
+
+def test_a_process_that_becomes_slower_is_told_of_anew():
+    meter = Meter()
+    told(meter, [(float(t), float(t)) for t in range(10)])
+    slow = told(meter, [(float(t), 10 + 0.2 * (t - 10)) for t in range(10, 40)])[-1]
+    assert 0.15 < slow.rate < 0.25
+    # What is told stays within a tenth of the time since, or a second.
+    assert abs(slow.done_s + slow.rate * (39 - slow.at) - (10 + 0.2 * 29)) <= max(1.0, 0.1 * (39 - slow.at))
+
+
+def test_a_process_that_stands_still_has_no_rate():
+    meter = Meter()
+    told(meter, [(float(t), float(t)) for t in range(5)])
+    assert told(meter, [(float(t), 5.0) for t in range(5, 20)])[-1].rate == 0.0
