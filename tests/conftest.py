@@ -23,6 +23,7 @@ settings.load_profile("repeatable")
 WITH_THE_CLOUD = ("cloud", "compute", "nova", "placement", "test_nova_plugin.py")
 #: Functional tests that measure the machine, or compare a running pool with its plan: the last of the other worker.
 QUIET = (
+    "compute/test_live_gangs.py",
     "compute/test_tiers.py",
     "compute/test_tier_shares.py",
     "tc/test_changed_plan.py",

@@ -159,7 +159,7 @@ def moving(pool, count):
 
 def test_a_gang_runs_behind_another_moves_with_its_memory_and_one_is_swapped_where_it_is(pool):
     """1. It counts behind a gang; 2. moves to another host and counts on; 3. the next one swaps; 4. all end."""
-    goes_on, moves, born = moving(pool, count=150)
+    goes_on, moves, born = moving(pool, count=250)
     detail = pool.until_all_run(moves, GangState.FOREGROUND)
     assert {process.host for process in detail.processes} == {"node-2"}
     pool.until(
@@ -167,7 +167,7 @@ def test_a_gang_runs_behind_another_moves_with_its_memory_and_one_is_swapped_whe
     )
     swaps = pool.create(2, 0.3, "count 30")
     pool.until_all_run(swaps, GangState.BACKGROUND)
-    first = pool.until_counted(swaps, 2)
+    assert {process.host for process in pool.client.gang(swaps).processes} == {"node-1"}
     pool.cancel(goes_on)
 
     detail = pool.finished(moves)
@@ -178,7 +178,7 @@ def test_a_gang_runs_behind_another_moves_with_its_memory_and_one_is_swapped_whe
     lived_once(pool, moves, born)
     detail = pool.finished(swaps)
     assert (detail.gang.swaps, detail.gang.migrations, detail.gang.attempt) == (1, 0, 1)
-    lived_once(pool, swaps, first)
+    lived_once(pool, swaps, [pool.shared.births(swaps, index)[0] for index in range(2)])
     pool.nothing_is_left()
 
 

@@ -5,7 +5,9 @@ they do on this machine matters little.
 """
 
 import contextlib
+import os
 import statistics
+import threading
 import time
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -20,6 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 PCPU = 0
 WINDOW_S, WINDOWS = 2.0, 7
 BOOT_S = 240.0
+#: How many swaps are timed, and how long each may take to have an effect at all.
+SWAPS, EFFECT_S = 15, 2.0
 #: CPU time of all processes by pCPU.
 ACCOUNTS = Path("/sys/fs/cgroup/cpuacct/cpuacct.usage_percpu")
 
@@ -61,10 +65,15 @@ class Counters:
     others_s: float
 
 
+def guest_group(machines, instance):
+    """The control group that has the accounting of a guest."""
+    pid = (machines.hypervisor.directory / "run" / "libvirt" / "qemu" / f"{machines.domains[instance].name()}.pid").read_text()  # fmt: skip  # noqa: E501
+    return cgroups.of_process(int(pid)).accounting
+
+
 def whole_guest_s(machines, instance):
     """CPU time of all threads of a guest, by its control group."""
-    pid = (machines.hypervisor.directory / "run" / "libvirt" / "qemu" / f"{machines.domains[instance].name()}.pid").read_text()  # fmt: skip  # noqa: E501
-    group = cgroups.of_process(int(pid)).accounting
+    group = guest_group(machines, instance)
     if (group / "cpuacct.usage").exists():
         return int((group / "cpuacct.usage").read_text()) / 1e9
     return int((group / "cpu.stat").read_text().split()[1]) / 1e6
@@ -122,6 +131,73 @@ def test_a_busy_background_guest_takes_at_most_one_percent_of_a_busy_foreground_
     low, high = min(after), max(after)
     print(f"CPU time of the former foreground in the second after a swap: median {statistics.median(after):.1f} ms, {low:.1f} to {high:.1f} ms in {len(after)} swaps")  # fmt: skip  # noqa: E501
     assert statistics.median(after) <= 50.0
+
+
+class Sampler:
+    """Reads the CPU time of two guests every millisecond or so, from a thread that keeps off their pCPU."""
+
+    def __init__(self, machines, guests):
+        self._files = [open_usage(machines, guest) for guest in guests]
+        #: Moment, and CPU time of each guest in nanoseconds.
+        self.samples: list[tuple[float, int, int]] = []
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ending.set()
+        self._thread.join()
+        for file in self._files:
+            os.close(file)
+
+    def _run(self):
+        os.sched_setaffinity(threading.get_native_id(), set(range(os.cpu_count())) - {PCPU})
+        while not self._ending.is_set():
+            first, second = (usage_ns(file) for file in self._files)
+            self.samples.append((time.monotonic(), first, second))
+            time.sleep(0.001)
+
+
+def open_usage(machines, instance):
+    vcpu = guest_group(machines, instance) / "vcpu0"
+    return os.open(next(vcpu / name for name in ("cpuacct.usage", "cpu.stat") if (vcpu / name).exists()), os.O_RDONLY)
+
+
+def usage_ns(file):
+    text = os.pread(file, 200, 0).split()  # "NANOSECONDS", or "usage_usec MICROSECONDS ..."
+    return int(text[0]) if len(text) == 1 else 1000 * int(text[1])
+
+
+def effect_ms(samples, called_s):
+    """How long after a call the second guest began to have its pCPU: more than the first, for 30 ms at least."""
+    for number, (at_s, first, second) in enumerate(samples):
+        later = next((sample for sample in samples[number:] if sample[0] >= at_s + 0.03), None)
+        if at_s >= called_s and later is not None and later[2] - second > later[1] - first:
+            return 1000 * (at_s - called_s)
+    return None
+
+
+def test_a_live_swap_takes_effect_at_once(tier_machines, driver, pair):
+    """Both guests are busy: before the swap one has the pCPU, after it the other."""
+    front, behind = pair(100)
+    calls, effects = [], []
+    for _ in range(SWAPS):
+        with Sampler(tier_machines, (front, behind)) as sampler:
+            time.sleep(0.2)
+            called_s = time.monotonic()
+            driver.set_tiers({front: Tier.BACKGROUND, behind: Tier.FOREGROUND})
+            calls.append(1000 * (time.monotonic() - called_s))
+            time.sleep(EFFECT_S)
+        before = [sample for sample in sampler.samples if sample[0] < called_s]
+        assert before[-1][1] - before[0][1] > before[-1][2] - before[0][2]  # there was something to change
+        effects.append(effect_ms(sampler.samples, called_s))
+        assert effects[-1] is not None, f"a swap has no effect within {EFFECT_S} s"
+        front, behind = behind, front
+    for what, spent in (("effect of a live swap", effects), ("the call", calls)):
+        print(f"{what}: median {statistics.median(spent):.1f} ms, {min(spent):.1f} to {max(spent):.1f} ms in {SWAPS} swaps")  # fmt: skip  # noqa: E501
 
 
 @pytest.mark.parametrize("duty", [80, 60, 40])

@@ -22,6 +22,7 @@ def test_a_gang_that_was_created_is_shown_with_why_it_waits(http):
     assert shown["work_s"] == 3600.0
     assert shown["waits_because"] == "it would delay a gang that is before it in line"
     assert shown["expected_at"] >= shown["created_at"]
+    assert (shown["image"], shown["command"]) == ("", "")
     assert shown["process_list"] == shown["migration_list"] == shown["story"] == []
 
 
@@ -34,6 +35,10 @@ def test_a_gang_that_was_created_is_shown_with_why_it_waits(http):
         ({"runtime_s": 1e9}, "runtime_s: expected a number above 0, 32000000 at most"),
         ({"cpu_usage": 1.5}, "cpu_usage: expected a share of a processor, above 0 and 1 at most, found 1.5"),
         ({"cpu_usage": "all"}, "cpu_usage: expected a share of a processor"),
+        ({"image": "../x"}, "image: expected a name of letters, digits, '.', '_' and '-', 64 at most; found '../x'"),
+        ({"image": 65 * "x"}, "image: expected at most 64 characters, no control characters"),
+        ({"command": "a\nb"}, "command: expected at most 1000 characters, no control characters"),
+        ({"command": "a\u200bb"}, "command: expected one line of 1000 characters at most"),
         ({"policy": "easy"}, "unknown: ['policy']"),
         ({"uuid": "x"}, "uuid: expected a uuid, found 'x'"),
     ],

@@ -19,6 +19,13 @@ def test_a_gang_is_created_listed_shown_and_cancelled(run):
     assert run("gang", "cancel", made["uuid"]).status == 1
 
 
+def test_a_gang_says_what_its_machines_run(run):
+    words = ["--processes", 1, "--runtime", "1h", "--image", "solver", "--command", "run 3 times", "-f", "json"]
+    made = run("gang", "create", *words).json
+    assert (made["image"], made["command"]) == ("solver", "run 3 times")
+    assert run("gang", "create", *words[:4], "--image", "no such").status == 2
+
+
 def test_a_gang_that_is_not_there_fails_in_one_line(run):
     answer = run("gang", "show", "00000000-0000-0000-0000-000000000000")
     assert (answer.status, answer.err.count("\n")) == (1, 1)
