@@ -15,7 +15,7 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
-from fpga_pool.cmd import audit, bitstreams, db, explain, flavor, keys, service
+from fpga_pool.cmd import audit, bitstreams, db, explain, flavor, keys, service, tier
 from fpga_pool.cmd.base import WRONG_USAGE
 from fpga_pool.conf.opts import check_values, register_opts
 
@@ -34,6 +34,8 @@ COMMANDS: dict[str, Any] = {
     "flavor create": flavor.Create,
     "keys create": keys.Create,
     "service list": service.List,
+    "tier list": tier.List,
+    "tier set": tier.Set,
 }
 
 

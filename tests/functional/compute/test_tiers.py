@@ -1,6 +1,7 @@
 """Guests in tiers on real parts, by the agent of a host: it follows them, changes them live, and may be killed."""
 
 import contextlib
+import json
 import random
 import threading
 import time
@@ -79,8 +80,14 @@ def test_guests_are_followed_swapped_and_restored_whatever_ends(pool, agent, see
         agent.set_tiers({second: FRONT})
     tier_machines.stop(third)
 
+    rows = json.loads(pool.manage("tier", "list", "node-1", "-f", "json"))
+    assert {(row["instance"], row["tier"], row["pcpus"]) for row in rows} == {
+        (first, "foreground", str(PCPU)),
+        (second, "background", str(PCPU)),
+    }
+
     swapped = {first: (BEHIND, (PCPU,)), second: (FRONT, (PCPU,))}
-    agent.set_tiers({first: BEHIND, second: FRONT})
+    pool.manage("tier", "set", "node-1", f"{first}=background", f"{second}=foreground")
     assert seen() == swapped
     tier_machines.reboot(second)
     until(lambda: seen() == swapped, "a hard reboot ends in the tier in which it began")

@@ -167,3 +167,8 @@ def test_explain_names_a_function_that_is_not_in_the_catalogue(manage):
     status, _, complaint = manage("explain", "i-1", "--function", "nothing")
     assert status == 2
     assert "'nothing' is not in the catalogue" in complaint
+
+
+@pytest.mark.parametrize("wrong", ["i1", "i1=auto", "=foreground", "i1=first"])
+def test_a_tier_that_is_none_is_wrong_usage(manage, wrong):
+    assert manage("tier", "set", "compute-1", wrong)[0] == 2
