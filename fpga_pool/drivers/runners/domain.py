@@ -25,6 +25,8 @@ class Machine:
     memory_mib: int
     cpu_model: str
     bridge: str
+    #: `cpu_shares` that each has while it starts: to start is no work of its tier.
+    start_shares: int
     #: Directory of their consoles; None = they are not kept.
     consoles: Path | None
 
@@ -82,7 +84,7 @@ class ProcessDomain:
 def new_domain(spec: ProcessSpec, about: ProcessDomain, image: Image, machine: Machine) -> str:
     """Return the description of a guest that begins.
 
-    It has one vCPU, and pins and priority from nobody: the tier driver gives them.  Its disk is read-only, so that its
+    It has one vCPU, and no pins: the tier driver gives them, and its priority.  Its disk is read-only, so that its
     memory is all there is of it.
     """
     root = ElementTree.Element("domain", type=machine.virt_type)
@@ -91,6 +93,7 @@ def new_domain(spec: ProcessSpec, about: ProcessDomain, image: Image, machine: M
     ElementTree.SubElement(root, "metadata").append(about.to_element())
     _text(root, "memory", str(machine.memory_mib), unit="MiB")
     _text(root, "vcpu", "1")
+    _text(ElementTree.SubElement(root, "cputune"), "shares", str(machine.start_shares))
     if machine.cpu_model:
         _text(ElementTree.SubElement(root, "cpu", mode="custom", match="exact"), "model", machine.cpu_model)
     texts = ElementTree.SubElement(ElementTree.SubElement(root, "sysinfo", type="smbios"), "oemStrings")
@@ -105,10 +108,10 @@ def new_domain(spec: ProcessSpec, about: ProcessDomain, image: Image, machine: M
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def moved_domain(saved: str, about: ProcessDomain) -> tuple[str, str]:
+def moved_domain(saved: str, about: ProcessDomain, machine: Machine) -> tuple[str, str]:
     """Return uuid and description of a guest that goes on from its saved memory, whose own description this is.
 
-    It keeps its name and uuid, as libvirt demands; it has another word on what it is, and no pins and priority yet.
+    It keeps its name and uuid, as libvirt demands; it has another word on what it is, and no pins yet.
     """
     root = ElementTree.fromstring(saved)  # noqa: S314  # written by libvirt
     metadata = root.find("metadata")
@@ -120,6 +123,7 @@ def moved_domain(saved: str, about: ProcessDomain) -> tuple[str, str]:
     metadata.append(about.to_element())
     for tune in root.findall("cputune"):
         root.remove(tune)
+    _text(ElementTree.SubElement(root, "cputune"), "shares", str(machine.start_shares))
     return root.findtext("uuid", ""), ElementTree.tostring(root, encoding="unicode")
 
 

@@ -22,6 +22,7 @@ from fpga_pool.drivers.runners.base import Key, Phase, ProcessSpec, Runner, Runn
 from fpga_pool.drivers.runners.domain import Machine, ProcessDomain, moved_domain, new_domain
 from fpga_pool.drivers.runners.images import SavedMemory, find_image
 from fpga_pool.drivers.runners.meter import Meter
+from fpga_pool.drivers.tiers.cgroups import foreground_shares
 from fpga_pool.drivers.tiers.libvirt import LibvirtTiers
 from fpga_pool.drivers.tiers.metadata import PROCESS_URI
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound, ServiceUnavailable
@@ -108,6 +109,7 @@ class LibvirtRunner(Runner):
             memory_mib=group.memory_mib,
             cpu_model=group.cpu_model,
             bridge=group.bridge,
+            start_shares=foreground_shares(),
             consoles=directories["consoles"] if group.consoles else None,
         )
         tiers = LibvirtTiers(uri, Path(conf.tiers.libvirt_pid_dir), of_gangs=True)
@@ -233,7 +235,8 @@ class LibvirtRunner(Runner):
         self._unsaved.pop(spec.key, None)
         if spec.saved:
             file = str(self._saved.file(spec.saved))
-            uuid, description = moved_domain(self._asked(lambda made: made.saveImageGetXMLDesc(file)), about)
+            saved = self._asked(lambda made: made.saveImageGetXMLDesc(file))
+            uuid, description = moved_domain(saved, about, self._machine)
             self._asked(lambda made: made.restoreFlags(file, description, 0))
             domain = self._asked(lambda made: made.lookupByUUIDString(uuid))
         else:

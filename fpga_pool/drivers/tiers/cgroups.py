@@ -63,6 +63,11 @@ class GuestCgroup:
             raise ServiceUnavailable(f"{group}: no accounting of the CPU: {error}") from error
 
 
+def foreground_shares(root: Path = ROOT) -> int:
+    """Return `cpu_shares` of the foreground on this host."""
+    return SHARES[2 if (root / "cgroup.controllers").exists() else 1][1]
+
+
 def of_process(pid: int, root: Path = ROOT, proc: Path = PROC) -> GuestCgroup:
     """Return the groups of the guest that a process emulates; NotFound if there is no such process.
 

@@ -15,7 +15,9 @@ from fpga_pool.model.flavor import Tier
 
 GANG = "3b0f4a5e-5d55-4a0c-8a53-9f1b7dcb3a01"
 SPEC = ProcessSpec(key=Key(GANG, 2, 1), processes=4, cpu_usage=0.5, work_s=60.0, command='run "a, b" <&>')
-MACHINE = Machine(virt_type="kvm", memory_mib=512, cpu_model="", bridge="", consoles=Path("/consoles"))
+MACHINE = Machine(
+    virt_type="kvm", memory_mib=512, cpu_model="", bridge="", start_shares=16384, consoles=Path("/consoles")
+)
 KERNEL = Image(Path("/images/x/kernel"), Path("/images/x/initrd"), "console=ttyS0", None)
 DISK = Image(None, None, "", Path("/images/x/disk.qcow2"))
 
@@ -36,7 +38,7 @@ def test_a_domain_says_which_process_it_is_and_tells_it_to_the_guest():
         'fpga_pool.command=run "a, b" <&>',
     ]
     assert root.find("./devices/serial/source").attrib == {"path": f"/consoles/{GANG}.2.log", "append": "on"}
-    assert root.find("cputune") is None
+    assert [tune.tag for tune in root.find("cputune")] == ["shares"]
     tiered = parse(made())
     assert (tiered.is_process, tiered.wanted, tiered.dedicated) == (True, None, False)
 
@@ -49,7 +51,7 @@ def test_each_attempt_that_begins_anew_is_another_machine():
 
 
 def test_a_disk_is_read_only_and_a_nic_is_there_where_there_is_a_bridge():
-    root = ElementTree.fromstring(made(DISK, Machine(virt_type="qemu", memory_mib=64, cpu_model="Haswell", bridge="br0", consoles=None)))  # fmt: skip  # noqa: E501
+    root = ElementTree.fromstring(made(DISK, Machine(virt_type="qemu", memory_mib=64, cpu_model="Haswell", bridge="br0", start_shares=1600, consoles=None)))  # fmt: skip  # noqa: E501
     assert root.find("./devices/disk/readonly") is not None
     assert root.find("./devices/disk/driver").get("type") == "qcow2"
     assert root.find("./os/kernel") is None
@@ -64,16 +66,16 @@ def test_a_guest_that_goes_on_is_the_same_machine_in_another_place():
     saved = made().replace("</metadata>", f"{before}</metadata>")
     saved = saved.replace("</vcpu>", "</vcpu><cputune><shares>2</shares><vcpupin vcpu='0' cpuset='3'/></cputune>")
     heir = ProcessDomain(key=Key(GANG, 2, 2), processor=5, tier=Tier.FOREGROUND, cpu_usage=0.5, carried_s=7.5)
-    uuid, text = moved_domain(saved, heir)
+    uuid, text = moved_domain(saved, heir, MACHINE)
     old, new = ElementTree.fromstring(saved), ElementTree.fromstring(text)
     assert [new.findtext(tag) for tag in ("name", "uuid")] == [old.findtext(tag) for tag in ("name", "uuid")]
     assert uuid == old.findtext("uuid")
     (element,) = new.iterfind(f"./metadata/{{{PROCESS_URI}}}process")
     assert ProcessDomain.from_element(ElementTree.tostring(element, encoding="unicode")) == heir
-    assert new.find("cputune") is None
+    assert [(tune.tag, tune.text) for tune in new.find("cputune")] == [("shares", "16384")]
     assert (parse(text).before, parse(text).dedicated) == (None, False)
     with pytest.raises(InvalidInput, match="no process of a gang"):
-        moved_domain("<domain><metadata/></domain>", heir)
+        moved_domain("<domain><metadata/></domain>", heir, MACHINE)
 
 
 @pytest.mark.parametrize("xml", ["<process", "<process gang='g'/>", "<process gang='g' index='0' attempt='x'/>"])
