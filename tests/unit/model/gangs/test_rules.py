@@ -102,6 +102,47 @@ def test_a_move_launches_nothing_before_the_old_place_is_left_and_keeps_the_prog
     assert migration.state is MigrationState.DONE
 
 
+def test_a_saved_memory_is_handed_to_the_place_that_the_process_goes_on_in(pool, moving):
+    moves, old, new = moving
+    pool.deliver(old)
+    pool.work(old)
+    pool.tell(old)
+    assert pool.memories == {f"{moves}.1.0"}
+    pool.deliver(new)
+    ((_, launch),) = [held for key, held in pool.hosts[new].held.items() if key[0] == moves]
+    assert (launch.attempt, launch.saved) == (2, f"{moves}.1.0")
+    pool.settle()
+    assert pool.memories == set()
+
+
+@pytest.mark.parametrize("told_first", [True, False])
+def test_the_saved_memory_of_a_gang_that_is_cancelled_on_its_way_is_removed(pool, moving, told_first):
+    """The memory is there when its tenant cancels; whether the pool has heard of it, or will."""
+    moves, old, new = moving
+    pool.deliver(old)
+    pool.work(old)
+    if told_first:
+        pool.tell(old)
+    pool.cancel(moves)
+    assert pool.memories == {f"{moves}.1.0"}
+    pool.settle()
+    assert (state(pool, moves), pool.memories) == ("CANCELLED", set())
+
+
+def test_the_memory_that_a_lost_host_tells_of_when_it_is_back_is_removed(pool, moving):
+    moves, old, _ = moving
+    pool.deliver(old)
+    pool.work(old)
+    pool.hosts[old].away = True
+    pool.tick(old)
+    pool.hosts[old].away = False
+    assert pool.memories == {f"{moves}.1.0"}
+    pool.hear(old)
+    pool.tell(old)
+    pool.deliver(old)
+    assert pool.memories == set()
+
+
 def test_a_move_that_fails_half_way_queues_the_gang_again(pool, moving):
     moves, old, _ = moving
     pool.deliver(old)
