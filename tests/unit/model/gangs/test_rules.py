@@ -118,7 +118,7 @@ def test_a_saved_memory_is_handed_to_the_place_that_the_process_goes_on_in(pool,
 @pytest.mark.parametrize("told_first", [True, False])
 def test_the_saved_memory_of_a_gang_that_is_cancelled_on_its_way_is_removed(pool, moving, told_first):
     """The memory is there when its tenant cancels; whether the pool has heard of it, or will."""
-    moves, old, new = moving
+    moves, old, _ = moving
     pool.deliver(old)
     pool.work(old)
     if told_first:
