@@ -199,8 +199,7 @@ def gang_hosts(libvirt, tier_hypervisor, other_hypervisor, shared):
     with contextlib.ExitStack() as stack:
         hosts = []
         for hypervisor in (tier_hypervisor, other_hypervisor):
-            connection = stack.enter_context(contextlib.closing(libvirt.open(hypervisor.uri)))
-            hosts.append(gang_guests.GangHost(hypervisor, connection, shared))
+            hosts.append(gang_guests.GangHost(hypervisor, shared))
             stack.callback(hosts[-1].close)
         yield hosts
         for console in sorted(shared.consoles.iterdir()):

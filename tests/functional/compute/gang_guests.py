@@ -90,8 +90,13 @@ def domains(connection):
 class GangHost:
     """One host, seen from outside of its agent."""
 
-    def __init__(self, hypervisor, connection, shared):
-        self.hypervisor, self.connection, self.shared = hypervisor, connection, shared
+    def __init__(self, hypervisor, shared):
+        self.hypervisor, self.shared = hypervisor, shared
+
+    @property
+    def connection(self):
+        """A new connection each time: libvirtd gives up one that is not used for long, for nobody here keeps it alive."""
+        return libvirt.open(self.hypervisor.uri)
 
     @property
     def pids(self):
