@@ -95,7 +95,7 @@ class GangHost:
 
     @property
     def connection(self):
-        """A new connection each time: libvirtd gives up one that is not used for long, for nobody here keeps it alive."""
+        """A new connection each time: nobody here answers libvirtd when it asks whether an old one is alive."""
         return libvirt.open(self.hypervisor.uri)
 
     @property
