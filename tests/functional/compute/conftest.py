@@ -157,6 +157,18 @@ def tier_machines(libvirt, tier_hypervisor, kernel, busy_initrd, tmp_path):
 
 
 @pytest.fixture
+def fair_guests():
+    """All guests together get as much of the CPU as eight other processes that want it, not as one."""
+    if not MACHINE_SHARES.exists():
+        yield
+        return
+    before = MACHINE_SHARES.read_text()
+    MACHINE_SHARES.write_text("8192")
+    yield
+    MACHINE_SHARES.write_text(before)
+
+
+@pytest.fixture
 def quiet_pcpu(tier_machines):
     """A pCPU on which nobody else gets much while a guest wants it."""
     if not MACHINE_SHARES.exists():

@@ -104,7 +104,7 @@ class Pool:
 
 
 @pytest.fixture
-def pool(rabbitmq, mariadb, gang_hosts, shared, tmp_path):
+def pool(rabbitmq, mariadb, gang_hosts, shared, fair_guests, tmp_path):
     own = {
         f"node-{number}": {
             "agent": {
