@@ -17,6 +17,9 @@ from fpga_pool.sim.benefit import files
 from fpga_pool.sim.benefit.pools import uniform_pool
 from fpga_pool.sim.benefit.simulator import Outcome, simulate
 
+#: Between the best found and the most possible: rounding.
+_FOUND = 1e-6
+
 _share = number_that(lambda value: 0 < value <= 1, "a number above 0, 1 at most")
 
 
@@ -103,12 +106,12 @@ def _optimum(
 ) -> Mapping[str, str | float]:
     """Return the optimum and the share of it; says so where it is not found in time."""
     found = optimum(pool, jobs, outcome.horizon_s, step_s=arguments.optimum, time_limit_s=arguments.time_limit)
-    if found is None:
-        return {"optimum": "not found in time"}
-    return {
-        "optimum_vcpus": found,
-        "share_of_optimum": outcome.mean_benefit_vcpus / found if found > 0 else 1.0,
-    }
+    most_vcpus = found.most_vcpus
+    share = {"share_of_optimum": outcome.mean_benefit_vcpus / most_vcpus if most_vcpus > 0 else 1.0}
+    if found.gap > _FOUND:
+        # At least so large a share, and no more than that is known.
+        return {"optimum": "not found in time", "optimum_at_most_vcpus": most_vcpus} | share
+    return {"optimum_vcpus": most_vcpus} | share
 
 
 def _board(catalogue: Catalogue, arguments: argparse.Namespace) -> Board:

@@ -39,6 +39,8 @@ class Windows:
     #: (J,) arrival, and the latest moment at which the job could still run on a slot.
     from_s: Floats
     to_s: Floats
+    #: (J,) when a job gives up that no slot loads for.
+    give_up_s: Floats
 
 
 def windows(
@@ -57,7 +59,7 @@ def windows(
     asked_bps = np.where(pool.fits, pool.io_bps, 0.0).max(axis=0)
     slowest = np.minimum(1.0, pool.dma_bps.min() / neighbours / np.maximum(asked_bps, 1.0))
     to_s = from_s + patience_s + pool.load_s.max() + work_s / slowest[function]
-    return Windows(function=function, work_s=work_s, from_s=from_s, to_s=to_s)
+    return Windows(function=function, work_s=work_s, from_s=from_s, to_s=to_s, give_up_s=from_s + patience_s)
 
 
 def upper_bound(
@@ -90,13 +92,22 @@ def bucket_edges(jobs: Windows, horizon_s: float) -> Floats:
 
 def job_bound(pool: OnlinePool, jobs: Windows, edges_s: Floats, time_limit_s: float | None = None) -> float | None:
     """Return the bound on the mean benefit between the first and the last edge; None if that takes too long."""
-    programme, _ = job_programme(pool, jobs, edges_s)
-    found = programme.solve(time_limit_s)
+    found = job_programme(pool, jobs, edges_s).programme.solve(time_limit_s)
     return None if found is None else found / float(edges_s[-1] - edges_s[0])
 
 
-def job_programme(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> tuple[Programme, Ints]:
-    """Return the programme with a variable per job and bucket, the work done in it, and the job of each variable."""
+@dataclass(frozen=True, slots=True)
+class JobProgramme:
+    """The programme with a variable per job and bucket: the work done in it."""
+
+    programme: Programme
+    #: (V,) the bucket and the function of each variable.
+    bucket: Ints
+    function: Ints
+
+
+def job_programme(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> JobProgramme:
+    """Return the programme whose solution is the bound, times the length of all buckets."""
     count = len(edges_s) - 1
     first = np.clip(np.searchsorted(edges_s, jobs.from_s, side="right") - 1, 0, count)
     last = np.clip(np.searchsorted(edges_s, jobs.to_s, side="left"), 0, count)
@@ -109,7 +120,7 @@ def job_programme(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> tuple[Pro
     programme = Programme(gain=pool.speedup[function], most=np.maximum(there_s, 0.0))
     programme.at_most(job, np.arange(len(job)), 1.0, jobs.work_s)
     _limit(programme, pool, edges_s, bucket, function, np.arange(len(job)))
-    return programme, job
+    return JobProgramme(programme, bucket, function)
 
 
 def function_bound(pool: OnlinePool, jobs: Windows, edges_s: Floats) -> float:

@@ -1,26 +1,89 @@
-"""The most benefit that a clairvoyant scheduler gets from a small trace: an integer programme.
+"""The most benefit that a clairvoyant scheduler gets from a trace: an integer programme, and its relaxation.
 
 The bound per job leaves out that jobs run without a break, each on one slot, and that other functions have to be
 loaded.  Here every slot takes a path through time: it is idle, loads, or runs a job from a step's begin on.  Both
-together are solved; work that the bound counts must be done on such paths.
+together are solved; work that the bound counts must be done on such paths.  Slots of one kind on one card are a group,
+and jobs alike (function, work, patience) a class, of which only counts matter: among jobs that wait equally long, the
+first come can as well be the first served.
 
 Times are rounded down to steps, so that every schedule of the simulator has its paths: where all are multiples of the
 step, the DMA engines suffice and nothing is taken off a slot, the result is the optimum; else no schedule exceeds it.
+Where paths need not be whole numbers, slots are shared out in parts and loads cost as much as before: a bound that is
+found in seconds for minutes of one card, and within a few per cent of the optimum.
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from fpga_pool.core.benefit.bound import Windows, bucket_edges, job_programme
+from fpga_pool.core.benefit.bound import JobProgramme, Windows, job_programme, upper_bound
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.core.benefit.programme import Programme
 from fpga_pool.core.types import Floats, Ints
 
 #: Rounding of times that are multiples of the step.
 _ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimum:
+    """What is known of the mean benefit of the best schedule, in vCPUs."""
+
+    #: No schedule exceeds it.
+    most_vcpus: float
+    #: The best paths found reach it; 0 where none were looked for, or found in time.
+    reached_vcpus: float
+
+    @property
+    def gap(self) -> float:
+        """Return by how much the best might be better than what was found, as a share of it."""
+        return max(0.0, 1.0 - self.reached_vcpus / self.most_vcpus) if self.most_vcpus > 0 else 0.0
+
+
+def optimum(
+    pool: OnlinePool,
+    jobs: Windows,
+    horizon_s: float,
+    *,
+    step_s: float,
+    gap: float = 1e-7,
+    time_limit_s: float | None = None,
+    asked_first: bool = False,
+) -> Optimum:
+    """Return what the best schedule gains up to `horizon_s`.
+
+    Parameters
+    ----------
+    pool, jobs
+        Slots that are empty at 0, and what they could do.
+    horizon_s
+        Until when benefit counts.
+    step_s
+        To what times are rounded down.
+    gap
+        With how much between the best found and the most possible the search may end, as a share.
+    time_limit_s
+        When the search ends at the latest; with 0 there is none, only the relaxation.
+    asked_first
+        No function is loaded before the first job that asks for it: what a start without foresight costs.
+
+    """
+    if not 0 < step_s < np.inf:
+        raise ValueError(f"step_s: expected seconds above 0, got {step_s!r}")
+    if horizon_s <= 0 or not len(jobs.function):
+        return Optimum(most_vcpus=0.0, reached_vcpus=0.0)
+    network = _Network(pool, jobs, horizon_s, step_s, asked_first)
+    programme = _programme(network)
+    relaxed, reached = programme.relaxed(), 0.0
+    most = min(relaxed, horizon_s * upper_bound(pool, jobs, horizon_s))
+    if time_limit_s != 0:
+        found = programme.search(gap, time_limit_s)
+        most, reached = min(most, found.most), found.reached
+    return Optimum(most_vcpus=most / horizon_s, reached_vcpus=reached / horizon_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,87 +97,102 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class _Arc:
-    """What some slots of a group do from one node to the next; `job` = -1: nothing, or a load."""
+    """What some slots of a group do from one node to the next; `runs` = -1: nothing, or a load."""
 
     tail: _Node
     head: _Node
-    most: int
-    job: int = -1
+    runs: int = -1
     work_s: float = 0.0
 
 
-def optimum(
-    pool: OnlinePool, jobs: Windows, horizon_s: float, *, step_s: float, time_limit_s: float | None = None
-) -> float | None:
-    """Return the mean benefit up to `horizon_s`, in vCPUs, of the best schedule; None if that takes too long."""
-    if not 0 < step_s < np.inf:
-        raise ValueError(f"step_s: expected seconds above 0, got {step_s!r}")
-    if horizon_s <= 0 or not len(jobs.function):
-        return 0.0
-    programme, job = job_programme(pool, jobs, bucket_edges(jobs, horizon_s))
-    network = _Network(pool, jobs, horizon_s, step_s)
-    found = list(network.arcs())
-    arcs = dict(zip(programme.add_whole(np.array([arc.most for arc in found], float)).tolist(), found, strict=True))
-    _keep_paths(programme, network, arcs)
-    _take_turns_at_ports(programme, network, arcs)
-    _run_jobs_once(programme, job, arcs)
-    most = programme.solve(time_limit_s)
-    return None if most is None else most / horizon_s
+@dataclass(frozen=True, slots=True)
+class _Class:
+    """Jobs alike."""
+
+    function: int
+    work_s: float
+    #: In which step each arrives, sorted; the last in which it can start by itself, and at all, if a slot loads for it.
+    come: Ints
+    give_up: Ints
+    over: Ints
 
 
 class _Network:
-    """The paths that slots can take; those of one kind on one card are a group."""
+    """The paths that slots can take, and the jobs they can run."""
 
-    def __init__(self, pool: OnlinePool, jobs: Windows, horizon_s: float, step_s: float) -> None:
-        self.pool, self._jobs, self._horizon_s, self._step_s = pool, jobs, horizon_s, step_s
-        self.end = self._steps(horizon_s)
-        self.load_steps = [self._steps(load_s) for load_s in pool.load_s.tolist()]
-        places = zip(pool.slot_card.tolist(), pool.slot_kind.tolist(), strict=True)
+    def __init__(
+        self, pool: OnlinePool, jobs: Windows, horizon_s: float, step_s: float, asked_first: bool = False
+    ) -> None:
+        self.pool, self.jobs, self.step_s = pool, jobs, step_s
+        self.end = math.ceil(horizon_s / step_s - _ROUNDING)
+        self.edges_s = np.minimum(step_s * np.arange(self.end + 1), horizon_s)
+        self.load_steps = self._steps(pool.load_s).tolist()
+        #: How long a load may let a job wait, counted from its begin: the job's give-up time is within the load, and
+        #: it waits no longer than another load from then.
+        self.late_steps = math.ceil(2 * float(pool.load_s.max()) / step_s - _ROUNDING)
         self.slots: dict[tuple[int, int], int] = defaultdict(int)
-        for place in places:
+        for place in zip(pool.slot_card.tolist(), pool.slot_kind.tolist(), strict=True):
             self.slots[place] += 1
+        self.functions: list[int] = np.unique(jobs.function).tolist()
         self.empty, self.port = len(pool.functions), len(pool.functions) + 1
+        self.classes = list(self._classes())
+        #: By function: the first step in which it may be loaded.
+        self.asked = {f: min(int(c.come[0]) for c in self.classes if c.function == f) for f in self.functions}
+        if not asked_first:
+            self.asked = dict.fromkeys(self.functions, 0)
+
+    def _classes(self) -> Iterator[_Class]:
+        jobs, longest_s = self.jobs, float(self.pool.load_s.max())
+        patience_s = np.round(jobs.give_up_s - jobs.from_s, 9)
+        keys = np.stack([jobs.function.astype(float), jobs.work_s, patience_s], axis=1)
+        alike, member = np.unique(keys, axis=0, return_inverse=True)
+        for number, (function, work_s, _) in enumerate(alike.tolist()):
+            mine = member.ravel() == number
+            give_up_s = np.sort(jobs.give_up_s[mine])
+            come, give_up, over = map(self._steps, (np.sort(jobs.from_s[mine]), give_up_s, give_up_s + longest_s))
+            yield _Class(int(function), work_s, come, give_up, over)
+
+    def _steps(self, length_s: ArrayLike) -> Ints:
+        return (np.asarray(length_s) / self.step_s + _ROUNDING).astype(np.int64)
 
     def arcs(self) -> Iterator[_Arc]:
         """Yield all arcs of all groups."""
-        for group, count in self.slots.items():
-            fits = np.flatnonzero(self.pool.fits[group[1]]).tolist()
+        for group in self.slots:
+            fits = [f for f in self.functions if self.pool.fits[group[1], f]]
             for step in range(self.end):
                 port = _Node(group, step, self.port)
                 for held in (*fits, self.empty):
                     here = _Node(group, step, held)
-                    yield _Arc(here, _Node(group, step + 1, held), count)
-                    yield _Arc(here, port, count)
+                    yield _Arc(here, _Node(group, step + 1, held))
+                    yield _Arc(here, port)
                 loaded = min(self.end, step + self.load_steps[group[1]])
                 for held in fits:
-                    yield _Arc(port, _Node(group, loaded, held), count)
-            for job, function in enumerate(self._jobs.function.tolist()):
-                if function in fits:
-                    yield from self._runs(group, job, function)
+                    if step >= self.asked[held]:
+                        yield _Arc(port, _Node(group, loaded, held))
+            for number, alike in enumerate(self.classes):
+                if alike.function in fits:
+                    yield from self._runs(group, number, alike)
 
-    def _runs(self, group: tuple[int, int], job: int, function: int) -> Iterator[_Arc]:
-        """Yield the runs of a job: whole ones, and shorter ones where it can be taken off and keeps its progress."""
-        pool, jobs, step_s = self.pool, self._jobs, self._step_s
-        work_s = float(jobs.work_s[job])
-        steps = self._steps(work_s)
-        lengths = range(steps + 1) if pool.preemptible[function] and pool.progress_kept[function] else (steps,)
-        for begin in range(self._steps(jobs.from_s[job]), min(self.end, self._steps(jobs.to_s[job] - work_s) + 1)):
-            for length in lengths:
+    def _runs(self, group: tuple[int, int], number: int, alike: _Class) -> Iterator[_Arc]:
+        """Yield the runs of a class: whole ones, and shorter ones where jobs can be taken off and keep progress."""
+        function, whole = alike.function, int(self._steps(alike.work_s))
+        stops = self.pool.preemptible[function] and self.pool.progress_kept[function]
+        begins = {s for first, last in zip(alike.come, alike.over, strict=True) for s in range(first, last + 1)}
+        for begin in sorted(begins):
+            if begin >= self.end:
+                return
+            for length in range(whole + 1) if stops else (whole,):
                 # A run that ends early may have lasted for most of a step more than is left of it after rounding.
-                most_s = work_s if length == steps else min(work_s, (length + 1) * step_s)
-                most_s = min(most_s, self._horizon_s - begin * step_s)
+                most_s = alike.work_s if length == whole else min(alike.work_s, (length + 1) * self.step_s)
                 head = _Node(group, min(self.end, begin + length), function)
-                yield _Arc(_Node(group, begin, function), head, 1, job, most_s)
-
-    def _steps(self, length_s: float) -> int:
-        return int(length_s / self._step_s + _ROUNDING)
+                yield _Arc(_Node(group, begin, function), head, number, most_s)
 
 
 class _Rows:
     """Rows of a programme, each under a key, written down entry by entry."""
 
-    def __init__(self) -> None:
-        self.number: dict[Hashable, int] = {}
+    def __init__(self, keys: Sequence[Hashable] = ()) -> None:
+        self.number: dict[Hashable, int] = {key: i for i, key in enumerate(keys)}
         self._entries: list[tuple[int, int, float]] = []
 
     def add(self, key: Hashable, variable: int, value: float) -> None:
@@ -127,10 +205,27 @@ class _Rows:
         return np.array(row, np.int64), np.array(variable, np.int64), np.array(value, float)
 
 
-def _keep_paths(programme: Programme, network: _Network, arcs: Mapping[int, _Arc]) -> None:
+def _programme(network: _Network) -> Programme:
+    """Return the bound per job and, together with it, the paths."""
+    work = job_programme(network.pool, network.jobs, network.edges_s)
+    programme = work.programme
+    found = list(network.arcs())
+    most = np.array([network.slots[arc.tail.group] for arc in found], float)
+    arcs = list(zip(programme.add(most, whole=True).tolist(), found, strict=True))
+    _keep_paths(programme, network, arcs)
+    _take_turns_at_ports(programme, network, arcs)
+    _run_jobs_once(programme, network, arcs)
+    _do_work_on_paths(work, network, arcs)
+    return programme
+
+
+Arcs = Sequence[tuple[int, _Arc]]
+
+
+def _keep_paths(programme: Programme, network: _Network, arcs: Arcs) -> None:
     """Let every slot begin empty and go on from where it is, to the end."""
     rows = _Rows()
-    for variable, arc in arcs.items():
+    for variable, arc in arcs:
         for node, sign in ((arc.tail, 1.0), (arc.head, -1.0)):
             if node.step < network.end:
                 rows.add(node, variable, sign)
@@ -140,25 +235,73 @@ def _keep_paths(programme: Programme, network: _Network, arcs: Mapping[int, _Arc
     programme.exactly(*rows.entries(), wanted)
 
 
-def _take_turns_at_ports(programme: Programme, network: _Network, arcs: Mapping[int, _Arc]) -> None:
+def _take_turns_at_ports(programme: Programme, network: _Network, arcs: Arcs) -> None:
     """Let the configuration port of a card load one slot at a time."""
     rows = _Rows()
-    for variable, arc in arcs.items():
+    for variable, arc in arcs:
         if arc.tail.held == network.port:
             card, kind = arc.tail.group
-            for step in range(arc.tail.step, arc.tail.step + network.load_steps[kind]):
+            for step in range(arc.tail.step, min(network.end, arc.tail.step + network.load_steps[kind])):
                 rows.add((card, step), variable, 1.0)
     programme.at_most(*rows.entries(), np.ones(len(rows.number)))
 
 
-def _run_jobs_once(programme: Programme, job: Ints, arcs: Mapping[int, _Arc]) -> None:
-    """Let a job have one run at most, and do no more work, of which `job` says whose it is, than fits into it."""
-    done, runs = _Rows(), _Rows()
-    for variable, which in enumerate(job.tolist()):
-        done.add(which, variable, 1.0)
-    for variable, arc in arcs.items():
-        if arc.job >= 0:
-            done.add(arc.job, variable, -arc.work_s)
-            runs.add(arc.job, variable, 1.0)
-    programme.at_most(*done.entries(), np.zeros(len(done.number)))
-    programme.at_most(*runs.entries(), np.ones(len(runs.number)))
+def _run_jobs_once(programme: Programme, network: _Network, arcs: Arcs) -> None:
+    """Let a job start once at most, between its arrival and the end of its patience, or of a load made meanwhile.
+
+    Per class, `done` is how many jobs have started or been given up by the end of a step: no more than have come, and
+    all whose patience is over, but for those that wait for a load.
+    """
+    end, steps = network.end, np.arange(network.end)
+    grows, over, late = _Rows(), _Rows(), _Rows()
+    floors: list[Floats] = []
+    places = []
+    for number, alike in enumerate(network.classes):
+        come, give_up, lost = (
+            np.searchsorted(at, steps, side="right").astype(float) for at in (alike.come, alike.give_up, alike.over)
+        )
+        done, waits = programme.add(come).tolist(), programme.add(give_up - lost).tolist()
+        places.append(done)
+        floors.append(-give_up)
+        for step in range(end):
+            grows.add((number, step), done[step], -1.0)
+            if step:
+                grows.add((number, step), done[step - 1], 1.0)
+            over.add((number, step), done[step], -1.0)
+            over.add((number, step), waits[step], -1.0)
+            late.add((alike.function, step), waits[step], 1.0)
+    for variable, arc in arcs:
+        if arc.runs >= 0:
+            grows.add((arc.runs, arc.tail.step), variable, 1.0)
+        elif arc.tail.held == network.port:
+            for step in range(arc.tail.step, min(end, arc.tail.step + network.late_steps)):
+                late.add((arc.head.held, step), variable, -1.0)
+    programme.at_most(*grows.entries(), np.zeros(len(grows.number)))
+    programme.at_most(*over.entries(), np.concatenate(floors))
+    programme.at_most(*late.entries(), np.zeros(len(late.number)))
+
+
+def _do_work_on_paths(work: JobProgramme, network: _Network, arcs: Arcs) -> None:
+    """Let no more work of a function be done by the end of a step than its runs at full speed do by then.
+
+    What the DMA delays is done later.
+    """
+    rows, end, programme = _Rows(), network.end, work.programme
+    for variable, place in enumerate(zip(work.function.tolist(), work.bucket.tolist(), strict=True)):
+        rows.add(place, variable, 1.0)
+    for function in network.functions:
+        delayed = programme.add(np.full(end, np.inf)).tolist()
+        for step in range(end):
+            rows.add((function, step), delayed[step], 1.0)
+            if step:
+                rows.add((function, step), delayed[step - 1], -1.0)
+    for variable, arc in arcs:
+        if arc.runs < 0:
+            continue
+        # At full speed, and all that is left in the last step that is on the path.
+        last, left_s = max(0, arc.head.step - arc.tail.step - 1), arc.work_s
+        for i in range(last + 1):
+            done_s = left_s if i == last else min(left_s, network.step_s)
+            left_s -= done_s
+            rows.add((arc.tail.held, arc.tail.step + i), variable, -done_s)
+    programme.exactly(*rows.entries(), np.zeros(len(rows.number)))

@@ -1,16 +1,26 @@
 """A linear programme, some of whose variables may have to be whole numbers, written down row by row."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, linprog, milp
 from scipy.sparse import csr_array
 
 from fpga_pool.core.types import Floats, Ints
 
 #: What `milp` says where its limit is reached.
 _OUT_OF_TIME = 1
-#: Between the best solution in whole numbers and what none exceeds; HiGHS would be content with a ten-thousandth.
-_GAP = 1e-7
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """How much solutions in whole numbers gain."""
+
+    #: None gains more; infinite where that is not known yet.
+    most: float
+    #: The best one found gains it; 0 where none was found.
+    reached: float
 
 
 class Programme:
@@ -28,13 +38,14 @@ class Programme:
         self._limits: list[Floats] = []
         self._height = 0
 
-    def add_whole(self, most: Floats) -> Ints:
-        """Add variables that are whole numbers and gain nothing by themselves; return their places."""
+    def add(self, most: Floats, *, whole: bool = False) -> Ints:
+        """Add variables, of whole numbers or any, that gain nothing by themselves; return their places."""
         places = np.arange(len(self.gain), len(self.gain) + len(most))
         self.gain = np.concatenate([self.gain, np.zeros(len(most))])
         self.least = np.concatenate([self.least, np.zeros(len(most))])
         self.most = np.concatenate([self.most, most])
-        self._whole += [places]
+        if whole:
+            self._whole += [places]
         return places
 
     def at_most(self, row: Ints, column: Ints, value: ArrayLike, limit: Floats) -> None:
@@ -59,18 +70,46 @@ class Programme:
         return LinearConstraint(matrix, np.concatenate(self._floors), np.concatenate(self._limits))
 
     def solve(self, time_limit_s: float | None = None) -> float | None:
-        """Return what no solution exceeds, and the best one reaches; None where it is not found in time."""
+        """Return the most, without regard to whole numbers; None where it is not found in time."""
         if not len(self.gain):
             return 0.0
+        found = milp(
+            -self.gain, constraints=self._constraint(), bounds=Bounds(self.least, self.most),
+            options={} if time_limit_s is None else {"time_limit": time_limit_s},
+        )  # fmt: skip
+        if found.status == _OUT_OF_TIME:
+            return None
+        return float(-_solved(found).fun)
+
+    def relaxed(self) -> float:
+        """Return what `solve` returns, by inner points: much sooner where many solutions are alike."""
+        rows = self._constraint()
+        equal = rows.lb == rows.ub
+        found = linprog(
+            -self.gain, A_ub=rows.A[~equal], b_ub=rows.ub[~equal], A_eq=rows.A[equal], b_eq=rows.ub[equal],
+            bounds=np.stack([self.least, self.most], axis=1), method="highs-ipm",
+        )  # fmt: skip
+        return float(-_solved(found).fun)
+
+    def search(self, gap: float, time_limit_s: float | None = None) -> Found:
+        """Look for the best solution in whole numbers until it is known but for a share `gap`, or time is over."""
         whole = np.zeros(len(self.gain), np.int64)
         for places in self._whole:
             whole[places] = 1
         found = milp(
             -self.gain, constraints=self._constraint(), bounds=Bounds(self.least, self.most), integrality=whole,
-            options={"mip_rel_gap": _GAP} | ({} if time_limit_s is None else {"time_limit": time_limit_s}),
+            options={"mip_rel_gap": gap} | ({} if time_limit_s is None else {"time_limit": time_limit_s}),
         )  # fmt: skip
-        if found.status == _OUT_OF_TIME:
-            return None
-        if found.status != 0:
-            raise ValueError(f"the programme has no solution: {found.message}")
-        return float(-found.mip_dual_bound if whole.any() else -found.fun)
+        if found.status != _OUT_OF_TIME:
+            _solved(found)
+        most = found.mip_dual_bound
+        return Found(
+            most=np.inf if most is None or not np.isfinite(most) else float(-most),
+            reached=0.0 if found.fun is None else float(-found.fun),
+        )
+
+
+def _solved(found: OptimizeResult) -> OptimizeResult:
+    if found.status != 0:
+        raise ValueError(f"the programme has no solution: {found.message}")
+    return found

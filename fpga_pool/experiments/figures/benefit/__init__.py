@@ -8,13 +8,23 @@
 `loads`      6: share of the bound, by how long a load takes
 `changing`   7: a mix that changes, and a tenant whose workload loses its benefit
 `deciding`   8: what decides the two results: how speedup and I/O go together, and the hold
-`optimal`    9: share of the clairvoyant optimum, on small traces
+`optimal`    9: share of the clairvoyant optimum
+`ratios`     10: ours over the better of the paper's two, for many seeds
 ===========  ====================================================================================
 
 Figures 3 and 4 are the paper's, the others ours.
 """
 
-from fpga_pool.experiments.figures.benefit import changing, deciding, loads, metric, optimal, random, replacing
+from fpga_pool.experiments.figures.benefit import (
+    changing,
+    deciding,
+    loads,
+    metric,
+    optimal,
+    random,
+    ratios,
+    replacing,
+)
 
 #: By number.
-EXPERIMENTS = tuple(module.EXPERIMENT for module in (metric, replacing, random, loads, changing, deciding, optimal))
+EXPERIMENTS = tuple(module.EXPERIMENT for module in (metric, replacing, random, loads, changing, deciding, optimal, ratios))
