@@ -122,7 +122,7 @@ def simulated(catalogue, jobs):
         work_s=[SLOT_S] * len(jobs),
         patience_s=[SLOT_S] * len(jobs),
     )
-    record = simulate(pool, trace, BenefitPlus(), interval_s=0.1).record
+    record = simulate(pool, trace, BenefitPlus(), interval_s=0.1, preloads=False).record
     loads = sorted(
         (begin_s, slot, -1 - job)
         for job, slot, begin_s in zip(record.job, record.slot, record.from_s, strict=True)

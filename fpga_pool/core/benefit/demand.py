@@ -36,6 +36,8 @@ class Demand:
         self._since_s = math.inf
         self._offered: list[float] = []
         self._more_than: dict[tuple[int, int], float] = {}
+        #: Arrivals ever.
+        self._count = [0] * len(self.speedup)
         self._offered_at_s = -math.inf
 
     def arrived(self, function: int, work_s: float, patience_s: float, now_s: float, tenant: str = "") -> None:
@@ -48,6 +50,7 @@ class Demand:
             mean_s[function] = known_s + (seen_s - known_s) * self._weight if known_s else seen_s
         self._sum[function] = self._aged(function, now_s) + 1.0
         self._at_s[function] = now_s
+        self._count[function] += 1
 
     def ran(self, function: int, speedup: float, tenant: str = "") -> None:
         """Count a run whose speedup over one vCPU was observed."""
@@ -97,11 +100,31 @@ class Demand:
         """Return the probability that more than so many jobs of the function are there, each on a slot: Poisson."""
         offered = self.offered(now_s)[function]
         if (found := self._more_than.get((slots, function))) is None:
-            # Not at the top: every process that knows of policies would load it at its start.
-            from scipy.special import gammainc
-
-            found = self._more_than[slots, function] = float(gammainc(slots + 1, offered))
+            found = self._more_than[slots, function] = _more_than(slots, offered)
         return found
+
+    def likely_more_than(self, slots: int, function: int, now_s: float, of: int) -> float:
+        """Return `more_than`, also for a function that nobody has asked for yet.
+
+        How likely a job is to ask for a new function is estimated as Good and Turing do: by the share of the jobs so
+        far whose function was asked for once.  Before the first job, all together are taken to keep `of` slots busy,
+        and that counts for as long as one job takes.
+        """
+        if self._count[function]:
+            return self.more_than(slots, function, now_s)
+        total, unseen = sum(self._count), self._count.count(0)
+        if not total:
+            return _more_than(slots, of / unseen)
+        work_s = sum(self.work_s) / (len(self._count) - unseen)
+        offered = work_s * (of + total) / (work_s + now_s - self._since_s) if work_s else 0.0
+        return _more_than(slots, offered * self._count.count(1) / total / unseen)
 
     def _aged(self, function: int, now_s: float) -> float:
         return self._sum[function] * math.exp((self._at_s[function] - now_s) / self._memory_s)
+
+
+def _more_than(slots: int, offered: float) -> float:
+    # Not at the top: every process that knows of policies would load it at its start.
+    from scipy.special import gammainc
+
+    return float(gammainc(slots + 1, offered))

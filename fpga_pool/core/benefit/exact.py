@@ -127,9 +127,8 @@ class _Network:
         self.end = math.ceil(horizon_s / step_s - _ROUNDING)
         self.edges_s = np.minimum(step_s * np.arange(self.end + 1), horizon_s)
         self.load_steps = self._steps(pool.load_s).tolist()
-        #: How long a load may let a job wait, counted from its begin: the job's give-up time is within the load, and
-        #: it waits no longer than another load from then.
-        self.late_steps = math.ceil(2 * float(pool.load_s.max()) / step_s - _ROUNDING)
+        #: How many steps after its begin a load may still be under way.
+        self.late_steps = math.ceil(float(pool.load_s.max()) / step_s - _ROUNDING)
         self.slots: dict[tuple[int, int], int] = defaultdict(int)
         for place in zip(pool.slot_card.tolist(), pool.slot_kind.tolist(), strict=True):
             self.slots[place] += 1
@@ -191,8 +190,8 @@ class _Network:
 class _Rows:
     """Rows of a programme, each under a key, written down entry by entry."""
 
-    def __init__(self, keys: Sequence[Hashable] = ()) -> None:
-        self.number: dict[Hashable, int] = {key: i for i, key in enumerate(keys)}
+    def __init__(self) -> None:
+        self.number: dict[Hashable, int] = {}
         self._entries: list[tuple[int, int, float]] = []
 
     def add(self, key: Hashable, variable: int, value: float) -> None:
@@ -255,27 +254,28 @@ def _run_jobs_once(programme: Programme, network: _Network, arcs: Arcs) -> None:
     end, steps = network.end, np.arange(network.end)
     grows, over, late = _Rows(), _Rows(), _Rows()
     floors: list[Floats] = []
-    places = []
     for number, alike in enumerate(network.classes):
-        come, give_up, lost = (
-            np.searchsorted(at, steps, side="right").astype(float) for at in (alike.come, alike.give_up, alike.over)
-        )
-        done, waits = programme.add(come).tolist(), programme.add(give_up - lost).tolist()
-        places.append(done)
+        come, give_up = (np.searchsorted(at, steps, side="right").astype(float) for at in (alike.come, alike.give_up))
+        done = programme.add(come).tolist()
         floors.append(-give_up)
         for step in range(end):
+            over.add((number, step), done[step], -1.0)
             grows.add((number, step), done[step], -1.0)
             if step:
                 grows.add((number, step), done[step - 1], 1.0)
-            over.add((number, step), done[step], -1.0)
-            over.add((number, step), waits[step], -1.0)
-            late.add((alike.function, step), waits[step], 1.0)
+        # As many wait on as slots load for them at the moment at which they would give up.
+        at, count = np.unique(alike.give_up[alike.give_up < end], return_counts=True)
+        for step, waits in zip(at.tolist(), programme.add(count.astype(float)).tolist(), strict=True):
+            late.add((alike.function, step), waits, 1.0)
+            for waiting in range(step, min(end, int(alike.over[alike.give_up == step].max()))):
+                over.add((number, waiting), waits, -1.0)
     for variable, arc in arcs:
         if arc.runs >= 0:
             grows.add((arc.runs, arc.tail.step), variable, 1.0)
         elif arc.tail.held == network.port:
-            for step in range(arc.tail.step, min(end, arc.tail.step + network.late_steps)):
-                late.add((arc.head.held, step), variable, -1.0)
+            for step in range(arc.tail.step, arc.tail.step + network.late_steps + 1):
+                if (arc.head.held, step) in late.number:
+                    late.add((arc.head.held, step), variable, -1.0)
     programme.at_most(*grows.entries(), np.zeros(len(grows.number)))
     programme.at_most(*over.entries(), np.concatenate(floors))
     programme.at_most(*late.entries(), np.zeros(len(late.number)))

@@ -40,6 +40,8 @@ class Occupancy:
         self.progress_kept: list[bool] = pool.progress_kept.tolist()
         #: By function: the jobs that wait, oldest first, with the time at which each gives up.
         self.waiting: list[dict[int, float]] = [{} for _ in range(functions)]
+        #: A function may be loaded that no job waits for.
+        self.preloads = True
         #: How many wait in all.
         self.queue = 0
         #: What has changed since the last decision, of which the rest follows: the function whose job arrived, or the
@@ -182,6 +184,10 @@ class Occupancy:
             else:
                 missed += 1
         return missed
+
+    def empty_on(self, card: int) -> int:
+        """Return how many slots of the card are empty."""
+        return sum(self.holds[slot] == EMPTY for slot in self._slots_of[card])
 
     def rate(self, function: int, slot: int) -> float:
         """Return how fast a job of the function would run on the slot, beside what runs now on others of its card."""

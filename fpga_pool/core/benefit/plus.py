@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fpga_pool.core.benefit.filling import fill
 from fpga_pool.core.benefit.moves import Load, Move, Start
 from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
 from fpga_pool.core.policy import PolicyState
@@ -55,6 +56,8 @@ class BenefitPlus:
 
     def decide(self, view: Occupancy, state: PolicyState, now_s: float, rng: np.random.Generator) -> Move | None:
         """Return the next move."""
+        if view.preloads and any(groups[EMPTY] for groups in view.idle) and (move := fill(view, now_s)) is not None:
+            return move
         if not view.queue:
             return None
         function, slot = view.news

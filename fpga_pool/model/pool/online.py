@@ -218,6 +218,8 @@ class _Builder:
         self._slowest_load_s = max(pool.load_s.tolist(), default=0.0)
         self._asking = 0
         self.view = Occupancy(pool, demand)
+        # A load is decided together with its first job.
+        self.view.preloads = False
 
     def add_slot(self, slot: int, found: Slot, queue: Sequence[Job], movable: set[str]) -> None:
         """Let a slot hold what it holds and run what it runs; what it is to run next is part of that."""

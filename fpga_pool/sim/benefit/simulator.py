@@ -52,15 +52,18 @@ def simulate(
     keep_stretches: bool = True,
     tenant_share: float = 1.0,
     learn: bool = True,
+    preloads: bool = True,
 ) -> Outcome:
     """Return what a policy makes of a trace.
 
     Benefit counts up to `horizon_s`, by default the last arrival.  A project has at most `tenant_share` of all slots at
-    a time.  The policy knows the catalogue, and with `learn` what jobs that ended have really gained.
+    a time.  The policy knows the catalogue, and with `learn` what jobs that ended have really gained.  Without
+    `preloads` no function is loaded that no job waits for, as in the live pool.
     """
     horizon_s = trace.last_arrival_s if horizon_s is None else horizon_s
     limit = TenantLimit(pool.slots, tenant_share) if tenant_share < 1 else None
     shell = _Shell(pool, trace, policy, horizon_s, np.random.default_rng(seed), keep_stretches, limit, learn)
+    shell.view.preloads = preloads
     with _no_collector():
         shell.run(interval_s)
     where = shell.record.where
@@ -101,7 +104,7 @@ class _Shell:
         learn: bool,
     ) -> None:
         self._policy, self._horizon_s, self._rng = policy, horizon_s, rng
-        self._view = Occupancy(pool)
+        self.view = Occupancy(pool)
         self._limit = limit
         # What no job ever contradicts needs no learning.
         self._learns = learn and trace.speedup is not None
@@ -124,7 +127,7 @@ class _Shell:
         self._version = [0] * slots
         self._running: list[list[int]] = [[] for _ in range(len(pool.dma_bps))]
         self._unfinished = len(trace.jobs)
-        self._longest_load_s = max(self._view.load_s)
+        self._longest_load_s = max(self.view.load_s)
 
     def run(self, interval_s: float) -> None:
         """Let time pass until every job has been dealt with."""
@@ -150,18 +153,18 @@ class _Shell:
         if what == _END:
             return version == self._version[which] and self._end(which)
         if what == _LOADED:
-            self._view.loaded(which, self._now_s)
+            self.view.loaded(which, self._now_s)
             return True
         if what == _GIVE_UP:
             return self._give_up(which, bool(version))
         if what == _CPU_END:
             self._learn(which)
             return False
-        self._view.news = None, None
+        self.view.news = None, None
         return True
 
     def _decide(self) -> None:
-        view, policy, rng = self._view, self._policy, self._rng
+        view, policy, rng = self.view, self._policy, self._rng
         while (move := policy.decide(view, None, self._now_s, rng)) is not None:
             if isinstance(move, Start):
                 self._start(move.slot, next(iter(view.waiting[move.function])))
@@ -184,20 +187,20 @@ class _Shell:
     def _wait(self, job: int) -> None:
         give_up_s = self._arrival_s[job] + self._patience_s[job]
         project = self._project[job]
-        self._view.arrived(job, self._function[job], self._work_s[job], give_up_s, self._now_s, project)
+        self.view.arrived(job, self._function[job], self._work_s[job], give_up_s, self._now_s, project)
 
     def _give_up(self, job: int, last: bool) -> bool:
         """Send a waiting job to its CPU, unless a slot loads for it: jobs of a function are served as they came."""
         function = self._function[job]
-        waiting = self._view.waiting[function]
+        waiting = self.view.waiting[function]
         if job not in waiting:
             if self._limit is not None and self._limit.gives_up(job, self._project[job]):
                 self._to_cpu(job, self._work_s[job])
             return False
-        if not last and job in islice(waiting, self._view.loading[function]):
+        if not last and job in islice(waiting, self.view.loading[function]):
             heapq.heappush(self._agenda, (self._now_s + self._longest_load_s, _GIVE_UP, job, 1))
             return False
-        self._view.left(job, function)
+        self.view.left(job, function)
         self._to_cpu(job, self._work_s[job])
         return self._let_in_next(job)
 
@@ -205,23 +208,23 @@ class _Shell:
         """Let the next job of a project wait that has reached its limit, now that one of it has gone."""
         if self._limit is None or (following := self._limit.left(self._project[job])) is None:
             return False
-        news = self._view.news
+        news = self.view.news
         self._wait(following)
         if news != (None, None) and news[1] is not None:
-            self._view.news = None, None  # a slot became idle, too
+            self.view.news = None, None  # a slot became idle, too
         return True
 
     def _start(self, slot: int, job: int) -> None:
         function = self._function[job]
-        self._view.left(job, function)
+        self.view.left(job, function)
         self._left_s[slot], self._rate[slot], self._since_s[slot] = self._work_s[job], -1.0, self._now_s
         self.record.begin_s[job] = self._now_s
-        self._view.started(slot, job, self._now_s + self._work_s[job])
-        self._running[self._view.card[slot]].append(slot)
-        self._share(self._view.card[slot])
+        self.view.started(slot, job, self._now_s + self._work_s[job])
+        self._running[self.view.card[slot]].append(slot)
+        self._share(self.view.card[slot])
 
     def _end(self, slot: int) -> bool:
-        job = self._view.job[slot]
+        job = self.view.job[slot]
         self._note(slot)
         self.record.end_s[job], self.record.where[job] = self._now_s, FPGA
         self._unfinished -= 1
@@ -233,13 +236,13 @@ class _Shell:
     def _learn(self, job: int) -> None:
         """Let the estimates know what a job that has ended gained, or would have."""
         if self._learns:
-            self._view.demand.ran(self._function[job], self._speedup[job], self._project[job])
+            self.view.demand.ran(self._function[job], self._speedup[job], self._project[job])
 
     def _stop(self, slot: int) -> None:
         self._version[slot] += 1
-        self._view.stopped(slot)
-        self._running[self._view.card[slot]].remove(slot)
-        self._share(self._view.card[slot])
+        self.view.stopped(slot)
+        self._running[self.view.card[slot]].remove(slot)
+        self._share(self.view.card[slot])
 
     def _to_cpu(self, job: int, left_s: float, where: int = CPU) -> None:
         """Run what is left of a job on one vCPU."""
@@ -254,7 +257,7 @@ class _Shell:
     # Slots --------------------------------------------------------------------------------------------------------
 
     def _load(self, move: Load) -> None:
-        view, slot = self._view, move.slot
+        view, slot = self.view, move.slot
         if view.job[slot] >= 0:
             self._evict(slot)
         end_s = self._now_s + view.load_s[view.kind[slot]]
@@ -264,10 +267,10 @@ class _Shell:
 
     def _evict(self, slot: int) -> None:
         """Take a job off its slot; its rest, or all of it where progress is lost, runs on its CPU."""
-        job = self._view.job[slot]
+        job = self.view.job[slot]
         self._note(slot)
         work_s, left_s = self._work_s[job], self._left_s[slot]
-        if not self._view.progress_kept[self._function[job]]:
+        if not self.view.progress_kept[self._function[job]]:
             lost_s = work_s - left_s
             self.benefit -= lost_s * self._speedup[job] if self._now_s <= self._horizon_s else 0.0
             self.record.lose(job, slot, self.record.begin_s[job])
@@ -278,7 +281,7 @@ class _Shell:
 
     def _share(self, card: int) -> None:
         """Share the card's DMA anew among its running jobs."""
-        view, running = self._view, self._running[card]
+        view, running = self.view, self._running[card]
         if view.asked_bps[card] <= view.dma_bps[card]:
             rates = [1.0] * len(running)
         else:
@@ -299,7 +302,7 @@ class _Shell:
         self._since_s[slot] = now_s
         if rate <= 0 or now_s <= since_s:
             return
-        job = self._view.job[slot]
+        job = self.view.job[slot]
         done_s = (now_s - since_s) * rate
         self._left_s[slot] = left_s if (left_s := self._left_s[slot] - done_s) > _NOTHING_S else 0.0
         counted_s = max(0.0, min(now_s, self._horizon_s) - since_s)

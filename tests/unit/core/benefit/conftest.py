@@ -14,14 +14,15 @@ def pool() -> Callable[..., OnlinePool]:
 
     def make(speedup, *, slots=1, cards=1, load_s=0.5, io_bps=0.0, dma_bps=1e9, preemptible=(), **given) -> OnlinePool:
         count = len(speedup)
+        kinds = len(given.get("fits", [None]))
         arrays = {
             "functions": tuple("abcdef"[:count]),
             "speedup": speedup,
             "preemptible": np.isin(np.arange(count), preemptible),
             "progress_kept": np.ones(count, bool),
             "fits": np.ones((1, count), bool),
-            "io_bps": np.broadcast_to(io_bps, (1, count)),
-            "load_s": [load_s],
+            "io_bps": np.broadcast_to(io_bps, (kinds, count)),
+            "load_s": np.full(kinds, load_s),
             "dma_bps": np.full(cards, dma_bps),
             "slot_card": np.repeat(np.arange(cards), slots),
             "slot_kind": np.zeros(cards * slots, int),

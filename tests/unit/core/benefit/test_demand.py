@@ -64,3 +64,17 @@ def test_more_jobs_than_slots_are_there_as_poisson_says():
     # Two at a time on average: 1 - exp(-2) (1 + 2) = 0.594 that there are more than one.
     assert demand.more_than(1, 0, 199.5) == pytest.approx(0.594, abs=0.02)
     assert demand.more_than(0, 0, 199.5) > demand.more_than(1, 0, 199.5) > demand.more_than(2, 0, 199.5)
+
+
+def test_function_that_nobody_has_asked_for_is_as_likely_as_those_asked_for_once():
+    demand = Demand([1.0, 1.0, 1.0])
+    # Before the first job: 6 slots' worth, 2 each; P(more than 0 of a Poisson of 2) = 1 - exp(-2).
+    assert demand.likely_more_than(0, 1, 0.0, of=6) == pytest.approx(1 - math.exp(-2))
+    for at_s in (0.0, 0.0, 3.0):
+        demand.arrived(0, 1.0, 1.0, at_s)
+    # Two functions are left, none was asked for once.
+    assert demand.likely_more_than(0, 1, 3.0, of=6) == 0.0
+    demand.arrived(2, 1.0, 1.0, 3.0)
+    # (6 + 4 jobs of 1 s) / (1 + 3 s) = 2.5 slots; one job of four was the first of its kind: 0.625 for function 1.
+    assert demand.likely_more_than(0, 1, 3.0, of=6) == pytest.approx(1 - math.exp(-0.625))
+    assert demand.likely_more_than(0, 0, 3.0, of=6) == demand.more_than(0, 0, 3.0)

@@ -49,6 +49,35 @@ def test_job_that_cannot_wait_is_lost(pool):
     assert best(some, [0, 0], [0.0, 0.5], [2.0, 1.0], [0.5, 2.5], horizon_s=4.0, step_s=0.5) == pytest.approx(3.0)
 
 
+def test_job_waits_beyond_its_patience_only_for_a_load(pool):
+    # One slot, loads of 2 s, function 0 from 2 s on.  The second job comes at 2.5 while the first runs until 4; it gives
+    # up at 3, when nothing loads: 2 s of 4 vCPUs in 6 s.  With a patience of 1.5 s it runs as well, 4..5.
+    for patience_s, vcpu_s in ((0.5, 8.0), (1.5, 12.0)):
+        jobs = ([0, 0], [0.0, 2.5], [2.0, 1.0], [0.5, patience_s])
+        assert best(pool([4.0], load_s=2.0), *jobs, horizon_s=6.0, step_s=0.5) == pytest.approx(vcpu_s / 6)
+
+
+def test_nothing_is_loaded_before_it_is_asked_for(pool):
+    # The job comes at 1 s: with foresight the slot holds its function and it runs 1..2, else 1.5..2.5.
+    jobs = windows(pool([4.0]), [0], [1.0], [1.0], [1.0])
+    for asked_first, vcpu_s in ((False, 4.0), (True, 2.0)):
+        found = optimum(pool([4.0]), jobs, 2.0, step_s=0.5, asked_first=asked_first)
+        assert found.most_vcpus == pytest.approx(vcpu_s / 2)
+
+
+def test_relaxation_is_between_the_optimum_and_the_bound():
+    pool = card_pool(reference_catalogue("a"), 0.5)
+    jobs = random_trace(pool, 3.0, 8.0, 0)
+    window = windows(pool, jobs.function, jobs.arrival_s, jobs.work_s, jobs.patience_s)
+    relaxed, found = (
+        optimum(pool, window, jobs.last_arrival_s, step_s=0.25, gap=0.01, time_limit_s=limit_s)
+        for limit_s in (0.0, None)
+    )
+    assert relaxed.reached_vcpus == 0
+    assert found.reached_vcpus <= found.most_vcpus <= relaxed.most_vcpus * (1 + 1e-9)
+    assert relaxed.most_vcpus <= upper_bound(pool, window, jobs.last_arrival_s) * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("step_s", [0.0, -1.0, float("nan"), float("inf")])
 def test_step_must_be_a_time(pool, step_s):
     with pytest.raises(ValueError, match="step_s"):

@@ -51,6 +51,7 @@ def test_nothing_is_loaded_while_the_port_of_the_card_is_busy(pool, name):
 @pytest.mark.parametrize("name", policy_names("online"))
 def test_function_is_not_loaded_where_it_does_not_fit(pool, name):
     view = wait(Occupancy(pool([2.0, 5.0], fits=[[True, False]])), 1)
+    view.preloads = False
     assert load_policy("online", name).decide(view, None, 0.0, RNG) is None
 
 
@@ -129,6 +130,30 @@ def test_plus_loads_an_empty_slot_when_a_load_has_left_the_port(pool):
     view.arrived(1, 1, 1.0, 3.0, 1.0)
     view.loaded(0, 2.0)
     assert BenefitPlus().decide(view, None, 2.0, RNG) == Load(1, 1)
+
+
+def test_plus_fills_empty_slots_before_the_first_job_with_what_gains_most(pool):
+    # Nobody has asked for anything: 30 before 5, but not into the only slot that the function of 20 fits into.
+    empty = Occupancy(pool([5.0, 30.0, 20.0], slots=2, fits=[[True, True, False], [True] * 3], slot_kind=[0, 1]))
+    assert BenefitPlus().decide(empty, None, 0.1, RNG) == Load(0, 1)
+    empty.loads(0, 1)
+    empty.loaded(0, 0.6)
+    assert BenefitPlus().decide(empty, None, 0.6, RNG) == Load(1, 2)
+
+
+def test_plus_loads_nothing_ahead_where_a_load_needs_a_job(pool):
+    view = Occupancy(pool([5.0, 30.0]))
+    view.preloads = False
+    assert BenefitPlus().decide(view, None, 0.1, RNG) is None
+
+
+def test_plus_lets_a_job_of_little_benefit_go_while_slots_are_empty_and_loads_are_slow(pool):
+    # One job of function 0 waits: 2 vCPU-seconds.  Before others asked, two functions are each taken to keep half of two
+    # slots and more busy: to load 30 or 20 later costs more than 2 per second of the load.
+    for load_s, expected in ((0.01, Load(0, 0)), (2.0, Load(0, 1))):
+        view = Occupancy(pool([2.0, 30.0, 20.0], slots=2, load_s=load_s))
+        view.arrived(0, 0, 1.0, 1.0, 0.0)
+        assert BenefitPlus().decide(view, None, 0.0, RNG) == expected
 
 
 @pytest.mark.parametrize("name", policy_names("online"))

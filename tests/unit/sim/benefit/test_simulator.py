@@ -37,10 +37,16 @@ def trace(*rows, patience_s=1.0) -> Trace:
 @pytest.mark.parametrize("name", policy_names("online"))
 def test_one_job_loads_and_runs(name):
     # Loaded 1.0..1.5, runs 1.5..2.5: 4 vCPU-seconds over 10 s.
-    found = simulate(card([4.0], 1), trace((0, 1.0, 1.0)), load_policy("online", name), horizon_s=10.0)
+    found = simulate(card([4.0], 1), trace((0, 1.0, 1.0)), load_policy("online", name), horizon_s=10.0, preloads=False)
     assert (found.record.begin_s[0], found.record.end_s[0]) == (1.5, 2.5)
     assert found.mean_benefit_vcpus == pytest.approx(0.4)
     assert (found.reconfigurations, found.jobs_on_fpga, found.jobs_on_cpu) == (1, 1, 0)
+
+
+def test_what_is_loaded_ahead_runs_at_once():
+    # The only function is loaded when the policy first looks, 0.1..0.6: the job runs 1.0..2.0.
+    found = simulate(card([4.0], 1), trace((0, 1.0, 1.0)), BenefitPlus(), interval_s=0.1)
+    assert (found.record.begin_s[0], found.record.end_s[0], found.reconfigurations) == (1.0, 2.0, 1)
 
 
 def test_job_gives_up_and_runs_on_its_cpu_for_its_speedup():
