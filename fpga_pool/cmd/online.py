@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--optimum",
         type=positive_seconds,
         metavar="STEP",
-        help="say what the best schedule would gain, with times rounded down to steps of so many seconds; small traces",
+        help="say what the best schedule would gain, with times rounded down to steps of so many seconds; short traces",
     )
     parser.add_argument("--out", required=True, metavar="RUNS", help="where each job ran, to write (.csv)")
     parser.add_argument("--intervals", metavar="STRETCHES", help="what each slot did, to write (.csv)")
@@ -107,11 +107,11 @@ def _optimum(
     """Return the optimum and the share of it; says so where it is not found in time."""
     found = optimum(pool, jobs, outcome.horizon_s, step_s=arguments.optimum, time_limit_s=arguments.time_limit)
     most_vcpus = found.most_vcpus
-    share = {"share_of_optimum": outcome.mean_benefit_vcpus / most_vcpus if most_vcpus > 0 else 1.0}
+    share = outcome.mean_benefit_vcpus / most_vcpus if most_vcpus > 0 else 1.0
     if found.gap > _FOUND:
         # At least so large a share, and no more than that is known.
-        return {"optimum": "not found in time", "optimum_at_most_vcpus": most_vcpus} | share
-    return {"optimum_vcpus": most_vcpus} | share
+        return {"optimum": "not found in time", "optimum_at_most_vcpus": most_vcpus, "share_of_optimum": share}
+    return {"optimum_vcpus": most_vcpus, "share_of_optimum": share}
 
 
 def _board(catalogue: Catalogue, arguments: argparse.Namespace) -> Board:

@@ -27,4 +27,6 @@ from fpga_pool.experiments.figures.benefit import (
 )
 
 #: By number.
-EXPERIMENTS = tuple(module.EXPERIMENT for module in (metric, replacing, random, loads, changing, deciding, optimal, ratios))
+EXPERIMENTS = tuple(
+    module.EXPERIMENT for module in (metric, replacing, random, loads, changing, deciding, optimal, ratios)
+)

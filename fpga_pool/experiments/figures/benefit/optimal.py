@@ -104,7 +104,9 @@ def _of_load(samples: Samples, length: str, load_s: float) -> Claim:
         where="ours",
         paper="not given",
         ours=ours | ({LEAST: min(least)} if least else {}),
-        why="" if load_s < 1 else "Who knows what comes loads that in time; a slow load for a job that is there is late.",
+        why=""
+        if load_s < 1
+        else "Who knows what comes loads that in time; a slow load for a job that is there is late.",
     )
 
 

@@ -50,8 +50,8 @@ def test_job_that_cannot_wait_is_lost(pool):
 
 
 def test_job_waits_beyond_its_patience_only_for_a_load(pool):
-    # One slot, loads of 2 s, function 0 from 2 s on.  The second job comes at 2.5 while the first runs until 4; it gives
-    # up at 3, when nothing loads: 2 s of 4 vCPUs in 6 s.  With a patience of 1.5 s it runs as well, 4..5.
+    # One slot, loads of 2 s, function 0 from 2 s on.  The second job comes at 2.5 while the first runs until 4; it
+    # gives up at 3, when nothing loads: 2 s of 4 vCPUs in 6 s.  With a patience of 1.5 s it runs as well, 4..5.
     for patience_s, vcpu_s in ((0.5, 8.0), (1.5, 12.0)):
         jobs = ([0, 0], [0.0, 2.5], [2.0, 1.0], [0.5, patience_s])
         assert best(pool([4.0], load_s=2.0), *jobs, horizon_s=6.0, step_s=0.5) == pytest.approx(vcpu_s / 6)

@@ -148,8 +148,8 @@ def test_plus_loads_nothing_ahead_where_a_load_needs_a_job(pool):
 
 
 def test_plus_lets_a_job_of_little_benefit_go_while_slots_are_empty_and_loads_are_slow(pool):
-    # One job of function 0 waits: 2 vCPU-seconds.  Before others asked, two functions are each taken to keep half of two
-    # slots and more busy: to load 30 or 20 later costs more than 2 per second of the load.
+    # A job of function 0 waits: 2 vCPU-seconds.  The others are taken to keep (2 + 1) / 2 slots busy each: to load one
+    # 2 s later loses 30 * (1 - exp(-1.5)) * 2, and more for the other; 0.01 s later next to nothing.
     for load_s, expected in ((0.01, Load(0, 0)), (2.0, Load(0, 1))):
         view = Occupancy(pool([2.0, 30.0, 20.0], slots=2, load_s=load_s))
         view.arrived(0, 0, 1.0, 1.0, 0.0)
