@@ -23,7 +23,7 @@ REDUCED = {
     3: Settings(seeds=(0,), scale=0.5, points=5), 4: Settings(seeds=(0,), scale=0.5, points=5),
     5: Settings(seeds=(0,), scale=0.3, points=2), 6: Settings(seeds=(0,), scale=0.5, points=3),
     7: Settings(seeds=(0,), scale=0.5, points=2), 8: Settings(seeds=(0,), scale=0.3, points=3),
-    9: Settings(seeds=(0,), scale=0.5, points=2),
+    9: Settings(seeds=(0,), scale=0.5, points=2), 10: Settings(seeds=(0, 1), scale=0.5, points=3),
 }  # fmt: skip
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from fpga_pool.cmd.sim import OK, WRONG_USAGE, main
 from fpga_pool.experiments.benefit.cases import card_pool, random_speedups, random_trace, reference_catalogue
-from fpga_pool.experiments.figures.benefit import changing, deciding
+from fpga_pool.experiments.figures.benefit import changing, deciding, ratios
+from fpga_pool.experiments.figures.figure import Sample, Samples
 
 
 @pytest.fixture
@@ -38,11 +39,19 @@ def test_one_tenant_loses_its_benefit_at_half_time(pool):
     assert (jobs.arrival_s[lost] > jobs.last_arrival_s / 2).all()
 
 
+def test_ratio_of_means_and_its_error_are_those_of_pairs():
+    # Ours 11 and 13, the better of the others 10 and 10 (the other one: 1): 12 / 10; differences 1 and 3 have a standard
+    # deviation of sqrt(2), their mean an error of 1, a tenth of 10.
+    values = {"benefit": (10.0, 10.0), "benefit_replace": (1.0, 1.0), "benefit_plus": (11.0, 13.0)}
+    samples = Samples(Sample("p", 1.0, name, seed, of[seed]) for name, of in values.items() for seed in (0, 1))
+    assert ratios.ratio_of_means(samples, "p", 1.0) == pytest.approx((1.2, 0.1))
+
+
 def test_all_figures_are_made(tmp_path, capsys):
     options = ["--points", "2", "--scale", "0.05", "--seeds", "0", "--no-pictures", "--out", str(tmp_path)]
     assert main(["figures", "benefit", *options]) == OK
     result = json.loads((tmp_path / "benefit.json").read_text())
-    assert [figure["figure"] for figure in result["figures"]] == [3, 4, 5, 6, 7, 8, 9]
+    assert [figure["figure"] for figure in result["figures"]] == [3, 4, 5, 6, 7, 8, 9, 10]
     assert all(figure["claims"] for figure in result["figures"])
     assert main(["figures", "benefit", *options, "--also", "makespan"]) == WRONG_USAGE
     assert "makespan" in capsys.readouterr().err
