@@ -40,8 +40,8 @@ def test_one_tenant_loses_its_benefit_at_half_time(pool):
 
 
 def test_ratio_of_means_and_its_error_are_those_of_pairs():
-    # Ours 11 and 13, the better of the others 10 and 10 (the other one: 1): 12 / 10; differences 1 and 3 have a standard
-    # deviation of sqrt(2), their mean an error of 1, a tenth of 10.
+    # Ours 11 and 13, the better of the others 10 and 10 (the other one: 1): 12 / 10; differences 1 and 3 have a
+    # standard deviation of sqrt(2), their mean an error of 1, a tenth of 10.
     values = {"benefit": (10.0, 10.0), "benefit_replace": (1.0, 1.0), "benefit_plus": (11.0, 13.0)}
     samples = Samples(Sample("p", 1.0, name, seed, of[seed]) for name, of in values.items() for seed in (0, 1))
     assert ratios.ratio_of_means(samples, "p", 1.0) == pytest.approx((1.2, 0.1))
