@@ -21,11 +21,11 @@ def inner(function: _Function) -> _Function:
     return _compiled(function, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
-def _compiled(function: _Function, *signature: str, **options: Any) -> _Function:
+def _compiled(function: _Function, signature: str | None = None, **options: Any) -> _Function:
     try:
         from numba import njit
 
-        done: _Function = njit(*signature, cache=True, **options)(function)
+        done: _Function = njit(signature, cache=True, **options)(function)
     except (ImportError, RuntimeError):  # no numba, or no place where it may keep what it compiled
         return function
     return done
