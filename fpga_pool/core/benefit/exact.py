@@ -172,6 +172,12 @@ class _Network:
                 if alike.function in fits:
                     yield from self._runs(group, number, alike)
 
+    def most(self, arc: _Arc) -> int:
+        """Return how often an arc is taken at most: by each slot once, but where it takes less than a step."""
+        if arc.tail.step < arc.head.step:
+            return self.slots[arc.tail.group]
+        return len(self.jobs.function) if arc.runs < 0 else len(self.classes[arc.runs].come)
+
     def _runs(self, group: tuple[int, int], number: int, alike: _Class) -> Iterator[_Arc]:
         """Yield the runs of a class: whole ones, and shorter ones where jobs can be taken off and keep progress."""
         function, whole = alike.function, int(self._steps(alike.work_s))
@@ -209,7 +215,7 @@ def _programme(network: _Network) -> Programme:
     work = job_programme(network.pool, network.jobs, network.edges_s)
     programme = work.programme
     found = list(network.arcs())
-    most = np.array([network.slots[arc.tail.group] for arc in found], float)
+    most = np.array([network.most(arc) for arc in found], float)
     arcs = list(zip(programme.add(most, whole=True).tolist(), found, strict=True))
     _keep_paths(programme, network, arcs)
     _take_turns_at_ports(programme, network, arcs)

@@ -32,6 +32,8 @@ def _gains(view: Occupancy, kind: int, slot: int, now_s: float) -> Iterator[tupl
     """Yield what a load of each function into the slot gains, in vCPU-seconds."""
     demand, load_s = view.demand, view.load_s[kind]
     fitting = [f for f in view.functions if view.fits[kind][f]]
+    if not fitting:
+        return
     chosen = dict.fromkeys(fitting, 0)
     # What each function would add per second, with the slots that it has and those that it is to have.
     adds = {f: demand.speedup[f] * demand.likely_more_than(view.held[f], f, now_s, view.pool.slots) for f in fitting}

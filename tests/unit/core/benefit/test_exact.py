@@ -57,6 +57,14 @@ def test_job_waits_beyond_its_patience_only_for_a_load(pool):
         assert best(pool([4.0], load_s=2.0), *jobs, horizon_s=6.0, step_s=0.5) == pytest.approx(vcpu_s / 6)
 
 
+def test_steps_longer_than_jobs_and_loads_bound_what_is_possible(pool):
+    # One slot, loads of 0.5 s, two jobs of 0.5 s: done by 1.5, 4 vCPUs for 1 s of 2.  Rounded down to steps of 2 s,
+    # loads and runs take no time: the bound is no less.
+    jobs = ([0, 0], [0.0, 0.0], [0.5, 0.5], [9.0, 9.0])
+    assert best(pool([4.0]), *jobs, horizon_s=2.0, step_s=0.5) == pytest.approx(2.0)
+    assert best(pool([4.0]), *jobs, horizon_s=2.0, step_s=2.0) >= 2.0
+
+
 def test_nothing_is_loaded_before_it_is_asked_for(pool):
     # The job comes at 1 s: with foresight the slot holds its function and it runs 1..2, else 1.5..2.5.
     jobs = windows(pool([4.0]), [0], [1.0], [1.0], [1.0])

@@ -55,6 +55,14 @@ def test_function_is_not_loaded_where_it_does_not_fit(pool, name):
     assert load_policy("online", name).decide(view, None, 0.0, RNG) is None
 
 
+@pytest.mark.parametrize("name", policy_names("online"))
+def test_slots_that_are_too_small_for_all_functions_stay_empty(pool, name):
+    # The one of card 0 is of kind 0, into which nothing fits.
+    some = pool([2.0, 5.0], cards=2, fits=[[False, False], [True, True]], slot_kind=np.array([0, 1]))
+    found = load_policy("online", name).decide(wait(Occupancy(some), 1), None, 0.0, RNG)
+    assert found == Load(1, 1)
+
+
 def test_throughput_takes_the_most_bytes_and_benefit_the_most_speedup(pool):
     # Function 0 moves more, function 1 gains more.
     view = wait(Occupancy(pool([2.0, 30.0], io_bps=[[8e8, 1e8]])), 0, 1)
