@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,9 +44,17 @@ _ENDS = {
 }
 #: Errors of these domains are libvirt's, not the guest's.
 _LOST = (libvirt.VIR_FROM_RPC, libvirt.VIR_FROM_REMOTE)
+#: What libvirt may keep of a domain: what of it is left makes it refuse to forget the domain.
+_WITH_ALL = (
+    libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+    | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+    | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+)
 _NS_PER_S = 1e9
 #: How often tiers that were read are read again, and how often old saved memories are looked for.
 REREAD_S, SWEEP_S = 5.0, 600.0
+#: How long a save may take to see that its guest was destroyed, and libvirt to see that a guest has ended.
+SAVE_END_S, END_SEEN_S = 60.0, 2.0
 
 
 @dataclass(slots=True)
@@ -252,10 +261,24 @@ class LibvirtRunner(Runner):
             self._asked(lambda made: made.defineXML(domain.XMLDesc(_INACTIVE)))
         try:
             self._tiers.place(uuid, about.tier, [about.processor])
-        except NotFound:
+        except NotFound as error:
+            if not self._ends(domain):
+                raise Conflict(str(error)) from error
             LOG.info("process %s: ended at once", about.key)
             return
         self._tier_of[uuid] = about.tier
+
+    def _ends(self, domain: Any) -> bool:
+        """Say whether a guest of which something is missing has ended; libvirt may see that a little later."""
+        until_s = time.monotonic() + END_SEEN_S
+        try:
+            while self._asked(lambda _: domain.isActive()):
+                if time.monotonic() > until_s:
+                    return False
+                time.sleep(END_SEEN_S / 20)
+        except NotFound:
+            LOG.debug("domain %s: gone", domain.name())
+        return True
 
     def set_tier(self, key: Key, tier: Tier) -> None:
         """See Runner."""
@@ -263,11 +286,11 @@ class LibvirtRunner(Runner):
         uuid = guest.domain.UUIDString()
         if guest.is_off:
             return
-        try:
-            self._tiers.set_tiers({uuid: tier})
-            self._tier_of[uuid] = tier
-        except Conflict:  # a former agent was killed before it had a place
+        if self._tier_of.get(uuid) is None:  # a former agent was killed before it had its place, or all of it
             self._settle(guest.domain, replace(guest.about, tier=tier))
+            return
+        self._tiers.set_tiers({uuid: tier})
+        self._tier_of[uuid] = tier
 
     def save(self, key: Key) -> None:
         """See Runner.  libvirt goes on saving when this process is killed."""
@@ -306,11 +329,14 @@ class LibvirtRunner(Runner):
             uuid = guest.domain.UUIDString()
             if not guest.is_off:
                 self._gone(guest.domain.destroy)
-            self._gone(guest.domain.undefine)
+            self._gone(lambda: guest.domain.undefineFlags(_WITH_ALL))
             self._tier_of.pop(uuid, None)
-        thread = self._saving.pop(key, None)
+        thread = self._saving.get(key)
         if thread is not None:
-            thread.join()
+            thread.join(SAVE_END_S)
+            if thread.is_alive():
+                raise ServiceUnavailable(f"process {key}: its guest is destroyed, to save it does not end")
+            self._saving.pop(key, None)
         if key in self._guests():
             raise ServiceUnavailable(f"process {key}: its guest does not end")
 

@@ -128,6 +128,16 @@ def test_a_guest_that_ends_otherwise_than_by_itself_has_failed(host, until, ends
     assert domains(host.connection) == {}
 
 
+def test_a_guest_that_somebody_else_has_saved_has_failed_and_can_be_ended(host):
+    """libvirt keeps its memory, and does not forget a domain with one unless it is told to."""
+    runner, wanted = host.new_runner(), spec()
+    runner.launch(wanted, 1, BEHIND)
+    host.domain(wanted.key).managedSave()
+    assert runner.observe()[wanted.key].phase is Phase.FAILED
+    runner.end(wanted.key)
+    assert domains(host.connection) == {}
+
+
 def test_memory_that_cannot_be_saved_or_is_none_is_told_and_nothing_is_left(host, shared, until):
     runner, wanted = host.new_runner(), spec()
     runner.launch(wanted, 1, BEHIND)

@@ -1,0 +1,154 @@
+"""The libvirt runner where something goes wrong: what it asks libvirt for, and when it gives up."""
+
+import threading
+from xml.etree import ElementTree
+
+import pytest
+
+from fpga_pool.drivers.runners.base import Key, ProcessSpec
+from fpga_pool.drivers.runners.domain import Machine, ProcessDomain
+from fpga_pool.drivers.runners.images import SavedMemory
+from fpga_pool.model.exceptions import Conflict, NotFound, ServiceUnavailable
+from fpga_pool.model.flavor import Tier
+
+libvirt = pytest.importorskip("libvirt")
+runners = pytest.importorskip("fpga_pool.drivers.runners.libvirt")
+
+FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
+KEY = Key("a", 0, 1)
+SPEC = ProcessSpec(key=KEY, processes=1, cpu_usage=0.5, work_s=60.0)
+MANAGED_SAVE, SNAPSHOTS, CHECKPOINTS = 1, 2, 16  # virDomainUndefineFlagsValues
+
+
+class Domain:
+    """One domain of a process, as libvirt has it; some of what libvirt keeps of it hinders `undefine`."""
+
+    def __init__(self, connection, keeps=0):
+        self.connection, self.keeps, self.active = connection, keeps, True
+        about = ProcessDomain.launched(SPEC, 1, BEHIND)
+        self.element = ElementTree.tostring(about.to_element(), encoding="unicode")
+
+    def name(self):
+        return f"fpga-pool-{KEY}"
+
+    def UUIDString(self):  # noqa: N802
+        return "u"
+
+    def ID(self):  # noqa: N802
+        return 1 if self.active else -1
+
+    def isPersistent(self):  # noqa: N802
+        return 1
+
+    def isActive(self):  # noqa: N802
+        return int(self.active)
+
+    def metadata(self, *_):
+        return self.element
+
+    def destroy(self):
+        self.active = False
+
+    def undefineFlags(self, flags):  # noqa: N802
+        if self.keeps & ~flags:
+            raise libvirt.libvirtError("Refusing to undefine")
+        self.connection.domains.remove(self)
+
+
+class Connection:
+    """What the runner asks of libvirt here."""
+
+    def __init__(self):
+        self.domains = []
+
+    def call(self, work):
+        try:
+            return work(self)
+        except libvirt.libvirtError as error:
+            raise ServiceUnavailable(str(error)) from error
+
+    def getAllDomainStats(self, *_):  # noqa: N802
+        state = {True: libvirt.VIR_DOMAIN_RUNNING, False: libvirt.VIR_DOMAIN_SHUTOFF}
+        return [(domain, {"state.state": state[domain.active]}) for domain in self.domains]
+
+
+class Tiers:
+    """Remembers what it was asked for; has no guest if `missing` says so."""
+
+    def __init__(self):
+        self.calls, self.found, self.missing = [], [], ""
+
+    def guests(self):
+        return self.found
+
+    def place(self, instance, tier, pcpus):
+        if self.missing:
+            raise NotFound(self.missing)
+        self.calls.append(("place", instance, tier, list(pcpus)))
+
+    def set_tiers(self, tiers):
+        self.calls.append(("set_tiers", tiers))
+
+
+@pytest.fixture
+def tiers():
+    return Tiers()
+
+
+@pytest.fixture
+def runner(tmp_path, tiers):
+    machine = Machine(virt_type="qemu", memory_mib=64, cpu_model="", bridge="", start_shares=1024, consoles=None)
+    saved = SavedMemory(tmp_path, 3600.0)
+    made = runners.LibvirtRunner("test:///default", tiers, machine, saved, tmp_path, "default", lambda: 0.0)
+    made._libvirt = Connection()
+    return made
+
+
+@pytest.fixture
+def domain(runner):
+    made = Domain(runner._libvirt)
+    runner._libvirt.domains.append(made)
+    return made
+
+
+@pytest.mark.parametrize("keeps", [0, MANAGED_SAVE, SNAPSHOTS, CHECKPOINTS])
+def test_a_domain_is_forgotten_with_all_that_libvirt_keeps_of_it(runner, domain, keeps):
+    domain.keeps = keeps
+    runner.end(KEY)
+    assert runner.observe() == {}
+
+
+def test_a_guest_whose_placing_was_interrupted_is_placed_when_it_gets_its_tier(runner, domain, tiers):
+    runner.set_tier(KEY, FRONT)
+    assert tiers.calls == [("place", "u", FRONT, [1])]
+    runner.set_tier(KEY, BEHIND)
+    assert tiers.calls[1:] == [("set_tiers", {"u": BEHIND})]
+
+
+def test_a_guest_that_runs_and_cannot_be_found_is_not_taken_for_one_that_has_ended(runner, domain, tiers, monkeypatch):
+    monkeypatch.setattr(runners, "END_SEEN_S", 0.02)
+    tiers.missing = "u.pid: missing; libvirt_pid_dir is wrong"
+    with pytest.raises(Conflict, match="libvirt_pid_dir is wrong"):
+        runner.launch(SPEC, 1, BEHIND)
+
+
+def test_a_guest_that_has_ended_at_once_was_launched(runner, domain, tiers):
+    tiers.missing = "u.pid: missing"
+    threading.Timer(0.1, domain.destroy).start()  # libvirt sees it a moment later
+    runner.launch(SPEC, 1, BEHIND)
+    assert not domain.active
+
+
+def test_a_guest_whose_save_does_not_end_is_not_told_to_have_ended(runner, domain, monkeypatch):
+    monkeypatch.setattr(runners, "SAVE_END_S", 0.01)
+    goes_on = threading.Event()
+    domain.saveFlags = lambda *_: goes_on.wait(60)
+    runner._phase = lambda _: (runners.Phase.RUNNING, "")
+    runner.save(KEY)
+    for _ in range(2):
+        with pytest.raises(ServiceUnavailable, match="does not end"):
+            runner.end(KEY)
+    goes_on.set()
+    monkeypatch.setattr(runners, "SAVE_END_S", 60.0)
+    runner.end(KEY)
+    assert runner.observe() == {}
