@@ -6,7 +6,9 @@ it ended: after a kill the next start goes on from there, with the guests that h
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from fpga_pool.drivers.runners.base import Key, Phase, Runner, Running
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
@@ -34,6 +36,10 @@ LOG = logging.getLogger(__name__)
 
 #: A processor and one of its tiers.
 Place = tuple[int, str]
+_Each = TypeVar("_Each")
+
+#: How often guests and saved memories that nobody knows of are looked for on a host that has no process.
+IDLE_LOOK_S = 600.0
 
 
 class Processes:
@@ -50,16 +56,20 @@ class Processes:
         journal: Journal,
         clock: Clock,
         changed: threading.Condition,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self.numbers = {processor_name(host, number): number for number in numbers}
         self._runner = runner
         self._journal = journal
         self._clock = clock
         self._changed = changed
+        self._steady = steady
         self._held: dict[Key, HeldProcess] = {held.key: held for held in journal.processes()}
         self._seen: Mapping[Key, Running] = {}
-        #: Guests may be there that nobody asked for.
-        self._unsure = True
+        #: Saved memories that nobody goes on from.
+        self._unwanted: list[str] = []
+        #: When guests that nobody asked for are looked for, if no process is held.
+        self._look_at = float("-inf")
         #: Called when there is something to be told.
         self.on_report: Callable[[], object] = lambda: None
 
@@ -96,10 +106,10 @@ class Processes:
         if isinstance(action, LaunchProcess):
             held = HeldProcess(command.slot, action)
         elif held is None:
-            if isinstance(action, StopProcess) and action.saved:
-                self._runner.discard(action.saved)
             gone = [ProcessStopped(**self._about(key))] if isinstance(action, StopProcess) else []  # type: ignore[arg-type]
             self._journal.note_process(command, None, None, gone)
+            if isinstance(action, StopProcess) and action.saved:
+                self._unwanted.append(action.saved)
             self.on_report()
             return
         elif isinstance(action, SetTier):
@@ -155,24 +165,52 @@ class Processes:
         """Make what is there more like what is to be; return whether something has changed."""
         with self._changed:
             held = dict(self._held)
-        if not held and not self._unsure:
+            unwanted, self._unwanted = self._unwanted, []
+        self._discard(unwanted)
+        if not held and self._steady() < self._look_at:
             return False
         seen = self._runner.observe()
         with self._changed:
             self._seen = seen
-        for key in seen.keys() - held.keys():
-            if key not in self._held:
-                LOG.info("process %s: ended, nobody asked for it", key)
-                # Of one that is saved the scheduler knows: it was told before it was forgotten.
-                (self._runner.leave if seen[key].phase is Phase.SAVED else self._runner.end)(key)
-        self._unsure = False
+        failures: list[ServiceUnavailable] = []
+        strays = [key for key in seen.keys() - held.keys() if key not in self._held]
+        self._each(strays, lambda key: self._end_stray(key, seen[key]), failures)
+        self._look_at = float("-inf") if failures else self._steady() + IDLE_LOOK_S
         # What ends makes room for what begins.
-        changed = [self._end(one, seen.get(key)) for key, one in held.items()]
-        if any(changed):
+        if self._each(held.values(), lambda one: self._end(one, seen.get(one.key)), failures):
             return True
         taken = {(running.processor, str(running.tier)) for running in seen.values()}
-        went_on = [self._go_on(one, seen.get(key), taken) for key, one in held.items()]
-        return any(went_on)
+        if self._each(held.values(), lambda one: self._go_on(one, seen.get(one.key), taken), failures):
+            return True
+        if failures:
+            raise failures[0]
+        return False
+
+    @staticmethod
+    def _each(them: Iterable[_Each], act: Callable[[_Each], bool], failures: list[ServiceUnavailable]) -> bool:
+        """Do something with each, whichever of them fails; return whether something has changed."""
+        changed = False
+        for one in them:
+            try:
+                changed |= act(one)
+            except ServiceUnavailable as failure:
+                LOG.debug("step: %s", failure)
+                failures.append(failure)
+        return changed
+
+    def _discard(self, unwanted: Iterable[str]) -> None:
+        """Remove saved memories; those that cannot be are swept when they are old."""
+        for saved in unwanted:
+            try:
+                self._runner.discard(saved)
+            except FpgaPoolError as error:
+                LOG.warning("saved memory %s: not removed: %s", saved, error)
+
+    def _end_stray(self, key: Key, seen: Running) -> bool:
+        LOG.info("process %s: ended, nobody asked for it", key)
+        # Of one that is saved the scheduler knows: it was told before it was forgotten.
+        (self._runner.leave if seen.phase is Phase.SAVED else self._runner.end)(key)
+        return False
 
     def _end(self, held: HeldProcess, seen: Running | None) -> bool:
         """Let go of a process that is to end, or has ended; return whether it has."""
@@ -199,6 +237,7 @@ class Processes:
             self._runner.leave(key)
             return True
         if seen is None and held.wish in (Wish.RUN, Wish.SAVE):
+            self._runner.end(key)  # its saved memory may be there
             return self._tell_end(held, ProcessFailed(**about, message="its guest is gone"))  # type: ignore[arg-type]
         return False
 

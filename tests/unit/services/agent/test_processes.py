@@ -55,7 +55,7 @@ class Host:
 
     def __init__(self, directory):
         self.directory = directory
-        self.now_s = 1000.0
+        self.now_s = self.steady_s = 1000.0
         self.sequence = {}
         self.told = []
         self.start()
@@ -66,7 +66,10 @@ class Host:
         self.journal = Journal(self.directory / "journal.sqlite")
         self.runner = Mortal(runner, fate)
         journal = Mortal(self.journal, fate)
-        self.agent = Processes("h0", [0, 1], self.runner, journal, lambda: self.now_s, threading.Condition())
+        self.changed = threading.Condition()
+        self.agent = Processes(
+            "h0", [0, 1], self.runner, journal, lambda: self.now_s, self.changed, lambda: self.steady_s
+        )
 
     def kill(self):
         self.journal.close()
@@ -357,13 +360,11 @@ def test_a_memory_that_nobody_has_gone_on_from_yet_is_passed_on_or_removed(host,
 
 
 def test_an_agent_that_was_killed_between_telling_and_leaving_leaves_the_memory(host, memories):
-    host.obey(host.launch("a"))
-    host.settle()
-    memories.save(Key("a", 0, 1))
-    memories.seen[Key("b", 0, 1)] = memories.seen.pop(Key("a", 0, 1))  # of b nothing is held: it was told
-    host.names()
+    memories.seen[Key("b", 0, 1)] = memories._running(Phase.RUNNING, 0, FRONT)
+    memories.save(Key("b", 0, 1))  # of b nothing is held: it was told
+    assert host.names() == []
     assert memories.seen == {}
-    assert "a.1.0" in memories.memories
+    assert "b.1.0" in memories.memories
 
 
 def test_a_guest_that_has_failed_is_ended_and_told_why(host, memories):
@@ -383,3 +384,89 @@ def test_a_guest_that_a_killed_agent_left_in_no_tier_is_put_into_its_own(host, m
     memories.seen[Key("a", 0, 1)] = memories._running(Phase.RUNNING, 0, None)
     host.agent.step()
     assert given == [("a", BEHIND)]
+
+
+def test_a_guest_that_cannot_be_ended_keeps_no_other_from_being_ended_or_launched(host, memories):
+    """Of three processes that are to end the first two do not; the third does, and a fourth comes to its place."""
+    host.obey(host.launch("a"), host.launch("b", BEHIND), host.launch("c", number=1))
+    host.settle()
+    memories.seen[Key("stray", 0, 1)] = memories._running(Phase.RUNNING, 5, FRONT)
+    end = memories.end
+
+    def stuck(key):
+        if key.gang != "c":
+            raise ServiceUnavailable(f"{key} does not end")
+        end(key)
+
+    memories.end = stuck
+    stops = [host.about(StopProcess, "a"), host.about(StopProcess, "b"), host.about(StopProcess, "c", 1)]
+    host.obey(*stops, host.launch("d", number=1), host.launch("e"))
+    with pytest.raises(ServiceUnavailable, match=r"stray\.1\.0 does not end"):
+        host.settle()
+    assert [(type(report).__name__, report.gang) for report in host.reports()] == [
+        ("ProcessStopped", "c"),
+        ("ProcessStarted", "d"),
+    ]
+    assert {key.gang for key in memories.seen} == {"a", "b", "d", "stray"}  # e has no place yet
+    memories.end = end
+    assert host.names() == ["ProcessStopped", "ProcessStopped", "ProcessStarted"]
+    assert {key.gang for key in memories.seen} == {"d", "e"}
+
+
+def test_a_stray_guest_that_did_not_end_is_ended_later(host, memories):
+    memories.seen[Key("stray", 0, 1)] = memories._running(Phase.RUNNING, 0, FRONT)
+    end, memories.end = memories.end, lambda _: unavailable()
+    for _ in range(2):
+        with pytest.raises(ServiceUnavailable):
+            host.agent.step()
+    memories.end = end
+    assert host.names() == []
+    assert memories.seen == {}
+
+
+def unavailable():
+    raise ServiceUnavailable("no answer")
+
+
+def test_a_memory_that_nobody_wants_is_removed_while_commands_can_come(host, memories):
+    """The directory may take its time: nobody waits for it who would execute a command or send a heartbeat."""
+    host.settle()
+    owned, discard = [], memories.discard
+
+    def slow(saved):
+        owned.append(host.changed._is_owned())
+        discard(saved)
+
+    memories.discard = slow
+    host.obey(host.about(StopProcess, saved="old.1.0"))
+    assert (owned, memories.memories) == ([], {"old.1.0"})
+    assert host.names() == ["ProcessStopped"]
+    assert (owned, memories.memories) == ([False], set())
+
+
+def test_a_memory_that_cannot_be_removed_is_left_to_be_swept(host, memories):
+    memories.discard = lambda _: unavailable()
+    host.obey(host.about(StopProcess, saved="old.1.0"), host.launch("b"))
+    assert host.names() == ["ProcessStopped", "ProcessStarted"]
+
+
+def test_a_host_without_processes_is_looked_at_now_and_then(host, memories):
+    host.settle()
+    memories.seen[Key("stray", 0, 1)] = memories._running(Phase.RUNNING, 0, FRONT)
+    host.steady_s += 599.0
+    host.settle()
+    assert len(memories.seen) == 1
+    host.steady_s += 1.0
+    host.settle()
+    assert memories.seen == {}
+
+
+def test_a_guest_that_is_gone_leaves_no_memory(host, memories):
+    host.obey(host.launch("a"))
+    host.settle()
+    host.obey(host.about(SaveProcess))
+    memories.seen.clear()
+    memories.memories.add("a.1.0")
+    (failed,) = host.settle()
+    assert (type(failed).__name__, failed.message) == ("ProcessFailed", "its guest is gone")
+    assert memories.memories == {"old.1.0"}
