@@ -31,7 +31,8 @@ from fpga_pool.model.flavor import Tier
 
 LOG = logging.getLogger(__name__)
 
-_STATS = libvirt.VIR_DOMAIN_STATS_STATE | libvirt.VIR_DOMAIN_STATS_CPU_TOTAL
+#: For its other statistics, that of CPU time among them, libvirt asks QEMU: one of the background may not answer soon.
+_STATS = libvirt.VIR_DOMAIN_STATS_STATE
 _NOWAIT = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
 _ELEMENT = libvirt.VIR_DOMAIN_METADATA_ELEMENT
 _INACTIVE = libvirt.VIR_DOMAIN_XML_INACTIVE
@@ -153,14 +154,21 @@ class LibvirtRunner(Runner):
                 LOG.warning("domain %s is left alone: %s", domain.name(), error)
                 about = abouts[run] = None
             if about is not None:
-                cpu_s = stats.get("cpu.time", 0) / _NS_PER_S
                 state = stats.get("state.state", libvirt.VIR_DOMAIN_NOSTATE)
+                cpu_s = 0.0 if state in _OFF else self._cpu_time_s(domain)
                 found[about.key] = _Guest(domain, about, state, stats.get("state.reason", 0), cpu_s)
         self._abouts = abouts
         for memory in (self._meters, self._cpu_s, self._unsaved):
             for key in memory.keys() - found.keys():
                 del memory[key]
         return found
+
+    def _cpu_time_s(self, domain: Any) -> float:
+        """Return the CPU time of a guest, of its control group; 0 if it has just ended."""
+        try:
+            return float(self._asked(lambda _: domain.getCPUStats(True))[0]["cpu_time"]) / _NS_PER_S
+        except (NotFound, Conflict):
+            return 0.0
 
     def _about(self, domain: Any) -> ProcessDomain | None:
         """Return what a domain says of itself; None if it is not ours, NotFound if it is gone."""

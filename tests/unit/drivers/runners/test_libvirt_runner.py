@@ -43,6 +43,9 @@ class Domain:
     def isActive(self):  # noqa: N802
         return int(self.active)
 
+    def getCPUStats(self, _):  # noqa: N802
+        return [{"cpu_time": 2_500_000_000}]
+
     def metadata(self, *_):
         return self.element
 
@@ -152,3 +155,9 @@ def test_a_guest_whose_save_does_not_end_is_not_told_to_have_ended(runner, domai
     monkeypatch.setattr(runners, "SAVE_END_S", 60.0)
     runner.end(KEY)
     assert runner.observe() == {}
+
+
+def test_the_cpu_time_of_a_guest_is_that_of_its_control_group(runner, domain):
+    assert runner.observe()[KEY].cpu_s == 2.5
+    domain.destroy()
+    assert runner.observe()[KEY].cpu_s == 2.5  # what was read last
