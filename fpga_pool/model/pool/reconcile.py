@@ -60,21 +60,23 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
     repairs = [
         Repair(mended.subject, mended.reason) for mended in compare_gangs(tx, heartbeat, now_s, returned=returned)
     ]
-    stored = {slot.name: slot for slot in tx.slots(heartbeat.host)}
+    stored = {slot.name for slot in tx.slots(heartbeat.host)}
     held = {lease.slot: lease for lease in instance_leases(tx, heartbeat.host)}
     for observed in heartbeat.slots:
-        slot = stored.pop(observed.slot, None)
-        if slot is None:
+        new = observed.slot not in stored
+        if new:
             tx.add(_new_slot(heartbeat.host, tx.shard.name, observed))
             repairs.append(Repair(observed.slot, "new to the pool"))
         else:
-            repairs += _compare_slot(tx, slot, observed, heartbeat, now_s)
+            # Read anew: a task that lost another slot has left this one as well, and its agent was told.
+            repairs += _compare_slot(tx, tx.slot(observed.slot), observed, heartbeat, now_s)
         obeyed = heartbeat.unreported == 0 and observed.sequence >= tx.slot(observed.slot).sequence
         # Of a host that is back no command is under way: they were dropped when it was lost.
         settled = returned or obeyed
-        if kept := compare_hold(tx, observed, held.get(observed.slot), now_s, new=slot is None, settled=settled):
+        if kept := compare_hold(tx, observed, held.get(observed.slot), now_s, new=new, settled=settled):
             repairs.append(Repair(observed.slot, kept))
-    for slot in stored.values():
+    for name in sorted(stored - {observed.slot for observed in heartbeat.slots}):
+        slot = tx.slot(name)
         if slot.state is not SlotState.FAULTED:
             gone = SlotChanged(slot=slot.name, at=heartbeat.at, state=SlotState.FAULTED, reason="its card is gone")
             change_slot(tx, slot, gone, now_s)
