@@ -154,15 +154,17 @@ def not_to_be_had(
     tx: Transaction, catalogue: Catalogue, settings: PoolSettings, now_s: float
 ) -> tuple[set[str], set[str]]:
     """Return the slots that no virtual machine holds and that none could get: out of service; and not given up soon."""
-    held = {lease.slot for lease in tx.leases() if lease.of_instance}
-    queues = _queues(tx.active_jobs(), tx.leases())
-    out, busy = set(), set()
+    leases = tx.leases()
+    held = {lease.slot for lease in leases if lease.of_instance}
+    queues = _queues(tx.active_jobs(), leases)
+    bound = _bound(queues, leases, catalogue, settings)
+    out, busy, patience_s = set(), set(), settings.claim_patience_s
     for slot in tx.slots():
         if slot.kind == CPU or slot.name in held:
             continue
         if not usable(slot, tx.host(slot.host), set()):
             out.add(slot.name)
-        elif leaves_in_s(queues[slot.name], catalogue, settings, now_s) > settings.claim_patience_s:
+        elif slot.name in bound or leaves_in_s(queues[slot.name], catalogue, settings, now_s) > patience_s:
             busy.add(slot.name)
     return out, busy
 
@@ -204,13 +206,15 @@ class _Offered:
 
 def _offered(tx: Transaction, claim: Claim, catalogue: Catalogue, settings: PoolSettings, now_s: float) -> _Offered:
     fitting = [slot for slot in tx.slots(claim.host) if _fits(slot, claim, catalogue)]
-    foreign = held_by_instances(tx.leases(host=claim.host))
-    queues = _queues(tx.active_jobs(host=claim.host), tx.leases(host=claim.host))
+    leases = tx.leases(host=claim.host)
+    foreign = held_by_instances(leases)
+    queues = _queues(tx.active_jobs(host=claim.host), leases)
+    bound = _bound(queues, leases, catalogue, settings)
     function = claim.wanted.function
     priced = [
         (_price(slot, queues[slot.name], function, catalogue, now_s), slot.name, slot)
         for slot in fitting
-        if usable(slot, tx.host(slot.host), foreign)
+        if usable(slot, tx.host(slot.host), foreign | bound)
         and leaves_in_s(queues[slot.name], catalogue, settings, now_s) <= settings.claim_patience_s
     ]
     priced.sort(key=lambda offer: offer[:2])
@@ -388,3 +392,16 @@ def _queues(jobs: Iterable[Job], leases: Iterable[Lease]) -> defaultdict[str, li
         if lease.kind is LeaseKind.TASK:
             queues[lease.slot] += [job for job in shares[lease.holder] if job.slot != lease.slot]
     return queues
+
+
+def _bound(
+    queues: Mapping[str, Sequence[Job]], leases: Iterable[Lease], catalogue: Catalogue, settings: PoolSettings
+) -> set[str]:
+    """Return the slots of tasks that a claim would stop although a share of them cannot leave: they are not given."""
+    return {
+        lease.slot
+        for lease in leases
+        if lease.kind is LeaseKind.TASK
+        for job in queues[lease.slot]
+        if job.batch_uuid == lease.holder and not job.cancel_requested and _stays(job, catalogue, settings)
+    }

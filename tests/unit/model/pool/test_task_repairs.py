@@ -13,7 +13,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from task_bench import Tasks
 
+from fpga_pool.model.exceptions import Conflict
+from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.objects import JobState, SlotState
+from fpga_pool.model.pool.instances import Claim, claim_slots, not_to_be_had
 from fpga_pool.model.tasks import TaskState
 
 
@@ -58,3 +61,46 @@ def test_a_card_that_vanishes_with_both_slots_of_a_task_costs_the_task_its_slots
     assert (tasks.get(uuid).state, tasks.get(uuid).failures) == (TaskState.QUEUED, 1)
     assert tasks.place() == [uuid]
     assert lost.isdisjoint(tasks.slots(uuid))
+
+
+def claim(pool, count):
+    """Have a virtual machine claim slots; returns their names."""
+    wanted = Claim(
+        host="r", instance="vm", project_id="p", wanted=AcceleratorRequest(function="aes", count=count), allocated=None
+    )
+    with pool.tx() as tx:
+        return {slot.name for slot in claim_slots(tx, wanted, pool.catalogue, pool.settings, pool.now_s)}
+
+
+def busy(pool):
+    with pool.tx() as tx:
+        return not_to_be_had(tx, pool.catalogue, pool.settings, pool.now_s)[1]
+
+
+def test_a_claim_does_not_stop_a_share_that_cannot_be_stopped_however_soon_it_ends(pool, tasks):
+    """It is done in a second, less than a claim waits; but a claim takes all slots of a task, and at once."""
+    uuid = tasks.create(3, "line")
+    tasks.place()
+    pool.bring(tasks.shares(uuid)[0].uuid, JobState.RUNNING)
+    held = tasks.held()[uuid]
+    assert busy(pool) == held
+    with pytest.raises(Conflict, match="of 4 that fit 0 are held by virtual machines, 1 can be given now"):
+        claim(pool, 2)
+    assert claim(pool, 1).isdisjoint(held)
+    assert tasks.get(uuid).state is TaskState.RUNNING
+    pool.bring(tasks.shares(uuid)[0].uuid, JobState.DONE)
+    assert busy(pool) == set()  # the other shares wait for their inputs
+
+
+def test_a_claim_does_not_stop_a_task_that_could_not_begin_again(pool, tasks):
+    """A share that was planned as often as it may be would fail, and the task with it."""
+    uuid = tasks.create(4, "any")
+    for _ in range(pool.settings.max_attempts - 1):
+        tasks.place()
+        pool.fail(tasks.shares(uuid)[0].uuid)
+    assert tasks.place() == [uuid]
+    assert {share.state for share in tasks.shares(uuid)} == {JobState.WAITING_INPUT}
+    assert busy(pool) == set(tasks.slots(uuid))
+    with pytest.raises(Conflict, match="0 can be given now"):
+        claim(pool, 1)
+    assert tasks.get(uuid).state is TaskState.RUNNING
