@@ -21,6 +21,7 @@ from fpga_pool.model.pool.admission import BatchRequest, cancel_batch, cancel_jo
 from fpga_pool.model.pool.changes import admit_flow
 from fpga_pool.model.pool.online import slot_benefits
 from fpga_pool.model.pool.operations import drain_slot, resume_slot
+from fpga_pool.model.tasks import TASK_POLICY
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.rpc.transport import VERSION_1, answers, read, read_all
 from fpga_pool.services.scheduler.changes import LOOK_S
@@ -121,6 +122,11 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
     def cancel_batch(self, context: Plain, project_id: str, uuid: str) -> Plain:
         """See SchedulerAPI."""
         service = self._service
+        with service.store.reading() as tx:
+            is_task = owned_batch(tx, uuid, project_id).policy == TASK_POLICY
+        if is_task:
+            self.cancel_task(context, project_id=project_id, uuid=uuid)
+            return self.batch(context, project_id=project_id, uuid=uuid)
         with service.store.admission() as tx:
             cancel_batch(tx, uuid, project_id, service.clock())
             shards = {job.shard for job in tx.batch_jobs(uuid)}

@@ -8,7 +8,7 @@ import pytest
 
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.experiments.waiting import wait_until
-from fpga_pool.model.exceptions import InvalidTransition
+from fpga_pool.model.exceptions import InvalidTransition, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.pool.task_admission import ShareRequest, TaskRequest
 from fpga_pool.model.tasks import TaskState
@@ -62,6 +62,30 @@ def test_a_task_that_waits_goes_on_when_the_one_before_it_is_cancelled(running):
         running.released(share)
     wait_until(lambda: state(running, second) is TaskState.RUNNING, "slots")
     assert state(running, first) is TaskState.CANCELLED
+
+
+def test_a_task_that_is_cancelled_as_the_batch_of_its_shares_is_cancelled_whole_or_not_at_all(running, monkeypatch):
+    agent = running.host()
+    task = running.api.create_task(request(agent, 3))
+    wait_until(lambda: state(running, task) is TaskState.RUNNING, "slots")
+
+    def refuse(shard):
+        raise ServiceUnavailable("the owner of the shard does not answer")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(running.service, "writer", refuse)
+        with pytest.raises(ServiceUnavailable):
+            running.api.cancel_batch("p", task.uuid)
+    assert not running.api.batch("p", task.uuid).cancel_requested
+    assert running.api.cancel_batch("p", task.uuid).cancel_requested
+    detail = running.api.task("p", task.uuid)
+    assert detail.task.cancel_requested
+    assert all(share.cancel_requested for share in detail.shares)
+    with pytest.raises(NotFound):
+        running.api.cancel_batch("another", task.uuid)
+    for share in detail.shares:
+        running.released(share)
+    assert state(running, task) is TaskState.CANCELLED
 
 
 @pytest.fixture
