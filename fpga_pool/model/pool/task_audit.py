@@ -21,6 +21,8 @@ def audit_tasks(tasks: Sequence[Task], leases: Sequence[Lease], active_jobs: Seq
         wanted = task.slots if task.state is TaskState.RUNNING else 0
         if len(slots) != wanted:
             yield f"task {task.uuid}: is {task.state}, and has {len(slots)} slots, not {wanted}"
+        if task.state is TaskState.RUNNING and not places:
+            yield f"task {task.uuid}: is {task.state}, and none of its shares is on a slot"
         if len({slot.partition("/")[0] for slot in slots}) > 1:
             yield f"task {task.uuid}: has slots of several hosts"
         if len(set(places)) != len(places) or not slots.issuperset(places):

@@ -274,7 +274,9 @@ def commit_choices(
     for choice in choices:
         task = tx.task(choice.task.uuid)
         shares = [share for share in tx.batch_jobs(task.uuid) if share.state not in ENDED_JOBS]
-        waits = all(share.state is JobState.PENDING and share.attempt < settings.max_attempts for share in shares)
+        waits = bool(shares) and all(
+            share.state is JobState.PENDING and share.attempt < settings.max_attempts for share in shares
+        )
         slots = [tx.slot(name) for name in choice.slots]
         possible = all(usable(slot, tx.host(slot.host), foreign) for slot in slots)
         free = choice.begin_at > view.now_s or last.keys().isdisjoint(choice.slots)
