@@ -49,13 +49,17 @@ def snapshot(
     Jobs that were planned too often are left to `reconcile.tick`.
     """
     pending = tx.pending_batches()
-    if not pending:
-        return None
+
+    def is_ours(batch_uuid: str) -> bool:
+        return batch_uuid not in put_off and is_planned(tx.batch(batch_uuid).policy)
+
+    if not any(map(is_ours, pending)):
+        return None  # before the view is built, which costs most
     backlogs = tx.backlogs()
     view = _view(tx, catalogue, now_s, backlogs)
     for batch_uuid, functions in pending.items():
         placeable = {function for function in functions if _has_place(view, function)}
-        if batch_uuid in put_off or not placeable or not is_planned(tx.batch(batch_uuid).policy):
+        if not placeable or not is_ours(batch_uuid):
             continue
         waiting = tx.pending_jobs(batch_uuid)
         jobs = tuple(job for job in waiting if job.function in placeable and job.attempt < settings.max_attempts)

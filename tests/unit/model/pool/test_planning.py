@@ -98,6 +98,14 @@ def test_the_oldest_batch_that_can_be_placed_is_planned_first(pool):
     assert pool.snapshot(put_off={"b1", "b2"}) is None
 
 
+def test_no_view_is_built_where_all_that_waits_is_put_off_or_others_business(pool, monkeypatch):
+    pool.create("aes")
+    pool.create("aes", policy="another")
+    planned = {"put_off": {"b1"}, "is_planned": lambda name: name != "another"}
+    monkeypatch.setattr("fpga_pool.model.pool.planning.pool_view", lambda **columns: pytest.fail("built"))
+    assert pool.snapshot(**planned) is None
+
+
 def test_jobs_whose_function_has_left_the_catalogue_wait_and_hold_up_nobody(pool):
     pool.create("sha256")
     pool.create("aes")
