@@ -63,6 +63,8 @@ class SqlTransaction(Reads):
 
     def add(self, *things: Stored) -> None:
         """Store new objects; raises DuplicateId if one exists, Conflict for a lease or process whose place is held."""
+        if not things:
+            return  # to flush no class is to flush all
         self.flush({type(thing) for thing in things})  # whose unique places may have become free
         for cls, place in PLACES.items():
             new: list[Any] = [thing for thing in things if type(thing) is cls]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import event
 
 from fpga_pool.model.objects import Job, JobState, Lease, RateSegment, Slot
 from fpga_pool.store.statements import bulk_change
@@ -54,6 +55,19 @@ def test_more_rows_than_one_call_takes_are_all_written(store, make, saved):
             tx.save(replace(job, order=job.index))
     with store.reading() as tx:
         assert [job.order for job in tx.batch_jobs(batch.uuid)] == list(range(2500))
+
+
+def test_adding_nothing_writes_nothing_early(store, make, saved):
+    """What was saved is written in bulk at the end, or before a query: an empty list of leases is neither."""
+    job = saved(batch := make.batch(), make.job(batch))[1]
+    statements = []
+    with store.transaction("shard-0") as tx:
+        event.listen(store.engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
+        tx.save(replace(job, attempt=1))
+        tx.add()
+        assert [statement for statement in statements if not statement.startswith("SELECT")] == []
+    with store.reading() as tx:
+        assert tx.job(job.uuid).attempt == 1
 
 
 @pytest.mark.parametrize("cls", [Slot, Lease])
