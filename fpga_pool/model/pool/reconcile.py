@@ -271,9 +271,9 @@ def _is_current(tx: Transaction, uuid: str, attempt: int, host: str) -> bool:
 
 
 def tick(tx: Transaction, settings: PoolSettings, now_s: float, silent_s: Mapping[str, float]) -> list[Repair]:
-    """Give up on what time has decided: silent hosts, jobs planned too often, inputs that never came.  Tasks follow their
-    shares where nobody saw to it.
+    """Give up on what time has decided: silent hosts, jobs planned too often, inputs that never came.
 
+    Tasks follow their shares, where nobody has seen to it.
     `silent_s` tells for how long nothing new was heard of a host, by the clock of whoever listens: clocks of different
     machines are never compared.
     """
