@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exchange import TaskDetail
+from fpga_pool.model.flavor import Topology
 from fpga_pool.model.lifecycle.batch import BATCH, BatchBegun
 from fpga_pool.model.lifecycle.job import Displaced, Planned
 from fpga_pool.model.lifecycle.task import TaskPlaced
@@ -74,7 +75,8 @@ def task_view(tx: Transaction, catalogue: Catalogue, now_s: float) -> TaskView |
         return None
     leases = tx.leases()
     taken = held_by_instances(leases)
-    slots = [slot for slot in tx.slots() if slot.kind != CPU and usable(slot, tx.host(slot.host), taken)]
+    hosts = {host.name: host for host in tx.hosts()}
+    slots = [slot for slot in tx.slots() if slot.kind != CPU and usable(slot, hosts[slot.host], taken)]
     held = {lease.slot: lease.holder for lease in leases if lease.kind is LeaseKind.TASK}
     free_at = {backlog.slot: backlog.free_at for backlog in tx.backlogs()}
     rooms = {
@@ -82,7 +84,7 @@ def task_view(tx: Transaction, catalogue: Catalogue, now_s: float) -> TaskView |
         for name in {task.function for task in waiting} & catalogue.functions.keys()
     }
     models = known_time_models(catalogue, tx.time_models())
-    left_out = {task.uuid: why for task in waiting if (why := _why_not(task, rooms.get(task.function, ())))}
+    left_out = _left_out(waiting, rooms)
     able = tuple(task for task in waiting if task.uuid not in left_out)
     names = {slot.name for slot in slots}
     return TaskView(
@@ -97,6 +99,19 @@ def task_view(tx: Transaction, catalogue: Catalogue, now_s: float) -> TaskView |
         held=frozenset(held),
         older=tuple(_older_work(tx, slots, catalogue)),
     )
+
+
+def _left_out(tasks: Iterable[Task], rooms: Mapping[str, Sequence[HostRoom]]) -> dict[str, str]:
+    """Return why tasks cannot be placed, by task; those that ask for the same are looked at once."""
+    why: dict[tuple[str, Topology, int], str] = {}
+    left_out = {}
+    for task in tasks:
+        asked = task.function, task.topology, task.slots
+        if asked not in why:
+            why[asked] = _why_not(task, rooms.get(task.function, ()))
+        if why[asked]:
+            left_out[task.uuid] = why[asked]
+    return left_out
 
 
 def _why_not(task: Task, rooms: Sequence[HostRoom]) -> str:

@@ -21,6 +21,7 @@ from fpga_pool.model.pool import changes
 from fpga_pool.model.pool.audit import audit_stock
 from fpga_pool.model.pool.instances import Claim, claim_slots, not_to_be_had
 from fpga_pool.model.tasks import TaskState
+from fpga_pool.sim.store import MemoryTransaction
 
 
 @pytest.fixture
@@ -164,3 +165,17 @@ def test_sound_tasks_are_left_alone(pool, tasks):
         before = tasks.get(uuid)
         assert pool.tick() == []
         assert tasks.get(uuid) == before
+
+
+def test_a_look_at_the_shard_reads_no_host_by_itself_and_asks_once_what_equal_tasks_need(pool, tasks, monkeypatch):
+    for _ in range(5):
+        tasks.create(2, "line")
+        tasks.create(4, "ring")
+    asked = []
+    monkeypatch.setattr(MemoryTransaction, "host", lambda tx, name: pytest.fail("read by itself"))
+    monkeypatch.setattr(
+        "fpga_pool.model.pool.tasks.holds", lambda room, topology, count: asked.append(count) or count == 2
+    )
+    view = tasks.view()
+    assert asked == [2, 4]  # the shard has one host
+    assert len(view.tasks) == len(view.left_out) == 5
