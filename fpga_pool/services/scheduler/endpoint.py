@@ -122,9 +122,9 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
     def cancel_batch(self, context: Plain, project_id: str, uuid: str) -> Plain:
         """See SchedulerAPI."""
         service = self._service
-        with service.store.reading() as tx:
-            is_task = owned_batch(tx, uuid, project_id).policy == TASK_POLICY
-        if is_task:
+        with service.store.reading() as reading:
+            is_task = owned_batch(reading, uuid, project_id).policy == TASK_POLICY
+        if is_task:  # its owner changes all of it at once
             self.cancel_task(context, project_id=project_id, uuid=uuid)
             return self.batch(context, project_id=project_id, uuid=uuid)
         with service.store.admission() as tx:
