@@ -95,7 +95,7 @@ def measure(
     # The senders have their results from the agents, it may be before the scheduler has heard of them.
     wait_until(lambda: pool.api.batch(batch_uuid).ended_at is not None, "the pool has heard that the batch ended")
     batch = pool.api.batch(batch_uuid)
-    jobs = tuple(_times(job) for job in pool.api.jobs(batch_uuid))
+    jobs = tuple(_times(job, batch.dispatched_at) for job in pool.api.jobs(batch_uuid))
     return Run(
         policy=policy,
         control=control,
@@ -106,15 +106,16 @@ def measure(
     )
 
 
-def _times(job: Job) -> JobTimes:
-    if job.dispatched_at is None or job.staged_at is None or job.started_at is None or job.finished_at is None:
+def _times(job: Job, dispatched_at: float | None) -> JobTimes:
+    """Return what happened to a job, from its batch's time 0: one that was planned anew has another of its own."""
+    if dispatched_at is None or job.staged_at is None or job.started_at is None or job.finished_at is None:
         raise ServiceUnavailable(f"{job.requester}: the pool does not know how its job went ({job.state})")
     return JobTimes(
         requester=job.requester,
         responder=job.host,
-        staged_s=job.staged_at - job.dispatched_at,
-        started_s=job.started_at - job.dispatched_at,
-        finished_s=job.finished_at - job.dispatched_at,
+        staged_s=job.staged_at - dispatched_at,
+        started_s=job.started_at - dispatched_at,
+        finished_s=job.finished_at - dispatched_at,
     )
 
 
