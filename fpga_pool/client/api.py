@@ -1,10 +1,10 @@
 """The calls of the REST API, typed."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -20,6 +20,9 @@ from fpga_pool.model.pool.task_admission import ShareRequest
 from fpga_pool.model.tasks import Task
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
+
+#: What is listed newest first, and named by its uuid.
+Named = TypeVar("Named", Batch, Gang, Task)
 
 _PAGE = 1000
 #: Between the tries to create a batch.
@@ -106,22 +109,20 @@ class PoolApi:
 
     def batches(self, limit: int | None = None) -> list[Batch]:
         """Return the project's batches (the newest `limit`), newest first."""
-        found: list[Batch] = []
-        for page in self._pages(_PAGE if limit is None else min(limit, _PAGE)):
-            found += page
-            if limit is not None and len(found) >= limit:
-                return found[:limit]
-        return found
+        return self._newest(Batch, "batches", limit)
 
-    def _pages(self, size: int) -> Iterator[list[Batch]]:
-        params: dict[str, object] = {"limit": size}
-        while True:
-            answer = self._http.call("GET", "/v1/batches", params=params)
-            page = read_all(Batch, answer.get("batches"))
-            yield page
+    def _newest(self, kind: type[Named], name: str, limit: int | None) -> list[Named]:
+        """Return the newest things of a kind, newest first, page by page."""
+        found: list[Named] = []
+        params: dict[str, object] = {}
+        while limit is None or len(found) < limit:
+            params["limit"] = _PAGE if limit is None else min(limit - len(found), _PAGE)
+            answer = self._http.call("GET", f"/v1/{name}", params=params)
+            found += read_all(kind, answer.get(name))
             if not any(link.get("rel") == "next" for link in answer.get("links", ())):
-                return
-            params["marker"] = page[-1].uuid
+                break
+            params["marker"] = found[-1].uuid
+        return found
 
     def batch(self, uuid: str) -> Batch:
         """Return one batch, with its story."""
@@ -190,25 +191,15 @@ class PoolApi:
 
     def gangs(self, limit: int = 100) -> list[Gang]:
         """Return the newest gangs of the project, newest first."""
-        found: list[Gang] = []
-        params: dict[str, object] = {}
-        while len(found) < limit:
-            params["limit"] = min(limit - len(found), _PAGE)
-            answer = self._http.call("GET", "/v1/gangs", params=params)
-            found += read_all(Gang, answer.get("gangs"))
-            if not any(link.get("rel") == "next" for link in answer.get("links", ())):
-                break
-            params["marker"] = found[-1].uuid
-        return found
+        return self._newest(Gang, "gangs", limit)
 
     def gang(self, uuid: str) -> GangDetail:
         """Return one gang, with what can be said of it now."""
         view = self._http.call("GET", f"/v1/gangs/{_segment(uuid)}")["gang"]
-        expected_at = view.get("expected_at")
         return GangDetail(
             gang=read(Gang, view),
             waits_because=str(view.get("waits_because", "")),
-            expected_at=None if expected_at is None else seconds(expected_at),
+            expected_at=_moment(view.get("expected_at")),
             done_s=float(view.get("done_s", 0.0)),
             processes=tuple(read_all(Process, view.get("process_list", []))),
             migrations=tuple(read_all(Migration, view.get("migration_list", []))),
@@ -246,25 +237,15 @@ class PoolApi:
 
     def tasks(self, limit: int = 100) -> list[Task]:
         """Return the newest tasks of the project, newest first."""
-        found: list[Task] = []
-        params: dict[str, object] = {}
-        while len(found) < limit:
-            params["limit"] = min(limit - len(found), _PAGE)
-            answer = self._http.call("GET", "/v1/tasks", params=params)
-            found += read_all(Task, answer.get("tasks"))
-            if not any(link.get("rel") == "next" for link in answer.get("links", ())):
-                break
-            params["marker"] = found[-1].uuid
-        return found
+        return self._newest(Task, "tasks", limit)
 
     def task(self, uuid: str) -> TaskDetail:
         """Return one task, with what can be said of it now; its shares are jobs of the batch with its uuid."""
         view = self._http.call("GET", f"/v1/tasks/{_segment(uuid)}")["task"]
-        expected_at = view.get("expected_at")
         return TaskDetail(
             task=read(Task, view),
             waits_because=str(view.get("waits_because", "")),
-            expected_at=None if expected_at is None else seconds(expected_at),
+            expected_at=_moment(view.get("expected_at")),
             slots=tuple(map(str, view.get("slot_list", []))),
             shares=tuple(read_all(Job, view.get("share_list", []))),
         )
@@ -306,6 +287,10 @@ class PoolApi:
         """Return how well the time models fit what was observed (of one function)."""
         params = {} if function is None else {"function": function}
         return read_all(Calibration, self._http.call("GET", "/v1/functions/calibration", params=params)["calibration"])
+
+
+def _moment(date: str | None) -> float | None:
+    return None if date is None else seconds(date)
 
 
 def _segment(text: str) -> str:
