@@ -1,5 +1,6 @@
 """What the commands of `fpga-pool` share."""
 
+import argparse
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -10,6 +11,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from fpga_pool.client import Client
+from fpga_pool.cmd.arguments import positive_count
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 
 OK, FAILED, WRONG_USAGE = 0, 1, 2
@@ -51,6 +53,18 @@ class PoolCommand(Command):
 
 class PoolLister(PoolCommand, Lister):
     """A command that ends with a table."""
+
+
+class NewestLister(PoolLister):
+    """A table of the newest things of the project."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--limit", type=positive_count, default=100, metavar="N", help="at most (default: %(default)s)"
+        )
+        return parser
 
 
 class PoolShowOne(PoolCommand, ShowOne):

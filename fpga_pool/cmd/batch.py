@@ -15,7 +15,7 @@ from cliff.columns import FormattableColumn
 from fpga_pool.client import BatchProgress, BatchResult, JobOutcome, JobSpec
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.cmd import progress
-from fpga_pool.cmd.base import FAILED, Moment, PoolLister, PoolShowOne, Row, Seconds, Table
+from fpga_pool.cmd.base import FAILED, Moment, NewestLister, PoolLister, PoolShowOne, Row, Seconds, Table
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.objects import Batch, BatchState, Job, JobState, place_kind
 
@@ -98,14 +98,8 @@ class Create(PoolLister):
         return FpgaPoolError(f"interrupted: {self.NOUN} {uuid} is being cancelled")
 
 
-class List(PoolLister):
+class List(NewestLister):
     """List batches, newest first."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--limit", type=_positive, default=100, metavar="N", help="at most (default: %(default)s)")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""
@@ -320,10 +314,3 @@ def _add_progress(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="show progress bars (default: where standard error is a terminal)",
     )
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected at least 1, found {text}")
-    return number

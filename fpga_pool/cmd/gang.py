@@ -8,7 +8,7 @@ from typing import Any
 from cliff.columns import FormattableColumn
 
 from fpga_pool.cmd.arguments import number_that, positive_count
-from fpga_pool.cmd.base import Moment, PoolLister, PoolShowOne, Row, Seconds, Table
+from fpga_pool.cmd.base import Moment, NewestLister, PoolLister, PoolShowOne, Row, Seconds, Table
 from fpga_pool.model.exchange import GangDetail
 from fpga_pool.model.gangs import Gang, Process
 
@@ -79,16 +79,8 @@ class Create(PoolShowOne):
         return _shown(_summary(gang))
 
 
-class List(PoolLister):
+class List(NewestLister):
     """List gangs, newest first."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--limit", type=positive_count, default=100, metavar="N", help="at most (default: %(default)s)"
-        )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""

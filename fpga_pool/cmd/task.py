@@ -6,8 +6,7 @@ from typing import Any
 
 from fpga_pool.client.runner import BatchRunner
 from fpga_pool.cmd import batch
-from fpga_pool.cmd.arguments import positive_count
-from fpga_pool.cmd.base import Moment, PoolLister, PoolShowOne, Row, Seconds, Table
+from fpga_pool.cmd.base import Moment, NewestLister, PoolLister, PoolShowOne, Row, Seconds, Table
 from fpga_pool.model.exchange import TaskDetail
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.tasks import Task
@@ -37,16 +36,8 @@ class Create(batch.Create):
         )
 
 
-class List(PoolLister):
+class List(NewestLister):
     """List tasks, newest first."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--limit", type=positive_count, default=100, metavar="N", help="at most (default: %(default)s)"
-        )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""
