@@ -1,39 +1,24 @@
 """Figure 6, ours: share of the bound over alpha, by how long a load takes."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from fpga_pool.experiments.benefit.cases import ALPHAS, CATALOGUES, LOAD_S
+from fpga_pool.experiments.benefit.cases import CATALOGUES, LOAD_S
+from fpga_pool.experiments.figures.benefit.cells import Cell, cells, panel_key, panel_title, panels
 from fpga_pool.experiments.figures.benefit.runs import (
     KEEPING,
     REPLACING,
     catalogue_benefits,
     share_claim,
 )
-from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
+from fpga_pool.experiments.figures.figure import Claim, Experiment, Sample, Samples, Settings
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One load on one catalogue, with one time to reconfigure."""
-
-    catalogue: str
-    load_s: float
-    alpha: float
-
-    @property
-    def panel(self) -> str:
-        """Name its panel."""
-        return _panel(self.catalogue, self.load_s)
-
-
-def cases(settings: Settings) -> list[Case]:
+def cases(settings: Settings) -> list[Cell]:
     """Return all panels, place by place."""
-    places = settings.thinned(ALPHAS)
-    return [Case(name, load_s, alpha) for name in CATALOGUES for load_s in LOAD_S for alpha in places]
+    return cells(CATALOGUES, settings)
 
 
-def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+def measure(case: Cell, seed: int, settings: Settings) -> Iterator[Sample]:
     """Run one trace by each policy."""
     policies = KEEPING, REPLACING
     yield from catalogue_benefits(case.panel, case.catalogue, case.load_s, case.alpha, policies, seed, settings)
@@ -45,27 +30,14 @@ def claims(samples: Samples) -> list[Claim]:
 
 
 def _of_panel(samples: Samples, catalogue: str, load_s: float) -> Claim:
-    return share_claim(samples, _panel(catalogue, load_s), f"catalogue {catalogue.upper()}, loads of {load_s:g} s")
-
-
-def _panel(catalogue: str, load_s: float) -> str:
-    return f"{catalogue}-{load_s:g}"
+    return share_claim(samples, panel_key(catalogue, load_s), panel_title(catalogue, load_s))
 
 
 EXPERIMENT = Experiment(
     number=6,
     title="benefit over alpha, by catalogue and time to reconfigure",
     where="ours",
-    panels=tuple(
-        Panel(
-            key=_panel(name, load_s),
-            title=f"catalogue {name.upper()}, loads of {load_s:g} s",
-            x_label="alpha",
-            y_label="benefit, vCPUs",
-        )
-        for name in CATALOGUES
-        for load_s in LOAD_S
-    ),
+    panels=panels(CATALOGUES),
     cases=cases,
     measure=measure,
     claims=claims,
