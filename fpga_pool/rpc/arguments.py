@@ -22,7 +22,8 @@ _JSON: dict[Any, tuple[type, ...]] = {
 def checked(method: Callable[..., T]) -> Callable[..., T]:
     """Return a method of an endpoint that raises InvalidInput where an argument is missing, unknown or of no such type.
 
-    What is inside of lists and objects is left to the method.
+    What is inside of lists and objects is left to the method.  Only an argument that has a default may be missing: the
+    release before did not tell it.
     """
 
     @wraps(method)
@@ -34,10 +35,10 @@ def checked(method: Callable[..., T]) -> Callable[..., T]:
 
 
 def _check(method: Callable[..., Any], arguments: Mapping[str, object]) -> None:
-    expected = _expected(method)
+    expected, required = _expected(method)
     for problem, names in (
         ("unknown argument", arguments.keys() - expected),
-        ("missing", expected.keys() - arguments.keys()),
+        ("missing", required - arguments.keys()),
     ):
         if names:
             raise InvalidInput(f"{method.__name__}.{min(names)}: {problem}")
@@ -47,11 +48,15 @@ def _check(method: Callable[..., Any], arguments: Mapping[str, object]) -> None:
 
 
 @cache
-def _expected(method: Callable[..., Any]) -> dict[str, tuple[type, ...]]:
-    """Return the types that each argument may have as JSON; the first two are the endpoint and the context."""
+def _expected(method: Callable[..., Any]) -> tuple[dict[str, tuple[type, ...]], set[str]]:
+    """Return the types that each argument may have as JSON, and the names of those that have no default.
+
+    The first two arguments are the endpoint and the context.
+    """
     hints = get_type_hints(method)
-    names = list(inspect.signature(method).parameters)[2:]
-    return {name: _types(hints.get(name, object)) for name in names}
+    parameters = list(inspect.signature(method).parameters.values())[2:]
+    types = {parameter.name: _types(hints.get(parameter.name, object)) for parameter in parameters}
+    return types, {parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty}
 
 
 def _types(hint: Any) -> tuple[type, ...]:

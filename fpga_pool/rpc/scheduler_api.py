@@ -37,6 +37,7 @@ NEEDED_VERSION = {
     **dict.fromkeys(("claim_slots", "release_slots", "instance_slots"), "1.2"),
     **dict.fromkeys(("create_gang", "gangs", "gang", "cancel_gang"), "1.3"),
     **dict.fromkeys(("create_task", "tasks", "task", "cancel_task"), "1.4"),
+    "snapshot": "1.5",
 }
 #: A question that waits for changes is answered within this.
 LONGEST_WAIT_S = 5.0
@@ -58,10 +59,12 @@ class SchedulerAPI:
         Gangs: create_gang, gangs, gang, cancel_gang; processors and processes in heartbeats, and reports of these.
     1.4
         Tasks that take several slots: create_task, tasks, task, cancel_task.
+    1.5
+        snapshot may be asked for packed columns.
     """
 
     def __init__(self, transport: Any, timeout_s: float = 10.0, *, any_server: bool = False) -> None:
-        self._client = client(transport, SCHEDULER_TOPIC, timeout_s, version="1.1", version_cap="1.4")
+        self._client = client(transport, SCHEDULER_TOPIC, timeout_s, version="1.1", version_cap="1.5")
         self._caller = Caller()
         self._timeout_s = timeout_s
         #: Whoever takes a call answers it: one message less, for who cannot wait while a scheduler is looked for.
@@ -221,7 +224,8 @@ class SchedulerAPI:
 
     def snapshot(self, seen: Mapping[str, int] | None = None) -> PoolColumns:
         """Return all hosts and slots as columns, or those that changed after what was seen before."""
-        return PoolColumns.from_plain(self._call("snapshot", seen=None if seen is None else dict(seen)))
+        seen = None if seen is None else dict(seen)
+        return PoolColumns.from_plain(self._call("snapshot", seen=seen, packed=True))
 
     def follow(self) -> None:
         """Tell all schedulers that somebody follows the pool; who is not told must ask."""

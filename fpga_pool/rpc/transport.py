@@ -36,7 +36,7 @@ MessagingError = messaging.MessagingException
 NO_ANSWER = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure)
 
 #: What an endpoint implements.
-VERSION_1 = messaging.Target(version="1.4")
+VERSION_1 = messaging.Target(version="1.5")
 
 
 def answers(method: Callable[..., T]) -> Callable[..., T]:

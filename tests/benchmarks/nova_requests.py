@@ -75,8 +75,8 @@ class PoolScheduler:
         self.pool = self.pool.merged(PoolColumns.of({"default": self.generation}, [], slots, None))
 
     @answers
-    def snapshot(self, context: dict, seen: dict | None) -> dict:
-        return (self.pool if seen is None else self.pool.changed_after(seen)).to_plain()
+    def snapshot(self, context: dict, seen: dict | None, packed: bool) -> dict:
+        return (self.pool if seen is None else self.pool.changed_after(seen)).to_plain(packed)
 
 
 def compute_node(number, host):

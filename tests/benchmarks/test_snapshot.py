@@ -129,13 +129,13 @@ def test_parts(database):
     known = asked.changed_after(None)
     times_ms = {f"{part}, {what}": [] for what in ("whole", f"{CHANGED} changed") for part in ("server", "asker")}
     for _ in range(ROUNDS):
-        told, took_ms = timed(lambda: asked.changed_after(None).to_plain())
+        told, took_ms = timed(lambda: asked.changed_after(None).to_plain(packed=True))
         times_ms["server, whole"].append(took_ms)
         known, took_ms = timed(PoolColumns.from_plain, told)
         times_ms["asker, whole"].append(took_ms)
     for turn in range(ROUNDS):
         change(store, some_of(slots, turn))
-        told, took_ms = timed(lambda seen: asked.changed_after(seen).to_plain(), known.seen)
+        told, took_ms = timed(lambda seen: asked.changed_after(seen).to_plain(packed=True), known.seen)
         times_ms[f"server, {CHANGED} changed"].append(took_ms)
         known, took_ms = timed(lambda old, plain: old.merged(PoolColumns.from_plain(plain)), known, told)
         times_ms[f"asker, {CHANGED} changed"].append(took_ms)

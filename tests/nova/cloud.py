@@ -54,13 +54,13 @@ class PoolScheduler:
         )
 
     @answers
-    def snapshot(self, context: dict, seen: dict | None) -> dict:
+    def snapshot(self, context: dict, seen: dict | None, packed: bool) -> dict:
         self.asked += 1
         size = len(self.hosts), len(self.slots)
         everything = PoolColumns.of(
             {"default": self.generation}, list(self.hosts.values()), list(self.slots.values()), size
         )
-        return (everything if seen is None else everything.changed_after(seen)).to_plain()
+        return (everything if seen is None else everything.changed_after(seen)).to_plain(packed)
 
 
 class Cloud(integrated_helpers.ProviderUsageBaseTestCase):

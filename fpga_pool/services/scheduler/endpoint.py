@@ -242,9 +242,9 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
             return [to_plain(host) for host in tx.hosts()]
 
     @answers
-    def snapshot(self, context: Plain, seen: Mapping[str, int] | None) -> Plain:
+    def snapshot(self, context: Plain, seen: Mapping[str, int] | None, packed: bool = False) -> Plain:
         """See SchedulerAPI."""
-        return self._service.snapshots.changed_after(seen).to_plain()
+        return self._service.snapshots.changed_after(seen).to_plain(packed)
 
     @answers
     def follow(self, context: Plain) -> None:

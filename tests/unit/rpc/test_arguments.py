@@ -20,8 +20,9 @@ class Endpoint:
         names: Sequence[str],
         commands: list[dict[str, Any]],
         seen: Mapping[str, int] | None,
+        packed: bool = False,
     ) -> str:
-        return f"{host} {epoch}"  # fmt: skip
+        return f"{host} {epoch} {packed}"  # fmt: skip
 
 
 GOOD = {"host": "h", "epoch": 1, "wait_s": 0.5, "names": ["n"], "commands": [], "seen": None}
@@ -29,7 +30,13 @@ GOOD = {"host": "h", "epoch": 1, "wait_s": 0.5, "names": ["n"], "commands": [], 
 
 @pytest.mark.parametrize("change", [{}, {"wait_s": 2}, {"seen": {"s": 1}}, {"names": []}])
 def test_what_fits_reaches_the_method(change):
-    assert Endpoint().ask({}, **GOOD | change) == "h 1"
+    assert Endpoint().ask({}, **GOOD | change) == "h 1 False"
+
+
+def test_what_the_release_before_did_not_tell_has_a_default():
+    assert Endpoint().ask({}, **GOOD, packed=True) == "h 1 True"
+    with pytest.raises(InvalidInput, match=r"^ask\.packed: 1 is of another type than expected$"):
+        Endpoint().ask({}, **GOOD, packed=1)
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,8 @@ def content(columns):
     return dict(columns.seen), columns.size, hosts, rows(columns.slots, SLOT_WORDS, SLOT_NUMBERS)
 
 
-def over_the_wire(columns):
-    return PoolColumns.from_plain(json.loads(json.dumps(columns.to_plain())))
+def over_the_wire(columns, packed=True):
+    return PoolColumns.from_plain(json.loads(json.dumps(columns.to_plain(packed))))
 
 
 NAMES, REGIONS = st.integers(0, 5), st.integers(0, 3)
@@ -168,6 +168,22 @@ def test_a_faulted_or_drained_slot_is_not_in_service(pool):
         assert PoolColumns.from_plain(renamed).in_service.tolist() == [in_service] * 8
 
 
+@given(st.lists(CHANGE, max_size=20))
+def test_columns_say_the_same_packed_and_as_they_are(changes):
+    pool = Pool()
+    apply(pool, changes)
+    assert content(over_the_wire(pool.snapshot())) == content(over_the_wire(pool.snapshot(), packed=False))
+
+
+def test_packed_columns_of_a_pool_of_equal_slots_are_a_fifth_as_long():
+    pool = Pool()
+    for host in range(100):
+        for region in range(8):
+            pool.put_slot(host, region, "", "")
+    as_they_are, packed = (len(json.dumps(pool.snapshot().to_plain(way)["slots"])) for way in (False, True))
+    assert packed < as_they_are / 5
+
+
 def test_columns_are_not_writable_once_they_came_over_the_wire(pool):
     with pytest.raises(ValueError, match="read-only"):
         over_the_wire(pool.snapshot()).slots["state"][0] = 1
@@ -195,7 +211,8 @@ def test_an_empty_pool_is_whole():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": 2}, "format: expected 1, found 2"),
+        ({"format": 3}, "format: expected 1 or 2, found 3"),
+        ({"format": 2}, "columns of the pool"),
         ({"words": []}, "a number without a word"),
         ({"seen": None}, "columns of the pool"),
         ({"size": [1]}, "columns of the pool"),
