@@ -200,6 +200,16 @@ def input_due_at(job: Job) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PendingBatch:
+    """A batch with jobs that wait for a place."""
+
+    created_at: float
+    policy: str
+    #: What these jobs ask for.
+    functions: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
     """What the jobs that occupy a slot still ask of it."""
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.messages import Command
-from fpga_pool.model.objects import Backlog, Batch, Host, Job, Lease, Run, Shard, Slot
+from fpga_pool.model.objects import Backlog, Batch, Host, Job, Lease, PendingBatch, Run, Shard, Slot
 from fpga_pool.model.tasks import Task
 
 Stored = Batch | Job | Host | Slot | Lease | Processor | Gang | Process | Migration | Task
@@ -63,8 +63,8 @@ class Transaction(Protocol):
         """Return the jobs of a batch, by index."""
         ...
 
-    def pending_batches(self) -> Mapping[str, Collection[str]]:
-        """Return the batches with jobs in state PENDING, oldest first, each with the functions of these jobs."""
+    def pending_batches(self) -> Mapping[str, PendingBatch]:
+        """Return the batches with jobs in state PENDING, oldest first, by uuid."""
         ...
 
     def policies_at_work(self) -> Collection[str]:

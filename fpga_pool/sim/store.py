@@ -21,6 +21,7 @@ from fpga_pool.model.objects import (
     JobState,
     Lease,
     LeaseState,
+    PendingBatch,
     Run,
     Shard,
     Slot,
@@ -83,13 +84,18 @@ class MemoryTransaction:
         found = [job for job in self._all(Job) if job.batch_uuid == batch_uuid]
         return sorted(found, key=lambda job: job.index)
 
-    def pending_batches(self) -> Mapping[str, Collection[str]]:
+    def pending_batches(self) -> Mapping[str, PendingBatch]:
         """See Transaction."""
         functions: dict[str, set[str]] = {}
         for job in self._pending():
             functions.setdefault(job.batch_uuid, set()).add(job.function)
         oldest_first = sorted(map(self.batch, functions), key=lambda batch: (batch.created_at, batch.uuid))
-        return {batch.uuid: functions[batch.uuid] for batch in oldest_first}
+        return {
+            batch.uuid: PendingBatch(
+                created_at=batch.created_at, policy=batch.policy, functions=frozenset(functions[batch.uuid])
+            )
+            for batch in oldest_first
+        }
 
     def policies_at_work(self) -> Collection[str]:
         """See Transaction."""

@@ -9,7 +9,20 @@ from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.messages import Command
-from fpga_pool.model.objects import ACTIVE_JOBS, Backlog, Batch, Host, Job, JobState, Lease, Run, Scheduler, Shard, Slot
+from fpga_pool.model.objects import (
+    ACTIVE_JOBS,
+    Backlog,
+    Batch,
+    Host,
+    Job,
+    JobState,
+    Lease,
+    PendingBatch,
+    Run,
+    Scheduler,
+    Shard,
+    Slot,
+)
 from fpga_pool.store.gang_reads import GangReads
 from fpga_pool.store.mapping import PLACES, called, from_columns, table
 from fpga_pool.store.statements import (
@@ -185,12 +198,15 @@ class Reads(GangReads, TaskReads):
             found |= {job.uuid: job for job in (from_columns(Job, row) for row in rows)}
         return found
 
-    def pending_batches(self) -> Mapping[str, Collection[str]]:
-        """Return the batches with jobs in state PENDING, oldest first, each with the functions of these jobs."""
-        functions: dict[str, set[str]] = {}
-        for _, uuid, function in self._execute(pending_batches(scoped=bool(self._scope)), Job):
-            functions.setdefault(uuid, set()).add(function)
-        return functions
+    def pending_batches(self) -> Mapping[str, PendingBatch]:
+        """Return the batches with jobs in state PENDING, oldest first, by uuid."""
+        found: dict[str, tuple[float, str, set[str]]] = {}
+        for created_at, uuid, policy, function in self._execute(pending_batches(scoped=bool(self._scope)), Job):
+            found.setdefault(uuid, (created_at, policy, set()))[2].add(function)
+        return {
+            uuid: PendingBatch(created_at=created_at, policy=policy, functions=frozenset(functions))
+            for uuid, (created_at, policy, functions) in found.items()
+        }
 
     def policies_at_work(self) -> Collection[str]:
         """Return the policies of batches with jobs in state PENDING or a state of ACTIVE_JOBS, by name."""

@@ -96,8 +96,8 @@ def online_view(
     """
     waiting = [
         job
-        for batch in tx.pending_batches()
-        if is_online(tx.batch(batch).policy)
+        for batch, pending in tx.pending_batches().items()
+        if is_online(pending.policy)
         for job in tx.pending_jobs(batch)
         if job.attempt < settings.max_attempts and job.function in catalogue.functions
     ]

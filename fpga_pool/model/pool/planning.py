@@ -48,26 +48,22 @@ def snapshot(
     Batches that are `put_off` must wait, and those whose policy does not plan (`is_planned`, by its name) are left out.
     Jobs that were planned too often are left to `reconcile.tick`.
     """
-    pending = tx.pending_batches()
-
-    def is_ours(batch_uuid: str) -> bool:
-        return batch_uuid not in put_off and is_planned(tx.batch(batch_uuid).policy)
-
-    if not any(map(is_ours, pending)):
+    pending = tx.pending_batches().items()
+    ours = {uuid: batch for uuid, batch in pending if uuid not in put_off and is_planned(batch.policy)}
+    if not ours:
         return None  # before the view is built, which costs most
     backlogs = tx.backlogs()
     view = _view(tx, catalogue, now_s, backlogs)
-    for batch_uuid, functions in pending.items():
-        placeable = {function for function in functions if _has_place(view, function)}
-        if not placeable or not is_ours(batch_uuid):
+    for batch_uuid, batch in ours.items():
+        placeable = {function for function in batch.functions if _has_place(view, function)}
+        if not placeable:
             continue
         waiting = tx.pending_jobs(batch_uuid)
         jobs = tuple(job for job in waiting if job.function in placeable and job.attempt < settings.max_attempts)
         if jobs:
             # When the transfers planned before are over: paper 000, section 3.4, first scheme for network batches.
             release_s = max([0.0, *(backlog.inputs_due_at - now_s for backlog in backlogs)])
-            policy = tx.batch(batch_uuid).policy
-            return Snapshot(view=view, jobs=jobs, policy=policy, release_s=(release_s,) * len(jobs))
+            return Snapshot(view=view, jobs=jobs, policy=batch.policy, release_s=(release_s,) * len(jobs))
     return None
 
 

@@ -149,11 +149,10 @@ def _ready_at(
 
 
 def _older_work(tx: Transaction, slots: Sequence[Slot], catalogue: Catalogue) -> Iterable[OlderWork]:
-    for uuid, functions in tx.pending_batches().items():
-        batch = tx.batch(uuid)
+    for batch in tx.pending_batches().values():
         if batch.policy == TASK_POLICY:
             continue
-        for name in sorted(functions & catalogue.functions.keys()):
+        for name in sorted(batch.functions & catalogue.functions.keys()):
             rooms = host_rooms(slots, name, catalogue)
             fitting = frozenset(slot.name for room in rooms for slot in room.slots)
             if fitting:

@@ -6,7 +6,16 @@ import pytest
 
 from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound
 from fpga_pool.model.messages import AssignJob, ReleaseFlow
-from fpga_pool.model.objects import Backlog, BatchState, JobState, LeaseState, RateSegment, SlotState, StoryEntry
+from fpga_pool.model.objects import (
+    Backlog,
+    BatchState,
+    JobState,
+    LeaseState,
+    PendingBatch,
+    RateSegment,
+    SlotState,
+    StoryEntry,
+)
 
 
 def test_everything_that_was_added_reads_back_equal(begin, make):
@@ -208,8 +217,8 @@ def test_a_released_slot_can_be_leased_in_the_same_transaction(begin, make, save
         assert list(tx.leases()) == [successor]
 
 
-def test_pending_batches_come_oldest_first_with_their_functions_and_their_jobs_by_index(begin, make, saved):
-    young, old = make.batch(created_at=20.0), make.batch(created_at=10.0)
+def test_pending_batches_come_oldest_first_with_what_they_ask_for_and_their_jobs_by_index(begin, make, saved):
+    young, old = make.batch(created_at=20.0), make.batch(created_at=10.0, policy="fifo")
     jobs = {
         name: make.job(batch, index=index, state=state, function=function)
         for name, batch, index, state, function in [
@@ -221,8 +230,10 @@ def test_pending_batches_come_oldest_first_with_their_functions_and_their_jobs_b
     }
     saved(young, old, make.batch(created_at=5.0), *jobs.values())
     with begin() as tx:
-        functions = {uuid: set(asked_for) for uuid, asked_for in tx.pending_batches().items()}
-        assert list(functions.items()) == [(old.uuid, {"sha256", "fir"}), (young.uuid, {"sha256"})]
+        assert list(tx.pending_batches().items()) == [
+            (old.uuid, PendingBatch(created_at=10.0, policy="fifo", functions=frozenset({"sha256", "fir"}))),
+            (young.uuid, PendingBatch(created_at=20.0, policy=young.policy, functions=frozenset({"sha256"}))),
+        ]
         assert list(tx.pending_jobs(old.uuid)) == [jobs["old 9"], jobs["old 10"]]
 
 
