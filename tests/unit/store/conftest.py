@@ -89,15 +89,14 @@ def make():
 
 
 @pytest.fixture(params=["sqlite"])
-def connection(request, tmp_path):
-    """URL of an empty database, one of each kind that the store supports."""
-    return {"sqlite": f"sqlite:///{tmp_path}/pool.db"}[request.param]
+def connection(request, tmp_path, new_database):
+    """URL of a database with the schema, one of each kind that the store supports."""
+    return {"sqlite": lambda: new_database(tmp_path / "pool.db")}[request.param]()
 
 
 @pytest.fixture
 def store(connection):
     store = Store(connection)
-    store.migrate()
     yield store
     store.close()
 

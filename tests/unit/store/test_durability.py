@@ -67,10 +67,13 @@ def test_a_full_disk_is_told_and_nothing_of_the_request_is_stored(store, begin, 
     assert len(outbox()) == 1
 
 
-def test_the_file_and_its_log_are_for_their_owner_alone(store, saved, make, tmp_path):
-    saved(make.batch())
+def test_the_file_and_its_log_are_for_their_owner_alone(tmp_path):
+    store = Store(f"sqlite:///{tmp_path}/pool.db")
+    store.migrate()
+    store.ensure_shards(["s"], now_s=100.0)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
     assert modes == {"pool.db": 0o600, "pool.db-wal": 0o600, "pool.db-shm": 0o600}
+    store.close()
 
 
 def test_a_commit_is_on_disk_before_it_is_acknowledged(store):
@@ -89,11 +92,11 @@ def test_a_database_in_memory_is_refused():
         Store("sqlite://")
 
 
-def test_a_new_file_can_be_opened_by_many_at_once(connection):
+def test_a_new_file_can_be_opened_by_many_at_once(tmp_path):
     start = threading.Barrier(6)
 
     def open_and_ask(_):
-        store = Store(connection)
+        store = Store(f"sqlite:///{tmp_path}/pool.db")
         start.wait(timeout=30)
         with store.engine.connect() as opened:
             mode = opened.exec_driver_sql("PRAGMA journal_mode").scalar()

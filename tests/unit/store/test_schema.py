@@ -19,6 +19,20 @@ from fpga_pool.store.mapping import PLACES
 from fpga_pool.store.models import Base
 
 
+@pytest.fixture(params=["sqlite"])
+def connection(request, tmp_path):
+    """URL of an empty database, one of each kind that the store supports."""
+    return {"sqlite": f"sqlite:///{tmp_path}/pool.db"}[request.param]
+
+
+@pytest.fixture
+def store(connection):
+    store = Store(connection)
+    store.migrate()
+    yield store
+    store.close()
+
+
 @pytest.fixture
 def empty(connection):
     store = Store(connection)

@@ -113,7 +113,6 @@ class Bench:
         self.api = SchedulerAPI(self.transport, timeout_s=10.0)
         self.store = Store(connection)
         stack.callback(self.store.close)
-        self.store.migrate()
         self.agents = {}
         self.numbers = itertools.count(1)
         self.service = self.new_service()
@@ -211,11 +210,11 @@ def servers():
 
 
 @pytest.fixture
-def bench(tmp_path, servers, catalogue, key, clock, monkeypatch):
+def bench(tmp_path, new_database, servers, catalogue, key, clock, monkeypatch):
     # The fake transport is the whole process's: on an exchange of its own no server of another test listens.
     monkeypatch.setattr("fpga_pool.rpc.transport.EXCHANGE", uuid.uuid4().hex)
     with ExitStack() as stack:
-        yield Bench(stack, servers, f"sqlite:///{tmp_path}/pool.sqlite", catalogue, key, clock)
+        yield Bench(stack, servers, new_database(tmp_path / "pool.sqlite"), catalogue, key, clock)
 
 
 class JumpingClock:
