@@ -10,6 +10,7 @@ from fpga_pool.conf import (
     catalogue,
     notifications,
     runner_libvirt,
+    runner_nova,
     runner_simulated,
     scheduler,
     simulated,
@@ -30,6 +31,7 @@ GROUPS: tuple[ModuleType, ...] = (
     tc,
     tiers,
     runner_libvirt,
+    runner_nova,
     runner_simulated,
     standalone,
 )

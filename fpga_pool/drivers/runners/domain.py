@@ -46,6 +46,8 @@ class ProcessDomain:
     cpu_usage: float
     #: What it had done when it was launched here, in seconds on a processor of its own.
     carried_s: float
+    #: CPU time that its guest had used then, where it is the same guest that goes on.
+    before_s: float = 0.0
 
     @classmethod
     def launched(cls, spec: ProcessSpec, processor: int, tier: Tier) -> Self:
@@ -63,6 +65,7 @@ class ProcessDomain:
                 tier=Tier(found.get("tier", "")),
                 cpu_usage=float(found.get("cpu_usage", "")),
                 carried_s=float(found.get("carried_s", "")),
+                before_s=float(found.get("before_s", "0")),
             )
         except (ElementTree.ParseError, ValueError) as error:
             raise InvalidInput(f"the metadata of a process of a gang cannot be read: {error}") from error
@@ -77,6 +80,7 @@ class ProcessDomain:
             "processor": self.processor,
             "cpu_usage": self.cpu_usage,
             "carried_s": self.carried_s,
+            "before_s": self.before_s,
         }
         return ElementTree.Element(f"{{{PROCESS_URI}}}process", {name: str(fact) for name, fact in facts.items()})
 

@@ -16,6 +16,9 @@ CONVERT_TIMEOUT_S = 60.0
 
 #: The tenant's names: of project, user, network, image and flavor.
 TENANT, NETWORK, IMAGE, FLAVOR = "demo", "shared", "hello", "small"
+#: What machines of gangs have: their processors are none of Nova's.
+GANG_FLAVOR, GANG_SPECS = "gang", {"resources:VCPU": "0"}
+GANG_MIB = 128
 
 IMAGE_BYTES = 1 << 20
 
@@ -106,6 +109,9 @@ def furnish(site: Site, cloud: Connection) -> None:
         cloud.network.create_subnet(network_id=network.id, ip_version=4, cidr="10.99.0.0/16", name=NETWORK)
     if cloud.compute.find_flavor(FLAVOR) is None:
         cloud.compute.create_flavor(name=FLAVOR, ram=64, vcpus=1, disk=1)
+    if cloud.compute.find_flavor(GANG_FLAVOR) is None:
+        flavor = cloud.compute.create_flavor(name=GANG_FLAVOR, ram=GANG_MIB, vcpus=1, disk=1, is_public=False)
+        cloud.compute.create_flavor_extra_specs(flavor, GANG_SPECS)
     if cloud.image.find_image(IMAGE) is None:
         file = _image(site.directory)
         cloud.create_image(

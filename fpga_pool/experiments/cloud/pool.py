@@ -1,21 +1,25 @@
 """The pool of the cloud: our scheduler, and an agent with simulated cards beside each compute."""
 
+import os
 from pathlib import Path
 
 from openstack import exceptions
 from openstack.connection import Connection
 
+from fpga_pool.experiments.cloud.first_use import GANG_FLAVOR, IMAGE, NETWORK
 from fpga_pool.experiments.cloud.programs import BIN, Program, guests_directory, hook_socket
 from fpga_pool.experiments.cloud.schemas import run
 from fpga_pool.experiments.cloud.settings import account, settings_file, write_files
 from fpga_pool.experiments.cloud.site import Site
 from fpga_pool.experiments.embedded import Options
-from fpga_pool.experiments.servers import MariaDB
+from fpga_pool.experiments.servers import Libvirt, MariaDB
 from fpga_pool.model.flavor import RESOURCE_CLASS
 
 DATABASE = "fpga_pool"
 BOARD = "kintex7"
 CARDS = 4
+#: pCPUs of the libvirt compute that gangs have, if it has as many.
+GANG_PROCESSORS = 2
 
 #: The first that tells of each provider which root it belongs to.
 PLACEMENT_VERSION = "1.14"
@@ -109,7 +113,13 @@ def _fake_host(site: Site, host: str) -> Options:
 def _libvirt_host(site: Site, host: str, libvirt_name: str) -> Options:
     # Nova calls the compute node what libvirt calls the machine.
     guests = {"guest_driver": "libvirt", "hook_socket": HOOK_SOCKET, "node": libvirt_name}
-    return {"agent": {**_host(site, host), **guests}}
+    options: dict[str, object] = {**_host(site, host), **guests}
+    if not Libvirt.control_groups():
+        return {"agent": options}
+    processors = range(min(GANG_PROCESSORS, os.cpu_count() or 1))
+    gangs = {"gang_runner": "nova", "gang_processors": ",".join(map(str, processors))}
+    machines = {"flavor": GANG_FLAVOR, "default_image": IMAGE, "networks": NETWORK, **account(site)}
+    return {"agent": {**options, **gangs}, "runner_nova": machines}
 
 
 def _host(site: Site, host: str) -> dict[str, object]:

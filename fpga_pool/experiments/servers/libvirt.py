@@ -5,6 +5,7 @@ of the machine nor its guests are touched, and hooks can be installed where an o
 """
 
 import contextlib
+import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -24,14 +25,18 @@ PLACES: Mapping[str, str] = {
     "/run/fpga_pool": "run-pool",
 }
 
-#: Guests run as root, in no cgroups, logged without another daemon: it works inside a container, too.
+#: The controllers of version 1 that tiers of guests need, each a directory of its own.
+CONTROLLERS = ("cpu", "cpuacct", "cpuset")
+_CGROUPS = Path("/sys/fs/cgroup")
+
+#: Guests run as root, logged without another daemon: it works inside a container, too.
 QEMU = """\
 user = "root"
 group = "root"
 security_driver = "none"
 stdio_handler = "file"
 namespaces = []
-cgroup_controllers = []
+cgroup_controllers = {controllers}
 """
 LIBVIRTD = """\
 auth_unix_ro = "none"
@@ -51,6 +56,12 @@ class Libvirt(Server):
     def missing(cls) -> str | None:
         """See Server."""
         return super().missing() or ("libvirt needs root" if os.geteuid() else None)
+
+    @staticmethod
+    def control_groups() -> tuple[str, ...]:
+        """Return the controllers that guests are put under: all that tiers need, or none where one is not to be had."""
+        usable = all(os.access(_CGROUPS / name, os.W_OK) for name in CONTROLLERS)
+        return CONTROLLERS if usable else ()
 
     @property
     def url(self) -> str:
@@ -93,7 +104,7 @@ class Libvirt(Server):
     def _initialise(self) -> None:
         for name in PLACES.values():
             (self.directory / name).mkdir()
-        self._write("etc/qemu.conf", QEMU)
+        self._write("etc/qemu.conf", QEMU.format(controllers=json.dumps(self.control_groups())))
         self._write("etc/libvirtd.conf", LIBVIRTD)
 
     def _launch(self, keep: bool) -> None:

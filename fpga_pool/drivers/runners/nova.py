@@ -1,0 +1,351 @@
+"""Processes of gangs that are servers of Nova, each pinned to its pCPU by the tier driver of its host.
+
+Nova makes, moves and deletes a server, and its libvirt runs it here: what it does is read there, what Nova is about to
+do with it is asked of Nova.  A server says that its work is done by powering off; one that ends otherwise has died.  A
+process goes on elsewhere from its server, which is paused meanwhile, and migrated live if it goes to another host.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+import libvirt
+from oslo_config import cfg
+
+from fpga_pool.drivers.libvirt_connection import LibvirtConnection
+from fpga_pool.drivers.runners.base import Key, Phase, ProcessSpec, Runner, Running
+from fpga_pool.drivers.runners.domain import ProcessDomain
+from fpga_pool.drivers.runners.nova_login import log_in
+from fpga_pool.drivers.runners.nova_servers import Server, Servers, Stage
+from fpga_pool.drivers.runners.process_guests import Guest, ProcessGuests
+from fpga_pool.drivers.tiers.libvirt import LibvirtTiers
+from fpga_pool.model.exceptions import Conflict, NotFound, ServiceUnavailable
+from fpga_pool.model.flavor import Tier
+
+LOG = logging.getLogger(__name__)
+
+#: How often Nova is asked while a server does not run.
+LOOK_S = 1.0
+#: How long a request whose answer was lost, with its asker or without, may go on before the server is there to be seen.
+UNSURE_S = 10.0
+#: How long a deleted server is waited for at a time.
+END_S, END_LOOK_S = 10.0, 0.5
+#: What Nova may be doing with a server that has ended, or is to end, for good.
+_ENDING = ("", "powering-off", "deleting", "soft-deleting")
+_PAUSED = "PAUSED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """How patient the runner is, seconds; see [runner_nova]."""
+
+    poll_s: float
+    build_s: float
+    keep_saved_s: float
+
+
+class NovaRunner(Runner):
+    """The processes of gangs of one compute node."""
+
+    def __init__(
+        self,
+        servers: Servers,
+        guests: ProcessGuests,
+        default_image: str,
+        times: Times,
+        clock: Callable[[], float],
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._nova = servers
+        self._guests = guests
+        self._default_image = default_image
+        self._times = times
+        self._clock = clock
+        self._steady = steady
+        #: What Nova was last seen to have, and when.
+        self._servers: dict[Key, Server] = {}
+        self._listed_at = float("-inf")
+        #: Until then a server may turn up that was asked for.
+        self._unsure_until = steady() + UNSURE_S
+        #: Servers that are being saved, when Nova was asked to, and since when servers do not run.
+        self._busy: set[str] = set()
+        self._acted_at: dict[str, float] = {}
+        self._down_since: dict[str, float] = {}
+        #: Tiers that servers are to begin in, other than they were made for.
+        self._tiers: dict[str, Tier] = {}
+        #: Servers that are saved, and not this host's to tell of any more.
+        self._left: set[str] = set()
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts, state_dir: Path, clock: Callable[[], float]) -> Self:  # noqa: ARG003
+        """See Runner."""
+        group, uri = conf.runner_nova, conf.agent.libvirt_uri
+        times = Times(poll_s=group.poll_interval_s, build_s=group.build_timeout_s, keep_saved_s=group.keep_saved_s)
+        servers = Servers(log_in(conf), conf.agent.host, group.flavor, list(group.networks))
+        tiers = LibvirtTiers(uri, Path(conf.tiers.libvirt_pid_dir), of_gangs=True)
+        guests = ProcessGuests(LibvirtConnection(uri), tiers)
+        return cls(servers, guests, group.default_image, times, clock)
+
+    # What is --------------------------------------------------------------------------------------------------------
+
+    def observe(self) -> dict[Key, Running]:
+        """See Runner."""
+        now_s = self._clock()
+        guests = self._marked()
+        fresh = self._look(guests)
+        if fresh:
+            self._bring(guests)
+        self._guests.read_tiers(now_s)
+        found = {}
+        for key, server in self._servers.items():
+            if server.uuid not in self._left:
+                found[key] = self._running(server, guests.get(server.uuid), now_s, fresh=fresh)
+        return found
+
+    def _marked(self) -> dict[str, Guest]:
+        """Return the guests of this host that say which process they are, by uuid."""
+        return {guest.uuid: guest for guest in self._guests.find().values()}
+
+    def _look(self, guests: dict[str, Guest]) -> bool:
+        """Ask Nova where that is due; return whether what is known is later than what was seen of the guests.
+
+        A Nova that does not answer is no reason to stop where all servers run.
+        """
+        still = [uuid for uuid in self._uuids() if uuid in self._busy or not _runs(guests.get(uuid))]
+        pause_s = LOOK_S if still else self._times.poll_s
+        if self._steady() - self._listed_at < pause_s:
+            return False
+        try:
+            self._list()
+        except ServiceUnavailable as error:
+            if still or self._listed_at == float("-inf"):
+                raise
+            LOG.warning("servers: %s", error)
+            self._listed_at = self._steady() - self._times.poll_s + LOOK_S
+            return False
+        return True
+
+    def _uuids(self) -> list[str]:
+        return [server.uuid for server in self._servers.values() if server.uuid not in self._left]
+
+    def _list(self) -> None:
+        """Read what Nova has; of two that are one process, by a request whose answer was lost, the first stays."""
+        found: dict[Key, Server] = {}
+        for server in self._nova.list():
+            first = found.setdefault(server.about.key, server)
+            if first is not server:
+                LOG.warning("process %s: server %s is deleted, %s is it", server.about.key, server.uuid, first.uuid)
+                self._nova.delete(server.uuid)
+        self._servers = found
+        self._listed_at = self._steady()
+        there = {server.uuid for server in found.values()}
+        self._busy &= there
+        self._left &= there
+        memory: dict[str, Any]
+        for memory in (self._tiers, self._down_since, self._acted_at):
+            for uuid in memory.keys() - there:
+                del memory[uuid]
+
+    def _running(self, server: Server, guest: Guest | None, now_s: float, *, fresh: bool) -> Running:
+        uuid = server.uuid
+        if guest is not None and _runs(guest) and server.stage in (Stage.RUN, Stage.SAVED):
+            self._down_since.pop(uuid, None)
+            if server.stage is Stage.SAVED:
+                return self._guests.running(guest, Phase.SAVED, "", now_s, saved=uuid)
+            return self._guests.running(guest, Phase.RUNNING, "", now_s)
+        phase, reason = self._phase(server, guest) if fresh else (Phase.RUNNING, "")
+        if guest is not None and phase is not Phase.RUNNING:
+            return self._guests.running(guest, phase, reason, now_s)
+        return Running(
+            phase=phase,
+            processor=server.about.processor,
+            tier=self._tiers.get(uuid, server.about.tier),
+            done_s=server.about.carried_s,
+            rate=0.0,
+            progress_at=now_s,
+            cpu_s=guest.cpu_s if guest is not None and not guest.is_off else 0.0,
+            reason=reason,
+        )
+
+    def _phase(self, server: Server, guest: Guest | None) -> tuple[Phase, str]:
+        """Return what a server does that does not run, and why it has failed if it has."""
+        arriving = server.stage in (Stage.ARRIVING, Stage.MOVING)
+        if server.status == "ERROR" and not server.task:
+            return Phase.FAILED, f"Nova: {server.fault or 'its server is in error'}"
+        if server.stage is Stage.MOVING and server.host != self._nova.home and not server.task:
+            return Phase.FAILED, f"Nova: its server {server.uuid} could not be moved here from {server.host}"
+        if server.status == "BUILD" or server.task not in _ENDING or arriving:
+            down_s = self._steady() - self._down_since.setdefault(server.uuid, self._steady())
+            if down_s < self._times.build_s:
+                return Phase.RUNNING, ""
+            doing = server.task or server.status
+            return Phase.FAILED, f"Nova: its server {server.uuid} has been {doing} for {down_s:.0f} s"
+        if guest is None:
+            return Phase.FAILED, f"Nova has its server {server.status}, and libvirt does not know it"
+        if guest.is_off and server.stage is Stage.SAVED:
+            return Phase.FAILED, "its server was paused, and has ended"
+        return guest.end if guest.is_off else (Phase.RUNNING, "")
+
+    def _bring(self, guests: dict[str, Guest]) -> None:
+        """Do for each server what is to be done next until it runs here."""
+        for key, server in self._servers.items():
+            if server.uuid in self._left:
+                self._sweep(server)
+            elif server.stage in (Stage.ARRIVING, Stage.MOVING):
+                try:
+                    self._arrive(server, guests.get(server.uuid))
+                except Conflict as error:
+                    LOG.warning("process %s: server %s does not arrive: %s", key, server.uuid, error)
+            elif server.uuid not in guests and server.host == self._nova.home:
+                LOG.debug("process %s: server %s is marked", key, server.uuid)
+                self._guests.mark(server.uuid, server.about)
+
+    # What is to be --------------------------------------------------------------------------------------------------
+
+    def launch(self, spec: ProcessSpec, processor: int, tier: Tier) -> None:
+        """See Runner.  It returns when Nova has taken the request."""
+        self._list()
+        if spec.key in self._servers:
+            return
+        if self._steady() < self._unsure_until:
+            raise ServiceUnavailable(f"process {spec.key}: waits for what Nova was asked for before")
+        about = ProcessDomain.launched(spec, processor, tier)
+        self._refuse_taken(processor, tier)
+        try:
+            if spec.saved:
+                self._adopt(spec, about)
+            else:
+                self._nova.create(spec, about, spec.image or self._default_image)
+        except ServiceUnavailable:
+            self._unsure_until = self._steady() + UNSURE_S
+            raise
+        self._list()
+
+    def _refuse_taken(self, processor: int, tier: Tier) -> None:
+        for key, other in self._servers.items():
+            if other.uuid not in self._left and other.about.processor == processor:
+                guest = self._marked().get(other.uuid)
+                if guest is not None and guest.is_off:
+                    continue
+                its = self._tiers.get(other.uuid, other.about.tier) if guest is None else self._guests.tier(guest)
+                if its is tier:
+                    raise Conflict(f"processor {processor}: process {key} is in its {tier}")
+
+    def set_tier(self, key: Key, tier: Tier) -> None:
+        """See Runner.  One that is not built yet begins in it."""
+        server, guest = self._known(key)
+        self._tiers[server.uuid] = tier
+        if guest is None or not _runs(guest):
+            return
+        if self._guests.is_placed(guest):
+            self._guests.change_tier(guest, tier)
+        else:
+            self._guests.place(guest.domain, replace(guest.about, tier=tier))
+
+    def end(self, key: Key) -> None:
+        """See Runner."""
+        until_s = self._steady() + END_S
+        self._list()
+        if key not in self._servers and self._steady() < self._unsure_until:
+            raise ServiceUnavailable(f"process {key}: waits for what Nova was asked for before")
+        asked = ""
+        while key in self._servers:
+            server = self._servers[key]
+            if server.uuid != asked and server.task != "deleting":
+                asked = server.uuid
+                self._nova.delete(asked)
+            if self._steady() > until_s:
+                raise ServiceUnavailable(f"process {key}: Nova is still deleting server {server.uuid}")
+            self._pause(END_LOOK_S)
+            self._list()
+
+    def discard(self, saved: str) -> None:
+        """See Runner.  One that a process has gone on from is not saved any more."""
+        try:
+            if self._nova.show(saved).stage is Stage.SAVED:
+                self._nova.delete(saved)
+        except NotFound:
+            LOG.debug("server %s: gone", saved)
+
+    def _known(self, key: Key) -> tuple[Server, Guest | None]:
+        server = self._servers.get(key)
+        if server is None:
+            raise NotFound(f"no process {key} on this host")
+        return server, self._marked().get(server.uuid)
+
+    @staticmethod
+    def _pause(length_s: float) -> None:
+        threading.Event().wait(length_s)
+
+    # Moves ----------------------------------------------------------------------------------------------------------
+
+    def save(self, key: Key) -> None:
+        """See Runner.  The server is paused: its memory is where it is."""
+        server, guest = self._known(key)
+        if guest is None or guest.is_off or server.stage is not Stage.RUN or server.task:
+            return  # what it is to be is told by the next look
+        if self._listed_at <= self._acted_at.get(server.uuid, float("-inf")):
+            return  # Nova was asked since
+        self._busy.add(server.uuid)
+        self._acted_at[server.uuid] = self._steady()
+        if server.status != _PAUSED:
+            self._nova.pause(server.uuid)
+        elif guest.state == libvirt.VIR_DOMAIN_PAUSED:
+            self._guests.release(guest)
+            self._nova.set_stage(server.uuid, Stage.SAVED)
+            LOG.info("process %s: saved in server %s", key, server.uuid)
+
+    def leave(self, key: Key) -> None:
+        """See Runner.  Its server is there until somebody goes on from it."""
+        server = self._servers.get(key)
+        if server is not None:
+            self._left.add(server.uuid)
+            self._busy.discard(server.uuid)
+
+    def _sweep(self, server: Server) -> None:
+        changed = datetime.fromisoformat(server.updated.replace("Z", "+00:00"))
+        if (datetime.now(UTC) - changed).total_seconds() > self._times.keep_saved_s:
+            LOG.warning("process %s: server %s is deleted, nobody went on from it", server.about.key, server.uuid)
+            self._nova.delete(server.uuid)
+
+    def _adopt(self, spec: ProcessSpec, about: ProcessDomain) -> None:
+        try:
+            server = self._nova.show(spec.saved)
+        except NotFound as error:
+            raise Conflict(f"the server that it was saved in is gone: {error}") from error
+        if server.stage is not Stage.SAVED or server.about.key.gang != spec.key.gang:
+            raise Conflict(f"server {server.uuid} is not one that it was saved in")
+        self._left.discard(server.uuid)
+        self._nova.adopt(server.uuid, about)
+
+    def _arrive(self, server: Server, guest: Guest | None) -> None:
+        """Bring a paused server here, and have it go on: one step for each look."""
+        if server.task:
+            return
+        if server.host != self._nova.home:
+            if server.stage is Stage.ARRIVING:
+                self._nova.set_stage(server.uuid, Stage.MOVING)
+                self._nova.fetch(server.uuid)
+            return
+        about = server.about
+        if guest is None or guest.about.key != about.key:
+            before_s = 0.0
+            if guest is not None and server.stage is Stage.ARRIVING:  # the very same guest goes on
+                before_s = self._guests.cpu_time_s(guest)
+            self._guests.mark(server.uuid, replace(about, before_s=before_s))
+        elif server.status == _PAUSED and guest.state == libvirt.VIR_DOMAIN_PAUSED:
+            tier = self._tiers.get(server.uuid, about.tier)
+            self._guests.place(guest.domain, replace(guest.about, tier=tier))
+            self._nova.unpause(server.uuid)
+        elif server.status == "ACTIVE":
+            self._nova.set_stage(server.uuid, Stage.RUN)
+            LOG.info("process %s: goes on in server %s", about.key, server.uuid)
+
+
+def _runs(guest: Guest | None) -> bool:
+    return guest is not None and not guest.is_off

@@ -1,0 +1,272 @@
+"""The servers of Nova that are processes of gangs: what each says of itself, and what Nova is asked for.
+
+A server's metadata tell which process it is, its tag which host of the pool has it.  Both are written with the request
+that makes it: who looks for a process finds it, whatever became of the one who asked.
+"""
+
+import base64
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Any
+
+from keystoneauth1.exceptions import ClientException
+from openstack.connection import Connection
+from openstack.exceptions import SDKException
+
+from fpga_pool.drivers.runners.base import Key, ProcessSpec
+from fpga_pool.drivers.runners.domain import ProcessDomain
+from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
+from fpga_pool.model.flavor import NAMESPACE, Tier, is_dedicated
+
+LOG = logging.getLogger(__name__)
+
+#: The first in which a server may be asked for on a host with the filters of the scheduler at work; Train, of 2019.
+MICROVERSION = "2.74"
+#: Prefix of what our metadata and tags are called.
+_OURS = "fpga_pool"
+#: A tag is no longer than this.
+LONGEST_TAG = 60
+#: Answers that say that nothing was done, and that the same may be asked again later.
+_LATER = (HTTPStatus.UNAUTHORIZED, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
+
+
+class Stage(StrEnum):
+    """How far the life of a process in its server is."""
+
+    RUN = "run"
+    #: It is paused, and whoever has its uuid may go on from it.
+    SAVED = "saved"
+    #: It is to go on here; nothing was asked of Nova yet.
+    ARRIVING = "arriving"
+    #: It is to go on here, and Nova was asked to bring it.
+    MOVING = "moving"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """One server, as Nova has it."""
+
+    uuid: str
+    about: ProcessDomain
+    stage: Stage
+    #: The host of the pool that has it.
+    home: str
+    #: The host on which Nova has it; "" = none yet.
+    host: str
+    status: str
+    #: What Nova is doing with it; "" = nothing.
+    task: str
+    #: Why it is in error.
+    fault: str
+    #: When it was made, and last changed, as Nova writes it: in the order of time.
+    created: str
+    updated: str
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "Server | None":
+        """Read what Nova tells of a server; None if it is no process of a gang."""
+        told = {name.removeprefix(f"{_OURS}."): value for name, value in plain.get("metadata", {}).items()}
+        try:
+            about = ProcessDomain(
+                key=Key(told["gang"], int(told["index"]), int(told["attempt"])),
+                processor=int(told["processor"]),
+                tier=Tier(told["tier"]),
+                cpu_usage=float(told["cpu_usage"]),
+                carried_s=float(told["carried_s"]),
+            )
+            stage, home = Stage(told["stage"]), told["home"]
+        except (KeyError, ValueError):
+            return None
+        return cls(
+            uuid=plain["id"],
+            about=about,
+            stage=stage,
+            home=home,
+            host=plain.get("OS-EXT-SRV-ATTR:host") or "",
+            status=plain["status"],
+            task=plain.get("OS-EXT-STS:task_state") or "",
+            fault=(plain.get("fault") or {}).get("message", ""),
+            created=plain["created"],
+            updated=plain["updated"],
+        )
+
+
+def _metadata(about: ProcessDomain, home: str, stage: Stage) -> dict[str, str]:
+    facts = {
+        "gang": about.key.gang,
+        "index": about.key.index,
+        "attempt": about.key.attempt,
+        "processor": about.processor,
+        "tier": about.tier,
+        "cpu_usage": about.cpu_usage,
+        "carried_s": about.carried_s,
+        "home": home,
+        "stage": stage,
+    }
+    return {f"{_OURS}.{name}": str(fact) for name, fact in facts.items()}
+
+
+class Servers:
+    """The processes of one host of the pool, in one project of a cloud.
+
+    ServiceUnavailable where a service does not answer, or nothing is known of what it did; Conflict where it refuses,
+    with its reason.
+    """
+
+    def __init__(self, cloud: Connection, home: str, flavor: str, networks: list[str]) -> None:
+        self._cloud = cloud
+        self.home = home
+        self._tag = f"{_OURS}.{home}"
+        self._flavor = flavor
+        self._networks = networks
+        if len(self._tag) > LONGEST_TAG or set("/,") & set(self._tag):
+            raise InvalidInput(f"[agent] host: {home} cannot be in a tag of Nova: {LONGEST_TAG} characters, no / and ,")
+
+    # What is --------------------------------------------------------------------------------------------------------
+
+    def list(self) -> list[Server]:
+        """Return all that this host has, those first that were made first."""
+        found: list[Server] = []
+        marker = ""
+        while True:
+            page = {"marker": marker} if marker else {}
+            asked = {"tags": self._tag, "sort_key": "created_at", "sort_dir": "asc", **page}
+            plain = self._ask("GET", "/servers/detail", params=asked)["servers"]
+            if not plain:
+                return [server for server in found if server.home == self.home]
+            found += [server for server in map(Server.from_plain, plain) if server is not None]
+            marker = plain[-1]["id"]
+
+    def show(self, uuid: str) -> Server:
+        """Return one, whoever has it; NotFound if there is none, or it is no process."""
+        server = Server.from_plain(self._ask("GET", f"/servers/{uuid}")["server"])
+        if server is None:
+            raise NotFound(f"server {uuid} is no process of a gang")
+        return server
+
+    # What is to be --------------------------------------------------------------------------------------------------
+
+    def create(self, spec: ProcessSpec, about: ProcessDomain, image: str) -> None:
+        """Ask for the server of a process on this host; the filters of Nova's scheduler may refuse it."""
+        flavor = self._flavor_id()
+        told = {f"{_OURS}.processes": str(spec.processes), **_metadata(about, self.home, Stage.RUN)}
+        server: dict[str, Any] = {
+            "name": f"fpga-pool-{spec.key}",
+            "flavorRef": flavor,
+            "imageRef": self._image_id(image),
+            "networks": [{"uuid": self._network_id(name)} for name in self._networks] or "none",
+            "host": self.home,
+            "config_drive": True,
+            "metadata": told,
+            "tags": [self._tag],
+        }
+        if spec.command:
+            server["user_data"] = base64.b64encode(spec.command.encode()).decode()
+        self._ask("POST", "/servers", {"server": server})
+
+    def delete(self, uuid: str) -> None:
+        """Have a server deleted, whatever it does; nothing where it is gone."""
+        self._act(uuid, {"forceDelete": None}, gone_is_fine=True)
+
+    def pause(self, uuid: str) -> None:
+        """Stop a server where it is, with its memory."""
+        self._act(uuid, {"pause": None})
+
+    def unpause(self, uuid: str) -> None:
+        """Have a server go on that is paused."""
+        self._act(uuid, {"unpause": None})
+
+    def fetch(self, uuid: str) -> None:
+        """Have a server live-migrated to this host."""
+        self._act(uuid, {"os-migrateLive": {"host": self.home, "block_migration": "auto"}})
+
+    def adopt(self, uuid: str, about: ProcessDomain) -> None:
+        """Have a saved server be a process of this host, which it is to go on as."""
+        self._ask("PUT", f"/servers/{uuid}/tags", {"tags": [self._tag]})
+        self._tell(uuid, _metadata(about, self.home, Stage.ARRIVING))
+
+    def set_stage(self, uuid: str, stage: Stage) -> None:
+        """Have a server tell how far it is."""
+        self._tell(uuid, {f"{_OURS}.stage": str(stage)})
+
+    def _tell(self, uuid: str, metadata: Mapping[str, str]) -> None:
+        self._ask("POST", f"/servers/{uuid}/metadata", {"metadata": dict(metadata)})
+
+    def _act(self, uuid: str, action: Mapping[str, object], *, gone_is_fine: bool = False) -> None:
+        try:
+            self._ask("POST", f"/servers/{uuid}/action", dict(action))
+        except NotFound:
+            if not gone_is_fine:
+                raise
+
+    # What it is made of ---------------------------------------------------------------------------------------------
+
+    def _flavor_id(self) -> str:
+        flavor = self._found("flavor", self._flavor, lambda: self._cloud.compute.find_flavor(self._flavor))
+        specs = self._ask("GET", f"/flavors/{flavor.id}/os-extra_specs")["extra_specs"]
+        if flavor.vcpus != 1 or is_dedicated(specs) or any(name.startswith(f"{NAMESPACE}:") for name in specs):
+            raise InvalidInput(
+                f"[runner_nova] flavor: {self._flavor} has to have one vCPU, that shares its processor, and no extra"
+                f" specs of {NAMESPACE}: a gang's tier is not that of its flavor"
+            )
+        return str(flavor.id)
+
+    def _image_id(self, name: str) -> str:
+        """Return an image that anybody may use, or that is the pool's own: others are somebody else's."""
+        project = self._answered(lambda: self._cloud.current_project_id)
+        by_name = {"name": name, "status": "active"}
+        found = self._answered(lambda: list(self._cloud.image.images(**by_name)))
+        usable = [image for image in found if image.visibility == "public" or image.owner_id == project]
+        if len(usable) != 1:
+            raise InvalidInput(f"image {name!r}: {len(usable)} active images are called so that gangs may use")
+        return str(usable[0].id)
+
+    def _network_id(self, name: str) -> str:
+        return str(self._found("network", name, lambda: self._cloud.network.find_network(name)).id)
+
+    def _found(self, what: str, name: str, find: Any) -> Any:
+        found = self._answered(find)
+        if found is None:
+            raise InvalidInput(f"[runner_nova] {what}: there is no {what} {name}, or the pool may not use it")
+        return found
+
+    # The wire -------------------------------------------------------------------------------------------------------
+
+    def _ask(self, method: str, path: str, body: Any = None, params: Mapping[str, str] | None = None) -> Any:
+        options: dict[str, Any] = {} if body is None else {"json": body}
+        if params:
+            options["params"] = dict(params)
+        answer = self._answered(
+            lambda: self._cloud.compute.request(path, method, microversion=MICROVERSION, raise_exc=False, **options)
+        )
+        if answer.ok:
+            return answer.json() if answer.content else None
+        raise _refusal(answer.status_code)(f"Nova, {method} {path}: {answer.status_code} {_said(answer)}")
+
+    @staticmethod
+    def _answered(ask: Any) -> Any:
+        try:
+            return ask()
+        except (ClientException, SDKException, ValueError) as error:
+            raise ServiceUnavailable(f"the cloud does not answer: {' '.join(str(error).split())}") from error
+
+
+def _refusal(status: int) -> type[FpgaPoolError]:
+    """Return what a failure is to the pool: a refusal is final, and no answer is none."""
+    if status == HTTPStatus.NOT_FOUND:
+        return NotFound
+    if status in _LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return ServiceUnavailable
+    return Conflict
+
+
+def _said(answer: Any) -> str:
+    """Return what Nova says of a failure, in one line."""
+    try:
+        said = next(iter(answer.json().values()))["message"]
+    except (ValueError, LookupError, TypeError, StopIteration, AttributeError):
+        said = answer.reason or answer.text[:200]
+    return " ".join(str(said).split())

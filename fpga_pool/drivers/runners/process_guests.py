@@ -1,0 +1,252 @@
+"""The domains of a host that are processes of gangs, whoever starts them: what they do, and the tier that each is in.
+
+A domain is such a process by its metadata, which say which.
+"""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from xml.etree import ElementTree
+
+import libvirt
+
+from fpga_pool.drivers.libvirt_connection import LibvirtConnection
+from fpga_pool.drivers.runners.base import Key, Phase, Running
+from fpga_pool.drivers.runners.domain import ProcessDomain
+from fpga_pool.drivers.runners.meter import Meter
+from fpga_pool.drivers.tiers.libvirt import LibvirtTiers
+from fpga_pool.drivers.tiers.metadata import PROCESS_URI
+from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound, ServiceUnavailable
+from fpga_pool.model.flavor import Tier
+
+LOG = logging.getLogger(__name__)
+
+#: For its other statistics, that of CPU time among them, libvirt asks QEMU: one of the background may not answer soon.
+_STATS = libvirt.VIR_DOMAIN_STATS_STATE
+_NOWAIT = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
+_ELEMENT = libvirt.VIR_DOMAIN_METADATA_ELEMENT
+#: States of a domain that does not run.
+_OFF = (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_CRASHED)
+_ENDS = {
+    libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED: "its guest was destroyed",
+    libvirt.VIR_DOMAIN_SHUTOFF_CRASHED: "its guest crashed",
+    libvirt.VIR_DOMAIN_SHUTOFF_FAILED: "its guest did not start",
+}
+#: Errors of these domains are libvirt's, not the guest's.
+_LOST = (libvirt.VIR_FROM_RPC, libvirt.VIR_FROM_REMOTE)
+_NS_PER_S = 1e9
+#: How often tiers that were read are read again.
+REREAD_S = 5.0
+#: How long libvirt may take to see that a guest has ended.
+END_SEEN_S = 2.0
+
+
+@dataclass(slots=True)
+class Guest:
+    """One domain that is a process, as read."""
+
+    domain: Any
+    about: ProcessDomain
+    state: int
+    reason: int
+    cpu_s: float
+
+    @property
+    def uuid(self) -> str:
+        """The uuid of its domain."""
+        return str(self.domain.UUIDString())
+
+    @property
+    def is_off(self) -> bool:
+        """Whether it has ended."""
+        return self.state in _OFF
+
+    def is_paused(self, reason: int) -> bool:
+        """Say whether it does not run for the moment, for this reason."""
+        return self.state == libvirt.VIR_DOMAIN_PAUSED and self.reason == reason
+
+    @property
+    def end(self) -> tuple[Phase, str]:
+        """How it has ended, and why that is a failure if it is one."""
+        if self.reason == libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN:
+            return Phase.EXITED, ""
+        return Phase.FAILED, _ENDS.get(self.reason, f"its guest has ended, libvirt does not know how ({self.reason})")
+
+
+class ProcessGuests:
+    """The processes of one libvirtd; for one thread."""
+
+    def __init__(self, connection: LibvirtConnection, tiers: LibvirtTiers) -> None:
+        self._libvirt = connection
+        self._tiers = tiers
+        #: What domains are, by uuid and number of their start; None = not ours.
+        self._abouts: dict[tuple[str, int], ProcessDomain | None] = {}
+        self._meters: dict[Key, Meter] = {}
+        self._cpu_s: dict[Key, float] = {}
+        #: The tier of each guest by uuid, as given or read, and when it was read.
+        self._tier_of: dict[str, Tier | None] = {}
+        self._read_at = float("-inf")
+
+    # What is --------------------------------------------------------------------------------------------------------
+
+    def find(self) -> dict[Key, Guest]:
+        """Return all of them, those that have ended and that libvirt remembers included."""
+        found = {}
+        abouts: dict[tuple[str, int], ProcessDomain | None] = {}
+        for domain, stats in self._libvirt.call(lambda made: made.getAllDomainStats(_STATS, _NOWAIT)):
+            run = domain.UUIDString(), domain.ID()
+            try:
+                about = abouts[run] = self._abouts[run] if run in self._abouts else self._about(domain)
+            except NotFound:
+                continue
+            except InvalidInput as error:
+                LOG.warning("domain %s is left alone: %s", domain.name(), error)
+                about = abouts[run] = None
+            if about is not None:
+                state = stats.get("state.state", libvirt.VIR_DOMAIN_NOSTATE)
+                cpu_s = 0.0 if state in _OFF else self._cpu_time_s(domain) - about.before_s
+                found[about.key] = Guest(domain, about, state, stats.get("state.reason", 0), cpu_s)
+        self._abouts = abouts
+        for memory in (self._meters, self._cpu_s):
+            for key in memory.keys() - found.keys():
+                del memory[key]
+        return found
+
+    def _cpu_time_s(self, domain: Any) -> float:
+        """Return the CPU time of a guest, of its control group; 0 if it has just ended."""
+        try:
+            return float(self.ask(lambda _: domain.getCPUStats(True))[0]["cpu_time"]) / _NS_PER_S
+        except (NotFound, Conflict):
+            return 0.0
+
+    def _about(self, domain: Any) -> ProcessDomain | None:
+        """Return what a domain says of itself; None if it is not ours, NotFound if it is gone."""
+
+        def read(_: object) -> str | None:
+            try:
+                return str(domain.metadata(_ELEMENT, PROCESS_URI, 0))
+            except libvirt.libvirtError as error:
+                if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN_METADATA:
+                    return None
+                raise
+
+        xml = self._libvirt.call(read)
+        return None if xml is None else ProcessDomain.from_element(xml)
+
+    def read_tiers(self, now_s: float) -> None:
+        """Read now and then which tier each guest is in."""
+        if now_s - self._read_at > REREAD_S:
+            self._read_at = now_s
+            self._tier_of = {guest.instance: guest.tier for guest in self._tiers.guests()}
+
+    def tier(self, guest: Guest) -> Tier | None:
+        """Return the tier that a guest is in, as far as is known; None = none yet."""
+        return self._tier_of.get(guest.uuid, guest.about.tier)
+
+    def running(self, guest: Guest, phase: Phase, reason: str, now_s: float, saved: str = "") -> Running:
+        """Return what a process does, where it is clear in which phase it is."""
+        key, about = guest.about.key, guest.about
+        if not guest.is_off:
+            self._cpu_s[key] = max(guest.cpu_s, self._cpu_s.get(key, 0.0))
+        cpu_s = self._cpu_s.get(key, 0.0)
+        progress = self._meters.setdefault(key, Meter()).look(about.carried_s + cpu_s / about.cpu_usage, now_s)
+        if not guest.is_off and guest.uuid not in self._tier_of:
+            self._read_at = float("-inf")  # it is new to this agent
+        return Running(
+            phase=phase,
+            processor=about.processor,
+            tier=about.tier if guest.is_off else self.tier(guest),
+            done_s=progress.done_s if phase is Phase.RUNNING else about.carried_s + cpu_s / about.cpu_usage,
+            rate=progress.rate if phase is Phase.RUNNING else 0.0,
+            progress_at=progress.at if phase is Phase.RUNNING else now_s,
+            cpu_s=cpu_s,
+            saved=saved,
+            reason=reason,
+        )
+
+    # What is to be --------------------------------------------------------------------------------------------------
+
+    def mark(self, uuid: str, about: ProcessDomain) -> bool:
+        """Have the domain that somebody else has made say which process it is; False where there is none yet."""
+        try:
+            domain = self._libvirt.lookup(uuid)
+            active = libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.ID() >= 0 else 0
+            element = ElementTree.tostring(about.to_element(), encoding="unicode")
+            where = libvirt.VIR_DOMAIN_AFFECT_CONFIG | active
+            self.ask(lambda _: domain.setMetadata(_ELEMENT, element, "fpga_pool_process", PROCESS_URI, where))
+        except (NotFound, Conflict) as error:  # it is about to begin or to end: it is looked at again
+            LOG.debug("process %s: %s", about.key, error)
+            return False
+        self._abouts = {run: read for run, read in self._abouts.items() if run[0] != uuid}
+        return True
+
+    def cpu_time_s(self, guest: Guest) -> float:
+        """Return the CPU time that a guest has used since it started, before it was this process, too."""
+        return guest.cpu_s + guest.about.before_s
+
+    def refuse_taken(self, guests: dict[Key, Guest], processor: int, tier: Tier) -> None:
+        """Raise Conflict where one that has not ended has a place."""
+        for other in guests.values():
+            if not other.is_off and (other.about.processor, self.tier(other)) == (processor, tier):
+                raise Conflict(f"processor {processor}: process {other.about.key} is in its {tier}")
+
+    def place(self, domain: Any, about: ProcessDomain) -> None:
+        """Give a guest that was started its place; Conflict where it runs and cannot have it."""
+        uuid = domain.UUIDString()
+        try:
+            self._tiers.place(uuid, about.tier, [about.processor])
+        except NotFound as error:
+            if not self._ends(domain):
+                raise Conflict(str(error)) from error
+            LOG.info("process %s: ended at once", about.key)
+            return
+        self._tier_of[uuid] = about.tier
+
+    def _ends(self, domain: Any) -> bool:
+        """Say whether a guest of which something is missing has ended; libvirt may see that a little later."""
+        until_s = time.monotonic() + END_SEEN_S
+        try:
+            while self.ask(lambda _: domain.isActive()):
+                if time.monotonic() > until_s:
+                    return False
+                time.sleep(END_SEEN_S / 20)
+        except NotFound:
+            LOG.debug("domain %s: gone", domain.name())
+        return True
+
+    def is_placed(self, guest: Guest) -> bool:
+        """Say whether a guest is in a tier."""
+        return self._tier_of.get(guest.uuid) is not None
+
+    def change_tier(self, guest: Guest, tier: Tier) -> None:
+        """Put a guest that is in a tier into another one."""
+        self._tiers.set_tiers({guest.uuid: tier})
+        self._tier_of[guest.uuid] = tier
+
+    def release(self, guest: Guest) -> None:
+        """Take a guest out of its place: it has the pins and the priority that it began with."""
+        with contextlib.suppress(NotFound):
+            self._tiers.release(guest.uuid)
+        self._tier_of.pop(guest.uuid, None)
+
+    def forget(self, uuid: str) -> None:
+        """Forget a guest that is gone."""
+        self._tier_of.pop(uuid, None)
+
+    def gone(self, act: Callable[[], object]) -> None:
+        """Do what is not possible any more where it is done already."""
+        with contextlib.suppress(NotFound, Conflict):
+            self.ask(lambda _: act())
+
+    def ask(self, work: Callable[[Any], Any]) -> Any:
+        """Do something with libvirt; Conflict where it cannot be done, ServiceUnavailable where nobody answers."""
+        try:
+            return self._libvirt.call(work)
+        except ServiceUnavailable as error:
+            cause = error.__cause__
+            if isinstance(cause, libvirt.libvirtError) and cause.get_error_domain() not in _LOST:
+                raise Conflict(str(cause)) from error
+            raise
