@@ -51,7 +51,8 @@ wait
 """
 
 #: What a guest does that is a process of a gang: it counts up to N of its command, `count N` or `count N rest SECONDS`,
-#: and powers off.  What it counts for is drawn when it boots, and is nowhere but in its memory.
+#: and powers off.  The command is in the tables of its firmware, or `command="count N"` on the kernel's command line.
+#: What it counts for is drawn when it boots, and is nowhere but in its memory.
 COUNTING_INIT = """#!/bin/busybox sh
 busybox mkdir -p /proc /sys /dev
 busybox mount -t proc proc /proc
@@ -59,6 +60,7 @@ busybox mount -t sysfs sys /sys
 busybox mount -t devtmpfs devtmpfs /dev
 read born < /proc/sys/kernel/random/uuid
 words=$(busybox strings /sys/firmware/dmi/tables/DMI | busybox grep '^fpga_pool[.]' | busybox tr '\\n' ' ')
+words="$words$command"
 echo "born $born: $words"
 until=${words##*count }; until=${until%% *}
 rest=${words##*rest }; rest=${rest%% *}

@@ -129,16 +129,15 @@ class Servers:
 
     def list(self) -> list[Server]:
         """Return all that this host has, those first that were made first."""
-        found: list[Server] = []
-        marker = ""
-        while True:
-            page = {"marker": marker} if marker else {}
-            asked = {"tags": self._tag, "sort_key": "created_at", "sort_dir": "asc", **page}
-            plain = self._ask("GET", "/servers/detail", params=asked)["servers"]
-            if not plain:
-                return [server for server in found if server.home == self.home]
-            found += [server for server in map(Server.from_plain, plain) if server is not None]
-            marker = plain[-1]["id"]
+        found: dict[str, Server] = {}  # Nova may tell twice of one that it has just begun to build
+        asked = {"tags": self._tag, "sort_key": "created_at", "sort_dir": "asc"}
+        more = True
+        while more:
+            page = self._ask("GET", "/servers/detail", params=asked)
+            found |= {server.uuid: server for server in map(Server.from_plain, page["servers"]) if server is not None}
+            more = bool(page["servers"]) and "servers_links" in page
+            asked["marker"] = page["servers"][-1]["id"] if more else ""
+        return [server for server in found.values() if server.home == self.home]
 
     def show(self, uuid: str) -> Server:
         """Return one, whoever has it; NotFound if there is none, or it is no process."""
@@ -159,7 +158,6 @@ class Servers:
             "imageRef": self._image_id(image),
             "networks": [{"uuid": self._network_id(name)} for name in self._networks] or "none",
             "host": self.home,
-            "config_drive": True,
             "metadata": told,
             "tags": [self._tag],
         }

@@ -301,6 +301,7 @@ class Processes:
         with self._changed:
             self._journal.note_process(None, None, held.key, [report])
             self._held.pop(held.key, None)
-        LOG.info("process %s: %s", held.key, type(report).__name__)
+        why = f": {report.message}" if isinstance(report, ProcessFailed) else ""
+        LOG.info("process %s: %s%s", held.key, type(report).__name__, why)
         self.on_report()
         return True
