@@ -18,8 +18,7 @@ OPTS = [
     cfg.StrOpt(
         "default_image",
         default="fpga-pool-gang",
-        help="Name or uuid of the image of gangs that name none. Images that gangs name are public, or belong to the "
-        "project of the servers.",
+        help="Name of the image of gangs that name none. Images are public, or belong to the project of the servers.",
     ),
     cfg.ListOpt(
         "networks",

@@ -36,7 +36,8 @@ UNSURE_S = 10.0
 #: How long a deleted server is waited for at a time.
 END_S, END_LOOK_S = 10.0, 0.5
 #: What Nova may be doing with a server that has ended, or is to end, for good.
-_ENDING = ("", "powering-off", "deleting", "soft-deleting")
+_DELETING = ("deleting", "soft-deleting")
+_ENDING = ("", "powering-off")
 _PAUSED = "PAUSED"
 
 
@@ -98,13 +99,13 @@ class NovaRunner(Runner):
         now_s = self._clock()
         guests = self._marked()
         fresh = self._look(guests)
-        if fresh:
-            self._bring(guests)
+        begun = self._bring(guests) if fresh else set()
         self._guests.read_tiers(now_s)
         found = {}
         for key, server in self._servers.items():
             if server.uuid not in self._left:
-                found[key] = self._running(server, guests.get(server.uuid), now_s, fresh=fresh)
+                certain = fresh and server.uuid not in begun
+                found[key] = self._running(server, guests.get(server.uuid), now_s, certain=certain)
         return found
 
     def _marked(self) -> dict[str, Guest]:
@@ -151,14 +152,15 @@ class NovaRunner(Runner):
             for uuid in memory.keys() - there:
                 del memory[uuid]
 
-    def _running(self, server: Server, guest: Guest | None, now_s: float, *, fresh: bool) -> Running:
+    def _running(self, server: Server, guest: Guest | None, now_s: float, *, certain: bool) -> Running:
+        """Return what a process does; one is taken to run as long as nothing else is certain."""
         uuid = server.uuid
         if guest is not None and _runs(guest) and server.stage in (Stage.RUN, Stage.SAVED):
             self._down_since.pop(uuid, None)
             if server.stage is Stage.SAVED:
                 return self._guests.running(guest, Phase.SAVED, "", now_s, saved=uuid)
             return self._guests.running(guest, Phase.RUNNING, "", now_s)
-        phase, reason = self._phase(server, guest) if fresh else (Phase.RUNNING, "")
+        phase, reason = self._phase(server, guest) if certain else (Phase.RUNNING, "")
         if guest is not None and phase is not Phase.RUNNING:
             return self._guests.running(guest, phase, reason, now_s)
         return Running(
@@ -175,6 +177,8 @@ class NovaRunner(Runner):
     def _phase(self, server: Server, guest: Guest | None) -> tuple[Phase, str]:
         """Return what a server does that does not run, and why it has failed if it has."""
         arriving = server.stage in (Stage.ARRIVING, Stage.MOVING)
+        if server.task in _DELETING:
+            return Phase.FAILED, f"its server {server.uuid} was deleted"
         if server.status == "ERROR" and not server.task:
             return Phase.FAILED, f"Nova: {server.fault or 'its server is in error'}"
         if server.stage is Stage.MOVING and server.host != self._nova.home and not server.task:
@@ -191,8 +195,9 @@ class NovaRunner(Runner):
             return Phase.FAILED, "its server was paused, and has ended"
         return guest.end if guest.is_off else (Phase.RUNNING, "")
 
-    def _bring(self, guests: dict[str, Guest]) -> None:
-        """Do for each server what is to be done next until it runs here."""
+    def _bring(self, guests: dict[str, Guest]) -> set[str]:
+        """Do for each server what is to be done next until it runs here; return those whose guests say it only now."""
+        begun = set()
         for key, server in self._servers.items():
             if server.uuid in self._left:
                 self._sweep(server)
@@ -201,9 +206,11 @@ class NovaRunner(Runner):
                     self._arrive(server, guests.get(server.uuid))
                 except Conflict as error:
                     LOG.warning("process %s: server %s does not arrive: %s", key, server.uuid, error)
-            elif server.uuid not in guests and server.host == self._nova.home:
-                LOG.debug("process %s: server %s is marked", key, server.uuid)
-                self._guests.mark(server.uuid, server.about)
+            elif server.uuid in guests or server.host != self._nova.home:
+                continue
+            elif self._guests.mark(server.uuid, server.about):
+                begun.add(server.uuid)
+        return begun
 
     # What is to be --------------------------------------------------------------------------------------------------
 
@@ -256,7 +263,7 @@ class NovaRunner(Runner):
         asked = ""
         while key in self._servers:
             server = self._servers[key]
-            if server.uuid != asked and server.task != "deleting":
+            if server.uuid != asked and server.task not in _DELETING:
                 asked = server.uuid
                 self._nova.delete(asked)
             if self._steady() > until_s:

@@ -13,6 +13,7 @@ from fpga_pool.model.flavor import Tier
 
 libvirt = pytest.importorskip("libvirt")
 runners = pytest.importorskip("fpga_pool.drivers.runners.libvirt")
+process_guests = pytest.importorskip("fpga_pool.drivers.runners.process_guests")
 
 FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
 KEY = Key("a", 0, 1)
@@ -99,18 +100,22 @@ def tiers():
 
 
 @pytest.fixture
-def runner(tmp_path, tiers):
-    machine = Machine(virt_type="qemu", memory_mib=64, cpu_model="", bridge="", start_shares=1024, consoles=None)
-    saved = SavedMemory(tmp_path, 3600.0)
-    made = runners.LibvirtRunner("test:///default", tiers, machine, saved, tmp_path, "default", lambda: 0.0)
-    made._libvirt = Connection()
-    return made
+def connection():
+    return Connection()
 
 
 @pytest.fixture
-def domain(runner):
-    made = Domain(runner._libvirt)
-    runner._libvirt.domains.append(made)
+def runner(tmp_path, tiers, connection):
+    machine = Machine(virt_type="qemu", memory_mib=64, cpu_model="", bridge="", start_shares=1024, consoles=None)
+    saved = SavedMemory(tmp_path, 3600.0)
+    guests = process_guests.ProcessGuests(connection, tiers)
+    return runners.LibvirtRunner(guests, machine, saved, tmp_path, "default", lambda: 0.0)
+
+
+@pytest.fixture
+def domain(connection):
+    made = Domain(connection)
+    connection.domains.append(made)
     return made
 
 
@@ -129,7 +134,7 @@ def test_a_guest_whose_placing_was_interrupted_is_placed_when_it_gets_its_tier(r
 
 
 def test_a_guest_that_runs_and_cannot_be_found_is_not_taken_for_one_that_has_ended(runner, domain, tiers, monkeypatch):
-    monkeypatch.setattr(runners, "END_SEEN_S", 0.02)
+    monkeypatch.setattr(process_guests, "END_SEEN_S", 0.02)
     tiers.missing = "u.pid: missing; libvirt_pid_dir is wrong"
     with pytest.raises(Conflict, match="libvirt_pid_dir is wrong"):
         runner.launch(SPEC, 1, BEHIND)

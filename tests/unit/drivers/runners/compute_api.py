@@ -1,0 +1,219 @@
+"""A small compute service and its hypervisor in memory: what the runner asks of them, and how they fail."""
+
+import re
+import uuid
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import libvirt
+from keystoneauth1.exceptions import ConnectFailure
+
+from fpga_pool.model.exceptions import NotFound, ServiceUnavailable
+
+PAUSED_USER, SHUTDOWN, DESTROYED = (
+    libvirt.VIR_DOMAIN_PAUSED_USER,
+    libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN,
+    libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED,
+)
+
+
+class Answer:
+    """What came back over the wire."""
+
+    def __init__(self, status_code, plain=None):
+        self.status_code, self.plain = status_code, plain
+        self.ok, self.content, self.reason, self.text = status_code < 400, plain is not None, "", ""
+
+    def json(self):
+        return self.plain
+
+
+class Domain:
+    """A guest, as libvirt has it."""
+
+    def __init__(self, uuid):
+        self.uuid, self.state, self.reason, self.cpu_s, self.element = uuid, libvirt.VIR_DOMAIN_RUNNING, 0, 0.0, None
+
+    def UUIDString(self):  # noqa: N802
+        return self.uuid
+
+    def ID(self):  # noqa: N802
+        return -1 if self.is_off else 1
+
+    @property
+    def is_off(self):
+        return self.state == libvirt.VIR_DOMAIN_SHUTOFF
+
+    def name(self):
+        return f"instance-{self.uuid[:8]}"
+
+    def isActive(self):  # noqa: N802
+        return int(not self.is_off)
+
+    def getCPUStats(self, _):  # noqa: N802
+        return [{"cpu_time": int(self.cpu_s * 1e9)}]
+
+    def metadata(self, *_):
+        if self.element is None:
+            error = libvirt.libvirtError("no metadata")
+            error.err = (libvirt.VIR_ERR_NO_DOMAIN_METADATA, libvirt.VIR_FROM_QEMU, "", 0, "", None, None, 0, 0)
+            raise error
+        return self.element
+
+    def setMetadata(self, _kind, element, *_):  # noqa: N802
+        self.element = element
+
+    def end(self, reason):
+        self.state, self.reason = libvirt.VIR_DOMAIN_SHUTOFF, reason
+
+    @property
+    def key(self):
+        found = ElementTree.fromstring(self.element)
+        return found.get("gang"), int(found.get("index")), int(found.get("attempt"))
+
+
+class Hypervisor:
+    """The connection to the libvirtd of one host."""
+
+    def __init__(self):
+        self.domains = {}
+
+    def call(self, work):
+        try:
+            return work(self)
+        except libvirt.libvirtError as error:
+            raise ServiceUnavailable(str(error)) from error
+
+    def lookup(self, uuid):
+        if uuid not in self.domains:
+            raise NotFound(uuid)
+        return self.domains[uuid]
+
+    def getAllDomainStats(self, *_):  # noqa: N802
+        return [(each, {"state.state": each.state, "state.reason": each.reason}) for each in self.domains.values()]
+
+
+class Tiers:
+    """The tier driver: remembers where guests are."""
+
+    def __init__(self, hypervisor):
+        self.hypervisor, self.placed = hypervisor, {}
+
+    def guests(self):
+        ours = [uuid for uuid, domain in self.hypervisor.domains.items() if domain.element and not domain.is_off]
+        return [SimpleNamespace(instance=uuid, tier=self.placed.get(uuid, [None])[0]) for uuid in ours]
+
+    def place(self, instance, tier, pcpus):
+        self.placed[instance] = tier, list(pcpus)
+
+    def set_tiers(self, tiers):
+        for instance, tier in tiers.items():
+            self.placed[instance] = tier, self.placed[instance][1]
+
+    def release(self, instance):
+        self.placed.pop(instance, None)
+
+
+class ComputeApi:
+    """Nova, Glance and Neutron as far as they are asked; `build`, `delete_all` and others do what Nova does later."""
+
+    def __init__(self, hypervisors):
+        self.hypervisors = hypervisors
+        self.servers, self.asked = {}, []
+        self.down = False
+        #: A request whose path this matches is done, and its answer lost; one of `refused` is answered so.
+        self.lost = ""
+        self.refused = {}
+        self.flavor = SimpleNamespace(id="f1", vcpus=1)
+        self.specs = {"resources:VCPU": "0"}
+        self.images = [SimpleNamespace(id="i1", name="counts", visibility="public", owner_id="somebody")]
+        self.compute = SimpleNamespace(request=self.request, find_flavor=lambda _: self.flavor)
+        self.image = SimpleNamespace(images=lambda **by: [one for one in self.images if one.name == by["name"]])
+        self.network = SimpleNamespace(find_network=lambda name: SimpleNamespace(id=f"net-{name}"))
+        self.current_project_id = "pool"
+
+    def request(self, path, method, *, microversion, raise_exc, json=None, params=None):
+        assert (microversion, raise_exc) == ("2.74", False)
+        if self.down:
+            raise ConnectFailure("refused")
+        self.asked.append((method, path))
+        for pattern, answer in self.refused.items():
+            if re.fullmatch(pattern, f"{method} {path}"):
+                return answer
+        answer = self.answer(method, path.split("/")[1:], json, params)
+        if self.lost and re.fullmatch(self.lost, f"{method} {path}"):
+            raise ConnectFailure("reset by peer")
+        return answer
+
+    def answer(self, method, parts, body, params):
+        if parts[0] == "flavors":
+            return Answer(200, {"extra_specs": self.specs})
+        if (method, parts) == ("POST", ["servers"]):
+            return self.create(body["server"])
+        if parts == ["servers", "detail"]:
+            # One that has just begun to be built may be told of twice.
+            found = [server for server in self.servers.values() if params["tags"] in server["tags"]]
+            return Answer(200, {"servers": found + [server for server in found if server["status"] == "BUILD"]})
+        server = self.servers.get(parts[1])
+        if server is None:
+            return Answer(404, {"itemNotFound": {"message": "no such server"}})
+        if method == "GET":
+            return Answer(200, {"server": server})
+        if parts[2] == "tags":
+            server["tags"] = body["tags"]
+        elif parts[2] == "metadata":
+            server["metadata"] |= body["metadata"]
+        else:
+            [action] = body
+            getattr(self, action.replace("-", "_"))(server, body[action])
+        return Answer(200, {})
+
+    def create(self, asked):
+        made = {
+            "id": str(uuid.uuid4()),
+            "status": "BUILD",
+            "OS-EXT-STS:task_state": "scheduling",
+            "OS-EXT-SRV-ATTR:host": None,
+            "created": f"2026-11-22T00:00:{len(self.servers):02}Z",
+            "updated": "2026-11-22T00:00:00Z",
+            **{name: asked[name] for name in ("name", "metadata", "tags", "host", "networks", "imageRef")},
+        }
+        self.servers[made["id"]] = made
+        return Answer(202, {"server": {"id": made["id"]}})
+
+    # What Nova does in its own time
+
+    def build(self):
+        for server in self.servers.values():
+            if server["status"] == "BUILD":
+                server |= {
+                    "status": "ACTIVE",
+                    "OS-EXT-STS:task_state": None,
+                    "OS-EXT-SRV-ATTR:host": server["host"],
+                }
+                self.hypervisors[server["host"]].domains[server["id"]] = Domain(server["id"])
+
+    def domain(self, server):
+        return self.hypervisors[server["OS-EXT-SRV-ATTR:host"]].domains[server["id"]]
+
+    def forceDelete(self, server, _):  # noqa: N802
+        del self.servers[server["id"]]
+        for hypervisor in self.hypervisors.values():
+            hypervisor.domains.pop(server["id"], None)
+
+    def pause(self, server, _):
+        server["status"] = "PAUSED"
+        domain = self.domain(server)
+        domain.state, domain.reason = libvirt.VIR_DOMAIN_PAUSED, PAUSED_USER
+
+    def unpause(self, server, _):
+        server["status"] = "ACTIVE"
+        self.domain(server).state = libvirt.VIR_DOMAIN_RUNNING
+
+    def os_migrateLive(self, server, asked):  # noqa: N802
+        """Its memory goes along, and what its domain says of itself; its CPU time begins anew."""
+        assert asked["block_migration"] == "auto"
+        domain = self.hypervisors[server["OS-EXT-SRV-ATTR:host"]].domains.pop(server["id"])
+        server["OS-EXT-SRV-ATTR:host"] = asked["host"]
+        domain.cpu_s = 0.0
+        self.hypervisors[asked["host"]].domains[server["id"]] = domain

@@ -1,0 +1,331 @@
+"""The Nova runner where answers are lost, requests are refused and servers fail, and how a process moves."""
+
+import pytest
+
+from fpga_pool.drivers.runners.base import Key, Phase, ProcessSpec
+from fpga_pool.model.exceptions import Conflict, InvalidInput, ServiceUnavailable
+from fpga_pool.model.flavor import Tier
+
+pytest.importorskip("libvirt")
+
+from fpga_pool.drivers.runners.nova import NovaRunner, Times
+from fpga_pool.drivers.runners.nova_servers import Servers
+from fpga_pool.drivers.runners.process_guests import ProcessGuests
+
+from .compute_api import DESTROYED, SHUTDOWN, Answer, ComputeApi, Hypervisor, Tiers
+
+FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
+KEY = Key("a", 0, 1)
+SPEC = ProcessSpec(key=KEY, processes=2, cpu_usage=0.5, work_s=60.0, command="solve")
+TIMES = Times(poll_s=10.0, build_s=600.0, keep_saved_s=1e12)
+
+
+class Host:
+    """One host and its agent's runner."""
+
+    def __init__(self, api, name, clock):
+        self.api, self.name, self.clock = api, name, clock
+        self.tiers = Tiers(api.hypervisors[name])
+        self.runner = self.restarted()
+
+    def restarted(self):
+        guests = ProcessGuests(self.api.hypervisors[self.name], self.tiers)
+        servers = Servers(self.api, self.name, "gang", ["net"])
+        now = self.clock.__getitem__
+        self.runner = NovaRunner(servers, guests, "counts", TIMES, lambda: now(0), lambda: now(0))
+        self.runner._pause = lambda length_s: self.later(length_s)
+        return self.runner
+
+    def later(self, length_s):
+        self.clock[0] += length_s
+
+    def observe(self):
+        """Look again, when Nova is to be asked again."""
+        self.later(10.0)
+        return self.runner.observe()
+
+    def launched(self, spec=SPEC, processor=1, tier=FRONT):
+        """A process that runs in its place."""
+        self.later(10.0)
+        self.runner.launch(spec, processor, tier)
+        self.api.build()
+        for _ in range(3):
+            found = self.observe()
+            assert found[spec.key].phase is Phase.RUNNING
+            if found[spec.key].tier is None:
+                self.runner.set_tier(spec.key, tier)
+        assert self.observe()[spec.key].phase is Phase.RUNNING
+        return self.server()
+
+    def server(self):
+        [server] = self.api.servers.values()
+        return server
+
+    def domain(self):
+        [domain] = self.api.hypervisors[self.name].domains.values()
+        return domain
+
+
+@pytest.fixture
+def api():
+    return ComputeApi({"one": Hypervisor(), "two": Hypervisor()})
+
+
+@pytest.fixture
+def clock():
+    return [1000.0]
+
+
+@pytest.fixture
+def host(api, clock):
+    return Host(api, "one", clock)
+
+
+def test_a_process_is_a_server_on_its_host_in_its_place_and_ends_by_powering_off(host, api):
+    server = host.launched()
+    assert (server["name"], server["host"], server["tags"]) == ("fpga-pool-a.1.0", "one", ["fpga_pool.one"])
+    assert server["networks"] == [{"uuid": "net-net"}]
+    assert host.tiers.placed == {server["id"]: (FRONT, [1])}
+    domain = host.domain()
+    assert domain.key == ("a", 0, 1)
+    domain.cpu_s = 3.0
+    host.observe()
+    domain.end(SHUTDOWN)
+    seen = host.observe()[KEY]
+    assert (seen.phase, seen.cpu_s, seen.done_s) == (Phase.EXITED, 3.0, 6.0)  # 3 s at half a processor
+    host.runner.end(KEY)
+    assert api.servers == host.observe() == {}
+
+
+def test_a_server_whose_answer_was_lost_is_found_again_and_made_once(host, api):
+    host.later(10.0)
+    api.lost = "POST /servers"
+    with pytest.raises(ServiceUnavailable, match="reset by peer"):
+        host.runner.launch(SPEC, 1, FRONT)
+    api.lost = ""
+    host.runner.launch(SPEC, 1, FRONT)
+    assert len(api.servers) == 1
+
+
+def test_a_request_whose_answer_was_lost_is_not_repeated_while_it_may_still_be_at_work(host, api):
+    host.later(10.0)
+    api.lost = "POST /servers"
+    with pytest.raises(ServiceUnavailable):
+        host.runner.launch(SPEC, 1, FRONT)
+    [late] = api.servers.values()
+    api.servers.clear()  # Nova has not written it yet
+    api.lost = ""
+    for act in (lambda: host.runner.launch(SPEC, 1, FRONT), lambda: host.runner.end(KEY)):
+        with pytest.raises(ServiceUnavailable, match="waits for what Nova was asked for before"):
+            act()
+    api.servers[late["id"]] = late
+    host.runner.launch(SPEC, 1, FRONT)
+    assert list(api.servers) == [late["id"]]
+
+
+def test_an_agent_that_was_killed_after_its_request_finds_the_server(host, api):
+    host.later(10.0)
+    host.runner.launch(SPEC, 1, FRONT)
+    host.restarted().launch(SPEC, 1, FRONT)
+    assert len(api.servers) == 1
+
+
+def test_of_two_servers_that_are_one_process_the_first_stays(host, api):
+    first = host.launched()
+    second = {**first, "id": "second", "created": "2026-11-22T00:01:00Z"}
+    api.servers["second"] = second
+    assert set(host.observe()) == {KEY}
+    assert list(api.servers) == [first["id"]]
+
+
+def test_nothing_is_launched_into_a_place_that_another_has(host):
+    host.launched()
+    host.later(10.0)
+    other = ProcessSpec(key=Key("b", 0, 1), processes=1, cpu_usage=0.5, work_s=60.0)
+    with pytest.raises(Conflict, match=r"process a\.1\.0 is in its foreground"):
+        host.runner.launch(other, 1, FRONT)
+    host.runner.launch(other, 1, BEHIND)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda api: setattr(api.flavor, "vcpus", 2), "has to have one vCPU"),
+        (lambda api: api.specs.update({"fpga_pool:tier": "auto"}), "no extra specs of fpga_pool"),
+        (lambda api: api.specs.update({"hw:cpu_policy": "dedicated"}), "shares its processor"),
+        (lambda api: setattr(api.images[0], "visibility", "private"), "0 active images"),
+        (lambda api: api.images.append(api.images[0]), "2 active images"),
+    ],
+)
+def test_what_servers_cannot_be_made_of_is_refused_and_says_why(host, api, change, why):
+    host.later(10.0)
+    change(api)
+    with pytest.raises(InvalidInput, match=why):
+        host.runner.launch(SPEC, 1, FRONT)
+    assert api.servers == {}
+
+
+def test_a_private_image_of_the_pools_own_project_may_be_used(host, api):
+    api.images[0].visibility, api.images[0].owner_id = "private", "pool"
+    assert host.launched()["imageRef"] == "i1"
+
+
+def test_a_refusal_is_told_with_novas_reason(host, api):
+    host.later(10.0)
+    api.refused["POST /servers"] = Answer(403, {"forbidden": {"message": "Quota exceeded for cores"}})
+    with pytest.raises(Conflict, match="403 Quota exceeded for cores"):
+        host.runner.launch(SPEC, 1, FRONT)
+
+
+@pytest.mark.parametrize("status", [401, 429, 500, 503])
+def test_a_nova_that_cannot_answer_now_has_refused_nothing(host, api, status):
+    host.later(10.0)
+    api.refused["POST /servers"] = Answer(status, {})
+    with pytest.raises(ServiceUnavailable):
+        host.runner.launch(SPEC, 1, FRONT)
+
+
+def test_a_server_in_error_has_failed_with_its_fault(host, api):
+    host.later(10.0)
+    host.runner.launch(SPEC, 1, FRONT)
+    fault = {"message": "No valid host was found."}
+    host.server().update({"status": "ERROR", "OS-EXT-STS:task_state": None, "fault": fault})
+    seen = host.observe()[KEY]
+    assert (seen.phase, seen.reason) == (Phase.FAILED, "Nova: No valid host was found.")
+
+
+def test_a_server_that_is_never_built_has_failed_in_the_end(host):
+    host.later(10.0)
+    host.runner.launch(SPEC, 1, FRONT)
+    assert host.observe()[KEY].phase is Phase.RUNNING
+    host.later(590.0)
+    seen = host.observe()[KEY]
+    assert (seen.phase, "has been scheduling for 600 s" in seen.reason) == (Phase.FAILED, True)
+
+
+def test_a_server_that_somebody_deletes_is_gone_and_one_whose_guest_is_destroyed_has_failed(host, api):
+    server = host.launched()
+    host.domain().end(DESTROYED)
+    assert host.observe()[KEY].reason == "its guest was destroyed"
+    server["OS-EXT-STS:task_state"] = "deleting"
+    assert "was deleted" in host.observe()[KEY].reason
+    api.forceDelete(server, None)
+    assert host.observe() == {}
+
+
+def test_a_reboot_that_somebody_asked_nova_for_is_no_end(host, api):
+    server = host.launched()
+    server["OS-EXT-STS:task_state"] = "rebooting_hard"
+    host.domain().end(DESTROYED)
+    assert host.observe()[KEY].phase is Phase.RUNNING
+    server["OS-EXT-STS:task_state"] = None
+    api.hypervisors["one"].domains.clear()
+    host.tiers.placed.clear()
+    server["status"] = "BUILD"
+    api.build()  # its domain is a new one, which says nothing of itself
+    assert host.observe()[KEY].phase is Phase.RUNNING
+    assert host.domain().key == ("a", 0, 1)
+    host.observe()
+    assert host.observe()[KEY].tier is None  # it is to be placed again
+
+
+def test_what_runs_is_told_without_nova_and_an_end_is_not(host, api):
+    host.launched()
+    api.down = True
+    assert host.observe()[KEY].phase is Phase.RUNNING
+    host.domain().end(SHUTDOWN)
+    with pytest.raises(ServiceUnavailable):
+        host.observe()
+    api.down = False
+    assert host.observe()[KEY].phase is Phase.EXITED
+
+
+def test_one_that_is_not_built_yet_begins_in_the_tier_that_it_is_swapped_to(host, api):
+    host.later(10.0)
+    host.runner.launch(SPEC, 1, BEHIND)
+    assert host.observe()[KEY].tier is BEHIND
+    host.runner.set_tier(KEY, FRONT)
+    assert host.observe()[KEY].tier is FRONT
+
+
+def saved(host):
+    """Save the process of a host, as its agent does: ask until it is."""
+    for _ in range(6):
+        seen = host.observe()[KEY]
+        if seen.phase is Phase.SAVED:
+            break
+        host.runner.save(KEY)
+    assert seen.phase is Phase.SAVED
+    host.runner.leave(KEY)
+    return seen
+
+
+def arrived(host, spec, processor):
+    host.later(10.0)
+    host.runner.launch(spec, processor, FRONT)
+    for _ in range(6):
+        seen = host.observe()[spec.key]
+        assert seen.phase is Phase.RUNNING
+    return seen
+
+
+@pytest.mark.parametrize("there", ["one", "two"])
+def test_a_process_goes_on_elsewhere_from_its_server_and_its_cpu_time_counts_once(host, api, clock, there):
+    server = host.launched()
+    host.domain().cpu_s = 5.0
+    seen = saved(host)
+    assert (seen.saved, seen.done_s, seen.cpu_s) == (server["id"], 10.0, 5.0)
+    assert host.tiers.placed == {}  # it has its own pins again, that suit another host
+    target = host if there == "one" else Host(api, there, clock)
+    spec = ProcessSpec(key=Key("a", 0, 2), processes=2, cpu_usage=0.5, work_s=60.0, done_s=10.0, saved=seen.saved)
+    seen = arrived(target, spec, 0)
+    target.runner.discard(seen.saved or server["id"])  # as the agent does with what was gone on from
+    assert (server["OS-EXT-SRV-ATTR:host"], server["status"]) == (there, "ACTIVE")
+    assert target.tiers.placed == {server["id"]: (FRONT, [0])}
+    assert (seen.done_s, seen.cpu_s) == (10.0, 0.0)
+    target.domain().cpu_s += 1.0
+    assert target.observe()[spec.key].cpu_s == 1.0
+    if there == "two":
+        assert host.observe() == {}
+        assert host.restarted().observe() == {}
+    target.runner.end(spec.key)
+    assert api.servers == {}
+
+
+def test_a_saved_server_that_nobody_goes_on_from_is_discarded(host, api):
+    host.launched()
+    seen = saved(host)
+    assert host.observe() == {}
+    host.runner.discard(seen.saved)
+    assert api.servers == {}
+    host.runner.discard(seen.saved)
+
+
+def test_a_migration_that_fails_leaves_one_server_that_has_failed(host, api, clock):
+    host.launched()
+    seen = saved(host)
+    api.os_migrateLive = lambda *_: None  # Nova gives it up, and leaves the server where it was
+    two = Host(api, "two", clock)
+    two.later(10.0)
+    spec = ProcessSpec(key=Key("a", 0, 2), processes=2, cpu_usage=0.5, work_s=60.0, saved=seen.saved)
+    two.runner.launch(spec, 0, FRONT)
+    for _ in range(3):
+        seen = two.observe()[spec.key]
+    assert (seen.phase, "could not be moved here from one" in seen.reason) == (Phase.FAILED, True)
+    two.runner.end(spec.key)
+    assert api.servers == {}
+
+
+def test_nobody_goes_on_from_a_server_that_is_gone_or_anothers(host, api):
+    server = host.launched()
+    host.later(10.0)
+    for uuid in ("gone", server["id"]):
+        spec = ProcessSpec(key=Key("a", 0, 2), processes=2, cpu_usage=0.5, work_s=60.0, saved=uuid)
+        with pytest.raises(Conflict, match="that it was saved in"):
+            host.runner.launch(spec, 0, FRONT)
+    assert server["metadata"]["fpga_pool.attempt"] == "1"
+
+
+def test_a_host_whose_name_no_tag_can_have_is_refused(api):
+    with pytest.raises(InvalidInput, match="cannot be in a tag"):
+        Servers(api, "x" * 60, "gang", [])
