@@ -234,14 +234,14 @@ class NovaRunner(Runner):
         self._list()
 
     def _refuse_taken(self, processor: int, tier: Tier) -> None:
+        guests = self._marked()
         for key, other in self._servers.items():
-            if other.uuid not in self._left and other.about.processor == processor:
-                guest = self._marked().get(other.uuid)
-                if guest is not None and guest.is_off:
-                    continue
-                its = self._tiers.get(other.uuid, other.about.tier) if guest is None else self._guests.tier(guest)
-                if its is tier:
-                    raise Conflict(f"processor {processor}: process {key} is in its {tier}")
+            guest = guests.get(other.uuid)
+            if other.uuid in self._left or other.about.processor != processor or (guest is not None and guest.is_off):
+                continue
+            its = self._tiers.get(other.uuid, other.about.tier) if guest is None else self._guests.tier(guest)
+            if its is tier:
+                raise Conflict(f"processor {processor}: process {key} is in its {tier}")
 
     def set_tier(self, key: Key, tier: Tier) -> None:
         """See Runner.  One that is not built yet begins in it."""

@@ -7,9 +7,9 @@ from keystoneauth1.exceptions import ClientException, MissingAuthPlugin
 from openstack.connection import Connection
 from oslo_config import cfg
 
-from fpga_pool.conf.runner_nova import GROUP
 from fpga_pool.model.exceptions import InvalidInput
 
+GROUP = cfg.OptGroup("runner_nova", title="Processes of gangs as servers of Nova")
 #: How long an answer may take where nothing is configured, in seconds.
 TIMEOUT_S = 30
 #: How often a connection that is refused is tried again before the call has failed.
