@@ -5,8 +5,8 @@ from oslo_config import cfg
 GROUP = cfg.OptGroup(
     "runner_nova",
     title="Processes of gangs as servers of Nova",
-    help="How the agents reach Keystone, Nova, Glance and Neutron, and what servers are made of. Each is on the host "
-    "whose agent has made it; the libvirt of [agent] libvirt_uri runs it there.",
+    help="What servers are made of; [nova] says who makes them. Each is on the host whose agent has made it, where the "
+    "libvirt of [agent] libvirt_uri runs it.",
 )
 OPTS = [
     cfg.StrOpt(

@@ -117,8 +117,10 @@ class NovaRunner(Runner):
 
         A Nova that does not answer is no reason to stop where all servers run.
         """
-        still = [uuid for uuid in self._uuids() if uuid in self._busy or not _runs(guests.get(uuid))]
-        pause_s = LOOK_S if still else self._times.poll_s
+        there = [server for server in self._servers.values() if server.uuid not in self._left]
+        still = [each for each in there if each.uuid in self._busy or not _runs(guests.get(each.uuid))]
+        moving = any(server.stage in (Stage.ARRIVING, Stage.MOVING) for server in there)
+        pause_s = LOOK_S if still or moving else self._times.poll_s
         if self._steady() - self._listed_at < pause_s:
             return False
         try:
@@ -130,9 +132,6 @@ class NovaRunner(Runner):
             self._listed_at = self._steady() - self._times.poll_s + LOOK_S
             return False
         return True
-
-    def _uuids(self) -> list[str]:
-        return [server.uuid for server in self._servers.values() if server.uuid not in self._left]
 
     def _list(self) -> None:
         """Read what Nova has; of two that are one process, by a request whose answer was lost, the first stays."""

@@ -1,4 +1,4 @@
-"""[runner_nova] as far as logging in goes: who the pool is at Keystone."""
+"""[nova]: where the cloud is, and who the pool is there that makes servers."""
 
 from typing import Any
 
@@ -9,7 +9,12 @@ from oslo_config import cfg
 
 from fpga_pool.model.exceptions import InvalidInput
 
-GROUP = cfg.OptGroup("runner_nova", title="Processes of gangs as servers of Nova")
+GROUP = cfg.OptGroup(
+    "nova",
+    title="Nova",
+    help="How the agents whose gang_runner is nova reach Keystone, Nova, Glance and Neutron, as in the files of other "
+    "services. The project is that of the servers.",
+)
 #: How long an answer may take where nothing is configured, in seconds.
 TIMEOUT_S = 30
 #: How often a connection that is refused is tried again before the call has failed.

@@ -223,12 +223,12 @@ class Servers:
         return str(usable[0].id)
 
     def _network_id(self, name: str) -> str:
-        return str(self._found("network", name, lambda: self._cloud.network.find_network(name)).id)
+        return str(self._found("networks", name, lambda: self._cloud.network.find_network(name)).id)
 
-    def _found(self, what: str, name: str, find: Any) -> Any:
+    def _found(self, option: str, name: str, find: Any) -> Any:
         found = self._answered(find)
         if found is None:
-            raise InvalidInput(f"[runner_nova] {what}: there is no {what} {name}, or the pool may not use it")
+            raise InvalidInput(f"[runner_nova] {option}: there is no {name}, or the pool may not use it")
         return found
 
     # The wire -------------------------------------------------------------------------------------------------------

@@ -118,8 +118,8 @@ def _libvirt_host(site: Site, host: str, libvirt_name: str) -> Options:
         return {"agent": options}
     processors = range(min(GANG_PROCESSORS, os.cpu_count() or 1))
     gangs = {"gang_runner": "nova", "gang_processors": ",".join(map(str, processors))}
-    machines = {"flavor": GANG_FLAVOR, "default_image": IMAGE, "networks": NETWORK, **account(site)}
-    return {"agent": {**options, **gangs}, "runner_nova": machines}
+    machines = {"flavor": GANG_FLAVOR, "default_image": IMAGE, "networks": NETWORK}
+    return {"agent": {**options, **gangs}, "runner_nova": machines, "nova": account(site)}
 
 
 def _host(site: Site, host: str) -> dict[str, object]:

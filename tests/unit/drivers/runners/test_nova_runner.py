@@ -153,6 +153,8 @@ def test_nothing_is_launched_into_a_place_that_another_has(host):
         (lambda api: setattr(api.flavor, "vcpus", 2), "has to have one vCPU"),
         (lambda api: api.specs.update({"fpga_pool:tier": "auto"}), "no extra specs of fpga_pool"),
         (lambda api: api.specs.update({"hw:cpu_policy": "dedicated"}), "shares its processor"),
+        (lambda api: setattr(api.compute, "find_flavor", lambda _: None), "flavor: there is no gang"),
+        (lambda api: setattr(api.network, "find_network", lambda _: None), "networks: there is no net"),
         (lambda api: setattr(api.images[0], "visibility", "private"), "0 active images"),
         (lambda api: api.images.append(api.images[0]), "2 active images"),
     ],
@@ -263,8 +265,9 @@ def saved(host):
 def arrived(host, spec, processor):
     host.later(10.0)
     host.runner.launch(spec, processor, FRONT)
-    for _ in range(6):
-        seen = host.observe()[spec.key]
+    for _ in range(6):  # Nova is asked each second until it runs here
+        host.later(1.0)
+        seen = host.runner.observe()[spec.key]
         assert seen.phase is Phase.RUNNING
     return seen
 
