@@ -23,7 +23,7 @@ from .test_accelerated import upload
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-PATIENCE_S = 100.0
+PATIENCE_S = 300.0
 HOST = "libvirt-1"
 AGENT, SCHEDULER = f"fpga-pool-agent-{HOST}", "fpga-pool-scheduler"
 PROJECT = "p1"
@@ -237,7 +237,7 @@ def test_a_gang_moves_to_another_processor_and_counts_on(gangs, images):
     gangs.until_all_run(goes_on, GangState.FOREGROUND)
     ends = gangs.create(1, 0.9, forever)
     gangs.until_all_run(ends, GangState.FOREGROUND)
-    moves = gangs.create(1, 0.5, images("count 150 rest 0.5"))
+    moves = gangs.create(1, 0.5, images("count 120 rest 0.5"))
     [server] = gangs.until_all_run(moves, GangState.BACKGROUND).values()
     [born] = gangs.until(lambda: gangs.counted(server)[0], "it has booted")
     gangs.cancel(ends)
