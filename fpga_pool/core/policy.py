@@ -83,6 +83,16 @@ class GangPolicy(Policy[Tiers, Iterator[GangMove]], Protocol):
         """Return how many times its estimate a gang waits for its turn: what the view is made with."""
         ...
 
+    @property
+    def last_runs(self) -> int:
+        """Return how many run times of a user predict the next one: what the view is made with; 0 = estimates hold."""
+        ...
+
+    @property
+    def trial_s(self) -> float:
+        """Return how long a trial is: what the view is made with; 0 = there is none."""
+        ...
+
 
 # Multi-FPGA tasks (paper 004) ---------------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ class How(Enum):
     #: From the queue to the foreground, or to the background.
     START = "start"
     START_BEHIND = "start behind"
+    #: From the queue to the background, where it has the higher priority for a trial (`Tiers.trial_s`).
+    TRY = "try"
     #: From the background to the foreground: by a swap of priorities where it sits, by a migration that keeps its
     #: progress, or by a kill that loses it.
     SWAP = "swap"
@@ -42,16 +44,22 @@ class Gangs:
     #: CPU usage of a process on a processor of its own: (G,) one figure for all processes of a gang, or (sum of
     #: widths,) one for each, gang after gang and falling within each gang.
     usage: Floats
+    #: (G,) who sent each, -1 = nobody knows; None = nobody knows of any.
+    user: Ints | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "width", ints(self.width))
         for name in ("estimate_s", "usage"):
             object.__setattr__(self, name, floats(getattr(self, name)))
+        if self.user is not None:
+            object.__setattr__(self, "user", ints(self.user))
         count = len(self.width)
         if (self.width < 1).any():
             raise ValueError("width: expected 1 or more")
         if self.estimate_s.shape != (count,) or not (np.isfinite(self.estimate_s) & (self.estimate_s > 0)).all():
             raise ValueError(f"estimate_s: expected {count} finite numbers above 0")
+        if self.user is not None and self.user.shape != (count,):
+            raise ValueError(f"user: expected {count} numbers, found {self.user.shape}")
         if self.usage.shape not in ((count,), (int(self.width.sum()),)):
             raise ValueError(f"usage: expected {count} or {self.width.sum()} numbers, found {self.usage.shape}")
         if not ((self.usage > 0) & (self.usage <= 1)).all():

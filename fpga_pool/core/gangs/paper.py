@@ -28,6 +28,16 @@ class Easy:
         """None: gangs are in line in order of arrival."""
         return 0.0
 
+    @property
+    def last_runs(self) -> int:
+        """None: run times are not predicted."""
+        return 0
+
+    @property
+    def trial_s(self) -> float:
+        """None: nobody is tried."""
+        return 0.0
+
     def supports(self, view: Tiers) -> bool:
         """All gangs."""
         return True

@@ -12,7 +12,7 @@ from fpga_pool.core.gangs.paper import Measy
 from fpga_pool.core.gangs.params import TierParams
 from fpga_pool.core.gangs.reservation import Reservation, next_behind, next_fill
 from fpga_pool.core.gangs.tiers import Tiers
-from fpga_pool.core.types import Floats, floats
+from fpga_pool.core.types import Floats, Ints, floats
 
 #: Below any usage: only where the foreground is idle.
 _IDLE = 1e-9
@@ -23,11 +23,11 @@ class PlusParams(TierParams):
     """Knobs of `measy_plus`; those of the rates are the means of what section 2.1 measured."""
 
     patience: float = field(
-        default=2.0,
+        default=4.0,
         metadata={
             "min": 0.0,
-            "help": "The turn of a gang comes so many times its estimated run time after its arrival. Gangs are in "
-            "line by their turns, and nothing is kept for the first one before its turn has come.",
+            "help": "The turn of a gang comes so many times its estimated run time after its arrival, sooner for wider "
+            "ones. Gangs are in line by their turns, and nothing is kept for the first one before its turn has come.",
         },
     )
     least_rate: float = field(
@@ -55,12 +55,37 @@ class PlusParams(TierParams):
         metadata={"min": 0.0, "max": 1.0, "help": "Share of the idle cycles that wider gangs are expected to use."},
     )
 
+    last_runs: int = field(
+        default=0,
+        metadata={
+            "min": 0,
+            "help": "The shortest gangs are those of the shortest expected run time: the mean of so many last run "
+            "times of the same user, their estimate at most. 0: the estimate. Reservations go by estimates.",
+        },
+    )
+    trial_s: float = field(
+        default=0.0,
+        metadata={
+            "min": 0.0,
+            "help": "A gang that starts in the background has the higher priority there for so many seconds, if those "
+            "in the foreground can give way. 0: never.",
+        },
+    )
+    trial_share: float = field(
+        default=0.05,
+        metadata={
+            "min": 0.0,
+            "max": 1.0,
+            "help": "Gangs give way to trials for this share of their estimates at most.",
+        },
+    )
+
     def __post_init__(self) -> None:
         TierParams.__post_init__(self)
-        for name in ("least_rate", "used_single", "used_several"):
+        for name in ("least_rate", "used_single", "used_several", "trial_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}: expected a number from 0 to 1, got {getattr(self, name)!r}")
-        for name in ("patience", "least_rate_from_s"):
+        for name in ("patience", "least_rate_from_s", "last_runs", "trial_s"):
             if not 0 <= getattr(self, name) < np.inf:
                 raise ValueError(f"{name}: expected a number, 0 or more, got {getattr(self, name)!r}")
 
@@ -86,6 +111,16 @@ class MeasyPlus(Measy):
     def patience(self) -> float:
         """Return how many times its estimate a gang waits for its turn."""
         return self._params.patience
+
+    @property
+    def last_runs(self) -> int:
+        """Return how many run times of a user predict the next one."""
+        return self._params.last_runs
+
+    @property
+    def trial_s(self) -> float:
+        """Return how long a trial is."""
+        return self._params.trial_s
 
     def _reserve(self, view: Tiers, head: int, now_s: float) -> Reservation:
         """Before its turn a head has no reservation: all that fits may be served before it."""
@@ -120,7 +155,17 @@ class MeasyPlus(Measy):
             processors = dispatch.behind(view, gang, float(highest_usage[gang]))
             if processors is None:
                 return
-            yield Move(gang, How.START_BEHIND, processors)
+            how = How.TRY if self._may_try(view, processors) else How.START_BEHIND
+            yield Move(gang, how, processors)
+
+    def _may_try(self, view: Tiers, processors: Ints) -> bool:
+        """Say whether there are gangs in the foreground of these processors, and all can give way for a trial."""
+        if not view.trial_s:
+            return False
+        share, others = self._params.trial_share, view.in_front_of(processors)
+        return bool(others) and all(
+            view.gave_way_s.get(other, 0.0) + view.trial_s <= share * view.estimate_s[other] for other in others
+        )
 
     def _highest_usage(self, gangs: Gangs) -> Floats:
         """Return (G,) the foreground usage from which on a gang is not placed behind it.

@@ -80,10 +80,18 @@ def rate(view: Tiers, gang: int, loss: float, used: float, usage_threshold: floa
     In the foreground it loses only where it shares a processor.  In the background it has all of a processor whose
     foreground is idle, and of others a part of what is left.  `usage` is the truth where the view has something else.
     """
-    if view.tier[gang] == IN_FRONT:
-        alone = not view.processes_behind or fastest().all_idle(view.behind, view.placed[gang])
-        return 1.0 if alone else 1.0 - loss
+    tier, placed = view.tier[gang], view.placed[gang]
     front, behind = (view.front_usage, view.behind_usage) if usage is None else usage
+    if tier == IN_FRONT or gang in view.trying:
+        shared = view.behind if tier == IN_FRONT else view.front
+        if not view.processes_behind or fastest().all_idle(shared, placed):
+            return 1.0
+        if tier == IN_FRONT and view.trying:
+            tried = np.isin(view.behind[placed], list(view.trying))
+            if tried.any():
+                given: float = fastest().behind_rate(behind, front, placed[tried], used, usage_threshold)
+                return min(1.0 - loss, given)
+        return 1.0 - loss
     found: float = fastest().behind_rate(front, behind, view.placed[gang], used, usage_threshold)
     return found
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from fpga_pool.core.gangs.gangs import Gangs, How, Move
+from fpga_pool.core.gangs.prediction import History, corrected
 from fpga_pool.core.gangs.rows import Rows
 from fpga_pool.core.types import Floats, Ints
 
@@ -12,6 +13,9 @@ AWAY, QUEUED, BEHIND, IN_FRONT = range(4)
 NOBODY = -1
 #: On a processor: something that is no gang of the view.
 BLOCKED = -2
+#: Turns come sooner for gangs that need more of the processors, whom only a reservation serves where many wait: by this
+#: power of the share that they leave to others.
+SOONER_FOR_WIDTH = 0.3
 
 _NOWHERE: Ints = np.empty(0, np.int64)
 
@@ -23,18 +27,37 @@ class Tiers:
     shell's clock; all lists and arrays over gangs are indexed as in `gangs`.
 
     `patience` is that of the policy that is asked: the turn of a gang comes so many times its estimate after its
-    arrival, and gangs are in line by their turns.  Without patience that is the order of arrival.
+    arrival, sooner for those that need more of the processors, and gangs are in line by their turns.  Without patience
+    that is the order of arrival.  `last_runs` is of the policy, too: how many run times of a user predict the next one;
+    and `trial_s`, how long a trial is, where the shell can do trials.
     """
 
-    def __init__(self, processors: int, gangs: Gangs, *, migration_s: float = 0.0, patience: float = 0.0) -> None:
+    def __init__(
+        self,
+        processors: int,
+        gangs: Gangs,
+        *,
+        migration_s: float = 0.0,
+        patience: float = 0.0,
+        last_runs: int = 0,
+        trial_s: float = 0.0,
+    ) -> None:
         if len(gangs.width) and gangs.width.max() > processors:
             raise ValueError(f"width: a gang of {gangs.width.max()} on {processors} processors")
         self.processors, self.gangs, self.migration_s, self.patience = processors, gangs, migration_s, patience
         self.width: list[int] = gangs.width.tolist()
         self.estimate_s: list[float] = gangs.estimate_s.tolist()
+        self._history = History(gangs.user, last_runs) if last_runs and gangs.user is not None else None
+        #: How long each gang is expected to run, on processors of its own: by this the shortest come first.
+        self.expected_s: list[float] = self.estimate_s if self._history is None else gangs.estimate_s.tolist()
         self.usage: list[float] | list[Floats] = (
             np.split(gangs.usage, np.cumsum(gangs.width)[:-1]) if gangs.per_process else gangs.usage.tolist()
         )
+        #: How long a trial is; 0 = there is none.  Gangs of the background that are in theirs; and for how long each of
+        #: the foreground has given way, in all.
+        self.trial_s = trial_s
+        self.trying: set[int] = set()
+        self.gave_way_s: dict[int, float] = {}
         #: Progress kept, in seconds on processors of its own.
         self.done_s = [0.0] * len(self.width)
         #: When the turn of each gang comes that has arrived: nobody who arrives later gets in line before it.
@@ -81,7 +104,7 @@ class Tiers:
     def _by_estimate(self, gangs: list[int]) -> Rows:
         rows = Rows()
         for gang in gangs:
-            rows.add(gang, self.estimate_s[gang])
+            rows.add(gang, self.expected_s[gang])
         return rows
 
     # What happens -------------------------------------------------------------------------------------------------
@@ -89,12 +112,16 @@ class Tiers:
     def arrive(self, gang: int, now_s: float = 0.0) -> None:
         """Let a gang wait."""
         self.tier[gang] = QUEUED
-        self.turn_s[gang] = now_s + self.patience * self.estimate_s[gang]
+        if self._history is not None:
+            self.expected_s[gang] = self._history.predict(gang, self.estimate_s[gang])
+        width = self.width[gang] / self.processors
+        waits_s = self.patience * self.estimate_s[gang] * (1.0 - width) ** SOONER_FOR_WIDTH
+        self.turn_s[gang] = now_s + waits_s
         self.line.add(gang, self._place(gang))
         if self._shortest is not None:
-            self._shortest.add(gang, self.estimate_s[gang])
+            self._shortest.add(gang, self.expected_s[gang])
         if self._queue is not None:
-            self._queue.add(gang, self.estimate_s[gang])
+            self._queue.add(gang, self.expected_s[gang])
         self.news_in_front = True
 
     def finish(self, gang: int) -> None:
@@ -110,14 +137,32 @@ class Tiers:
         else:
             raise ValueError(f"gang {gang}: does not run")
         self.tier[gang] = AWAY
+        if self._history is not None:
+            self._history.ran(gang, self.done_s[gang])
         self.placed[gang] = _NOWHERE
+
+    def correct(self, gang: int) -> None:
+        """Expect a gang of the background to run longer if it has outrun what was expected of it.
+
+        The shell asks for it when `done_s` of a gang grows that stays where it is.
+        """
+        done_s, expected_s, estimate_s = self.done_s[gang], self.expected_s[gang], self.estimate_s[gang]
+        if done_s < expected_s or expected_s >= estimate_s:
+            return
+        if self._shortest is not None:
+            self._shortest.remove(gang, expected_s)
+        self.expected_s[gang] = corrected(expected_s, done_s, estimate_s)
+        if self._shortest is not None:
+            self._shortest.add(gang, self.expected_s[gang])
 
     def apply(self, move: Move, now_s: float) -> None:
         """Commit a move of a policy."""
         gang, how, processors = move
-        if how is How.START_BEHIND:
+        if how is How.START_BEHIND or how is How.TRY:
             self._leave_queue(gang)
             self._enter_behind(gang, processors)
+            if how is How.TRY:
+                self._begin_trial(gang)
             return
         begin_s = now_s
         if how is How.START:
@@ -131,14 +176,27 @@ class Tiers:
         self._leave_line(gang)
         self._enter_front(gang, processors, begin_s + self.estimate_s[gang] - self.done_s[gang])
 
+    def in_front_of(self, processors: Ints) -> set[int]:
+        """Return the gangs in the foreground of these processors."""
+        return set(self.front[processors].tolist()) - {NOBODY, BLOCKED}
+
+    def _begin_trial(self, gang: int) -> None:
+        """Let a gang of the background have the higher priority; those in front of it are expected to end later."""
+        self.trying.add(gang)
+        for other in self.in_front_of(self.placed[gang]):
+            self.gave_way_s[other] = self.gave_way_s.get(other, 0.0) + self.trial_s
+            self.ends.remove(other, self._end_s[other])
+            self._end_s[other] += self.trial_s
+            self.ends.add(other, self._end_s[other])
+
     def _leave_line(self, gang: int) -> None:
         self.line.remove(gang, self._place(gang))
         if self._shortest is not None:
-            self._shortest.remove(gang, self.estimate_s[gang])
+            self._shortest.remove(gang, self.expected_s[gang])
 
     def _leave_queue(self, gang: int) -> None:
         if self._queue is not None:
-            self._queue.remove(gang, self.estimate_s[gang])
+            self._queue.remove(gang, self.expected_s[gang])
 
     def _place(self, gang: int) -> float:
         """Return the key of a gang in the line."""
@@ -164,6 +222,8 @@ class Tiers:
 
     def _enter_front(self, gang: int, processors: Ints, end_s: float) -> None:
         self.tier[gang], self.placed[gang] = IN_FRONT, processors
+        if self.trying:  # nobody behind it has asked it to give way
+            self.trying.difference_update(self.behind[processors].tolist())
         self.front[processors] = gang
         self.front_usage[processors] = self.usage[gang]
         self.idle -= self.width[gang]
@@ -176,6 +236,7 @@ class Tiers:
         self.front_usage[processors] = 0.0
         self.idle += self.width[gang]
         self.ends.remove(gang, self._end_s.pop(gang))
+        self.gave_way_s.pop(gang, None)
 
     def _enter_behind(self, gang: int, processors: Ints) -> None:
         self.tier[gang], self.placed[gang] = BEHIND, processors
@@ -184,6 +245,7 @@ class Tiers:
         self.processes_behind += self.width[gang]
 
     def _leave_behind(self, gang: int) -> None:
+        self.trying.discard(gang)
         processors = self.placed[gang]
         self.behind[processors] = NOBODY
         self.behind_usage[processors] = 0.0

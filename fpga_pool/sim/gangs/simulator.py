@@ -5,6 +5,7 @@ that a migration takes.  All that happens at one instant has happened before the
 """
 
 import heapq
+from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from fpga_pool.sim.gangs.trace import Trace
 
 #: The rate of a gang that has just been placed: unlike any.
 _UNKNOWN = -1.0
+_FROM_THE_QUEUE = (How.START, How.START_BEHIND, How.TRY)
 
 
 class Sink(Protocol):
@@ -83,7 +85,14 @@ def simulate(
     outlooks: bool = False,
 ) -> Outcome:
     """Return what a policy makes of a trace; `outlooks` has the sink told what those who wait can expect."""
-    view = Tiers(processors, gangs, migration_s=migration_s, patience=policy.patience)
+    view = Tiers(
+        processors,
+        gangs,
+        migration_s=migration_s,
+        patience=policy.patience,
+        last_runs=policy.last_runs,
+        trial_s=policy.trial_s,
+    )
     shell = _Shell(view, trace, shares, policy, params or ProgressParams(), sink or Nowhere(), seed, outlooks)
     shell.run()
     return Outcome(
@@ -135,6 +144,7 @@ class _Shell:
     ) -> None:
         self._outlooks = outlooks
         self._view, self._policy, self._sink = view, policy, sink
+        self._predicts = policy.last_runs > 0
         self._rng = np.random.default_rng(seed)
         self._usage_threshold = params.usage_threshold
         self._truth = None if shares.usage is None else _Truth(view, shares.usage)
@@ -158,6 +168,8 @@ class _Shell:
         self._rate, self._since_s = [0.0] * count, [0.0] * count
         #: Gangs that are on their way to other processors.
         self._moving: set[int] = set()
+        #: When trials end, of which gangs: all are of one length.
+        self._trials: deque[tuple[float, int]] = deque()
         #: Gangs whose rate may have changed at this instant.
         self._touched: set[int] = set()
 
@@ -169,8 +181,10 @@ class _Shell:
             now_s = submit_s[arriving] if arriving < count else agenda[0][0]
             if agenda and agenda[0][0] < now_s:
                 now_s = agenda[0][0]
+            if self._trials and self._trials[0][0] < now_s:
+                now_s = self._trials[0][0]
             self._now_s = now_s
-            changed, first = False, arriving
+            changed, first = self._end_trials(), arriving
             while agenda and agenda[0][0] == now_s:
                 _, gang, version = heapq.heappop(agenda)
                 if version == self._version[gang]:
@@ -187,6 +201,18 @@ class _Shell:
                     self._tell(range(first, arriving))
         if len(view.line):
             raise FpgaPoolError(f"policy {self._policy.name!r}: {len(view.line)} gangs are never served")
+
+    def _end_trials(self) -> bool:
+        """End the trials that have lasted as long as trials do; return whether any has."""
+        ended = False
+        while self._trials and self._trials[0][0] <= self._now_s:
+            _, gang = self._trials.popleft()
+            if gang in self._view.trying:
+                self._view.trying.discard(gang)
+                self._touched.add(gang)
+                self._touch_neighbours(gang)
+                ended = True
+        return ended
 
     def _decide(self) -> None:
         view = self._view
@@ -226,7 +252,7 @@ class _Shell:
         """Apply a move to the tiers, and keep what it means for progress."""
         gang, how, _ = move
         view, now_s = self._view, self._now_s
-        if how is How.START or how is How.START_BEHIND:
+        if how in _FROM_THE_QUEUE:
             if self.start_s[gang] < 0:
                 self.start_s[gang] = now_s
         else:
@@ -243,7 +269,13 @@ class _Shell:
                     self._moving.add(gang)
         if self._truth is not None:
             self._truth.leave(gang)
+        trying = set(view.trying)
         view.apply(move, now_s)
+        for ended in trying - view.trying - {gang}:
+            self._touched.add(ended)
+            self._touch_neighbours(ended)
+        if how is How.TRY:
+            self._trials.append((now_s + view.trial_s, gang))
         if self._truth is not None:
             self._truth.enter(gang)
         self._rate[gang], self._since_s[gang] = _UNKNOWN, now_s
@@ -287,6 +319,8 @@ class _Shell:
         self._since_s[gang] = now_s
         view.done_s[gang] += (now_s - since_s) * speed
         tier = view.tier[gang]
+        if self._predicts and tier == BEHIND:
+            view.correct(gang)
         self.busy_s[tier] += (now_s - since_s) * view.width[gang]
         name = "bg" if tier == BEHIND else "move" if gang in self._moving else "fg"
         self._sink.stretch(gang, since_s, now_s, name, view.placed[gang], speed)
