@@ -92,9 +92,9 @@ class _TwoTiers(Easy):
         """Yield move after move; each is applied to the view before the next is asked for."""
         yield from super().decide(view, state, now_s, rng)
         if len(view.queue) and view.processes_behind < view.processors:
-            yield from self._start_behind(view)
+            yield from self._start_behind(view, now_s)
 
-    def _start_behind(self, view: Tiers) -> Iterator[Move]:
+    def _start_behind(self, view: Tiers, now_s: float) -> Iterator[Move]:
         """Step 3: the shortest of the queue to the background."""
         usage_threshold = self._params.usage_threshold
         room = dispatch.room_behind(view, usage_threshold)

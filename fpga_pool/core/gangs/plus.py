@@ -146,7 +146,7 @@ class MeasyPlus(Measy):
             if stays:
                 reservation = reservation._replace(extra=reservation.extra - view.width[gang])
 
-    def _start_behind(self, view: Tiers) -> Iterator[Move]:
+    def _start_behind(self, view: Tiers, now_s: float) -> Iterator[Move]:
         """Step 3, but where progress is to be expected."""
         highest_usage = self._highest_usage(view.gangs)
         at = 0
@@ -155,16 +155,23 @@ class MeasyPlus(Measy):
             processors = dispatch.behind(view, gang, float(highest_usage[gang]))
             if processors is None:
                 return
-            how = How.TRY if self._may_try(view, processors) else How.START_BEHIND
+            how = How.TRY if self._may_try(view, processors, now_s) else How.START_BEHIND
             yield Move(gang, how, processors)
 
-    def _may_try(self, view: Tiers, processors: Ints) -> bool:
-        """Say whether there are gangs in the foreground of these processors, and all can give way for a trial."""
-        if not view.trial_s:
+    def _may_try(self, view: Tiers, processors: Ints, now_s: float) -> bool:
+        """Say whether there are gangs in the foreground of these processors, and all can give way for a trial.
+
+        None may that would then end after the head starts, and does not yet.
+        """
+        others = view.in_front_of(processors) if view.trial_s else set()
+        if not others:
             return False
-        share, others = self._params.trial_share, view.in_front_of(processors)
-        return bool(others) and all(
-            view.gave_way_s.get(other, 0.0) + view.trial_s <= share * view.estimate_s[other] for other in others
+        begin_s = self._reserve(view, int(view.line.rows[0]), now_s).begin_s
+        longest_s = {other: self._params.trial_share * view.estimate_s[other] for other in others}
+        return all(
+            view.gave_way_s.get(other, 0.0) + view.trial_s <= longest_s[other]
+            and not view.end_s(other) <= begin_s < view.end_s(other) + view.trial_s
+            for other in others
         )
 
     def _highest_usage(self, gangs: Gangs) -> Floats:

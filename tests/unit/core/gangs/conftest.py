@@ -12,11 +12,11 @@ def make_view():
     The first `arrived` of them wait, or all.
     """
 
-    def make(processors, *gangs, migration_s=20.0, patience=0.0, arrived=None):
+    def make(processors, *gangs, migration_s=20.0, patience=0.0, trial_s=0.0, arrived=None):
         rows = [gang if len(gang) == 3 else (*gang, 0.5) for gang in gangs]
         width, estimate_s, usage = (np.array(column) for column in zip(*rows, strict=True))
         gangs = Gangs(width=width, estimate_s=estimate_s, usage=usage)
-        view = Tiers(processors, gangs, migration_s=migration_s, patience=patience)
+        view = Tiers(processors, gangs, migration_s=migration_s, patience=patience, trial_s=trial_s)
         for gang in range(len(rows) if arrived is None else arrived):
             view.arrive(gang)
         return view

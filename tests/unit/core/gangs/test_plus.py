@@ -1,8 +1,11 @@
+import numpy as np
 import pytest
 
+from fpga_pool.core.gangs.gangs import How, Move
 from fpga_pool.core.gangs.outlook import Why, outlook
 from fpga_pool.core.gangs.paper import Easy, Measy
 from fpga_pool.core.gangs.plus import MeasyPlus, PlusParams
+from fpga_pool.core.gangs.tiers import BEHIND, IN_FRONT
 
 
 def test_the_shortest_is_served_before_the_head_first(make_view, decide):
@@ -59,19 +62,29 @@ def test_what_runs_beyond_its_estimate_is_expected_to_end_now(make_view, decide)
 
 
 def test_shorter_gangs_have_their_turns_sooner(make_view, decide):
-    # With a patience of 2, the turn of 1 is at 2 * 50 and that of 2, which comes at 30, at 30 + 2 * 30 = 90.
-    view = make_view(2, (2, 100), (2, 50), (2, 30), patience=2.0, arrived=1)
+    # With a patience of 2 and half of the processors, 0.5 ** 0.3 = 0.81225: the turn of 1 is at 2 * 50 * 0.81225, and
+    # that of 2, which comes at 30, at 30 + 2 * 30 * 0.81225 = 78.735.
+    view = make_view(4, (4, 100), (2, 50), (2, 30), patience=2.0, arrived=1)
     decide(MeasyPlus(), view)
     view.arrive(1)
     view.arrive(2, 30.0)
-    assert (view.turn_s, view.line.present()) == ([200.0, 100.0, 90.0], [2, 1])
+    assert view.turn_s == pytest.approx([0.0, 81.225, 78.735], abs=1e-3)
+    assert view.line.present() == [2, 1]
     assert make_view(2, (2, 50), (2, 30)).line.present() == [0, 1]
 
 
+def test_wider_gangs_have_their_turns_sooner(make_view):
+    # 2 * 50 times (1 - 1/4) ** 0.3 = 0.91732 and (1 - 3/4) ** 0.3 = 0.65975; who needs all has its turn at once.
+    view = make_view(4, (1, 50), (3, 50), (4, 50), patience=2.0)
+    assert view.turn_s == pytest.approx([91.732, 65.975, 0.0], abs=1e-3)
+    assert view.line.present() == [2, 1, 0]
+
+
 def test_nothing_is_kept_for_the_head_before_its_turn(make_view, decide):
-    # 1 is the head; its turn is at 2 * 50 = 100.  Until then 2 is served before it, however long, from then on not.
-    for now_s, found in ((99.0, [(2, "start", [3])]), (100.0, [])):
-        view = make_view(4, (3, 400), (4, 50), (1, 900), patience=2.0, arrived=1)
+    # 1 is the head: 5 of 8 processors are taken until 400, then 2 are extra.  Its turn is at 2 * 50 * (1 - 6/8) ** 0.3
+    # = 65.98.  Until then 2 is served before it, however long, from then on not.
+    for now_s, found in ((65.0, [(2, "start", [5, 6, 7])]), (66.0, [])):
+        view = make_view(8, (5, 400), (6, 50), (3, 900), patience=2.0, arrived=1)
         decide(MeasyPlus(), view)
         view.arrive(1)
         view.arrive(2)
@@ -79,7 +92,66 @@ def test_nothing_is_kept_for_the_head_before_its_turn(make_view, decide):
         assert [move for move in moves if move[1] == "start"] == found
 
 
-@pytest.mark.parametrize("name", ["patience", "least_rate", "used_single", "used_several", "least_rate_from_s"])
+def test_a_trial_is_begun_where_all_in_front_can_give_way(make_view, decide):
+    # A share of 0.05 of 1200 s and of 400 s: 60 s and 20 s.  After one trial of 60 s the first has given its share.
+    policy = MeasyPlus(PlusParams(trial_s=60.0))
+    for estimate_s, found in ((1200, "try"), (400, "start behind")):
+        view = make_view(2, (2, estimate_s), (1, 50), (1, 50), patience=4.0, trial_s=60.0)
+        assert decide(policy, view)[1:] == [(1, found, [0]), (2, "start behind", [1])]
+    # The view of a shell that does no trials has none.
+    assert decide(policy, make_view(1, (1, 9000), (1, 50), patience=4.0))[1][1] == "start behind"
+
+
+def test_no_trial_delays_the_head(make_view, decide):
+    # 2 needs all processors, at 1300, when 1 ends: only 0, which ends at 1240 at the latest, can give way.
+    policy = MeasyPlus(PlusParams(trial_s=60.0))
+    for estimate_s, found in ((1240, "try"), (1241, "start behind"), (1300, "start behind")):
+        view = make_view(2, (1, estimate_s, 0.4), (1, 1300, 0.5), (2, 9000), (1, 50), trial_s=60.0)
+        view.block(1, BEHIND)
+        assert decide(policy, view)[2:] == [(3, found, [0])]
+
+
+def test_who_gives_way_is_expected_to_end_later_by_a_trial(make_view, decide):
+    policy = MeasyPlus(PlusParams(trial_s=60.0))
+    view = make_view(2, (1, 1300), (1, 1320), (1, 50), trial_s=60.0, patience=4.0, arrived=2)
+    decide(policy, view)
+    view.arrive(2)
+    decide(policy, view)
+    # 2 is in its trial behind 0, which the processor with the lower number has.
+    assert (view.trying, view.end_s(0), view.end_s(1)) == ({2}, 1360.0, 1320.0)
+    assert view.ends.present() == [1, 0]
+    view.finish(0)
+    assert view.gave_way_s == {}
+
+
+def test_a_trial_ends_when_another_gang_gets_to_its_foreground(make_view, decide):
+    policy = MeasyPlus(PlusParams(trial_s=60.0))
+    view = make_view(2, (1, 1300), (1, 500), (1, 400), patience=4.0, trial_s=60.0, arrived=1)
+    view.block(1, IN_FRONT)
+    view.block(1, BEHIND)
+    decide(policy, view)
+    view.arrive(1)
+    decide(policy, view)
+    assert view.trying == {1}
+    view.finish(0)
+    view.arrive(2)
+    view.apply(Move(2, How.START, np.array([0])), 10.0)
+    assert view.trying == set()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "patience",
+        "least_rate",
+        "used_single",
+        "used_several",
+        "least_rate_from_s",
+        "last_runs",
+        "trial_s",
+        "trial_share",
+    ],
+)
 def test_knobs_are_checked(name):
     with pytest.raises(ValueError, match=name):
         PlusParams(**{name: -0.1})
