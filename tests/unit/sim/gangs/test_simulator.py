@@ -1,6 +1,7 @@
 import heapq
 import itertools
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fpga_pool.core.gangs import compiled, scans
-from fpga_pool.core.gangs.gangs import Gangs
+from fpga_pool.core.gangs.gangs import Gangs, How
 from fpga_pool.core.gangs.paper import Easy, Keasy, Measy, Reasy
 from fpga_pool.core.gangs.params import TierParams
 from fpga_pool.core.gangs.plus import MeasyPlus, PlusParams
@@ -78,8 +79,8 @@ def test_a_migration_takes_its_time_and_keeps_progress_and_a_kill_does_not():
 
 def test_a_trial_has_the_priority_for_its_time():
     # 1 is tried from 10 to 40, on an idle processor and behind 0, and loses 0.1 because it shares one: 27 s done.  0
-    # uses half of what a process leaves that uses half: 15 s.  Then they change: 1 does its last 10 s at 0.5, until 60, 0
-    # meanwhile 18 s; the first 10 of its 90 s it was alone, as it is for the rest.
+    # uses half of what a process leaves that uses half: 15 s.  Then they change: 1 does its last 10 s at 0.5, until 60,
+    # 0 meanwhile 18 s; the first 10 of its 90 s it was alone, as it is for the rest.
     kept = Kept()
     policy = MeasyPlus(PlusParams(trial_s=30.0, trial_share=1.0))
     outcome = run(5, trace_of_rows((0, 4, 90, 90), (10, 2, 37, 37)), policy, sink=kept)
@@ -102,7 +103,7 @@ def test_a_gang_that_ends_within_its_trial_leaves_at_once():
 
 
 def test_run_times_of_a_user_put_short_gangs_first():
-    # At 20 half of the processors are idle, the first in line needs more, and nothing is kept for it yet.  4 says 500 s;
+    # At 20 half of the processors are idle, the first in line needs more, and nothing is kept for it yet.  4 says 500 s,
     # 5 says 900 s, but its user has run for 10 s twice.
     rows = (0, 1, 10, 900), (0, 1, 10, 900), (0, 2, 30, 900), (20, 3, 30, 50), (20, 2, 10, 500), (20, 2, 10, 900)
     user = np.array([1, 1, 3, 3, 2, 1])
@@ -294,6 +295,38 @@ def test_with_exact_estimates_and_one_tier_no_head_starts_after_its_reservation(
     outcome = run(64, exact, Watched())
     assert promised
     assert all(outcome.start_s[head] <= begin_s + 1e-6 for head, begin_s in promised.items())
+
+
+def test_trials_delay_no_head_beyond_its_first_reservation():
+    trace = synthetic(11)
+    exact = replace(trace, estimate_s=trace.run_s)
+    promised, first_s, tried = {}, {}, []
+
+    class Watched(MeasyPlus):
+        def _reserve(self, view, head, now_s):
+            reservation = super()._reserve(view, head, now_s)
+            promised.setdefault(head, reservation.begin_s)
+            return reservation
+
+        def decide(self, view, state, now_s, rng):
+            for move in super().decide(view, state, now_s, rng):
+                tried.extend([move.gang] if move.how is How.TRY else [])
+                yield move
+
+    class InFront(Nowhere):
+        def stretch(self, gang, begin_s, end_s, tier, processors, rate):
+            if tier != "bg":
+                first_s.setdefault(gang, begin_s)
+
+    policy = Watched(PlusParams(patience=0.0, trial_s=60.0, trial_share=0.5))
+    outcome = run(64, exact, policy, loss=0.0, sink=InFront())
+    assert len(tried) > 50
+    late = [
+        first_s.get(head, outcome.finish_s[head]) - begin_s
+        for head, begin_s in promised.items()
+        if first_s.get(head, outcome.finish_s[head]) > begin_s + 1e-6
+    ]
+    assert not late
 
 
 def test_measures_are_those_of_the_paper():
