@@ -58,6 +58,18 @@ def tuned_policy(group: str, name: str, knobs: Mapping[str, str]) -> Any:
         raise InvalidInput(f"{name}: {error}") from error
 
 
+def policy_as(group: str, text: str) -> Any:
+    """Return the policy that a text names: NAME, or NAME:KNOB=VALUE,KNOB=VALUE with some parameters of its own.
+
+    InvalidInput names what there is, or what is wrong.
+    """
+    name, colon, listed = text.partition(":")
+    knobs = dict(knob.partition("=")[::2] for knob in listed.split(",")) if colon else {}
+    if colon and not all(knob and value for knob, value in knobs.items()):
+        raise InvalidInput(f"policy {text!r}: expected NAME or NAME:KNOB=VALUE,KNOB=VALUE")
+    return tuned_policy(group, name, knobs)
+
+
 def policy_opts() -> Iterator[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Yield the knobs of every policy that has some: the fields of its `Params`, each with its help as metadata."""
     for group in GROUPS:

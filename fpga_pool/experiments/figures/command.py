@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fpga_pool.conf.policies import load_policy
+from fpga_pool.conf.policies import policy_as
 from fpga_pool.experiments.figures import report
 from fpga_pool.experiments.figures.figure import Experiment, Figure, Settings
 from fpga_pool.experiments.figures.run import bars, make
@@ -49,7 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scale", type=float, default=1.0, metavar="F", help="share of the full numbers of jobs and hosts (default: 1)"
     )
     parser.add_argument(
-        "--also", action="append", default=[], metavar="NAME", help="draw one more policy; may be given again"
+        "--also",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="draw one more policy, or one with other parameters as NAME:KNOB=VALUE,KNOB=VALUE; may be given again",
     )
     parser.add_argument("--trace", type=Path, metavar="SWF", help="gangs: make figure 16 of this trace (.swf, .swf.gz)")
     parser.add_argument("--no-pictures", action="store_true", help="write no pictures (they need matplotlib)")
@@ -81,7 +85,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     if not 0 < arguments.scale <= 1:
         raise InvalidInput(f"--scale: expected more than 0 and at most 1, got {arguments.scale:g}")
     for name in arguments.also:
-        load_policy(_GROUPS[arguments.paper], name)
+        policy_as(_GROUPS[arguments.paper], name)
     return Settings(
         seeds=arguments.seeds or _SEEDS.get(arguments.paper, SEEDS),
         points=arguments.points,

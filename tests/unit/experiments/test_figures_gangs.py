@@ -70,6 +70,18 @@ def test_a_trace_is_a_figure_of_its_own(tmp_path, capsys):
     assert "measy_plus" in capsys.readouterr().out
 
 
+def test_a_policy_with_other_parameters_is_compared_with_ours(tmp_path, capsys):
+    path = trace(tmp_path)
+    more = "--also", "measy_plus:trial_s=60", "--also", "measy_plus:patience=4.0"
+    assert main(["figures", "gangs", *SMALL, "--trace", str(path), *more, "--out", str(tmp_path)]) == OK
+    written = json.loads((tmp_path / "gangs.json").read_text())
+    claims = {claim["key"]: claim for claim in written["figures"][0]["claims"]}
+    assert "measy_plus:trial_s=60-over-ours" in claims
+    # A patience of 4 is what ours has.
+    same = claims["measy_plus:patience=4.0-over-ours"]["ours"]
+    assert (same["response"], same["slowdown"]) == (0.0, 0.0)
+
+
 def test_seeds_take_other_parts_of_a_trace(tmp_path):
     path = trace(tmp_path)
     setting = runs.Setting(workload=runs.TRACE)
@@ -86,6 +98,8 @@ def test_seeds_take_other_parts_of_a_trace(tmp_path):
         ((), "--figure 16: it is made of a trace; name one with --trace"),
         (("--trace", "none.swf"), "none.swf: No such file"),
         (("--also", "slurm"), "no such gang policy"),
+        (("--also", "measy_plus:"), "expected NAME or NAME:KNOB=VALUE"),
+        (("--also", "measy_plus:trial_s=60,haste=1"), "measy_plus: haste: no such knob"),
     ],
 )
 def test_wrong_usage_is_status_2(tmp_path, capsys, more, message):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fpga_pool.conf.policies import load_policy
+from fpga_pool.conf.policies import policy_as
 from fpga_pool.core.benefit.bound import upper_bound, windows
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.core.policy import OnlinePolicy
@@ -43,7 +43,7 @@ def curves(own: Sequence[str], settings: Settings) -> list[str]:
 
 def benefit_vcpus(pool: OnlinePool, jobs: Trace, policy: str | OnlinePolicy) -> float:
     """Return the mean benefit of a policy."""
-    rule = load_policy("online", policy) if isinstance(policy, str) else policy
+    rule = policy_as("online", policy) if isinstance(policy, str) else policy
     return simulate(pool, jobs, rule, keep_stretches=False).mean_benefit_vcpus
 
 

@@ -7,7 +7,7 @@ from scipy import special
 
 from fpga_pool.core.types import Floats
 from fpga_pool.experiments.figures.figure import Claim, Samples
-from fpga_pool.experiments.figures.gangs.runs import EASY, MEASY, OURS
+from fpga_pool.experiments.figures.gangs.runs import EASY, KEASY, MEASY, OURS, REASY
 
 RESPONSE, SLOWDOWN = "response", "slowdown"
 NAMES = {RESPONSE: "mean response time", SLOWDOWN: "mean bounded slowdown"}
@@ -94,15 +94,26 @@ def by_load(samples: Samples, panel: str) -> Claim:
 
 def ours_over_measy(samples: Samples, panels: Sequence[str] = (RESPONSE, SLOWDOWN)) -> Claim:
     """Return how many points of improvement over EASY ours has more than MEASY, paired by seed."""
+    return _more("ours-over-measy", samples, OURS, MEASY, "MEASY", panels)
+
+
+def others_over_ours(samples: Samples, panels: Sequence[str] = (RESPONSE, SLOWDOWN)) -> list[Claim]:
+    """Return the same of each policy that was asked for (`--also`), over ours."""
+    known = (EASY, KEASY, REASY, MEASY, OURS)
+    others = [name for name in samples.series(panels[0]) if name not in known]
+    return [_more(f"{name}-over-ours", samples, name, OURS, OURS, panels) for name in others]
+
+
+def _more(key: str, samples: Samples, name: str, over: str, called: str, panels: Sequence[str]) -> Claim:
     ours: dict[str, float] = {}
     for panel in panels:
-        points = improvements(samples, panel, OURS) - improvements(samples, panel, MEASY)
+        points = improvements(samples, panel, name) - improvements(samples, panel, over)
         ours[panel] = float(points.mean())
         if len(points) > 1:
             ours[f"{panel}, half width"] = half_width(points)
     return Claim(
-        key="ours-over-measy",
-        text="points by which measy_plus improves more than MEASY, paired by seed",
+        key=key,
+        text=f"points by which {name} improves more than {called}, paired by seed",
         where="ours",
         paper="not given",
         ours=ours,

@@ -10,6 +10,7 @@ from fpga_pool.experiments.figures.gangs.compare import (
     SLOWDOWN,
     by_load,
     most_over_easy,
+    others_over_ours,
     ours_over_measy,
     over_easy,
 )
@@ -61,7 +62,8 @@ def _paper_claims(where: str, samples: Samples) -> list[Claim]:
 
 
 def _ours(samples: Samples) -> list[Claim]:
-    return [by_load(samples, RESPONSE), by_load(samples, SLOWDOWN), ours_over_measy(samples)]
+    claims = [by_load(samples, RESPONSE), by_load(samples, SLOWDOWN), ours_over_measy(samples)]
+    return claims + others_over_ours(samples)
 
 
 def _claims(where: str, paper: str, samples: Samples) -> list[Claim]:

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from fpga_pool.conf.policies import load_policy
+from fpga_pool.conf.policies import policy_as
 from fpga_pool.core.gangs.progress import ProgressParams, UsageSaid
 from fpga_pool.experiments.figures.figure import Settings
 from fpga_pool.model.exceptions import InvalidInput
@@ -68,7 +68,7 @@ def results(
             trace,
             gangs,
             shares,
-            load_policy("gang", name),
+            policy_as("gang", name),
             params=setting.progress,
             migration_s=migration_s,
             seed=seed,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fpga_pool.conf.policies import load_policy, policy_names
+from fpga_pool.conf.policies import policy_as, policy_names
 from fpga_pool.core.lattice.bounds import paper_bound_s, tight_bound_s
 from fpga_pool.core.lattice.listing import misfit
 from fpga_pool.core.lattice.tasks import TaskProblem
@@ -40,7 +40,7 @@ def shares(panel: str, x: X, model: str, wanted: Wanted, seed: int, settings: Se
 
 
 def _wct_s(name: str, problem: TaskProblem, seed: int, settings: Settings) -> float:
-    policy: Any = load_policy("task", name)
+    policy: Any = policy_as("task", name)
     if hasattr(policy, "searching"):
         policy = policy.searching(settings.scaled(_EFFORT), None, time.perf_counter)
     found: float = policy.decide(problem, None, 0.0, np.random.default_rng(seed)).wct_s

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fpga_pool.conf.policies import load_policy
+from fpga_pool.conf.policies import policy_as
 from fpga_pool.core.policy import BatchPolicy
 from fpga_pool.core.types import BatchPlan, BatchProblem
 from fpga_pool.experiments.figures.figure import Sample, Samples, Settings, X
@@ -24,7 +24,7 @@ def curves(own: str, settings: Settings) -> list[str]:
 @cache
 def planner(name: str, effort: int | None = None) -> BatchPolicy:
     """Return a policy with its default parameters but for the effort, compiled."""
-    policy: Any = load_policy("batch", name)
+    policy: Any = policy_as("batch", name)
     if effort is not None and hasattr(policy, "searching"):
         policy = policy.searching(effort, None, time.perf_counter)
     if hasattr(policy, "prepare"):

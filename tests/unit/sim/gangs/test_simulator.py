@@ -103,8 +103,8 @@ def test_a_gang_that_ends_within_its_trial_leaves_at_once():
 
 
 def test_run_times_of_a_user_put_short_gangs_first():
-    # At 20 half of the processors are idle, the first in line needs more, and nothing is kept for it yet.  4 says 500 s,
-    # 5 says 900 s, but its user has run for 10 s twice.
+    # At 20 half of the processors are idle, the first in line needs more, and nothing is kept for it yet.  4 says 500,
+    # 5 says 900, but its user has run for 10 s twice.
     rows = (0, 1, 10, 900), (0, 1, 10, 900), (0, 2, 30, 900), (20, 3, 30, 50), (20, 2, 10, 500), (20, 2, 10, 900)
     user = np.array([1, 1, 3, 3, 2, 1])
     for last_runs, served in ((0, 4), (2, 5)):
