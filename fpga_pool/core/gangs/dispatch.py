@@ -29,11 +29,6 @@ def behind(view: Tiers, gang: int, usage_threshold: float) -> Ints | None:
     return found if len(found) == width else None
 
 
-def room_behind(view: Tiers, usage_threshold: float) -> int:
-    """Return how many processors have no background process, and a foreground that leaves cycles for one."""
-    return int(fastest().room_behind(view.behind, view.front_usage, usage_threshold))
-
-
 def can_swap(view: Tiers, gang: int) -> bool:
     """Say whether the foreground of all processors is idle behind which the gang runs."""
     return bool(fastest().all_idle(view.front, view.placed[gang]))

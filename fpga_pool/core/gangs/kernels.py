@@ -70,9 +70,15 @@ def next_fill(rows, begin, end, width, run_s, idle, now_s, begin_s, extra):  # t
     return -1
 
 
-@njit(f"int64(int64[::1], int64, int64, {_READ}, int64)", cache=True)
-def next_narrow(rows, begin, end, width, room):  # type: ignore[no-untyped-def]
-    """Return the place of the next gang that is narrow enough."""
+@njit(f"int64(int64[::1], int64, int64, {_READ}, int64[::1], float64[::1], float64)", cache=True)
+def next_narrow(rows, begin, end, width, behind, front_usage, usage_threshold):  # type: ignore[no-untyped-def]
+    """Return the place of the next gang that is narrow enough for the processors with room behind."""
+    room = 0
+    for i in range(len(behind)):
+        if behind[i] == _NOBODY and front_usage[i] < usage_threshold:
+            room += 1
+    if room == 0:
+        return -1
     for at in range(begin, end):
         if width[rows[at]] <= room:
             return at
@@ -98,16 +104,6 @@ def next_behind(rows, begin, end, width, highest_usage, behind, front_usage, usa
         if width[gang] <= room and usage[width[gang] - 1] < highest_usage[gang]:
             return at
     return -1
-
-
-@njit("int64(int64[::1], float64[::1], float64)", cache=True)
-def room_behind(behind, front_usage, usage_threshold):  # type: ignore[no-untyped-def]
-    """Count the processors with room behind."""
-    room = 0
-    for i in range(len(behind)):
-        if behind[i] == _NOBODY and front_usage[i] < usage_threshold:
-            room += 1
-    return room
 
 
 @njit("void(float64[::1], int64[::1], int64)", cache=True)

@@ -97,14 +97,12 @@ class _TwoTiers(Easy):
     def _start_behind(self, view: Tiers, now_s: float) -> Iterator[Move]:
         """Step 3: the shortest of the queue to the background."""
         usage_threshold = self._params.usage_threshold
-        room = dispatch.room_behind(view, usage_threshold)
         at = 0
-        while room and (at := next_narrow(view, view.queue, at, room)) >= 0:
+        while (at := next_narrow(view, view.queue, at, usage_threshold)) >= 0:
             gang = int(view.queue.rows[at])
             processors = dispatch.behind(view, gang, usage_threshold)
             if processors is None:
                 return
-            room -= view.width[gang]
             yield Move(gang, How.START_BEHIND, processors)
 
     def _deploy(self, view: Tiers, gang: int, spared: Ints | None = None) -> Move | None:

@@ -50,9 +50,11 @@ def next_fill(view: Tiers, order: Rows, begin: int, run_s: Floats, now_s: float,
     return found
 
 
-def next_narrow(view: Tiers, order: Rows, begin: int, room: int) -> int:
-    """Return the place in `order`, `begin` or later, of the first gang of at most `room` processes; else -1."""
-    found: int = fastest().next_narrow(order.rows, begin, order.count, view.gangs.width, room)
+def next_narrow(view: Tiers, order: Rows, begin: int, usage_threshold: float) -> int:
+    """Return the place in `order`, `begin` or later, of the first gang with room behind usages below this; else -1."""
+    found: int = fastest().next_narrow(
+        order.rows, begin, order.count, view.gangs.width, view.behind, view.front_usage, usage_threshold
+    )
     return found
 
 

@@ -68,8 +68,14 @@ def next_fill(
     return _first((widths <= idle) & ((now_s + run_s[rows[begin:end]] <= begin_s) | (widths <= extra)), begin)
 
 
-def next_narrow(rows: Ints, begin: int, end: int, width: Ints, room: int) -> int:
-    """Return the first place from `begin` on of a gang of at most `room` processes; else -1."""
+def next_narrow(
+    rows: Ints, begin: int, end: int, width: Ints, behind: Ints, front_usage: Floats, usage_threshold: float
+) -> int:
+    """Return the first place from `begin` on of a gang for which there are enough processors with room behind; else -1.
+
+    No processor counts from the threshold on.
+    """
+    room = int(((behind == _NOBODY) & (front_usage < usage_threshold)).sum())
     return _first(width[rows[begin:end]] <= room, begin)
 
 
@@ -89,11 +95,6 @@ def next_behind(
     """
     usage = np.sort(front_usage[(behind == _NOBODY) & (front_usage < usage_threshold)])
     return _first(usage.searchsorted(highest_usage[rows[begin:end]]) >= width[rows[begin:end]], begin)
-
-
-def room_behind(behind: Ints, front_usage: Floats, usage_threshold: float) -> int:
-    """Return how many processors have no background process, and a foreground that leaves cycles for one."""
-    return int(((behind == _NOBODY) & (front_usage < usage_threshold)).sum())
 
 
 def idle_in_front(front: Ints, behind: Ints, behind_usage: Floats, gang: int, width: int, spared: Ints) -> Ints:

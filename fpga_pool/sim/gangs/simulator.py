@@ -269,13 +269,14 @@ class _Shell:
                     self._moving.add(gang)
         if self._truth is not None:
             self._truth.leave(gang)
-        trying = set(view.trying)
+        trying = view.trying.copy() if view.trying else ()
         view.apply(move, now_s)
-        for ended in trying - view.trying - {gang}:
-            self._touched.add(ended)
-            self._touch_neighbours(ended)
         if how is How.TRY:
             self._trials.append((now_s + view.trial_s, gang))
+        for other in trying:
+            if other not in view.trying and other != gang:
+                self._touched.add(other)
+                self._touch_neighbours(other)
         if self._truth is not None:
             self._truth.enter(gang)
         self._rate[gang], self._since_s[gang] = _UNKNOWN, now_s

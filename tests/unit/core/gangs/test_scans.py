@@ -55,10 +55,22 @@ def test_the_next_to_be_served_is_the_same(kernels, rng):
     rows, width, run_s = rng.permutation(20), rng.integers(1, 9, 20), rng.integers(1, 9, 20).astype(float)
     for begin in (0, 3, 20):
         for room in (0, 2, 8):
-            assert scans.next_narrow(rows, begin, 20, width, room) == kernels.next_narrow(rows, begin, 20, width, room)
             for extra in (-1, 1, 3):
                 asked = rows, begin, 20, width, run_s, room, 1.0, 3.0, extra
                 assert scans.next_fill(*asked) == kernels.next_fill(*asked)
+
+
+def test_the_next_that_is_narrow_enough_for_the_background_is_the_same(kernels, rng):
+    rows, width = rng.permutation(20), rng.integers(1, 6, 20)
+    behind = rng.integers(-1, 2, PROCESSORS)
+    front_usage = rng.choice((0.0, 0.5, 0.7, 0.99), PROCESSORS)
+    for begin in (0, 3, 20):
+        for usage_threshold in (0.0, 0.6, 0.96):
+            asked = rows, begin, 20, width, behind, front_usage, usage_threshold
+            found = scans.next_narrow(*asked)
+            assert found == kernels.next_narrow(*asked)
+            room = ((behind < 0) & (front_usage < usage_threshold)).sum()
+            assert found == next((at for at in range(begin, 20) if width[rows[at]] <= room), -1)
 
 
 def test_the_next_with_room_behind_is_the_same(kernels, rng):
@@ -86,7 +98,6 @@ def test_processors_and_rates_are_the_same(kernels, rng):
     front_usage = np.where(front < 0, 0.0, rng.choice((0.5, 0.7, 1.0), PROCESSORS))
     behind_usage = np.where(behind < 0, 0.0, rng.choice((0.5, 0.7, 1.0), PROCESSORS))
     spared = np.sort(rng.permutation(PROCESSORS)[: int(rng.integers(0, 4))])
-    assert scans.room_behind(behind, front_usage, 0.96) == kernels.room_behind(behind, front_usage, 0.96)
     for width in (1, 3, PROCESSORS):
         for asked in ((behind, front_usage, 0.96, width), (behind, front_usage, 2.0, width)):
             assert scans.idle_behind(*asked).tolist() == kernels.idle_behind(*asked).tolist()
