@@ -114,9 +114,7 @@ class Tiers:
         self.tier[gang] = QUEUED
         if self._history is not None:
             self.expected_s[gang] = self._history.predict(gang, self.estimate_s[gang])
-        width = self.width[gang] / self.processors
-        waits_s = self.patience * self.estimate_s[gang] * (1.0 - width) ** SOONER_FOR_WIDTH
-        self.turn_s[gang] = now_s + waits_s
+        self.turn_s[gang] = now_s + (self._waits_s(gang) if self.patience else 0.0)
         self.line.add(gang, self._place(gang))
         if self._shortest is not None:
             self._shortest.add(gang, self.expected_s[gang])
@@ -197,6 +195,11 @@ class Tiers:
     def _leave_queue(self, gang: int) -> None:
         if self._queue is not None:
             self._queue.remove(gang, self.expected_s[gang])
+
+    def _waits_s(self, gang: int) -> float:
+        """Return how long after its arrival the turn of a gang comes."""
+        others = 1.0 - self.width[gang] / self.processors
+        return self.patience * self.estimate_s[gang] * others**SOONER_FOR_WIDTH
 
     def _place(self, gang: int) -> float:
         """Return the key of a gang in the line."""
