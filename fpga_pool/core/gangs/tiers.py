@@ -198,8 +198,8 @@ class Tiers:
 
     def _waits_s(self, gang: int) -> float:
         """Return how long after its arrival the turn of a gang comes."""
-        others = 1.0 - self.width[gang] / self.processors
-        return self.patience * self.estimate_s[gang] * others**SOONER_FOR_WIDTH
+        others: float = (1.0 - self.width[gang] / self.processors) ** SOONER_FOR_WIDTH
+        return self.patience * self.estimate_s[gang] * others
 
     def _place(self, gang: int) -> float:
         """Return the key of a gang in the line."""
