@@ -382,13 +382,13 @@ def test_a_gang_wider_than_what_is_left_of_the_pool_says_so_and_holds_up_nobody(
 
 
 def test_a_gang_that_waits_is_told_when_the_estimates_let_it_start(pool):
-    """The first has both processors for 100 s; then the third for 10 s, whose turn comes sooner; then the second."""
+    """The first has both processors for 100 s; then the second for 50 s; then the third: all need all there are."""
     started_at = pool.now_s
     pool.create(2, runtime_s=100.0, cpu_usage=1.0)
     pool.settle()
     second, third = pool.create(2, runtime_s=50.0), pool.create(2, runtime_s=10.0)
-    assert pool.outlook(third).expected_at == pytest.approx(started_at + 100.0, abs=0.01)
-    assert pool.outlook(second).expected_at == pytest.approx(started_at + 110.0, abs=0.01)
+    assert pool.outlook(second).expected_at == pytest.approx(started_at + 100.0, abs=0.01)
+    assert pool.outlook(third).expected_at == pytest.approx(started_at + 150.0, abs=0.01)
     assert pool.outlook(third).reason == "too few processors are idle"
 
 
