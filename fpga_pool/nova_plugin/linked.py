@@ -1,18 +1,17 @@
 """Which slots the instances of one request would get on a host, as they are linked, and what stays connected."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.links import wished_links
 from fpga_pool.model.pool.host_spots import HostSpots, Spots
 from fpga_pool.model.pool.linking import choose_spots, lost_connections
+from fpga_pool.nova_plugin.candidates import Needs
 
-#: Rows of providers, with how many slots of each.
-Needs = Sequence[tuple[int, int]]
 #: Places of slots among those of their host.
 Places = frozenset[int]
+_NONE: Places = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +37,19 @@ class Linked:
 
     def gone(self, host: str) -> Places:
         """Return the slots of a host that were given to instances of this request."""
-        return self._gone.get(host, frozenset())
+        return self._gone.get(host, _NONE)
 
     def outcome(self, host: str, needs: Needs | None, gone: Places | None = None) -> Outcome | None:
         """Return what the next instance would get of these providers (None = of any), once others are gone."""
-        spots = self._spots.of(host)
+        spots, first = self._spots.located(host)
         if not spots:
             return None
-        gone = self.gone(host) if gone is None else gone
+        gone = self._gone.get(host, _NONE) if gone is None else gone
         asked = None
         if needs is not None:
-            first = self._spots.first_provider(host)
-            asked = tuple(sorted((row - first, count) for row, count in needs))
+            asked = tuple([(row - first, count) for row, count in needs])
+            if len(asked) > 1:
+                asked = tuple(sorted(asked))
         key = id(spots), gone, asked
         if key not in self._known:
             self._known[key] = self._choose(spots, asked, gone)
@@ -63,7 +63,7 @@ class Linked:
 
     def needs(self, host: str, outcome: Outcome) -> tuple[tuple[int, int], ...]:
         """Return how many slots of which providers those are."""
-        spots, first = self._spots.of(host), self._spots.first_provider(host)
+        spots, first = self._spots.located(host)
         counted = Counter(spots[place].provider for place in outcome.places)
         return tuple((first + provider, count) for provider, count in sorted(counted.items()))
 

@@ -4,7 +4,7 @@ Slots are seen as Placement sees them: those of one kind on one card are a provi
 good as another for the claim, so what matters is how many there are, from the best to the most costly.
 """
 
-from collections.abc import Mapping
+import math
 from functools import cached_property
 
 import numpy as np
@@ -20,6 +20,8 @@ from fpga_pool.model.pool.providers import Providers
 #: nothing computes; nothing is loaded; another function is; jobs are planned on it.  Evicting a job costs more than all
 #: of these together for the largest request, and the more the more it gains there.
 LOADED, EMPTY, OTHER, PLANNED, EVICTION = 0.0, 1.0, 2.0, 3.0, 1000.0
+#: What slots add that cannot be had.
+NOT_HAD = math.inf
 
 
 class Fitting:
@@ -40,15 +42,15 @@ class Fitting:
         rows = np.flatnonzero(self.had)
         rows = rows[np.lexsort((traits.cost[rows], providers.of_slot[rows]))]
         count = len(providers.uuids)
-        #: (P,) how many slots can be had, and where they begin in the sums.
+        #: (P,) how many slots can be had, and where they begin among all of those.
         self.free: Ints = np.bincount(providers.of_slot[rows], minlength=count).astype(np.int64)
         self.begin: Ints = np.concatenate([[0], np.cumsum(self.free)[:-1]]).astype(np.int64) if count else self.free
         evicted = np.where(traits.busy, traits.gain_now, 0.0)[rows]
         share = 1.0 - traits.load_s[rows] / (traits.load_s[rows] + stay_s)
-        #: (N + 1,) sums over the slots that can be had, by provider: cost, benefit added to the pool, time to load.
-        self.cost_sum = _sums(traits.cost[rows])
-        self.gain_sum = _sums(traits.speedup[rows] * share - evicted)
-        self.load_sum_s = _sums(traits.load_s[rows])
+        #: (N,) of the slots that can be had, by provider: cost, benefit added to the pool, time to load.
+        self.costs: Floats = traits.cost[rows]
+        self.gains: Floats = traits.speedup[rows] * share - evicted
+        self.loads_s: Floats = traits.load_s[rows]
         #: (P,) how many times as long as on the fastest board the function computes there.
         self.slowdown: Floats = traits.slowdown[providers.slot]
 
@@ -57,21 +59,21 @@ class Fitting:
         """The slots that can be had, one by one, with how they are linked."""
         return HostSpots(self.providers, self.had, self.cost)
 
-    def firsts(self, sums: Floats, count: int, more: Floats | float = 0.0) -> Mapping[str, float]:
-        """Return what the first `count` slots of each provider add to one of the sums, where there are so many.
+    def firsts(self, values: Floats, count: int, free: Ints | None = None) -> Floats:
+        """Return (P,) the sum of some values over the first `count` slots of each provider.
 
-        By the provider's uuid, and with what `more` (P,) says of it.
+        NOT_HAD where there are not so many; `free` (P,) says how many there are where it is fewer than `self.free`.
+        Where slots are alike so are the sums, to the last bit.
         """
-        rows = np.flatnonzero(self.free >= count)
-        first = self.begin[rows]
-        added = sums[first + count] - sums[first] + np.broadcast_to(more, self.free.shape)[rows]
-        uuids = self.providers.uuids
-        return dict(zip((uuids[row] for row in rows.tolist()), added.tolist(), strict=True))
+        rows = np.flatnonzero((self.free if free is None else free) >= count)
+        added = np.full(len(self.free), NOT_HAD)
+        added[rows] = values[self.begin[rows, np.newaxis] + np.arange(count)].sum(axis=1)
+        return added
 
-    def between(self, sums: Floats, provider: int, given: int, count: int) -> float:
-        """Return what the next `count` slots of a provider add to one of the sums, after `given` of them."""
+    def between(self, values: Floats, provider: int, given: int, count: int) -> float:
+        """Return the sum of some values over the next `count` slots of a provider, after `given` of them."""
         first = self.begin[provider] + given
-        return float(sums[first + count] - sums[first])
+        return float(values[first : first + count].sum())
 
 
 class _Traits:
@@ -118,8 +120,3 @@ def _alike(pool: PoolColumns, *names: str) -> list[tuple[Ints, tuple[str, ...]]]
         (np.flatnonzero(of == group), tuple(pool.words[number] for number in stacked[:, row].tolist()))
         for group, row in enumerate(first.tolist())
     ]
-
-
-def _sums(values: Floats) -> Floats:
-    """Return (N + 1,) the sums of the first 0, 1 ... N values."""
-    return np.concatenate([[0.0], np.cumsum(values)])

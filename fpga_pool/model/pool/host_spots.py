@@ -27,12 +27,24 @@ class HostSpots:
         self._rows: Ints = np.flatnonzero(had)
         self._cost: Floats = np.ascontiguousarray(cost[self._rows], dtype=np.float64)
         self._alike: dict[bytes, Spots] = {}
+        self._located: dict[str, tuple[Spots, int]] = {}
 
     def of(self, host: str) -> Spots:
         """Return the slots of a host that can be had: the same object for hosts that are alike."""
-        row = self._row.get(host)
+        return self.located(host)[0]
+
+    def located(self, host: str) -> tuple[Spots, int]:
+        """Return the same, and the row of the provider that has number 0 within the host."""
+        found = self._located.get(host)
+        if found is None:
+            found = self._located[host] = self._found(host)
+        return found
+
+    def _found(self, host: str) -> tuple[Spots, int]:
+        hosts = self._providers.hosts
+        row = hosts.rows.get(host)
         if row is None:
-            return ()
+            return (), 0
         begin, end = self._begin[row], self._begin[row + 1]
         known = self._facts[begin:end].tobytes()
         found = self._alike.get(known)
@@ -44,31 +56,13 @@ class HostSpots:
                     self._facts[begin:end].tolist(), self._cost[begin:end].tolist(), strict=True
                 )
             )
-        return found
-
-    def first_provider(self, host: str) -> int:
-        """Return the row of the provider that has number 0 within its host."""
-        return self._providers.of_host[host].start
+        return found, hosts.first_provider[row]
 
     @cached_property
     def _facts(self) -> Ints:
         """(N, 4) card and provider within the host, number of the word of the links, and the bits of the cost."""
-        providers = self._providers
-        pool = providers.pool
-        rows, hosts = self._rows, np.arange(len(pool.hosts["name"]))
-        host = pool.slot_host[rows]
-        # Slots are in the order of their hosts, and so are providers and the cards that are numbered here.
-        card = np.unique(pool.slot_host * (len(pool.words) + 1) + pool.slots["card"], return_inverse=True)[1]
-        host_of_card = np.zeros(card.max(initial=-1) + 1, dtype=np.int64)
-        host_of_card[card] = pool.slot_host
-        first_card = np.searchsorted(host_of_card, hosts)
-        first_provider = np.searchsorted(pool.slot_host[providers.slot], hosts)
-        columns = (
-            card[rows] - first_card[host],
-            providers.of_slot[rows] - first_provider[host],
-            pool.slots["links"][rows],
-            self._cost.view(np.int64),
-        )
+        hosts, links = self._providers.hosts, self._providers.pool.slots["links"]
+        columns = (hosts.card[self._rows], hosts.provider[self._rows], links[self._rows], self._cost.view(np.int64))
         return np.ascontiguousarray(np.stack(columns, axis=1).astype(np.int64))
 
     @cached_property
@@ -77,8 +71,3 @@ class HostSpots:
         pool = self._providers.pool
         begin: list[int] = np.searchsorted(pool.slot_host[self._rows], np.arange(len(pool.hosts["name"]) + 1)).tolist()
         return begin
-
-    @cached_property
-    def _row(self) -> dict[str, int]:
-        pool = self._providers.pool
-        return {pool.words[word]: row for row, word in enumerate(pool.hosts["name"].tolist())}

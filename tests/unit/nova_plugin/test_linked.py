@@ -101,7 +101,8 @@ def test_a_plan_counts_on_linked_slots_only():
     host = Host("a", pairs("a", 3))
     request = Request(wants(Topology.LINE, 2, runtime_s=10.0), fitting(*box("a", 3, cables=Cables.LINE)), 2)
     request.make_plan(request.first_pass([host]))
-    assert len(request.plan.completion_s[host]) == 1
+    assert list(request.plan.first_s) == [host]
+    assert request.plan.further_s(host) == []
 
 
 @pytest.mark.parametrize("topology", [Topology.ANY, Topology.LINE])

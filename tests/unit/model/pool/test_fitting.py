@@ -1,5 +1,6 @@
 """Which slots an instance could get, what that costs the pool, and why a host can take it or not."""
 
+import numpy as np
 import pytest
 
 from fpga_pool.model.catalogue import Catalogue
@@ -7,7 +8,7 @@ from fpga_pool.model.exceptions import UnknownFunction
 from fpga_pool.model.flavor import provider_uuid
 from fpga_pool.model.pool.columns import PoolColumns
 from fpga_pool.model.pool.explaining import explain_host
-from fpga_pool.model.pool.fitting import EMPTY, EVICTION, LOADED, OTHER, PLANNED, Fitting
+from fpga_pool.model.pool.fitting import EMPTY, EVICTION, LOADED, NOT_HAD, OTHER, PLANNED, Fitting
 from fpga_pool.model.pool.providers import Providers
 
 FREE, POOL, INSTANCE = ("", "", False), ("pool", "default", True), ("instance", "i-1", False)
@@ -71,7 +72,7 @@ def row(found, host, card, kind="small"):
 
 
 def cost(found, provider, given, count):
-    return found.between(found.cost_sum, provider, given, count)
+    return found.between(found.costs, provider, given, count)
 
 
 def test_the_slots_of_a_provider_are_those_of_one_kind_on_one_card():
@@ -109,12 +110,12 @@ def test_slots_are_given_from_the_cheapest_on():
 def test_what_cannot_be_had_is_not_counted(state, function, lease, alive):
     found = fitting(("a/c0/r0", state, function, lease), alive=alive)
     assert found.free[row(found, "a", "c0")] == 0
-    assert found.firsts(found.cost_sum, 1) == {}
+    assert found.firsts(found.costs, 1).tolist() == [NOT_HAD]
 
 
 def test_benefit_is_speedup_less_what_is_evicted_less_the_share_of_loading():
     found = fitting(("a/c0/r0", "READY", "f", FREE), ("a/c1/r0", "BUSY", "g", POOL), ("a/slow0/r0", "EMPTY", "", FREE))
-    gain = {card: found.between(found.gain_sum, row(found, "a", card), 0, 1) for card in ("c0", "c1", "slow0")}
+    gain = {card: found.between(found.gains, row(found, "a", card), 0, 1) for card in ("c0", "c1", "slow0")}
     # f gains 8 on the fast board, 4 on the slow one; loading is 1 s of 100 s; evicting g costs its 4.
     assert gain == pytest.approx({"c0": 8.0, "c1": 8 * 0.99 - 4, "slow0": 4 * 0.99})
     assert found.slowdown[row(found, "a", "slow0")] == 2
@@ -122,7 +123,10 @@ def test_benefit_is_speedup_less_what_is_evicted_less_the_share_of_loading():
 
 def test_the_best_of_each_provider_is_told_where_there_is_enough():
     found = fitting(("a/c0/r0", "READY", "f", FREE), ("a/c0/r1", "EMPTY", "", FREE), ("b/c0/r0", "EMPTY", "", FREE))
-    assert found.firsts(found.cost_sum, 2) == {provider_uuid("a", "c0", "small"): LOADED + EMPTY}
+    rows = [row(found, host, "c0") for host in ("a", "b")]
+    assert found.firsts(found.costs, 2)[rows].tolist() == [LOADED + EMPTY, NOT_HAD]
+    assert found.firsts(found.costs, 1)[rows].tolist() == [LOADED, EMPTY]
+    assert found.firsts(found.costs, 1, np.array([0, 1]))[rows].tolist() == [NOT_HAD, EMPTY]
 
 
 def test_a_function_that_is_not_in_the_catalogue_is_named():
@@ -132,7 +136,7 @@ def test_a_function_that_is_not_in_the_catalogue_is_named():
 
 def test_a_pool_without_slots_has_no_providers():
     found = fitting()
-    assert found.firsts(found.cost_sum, 1) == {}
+    assert not len(found.firsts(found.costs, 1))
     assert explain_host(found, "a", 1) == (False, "the pool knows no slots of this host")
 
 
