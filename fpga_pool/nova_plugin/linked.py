@@ -1,8 +1,11 @@
 """Which slots the instances of one request would get on a host, as they are linked, and what stays connected."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
+from fpga_pool.core.lattice.tasks import Links
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.links import wished_links
 from fpga_pool.model.pool.host_spots import HostSpots, Spots
@@ -12,6 +15,10 @@ from fpga_pool.nova_plugin.candidates import Needs
 #: Places of slots among those of their host.
 Places = frozenset[int]
 _NONE: Places = frozenset()
+#: So many outcomes are kept for requests to come.
+_KEPT = 4096
+#: What is so small that it only decides among equals.
+_LITTLE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +30,11 @@ class Outcome:
     #: See `model.pool.linking.lost_connections`.
     lost: int
 
+    @property
+    def price(self) -> float:
+        """The cost: among equals it is the less the more stays connected."""
+        return self.cost + self.lost * _LITTLE
+
 
 class Linked:
     """Chooses as the pool will when an instance reaches its compute node; used by one thread at a time."""
@@ -33,6 +45,7 @@ class Linked:
         #: Given to instances of this request, by host.
         self._gone: dict[str, Places] = {}
         #: What was found out, for all hosts that are alike.
+        self._known_alone: dict[tuple[int, Places], dict[int, Outcome | None]] = {}
         self._known: dict[tuple[int, Places, tuple[tuple[int, int], ...] | None], Outcome | None] = {}
 
     def gone(self, host: str) -> Places:
@@ -52,8 +65,20 @@ class Linked:
                 asked = tuple(sorted(asked))
         key = id(spots), gone, asked
         if key not in self._known:
-            self._known[key] = self._choose(spots, asked, gone)
+            self._known[key] = _chosen(spots, wished_links(self._wanted), self._wanted.count, asked, gone)
         return self._known[key]
+
+    def of_providers(self, host: str, count: int, rows: Sequence[int]) -> list[Outcome | None]:
+        """Return what the next instance would get, if one provider gives all of it, of each of these."""
+        spots, first = self._spots.located(host)
+        key = id(spots), self._gone.get(host, _NONE)
+        known = self._known_alone.get(key)
+        if known is None:
+            known = self._known_alone[key] = {}
+        for row in rows:
+            if row - first not in known:
+                known[row - first] = self.outcome(host, [(row, count)])
+        return [known[row - first] for row in rows]
 
     def take(self, host: str, needs: Needs | None) -> None:
         """Note that an instance was given slots."""
@@ -67,15 +92,19 @@ class Linked:
         counted = Counter(spots[place].provider for place in outcome.places)
         return tuple((first + provider, count) for provider, count in sorted(counted.items()))
 
-    def _choose(self, spots: Spots, asked: tuple[tuple[int, int], ...] | None, gone: Places) -> Outcome | None:
-        left = [place for place in range(len(spots)) if place not in gone]
-        some = [spots[place] for place in left]
-        allowed = None if asked is None else dict(asked)
-        found = choose_spots(some, wished_links(self._wanted), self._wanted.count, allowed)
-        if found is None:
-            return None
-        return Outcome(
-            places=frozenset(left[index] for index in found),
-            cost=sum(some[index].cost for index in found),
-            lost=lost_connections(some, set(found)),
-        )
+
+@lru_cache(maxsize=_KEPT)
+def _chosen(
+    spots: Spots, wish: Links, count: int, asked: tuple[tuple[int, int], ...] | None, gone: Places
+) -> Outcome | None:
+    """Return what the pool would choose: hosts of the next snapshots are mostly like those of this one."""
+    left = [place for place in range(len(spots)) if place not in gone]
+    some = [spots[place] for place in left]
+    found = choose_spots(some, wish, count, None if asked is None else dict(asked))
+    if found is None:
+        return None
+    return Outcome(
+        places=frozenset(left[index] for index in found),
+        cost=sum(some[index].cost for index in found),
+        lost=lost_connections(some, set(found)),
+    )

@@ -14,8 +14,8 @@ from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.links import wished_links
 from fpga_pool.model.pool.explaining import explain_host
 from fpga_pool.model.pool.fitting import NOT_HAD, Fitting
-from fpga_pool.nova_plugin.candidates import Candidate, Needs, Slots, slots_of
-from fpga_pool.nova_plugin.linked import Linked
+from fpga_pool.nova_plugin.candidates import UNKNOWN, Candidate, Needs, Slots, only_rows, slots_of
+from fpga_pool.nova_plugin.linked import Linked, Outcome
 from fpga_pool.nova_plugin.plan import Completions, Plan
 from fpga_pool.nova_plugin.stock import Stock, what_is_left
 
@@ -23,26 +23,22 @@ from fpga_pool.nova_plugin.stock import Stock, what_is_left
 _LITTLE = 1e-6
 
 
-class First(NamedTuple):
-    """What the first candidate of a host allocates, as long as that is its first."""
-
-    candidate: Candidate | None
-    slots: Slots
-    #: Row of the provider that gives all slots; None where several do, or what it gives is not what was asked for.
-    row: int | None
+#: The first candidate of a host, and the row of the provider that gives all slots there; None where several do, or it
+#: gives another number.  With it, where slots have to be linked, what the next instance would get there.
+First = tuple[Candidate | None, int | None, Outcome | None]
 
 
 class Offer(NamedTuple):
     """What a host would give the next instance, if nothing else changes its first candidate."""
 
-    slots: Slots
+    candidate: Candidate | None
     #: `Stock.changes` when it was worked out.
     changes: int
     #: Benefit that it adds to the pool, vCPU equivalents.
     benefit: float
 
 
-_NONE = First(None, (), None)
+_NONE: First = None, None, None
 
 
 class Request:
@@ -62,12 +58,12 @@ class Request:
         self.plan: Plan | None = None
         self._fitting, self._together = fitting, together
         self._instances = instances
-        self._stock = Stock(fitting, what_is_left(fitting, left))
+        # Among equals one instance takes the card with the fewest slots left, so that others stay whole; several
+        # spread, since Placement may know of claims that the pool does not.
+        per_slot_left = _LITTLE if instances == 1 else -_LITTLE
+        self._stock = Stock(fitting, what_is_left(fitting, left), per_slot_left)
         #: What all slots of an instance add where one provider gives them.
         self._next = self._stock.next(wanted.count)
-        #: Among equals one instance takes the card with the fewest slots left, so that others stay whole; several
-        #: spread, since Placement may know of claims that the pool does not.
-        self._per_slot_left = _LITTLE if instances == 1 else -_LITTLE
         #: Instances on each host when it was seen last, and how many of this request went there.
         self._seen: dict[Any, int] = {}
         self._taken: dict[Any, int] = {}
@@ -103,12 +99,12 @@ class Request:
         if not grown:
             return set()
         for host in hosts[: grown[0]]:
-            self._stock.refuse(self._stock.needs(self._first_of(host).slots) or ())
+            self._stock.refuse(self._first_needs(host) or ())
         for place in grown:
             host = hosts[place]
             self._taken[host] = self._taken.get(host, 0) + host.num_instances - seen[host]
             seen[host] = host.num_instances
-            needs = self._stock.needs(self._first_of(host).slots) or self._anywhere(host)
+            needs = self._first_needs(host) or self._anywhere(host)
             if self._linked is not None:
                 self._linked.take(host.host, needs)
             self._stock.take(needs)
@@ -117,6 +113,28 @@ class Request:
     def _admit(self, host: Any) -> bool:
         """Order the candidates of a host; say whether there is one that the pool can fulfil."""
         candidates = host.allocation_candidates
+        rows = only_rows(candidates, self._stock.rows, self.wanted.count)
+        if not rows:
+            return self._admit_divided(host)
+        price = self._next.price
+        costs = [price[row] for row in rows]
+        outcomes: Sequence[Outcome | None] = ()
+        if self._linked is not None and self.wanted.linked:
+            outcomes = self._linked.of_providers(host.host, self.wanted.count, rows)
+            costs = [
+                NOT_HAD if cost == NOT_HAD or outcome is None else outcome.price
+                for cost, outcome in zip(costs, outcomes, strict=True)
+            ]
+        best = self._put_in_order(host, costs)
+        if best is None:
+            return False
+        self._first[host] = candidates[best], rows[best], (outcomes[best] if outcomes else None)
+        return True
+
+    def _admit_divided(self, host: Any) -> bool:
+        """Do the same where candidates take slots of several providers, or none."""
+        self._first.pop(host, None)
+        candidates = host.allocation_candidates
         allocated = [slots_of(candidate) for candidate in candidates]
         if not any(allocated):  # Placement allocates no slots: what the pool knows of the host decides alone
             return bool(self._anywhere(host))
@@ -124,28 +142,36 @@ class Request:
             costs = [self._linked_cost(host.host, slots) for slots in allocated]
         else:
             costs = [self._cost(slots) for slots in allocated]
-        order = sorted([(cost, place) for place, cost in enumerate(costs) if cost != NOT_HAD])
-        if not order:
-            return False
-        host.allocation_candidates = [candidates[place] for _, place in order]
-        first = order[0][1]
-        self._first[host] = self._read(candidates[first], allocated[first])
-        return True
+        return self._put_in_order(host, costs) is not None
 
-    def _read(self, candidate: Candidate, slots: Slots) -> First:
-        if len(slots) == 1 and slots[0][1] == self.wanted.count:
-            return First(candidate, slots, self._stock.rows.get(slots[0][0]))
-        return First(candidate, slots, None)
+    def _put_in_order(self, host: Any, costs: list[float]) -> int | None:
+        """Leave a host the candidates that can be had, from the cheapest on; return the place that the first had."""
+        if sorted(costs) == costs and costs[-1] != NOT_HAD:
+            return 0
+        order = sorted(range(len(costs)), key=costs.__getitem__)
+        candidates = host.allocation_candidates
+        host.allocation_candidates = [candidates[place] for place in order if costs[place] != NOT_HAD]
+        return order[0] if host.allocation_candidates else None
 
     def _first_of(self, host: Any) -> First:
         """Return what the first candidate of a host allocates; other filters may have dropped some."""
         candidates = host.allocation_candidates
         if not candidates:
             return _NONE
+        candidate = candidates[0]
         first = self._first.get(host)
-        if first is None or first.candidate is not candidates[0]:
-            first = self._first[host] = self._read(candidates[0], slots_of(candidates[0]))
+        if first is None or first[0] is not candidate:
+            rows = only_rows([candidate], self._stock.rows, self.wanted.count)
+            first = self._first[host] = candidate, (rows[0] if rows else None), None
         return first
+
+    def _first_needs(self, host: Any) -> Needs | None:
+        """Return what the next instance takes of which providers; None if these cannot be had."""
+        candidate, row, _ = self._first_of(host)
+        if row is not None:
+            count = self.wanted.count
+            return [(row, count)] if row != UNKNOWN and self._stock.has(row, count) else None
+        return self._stock.needs(() if candidate is None else slots_of(candidate))
 
     def _anywhere(self, host: Any) -> Needs:
         """Return the cheapest provider of a host that has enough slots, with how many of them.
@@ -160,45 +186,38 @@ class Request:
     def _cost(self, slots: Slots) -> float:
         """Return what a candidate's slots cost the pool; NOT_HAD if they cannot be had."""
         stock = self._stock
-        if len(slots) == 1:
-            uuid, count = slots[0]
-            row = stock.rows.get(uuid)
-            if row is None:
-                return NOT_HAD
-            return stock.next(count).cost[row] + stock.left[row] * self._per_slot_left
         needs = stock.needs(slots)
         if needs is None:
             return NOT_HAD
         left = min((stock.left[row] for row, _ in needs), default=0)
-        return sum(stock.next(count).cost[row] for row, count in needs) + left * self._per_slot_left
+        return sum(stock.next(count).cost[row] for row, count in needs) + left * stock.per_slot_left
 
     def _linked_cost(self, host: str, slots: Slots) -> float:
-        """Return the same of slots that have to be linked: among equals it is the less the more stays connected."""
+        """Return the same of slots that have to be linked."""
         needs = self._stock.needs(slots)
         outcome = self._linked.outcome(host, needs) if needs and self._linked is not None else None
-        return NOT_HAD if outcome is None else outcome.cost + outcome.lost * _LITTLE
+        return NOT_HAD if outcome is None else outcome.price
 
     # What weighers read
 
     def benefit(self, host: Any) -> float:
         """Return what the next instance would add to the benefit of the pool on a host (paper 003, equation 1)."""
-        first = self._first_of(host)
-        if first.row is not None:
-            gain = self._next.gain[first.row]
-            if gain != NOT_HAD:
-                return gain
+        candidate, row, _ = self._first_of(host)
+        gain = NOT_HAD if row is None else self._next.gain[row]
+        if gain != NOT_HAD:
+            return gain
         stock = self._stock
         offer = self._offers.get(host)
-        if offer is None or offer.slots is not first.slots or offer.changes != stock.changes:
-            needs = stock.needs(first.slots) or self._anywhere(host)
-            offer = self._offers[host] = Offer(first.slots, stock.changes, stock.gain(needs))
+        if offer is None or offer.candidate is not candidate or offer.changes != stock.changes:
+            needs = self._first_needs(host) or self._anywhere(host)
+            offer = self._offers[host] = Offer(candidate, stock.changes, stock.gain(needs))
         return offer.benefit
 
     def lost_connections(self, host: Any) -> int | None:
         """Return what the next instance on a host takes from what is connected there; None where it has one slot."""
         if self._linked is None:
             return None
-        outcome = self._linked.outcome(host.host, self._stock.needs(self._first_of(host).slots) or None)
+        outcome = self._first_of(host)[2] or self._linked.outcome(host.host, self._first_needs(host) or None)
         return None if outcome is None else outcome.lost
 
     def lateness(self, host: Any) -> float | None:
@@ -215,11 +234,11 @@ class Request:
             return
         fitting, found = self._fitting, self._stock.found
         alone_s = fitting.firsts(fitting.loads_s, self.wanted.count, found) + runtime_s * fitting.slowdown
-        there_s: list[float] = alone_s.tolist()
+        there_s: list[float] = [*alone_s.tolist(), NOT_HAD]
         completions = Completions(self.wanted, Stock(fitting, found), self._linked, self._instances)
         first_s = {}
         for host in hosts:
-            row = self._first_of(host).row
+            row = self._first_of(host)[1]
             if row is not None and there_s[row] != NOT_HAD:
                 first_s[host] = there_s[row]
             elif further := completions.of(host.host, host.allocation_candidates):

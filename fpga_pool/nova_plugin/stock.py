@@ -14,9 +14,11 @@ from fpga_pool.nova_plugin.candidates import Needs, Slots
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What the next slots of each provider add, by its row: NOT_HAD where there are not so many."""
+    """What the next slots of each provider add, by its row: NOT_HAD where there are not so many, and for UNKNOWN."""
 
     cost: list[float]
+    #: The same with what decides among equals.
+    price: list[float]
     #: Benefit of the pool, vCPU equivalents.
     gain: list[float]
 
@@ -24,11 +26,15 @@ class Next:
 class Stock:
     """Counts what instances of this request were given; used by one thread at a time."""
 
-    def __init__(self, fitting: Fitting, found: Ints) -> None:
-        """`found` (P,) is how many slots of each provider there are for the request: see `what_is_left`."""
+    def __init__(self, fitting: Fitting, found: Ints, per_slot_left: float = 0.0) -> None:
+        """`found` (P,) is how many slots of each provider there are for the request: see `what_is_left`.
+
+        `per_slot_left` is what a price grows by with each slot that the provider has left.
+        """
         self.rows = fitting.providers.rows
         self._fitting = fitting
         self.found = found
+        self.per_slot_left = per_slot_left
         #: By provider, the same without those that were given to instances of this request.
         self.left: list[int] = found.tolist()
         self._given: dict[int, int] = {}
@@ -48,7 +54,8 @@ class Stock:
         if found is None:
             fitting = self._fitting
             cost, gain = (fitting.firsts(values, count, self.found) for values in (fitting.costs, fitting.gains))
-            found = self._next[count] = Next(cost.tolist(), gain.tolist())
+            price = cost + self.per_slot_left * self.found
+            found = self._next[count] = Next(*([*values.tolist(), NOT_HAD] for values in (cost, price, gain)))
             for row in self._given.keys() | self._refused:
                 self._count(row, count, found)
         return found
@@ -116,6 +123,7 @@ class Stock:
     def _count(self, row: int, count: int, added: Next) -> None:
         had, needs = self.has(row, count), [(row, count)]
         added.cost[row] = self.cost(needs) if had else NOT_HAD
+        added.price[row] = added.cost[row] + self.per_slot_left * self.left[row]
         added.gain[row] = self.gain(needs) if had else NOT_HAD
 
     def _sum(self, values: Floats, needs: Needs) -> float:

@@ -46,7 +46,7 @@ class HostSpots:
         if row is None:
             return (), 0
         begin, end = self._begin[row], self._begin[row + 1]
-        known = self._facts[begin:end].tobytes()
+        known = self._bytes[begin * self._width : end * self._width]
         found = self._alike.get(known)
         if found is None:
             words = self._providers.pool.words
@@ -64,6 +64,14 @@ class HostSpots:
         hosts, links = self._providers.hosts, self._providers.pool.slots["links"]
         columns = (hosts.card[self._rows], hosts.provider[self._rows], links[self._rows], self._cost.view(np.int64))
         return np.ascontiguousarray(np.stack(columns, axis=1).astype(np.int64))
+
+    @cached_property
+    def _bytes(self) -> bytes:
+        return self._facts.tobytes()
+
+    @cached_property
+    def _width(self) -> int:
+        return self._facts.itemsize * self._facts.shape[1]
 
     @cached_property
     def _begin(self) -> list[int]:
