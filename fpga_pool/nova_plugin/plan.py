@@ -20,11 +20,15 @@ class Plan:
     further_s: Callable[[Any], Sequence[float]]
     instances: Mapping[Any, int]
     makespan_s: float
+    #: How late the first instance on each host would be: see `lateness`.
+    late_at_first: Mapping[Any, float]
 
     @classmethod
     def of(cls, first_s: Mapping[Any, float], further_s: Callable[[Any], Sequence[float]], instances: int) -> "Plan":
         """Make the plan; `further_s` is asked only of hosts that take an instance, in the plan or later."""
-        return cls(first_s, further_s, *hold(first_s, further_s, instances))
+        taken, makespan_s = hold(first_s, further_s, instances)
+        late = {host: end_s / makespan_s - 1.0 if end_s > makespan_s else 0.0 for host, end_s in first_s.items()}
+        return cls(first_s, further_s, taken, makespan_s, late)
 
     def lateness(self, host: Any, taken: int) -> float | None:
         """Return by which share the next instance on a host would complete after the plan's end; 0 = within it.
@@ -34,11 +38,9 @@ class Plan:
         if taken < self.instances.get(host, 0):
             return 0.0
         if taken == 0:
-            completion_s = self.first_s.get(host)
-        else:
-            further_s = self.further_s(host)
-            completion_s = further_s[taken - 1] if taken <= len(further_s) else None
-        return None if completion_s is None else max(0.0, completion_s / self.makespan_s - 1.0)
+            return self.late_at_first.get(host)
+        further_s = self.further_s(host)
+        return max(0.0, further_s[taken - 1] / self.makespan_s - 1.0) if taken <= len(further_s) else None
 
 
 class Completions:

@@ -213,6 +213,16 @@ class Request:
             offer = self._offers[host] = Offer(candidate, stock.changes, stock.gain(needs))
         return offer.benefit
 
+    def benefits(self, hosts: Sequence[Any]) -> list[float]:
+        """Return the same of many hosts; nearly all are told by the row of their first candidate."""
+        first_of, gain, found = self._first, self._next.gain, []
+        for host in hosts:
+            first, candidates = first_of.get(host), host.allocation_candidates
+            row = first[1] if first is not None and candidates and first[0] is candidates[0] else None
+            gained = NOT_HAD if row is None else gain[row]
+            found.append(gained if gained != NOT_HAD else self.benefit(host))
+        return found
+
     def lost_connections(self, host: Any) -> int | None:
         """Return what the next instance on a host takes from what is connected there; None where it has one slot."""
         if self._linked is None:
@@ -226,6 +236,14 @@ class Request:
         None where nothing is planned, or there is no further slot.
         """
         return None if self.plan is None else self.plan.lateness(host, self._taken.get(host, 0))
+
+    def latenesses(self, hosts: Sequence[Any]) -> list[float | None]:
+        """Return the same of many hosts."""
+        plan, taken = self.plan, self._taken
+        if plan is None:
+            return [None] * len(hosts)
+        late = plan.late_at_first
+        return [plan.lateness(host, taken[host]) if host in taken else late.get(host) for host in hosts]
 
     def make_plan(self, hosts: Sequence[Any]) -> None:
         """Plan all instances of the request as a batch, if its owner says how long they run."""

@@ -33,6 +33,8 @@ class _PoolWeigher(weights.BaseHostWeigher):
 
     def weight_multiplier(self, host_state: Any) -> float:
         """Return the multiplier of the host's aggregates, else that of nova.conf."""
+        if not host_state.aggregates:  # Nova asks once for every host
+            return self._configured
         return float(get_weight_multiplier(host_state, self.multiplier, self._configured))
 
     def weigh_objects(self, weighed_obj_list: Sequence[Any], weight_properties: Any) -> list[float]:
@@ -71,7 +73,7 @@ class FpgaPoolBenefitWeigher(_PoolWeigher):
 
     def weigh(self, request: Request, hosts: Sequence[Any]) -> list[float]:
         """See the base class."""
-        return [request.benefit(host) for host in hosts]
+        return request.benefits(hosts)
 
 
 class FpgaPoolMakespanWeigher(_PoolWeigher):
@@ -83,7 +85,7 @@ class FpgaPoolMakespanWeigher(_PoolWeigher):
         """See the base class."""
         if request.plan is None:
             return []
-        late = [request.lateness(host) for host in hosts]
+        late = request.latenesses(hosts)
         most = max((share for share in late if share is not None), default=0.0)
         return [-(most if share is None else share) for share in late]
 

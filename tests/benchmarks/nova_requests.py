@@ -3,7 +3,8 @@
     python tests/benchmarks/nova_requests.py HOSTS REQUESTS [TRANSPORT_URL]
 
 Everything from the compute nodes' records to the sorted hosts is Nova's own HostManager, filters and weight handler;
-records do not come from a database, and Placement is not asked, so that Nova's part is smaller than in a cloud.
+records do not come from a database, and Nova does not ask Placement, so that its part is smaller than in a cloud.
+Where we ask it, which is for several instances, its answer is decoded.
 Every accelerated request is preceded by a change of ten slots, and asks the pool for it: message and decoding count.
 Times are those of the processor, which other processes of the machine do not lengthen much, without the collection of
 garbage; the pool's side of a question runs in this process and is part of them.
@@ -104,21 +105,45 @@ def candidates(node, count=1):
     ]
 
 
-def spec(extra_specs):
+class Placement:
+    """Answers what is left of the slots, for requests for several instances: nothing is claimed on any host."""
+
+    def __init__(self, nodes):
+        slots = {"resources": {RESOURCE_CLASS: {"capacity": SLOTS, "used": 0}}, "traits": [function_trait("sha256")]}
+        machine = {"VCPU": {"capacity": 256, "used": 3}, "MEMORY_MB": {"capacity": 262144, "used": 2048}}
+        providers, requests = {}, []
+        for node in nodes:
+            place = {"parent_provider_uuid": node.uuid, "root_provider_uuid": node.uuid}
+            providers[node.uuid] = {"resources": machine, "traits": [], **place, "parent_provider_uuid": None}
+            for card in CARDS:
+                uuid = provider_uuid(node.host, card, "small")
+                providers[uuid] = {**slots, **place}
+                allocations = {uuid: {"resources": {RESOURCE_CLASS: 1}}}
+                requests.append({"allocations": allocations, "mappings": {"": [uuid]}})
+        self.text = json.dumps({"allocation_requests": requests, "provider_summaries": providers})
+
+    def get(self, *_, **__):
+        return self
+
+    def json(self):
+        return json.loads(self.text)
+
+
+def spec(extra_specs, instances=1):
     flavor = objects.Flavor(memory_mb=2048, vcpus=2, root_gb=10, ephemeral_gb=0, swap=0, extra_specs=extra_specs)
     return objects.RequestSpec(
-        context.get_admin_context(), flavor=flavor, num_instances=1, instance_uuid=uuidutils.generate_uuid(),
+        context.get_admin_context(), flavor=flavor, num_instances=instances, instance_uuid=uuidutils.generate_uuid(),
         project_id="p", image=objects.ImageMeta(properties=objects.ImageMetaProps()), pci_requests=None,
         numa_topology=None, ignore_hosts=None, force_hosts=None, force_nodes=None, requested_destination=None,
         instance_group=None, limits=objects.SchedulerLimits(), scheduler_hints={}, availability_zone=None,
     )  # fmt: skip
 
 
-def manager(*, ours):
+def manager():
     nova_filters = "ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter"
     group = "ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter"
-    enabled = [*(["FpgaPoolSlotFilter"] if ours else []), *f"{nova_filters},{group}".split(",")]
-    weighers = ["nova.scheduler.weights.all_weighers", *(["fpga_pool.nova_plugin.all_weighers"] if ours else [])]
+    enabled = ["FpgaPoolSlotFilter", *f"{nova_filters},{group}".split(",")]
+    weighers = ["nova.scheduler.weights.all_weighers", "fpga_pool.nova_plugin.all_weighers"]
     CONF.set_override("enabled_filters", enabled, "filter_scheduler")
     CONF.set_override("weight_classes", weighers, "filter_scheduler")
     with (
@@ -132,13 +157,65 @@ def manager(*, ours):
     return made
 
 
+class Clock:
+    """Adds up what the processor spends on Nova's part of a request, and on ours."""
+
+    def __init__(self):
+        self.nova_ms = self.own_ms = 0.0
+
+    def nova(self, work, *arguments):
+        found, took_ms = self._timed(work, arguments)
+        self.nova_ms += took_ms
+        return found
+
+    def own(self, work, *arguments):
+        found, took_ms = self._timed(work, arguments)
+        self.own_ms += took_ms
+        return found
+
+    def not_own(self, work, *arguments):
+        """Take off what was counted twice: to make and to sort a list of hosts, which Nova does once."""
+        self.own_ms -= self._timed(work, arguments)[1]
+
+    @staticmethod
+    def _timed(work, arguments):
+        began = time.process_time()
+        found = work(*arguments)
+        return found, 1000 * (time.process_time() - began)
+
+
+def is_ours(each):
+    return type(each).__module__.startswith("fpga_pool.")
+
+
 def schedule(chosen, nodes, services, allocations, request):
-    """Do what SchedulerManager._schedule does for one instance, up to the claim; return the best host."""
-    hosts = list(chosen._get_host_states(None, {CELL: nodes}, services))
+    """Do what SchedulerManager._schedule does, up to the last claim; Placement accepts every one.
+
+    Our filters and weighers run by themselves in Nova's loops, which are counted as ours then: so both parts are of
+    the same request, and what else the machine does in the meantime lengthens both.
+    """
+    clock = Clock()
+    hosts = clock.nova(lambda: list(chosen._get_host_states(None, {CELL: nodes}, services)))
+    clock.nova(give_candidates, hosts, allocations)
+    filters = [each for each in chosen.enabled_filters if not is_ours(each)]
+    own_filters = [each for each in chosen.enabled_filters if is_ours(each)]
+    weighers = [each for each in chosen.weighers if not is_ours(each)]
+    own_weighers = [each for each in chosen.weighers if is_ours(each)]
+    filtered, weighed = chosen.filter_handler.get_filtered_objects, chosen.weight_handler.get_weighed_objects
+    for number in range(request.num_instances):
+        hosts = clock.own(filtered, own_filters, hosts, request, number)
+        hosts = clock.nova(filtered, filters, hosts, request, number)
+        found = clock.nova(weighed, weighers, hosts, request)
+        more = {each.obj: each.weight for each in clock.own(weighed, own_weighers, hosts, request)}
+        clock.not_own(weighed, [], hosts, request)
+        hosts = [each.obj for each in sorted(found, key=lambda each: -each.weight - more[each.obj])]
+        clock.nova(hosts[0].consume_from_request, request)
+    return clock
+
+
+def give_candidates(hosts, allocations):
     for host in hosts:
         host.allocation_candidates = copy.deepcopy(allocations[host.uuid])
-    passing = chosen.get_filtered_hosts(hosts, request, 0)
-    return chosen.get_weighed_hosts(passing, request)[0].obj
 
 
 def own_part(hosts):
@@ -166,6 +243,17 @@ def own_part(hosts):
     return took_us, peak_bytes
 
 
+def told(clocks):
+    """Return medians (and least) of both parts in ms, and of which share of Nova's is added, percent (and most)."""
+    nova, own = ([getattr(clock, name) for clock in clocks] for name in ("nova_ms", "own_ms"))
+    percent = [100 * clock.own_ms / clock.nova_ms for clock in clocks]
+    return {
+        "nova_ms": (statistics.median(nova), min(nova)),
+        "own_ms": (statistics.median(own), min(own)),
+        "added_percent": (statistics.median(percent), max(percent)),
+    }
+
+
 def main(hosts, requests, url="fake://"):
     logging.disable(logging.INFO)
     objects.register_all()
@@ -190,29 +278,34 @@ def main(hosts, requests, url="fake://"):
         f"trait:{function_trait('sha256')}": "required",
     }
     linked = {**accelerated, "fpga_pool:count": "3", f"resources:{RESOURCE_CLASS}": "3", "fpga_pool:topology": "line"}
-    stock, ours = manager(ours=False), manager(ours=True)
+    run_time = {"fpga_pool:runtime": "600"}
+    ours = manager()
+    #: By name: which extra specs, and how many instances.
     cases = {
-        "plain": (stock, {}), "plain, plug-in": (ours, {}),
-        "accelerated, without": (stock, accelerated), "accelerated": (ours, accelerated),
-        "accelerated, run time": (ours, {**accelerated, "fpga_pool:runtime": "600"}),
-        "three in a line, without": (stock, linked), "three in a line": (ours, linked),
-    }  # fmt: skip
-    took_ms = {name: [] for name in cases}
-    with mock.patch("nova.servicegroup.API.service_is_up", return_value=True):
+        "without accelerators": ({}, 1),
+        "accelerators": (accelerated, 1),
+        "accelerators, run time": ({**accelerated, **run_time}, 1),
+        "three in a line": (linked, 1),
+        "four instances": (accelerated, 4),
+        "four instances, run time": ({**accelerated, **run_time}, 4),
+    }
+    clocks = {name: [] for name in cases}
+    with (
+        mock.patch("nova.servicegroup.API.service_is_up", return_value=True),
+        mock.patch("nova.scheduler.client.report.report_client_singleton", return_value=Placement(nodes)),
+    ):
         began = time.process_time()
         schedule(ours, nodes, services, allocations[1], spec(accelerated))
         first_ms = 1000 * (time.process_time() - began)
         for _ in range(requests):
-            for name, (chosen, extra_specs) in cases.items():
-                request = spec(extra_specs)
+            for name, (extra_specs, instances) in cases.items():
+                request = spec(extra_specs, instances)
                 count = int(extra_specs.get("fpga_pool:count", "1"))
                 scheduler.change()
                 # A collection takes a second, and whoever allocates next pays for it.
                 gc.collect()
                 gc.disable()
-                began = time.process_time()
-                schedule(chosen, nodes, services, allocations[count], request)
-                took_ms[name].append(1000 * (time.process_time() - began))
+                clocks[name].append(schedule(ours, nodes, services, allocations[count], request))
                 gc.enable()
         asked_ms = []
         for _ in range(requests):
@@ -230,8 +323,7 @@ def main(hosts, requests, url="fake://"):
                 "own_part_of_plain": {"us": own_us, "bytes": own_bytes},
                 "first_ms": first_ms,
                 "question_ms": statistics.median(asked_ms),
-                **{name: statistics.median(times) for name, times in took_ms.items()},
-                "spread_ms": {name: [min(times), max(times)] for name, times in took_ms.items()},
+                "requests": {name: told(measured) for name, measured in clocks.items()},
             }
         )
     )

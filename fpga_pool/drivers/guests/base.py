@@ -8,6 +8,7 @@ from typing import Self
 from oslo_config import cfg
 
 from fpga_pool.drivers.guests.domain import Domain
+from fpga_pool.model.exceptions import InvalidInput
 
 CONNECT_S = 5.0
 
@@ -15,8 +16,8 @@ CONNECT_S = 5.0
 class GuestDriver(ABC):
     """The virtual machines of one host.  All methods may be called from several threads at once.
 
-    ServiceUnavailable where the hypervisor does not answer.  A slot reaches its guest as port number 0, 1, ...; a
-    driver for cards that guests drive themselves attaches a virtual function here instead of a channel.
+    ServiceUnavailable where the hypervisor does not answer.  A slot reaches its guest as number 0, 1, ...: as a port
+    where the host drives it, as a virtual function where guests do (`SlotDriver.virtual_function`).
     """
 
     @classmethod
@@ -47,6 +48,17 @@ class GuestDriver(ABC):
     @abstractmethod
     def detach(self, domain: Domain, number: int) -> None:
         """Take a port from a running guest."""
+
+    def attach_function(self, domain: Domain, number: int, address: str) -> None:
+        """Pass a PCI function of the host through to a running guest; InvalidInput if this driver cannot."""
+        raise self._passes_none()
+
+    def detach_function(self, domain: Domain, number: int, address: str) -> None:
+        """Take a PCI function from a running guest; InvalidInput if this driver cannot."""
+        raise self._passes_none()
+
+    def _passes_none(self) -> InvalidInput:
+        return InvalidInput(f"[agent] guest_driver: {type(self).__name__} passes no PCI functions through to guests")
 
     def connect(self, domain: Domain, number: int) -> socket.socket:
         """Connect with the other side of a guest's port, a unix socket.  OSError if there is nobody."""

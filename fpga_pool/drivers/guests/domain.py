@@ -1,5 +1,6 @@
 """A virtual machine as libvirt describes it, and what Nova wrote there about its instance."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
@@ -8,6 +9,8 @@ from fpga_pool.guest.frames import PORT_PREFIX
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import AcceleratorRequest, requested
 
+#: Name that a passed function has in its domain, before its number; libvirt keeps names that begin with "ua-".
+FUNCTION_ALIAS = "ua-fpga_pool-"
 #: What `nova.virt.libvirt.config` writes into the metadata of a domain.
 _NOVA = "{http://openstack.org/xmlns/libvirt/nova/1.1}"
 _INSTANCE = f"./metadata/{_NOVA}instance"
@@ -25,6 +28,8 @@ class Domain:
     request: AcceleratorRequest | None
     #: Socket behind each port that it has, by number; "" where it is not known yet.
     ports: Mapping[int, str] = field(default_factory=dict)
+    #: Address of each PCI function of the pool's that it has, by number.
+    functions: Mapping[int, str] = field(default_factory=dict)
     #: It has what a port is plugged into.
     has_controller: bool = False
 
@@ -45,6 +50,7 @@ def parse(xml: str) -> Domain:
         project_id="" if project is None else project.get("uuid", ""),
         request=requested(nova_extra_specs(root)),
         ports=_ports(root),
+        functions=_functions(root),
         has_controller=root.find("./devices/controller[@type='virtio-serial']") is not None,
     )
 
@@ -64,3 +70,28 @@ def _ports(root: ElementTree.Element) -> dict[int, str]:
         if number != name and number.isdigit():
             found[int(number)] = "" if source is None else source.get("path", "")
     return found
+
+
+def _functions(root: ElementTree.Element) -> dict[int, str]:
+    found = {}
+    for device in root.iterfind("./devices/hostdev[@type='pci']"):
+        alias, address = device.find("alias"), device.find("source/address")
+        name = "" if alias is None else alias.get("name", "")
+        number = name.removeprefix(FUNCTION_ALIAS)
+        if number != name and number.isdigit() and address is not None:
+            parts = (int(address.get(part, "0"), 0) for part in ("domain", "bus", "slot", "function"))
+            found[int(number)] = "{:04x}:{:02x}:{:02x}.{:x}".format(*parts)
+    return found
+
+
+def function_xml(number: int, address: str) -> str:
+    """Return the device that passes a PCI function through; libvirt takes it from its driver and gives it back."""
+    match = re.fullmatch(r"([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", address)
+    if match is None:
+        raise InvalidInput(f"PCI address: expected dddd:bb:ss.f, found {address!r}")
+    domain, bus, slot, function = match.groups()
+    return (
+        "<hostdev mode='subsystem' type='pci' managed='yes'><driver name='vfio'/><source>"
+        f"<address domain='0x{domain}' bus='0x{bus}' slot='0x{slot}' function='0x{function}'/></source>"
+        f"<alias name='{FUNCTION_ALIAS}{number}'/></hostdev>"
+    )

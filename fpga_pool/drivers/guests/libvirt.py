@@ -1,4 +1,4 @@
-"""Guests of libvirt: a virtio-serial channel for each slot.
+"""Guests of libvirt: a virtio-serial channel for each slot, or the PCI function of one that guests drive themselves.
 
 libvirt listens on the host's side of a channel and we connect, so a guest keeps its channels when we are away.
 """
@@ -11,7 +11,7 @@ import libvirt
 from oslo_config import cfg
 
 from fpga_pool.drivers.guests.base import GuestDriver
-from fpga_pool.drivers.guests.domain import Domain, parse
+from fpga_pool.drivers.guests.domain import Domain, function_xml, parse
 from fpga_pool.drivers.libvirt_connection import LibvirtConnection
 from fpga_pool.guest.frames import PORT_PREFIX
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound
@@ -70,6 +70,16 @@ class LibvirtGuests(GuestDriver):
         """See GuestDriver."""
         found = self._libvirt.lookup(domain.instance)
         self._libvirt.call(lambda _: found.detachDeviceFlags(_channel(number), libvirt.VIR_DOMAIN_AFFECT_LIVE))
+
+    def attach_function(self, domain: Domain, number: int, address: str) -> None:
+        """See GuestDriver."""
+        device, found = function_xml(number, address), self._libvirt.lookup(domain.instance)
+        self._libvirt.call(lambda _: found.attachDeviceFlags(device, libvirt.VIR_DOMAIN_AFFECT_LIVE))
+
+    def detach_function(self, domain: Domain, number: int, address: str) -> None:
+        """See GuestDriver.  The guest has to agree: it is asked, and asked again at the next look."""
+        device, found = function_xml(number, address), self._libvirt.lookup(domain.instance)
+        self._libvirt.call(lambda _: found.detachDeviceFlags(device, libvirt.VIR_DOMAIN_AFFECT_LIVE))
 
     def close(self) -> None:
         """See GuestDriver."""

@@ -27,6 +27,7 @@ class SimulatedGuests(GuestDriver):
         self._directory = directory
         self._lock = threading.Lock()
         self._ports: dict[str, set[int]] = {}
+        self._functions: dict[str, dict[int, str]] = {}
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
@@ -56,10 +57,13 @@ class SimulatedGuests(GuestDriver):
         except FileNotFoundError:
             with self._lock:
                 self._ports.pop(instance, None)
+                self._functions.pop(instance, None)
             return None
         with self._lock:
             numbers = sorted(self._ports.get(instance, ()))
-        return replace(domain, ports={number: str(self._socket(instance, number)) for number in numbers})
+            functions = dict(self._functions.get(instance, {}))
+        ports = {number: str(self._socket(instance, number)) for number in numbers}
+        return replace(domain, ports=ports, functions=functions)
 
     def check(self, domain: Domain) -> None:
         """See GuestDriver.  There is nothing that ports have to be plugged into."""
@@ -73,6 +77,16 @@ class SimulatedGuests(GuestDriver):
         """See GuestDriver."""
         with self._lock:
             self._ports.get(domain.instance, set()).discard(number)
+
+    def attach_function(self, domain: Domain, number: int, address: str) -> None:
+        """See GuestDriver."""
+        with self._lock:
+            self._functions.setdefault(domain.instance, {})[number] = address
+
+    def detach_function(self, domain: Domain, number: int, address: str) -> None:
+        """See GuestDriver."""
+        with self._lock:
+            self._functions.get(domain.instance, {}).pop(number, None)
 
     def close(self) -> None:
         """See GuestDriver."""

@@ -127,6 +127,14 @@ class SlotDriver(ABC):
     def stop(self, slot: SlotAddress) -> None:
         """Make the slot's job, if there is one, end now; its `run` tells how.  Does not wait for that."""
 
+    def virtual_function(self, slot: SlotAddress) -> str:
+        """Return the PCI address (dddd:bb:ss.f) through which a guest drives the slot itself; always the same.
+
+        "" = the host drives it, and guests get a channel to it.  Then the slot's memory is not the host's to guard:
+        `load` and `scrub` have to reset the function, so that no guest that has it still has anything to do with it.
+        """
+        return ""
+
     def progress(self, slot: SlotAddress) -> float:
         """Return the share of its work that the slot's job has done; 0 where that cannot be said.  Never blocks."""
         return 0.0

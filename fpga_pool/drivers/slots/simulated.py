@@ -44,8 +44,13 @@ class SimulatedSlots(SlotDriver):
         faults: Faults | None = None,
         models: Callable[[str], FunctionModel] = function_model,
         links: Mapping[str, CardLinks] | None = None,
+        *,
+        virtual_functions: bool = False,
     ) -> None:
-        """`links` are those of cards by serial; others are alone."""
+        """`links` are those of cards by serial; others are alone.
+
+        With `virtual_functions` each slot has an address as an SR-IOV card would give it, where there is no device.
+        """
         if cards < 0:
             raise InvalidInput(f"cards must be >= 0, found {cards}")
         self._catalogue = catalogue
@@ -56,6 +61,11 @@ class SimulatedSlots(SlotDriver):
         self._cards = {
             serial: Card(serial, i, self._board, faults or Faults(), linked.get(serial, ALONE))
             for i, serial in enumerate(simulated_serials(cards))
+        }
+        self._functions: dict[SlotAddress, str] = {
+            SlotAddress(card.serial, slot.region): f"ffff:{bus:02x}:{number // 8:02x}.{number % 8}"
+            for bus, card in enumerate(self.inventory() if virtual_functions else ())
+            for number, slot in enumerate(card.slots)
         }
         #: Seconds of the whole work of the job that each slot ran last.
         self._work_s: dict[SlotAddress, float] = {}
@@ -72,7 +82,8 @@ class SimulatedSlots(SlotDriver):
             seed=1000 * group.fault_seed + zlib.crc32(conf.agent.host.encode()) % 1000,
         )
         links = configured_links(conf, simulated_serials(group.cards))
-        return cls(catalogue, group.board, group.cards, trusted_key, faults, links=links)
+        functions = group.virtual_functions
+        return cls(catalogue, group.board, group.cards, trusted_key, faults, links=links, virtual_functions=functions)
 
     def inventory(self) -> Sequence[CardInventory]:
         """See SlotDriver."""
@@ -81,6 +92,11 @@ class SimulatedSlots(SlotDriver):
     def state(self, slot: SlotAddress) -> SlotStatus:
         """See SlotDriver."""
         return self._card(slot).status(slot.region)
+
+    def virtual_function(self, slot: SlotAddress) -> str:
+        """See SlotDriver."""
+        self._card(slot)
+        return self._functions.get(slot, "")
 
     def load(self, slot: SlotAddress, bitstream: Bitstream) -> None:
         """See SlotDriver.  Takes the bitstream's size over the rate of the configuration port."""

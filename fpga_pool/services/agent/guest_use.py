@@ -24,6 +24,11 @@ class GuestUse:
         self._hold: HoldSlot | None = None
         self._running = threading.Lock()
 
+    @property
+    def virtual_function(self) -> str:
+        """PCI address through which a guest drives the slot itself; "" = it asks us, by a channel."""
+        return self._driver.virtual_function(self._address)
+
     def begin(self, hold: HoldSlot) -> None:
         """Let the instance use the slot."""
         with self._lock:

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -71,6 +71,10 @@ class Keeper:
         self._parts = parts
         #: Asked whether this keeper may end, for nothing is left to do.
         self._on_end = on_end
+        #: By slot, the PCI function through which guests drive it themselves; others are served by a channel.
+        self._functions = {
+            slot: guest.virtual_function for slot, guest in parts.guests.items() if guest.virtual_function
+        }
         self._lock = threading.Lock()
         #: Counts starts; what was seen before one says nothing after it.
         self._starts = 0
@@ -105,7 +109,8 @@ class Keeper:
         patience_s = self._parts.prepare_s
         with self._lock:
             try:
-                self._parts.driver.check(domain)
+                if not self._functions:  # a machine without channels need not be able to have them
+                    self._parts.driver.check(domain)
                 until_s = time.monotonic() + patience_s
                 slots = _asking(patience_s * CLAIM_SHARE)(self._claim, domain)
                 self._parts.holds.wait_ready(self.instance, slots, until_s - time.monotonic())
@@ -180,7 +185,7 @@ class Keeper:
     # Ports ------------------------------------------------------------------------------------------------------
 
     def _serve(self, domain: Domain) -> None:
-        """Have a channel served for each slot, and no other."""
+        """Have a channel served for each slot, or its function passed through, and no other."""
         slots = self._parts.holds.slots_of(self.instance)
         if not slots:
             LOG.warning("instance %s: runs without slots; they are claimed", self.instance)
@@ -188,17 +193,36 @@ class Keeper:
         for number, channel in list(self._channels.items()):
             if slots[number : number + 1] != [channel.slot]:
                 self._channels.pop(number).close()
-        for number in domain.ports.keys() - set(range(len(slots))):
+        self._pass_functions(domain, slots)
+        served = {number: slot for number, slot in enumerate(slots) if slot not in self._functions}
+        for number in domain.ports.keys() - served.keys():
             LOG.info("instance %s: port %d is taken away", self.instance, number)
             self._parts.driver.detach(domain, number)
-        domain = self._with_ports(domain, len(slots))
-        for number, slot in enumerate(slots):
+        domain = self._with_ports(domain, served)
+        for number, slot in served.items():
             if number not in self._channels:
                 self._channels[number] = self._channel(domain, number, slot)
 
-    def _with_ports(self, domain: Domain, count: int) -> Domain:
-        """Return the domain with all its ports, plugged in if they were not there."""
-        for number in range(count):
+    def _pass_functions(self, domain: Domain, slots: Sequence[str]) -> None:
+        """Have the machine have the functions of its slots, and no other.
+
+        Others are taken away first.  A slot that is not ready is not passed: it may not be scrubbed yet.
+        """
+        driver = self._parts.driver
+        wanted = {number: self._functions[slot] for number, slot in enumerate(slots) if slot in self._functions}
+        for number, address in domain.functions.items():
+            if wanted.get(number) != address:
+                LOG.info("instance %s: function %s is taken away", self.instance, address)
+                driver.detach_function(domain, number, address)
+        for number, address in wanted.items():
+            hold = self._parts.holds.of(slots[number])
+            if number not in domain.functions and hold is not None and hold.ready:
+                driver.attach_function(domain, number, address)
+                LOG.info("instance %s: has function %s", self.instance, address)
+
+    def _with_ports(self, domain: Domain, numbers: Iterable[int]) -> Domain:
+        """Return the domain with all these ports, plugged in if they were not there."""
+        for number in numbers:
             if number not in domain.ports:
                 self._parts.driver.attach(domain, number)
                 LOG.info("instance %s: has port %d", self.instance, number)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fpga_pool.drivers.guests.domain import parse
+from fpga_pool.drivers.guests.domain import function_xml, parse
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import AcceleratorRequest, Topology
 
@@ -63,3 +63,18 @@ def test_finds_our_ports_and_their_sockets_among_other_channels():
 def test_says_what_is_wrong(xml, what):
     with pytest.raises(InvalidInput, match=what):
         parse(xml)
+
+
+def test_a_function_is_found_as_it_was_passed_among_devices_of_others():
+    other = (
+        "<hostdev mode='subsystem' type='pci'><source><address domain='0x0000' bus='0x3b' slot='0x00' function='0x1'/>"
+    )
+    other += "</source><alias name='hostdev0'/></hostdev>"
+    found = parse(domain(SHA256, other + function_xml(1, "0000:af:02.3") + function_xml(0, "0001:3b:1f.7")))
+    assert found.functions == {0: "0001:3b:1f.7", 1: "0000:af:02.3"}
+
+
+@pytest.mark.parametrize("address", ["", "3b:00.1", "0000:3b:00.8", "0000:3b:00.1'/><evil/>"])
+def test_what_is_no_pci_address_is_refused(address):
+    with pytest.raises(InvalidInput, match="PCI address"):
+        function_xml(0, address)

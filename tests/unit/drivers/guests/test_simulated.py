@@ -44,6 +44,19 @@ def test_whoever_watches_looks_at_all_machines_at_once(guests):
     assert looked == [""]
 
 
+def test_a_function_that_is_passed_is_seen_until_it_is_taken_or_the_machine_ends(guests, vm):
+    domain = guests.find("vm")
+    guests.attach_function(domain, 0, "ffff:00:00.0")
+    guests.attach_function(domain, 1, "ffff:00:00.1")
+    guests.detach_function(domain, 0, "ffff:00:00.0")
+    assert guests.find("vm").functions == {1: "ffff:00:00.1"}
+    assert guests.find("vm").ports == {}
+    vm.unlink()
+    assert guests.find("vm") is None
+    vm.write_text(XML.format(uuid="vm"))
+    assert guests.find("vm").functions == {}
+
+
 def test_a_port_reaches_who_plays_the_guest_and_is_gone_with_the_machine(guests, vm):
     domain = guests.find("vm")
     assert domain.ports == {}

@@ -1,6 +1,7 @@
 """What every slot driver does (`SlotDriver`); runs over all drivers of the entry-point group."""
 
 import hashlib
+import re
 from dataclasses import replace
 from importlib.metadata import entry_points
 
@@ -45,6 +46,14 @@ def test_inventory_names_each_slot_once_and_stays_the_same(driver):
     assert len(set(addresses)) == len(addresses)
     assert all(card.present for card in cards)
     assert driver.inventory() == cards
+
+
+def test_a_slot_that_guests_drive_has_an_address_of_its_own(driver):
+    slots = [SlotAddress(card.serial, slot.region) for card in driver.inventory() for slot in card.slots]
+    addresses = [address for address in map(driver.virtual_function, slots) if address]
+    assert all(re.fullmatch("[0-9a-f]{4}(:[0-9a-f]{2}){2}[.][0-7]", address) for address in addresses)
+    assert len(set(addresses)) == len(addresses)
+    assert [address for address in map(driver.virtual_function, slots) if address] == addresses
 
 
 def test_slots_start_empty(driver):

@@ -10,7 +10,7 @@ from fpga_pool.core.lattice.tasks import Topology
 from fpga_pool.drivers.slots.base import RunStopped, SlotAddress
 from fpga_pool.drivers.slots.faults import Faults
 from fpga_pool.drivers.slots.simulated import SimulatedSlots
-from fpga_pool.model.exceptions import BitstreamRefused, InvalidInput, SlotFault
+from fpga_pool.model.exceptions import BitstreamRefused, InvalidInput, NotFound, SlotFault
 from fpga_pool.model.links import ALONE, CardLinks
 from fpga_pool.model.objects import SlotState
 
@@ -274,3 +274,15 @@ def test_a_job_of_which_a_share_is_done_has_only_the_rest_to_do(simulated, build
         job.result(timeout=20)
     # Of 300 s all but a share of 1e-6 is done: 0.3 ms are left.
     assert driver.run(*arguments, 1 - 1e-6).seconds < 150
+
+
+def test_virtual_functions_are_told_where_they_are_configured(configured, simulated, slot):
+    passing = configured("[driver_simulated]\nvirtual_functions = true")
+    # The second card is bus 1, and its third slot function 2.
+    assert passing.virtual_function(SlotAddress("sim1", "slot2")) == "ffff:01:00.2"
+    with pytest.raises(NotFound):
+        passing.virtual_function(SlotAddress("sim9", "slot0"))
+    assert simulated().virtual_function(slot) == ""
+    cards = simulated(cards=2, virtual_functions=True)
+    slots = [SlotAddress(card.serial, each.region) for card in cards.inventory() for each in card.slots]
+    assert len({cards.virtual_function(each) for each in slots}) == len(slots) == 8

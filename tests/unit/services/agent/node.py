@@ -69,6 +69,16 @@ class Machines(GuestDriver):
         ports = {key: path for key, path in known.ports.items() if key != number}
         self._running[domain.instance] = replace(known, ports=ports)
 
+    def attach_function(self, domain, number, address):
+        known = self._running[domain.instance]
+        assert address not in known.functions.values()
+        self._running[domain.instance] = replace(known, functions={**known.functions, number: address})
+
+    def detach_function(self, domain, number, address):
+        known = self._running[domain.instance]
+        functions = {key: other for key, other in known.functions.items() if (key, other) != (number, address)}
+        self._running[domain.instance] = replace(known, functions=functions)
+
     def connect(self, domain, number):
         waiting = self._lines.get((domain.instance, number), [])
         if not waiting or domain.instance not in self._running:
@@ -82,9 +92,10 @@ class Machines(GuestDriver):
 
     # What happens to machines
 
-    def begin(self, text, ports=()):
+    def begin(self, text, ports=(), functions=()):
         domain = parse(text)
-        self._running[domain.instance] = replace(domain, ports=dict.fromkeys(ports, "there"))
+        known = replace(domain, ports=dict.fromkeys(ports, "there"), functions=dict(functions))
+        self._running[domain.instance] = known
         self._changed(domain.instance)
 
     def end(self, instance, *, told=True):
@@ -94,6 +105,9 @@ class Machines(GuestDriver):
 
     def ports(self, instance):
         return sorted(self._running[instance].ports)
+
+    def functions(self, instance):
+        return dict(self._running[instance].functions)
 
     def open(self, instance, number):
         """Return the guest's end of a port."""

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from fpga_pool.drivers.slots.base import SlotAddress
 from fpga_pool.model.exceptions import Conflict, InvalidInput, ServiceUnavailable
 from fpga_pool.model.messages import FreeSlot
 
@@ -163,3 +164,70 @@ def test_a_machine_without_accelerator_flavor_is_nobodys_business(host):
     host.machines.begin(xml("plain", count=0))
     assert host.instances._keepers == {}
     assert host.slots.calls == []
+
+
+# Slots that guests drive themselves ---------------------------------------------------------------------------------
+
+ADDRESSES = ["ffff:00:00.0", "ffff:00:00.1"]
+
+
+@pytest.fixture
+def passing(bench, host):
+    """The same compute node, with cards that tell an address for each slot."""
+    host.instances.stop()
+    bench.driver.virtual_function = dict(
+        zip((SlotAddress(*slot.split("/")[1:]) for slot in SLOTS), ADDRESSES, strict=True)
+    ).get
+    host.start()
+    return host
+
+
+def test_a_machine_gets_the_functions_of_its_slots_when_these_are_loaded_and_no_channels(passing, until):
+    passing.boot(xml(count=2))
+    assert all(passing.bench.jobs.holds.of(slot).ready for slot in SLOTS)
+    until(lambda: passing.machines.functions("vm") == dict(enumerate(ADDRESSES)))
+    assert passing.machines.ports("vm") == []
+
+
+def test_a_machine_that_cannot_have_channels_may_have_functions(passing, until):
+    passing.boot(xml("bare"))
+    until(lambda: passing.machines.functions("bare") == {0: ADDRESSES[0]})
+
+
+def test_functions_and_ports_that_are_not_its_are_taken_from_a_machine(passing, until):
+    passing.instances.asked("prepare", xml())
+    # It comes with the function of the other slot, as one would that was changed while the agent was away.
+    passing.machines.begin(xml(), ports=[0], functions={0: ADDRESSES[1]})
+    until(lambda: passing.machines.functions("vm") == {0: ADDRESSES[0]})
+    until(lambda: passing.machines.ports("vm") == [])
+
+
+def test_the_functions_of_a_machine_that_ended_go_to_the_next(passing, until):
+    passing.boot(xml(count=2))
+    until(lambda: len(passing.machines.functions("vm")) == 2)
+    passing.machines.end("vm")
+    until(lambda: passing.held() == [])
+    passing.boot(xml("next"))
+    until(lambda: passing.machines.functions("next") == {0: ADDRESSES[0]})
+
+
+def test_a_function_that_a_machine_lost_is_passed_again(passing, until):
+    passing.boot(xml())
+    until(lambda: passing.machines.functions("vm") == {0: ADDRESSES[0]})
+    passing.machines.detach_function(passing.machines.find("vm"), 0, ADDRESSES[0])
+    until(lambda: passing.machines.functions("vm") == {0: ADDRESSES[0]})
+
+
+def test_a_function_is_not_passed_before_its_slot_is_scrubbed_and_loaded(passing, until, monkeypatch):
+    """A machine that began to run while the agent was away."""
+    may_load, driver = threading.Event(), passing.bench.driver
+    load = driver.load
+    monkeypatch.setattr(driver, "load", lambda *arguments: may_load.wait(10) and load(*arguments))
+    passing.machines.begin(xml())
+    passing.instances.changed("")
+    until(lambda: passing.held() == [SLOTS[0]])
+    for _ in range(5):
+        passing.instances._keepers["vm"]._look()
+    assert passing.machines.functions("vm") == {}
+    may_load.set()
+    until(lambda: passing.machines.functions("vm") == {0: ADDRESSES[0]})
