@@ -86,8 +86,10 @@ class FpgaPoolMakespanWeigher(_PoolWeigher):
         if request.plan is None:
             return []
         late = request.latenesses(hosts)
-        most = max((share for share in late if share is not None), default=0.0)
-        return [-(most if share is None else share) for share in late]
+        if None in late:
+            most = max((share for share in late if share is not None), default=0.0)
+            return [-(most if share is None else share) for share in late]
+        return [-(share or 0.0) for share in late]
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
         request = REQUESTS.get(weight_properties)

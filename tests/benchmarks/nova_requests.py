@@ -2,9 +2,9 @@
 
     python tests/benchmarks/nova_requests.py HOSTS REQUESTS [TRANSPORT_URL]
 
-Everything from the compute nodes' records to the sorted hosts is Nova's own HostManager, filters and weight handler;
-records do not come from a database, and Nova does not ask Placement, so that its part is smaller than in a cloud.
-Where we ask it, which is for several instances, its answer is decoded.
+Everything from the compute nodes' records to the sorted hosts is Nova's own HostManager, filters and weight handler.
+Records do not come from a database, and Placement's answers come from memory: they are decoded, Nova's for every
+request and ours for several instances, but Nova's part is smaller than in a cloud.
 Every accelerated request is preceded by a change of ten slots, and asks the pool for it: message and decoding count.
 Times are those of the processor, which other processes of the machine do not lengthen much, without the collection of
 garbage; the pool's side of a question runs in this process and is part of them.
@@ -18,6 +18,7 @@ import statistics
 import sys
 import time
 import tracemalloc
+from collections import defaultdict
 from datetime import UTC, datetime
 from unittest import mock
 
@@ -91,42 +92,33 @@ def compute_node(number, host):
     )  # fmt: skip
 
 
-def candidates(node, count=1):
-    """Both cards of a host can be claimed, as Placement says it."""
-    return [
-        {
-            "allocations": {
-                node.uuid: {"resources": {"VCPU": 2, "MEMORY_MB": 2048}},
-                provider_uuid(node.host, card, "small"): {"resources": {RESOURCE_CLASS: count}},
-            },
-            "mappings": {"": [node.uuid, provider_uuid(node.host, card, "small")]},
-        }
-        for card in CARDS
-    ]
-
-
 class Placement:
-    """Answers what is left of the slots, for requests for several instances: nothing is claimed on any host."""
+    """Answers which candidates there are, `count` slots each and a machine; nothing is claimed on any host.
 
-    def __init__(self, nodes):
+    Both cards of a host can be claimed.  Asked for slots alone, which we do for several instances, it leaves machines
+    away.
+    """
+
+    def __init__(self, nodes, count, machine=()):
         slots = {"resources": {RESOURCE_CLASS: {"capacity": SLOTS, "used": 0}}, "traits": [function_trait("sha256")]}
-        machine = {"VCPU": {"capacity": 256, "used": 3}, "MEMORY_MB": {"capacity": 262144, "used": 2048}}
+        root = {"VCPU": {"capacity": 256, "used": 3}, "MEMORY_MB": {"capacity": 262144, "used": 2048}}
         providers, requests = {}, []
         for node in nodes:
             place = {"parent_provider_uuid": node.uuid, "root_provider_uuid": node.uuid}
-            providers[node.uuid] = {"resources": machine, "traits": [], **place, "parent_provider_uuid": None}
+            providers[node.uuid] = {"resources": root, "traits": [], **place, "parent_provider_uuid": None}
             for card in CARDS:
                 uuid = provider_uuid(node.host, card, "small")
                 providers[uuid] = {**slots, **place}
-                allocations = {uuid: {"resources": {RESOURCE_CLASS: 1}}}
-                requests.append({"allocations": allocations, "mappings": {"": [uuid]}})
-        self.text = json.dumps({"allocation_requests": requests, "provider_summaries": providers})
+                allocations = {node.uuid: {"resources": dict(machine)}} if machine else {}
+                allocations[uuid] = {"resources": {RESOURCE_CLASS: count}}
+                requests.append({"allocations": allocations, "mappings": {"": list(allocations)}})
+        self._text = json.dumps({"allocation_requests": requests, "provider_summaries": providers})
 
     def get(self, *_, **__):
         return self
 
     def json(self):
-        return json.loads(self.text)
+        return json.loads(self._text)
 
 
 def spec(extra_specs, instances=1):
@@ -188,13 +180,23 @@ def is_ours(each):
     return type(each).__module__.startswith("fpga_pool.")
 
 
-def schedule(chosen, nodes, services, allocations, request):
+def candidates_by_host(placement):
+    """Decode Placement's answer and sort it by hosts, as SchedulerManager.select_destinations does."""
+    found = defaultdict(list)
+    for candidate in placement.json()["allocation_requests"]:
+        for uuid in candidate["allocations"]:
+            found[uuid].append(candidate)
+    return found
+
+
+def schedule(chosen, nodes, services, placement, request):
     """Do what SchedulerManager._schedule does, up to the last claim; Placement accepts every one.
 
     Our filters and weighers run by themselves in Nova's loops, which are counted as ours then: so both parts are of
     the same request, and what else the machine does in the meantime lengthens both.
     """
     clock = Clock()
+    allocations = clock.nova(candidates_by_host, placement)
     hosts = clock.nova(lambda: list(chosen._get_host_states(None, {CELL: nodes}, services)))
     clock.nova(give_candidates, hosts, allocations)
     filters = [each for each in chosen.enabled_filters if not is_ours(each)]
@@ -268,7 +270,7 @@ def main(hosts, requests, url="fake://"):
     now = datetime.now(UTC)
     known = {"disabled": False, "updated_at": now, "last_seen_up": now, "created_at": now, "forced_down": False}
     services = {name: {"host": name, "report_count": 1, **known} for name in names}
-    allocations = {count: {node.uuid: candidates(node, count) for node in nodes} for count in (1, 3)}
+    placement = {count: Placement(nodes, count, {"VCPU": 2, "MEMORY_MB": 2048}.items()) for count in (1, 3)}
     scheduler = PoolScheduler(names)
     listening = server(transport(CONF, url), SCHEDULER_TOPIC, "pool", [scheduler])
     listening.start()
@@ -292,10 +294,10 @@ def main(hosts, requests, url="fake://"):
     clocks = {name: [] for name in cases}
     with (
         mock.patch("nova.servicegroup.API.service_is_up", return_value=True),
-        mock.patch("nova.scheduler.client.report.report_client_singleton", return_value=Placement(nodes)),
+        mock.patch("nova.scheduler.client.report.report_client_singleton", return_value=Placement(nodes, 1)),
     ):
         began = time.process_time()
-        schedule(ours, nodes, services, allocations[1], spec(accelerated))
+        schedule(ours, nodes, services, placement[1], spec(accelerated))
         first_ms = 1000 * (time.process_time() - began)
         for _ in range(requests):
             for name, (extra_specs, instances) in cases.items():
@@ -305,7 +307,7 @@ def main(hosts, requests, url="fake://"):
                 # A collection takes a second, and whoever allocates next pays for it.
                 gc.collect()
                 gc.disable()
-                clocks[name].append(schedule(ours, nodes, services, allocations[count], request))
+                clocks[name].append(schedule(ours, nodes, services, placement[count], request))
                 gc.enable()
         asked_ms = []
         for _ in range(requests):

@@ -20,7 +20,9 @@ class Lives(Cloud):
         assert self.cards_of(self.instance) == {(host, "card0"): 1}
 
     def other(self):
-        here = self._show_server(self.instance)["OS-EXT-SRV-ATTR:host"]
+        return self.other_than(self._show_server(self.instance)["OS-EXT-SRV-ATTR:host"])
+
+    def other_than(self, here):
         return next(host for host in self.computes if host != here)
 
     def test_rebuild_keeps_its_slot_and_asks_nothing(self):
@@ -28,6 +30,29 @@ class Lives(Cloud):
         self._rebuild_server(self.instance, "155d900f-4e14-4e4c-a73d-069cbf4541e6")
         self.assertIsOn(here)
         assert self.pool.asked == asked
+
+    def test_what_does_not_move_it_keeps_its_slot_and_asks_nothing(self):
+        here, asked = self.instance["OS-EXT-SRV-ATTR:host"], self.pool.asked
+        for hard in (False, True):
+            self._reboot_server(self.instance, hard=hard)
+            self.assertIsOn(here)
+        for begin, end in (
+            (self._suspend_server, self._resume_server),
+            (self._stop_server, self._start_server),
+            (self._rescue_server, self._unrescue_server),
+        ):
+            begin(self.instance)
+            self.assertIsOn(here)  # for Nova; the pool may use the slot while the machine does not run
+            end(self.instance)
+            self.assertIsOn(here)
+        assert self.pool.asked == asked
+
+    def test_a_reverted_resize_is_back_where_it_was(self):
+        here = self.instance["OS-EXT-SRV-ATTR:host"]
+        self._resize_server(self.instance, self.flavor("aes"))
+        assert self._show_server(self.instance)["OS-EXT-SRV-ATTR:host"] == self.other_than(here)
+        self._revert_resize(self.instance)
+        self.assertIsOn(here)
 
     def test_cold_migration_and_resize_choose_a_slot_elsewhere(self):
         there = self.other()

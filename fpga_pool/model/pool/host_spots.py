@@ -71,7 +71,8 @@ class HostSpots:
 
     @cached_property
     def _width(self) -> int:
-        return self._facts.itemsize * self._facts.shape[1]
+        width: int = self._facts.itemsize * self._facts.shape[1]
+        return width
 
     @cached_property
     def _begin(self) -> list[int]:
