@@ -7,8 +7,6 @@ compile.
 import numpy as np
 from numba import njit
 
-from fpga_pool.core.makespan.kernels import _uniform
-
 _NOISE = 1e-9
 _SAME = 1e-12
 #: Events after which the flows are sorted again by how much their links have to send.
@@ -197,32 +195,30 @@ def transmit(  # type: ignore[no-untyped-def]
 
 
 @njit(
-    f"void({_MATRIX}, {', '.join([_WHOLES] * 3 + [_REALS] * 3 + [_WHOLES] + [_REALS] * 2 + ['float64'] * 4)},"
-    f" uint64[::1], boolean[::1], {_REALS}, {_REALS}, {_WHOLES})",
+    f"void({_MATRIX}, {', '.join([_WHOLES] * 3 + [_REALS] * 3 + [_WHOLES] + [_REALS] * 3)},"
+    f" {_REALS}, {_REALS}, {_WHOLES})",
     cache=True,
 )
 def spread(  # type: ignore[no-untyped-def]
     seconds, sequence, requester, responder, bits, ingress_s_per_bit, due_s, local_host, latest_s, prices,
-    ingress_cap_s, ingress_weight, haste, noise, state, chosen, load_s, ingress_s, accelerator,
+    ingress_cap_s, load_s, ingress_s, accelerator,
 ):  # fmt: skip
-    """Place the `chosen` jobs in `sequence`, each on the cheapest accelerator that ends it by its due time.
+    """Place the jobs in `sequence`, each on the cheapest accelerator that ends it by its due time.
 
     Time runs backwards: a job computes first and sends then.  An accelerator takes no work beyond `latest_s` (A,), a
-    responder no ingress beyond `ingress_cap_s`; where none is left, the least excess counts.  `prices` (A + H,) are of
-    compute and ingress; `haste` is the price of a second until the job may send.
+    responder no ingress beyond `ingress_cap_s` (H,); where none is left, the least excess counts.  `prices` (A + H,)
+    are of compute and ingress.
     """
     accelerators = len(responder)
     for i in sequence:
-        if not chosen[i]:
-            continue
         best, least, first, excess_s = -1, np.inf, -1, np.inf
         for a in range(accelerators):
             h = responder[a]
             sends_s = 0.0 if local_host[requester[i]] == h else bits[i] * ingress_s_per_bit[h]
-            over_s = max(load_s[a] + seconds[i, a] - min(due_s[i], latest_s[a]), ingress_s[h] + sends_s - ingress_cap_s)
+            late_s = load_s[a] + seconds[i, a] - min(due_s[i], latest_s[a])
+            over_s = max(late_s, ingress_s[h] + sends_s - ingress_cap_s[h])
             if over_s <= 0.0:
-                cost = prices[a] * seconds[i, a] + ingress_weight * prices[accelerators + h] * sends_s
-                cost = cost * (1.0 + noise * _uniform(state)) + haste * (load_s[a] + seconds[i, a])
+                cost = prices[a] * seconds[i, a] + prices[accelerators + h] * sends_s
                 if cost < least:
                     least = cost
                     best = a
@@ -274,3 +270,32 @@ def price(seconds, responder, bits, ingress_s_per_bit, steps, prices):  # type: 
             now[row] = max(now[row], 1e-9 / rows)
         now /= now.sum()
     return best_s
+
+
+@njit(f"void({_MATRIX}, {_WHOLES}, {_REALS}, {_REALS})", cache=True)
+def longest_last(seconds, accelerator, due_s, release_s):  # type: ignore[no-untyped-def]
+    """Order the queue of each accelerator: from its end on, the longest job that may be released that late.
+
+    Smith's rule for due times (J,); where all are earlier, the last of them.  Writes when each job is released (J,).
+    """
+    jobs, accelerators = seconds.shape
+    by_slot = np.argsort(accelerator, kind="mergesort")
+    queued, now_s = np.zeros(accelerators, np.int64), np.zeros(accelerators)
+    for i in range(jobs):
+        queued[accelerator[i]] += 1
+        now_s[accelerator[i]] += seconds[i, accelerator[i]]
+    begin = 0
+    for a in range(accelerators):
+        end = begin + queued[a]
+        for last in range(end - 1, begin - 1, -1):
+            best, best_due_s, best_s = begin, -np.inf, -1.0
+            for x in range(begin, last + 1):
+                i = by_slot[x]
+                counted_s = min(due_s[i], now_s[a])
+                if counted_s > best_due_s or (counted_s == best_due_s and seconds[i, a] > best_s):
+                    best, best_due_s, best_s = x, counted_s, seconds[i, a]
+            i = by_slot[best]
+            by_slot[best] = by_slot[last]
+            release_s[i] = now_s[a]
+            now_s[a] -= seconds[i, a]
+        begin = end

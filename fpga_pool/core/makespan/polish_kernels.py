@@ -1,176 +1,37 @@
 """Compiled local search on reversed time: jobs change places until every link and accelerator ends by a target.
 
 Read backwards, a slot computes its queue without a pause, and what it has computed is sent.  A change is judged by when
-each responder would have received all it gets if the other responders sent nothing (`responder_end_s`), and each
-requester would have sent all if no responder were slow (`_requester_end_s`); both together tell the length of a plan to
-about 1 %.  `polish` changes the queues in place.
+links have sent all (`queue_kernels`), which tells the length of a plan to about 0.5 %.  `polish` changes the queues in
+place.
 """
 
 import numpy as np
 from numba import njit, types
 
-from fpga_pool.core.makespan.kernels import _below
-from fpga_pool.core.makespan.polishing import Instance, Queues
+from fpga_pool.core.makespan.kernels import _below, _uniform
+from fpga_pool.core.makespan.polishing import Queues
+from fpga_pool.core.makespan.queue_kernels import (
+    INSTANCE,
+    QUEUES,
+    REALS,
+    WHOLES,
+    compute,
+    measure,
+    requester_end_s,
+    responder_end_s,
+)
 
-#: Residual bandwidth and bits below this share are rounding noise.
-_NOISE = 1e-9
+__all__ = ["measure", "polish"]
+
 #: Steps for which one late link is worked at; one change in so many is made anywhere.
 _STEPS_PER_LINK, _ANYWHERE = 8, 8
-
-_WHOLES, _REALS = types.int64[::1], types.float64[::1]
-_INSTANCE = types.NamedTuple(  # type: ignore[no-untyped-call]
-    (
-        types.Array(types.float64, 2, "C", readonly=True), _WHOLES, _REALS, _REALS, _WHOLES, _REALS, _REALS, _WHOLES,
-        _WHOLES, _WHOLES, _WHOLES, _WHOLES, types.int64[:, ::1],
-    ),
-    Instance,
-)  # fmt: skip
-_QUEUES = types.NamedTuple((_WHOLES, types.int64[:, ::1], _WHOLES, _REALS, _REALS, _REALS), Queues)  # type: ignore[no-untyped-call]
+#: A change within a slot moves a job by so many places, most of the time; and what it may be worse by, relatively.
+_NEAR, _WORSE = 4, 2e-4
+#: Of six changes between slots, those beyond the first that move a job; the others exchange two.
+_MOVES = 3
 
 
-@njit(types.int64(_INSTANCE, _QUEUES, types.int64, _WHOLES), cache=True)
-def _by_release(instance, queues, h, flow):  # type: ignore[no-untyped-def]
-    """Write the jobs that a responder receives, first released first; return how many."""
-    begin, end = instance.first_slot[h], instance.first_slot[h + 1]
-    place = np.zeros(end - begin, np.int64)
-    flows = 0
-    while True:
-        first, first_s = -1, np.inf
-        for k in range(end - begin):
-            a = instance.slot_of[begin + k]
-            if place[k] < queues.queued[a]:
-                released_s = queues.release_s[queues.queue[a, place[k]]]
-                if released_s < first_s:
-                    first_s = released_s
-                    first = k
-        if first < 0:
-            return flows
-        i = queues.queue[instance.slot_of[begin + first], place[first]]
-        place[first] += 1
-        u = instance.requester[i]
-        unlimited = instance.egress_bps[u] == np.inf and instance.ingress_bps[h] == np.inf
-        if instance.local_host[u] != h and instance.bits[i] > 0.0 and not unlimited:
-            flow[flows] = i
-            flows += 1
-
-
-@njit(types.float64(_INSTANCE, _QUEUES, types.int64, types.float64, _WHOLES), cache=True)
-def responder_end_s(instance, queues, h, at_most_s, stamp):  # type: ignore[no-untyped-def]
-    """Return when a responder has received all, its flows alone on the network; inf where after `at_most_s`.
-
-    Flows take what their requester and the responder have left, in `turn`.  `stamp` (R + 1,) is scratch: which
-    requesters send, by the number of the event; the last is that number.
-    """
-    flow = np.empty(len(instance.bits), np.int64)
-    flows = _by_release(instance, queues, h, flow)
-    limit_bps = instance.ingress_bps[h]
-    noise_bps = _NOISE * limit_bps if limit_bps < np.inf else 0.0
-    active, served = np.empty(flows, np.int64), np.empty(flows, np.int64)
-    left, served_bps = np.empty(flows), np.empty(flows)
-    to_send_s = 0.0
-    for k in range(flows):
-        to_send_s += instance.bits[flow[k]] / limit_bps
-    now_s, released, count = 0.0, 0, 0
-    while released < flows or count > 0:
-        if count == 0:
-            now_s = max(now_s, queues.release_s[flow[released]])
-        if now_s + to_send_s > at_most_s:
-            return np.inf
-        while released < flows and queues.release_s[flow[released]] <= now_s:
-            i = flow[released]
-            x = count
-            while x > 0 and instance.turn[active[x - 1]] > instance.turn[i]:
-                active[x] = active[x - 1]
-                left[x] = left[x - 1]
-                x -= 1
-            active[x] = i
-            left[x] = instance.bits[i]
-            count += 1
-            released += 1
-        elapsed_s = queues.release_s[flow[released]] - now_s if released < flows else np.inf
-        stamp[-1] += 1
-        residual_bps, sent_bps, serving = limit_bps, 0.0, 0
-        for x in range(count):
-            u = instance.requester[active[x]]
-            if stamp[u] == stamp[-1]:
-                continue
-            stamp[u] = stamp[-1]
-            bps = min(instance.egress_bps[u], residual_bps)
-            residual_bps -= bps
-            sent_bps += bps
-            served[serving] = x
-            served_bps[serving] = bps
-            serving += 1
-            elapsed_s = min(elapsed_s, left[x] / bps)
-            if residual_bps <= noise_bps:
-                break
-        now_s += elapsed_s
-        to_send_s -= sent_bps * elapsed_s / limit_bps
-        ended = False
-        for k in range(serving):
-            x = served[k]
-            left[x] -= served_bps[k] * elapsed_s
-            if left[x] <= _NOISE * instance.bits[active[x]]:
-                left[x] = -1.0
-                ended = True
-        if ended:
-            kept = 0
-            for x in range(count):
-                if left[x] >= 0.0:
-                    active[kept] = active[x]
-                    left[kept] = left[x]
-                    kept += 1
-            count = kept
-    return now_s
-
-
-@njit(types.float64(_INSTANCE, _QUEUES, types.int64), cache=True)
-def _requester_end_s(instance, queues, u):  # type: ignore[no-untyped-def]
-    """Return when a requester has sent all, first released first."""
-    begin, end = instance.first_job[u], instance.first_job[u + 1]
-    flow = np.empty(end - begin, np.int64)
-    flows = 0
-    for k in range(begin, end):
-        i = instance.job_of[k]
-        if instance.responder[queues.accelerator[i]] == instance.local_host[u] or instance.bits[i] == 0.0:
-            continue
-        x = flows
-        while x > 0 and queues.release_s[flow[x - 1]] > queues.release_s[i]:
-            flow[x] = flow[x - 1]
-            x -= 1
-        flow[x] = i
-        flows += 1
-    end_s = 0.0
-    for k in range(flows):
-        end_s = max(end_s, queues.release_s[flow[k]]) + instance.bits[flow[k]] / instance.egress_bps[u]
-    return end_s
-
-
-@njit(types.void(_INSTANCE, _QUEUES, types.int64), cache=True)
-def _compute(instance, queues, a):  # type: ignore[no-untyped-def]
-    """Write when a slot has computed each of its queue."""
-    now_s = 0.0
-    for k in range(queues.queued[a]):
-        i = queues.queue[a, k]
-        now_s += instance.seconds[i, a]
-        queues.release_s[i] = now_s
-    queues.load_s[a] = now_s
-
-
-@njit(types.void(_INSTANCE, _QUEUES), cache=True)
-def measure(instance, queues):  # type: ignore[no-untyped-def]
-    """Write all times of the queues."""
-    requesters, hosts = len(instance.egress_bps), len(instance.ingress_bps)
-    stamp = np.zeros(requesters + 1, np.int64)
-    for a in range(len(instance.responder)):
-        _compute(instance, queues, a)
-    for u in range(requesters):
-        queues.link_end_s[u] = _requester_end_s(instance, queues, u)
-    for h in range(hosts):
-        queues.link_end_s[requesters + h] = responder_end_s(instance, queues, h, np.inf, stamp)
-
-
-@njit(types.int64(_QUEUES, types.int64, types.float64), cache=True)
+@njit(types.int64(QUEUES, types.int64, types.float64), cache=True)
 def _place_by_release(queues, a, release_s):  # type: ignore[no-untyped-def]
     """Return how many of a slot's queue are computed before that time."""
     k = 0
@@ -179,20 +40,24 @@ def _place_by_release(queues, a, release_s):  # type: ignore[no-untyped-def]
     return k
 
 
-@njit(types.boolean(_INSTANCE, _QUEUES, types.int64, types.int64, types.int64, types.uint64[::1]), cache=True)
+@njit(types.boolean(INSTANCE, QUEUES, types.int64, types.int64, types.int64, types.uint64[::1]), cache=True)
 def _change(instance, queues, a, k, b, state):  # type: ignore[no-untyped-def]
     """Give job k of slot a another place in its queue, or in that of slot b, or exchange it; say whether that goes."""
     queue, queued = queues.queue, queues.queued
     i = queue[a, k]
     if a == b:
         other = _below(state, queued[a])
+        if _below(state, 4) > 0:
+            other = max(0, min(queued[a] - 1, k - _NEAR + _below(state, 2 * _NEAR + 1)))
+        if other == k:
+            return False
         step = 1 if other > k else -1
         while k != other:
             queue[a, k] = queue[a, k + step]
             k += step
         queue[a, other] = i
         return True
-    kind = _below(state, 3)
+    kind = max(0, _below(state, 6) - _MOVES)
     if instance.seconds[i, b] == np.inf:
         return False
     if kind == 0:
@@ -230,7 +95,7 @@ def _over(end_s, target_s):  # type: ignore[no-untyped-def]
 _SLOT_AND_PLACE = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
 
 
-@njit(_SLOT_AND_PLACE(_INSTANCE, _QUEUES, types.int64, types.uint64[::1]), cache=True)
+@njit(_SLOT_AND_PLACE(INSTANCE, QUEUES, types.int64, types.uint64[::1]), cache=True)
 def _pick(instance, queues, late, state):  # type: ignore[no-untyped-def]
     """Return a slot and a place in its queue, whose job crosses the link `late` most of the time; -1: no job."""
     requesters = len(instance.egress_bps)
@@ -247,103 +112,147 @@ def _pick(instance, queues, late, state):  # type: ignore[no-untyped-def]
     return a, _below(state, queues.queued[a]) if queues.queued[a] > 0 else -1
 
 
-@njit(types.int64(_INSTANCE, types.int64, types.int64, types.uint64[::1]), cache=True)
+@njit(types.int64(INSTANCE, types.int64, types.int64, types.uint64[::1]), cache=True)
 def _other_slot(instance, a, i, state):  # type: ignore[no-untyped-def]
-    """Return a slot for job i of slot a: often the same, else mostly one where it is quick."""
+    """Return a slot for job i of slot a: mostly the same, else mostly one where it is quick."""
     kind = _below(state, 8)
-    if kind < 2:
+    if kind < 5:
         return a
-    if kind == 2:
+    if kind == 5:
         return _below(state, len(instance.responder))
     return instance.quick[i, _below(state, instance.quick.shape[1])]
 
 
-@njit(types.float64(_INSTANCE, _QUEUES, _REALS, types.float64, types.int64, types.uint64[::1]), cache=True)
+@njit(types.void(INSTANCE, QUEUES, QUEUES, WHOLES, WHOLES), cache=True)
+def _copy(instance, source, target, slots, requesters):  # type: ignore[no-untyped-def]
+    """Copy what a change of two `slots` and of what some `requesters` send can have changed."""
+    for a in slots:
+        target.queued[a], target.load_s[a] = source.queued[a], source.load_s[a]
+        for x in range(source.queued[a]):
+            i = source.queue[a, x]
+            target.queue[a, x] = i
+            target.accelerator[i], target.release_s[i] = a, source.release_s[i]
+    for u in requesters:
+        for k in range(instance.first_job[u], instance.first_job[u + 1]):
+            target.start_s[instance.job_of[k]] = source.start_s[instance.job_of[k]]
+        target.link_end_s[u] = source.link_end_s[u]
+    for link in range(len(instance.egress_bps), len(source.link_end_s)):
+        target.link_end_s[link] = source.link_end_s[link]
+
+
+@njit(types.int64(INSTANCE, QUEUES, QUEUES, WHOLES, WHOLES, types.boolean[::1], WHOLES), cache=True)
+def _send_anew(instance, queues, kept, slots, touched, delayed, flow):  # type: ignore[no-untyped-def]
+    """Work out anew what requesters send after a change of `slots`; return how many, and write who.
+
+    Marks the responders (H,) that receive something at another time; `flow` (J,) is scratch.
+    """
+    count = 0
+    for a in slots:
+        for x in range(queues.queued[a]):
+            i = queues.queue[a, x]
+            u = instance.requester[i]
+            if queues.release_s[i] == kept.release_s[i] and queues.accelerator[i] == kept.accelerator[i]:
+                continue
+            known = False
+            for y in range(count):
+                known |= touched[y] == u
+            if not known:
+                touched[count] = u
+                count += 1
+    for u in touched[:count]:
+        queues.link_end_s[u] = requester_end_s(instance, queues, u, flow)
+        for k in range(instance.first_job[u], instance.first_job[u + 1]):
+            i = instance.job_of[k]
+            if queues.start_s[i] != kept.start_s[i]:
+                delayed[instance.responder[queues.accelerator[i]]] = True
+    return count
+
+
+@njit(types.float64(INSTANCE, QUEUES, WHOLES, types.float64[::1], types.boolean[::1], WHOLES), cache=True)
+def _receive_anew(instance, queues, slots, excess_s, delayed, stamp):  # type: ignore[no-untyped-def]
+    """Work out anew when the `delayed` responders have received all, those of `slots` first; return what is exceeded.
+
+    `excess_s` is what is exceeded without, what may be, and the target; as soon as it is more, the rest is left out.
+    """
+    requesters, hosts = len(instance.egress_bps), len(instance.ingress_bps)
+    new_s, at_most_s, target_s = excess_s
+    for turn in range(-len(slots), hosts):
+        h = turn if turn >= 0 else instance.responder[slots[turn + len(slots)]]
+        if not delayed[h]:
+            continue
+        delayed[h] = False
+        new_s -= _over(queues.link_end_s[requesters + h], target_s)
+        if new_s > at_most_s:
+            break
+        end_s = responder_end_s(instance, queues, h, target_s + at_most_s - new_s, stamp)
+        queues.link_end_s[requesters + h] = end_s
+        new_s += _over(end_s, target_s)
+        if new_s > at_most_s:
+            break
+    return new_s
+
+
+@njit(types.int64(QUEUES, types.float64, types.uint64[::1]), cache=True)
+def _late_link(queues, target_s, state):  # type: ignore[no-untyped-def]
+    """Return any of the links that end after the target; -1: none does."""
+    seen, late = 0, -1
+    for link in range(len(queues.link_end_s)):
+        if queues.link_end_s[link] > target_s:
+            seen += 1
+            if _below(state, seen) == 0:
+                late = link
+    return late
+
+
+@njit(types.float64(INSTANCE, QUEUES, REALS, types.float64, types.int64, types.uint64[::1]), cache=True)
 def polish(instance, queues, latest_s, target_s, steps, state):  # type: ignore[no-untyped-def]
-    """Try `steps` changes, and keep those with which links and slots exceed their targets by no more, together.
+    """Try `steps` changes, and keep those with which links and slots exceed their targets by hardly more, together.
 
     `latest_s` (A,) is the target of the slots.  The queues are measured; returns what is still exceeded, 0 ends it.
     """
     requesters, hosts = len(instance.egress_bps), len(instance.ingress_bps)
-    queue, queued, link_end_s = queues.queue, queues.queued, queues.link_end_s
-    stamp = np.zeros(requesters + 1, np.int64)
-    changed, was_queued, was_load_s = np.zeros(2, np.int64), np.zeros(2, np.int64), np.zeros(2)
-    was_queue, was_release_s = np.empty((2, queue.shape[1]), np.int64), np.empty((2, queue.shape[1]))
-    touched, was_end_s = np.empty(requesters, np.int64), np.empty(requesters)
-    touched_at = np.full(requesters, -1)
-    excess_s = 0.0
-    for a in range(len(queued)):
-        excess_s += _over(queues.load_s[a], latest_s[a])
+    queue, load_s, link_end_s = queues.queue, queues.load_s, queues.link_end_s
+    kept = Queues(
+        queues.accelerator.copy(), queue.copy(), queues.queued.copy(), queues.release_s.copy(), queues.start_s.copy(),
+        load_s.copy(), link_end_s.copy(),
+    )  # fmt: skip
+    stamp, delayed = np.zeros(requesters + 1, np.int64), np.zeros(hosts, np.bool_)
+    changed, touched = np.zeros(2, np.int64), np.empty(requesters, np.int64)
+    flow = np.empty(len(instance.bits), np.int64)
+    excess, excess_s, late = np.zeros(3), 0.0, -1
+    for a in range(len(load_s)):
+        excess_s += _over(load_s[a], latest_s[a])
     for end_s in link_end_s:
         excess_s += _over(end_s, target_s)
-    late = -1
     for step in range(steps):
         if excess_s <= 0.0:
             break
         if step % _STEPS_PER_LINK == 0:
-            seen, late = 0, -1
-            for link in range(requesters + hosts):
-                if link_end_s[link] > target_s:
-                    seen += 1
-                    if _below(state, seen) == 0:
-                        late = link
+            late = _late_link(queues, target_s, state)
         a, k = _pick(instance, queues, late, state)
         if k < 0:
             continue
         b = _other_slot(instance, a, queue[a, k], state)
         changed[0], changed[1] = a, b
-        slots = 1 if a == b else 2
-        for c in range(slots):
-            slot = changed[c]
-            was_queued[c], was_load_s[c] = queued[slot], queues.load_s[slot]
-            for x in range(queued[slot]):
-                was_queue[c, x], was_release_s[c, x] = queue[slot, x], queues.release_s[queue[slot, x]]
+        slots = changed[: 1 if a == b else 2]
         if not _change(instance, queues, a, k, b, state):
             continue
-        new_s = excess_s
-        for c in range(slots):
-            slot = changed[c]
-            _compute(instance, queues, slot)
-            new_s += _over(queues.load_s[slot], latest_s[slot]) - _over(was_load_s[c], latest_s[slot])
-        touched_count = 0
-        if new_s <= excess_s:
-            for c in range(slots):
-                for x in range(queued[changed[c]]):
-                    u = instance.requester[queue[changed[c], x]]
-                    if touched_at[u] == step:
-                        continue
-                    touched_at[u] = step
-                    touched[touched_count], was_end_s[touched_count] = u, link_end_s[u]
-                    touched_count += 1
-                    new_s -= _over(link_end_s[u], target_s)
-                    link_end_s[u] = _requester_end_s(instance, queues, u)
-                    new_s += _over(link_end_s[u], target_s)
-        g, h = instance.responder[a], instance.responder[b]
-        was_g_s, was_h_s = link_end_s[requesters + g], link_end_s[requesters + h]
-        new_s -= _over(was_g_s, target_s)
-        if g != h:
-            new_s -= _over(was_h_s, target_s)
-        if new_s <= excess_s:
-            end_s = responder_end_s(instance, queues, g, target_s + excess_s - new_s, stamp)
-            link_end_s[requesters + g] = end_s
-            new_s += _over(end_s, target_s)
-        else:
-            new_s = np.inf
-        if g != h and new_s <= excess_s:
-            end_s = responder_end_s(instance, queues, h, target_s + excess_s - new_s, stamp)
-            link_end_s[requesters + h] = end_s
-            new_s += _over(end_s, target_s)
-        if new_s <= excess_s:
+        at_most_s = excess_s * (1.0 + _WORSE * _uniform(state))
+        new_s, count = excess_s, 0
+        for slot in slots:
+            compute(instance, queues, slot)
+            new_s += _over(load_s[slot], latest_s[slot]) - _over(kept.load_s[slot], latest_s[slot])
+        if new_s <= at_most_s:
+            delayed[:] = False
+            delayed[instance.responder[a]] = delayed[instance.responder[b]] = True
+            count = _send_anew(instance, queues, kept, slots, touched, delayed, flow)
+            for u in touched[:count]:
+                new_s += _over(link_end_s[u], target_s) - _over(kept.link_end_s[u], target_s)
+            excess[0], excess[1], excess[2] = new_s, at_most_s, target_s
+            new_s = _receive_anew(instance, queues, slots, excess, delayed, stamp)
+        if new_s <= at_most_s:
             excess_s = new_s
-            continue
-        for x in range(touched_count):
-            link_end_s[touched[x]] = was_end_s[x]
-        link_end_s[requesters + g], link_end_s[requesters + h] = was_g_s, was_h_s
-        for c in range(slots):
-            slot = changed[c]
-            queued[slot], queues.load_s[slot] = was_queued[c], was_load_s[c]
-            for x in range(was_queued[c]):
-                queue[slot, x] = was_queue[c, x]
-                queues.release_s[queue[slot, x]] = was_release_s[c, x]
-                queues.accelerator[queue[slot, x]] = slot
+            _copy(instance, queues, kept, slots, touched[:count])
+        else:
+            _copy(instance, kept, queues, slots, touched[:count])
     return excess_s

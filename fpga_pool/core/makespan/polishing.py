@@ -49,8 +49,10 @@ class Queues(NamedTuple):
     #: (A, most), (A,)
     queue: NDArray[np.int64]
     queued: Ints
-    #: (J,) when a job has been computed; (A,) when all of a slot have; (R + H,) when a link has sent all.
+    #: (J,) when a job has been computed, and when its requester has sent all that was computed before;
+    #: (A,) when all of a slot have; (R + H,) when a link has sent all.
     release_s: Floats
+    start_s: Floats
     load_s: Floats
     link_end_s: Floats
 
@@ -67,12 +69,18 @@ class Polished:
         """The length of the plan, if no responder had to wait for another one's flows."""
         return max(float((self.queues.load_s + self.ready_s).max()), float(self.queues.link_end_s.max()))
 
+    def excess_s(self, target_s: float) -> float:
+        """Return by how much links and slots exceed a target, together."""
+        queues = self.queues
+        over_s = np.maximum(queues.load_s + self.ready_s - target_s, 0.0).sum()
+        return float(over_s + np.maximum(queues.link_end_s - target_s, 0.0).sum())
+
     def copy(self) -> "Polished":
         """Return one that changes on its own."""
         own = self.queues
         copies = Queues(
-            own.accelerator.copy(), own.queue.copy(), own.queued.copy(), own.release_s.copy(), own.load_s.copy(),
-            own.link_end_s.copy(),
+            own.accelerator.copy(), own.queue.copy(), own.queued.copy(), own.release_s.copy(), own.start_s.copy(),
+            own.load_s.copy(), own.link_end_s.copy(),
         )  # fmt: skip
         return Polished(copies, self.ready_s)
 
@@ -110,7 +118,8 @@ class Polisher:
         queue = np.zeros((slots, 2 * int(queued.max()) + _SPARE), np.int64)
         by_slot = np.argsort(slot, kind="stable")
         queue[slot[by_slot], np.arange(len(slot)) - np.repeat(np.cumsum(queued) - queued, queued)] = sequence[by_slot]
-        queues = Queues(accelerator.copy(), queue, queued, np.zeros(len(slot)), np.zeros(slots), np.zeros(links))
+        release_s, start_s = np.zeros(len(slot)), np.zeros(len(slot))
+        queues = Queues(accelerator.copy(), queue, queued, release_s, start_s, np.zeros(slots), np.zeros(links))
         self._kernels.measure(self._instance, queues)
         return Polished(queues, self._ready_s)
 

@@ -7,8 +7,9 @@ the most to send goes first.  Forwards, the same plan has every input arrive jus
 When a link has to end at T, its last k jobs need it for the sum of their bits: the job before them has to be released
 by then.  These are the due times (Jackson's rule); `spread` places jobs by them, on the cheapest accelerator that keeps
 them.  Links must not idle at the beginning either, which small jobs first prevent (Johnson's rule for two machines);
-but the largest must be released long before the end, so some of all sizes come after them (`_sequence`).  The best
-placements are then polished, change by change (`polish_kernels`).
+but the largest must be released long before the end: each queue is ordered by Smith's rule, from its end on the longest
+job that is not late then.  Responders that compute hardly quicker than they receive idle all the same, and are given
+less.  The best placements are then polished, change by change (`polish_kernels`).
 """
 
 from collections.abc import Iterator
@@ -26,18 +27,24 @@ from fpga_pool.core.types import BatchProblem, Floats, Ints
 
 #: Steps of the ascent to prices.
 _PRICE_STEPS = 60
-#: Targets relative to the bound, prices of haste, and caps of ingress to try.
+#: Targets relative to the bound.
 _TARGETS = (1.0, 1.04)
-_HASTES = (0.0, 0.1, 0.3, 1.0)
-_INGRESS_CAPS = (0.98, 1.0)
 #: Shares of the jobs of each size that come after the largest; none: by due time alone.
-_AFTERWARDS = (None, 0.1, 0.2, 0.3)
+_AFTERWARDS = (None, 0.2)
+#: How often ingress is given another way, and how much of the way to equal ends it goes each time.
+_SHIFTS, _SHIFT = 6, 0.5
+#: How long before the end of the plan a job is released, as a multiple of what is necessary at least.
+_EARLY = 1.3
+#: What the placements are compared at, relative to the bound.
+_COMPARED = 1.05
 #: Jobs of about one size, and what is left to order by size in the time that computing takes where nothing idles.
 _OF_A_SIZE, _STRETCH = 10, 1.1
 #: Placements that are polished, changes in one go, and how much of the way to the bound they aim at.
-_POLISHED, _CHANGES, _AMBITIONS = 3, 1000, (0.3, 0.3, 0.2, 0.2, 0.1, 0.1, 0.05)
+_POLISHED, _CHANGES, _AMBITIONS = 2, 1000, (0.3, 0.3, 0.2, 0.2, 0.1, 0.1, 0.05)
 #: Goes after which only the best of them is polished, and share of the seconds for placements where these are limited.
 _ROUNDS, _PLACING = 3, 0.2
+#: How much shorter a plan has to be for its flows to be followed through the network once more, relatively.
+_SHORTER = 5e-3
 #: Work to try one change, in pairs of job and accelerator per job of a responder.
 _PAIRS_PER_CHANGE = 250
 #: Goes without success that end the search.
@@ -52,6 +59,23 @@ class Reversed:
     order: Ints
     transfers: Transfers
     length_s: float
+
+
+@dataclass(slots=True, eq=False)
+class _Candidate:
+    """A placement that is polished, the best it was, and its estimate when its flows were followed."""
+
+    placed: Polished
+    best: Polished
+    followed_s: float = np.inf
+
+    def change(self, placed: Polished) -> bool:
+        """Go on with what polishing made of it; say whether that is better than ever."""
+        self.placed = placed
+        better = placed.estimate_s < self.best.estimate_s
+        if better:
+            self.best = placed
+        return better
 
 
 def can_reverse(problem: BatchProblem) -> bool:
@@ -71,7 +95,7 @@ class ReversedSearch:
         self._problem, self._bound_s, self._budget = problem, bound_s, budget
         self._state = rng.integers(1, 2**63, 1, np.uint64)
         self._polisher = Polisher(polishing, problem)
-        self._bits = 8.0 * problem.input_bytes
+        self._bits = np.asarray(8.0 * problem.input_bytes, np.float64)
         self._requester, self._responder = np.array(problem.requester), np.array(problem.responder)
         self._local_host = np.array(problem.local_host)
         self._egress_s_per_bit, self._ingress_s_per_bit = 1.0 / problem.egress_bps, 1.0 / problem.ingress_bps
@@ -87,24 +111,31 @@ class ReversedSearch:
         """Search below `at_most_s`, and below whatever was yielded, until the budget is spent."""
         # By work, more of it goes on where less of it ends.
         placing = self._budget.part(_PLACING) if self._budget.is_timed else self._budget
-        placements = sorted(self._placements(placing), key=lambda placed: placed.estimate_s)
-        pool = [(np.inf, placed) for placed in placements[:_POLISHED]]
+        compared_s = _COMPARED * self._bound_s
+        placements = sorted(self._placements(placing), key=lambda placed: placed.excess_s(compared_s))
+        pool = [_Candidate(placed, placed) for placed in placements[:_POLISHED]]
         idle, turn = 0, 0
-        while pool and (turn == 0 or self._budget.allows()) and idle < _PATIENCE:
-            if at_most_s <= self._bound_s * (1 + 1e-9):
-                break
+        while pool and at_most_s > self._bound_s * (1 + 1e-9):
             if turn == _ROUNDS * _POLISHED:
-                pool = [min(pool, key=lambda entry: entry[0])]
-            which = turn % len(pool)
-            placed = pool[which][1]
-            if turn >= len(pool):
-                placed = self._polished(placed, turn // len(pool))
-            found = self._evaluate(placed)
-            turn, idle = turn + 1, idle + 1
-            pool[which] = found.length_s, placed
-            if found.length_s < at_most_s:
-                at_most_s, idle = found.length_s, 0
-                yield found
+                pool = [min(pool, key=lambda entry: entry.best.estimate_s)]
+            entry = pool[turn % len(pool)]
+            idle += 1
+            last = idle > _PATIENCE or (turn > 0 and not self._budget.allows())
+            if last:
+                entry = min(pool, key=lambda entry: entry.best.estimate_s)
+            elif turn >= len(pool) and entry.change(self._polished(entry.placed, turn // len(pool))):
+                idle = 0
+            turn += 1
+            estimate_s = entry.best.estimate_s
+            enough_s = entry.followed_s if last else min(entry.followed_s * (1 - _SHORTER), at_most_s)
+            if estimate_s < enough_s:
+                entry.followed_s = estimate_s
+                found = self._evaluate(entry.best)
+                if found.length_s < at_most_s:
+                    at_most_s = found.length_s
+                    yield found
+            if last:
+                break
 
     def _polished(self, placed: Polished, turn: int) -> Polished:
         placed = placed.copy()
@@ -116,28 +147,40 @@ class ReversedSearch:
         return placed
 
     def _placements(self, budget: Budget) -> Iterator[Polished]:
-        """Yield placements for several targets, orders and prices."""
-        problem = self._problem
-        chosen = np.ones(problem.jobs, np.bool_)
-        for haste in _HASTES:
-            for afterwards in _AFTERWARDS:
-                for target in _TARGETS:
-                    target_s = target * self._bound_s
-                    due_s = self._due_s(target_s)
-                    sequence = self._sequence(due_s, afterwards)
-                    for cap in _INGRESS_CAPS:
-                        if not budget.allows():
-                            return
-                        accelerator = np.zeros(problem.jobs, np.int64)
-                        self._compiled.spread(
-                            problem.seconds, sequence, self._requester, self._responder, self._bits,
-                            self._ingress_s_per_bit, due_s, self._local_host,
-                            target_s - problem.ready_s, self._prices, cap * target_s, 1.0,
-                            haste / len(self._prices), 0.0, self._state, chosen,
-                            np.zeros(problem.accelerators), np.zeros(len(problem.ingress_bps)), accelerator,
-                        )  # fmt: skip
-                        budget.spend(problem.seconds.size + 200 * problem.jobs)
-                        yield self._polisher.start(accelerator, sequence)
+        """Yield placements for several targets, orders, prices and caps of ingress.
+
+        Small jobs first keep ingress busy from the beginning, but the large ones must be released early enough: so each
+        slot computes the longest job last that its due time allows.  Where computing is hardly quicker than sending,
+        ingress idles longer, and the responder ends late: it gets less, and the others more.
+        """
+        problem, requesters, hosts = self._problem, len(self._problem.egress_bps), np.unique(self._responder)
+        due_s = (1 - _EARLY) * self._bound_s + _EARLY * self._due_s(self._bound_s)
+        for target_s, spread_due_s, sequence in self._sequences():
+            cap_s = np.full(len(problem.ingress_bps), target_s)
+            for shift in range(_SHIFTS):
+                if not budget.allows():
+                    return
+                accelerator = np.zeros(problem.jobs, np.int64)
+                self._compiled.spread(
+                    problem.seconds, sequence, self._requester, self._responder, self._bits, self._ingress_s_per_bit,
+                    spread_due_s, self._local_host, target_s - problem.ready_s, self._prices, cap_s,
+                    np.zeros(problem.accelerators), np.zeros(len(problem.ingress_bps)), accelerator,
+                )  # fmt: skip
+                budget.spend(problem.seconds.size + 200 * problem.jobs)
+                if shift == 0:
+                    yield self._polisher.start(accelerator, sequence)
+                release_s = np.zeros(problem.jobs)
+                self._compiled.longest_last(problem.seconds, accelerator, due_s, release_s)
+                placed = self._polisher.start(accelerator, np.argsort(release_s, kind="stable"))
+                yield placed
+                cap_s[hosts] *= _slower(placed.queues.link_end_s[requesters:][hosts])
+
+    def _sequences(self) -> Iterator[tuple[float, Floats, Ints]]:
+        """Yield targets, the due times they give, and an order."""
+        for afterwards in _AFTERWARDS:
+            for target in _TARGETS:
+                due_s = self._due_s(target * self._bound_s)
+                yield target * self._bound_s, due_s, self._sequence(due_s, afterwards)
 
     def _sequence(self, due_s: Floats, afterwards: float | None) -> Ints:
         """Return (J,) the jobs in the order in which they compute, backwards from the end.
@@ -189,6 +232,15 @@ class ReversedSearch:
             _mirrored(problem, jobs, moved, length_s),
             length_s,
         )
+
+
+def _slower(end_s: Floats) -> Floats:
+    """Return by which factor responders that end then should get more, or less, so that all end together."""
+    mean_s = float(end_s.mean())
+    if mean_s == 0.0:
+        return np.ones(len(end_s))
+    factors: Floats = (mean_s / np.maximum(end_s, mean_s / 2)) ** _SHIFT
+    return factors
 
 
 def _mirrored(problem: BatchProblem, jobs: Ints, moved: Transfers, length_s: float) -> Transfers:

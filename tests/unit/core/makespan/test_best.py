@@ -101,6 +101,17 @@ def test_plans_of_the_papers_workload_are_near_their_bound_and_valid(way, verdic
     assert said["proven_bound_s"] <= found.lower_bound_s * (1 + 1e-6)
 
 
+def test_few_responders_whose_links_and_slots_are_all_busy_end_near_their_bound(verdict):
+    # The limit is what this effort reaches, 1.031, with room.
+    if compiled.joint_kernels() is None:
+        pytest.skip("numba is not installed")
+    problem = workload("joint", 4, seed=2, jobs=400)
+    found = plan(problem, MakespanParams(effort=100))
+    said = verdict(problem, found)
+    assert said["faults"] == []
+    assert said["over_claimed_bound"] <= 1.045
+
+
 @pytest.mark.parametrize("form", ["compute", "network", "joint"])
 def test_same_effort_and_seed_give_the_same_plan(form):
     problem = workload(form, 3, seed=1)

@@ -24,17 +24,33 @@ def two_slots(seconds, megabits, requester, egress_mbps, ingress_mbps):
 
 def test_a_responder_alone_receives_what_its_requesters_can_send(kernels):
     # Backwards: slot 0 computes job 0 until 1 s and job 1 until 3 s, slot 1 computes job 2 until 2 s. From 1 s on job 0
-    # (200 Mb at 100 Mbps) is sent until 3 s. Job 2, of the same requester with more to send, shares its 100 Mbps: it
-    # ends after both, at 1 + (200 + 100) / 100 = 4 s. Job 1 (150 Mb) has what ingress leaves, 50 Mbps, from 3 s
-    # to 4 s, then its own 100 Mbps: 4 + (150 - 50) / 100 = 5 s.
+    # (200 Mb at 100 Mbps) is sent until 3 s. Job 2, of the same requester, begins then, and goes before job 1, because
+    # its requester has more to send: it ends at 1 + (200 + 100) / 100 = 4 s. Job 1 (150 Mb) has what ingress leaves,
+    # 50 Mbps, from 3 s to 4 s, then its own 100 Mbps: 4 + (150 - 50) / 100 = 5 s.
     seconds = [[1.0, 9.0], [2.0, 9.0], [9.0, 2.0]]
     problem = two_slots(seconds, [200, 150, 100], [0, 1, 0], [100, 100], 150)
     placed = Polisher(kernels, problem).start(np.array([0, 0, 1]), np.array([0, 1, 2]))
     assert placed.queues.release_s == pytest.approx([1.0, 3.0, 2.0])
+    assert placed.queues.start_s == pytest.approx([1.0, 3.0, 3.0])
     assert placed.queues.load_s == pytest.approx([3.0, 2.0])
     # Requester 0: 1 + 3 s; requester 1: 3 + 1.5 s; the responder 5 s.
     assert placed.queues.link_end_s == pytest.approx([4.0, 4.5, 5.0])
     assert placed.estimate_s == pytest.approx(5.0)
+
+
+def test_a_responder_waits_for_what_its_requester_sends_to_another(kernels):
+    # Job 0 (200 Mb at 100 Mbps) is computed on responder 0 at 1 s and sent until 3 s; job 1, computed on responder 1 at
+    # 2 s, is of the same requester and begins to move then: its 100 Mb have arrived at 4 s.
+    problem = BatchProblem(
+        seconds=[[1.0, 9.0], [9.0, 2.0]], input_bytes=[25_000_000, 12_500_000], requester=[0, 0], egress_bps=[1e8],
+        responder=[0, 1], ingress_bps=[1e9, 1e9],
+    )  # fmt: skip
+    placed = Polisher(kernels, problem).start(np.array([0, 1]), np.array([0, 1]))
+    assert placed.queues.start_s == pytest.approx([1.0, 3.0])
+    # The requester, then the responders.
+    assert placed.queues.link_end_s == pytest.approx([4.0, 3.0, 4.0])
+    # Beyond 3.5 s: the requester and responder 1 by 0.5 s each.
+    assert placed.excess_s(3.5) == pytest.approx(1.0)
 
 
 def test_polishing_shortens_a_poor_placement_and_keeps_its_books(kernels):
@@ -56,6 +72,30 @@ def test_polishing_shortens_a_poor_placement_and_keeps_its_books(kernels):
     for slot, jobs in enumerate(queued):
         assert (queues.accelerator[jobs] == slot).all()
         assert queues.release_s[jobs] == pytest.approx(np.cumsum(problem.seconds[jobs, slot]))
+    anew = placed.copy()
+    kernels.measure(polisher._instance, anew.queues)
+    assert queues.start_s == pytest.approx(anew.queues.start_s)
+    assert queues.load_s == pytest.approx(anew.queues.load_s)
+    assert queues.link_end_s == pytest.approx(anew.queues.link_end_s)
+
+
+def longest_last(seconds, due_s):
+    """Return when a slot releases jobs of these seconds."""
+    module = compiled.joint_kernels()
+    if module is None:
+        pytest.skip("numba is not installed")
+    release_s = np.zeros(len(seconds))
+    module.longest_last(np.array(seconds)[:, None], np.zeros(len(seconds), np.int64), np.array(due_s), release_s)
+    return release_s.tolist()
+
+
+def test_a_slot_computes_the_longest_job_last_that_is_not_late_then():
+    # At 6 s jobs 0 and 1 may end: the longer one. At 4 s jobs 0 and 2 may: the longer one.
+    assert longest_last([1.0, 2.0, 3.0], [6.0, 6.0, 4.0]) == [1.0, 6.0, 4.0]
+
+
+def test_where_all_are_late_the_one_due_last_is_computed_last():
+    assert longest_last([1.0, 1.0, 1.0], [0.2, 0.5, 0.1]) == [2.0, 3.0, 1.0]
 
 
 def test_changes_look_among_the_slots_on_which_a_job_is_quickest(monkeypatch):
