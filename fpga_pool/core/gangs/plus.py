@@ -167,12 +167,14 @@ class MeasyPlus(Measy):
         if not others:
             return False
         begin_s = self._reserve(view, int(view.line.rows[0]), now_s).begin_s
-        longest_s = {other: self._params.trial_share * view.estimate_s[other] for other in others}
-        return all(
-            view.gave_way_s.get(other, 0.0) + view.trial_s <= longest_s[other]
-            and not view.end_s(other) <= begin_s < view.end_s(other) + view.trial_s
-            for other in others
-        )
+
+        def may_give_way(other: int) -> bool:
+            longest_s = self._params.trial_share * view.estimate_s[other]
+            end_s = max(view.end_s(other), now_s)  # one that is late may end at any moment
+            delays_head = end_s <= begin_s < end_s + view.trial_s
+            return view.gave_way_s.get(other, 0.0) + view.trial_s <= longest_s and not delays_head
+
+        return all(map(may_give_way, others))
 
     def _highest_usage(self, gangs: Gangs) -> Floats:
         """Return (G,) the foreground usage from which on a gang is not placed behind it.

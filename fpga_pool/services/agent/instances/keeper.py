@@ -113,6 +113,8 @@ class Keeper:
                     self._parts.driver.check(domain)
                 until_s = time.monotonic() + patience_s
                 slots = _asking(patience_s * CLAIM_SHARE)(self._claim, domain)
+                if self._functions and not self._functions.keys() >= set(slots):
+                    self._parts.driver.check(domain)
                 self._parts.holds.wait_ready(self.instance, slots, until_s - time.monotonic())
             except BaseException:
                 self._starting_until_s = 0.0
@@ -213,12 +215,23 @@ class Keeper:
         for number, address in domain.functions.items():
             if wanted.get(number) != address:
                 LOG.info("instance %s: function %s is taken away", self.instance, address)
-                driver.detach_function(domain, number, address)
+                self._plug(partial(driver.detach_function, domain, number, address))
         for number, address in wanted.items():
-            hold = self._parts.holds.of(slots[number])
-            if number not in domain.functions and hold is not None and hold.ready:
-                driver.attach_function(domain, number, address)
-                LOG.info("instance %s: has function %s", self.instance, address)
+            if number not in domain.functions and self._may_use(slots[number]):
+                LOG.info("instance %s: function %s is passed", self.instance, address)
+                self._plug(partial(driver.attach_function, domain, number, address))
+
+    def _may_use(self, slot: str) -> bool:
+        """Say whether a slot is ready for this instance; to take functions away takes time, in which that changes."""
+        hold = self._parts.holds.of(slot)
+        return hold is not None and hold.ready and hold.action.instance == self.instance
+
+    def _plug(self, act: Callable[[], None]) -> None:
+        """Plug a function in or out; what does not go, as when its guest does not let go, is tried at the next look."""
+        try:
+            act()
+        except FpgaPoolError as error:
+            LOG.warning("instance %s: %s", self.instance, error)
 
     def _with_ports(self, domain: Domain, numbers: Iterable[int]) -> Domain:
         """Return the domain with all these ports, plugged in if they were not there."""

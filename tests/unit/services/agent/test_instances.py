@@ -7,7 +7,7 @@ import pytest
 
 from fpga_pool.drivers.slots.base import SlotAddress
 from fpga_pool.model.exceptions import Conflict, InvalidInput, ServiceUnavailable
-from fpga_pool.model.messages import FreeSlot
+from fpga_pool.model.messages import FreeSlot, HoldSlot
 
 from .node import SLOTS, xml
 
@@ -200,6 +200,52 @@ def test_functions_and_ports_that_are_not_its_are_taken_from_a_machine(passing, 
     passing.machines.begin(xml(), ports=[0], functions={0: ADDRESSES[1]})
     until(lambda: passing.machines.functions("vm") == {0: ADDRESSES[0]})
     until(lambda: passing.machines.ports("vm") == [])
+
+
+def test_a_slot_that_went_to_another_instance_meanwhile_is_not_passed(passing, until, monkeypatch):
+    # While a function that is not its is taken away, the slot of the machine is freed and kept for somebody else.
+    machines, bench, passed = passing.machines, passing.bench, []
+    attach, detach = machines.attach_function, machines.detach_function
+
+    def slow_detach(*known):
+        monkeypatch.setattr(machines, "detach_function", detach)
+        detach(*known)
+        passing.slots.held = {"other": [SLOTS[0]]}
+        for action in (
+            FreeSlot(instance="vm", lease_epoch=1),
+            HoldSlot(instance="other", project_id="q", function="sha256", lease_epoch=2),
+        ):
+            bench.execute(bench.commands.command(action, SLOTS[0]))
+        until(lambda: bench.jobs.holds.of(SLOTS[0]).ready)
+
+    monkeypatch.setattr(machines, "detach_function", slow_detach)
+    monkeypatch.setattr(machines, "attach_function", lambda *known: passed.append(known[2]) or attach(*known))
+    passing.instances.asked("prepare", xml())
+    machines.begin(xml(), functions={1: "ffff:00:00.7"})
+    until(lambda: machines.functions("vm") == {0: ADDRESSES[1]})
+    assert passed == [ADDRESSES[1]]
+
+
+def test_a_function_that_a_guest_does_not_let_go_keeps_nothing_else_from_it(passing, until, monkeypatch):
+    def keep(*_):
+        raise Conflict("the guest does not let go of it")
+
+    monkeypatch.setattr(passing.machines, "detach_function", keep)
+    passing.instances.asked("prepare", xml(count=2))
+    passing.machines.begin(xml(count=2), ports=[0], functions={2: "ffff:00:00.7"})
+    until(lambda: passing.machines.functions("vm") == {2: "ffff:00:00.7", **dict(enumerate(ADDRESSES))})
+    until(lambda: passing.machines.ports("vm") == [])
+
+
+def test_a_machine_that_cannot_have_channels_is_refused_a_slot_that_needs_one(passing, until):
+    # Only the first slot of this host is driven by guests themselves.
+    passing.instances.stop()
+    first = SlotAddress(*SLOTS[0].split("/")[1:])
+    passing.bench.driver.virtual_function = {first: ADDRESSES[0]}.get
+    passing.start()
+    with pytest.raises(InvalidInput, match="no controller"):
+        passing.instances.asked("prepare", xml("bare", count=2))
+    until(lambda: passing.held() == [])
 
 
 def test_the_functions_of_a_machine_that_ended_go_to_the_next(passing, until):

@@ -329,6 +329,22 @@ def test_trials_delay_no_head_beyond_its_first_reservation():
     assert not late
 
 
+def test_a_gang_that_is_late_gives_way_to_no_trial_that_delays_the_head():
+    # Two gangs of 2000 s share their processors from 11 s on and lose a tenth: the head, which needs both processors,
+    # starts once they have ended, 2000 / 0.9 at the latest.  The last one comes when they are late already.
+    rows = [(0, 1, 2000, 2000), (1, 1, 1990, 1990), (2, 2, 9000, 9000), (10, 1, 100, 800), (11, 1, 10, 2000)]
+    trace = trace_of_rows(*rows, (2100, 2, 50, 800))
+    starts_s = []
+
+    class InFront(Nowhere):
+        def stretch(self, gang, begin_s, end_s, tier, processors, rate):
+            if gang == 2 and tier != "bg":
+                starts_s.append(begin_s)
+
+    run(2, trace, MeasyPlus(PlusParams(patience=0.0, trial_s=60.0, trial_share=0.5)), usage=0.9, sink=InFront())
+    assert min(starts_s) <= 2000 / 0.9
+
+
 def test_measures_are_those_of_the_paper():
     # Runs of 5 s count as 10: 20 / 10 = 2; of 40 s, alone: 1.
     trace = trace_of_rows((0, 1, 40, 40), (20, 1, 5, 5))
@@ -362,7 +378,8 @@ def test_no_head_is_delayed_beyond_its_first_reservation_but_by_the_loss(rows, l
     class Watched(MeasyPlus):
         def _reserve(self, view, head, now_s):
             reservation = super()._reserve(view, head, now_s)
-            promised.setdefault(head, reservation.begin_s)
+            if reservation.begin_s < np.inf:  # its turn has come
+                promised.setdefault(head, reservation.begin_s)
             return reservation
 
     class InFront(Nowhere):
