@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import oslo_messaging as messaging
+
 from fpga_pool.model.encoding import to_plain
 from fpga_pool.model.exchange import (
     Calibration,
@@ -37,8 +39,9 @@ NEEDED_VERSION = {
     **dict.fromkeys(("claim_slots", "release_slots", "instance_slots"), "1.2"),
     **dict.fromkeys(("create_gang", "gangs", "gang", "cancel_gang"), "1.3"),
     **dict.fromkeys(("create_task", "tasks", "task", "cancel_task"), "1.4"),
-    "snapshot": "1.5",
 }
+#: The first version that packs a snapshot.
+PACKS_VERSION = "1.5"
 #: A question that waits for changes is answered within this.
 LONGEST_WAIT_S = 5.0
 
@@ -73,22 +76,24 @@ class SchedulerAPI:
         #: go to one that was heard of, until it does not answer.
         self._server = ""
 
-    def _call(self, method: str, timeout_s: float | None = None, **arguments: Any) -> Any:
+    def _call(self, method: str, timeout_s: float | None = None, version: str = "", **arguments: Any) -> Any:
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         server = None if self._any_server else self._server or self._find()
         try:
-            return self._ask(timeout_s, method, server=server, **arguments)
+            return self._ask(timeout_s, method, server=server, version=version, **arguments)
         except NO_ANSWER:
             self._server = ""
             raise
 
-    def _ask(self, timeout_s: float, method: str, server: str | None = None, **arguments: Any) -> Any:
+    def _ask(
+        self, timeout_s: float, method: str, server: str | None = None, version: str = "", **arguments: Any
+    ) -> Any:
         sign_of_life_s = SIGN_OF_LIFE_S if timeout_s > self._timeout_s else None
         prepared = self._client.prepare(
             server=server,
             timeout=timeout_s,
             call_monitor_timeout=sign_of_life_s,
-            version=NEEDED_VERSION.get(method, "1.1"),
+            version=version or NEEDED_VERSION.get(method, "1.1"),
         )
         return self._caller.run(lambda: prepared.call({}, method, **arguments), timeout_s)
 
@@ -225,7 +230,14 @@ class SchedulerAPI:
     def snapshot(self, seen: Mapping[str, int] | None = None) -> PoolColumns:
         """Return all hosts and slots as columns, or those that changed after what was seen before."""
         seen = None if seen is None else dict(seen)
-        return PoolColumns.from_plain(self._call("snapshot", seen=seen, packed=True))
+        try:
+            told = self._call("snapshot", version=PACKS_VERSION, seen=seen, packed=True)
+        except (messaging.UnsupportedVersion, messaging.RemoteError) as error:
+            # Over the wire it is a RemoteError that names it.
+            if getattr(error, "exc_type", "UnsupportedVersion") != "UnsupportedVersion":
+                raise
+            told = self._call("snapshot", seen=seen)  # the scheduler is of the release before
+        return PoolColumns.from_plain(told)
 
     def follow(self) -> None:
         """Tell all schedulers that somebody follows the pool; who is not told must ask."""

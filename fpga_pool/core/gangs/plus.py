@@ -60,7 +60,8 @@ class PlusParams(TierParams):
         metadata={
             "min": 0,
             "help": "The shortest gangs are those of the shortest expected run time: the mean of so many last run "
-            "times of the same user, their estimate at most. 0: the estimate. Reservations go by estimates.",
+            "times of the same user, their estimate at most. 0: the estimate. Reservations go by estimates. In the "
+            "simulator only.",
         },
     )
     trial_s: float = field(
@@ -68,7 +69,7 @@ class PlusParams(TierParams):
         metadata={
             "min": 0.0,
             "help": "A gang that starts in the background has the higher priority there for so many seconds, if those "
-            "in the foreground can give way. 0: never.",
+            "in the foreground can give way. 0: never. In the simulator only.",
         },
     )
     trial_share: float = field(
@@ -76,7 +77,7 @@ class PlusParams(TierParams):
         metadata={
             "min": 0.0,
             "max": 1.0,
-            "help": "Gangs give way to trials for this share of their estimates at most.",
+            "help": "Gangs give way to trials for this share of their estimates at most. In the simulator only.",
         },
     )
 

@@ -198,6 +198,8 @@ def _commit(tx: Transaction, gang: Gang, how: How, names: Sequence[str], setting
             gang = change_gang(tx, gang, Killed(ends_at=ends_at), now_s)
             reserve(tx, gang, names, Tier.FOREGROUND, [0.0] * len(names), now_s)
             _end_all(tx, before.values(), StopRequested(reason="begins anew elsewhere"), now_s)
+        case _:
+            raise ValueError(f"{how}: live gangs cannot do that")
     settle_gang(tx, gang.uuid, now_s)
 
 
