@@ -17,7 +17,7 @@ GROUP = cfg.OptGroup(
 )
 #: How long an answer may take where nothing is configured, in seconds.
 TIMEOUT_S = 30
-#: How often a connection that is refused is tried again before the call has failed.
+#: How often a question is asked again that was not answered; what changes something is asked for once.
 CONNECT_RETRIES = 2
 #: What of an adapter is configured: services are several, so none of what names one of them.
 _WHERE = ("region-name", "valid-interfaces")

@@ -235,6 +235,8 @@ class Servers:
 
     def _ask(self, method: str, path: str, body: Any = None, params: Mapping[str, str] | None = None) -> Any:
         options: dict[str, Any] = {} if body is None else {"json": body}
+        if method != "GET":
+            options["connect_retries"] = 0  # one whose answer was lost may have been done
         if params:
             options["params"] = dict(params)
         answer = self._answered(

@@ -132,8 +132,9 @@ class ComputeApi:
         self.network = SimpleNamespace(find_network=lambda name: SimpleNamespace(id=f"net-{name}"))
         self.current_project_id = "pool"
 
-    def request(self, path, method, *, microversion, raise_exc, json=None, params=None):
+    def request(self, path, method, *, microversion, raise_exc, json=None, params=None, connect_retries=None):
         assert (microversion, raise_exc) == ("2.74", False)
+        assert (connect_retries is None) is (method == "GET")
         if self.down:
             raise ConnectFailure("refused")
         self.asked.append((method, path))

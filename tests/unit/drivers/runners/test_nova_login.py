@@ -1,10 +1,13 @@
 """Who the Nova runner is at Keystone: what is configured, and how long it waits for answers."""
 
 import pytest
+import requests
+from keystoneauth1 import session as keystone_session
 from oslo_config import cfg
 
-from fpga_pool.drivers.runners.nova_login import TIMEOUT_S, log_in
-from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.drivers.runners.nova_login import CONNECT_RETRIES, TIMEOUT_S, log_in
+from fpga_pool.drivers.runners.nova_servers import Servers
+from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
 
 ACCOUNT = """
 auth_type = password
@@ -39,3 +42,40 @@ def test_who_has_no_account_is_told_what_is_missing(tmp_path):
 def test_an_account_that_cannot_be_right_is_refused(tmp_path):
     with pytest.raises(InvalidInput, match=r"\[nova\]: .*nosuch"):
         log_in(configured(tmp_path, "auth_type = nosuch"))
+
+
+class Wire(requests.adapters.BaseAdapter):
+    """What is below requests: it takes every request, and loses every answer."""
+
+    def __init__(self):
+        super().__init__()
+        self.taken = []
+
+    def send(self, request, **_):
+        self.taken.append((request.method, request.path_url.partition("?")[0]))
+        raise requests.exceptions.ReadTimeout("no answer")
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def wire(monkeypatch):
+    monkeypatch.setattr(keystone_session.time, "sleep", lambda _: None)
+    return Wire()
+
+
+@pytest.mark.filterwarnings("ignore:The 'service_type' parameter")  # of the SDK to itself
+def test_a_question_is_asked_again_and_a_request_whose_answer_is_lost_is_sent_once(tmp_path, wire):
+    """Nova may be making a server: keystoneauth would ask it for two more, whatever the method."""
+    options = "auth_type = none\nendpoint = http://nova.test/v2.1\n"
+    cloud = log_in(configured(tmp_path, options))
+    cloud.session.session = requests.Session()
+    cloud.session.session.mount("http://", wire)
+    servers = Servers(cloud, "one", "gang", [])
+    with pytest.raises(ServiceUnavailable, match="timed out"):
+        servers._ask("POST", "/servers", {"server": {}})
+    assert wire.taken.count(("POST", "/v2.1/servers")) == 1
+    with pytest.raises(ServiceUnavailable, match="timed out"):
+        servers.list()
+    assert wire.taken.count(("GET", "/v2.1/servers/detail")) == 1 + CONNECT_RETRIES
