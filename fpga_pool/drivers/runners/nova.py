@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,9 +22,10 @@ from fpga_pool.drivers.runners.base import Key, Phase, ProcessSpec, Runner, Runn
 from fpga_pool.drivers.runners.domain import ProcessDomain
 from fpga_pool.drivers.runners.nova_login import log_in
 from fpga_pool.drivers.runners.nova_servers import Server, Servers, Stage
+from fpga_pool.drivers.runners.nova_view import NovaView
 from fpga_pool.drivers.runners.process_guests import Guest, ProcessGuests
 from fpga_pool.drivers.tiers.libvirt import LibvirtTiers
-from fpga_pool.model.exceptions import Conflict, NotFound, ServiceUnavailable
+from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Tier
 
 LOG = logging.getLogger(__name__)
@@ -69,10 +70,12 @@ class NovaRunner(Runner):
         self._clock = clock
         self._steady = steady
         #: What Nova was last seen to have, and when.
-        self._servers: dict[Key, Server] = {}
+        self._view = NovaView(servers)
         self._listed_at = float("-inf")
         #: Until then a server may turn up that was asked for.
         self._unsure_until = steady() + UNSURE_S
+        #: Guests, by uuid, whose servers Nova was last seen to have no more.
+        self._orphans: set[str] = set()
         #: Servers that are being saved, when Nova was asked to, and since when servers do not run.
         self._busy: set[str] = set()
         self._acted_at: dict[str, float] = {}
@@ -97,15 +100,19 @@ class NovaRunner(Runner):
     def observe(self) -> dict[Key, Running]:
         """See Runner."""
         now_s = self._clock()
-        guests = self._marked()
-        fresh = self._look(guests)
+        before = self._marked()
+        fresh = self._look(before)
+        guests = self._marked() if fresh else before
         begun = self._bring(guests) if fresh else set()
         self._guests.read_tiers(now_s)
         found = {}
-        for key, server in self._servers.items():
-            if server.uuid not in self._left:
-                certain = fresh and server.uuid not in begun
-                found[key] = self._running(server, guests.get(server.uuid), now_s, certain=certain)
+        for key, server in self._view.servers.items():
+            uuid = server.uuid
+            if uuid not in self._left:
+                was, now = before.get(uuid), guests.get(uuid)
+                # A reboot may have begun before Nova was asked, or after: what has ended was off before, and is.
+                certain = fresh and uuid not in begun | self._view.unseen and _is_alike(was, now)
+                found[key] = self._running(server, now if certain or _runs(now) else was, now_s, certain=certain)
         return found
 
     def _marked(self) -> dict[str, Guest]:
@@ -117,14 +124,14 @@ class NovaRunner(Runner):
 
         A Nova that does not answer is no reason to stop where all servers run.
         """
-        there = [server for server in self._servers.values() if server.uuid not in self._left]
+        there = [server for server in self._view.servers.values() if server.uuid not in self._left]
         still = [each for each in there if each.uuid in self._busy or not _runs(guests.get(each.uuid))]
         moving = any(server.stage in (Stage.ARRIVING, Stage.MOVING) for server in there)
-        pause_s = LOOK_S if still or moving else self._times.poll_s
+        pause_s = LOOK_S if still or moving or self._is_unsure() else self._times.poll_s
         if self._steady() - self._listed_at < pause_s:
             return False
         try:
-            self._list()
+            self._list(guests)
         except ServiceUnavailable as error:
             if still or self._listed_at == float("-inf"):
                 raise
@@ -133,23 +140,25 @@ class NovaRunner(Runner):
             return False
         return True
 
-    def _list(self) -> None:
-        """Read what Nova has; of two that are one process, by a request whose answer was lost, the first stays."""
-        found: dict[Key, Server] = {}
-        for server in self._nova.list():
-            first = found.setdefault(server.about.key, server)
-            if first is not server:
-                LOG.warning("process %s: server %s is deleted, %s is it", server.about.key, server.uuid, first.uuid)
-                self._nova.delete(server.uuid)
-        self._servers = found
+    def _is_unsure(self) -> bool:
+        return self._steady() < self._unsure_until
+
+    def _list(self, guests: dict[str, Guest]) -> None:
+        """Read what Nova has.  A guest whose server it has no more, as it says, is nobody's, and is destroyed."""
+        running = {uuid for uuid, guest in guests.items() if not guest.is_off}
+        self._orphans = self._view.read(running)
         self._listed_at = self._steady()
-        there = {server.uuid for server in found.values()}
+        there = self._view.uuids
         self._busy &= there
         self._left &= there
         memory: dict[str, Any]
         for memory in (self._tiers, self._down_since, self._acted_at):
             for uuid in memory.keys() - there:
                 del memory[uuid]
+        for uuid, guest in (self._marked() if self._orphans else {}).items():
+            if uuid in self._orphans and not guest.is_off:
+                LOG.warning("process %s: its guest is destroyed, Nova has no server %s", guest.about.key, uuid)
+                self._guests.destroy(guest)
 
     def _running(self, server: Server, guest: Guest | None, now_s: float, *, certain: bool) -> Running:
         """Return what a process does; one is taken to run as long as nothing else is certain."""
@@ -195,30 +204,37 @@ class NovaRunner(Runner):
         return guest.end if guest.is_off else (Phase.RUNNING, "")
 
     def _bring(self, guests: dict[str, Guest]) -> set[str]:
-        """Do for each server what is to be done next until it runs here; return those whose guests say it only now."""
+        """Do for each server what is to be done next until it runs here; return those whose guests say it only now.
+
+        What fails for one of them is done again at the next look, and keeps no other from it.
+        """
         begun = set()
-        for key, server in self._servers.items():
-            if server.uuid in self._left:
-                self._sweep(server)
-            elif server.stage in (Stage.ARRIVING, Stage.MOVING):
-                try:
-                    self._arrive(server, guests.get(server.uuid))
-                except Conflict as error:
-                    LOG.warning("process %s: server %s does not arrive: %s", key, server.uuid, error)
-            elif server.uuid in guests or server.host != self._nova.home:
+        for key, server in self._view.servers.items():
+            if server.uuid in self._view.unseen:
                 continue
-            elif self._guests.mark(server.uuid, server.about):
-                begun.add(server.uuid)
+            try:
+                if server.uuid in self._left:
+                    self._sweep(server)
+                elif server.stage in (Stage.ARRIVING, Stage.MOVING):
+                    self._arrive(server, guests.get(server.uuid))
+                elif server.uuid in guests or server.host != self._nova.home:
+                    continue
+                elif self._guests.mark(server.uuid, server.about):
+                    begun.add(server.uuid)
+            except FpgaPoolError as error:
+                LOG.warning("process %s: server %s: %s", key, server.uuid, error)
+                if server.stage is Stage.RUN:
+                    begun.add(server.uuid)  # nothing is known of its guest
         return begun
 
     # What is to be --------------------------------------------------------------------------------------------------
 
     def launch(self, spec: ProcessSpec, processor: int, tier: Tier) -> None:
         """See Runner.  It returns when Nova has taken the request."""
-        self._list()
-        if spec.key in self._servers:
+        self._list(self._marked())
+        if spec.key in self._view.servers:
             return
-        if self._steady() < self._unsure_until:
+        if self._is_unsure():
             raise ServiceUnavailable(f"process {spec.key}: waits for what Nova was asked for before")
         about = ProcessDomain.launched(spec, processor, tier)
         self._refuse_taken(processor, tier)
@@ -230,16 +246,16 @@ class NovaRunner(Runner):
         except ServiceUnavailable:
             self._unsure_until = self._steady() + UNSURE_S
             raise
-        self._list()
+        self._list(self._marked())
 
     def _refuse_taken(self, processor: int, tier: Tier) -> None:
         guests = self._marked()
-        for key, other in self._servers.items():
+        for key, other in self._view.servers.items():
             guest = guests.get(other.uuid)
             if other.uuid in self._left or other.about.processor != processor or (guest is not None and guest.is_off):
                 continue
-            its = self._tiers.get(other.uuid, other.about.tier) if guest is None else self._guests.tier(guest)
-            if its is tier:
+            given = self._guests.tier(guest) if guest is not None else None
+            if (given or self._tiers.get(other.uuid, other.about.tier)) is tier:
                 raise Conflict(f"processor {processor}: process {key} is in its {tier}")
 
     def set_tier(self, key: Key, tier: Tier) -> None:
@@ -251,35 +267,39 @@ class NovaRunner(Runner):
         if self._guests.is_placed(guest):
             self._guests.change_tier(guest, tier)
         else:
-            self._guests.place(guest.domain, replace(guest.about, tier=tier))
+            self._guests.place(guest.domain, replace(server.about, tier=tier))
 
     def end(self, key: Key) -> None:
         """See Runner."""
         until_s = self._steady() + END_S
-        self._list()
-        if key not in self._servers and self._steady() < self._unsure_until:
+        self._list(self._marked())
+        if key not in self._view.servers and self._is_unsure():
             raise ServiceUnavailable(f"process {key}: waits for what Nova was asked for before")
         asked = ""
-        while key in self._servers:
-            server = self._servers[key]
+        while key in self._view.servers:
+            server = self._view.servers[key]
             if server.uuid != asked and server.task not in _DELETING:
                 asked = server.uuid
                 self._nova.delete(asked)
             if self._steady() > until_s:
                 raise ServiceUnavailable(f"process {key}: Nova is still deleting server {server.uuid}")
             self._pause(END_LOOK_S)
-            self._list()
+            self._list(self._marked())
+        # Where nova-compute is down Nova deletes what it knows of a server, and the guest is there.
+        guest = self._guests.find().get(key)
+        if guest is not None and not guest.is_off and guest.uuid in self._orphans:
+            raise ServiceUnavailable(f"process {key}: server {guest.uuid} is deleted, its guest does not end")
 
     def discard(self, saved: str) -> None:
         """See Runner.  One that a process has gone on from is not saved any more."""
         try:
             if self._nova.show(saved).stage is Stage.SAVED:
                 self._nova.delete(saved)
-        except NotFound:
-            LOG.debug("server %s: gone", saved)
+        except (NotFound, InvalidInput) as error:
+            LOG.debug("server %s: %s", saved, error)
 
     def _known(self, key: Key) -> tuple[Server, Guest | None]:
-        server = self._servers.get(key)
+        server = self._view.servers.get(key)
         if server is None:
             raise NotFound(f"no process {key} on this host")
         return server, self._marked().get(server.uuid)
@@ -308,14 +328,14 @@ class NovaRunner(Runner):
 
     def leave(self, key: Key) -> None:
         """See Runner.  Its server is there until somebody goes on from it."""
-        server = self._servers.get(key)
+        server = self._view.servers.get(key)
         if server is not None:
             self._left.add(server.uuid)
             self._busy.discard(server.uuid)
 
     def _sweep(self, server: Server) -> None:
         changed = datetime.fromisoformat(server.updated.replace("Z", "+00:00"))
-        if (datetime.now(UTC) - changed).total_seconds() > self._times.keep_saved_s:
+        if self._clock() - changed.timestamp() > self._times.keep_saved_s:
             LOG.warning("process %s: server %s is deleted, nobody went on from it", server.about.key, server.uuid)
             self._nova.delete(server.uuid)
 
@@ -327,6 +347,7 @@ class NovaRunner(Runner):
         if server.stage is not Stage.SAVED or server.about.key.gang != spec.key.gang:
             raise Conflict(f"server {server.uuid} is not one that it was saved in")
         self._left.discard(server.uuid)
+        self._tiers.pop(server.uuid, None)
         self._nova.adopt(server.uuid, about)
 
     def _arrive(self, server: Server, guest: Guest | None) -> None:
@@ -355,3 +376,7 @@ class NovaRunner(Runner):
 
 def _runs(guest: Guest | None) -> bool:
     return guest is not None and not guest.is_off
+
+
+def _is_alike(was: Guest | None, now: Guest | None) -> bool:
+    return _runs(was) == _runs(now) and (was is None) == (now is None)

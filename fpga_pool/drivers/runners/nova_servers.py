@@ -12,9 +12,9 @@ from enum import StrEnum
 from http import HTTPStatus
 from typing import Any
 
-from keystoneauth1.exceptions import ClientException
+from keystoneauth1.exceptions import CatalogException, ClientException
 from openstack.connection import Connection
-from openstack.exceptions import SDKException
+from openstack.exceptions import DuplicateResource, EndpointNotFound, SDKException
 
 from fpga_pool.drivers.runners.base import Key, ProcessSpec
 from fpga_pool.drivers.runners.domain import ProcessDomain
@@ -128,7 +128,7 @@ class Servers:
     # What is --------------------------------------------------------------------------------------------------------
 
     def list(self) -> list[Server]:
-        """Return all that this host has, those first that were made first."""
+        """Return all that this host has; those of a cell that does not answer may be missing."""
         found: dict[str, Server] = {}  # Nova may tell twice of one that it has just begun to build
         asked = {"tags": self._tag, "sort_key": "created_at", "sort_dir": "asc"}
         more = True
@@ -140,10 +140,13 @@ class Servers:
         return [server for server in found.values() if server.home == self.home]
 
     def show(self, uuid: str) -> Server:
-        """Return one, whoever has it; NotFound if there is none, or it is no process."""
-        server = Server.from_plain(self._ask("GET", f"/servers/{uuid}")["server"])
+        """Return one, whoever has it; NotFound if there is none, InvalidInput if it is no process."""
+        plain = self._ask("GET", f"/servers/{uuid}")["server"]
+        if "metadata" not in plain or plain["status"] == "UNKNOWN":
+            raise ServiceUnavailable(f"Nova: the cell of server {uuid} does not answer")
+        server = Server.from_plain(plain)
         if server is None:
-            raise NotFound(f"server {uuid} is no process of a gang")
+            raise InvalidInput(f"server {uuid} is no process of a gang")
         return server
 
     # What is to be --------------------------------------------------------------------------------------------------
@@ -166,8 +169,16 @@ class Servers:
         self._ask("POST", "/servers", {"server": server})
 
     def delete(self, uuid: str) -> None:
-        """Have a server deleted, whatever it does; nothing where it is gone."""
-        self._act(uuid, {"forceDelete": None}, gone_is_fine=True)
+        """Have a server deleted, whatever it does; nothing where it is gone.
+
+        One that Nova refuses to delete has to be deleted sooner or later: ServiceUnavailable, with the reason.
+        """
+        try:
+            self._act(uuid, {"forceDelete": None})
+        except NotFound:
+            LOG.debug("server %s: gone", uuid)
+        except Conflict as error:
+            raise ServiceUnavailable(str(error)) from error
 
     def pause(self, uuid: str) -> None:
         """Stop a server where it is, with its memory."""
@@ -182,9 +193,13 @@ class Servers:
         self._act(uuid, {"os-migrateLive": {"host": self.home, "block_migration": "auto"}})
 
     def adopt(self, uuid: str, about: ProcessDomain) -> None:
-        """Have a saved server be a process of this host, which it is to go on as."""
-        self._ask("PUT", f"/servers/{uuid}/tags", {"tags": [self._tag]})
+        """Have a saved server be a process of this host, which it is to go on as.
+
+        Meanwhile it has the tags of both hosts, so that the one that its metadata names finds it.
+        """
+        self._ask("PUT", f"/servers/{uuid}/tags/{self._tag}")
         self._tell(uuid, _metadata(about, self.home, Stage.ARRIVING))
+        self._ask("PUT", f"/servers/{uuid}/tags", {"tags": [self._tag]})
 
     def set_stage(self, uuid: str, stage: Stage) -> None:
         """Have a server tell how far it is."""
@@ -193,12 +208,8 @@ class Servers:
     def _tell(self, uuid: str, metadata: Mapping[str, str]) -> None:
         self._ask("POST", f"/servers/{uuid}/metadata", {"metadata": dict(metadata)})
 
-    def _act(self, uuid: str, action: Mapping[str, object], *, gone_is_fine: bool = False) -> None:
-        try:
-            self._ask("POST", f"/servers/{uuid}/action", dict(action))
-        except NotFound:
-            if not gone_is_fine:
-                raise
+    def _act(self, uuid: str, action: Mapping[str, object]) -> None:
+        self._ask("POST", f"/servers/{uuid}/action", dict(action))
 
     # What it is made of ---------------------------------------------------------------------------------------------
 
@@ -243,15 +254,29 @@ class Servers:
             lambda: self._cloud.compute.request(path, method, microversion=MICROVERSION, raise_exc=False, **options)
         )
         if answer.ok:
-            return answer.json() if answer.content else None
-        raise _refusal(answer.status_code)(f"Nova, {method} {path}: {answer.status_code} {_said(answer)}")
+            return self._answered(answer.json) if answer.content else None
+        said = f"Nova, {method} {path}: {answer.status_code} {_said(answer)}"
+        if answer.status_code == HTTPStatus.NOT_FOUND and not _is_novas(answer):
+            raise ServiceUnavailable(said)
+        raise _refusal(answer.status_code)(said)
 
     @staticmethod
     def _answered(ask: Any) -> Any:
         try:
             return ask()
         except (ClientException, SDKException, ValueError) as error:
-            raise ServiceUnavailable(f"the cloud does not answer: {' '.join(str(error).split())}") from error
+            said = " ".join(str(error).split())
+            if _is_final(error):
+                raise Conflict(f"the cloud refuses: {said}") from error
+            raise ServiceUnavailable(f"the cloud does not answer: {said}") from error
+
+
+def _is_final(error: Exception) -> bool:
+    """Say whether the same would fail again: what is configured, or what the cloud has, is not so."""
+    if isinstance(error, CatalogException | DuplicateResource | EndpointNotFound):
+        return True
+    status = getattr(error, "status_code", None) or getattr(error, "http_status", None)
+    return status is not None and _refusal(status) is not ServiceUnavailable
 
 
 def _refusal(status: int) -> type[FpgaPoolError]:
@@ -261,6 +286,14 @@ def _refusal(status: int) -> type[FpgaPoolError]:
     if status in _LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return ServiceUnavailable
     return Conflict
+
+
+def _is_novas(answer: Any) -> bool:
+    """Say whether it is Nova that has not found something: a proxy before it may not have found Nova."""
+    try:
+        return "itemNotFound" in answer.json()
+    except (ValueError, TypeError):
+        return False
 
 
 def _said(answer: Any) -> str:

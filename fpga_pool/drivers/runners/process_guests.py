@@ -232,6 +232,11 @@ class ProcessGuests:
             self._tiers.release(guest.uuid)
         self._tier_of.pop(guest.uuid, None)
 
+    def destroy(self, guest: Guest) -> None:
+        """End a guest at once; nothing where it has ended, or libvirt cannot."""
+        self.gone(guest.domain.destroy)
+        self.forget(guest.uuid)
+
     def forget(self, uuid: str) -> None:
         """Forget a guest that is gone."""
         self._tier_of.pop(uuid, None)

@@ -172,7 +172,7 @@ class Processes:
         seen = self._runner.observe()
         with self._changed:
             self._seen = seen
-        failures: list[ServiceUnavailable] = []
+        failures: list[FpgaPoolError] = []
         strays = [key for key in seen.keys() - held.keys() if key not in self._held]
         self._each(strays, lambda key: self._end_stray(key, seen[key]), failures)
         self._look_at = float("-inf") if failures else self._steady() + IDLE_LOOK_S
@@ -187,13 +187,13 @@ class Processes:
         return False
 
     @staticmethod
-    def _each(them: Iterable[_Each], act: Callable[[_Each], bool], failures: list[ServiceUnavailable]) -> bool:
+    def _each(them: Iterable[_Each], act: Callable[[_Each], bool], failures: list[FpgaPoolError]) -> bool:
         """Do something with each, whichever of them fails; return whether something has changed."""
         changed = False
         for one in them:
             try:
                 changed |= act(one)
-            except ServiceUnavailable as failure:
+            except FpgaPoolError as failure:
                 LOG.debug("step: %s", failure)
                 failures.append(failure)
         return changed

@@ -66,6 +66,9 @@ class Domain:
     def end(self, reason):
         self.state, self.reason = libvirt.VIR_DOMAIN_SHUTOFF, reason
 
+    def destroy(self):
+        self.end(libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED)
+
     @property
     def key(self):
         found = ElementTree.fromstring(self.element)
@@ -121,6 +124,8 @@ class ComputeApi:
         self.hypervisors = hypervisors
         self.servers, self.asked = {}, []
         self.down = False
+        #: Servers, by uuid, of a cell that does not answer; whether nova-compute does not; how many are on a page.
+        self.unheard, self.compute_down, self.page = set(), False, None
         #: A request whose path this matches is done, and its answer lost; one of `refused` is answered so.
         self.lost = ""
         self.refused = {}
@@ -152,22 +157,38 @@ class ComputeApi:
         if (method, parts) == ("POST", ["servers"]):
             return self.create(body["server"])
         if parts == ["servers", "detail"]:
-            # One that has just begun to be built may be told of twice.
-            found = [server for server in self.servers.values() if params["tags"] in server["tags"]]
-            return Answer(200, {"servers": found + [server for server in found if server["status"] == "BUILD"]})
+            return Answer(200, self.listed(**params))
         server = self.servers.get(parts[1])
         if server is None:
             return Answer(404, {"itemNotFound": {"message": "no such server"}})
+        if server["id"] in self.unheard:
+            return Answer(200 if method == "GET" else 500, {"server": {"id": server["id"], "status": "UNKNOWN"}})
         if method == "GET":
             return Answer(200, {"server": server})
-        if parts[2] == "tags":
+        self.change(server, parts[2:], body)
+        return Answer(200, {})
+
+    def listed(self, tags, sort_key, sort_dir, marker=None):
+        """Return a page: what was only asked for so far comes first, whatever the order, and may be told of twice."""
+        assert (sort_key, sort_dir) == ("created_at", "asc")
+        found = [each for each in self.servers.values() if tags in each["tags"] and each["id"] not in self.unheard]
+        found.sort(key=lambda each: (each["status"] != "BUILD", each["created"]))
+        if self.page is None:
+            return {"servers": found + [each for each in found if each["status"] == "BUILD"]}
+        begin = 1 + [each["id"] for each in found].index(marker) if marker else 0
+        end = begin + self.page
+        return {"servers": found[begin:end]} | ({"servers_links": [{"rel": "next"}]} if end < len(found) else {})
+
+    def change(self, server, parts, body):
+        if parts == ["tags"]:
             server["tags"] = body["tags"]
-        elif parts[2] == "metadata":
+        elif parts[0] == "tags":
+            server["tags"] = [*server["tags"], parts[1]]
+        elif parts == ["metadata"]:
             server["metadata"] |= body["metadata"]
         else:
             [action] = body
             getattr(self, action.replace("-", "_"))(server, body[action])
-        return Answer(200, {})
 
     def create(self, asked):
         made = {
@@ -199,7 +220,7 @@ class ComputeApi:
 
     def forceDelete(self, server, _):  # noqa: N802
         del self.servers[server["id"]]
-        for hypervisor in self.hypervisors.values():
+        for hypervisor in self.hypervisors.values() if not self.compute_down else ():
             hypervisor.domains.pop(server["id"], None)
 
     def pause(self, server, _):

@@ -57,6 +57,15 @@ class Host:
         assert self.observe()[spec.key].phase is Phase.RUNNING
         return self.server()
 
+    def launched_beside(self, spec, processor):
+        """Another process, in the foreground of another processor."""
+        self.later(10.0)
+        self.runner.launch(spec, processor, FRONT)
+        self.api.build()
+        self.observe()
+        self.observe()
+        self.runner.set_tier(spec.key, FRONT)
+
     def server(self):
         [server] = self.api.servers.values()
         return server
@@ -132,8 +141,8 @@ def test_an_agent_that_was_killed_after_its_request_finds_the_server(host, api):
 
 def test_of_two_servers_that_are_one_process_the_first_stays(host, api):
     first = host.launched()
-    second = {**first, "id": "second", "created": "2026-11-22T00:01:00Z"}
-    api.servers["second"] = second
+    # Nova lists it first: it has no host yet.
+    api.servers["second"] = {**first, "id": "second", "created": "2026-11-22T00:01:00Z", "status": "BUILD"}
     assert set(host.observe()) == {KEY}
     assert list(api.servers) == [first["id"]]
 
@@ -177,6 +186,108 @@ def test_a_refusal_is_told_with_novas_reason(host, api):
     api.refused["POST /servers"] = Answer(403, {"forbidden": {"message": "Quota exceeded for cores"}})
     with pytest.raises(Conflict, match="403 Quota exceeded for cores"):
         host.runner.launch(SPEC, 1, FRONT)
+
+
+OTHER = ProcessSpec(key=Key("b", 0, 1), processes=1, cpu_usage=0.5, work_s=60.0)
+
+
+def test_a_server_of_a_cell_that_does_not_answer_is_not_gone(host, api):
+    server = host.launched()
+    api.unheard = {server["id"]}
+    assert host.observe()[KEY].phase is Phase.RUNNING
+    host.domain().end(SHUTDOWN)  # it may be a reboot: Nova does not tell
+    assert host.observe()[KEY].phase is Phase.RUNNING
+    with pytest.raises(ServiceUnavailable):
+        host.runner.end(KEY)
+    with pytest.raises(ServiceUnavailable, match=r"the cell of server .* does not answer"):
+        host.runner.discard(server["id"])
+    api.unheard = set()
+    assert host.observe()[KEY].phase is Phase.EXITED
+
+
+def test_an_agent_that_starts_while_a_cell_does_not_answer_waits_for_it_where_a_guest_runs(host, api):
+    server = host.launched()
+    api.unheard = {server["id"]}
+    host.restarted()
+    with pytest.raises(ServiceUnavailable, match="does not answer"):
+        host.observe()
+    api.unheard = set()
+    assert host.observe()[KEY].phase is Phase.RUNNING
+    assert not host.domain().is_off
+
+
+def test_what_was_not_found_by_a_proxy_is_not_gone(host, api):
+    server = host.launched()
+    api.unheard = {server["id"]}
+    api.refused[f"GET /servers/{server['id']}"] = Answer(404, {})
+    assert host.observe()[KEY].phase is Phase.RUNNING
+
+
+def test_a_guest_that_nova_has_left_behind_is_destroyed(host, api):
+    """Where nova-compute does not answer Nova deletes what it knows of a server, and no more."""
+    host.launched()
+    domain, api.compute_down = host.domain(), True
+    host.runner.end(KEY)
+    assert domain.is_off
+    assert host.observe() == {}
+
+
+def test_a_guest_that_was_left_behind_before_the_agent_started_is_destroyed_and_another_hosts_is_not(host, api, clock):
+    gone = host.launched()
+    host.launched_beside(OTHER, 2)
+    [other] = [server for server in api.servers.values() if server is not gone]
+    other["metadata"]["fpga_pool.home"] = "two"  # it has gone on from it, and has not fetched it yet
+    del api.servers[gone["id"]]
+    host.restarted()
+    assert host.observe() == {}
+    domains = api.hypervisors["one"].domains
+    assert (domains[gone["id"]].is_off, domains[other["id"]].is_off) == (True, False)
+
+
+def test_while_a_guest_that_was_left_behind_cannot_be_destroyed_its_process_has_not_ended(host, api):
+    host.launched()
+    domain, api.compute_down = host.domain(), True
+    domain.destroy = lambda: None
+    with pytest.raises(ServiceUnavailable, match="its guest does not end"):
+        host.runner.end(KEY)
+    del domain.destroy
+    host.runner.end(KEY)
+    assert domain.is_off
+
+
+def test_one_that_cannot_have_its_place_keeps_no_other_from_being_seen_and_fails_in_the_end(host, api):
+    host.launched()
+    seen = saved(host)
+    host.launched_beside(OTHER, 2)
+    place = host.tiers.place
+
+    def offline(instance, tier, pcpus):
+        if pcpus == [7]:
+            raise InvalidInput("this host has no pCPU 7 online")
+        place(instance, tier, pcpus)
+
+    host.tiers.place = offline
+    spec = ProcessSpec(key=Key("a", 0, 2), processes=2, cpu_usage=0.5, work_s=60.0, saved=seen.saved)
+    host.runner.launch(spec, 7, FRONT)
+    for _ in range(3):
+        assert {key: one.phase for key, one in host.observe().items()} == dict.fromkeys(
+            (spec.key, OTHER.key), Phase.RUNNING
+        )
+    host.later(600.0)
+    found = host.observe()
+    assert found[spec.key].phase is Phase.FAILED
+    assert found[OTHER.key].phase is Phase.RUNNING
+
+
+@pytest.mark.parametrize("status", [403, 409])
+def test_to_delete_what_nova_refuses_to_delete_is_tried_again(host, api, status):
+    host.launched()
+    api.refused["POST .*/action"] = Answer(status, {"conflict": {"message": "server is locked"}})
+    with pytest.raises(ServiceUnavailable, match="server is locked"):
+        host.runner.end(KEY)
+    api.refused.clear()
+    host.runner.end(KEY)
+    assert api.servers == {}
 
 
 @pytest.mark.parametrize("status", [401, 429, 500, 503])

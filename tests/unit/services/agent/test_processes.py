@@ -6,7 +6,7 @@ import pytest
 
 from fpga_pool.drivers.runners.base import Key, Phase, Running
 from fpga_pool.drivers.runners.simulated import SimulatedRunner
-from fpga_pool.model.exceptions import ServiceUnavailable
+from fpga_pool.model.exceptions import Conflict, ServiceUnavailable
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.gang_messages import LaunchProcess, SaveProcess, SetTier, StopProcess
 from fpga_pool.model.messages import Command
@@ -386,7 +386,8 @@ def test_a_guest_that_a_killed_agent_left_in_no_tier_is_put_into_its_own(host, m
     assert given == [("a", BEHIND)]
 
 
-def test_a_guest_that_cannot_be_ended_keeps_no_other_from_being_ended_or_launched(host, memories):
+@pytest.mark.parametrize("failure", [ServiceUnavailable, Conflict])
+def test_a_guest_that_cannot_be_ended_keeps_no_other_from_being_ended_or_launched(host, memories, failure):
     """Of three processes that are to end the first two do not; the third does, and a fourth comes to its place."""
     host.obey(host.launch("a"), host.launch("b", BEHIND), host.launch("c", number=1))
     host.settle()
@@ -395,13 +396,13 @@ def test_a_guest_that_cannot_be_ended_keeps_no_other_from_being_ended_or_launche
 
     def stuck(key):
         if key.gang != "c":
-            raise ServiceUnavailable(f"{key} does not end")
+            raise failure(f"{key} does not end")
         end(key)
 
     memories.end = stuck
     stops = [host.about(StopProcess, "a"), host.about(StopProcess, "b"), host.about(StopProcess, "c", 1)]
     host.obey(*stops, host.launch("d", number=1), host.launch("e"))
-    with pytest.raises(ServiceUnavailable, match=r"stray\.1\.0 does not end"):
+    with pytest.raises(failure, match=r"stray\.1\.0 does not end"):
         host.settle()
     assert [(type(report).__name__, report.gang) for report in host.reports()] == [
         ("ProcessStopped", "c"),
