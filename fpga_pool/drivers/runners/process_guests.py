@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -107,8 +107,12 @@ class ProcessGuests:
                 about = abouts[run] = None
             if about is not None:
                 state = stats.get("state.state", libvirt.VIR_DOMAIN_NOSTATE)
-                cpu_s = 0.0 if state in _OFF else self._cpu_time_s(domain) - about.before_s
-                found[about.key] = Guest(domain, about, state, stats.get("state.reason", 0), cpu_s)
+                cpu_s = 0.0 if state in _OFF else self._cpu_time_s(domain)
+                if 0.0 < cpu_s < about.before_s:  # it was rebooted, by a QEMU that has begun anew to count
+                    about = abouts[run] = replace(about, before_s=0.0)
+                    self.mark(run[0], about)
+                used_s = max(cpu_s - about.before_s, 0.0)
+                found[about.key] = Guest(domain, about, state, stats.get("state.reason", 0), used_s)
         self._abouts = abouts
         for memory in (self._meters, self._cpu_s):
             for key in memory.keys() - found.keys():

@@ -227,6 +227,7 @@ class Processes:
             self._runner.end(key)
             return self._tell_end(held, ProcessFailed(**about, message=seen.reason))  # type: ignore[arg-type]
         if held.wish is Wish.SAVE_UNSEEN and seen is None:
+            self._runner.end(key)  # it may have been asked for, and be there only now
             passed_on = {"done_s": held.launch.done_s, "saved": held.launch.saved}
             return self._tell_end(held, ProcessSaved(**about, **passed_on))  # type: ignore[arg-type]
         if held.ending and seen is not None:

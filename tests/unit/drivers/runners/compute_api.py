@@ -1,5 +1,6 @@
 """A small compute service and its hypervisor in memory: what the runner asks of them, and how they fail."""
 
+import json
 import re
 import uuid
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ class Answer:
         self.ok, self.content, self.reason, self.text = status_code < 400, plain is not None, "", ""
 
     def json(self):
-        return self.plain
+        return json.loads(self.plain) if isinstance(self.plain, str) else self.plain
 
 
 class Domain:
@@ -129,6 +130,8 @@ class ComputeApi:
         #: A request whose path this matches is done, and its answer lost; one of `refused` is answered so.
         self.lost = ""
         self.refused = {}
+        #: Called with each request: what others do at that moment.
+        self.meanwhile = lambda method, path: None
         self.flavor = SimpleNamespace(id="f1", vcpus=1)
         self.specs = {"resources:VCPU": "0"}
         self.images = [SimpleNamespace(id="i1", name="counts", visibility="public", owner_id="somebody")]
@@ -137,16 +140,17 @@ class ComputeApi:
         self.network = SimpleNamespace(find_network=lambda name: SimpleNamespace(id=f"net-{name}"))
         self.current_project_id = "pool"
 
-    def request(self, path, method, *, microversion, raise_exc, json=None, params=None, connect_retries=None):
+    def request(self, path, method, *, microversion, raise_exc, params=None, connect_retries=None, **body):
         assert (microversion, raise_exc) == ("2.74", False)
         assert (connect_retries is None) is (method == "GET")
         if self.down:
             raise ConnectFailure("refused")
         self.asked.append((method, path))
+        self.meanwhile(method, path)
         for pattern, answer in self.refused.items():
             if re.fullmatch(pattern, f"{method} {path}"):
                 return answer
-        answer = self.answer(method, path.split("/")[1:], json, params)
+        answer = self.answer(method, path.split("/")[1:], body.get("json"), params)
         if self.lost and re.fullmatch(self.lost, f"{method} {path}"):
             raise ConnectFailure("reset by peer")
         return answer

@@ -1,6 +1,12 @@
 """The Nova runner where answers are lost, requests are refused and servers fail, and how a process moves."""
 
+from datetime import UTC, datetime
+
 import pytest
+import requests
+from keystoneauth1.exceptions import BadGateway, ConnectTimeout, Forbidden
+from keystoneauth1.exceptions import EndpointNotFound as CatalogEndpointNotFound
+from openstack.exceptions import DuplicateResource, EndpointNotFound, HttpException
 
 from fpga_pool.drivers.runners.base import Key, Phase, ProcessSpec
 from fpga_pool.model.exceptions import Conflict, InvalidInput, ServiceUnavailable
@@ -17,7 +23,7 @@ from .compute_api import DESTROYED, SHUTDOWN, Answer, ComputeApi, Hypervisor, Ti
 FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
 KEY = Key("a", 0, 1)
 SPEC = ProcessSpec(key=KEY, processes=2, cpu_usage=0.5, work_s=60.0, command="solve")
-TIMES = Times(poll_s=10.0, build_s=600.0, keep_saved_s=1e12)
+TIMES = Times(poll_s=10.0, build_s=600.0, keep_saved_s=86400.0)
 
 
 class Host:
@@ -267,7 +273,7 @@ def test_one_that_cannot_have_its_place_keeps_no_other_from_being_seen_and_fails
         place(instance, tier, pcpus)
 
     host.tiers.place = offline
-    spec = ProcessSpec(key=Key("a", 0, 2), processes=2, cpu_usage=0.5, work_s=60.0, saved=seen.saved)
+    spec = going_on(seen.saved)
     host.runner.launch(spec, 7, FRONT)
     for _ in range(3):
         assert {key: one.phase for key, one in host.observe().items()} == dict.fromkeys(
@@ -342,6 +348,34 @@ def test_a_reboot_that_somebody_asked_nova_for_is_no_end(host, api):
     assert host.observe()[KEY].tier is None  # it is to be placed again
 
 
+@pytest.mark.parametrize("reason", [SHUTDOWN, DESTROYED])
+@pytest.mark.parametrize("begins", ["before Nova is asked", "after that"])
+def test_a_reboot_while_nova_is_asked_is_no_end(host, api, reason, begins):
+    """Soft reboots look like the end of the work; of one that is over, or comes, Nova does not tell."""
+    host.launched()
+    domain = host.domain()
+    domain.cpu_s = 5.0
+    host.observe()
+    running = domain.state
+
+    def change(method, path):
+        if path != "/servers/detail":
+            return
+        if begins == "after that":
+            domain.end(reason)
+        else:
+            domain.state, domain.reason = running, 0
+
+    if begins != "after that":
+        domain.end(reason)
+    api.meanwhile = change
+    seen = host.observe()[KEY]
+    assert (seen.phase, seen.cpu_s) == (Phase.RUNNING, 5.0)
+    api.meanwhile = lambda *_: None
+    domain.end(SHUTDOWN)
+    assert host.observe()[KEY].phase is Phase.EXITED
+
+
 def test_what_runs_is_told_without_nova_and_an_end_is_not(host, api):
     host.launched()
     api.down = True
@@ -359,6 +393,77 @@ def test_one_that_is_not_built_yet_begins_in_the_tier_that_it_is_swapped_to(host
     assert host.observe()[KEY].tier is BEHIND
     host.runner.set_tier(KEY, FRONT)
     assert host.observe()[KEY].tier is FRONT
+
+
+def test_a_server_that_was_asked_for_is_looked_for_each_second(host, api):
+    host.launched()
+    host.later(10.0)
+    api.refused["POST /servers"] = Answer(503, {})
+    with pytest.raises(ServiceUnavailable):
+        host.runner.launch(OTHER, 2, FRONT)
+    looks = len(api.asked)
+    for _ in range(5):
+        host.later(1.0)
+        host.runner.observe()
+    assert api.asked[looks:].count(("GET", "/servers/detail")) == 5
+
+
+def test_a_guest_that_was_not_placed_yet_has_its_place(host, api):
+    host.later(10.0)
+    host.runner.launch(SPEC, 1, FRONT)
+    api.build()
+    host.observe()
+    host.observe()
+    assert host.observe()[KEY].tier is None
+    with pytest.raises(Conflict, match=r"process a\.1\.0 is in its foreground"):
+        host.runner.launch(OTHER, 1, FRONT)
+
+
+def test_all_pages_of_a_list_are_read(host, api):
+    for number in range(3):
+        host.launched_beside(ProcessSpec(key=Key("a", number, 1), processes=3, cpu_usage=1.0, work_s=1.0), number)
+    for api.page in (1, 2, 3):
+        host.restarted()
+        assert [key.index for key in host.observe()] == [0, 1, 2]
+
+
+def test_an_answer_that_is_no_novas_is_none(host, api):
+    host.launched()
+    api.refused["GET /servers/detail"] = Answer(200, "<html>Please log in</html>")
+    host.restarted()
+    with pytest.raises(ServiceUnavailable, match="does not answer: Expecting value"):
+        host.observe()
+
+
+def refused(status):
+    response = requests.Response()
+    response.status_code, response.url = status, "http://nova.test/"
+    return HttpException("refused", response=response)
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (DuplicateResource("More than one flavor exists with the name 'gang'."), Conflict),
+        (EndpointNotFound("public endpoint for compute service not found"), Conflict),
+        (CatalogEndpointNotFound("internal endpoint for compute service not found"), Conflict),
+        (refused(403), Conflict),
+        (refused(404), Conflict),
+        (Forbidden("forbidden"), Conflict),
+        (refused(429), ServiceUnavailable),
+        (refused(502), ServiceUnavailable),
+        (BadGateway("bad gateway"), ServiceUnavailable),
+        (ConnectTimeout("timed out"), ServiceUnavailable),
+    ],
+)
+def test_a_final_refusal_of_the_cloud_is_not_asked_for_again(host, api, failure, kind):
+    def find(_):
+        raise failure
+
+    host.later(10.0)
+    api.compute.find_flavor = find
+    with pytest.raises(kind):
+        host.runner.launch(SPEC, 1, FRONT)
 
 
 def saved(host):
@@ -406,6 +511,68 @@ def test_a_process_goes_on_elsewhere_from_its_server_and_its_cpu_time_counts_onc
     assert api.servers == {}
 
 
+def going_on(saved):
+    return ProcessSpec(key=Key("a", 0, 2), processes=2, cpu_usage=0.5, work_s=60.0, saved=saved)
+
+
+@pytest.mark.parametrize("lost", ["PUT /servers/[^/]*/tags/.*", "POST /servers/.*/metadata", "PUT /servers/.*/tags"])
+@pytest.mark.parametrize("done", [False, True])
+def test_a_server_that_is_being_taken_over_is_always_somebodys(host, api, clock, lost, done):
+    server = host.launched()
+    seen = saved(host)
+    two = Host(api, "two", clock)
+    two.later(10.0)
+    if done:
+        api.lost = lost
+    else:
+        api.refused[lost] = Answer(503, {})
+    with pytest.raises(ServiceUnavailable):
+        two.runner.launch(going_on(seen.saved), 0, FRONT)
+    owners = [name for name in ("one", "two") if Servers(api, name, "gang", []).list()]
+    assert owners == [server["metadata"]["fpga_pool.home"]]
+    api.lost, api.refused = "", {}
+    assert arrived(two, going_on(seen.saved), 0).tier is FRONT
+
+
+def test_a_saved_server_that_nobody_goes_on_from_is_deleted_when_it_is_old(host, api, clock):
+    server = host.launched()
+    saved(host)
+    server["updated"] = datetime.fromtimestamp(clock[0], UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    host.later(86300.0)
+    host.observe()
+    assert api.servers != {}
+    host.later(100.0)
+    host.observe()
+    assert api.servers == {}
+
+
+def test_a_process_that_goes_on_where_it_was_has_the_tier_and_processor_that_it_is_given_now(host):
+    host.launched()
+    host.runner.set_tier(KEY, BEHIND)
+    seen = saved(host)
+    host.later(10.0)
+    host.runner.launch(going_on(seen.saved), 0, FRONT)
+    assert host.observe()[Key("a", 0, 2)].tier is FRONT  # not the one that its server had before
+    host.runner.set_tier(Key("a", 0, 2), FRONT)
+    assert list(host.tiers.placed.values()) == [(FRONT, [0])]
+
+
+def test_the_cpu_time_of_one_that_went_on_and_was_rebooted_counts_from_its_reboot(host):
+    host.launched()
+    host.domain().cpu_s = 5.0
+    seen = saved(host)
+    arrived(host, going_on(seen.saved), 0)
+    key = Key("a", 0, 2)
+    host.domain().cpu_s = 6.0
+    assert host.observe()[key].cpu_s == 1.0
+    host.domain().cpu_s = 2.0  # of another QEMU
+    assert host.observe()[key].cpu_s == 2.0
+    host.domain().cpu_s = 7.0
+    assert host.observe()[key].cpu_s == 7.0
+    host.restarted()
+    assert host.observe()[key].cpu_s == 7.0
+
+
 def test_a_saved_server_that_nobody_goes_on_from_is_discarded(host, api):
     host.launched()
     seen = saved(host)
@@ -421,7 +588,7 @@ def test_a_migration_that_fails_leaves_one_server_that_has_failed(host, api, clo
     api.os_migrateLive = lambda *_: None  # Nova gives it up, and leaves the server where it was
     two = Host(api, "two", clock)
     two.later(10.0)
-    spec = ProcessSpec(key=Key("a", 0, 2), processes=2, cpu_usage=0.5, work_s=60.0, saved=seen.saved)
+    spec = going_on(seen.saved)
     two.runner.launch(spec, 0, FRONT)
     for _ in range(3):
         seen = two.observe()[spec.key]

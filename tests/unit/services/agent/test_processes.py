@@ -359,6 +359,22 @@ def test_a_memory_that_nobody_has_gone_on_from_yet_is_passed_on_or_removed(host,
     assert memories.memories == set()
 
 
+def test_one_that_was_asked_for_and_may_still_turn_up_is_not_told_as_saved(host, memories):
+    """Its launch was not answered: it is saved as it came once nothing of it can come to be any more."""
+    memories.launch, end = lambda *_: unavailable(), memories.end
+    host.obey(host.launch("a", saved="old.1.0"))
+    with pytest.raises(ServiceUnavailable):
+        host.agent.step()
+    host.obey(host.about(SaveProcess))
+    memories.end = lambda _: unavailable()
+    with pytest.raises(ServiceUnavailable):
+        host.agent.step()
+    assert host.reports() == []
+    memories.end = end
+    (saved,) = host.settle()
+    assert (type(saved).__name__, saved.saved) == ("ProcessSaved", "old.1.0")
+
+
 def test_an_agent_that_was_killed_between_telling_and_leaving_leaves_the_memory(host, memories):
     memories.seen[Key("b", 0, 1)] = memories._running(Phase.RUNNING, 0, FRONT)
     memories.save(Key("b", 0, 1))  # of b nothing is held: it was told
