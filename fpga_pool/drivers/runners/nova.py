@@ -122,7 +122,7 @@ class NovaRunner(Runner):
     def _look(self, guests: dict[str, Guest]) -> bool:
         """Ask Nova where that is due; return whether what is known is later than what was seen of the guests.
 
-        A Nova that does not answer is no reason to stop where all servers run.
+        A Nova that does not answer, or refuses to, is no reason to stop where all servers run.
         """
         there = [server for server in self._view.servers.values() if server.uuid not in self._left]
         still = [each for each in there if each.uuid in self._busy or not _runs(guests.get(each.uuid))]
@@ -132,7 +132,7 @@ class NovaRunner(Runner):
             return False
         try:
             self._list(guests)
-        except ServiceUnavailable as error:
+        except FpgaPoolError as error:
             if still or self._listed_at == float("-inf"):
                 raise
             LOG.warning("servers: %s", error)

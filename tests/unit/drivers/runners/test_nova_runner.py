@@ -387,6 +387,15 @@ def test_what_runs_is_told_without_nova_and_an_end_is_not(host, api):
     assert host.observe()[KEY].phase is Phase.EXITED
 
 
+def test_what_runs_is_told_while_nova_refuses_to_tell(host, api):
+    host.launched()
+    api.refused["GET /servers/detail"] = Answer(403, {"forbidden": {"message": "policy"}})
+    assert host.observe()[KEY].phase is Phase.RUNNING
+    host.domain().end(SHUTDOWN)
+    with pytest.raises(Conflict, match="policy"):
+        host.observe()
+
+
 def test_one_that_is_not_built_yet_begins_in_the_tier_that_it_is_swapped_to(host, api):
     host.later(10.0)
     host.runner.launch(SPEC, 1, BEHIND)
@@ -546,15 +555,20 @@ def test_a_saved_server_that_nobody_goes_on_from_is_deleted_when_it_is_old(host,
     assert api.servers == {}
 
 
-def test_a_process_that_goes_on_where_it_was_has_the_tier_and_processor_that_it_is_given_now(host):
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_process_that_goes_on_where_it_was_has_the_place_that_it_is_given_now(host, swapped):
+    """Not the tier that its server was put into before, nor the processor that its guest still tells of."""
     host.launched()
     host.runner.set_tier(KEY, BEHIND)
     seen = saved(host)
     host.later(10.0)
     host.runner.launch(going_on(seen.saved), 0, FRONT)
-    assert host.observe()[Key("a", 0, 2)].tier is FRONT  # not the one that its server had before
-    host.runner.set_tier(Key("a", 0, 2), FRONT)
-    assert list(host.tiers.placed.values()) == [(FRONT, [0])]
+    if swapped:
+        host.runner.set_tier(Key("a", 0, 2), BEHIND)
+        assert list(host.tiers.placed.values()) == [(BEHIND, [0])]
+    for _ in range(4):
+        host.observe()
+    assert list(host.tiers.placed.values()) == [(BEHIND if swapped else FRONT, [0])]
 
 
 def test_the_cpu_time_of_one_that_went_on_and_was_rebooted_counts_from_its_reboot(host):
