@@ -142,6 +142,16 @@ def test_a_reboot_while_nova_is_asked_is_no_end(host, api, reason, begins):
     assert host.observe()[KEY].phase is Phase.EXITED
 
 
+def test_a_reboot_that_makes_the_guest_anew_while_nova_is_asked_is_no_end(host, api):
+    host.launched()
+    host.domain().end(DESTROYED)
+    api.meanwhile = lambda *_: api.hypervisors["one"].domains.clear()
+    assert host.observe()[KEY].phase is Phase.RUNNING
+    api.meanwhile = lambda *_: None
+    seen = host.observe()[KEY]
+    assert (seen.phase, "libvirt does not know it" in seen.reason) == (Phase.FAILED, True)
+
+
 def test_one_that_is_not_built_yet_begins_in_the_tier_that_it_is_swapped_to(host, api):
     host.later(10.0)
     host.runner.launch(SPEC, 1, BEHIND)

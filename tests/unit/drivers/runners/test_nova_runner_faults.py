@@ -57,6 +57,16 @@ def test_of_two_servers_that_are_one_process_the_first_stays(host, api):
     assert list(api.servers) == [first["id"]]
 
 
+def test_a_second_server_that_nova_refuses_to_delete_keeps_nobody_from_looking(host, api):
+    first = host.launched()
+    api.servers["second"] = {**first, "id": "second", "created": "2026-11-22T00:01:00Z"}
+    api.refused["POST /servers/second/action"] = Answer(409, {"conflict": {"message": "server is locked"}})
+    assert host.observe()[KEY].phase is Phase.RUNNING
+    api.refused.clear()
+    host.observe()
+    assert list(api.servers) == [first["id"]]
+
+
 def test_a_server_of_a_cell_that_does_not_answer_is_not_gone(host, api):
     server = host.launched()
     api.unheard = {server["id"]}
