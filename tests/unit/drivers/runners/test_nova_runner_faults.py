@@ -61,6 +61,7 @@ def test_a_second_server_that_nova_refuses_to_delete_keeps_nobody_from_looking(h
     first = host.launched()
     api.servers["second"] = {**first, "id": "second", "created": "2026-11-22T00:01:00Z"}
     api.refused["POST /servers/second/action"] = Answer(409, {"conflict": {"message": "server is locked"}})
+    host.restarted()
     assert host.observe()[KEY].phase is Phase.RUNNING
     api.refused.clear()
     host.observe()
