@@ -81,7 +81,9 @@ class _Candidate:
 def can_reverse(problem: BatchProblem) -> bool:
     """Say whether reversed time applies: compiled, and no job has to wait for a release, a load or another group."""
     waits = problem.release_s.any() or problem.load_s.any() or (problem.group != problem.group[:1]).any()
-    return joint_kernels() is not None and not waits
+    # While they are being loaded, there may be the first without the second.
+    compiled = joint_kernels() is not None and polish_kernels() is not None
+    return compiled and not waits
 
 
 class ReversedSearch:
