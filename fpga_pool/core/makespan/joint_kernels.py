@@ -4,6 +4,8 @@ Links are numbered R requesters first, then H responders, in the arrays called `
 compile.
 """
 
+from heapq import heappop, heappush
+
 import numpy as np
 from numba import njit
 
@@ -279,23 +281,27 @@ def longest_last(seconds, accelerator, due_s, release_s):  # type: ignore[no-unt
     Smith's rule for due times (J,); where all are earlier, the last of them.  Writes when each job is released (J,).
     """
     jobs, accelerators = seconds.shape
-    by_slot = np.argsort(accelerator, kind="mergesort")
     queued, now_s = np.zeros(accelerators, np.int64), np.zeros(accelerators)
     for i in range(jobs):
         queued[accelerator[i]] += 1
         now_s[accelerator[i]] += seconds[i, accelerator[i]]
+    by_due = np.argsort(-due_s, kind="mergesort")
+    by_slot = by_due[np.argsort(accelerator[by_due], kind="mergesort")]
+    # What may be released last, the longest first; one entry tells the compiler of what kind they are.
+    waiting = [(0.0, 0)]
     begin = 0
     for a in range(accelerators):
-        end = begin + queued[a]
-        for last in range(end - 1, begin - 1, -1):
-            best, best_due_s, best_s = begin, -np.inf, -1.0
-            for x in range(begin, last + 1):
-                i = by_slot[x]
-                counted_s = min(due_s[i], now_s[a])
-                if counted_s > best_due_s or (counted_s == best_due_s and seconds[i, a] > best_s):
-                    best, best_due_s, best_s = x, counted_s, seconds[i, a]
-            i = by_slot[best]
-            by_slot[best] = by_slot[last]
+        waiting.clear()
+        place, end = begin, begin + queued[a]
+        while place < end or len(waiting) > 0:
+            reach_s = now_s[a]
+            if len(waiting) == 0:
+                reach_s = min(reach_s, due_s[by_slot[place]])
+            while place < end and due_s[by_slot[place]] >= reach_s:
+                i = by_slot[place]
+                heappush(waiting, (-seconds[i, a], i))
+                place += 1
+            i = heappop(waiting)[1]
             release_s[i] = now_s[a]
             now_s[a] -= seconds[i, a]
         begin = end

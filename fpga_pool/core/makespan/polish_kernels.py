@@ -5,6 +5,9 @@ links have sent all (`queue_kernels`), which tells the length of a plan to about
 place.
 """
 
+# What is called is compiled into the caller, and numba's cache looks at this file only: after a change of
+# `queue_kernels` or of `kernels`, touch this file too, or old code runs on.
+
 import numpy as np
 from numba import njit, types
 

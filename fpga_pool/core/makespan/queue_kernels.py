@@ -5,6 +5,8 @@ receives as if no input could begin to move sooner than that, and nothing else w
 (`responder_end_s`).
 """
 
+# Compiled into `polish_kernels` too, whose cache numba does not renew after a change of this file: touch both.
+
 import numpy as np
 from numba import njit, types
 

@@ -41,10 +41,14 @@ _COMPARED = 1.05
 _OF_A_SIZE, _STRETCH = 10, 1.1
 #: Placements that are polished, changes in one go, and how much of the way to the bound they aim at.
 _POLISHED, _CHANGES, _AMBITIONS = 2, 1000, (0.3, 0.3, 0.2, 0.2, 0.1, 0.1, 0.05)
+#: Changes after which the clock is looked at where seconds are limited.
+_CHANGES_PER_LOOK = 40
 #: Goes after which only the best of them is polished, and share of the seconds for placements where these are limited.
 _ROUNDS, _PLACING = 3, 0.2
 #: How much shorter a plan has to be for its flows to be followed through the network once more, relatively.
 _SHORTER = 5e-3
+#: Lengths that differ by less, relatively, are the same.
+_SAME = 1e-9
 #: Work to try one change, in pairs of job and accelerator per job of a responder.
 _PAIRS_PER_CHANGE = 250
 #: Goes without success that end the search.
@@ -117,7 +121,7 @@ class ReversedSearch:
         placements = sorted(self._placements(placing), key=lambda placed: placed.excess_s(compared_s))
         pool = [_Candidate(placed, placed) for placed in placements[:_POLISHED]]
         idle, turn = 0, 0
-        while pool and at_most_s > self._bound_s * (1 + 1e-9):
+        while pool and at_most_s > self._bound_s * (1 + _SAME):
             if turn == _ROUNDS * _POLISHED:
                 pool = [min(pool, key=lambda entry: entry.best.estimate_s)]
             entry = pool[turn % len(pool)]
@@ -129,7 +133,8 @@ class ReversedSearch:
                 idle = 0
             turn += 1
             estimate_s = entry.best.estimate_s
-            enough_s = entry.followed_s if last else min(entry.followed_s * (1 - _SHORTER), at_most_s)
+            at_bound = estimate_s <= self._bound_s * (1 + _SAME)
+            enough_s = entry.followed_s if last or at_bound else min(entry.followed_s * (1 - _SHORTER), at_most_s)
             if estimate_s < enough_s:
                 entry.followed_s = estimate_s
                 found = self._evaluate(entry.best)
@@ -143,9 +148,13 @@ class ReversedSearch:
         placed = placed.copy()
         ambition = _AMBITIONS[min(turn, len(_AMBITIONS)) - 1]
         target_s = placed.estimate_s - (placed.estimate_s - self._bound_s) * ambition
-        self._polisher.polish(placed, target_s, _CHANGES, self._state)
-        problem = self._problem
-        self._budget.spend(_CHANGES * _PAIRS_PER_CHANGE * problem.jobs / len(problem.ingress_bps))
+        problem, timed = self._problem, self._budget.is_timed
+        changes = _CHANGES_PER_LOOK if timed else _CHANGES
+        for _ in range(0, _CHANGES, changes):
+            self._polisher.polish(placed, target_s, changes, self._state)
+            self._budget.spend(changes * _PAIRS_PER_CHANGE * problem.jobs / len(problem.ingress_bps))
+            if timed and not self._budget.allows():
+                break
         return placed
 
     def _placements(self, budget: Budget) -> Iterator[Polished]:

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.makespan import Ect, Makespan, MakespanParams, compiled, plan
+from fpga_pool.core.makespan.polishing import Polisher
 from fpga_pool.core.types import BatchProblem, floats
 
 FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -134,6 +135,41 @@ def test_time_limit_ends_the_search_by_the_given_clock():
     found = plan(workload("compute", 4, seed=3), params, clock=lambda: float(next(looks)))
     assert found.makespan_s >= found.lower_bound_s
     assert next(looks) < 20
+
+
+@pytest.fixture
+def tried(monkeypatch):
+    """Return a list to which each call of polishing appends how many changes it tries."""
+    if compiled.polish_kernels() is None:
+        pytest.skip("numba is not installed")
+    steps, polish = [], Polisher.polish
+    monkeypatch.setattr(Polisher, "polish", lambda self, *args: (steps.append(args[2]), polish(self, *args)))
+    return steps
+
+
+def test_time_limit_ends_the_search_between_changes(tried, verdict):
+    # A change takes 10 ms by this clock, and nothing else any time: 300 of them are 3 s.
+    problem = workload("joint", 4, seed=2, jobs=400)
+    found = plan(problem, MakespanParams(time_limit_s=3.0), clock=lambda: 0.01 * sum(tried))
+    assert verdict(problem, found)["faults"] == []
+    assert 200 < sum(tried) <= 300
+
+
+def test_search_ends_where_the_estimate_gets_to_the_bound_by_little(tried):
+    # One input of 6 Gb, 6 s of its requester's egress and 0.6 s of compute, is the bound; what the plan is above it at
+    # first is less than the 0.5 % by which an estimate has to be shorter elsewhere to be looked at.
+    rng = np.random.default_rng(337)
+    megabits = np.append(6000.0, rng.exponential(200, 339))
+    problem = BatchProblem(
+        seconds=0.0006 * megabits[:, None] * rng.uniform(0.8, 1.2, (340, 8)), input_bytes=(125_000 * megabits).astype(int),
+        requester=np.append(0, rng.integers(0, 20, 339)), egress_bps=[1e9] * 20, responder=[0, 1] * 4,
+        ingress_bps=[6e9] * 2,
+    )  # fmt: skip
+    found = plan(problem, MakespanParams(effort=60))
+    assert found.makespan_s == pytest.approx(found.lower_bound_s, rel=1e-9)
+    enough = len(tried)
+    plan(problem, MakespanParams(effort=240))
+    assert len(tried) == 2 * enough
 
 
 def test_time_limit_without_a_clock_is_refused():

@@ -98,6 +98,22 @@ def test_where_all_are_late_the_one_due_last_is_computed_last():
     assert longest_last([1.0, 1.0, 1.0], [0.2, 0.5, 0.1]) == [2.0, 3.0, 1.0]
 
 
+def test_each_slot_computes_last_what_may_be_released_last_of_all_it_has_left(kernels):
+    # Small whole numbers: many jobs are due together, or are equally long.
+    rng = np.random.default_rng(2)
+    seconds = rng.integers(1, 6, (300, 4)).astype(np.float64)
+    slot, due_s, release_s = rng.integers(0, 4, 300), rng.integers(0, 250, 300).astype(np.float64), np.zeros(300)
+    compiled.joint_kernels().longest_last(seconds, slot, due_s, release_s)
+    for a in range(4):
+        left = np.flatnonzero(slot == a)
+        while left.size:
+            now_s = seconds[left, a].sum()
+            (last,) = left[release_s[left] == now_s]
+            best = max(zip(np.minimum(due_s[left], now_s), seconds[left, a], strict=True))
+            assert (min(due_s[last], now_s), seconds[last, a]) == best
+            left = left[left != last]
+
+
 def test_changes_look_among_the_slots_on_which_a_job_is_quickest(monkeypatch):
     # In blocks of two rows, the last one alone; of three columns the two least.
     monkeypatch.setattr(polishing, "_ROWS", 2)
