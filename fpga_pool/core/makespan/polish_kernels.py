@@ -1,8 +1,7 @@
 """Compiled local search on reversed time: jobs change places until every link and accelerator ends by a target.
 
 Read backwards, a slot computes its queue without a pause, and what it has computed is sent.  A change is judged by when
-links have sent all (`queue_kernels`), which tells the length of a plan to about 0.5 %.  `polish` changes the queues in
-place.
+links have sent all (`queue_kernels`), which is nearly the length of a plan.  `polish` changes the queues in place.
 """
 
 # What is called is compiled into the caller, and numba's cache looks at this file only: after a change of
