@@ -125,9 +125,9 @@ def hundred_thousand_jobs():
     times_s, ratios = [], []
     for seed in SEEDS:
         problem = workload("compute", 300, 100_000, seed)
-        began_s = time.perf_counter()
-        found = plan(problem, MakespanParams(time_limit_s=2.0), np.random.default_rng(seed), time.perf_counter)
-        times_s.append(time.perf_counter() - began_s)
+        began_s = CLOCK()
+        found = plan(problem, MakespanParams(time_limit_s=2.0), np.random.default_rng(seed), CLOCK)
+        times_s.append(CLOCK() - began_s)
         ratios.append(found.makespan_s / found.lower_bound_s)
         del problem
     most_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6

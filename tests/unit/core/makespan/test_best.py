@@ -156,8 +156,8 @@ def test_time_limit_ends_the_search_between_changes(tried, verdict):
 
 
 def test_search_ends_once_polishing_gets_to_the_bound_by_however_little(tried):
-    # The placement is 0.005 % above the bound at first, so that nothing gets 0.5 % shorter, and then at the bound, which
-    # takes less effort than 60: what is left is not used.
+    # The placement is 0.005 % above the bound at first, so that nothing gets 0.5 % shorter, and then at the bound; that
+    # takes less effort than 60, and what is left is not used.
     rng = np.random.default_rng(34)
     megabits = rng.exponential(200, 400)
     problem = BatchProblem(
