@@ -71,7 +71,7 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
         left = None
         if instances > 1:
             request_id = getattr(spec_obj._context, "global_id", None)  # noqa: SLF001  # filters get no other
-            left = slots_left(request_id, wanted.function, CONF.scheduler.max_placement_results)
+            left = slots_left(request_id, wanted.function)
         return Request(wanted, fitting, instances, left, together=on_one_card(spec_obj.flavor.extra_specs))
 
     def _tell(self, request: Request, hosts: list[Any], passing: list[Any], spec_obj: Any) -> None:

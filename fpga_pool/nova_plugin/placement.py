@@ -1,4 +1,4 @@
-"""What Placement has left of the pool's slots, for requests for several instances.
+"""What Placement has left of what the pool counts, for requests about which its own candidates do not say enough.
 
 The pool learns of a claim when the instance reaches its compute node; until then only Placement knows.  For one
 instance its candidates say enough.  Those of several are claimed from one list, which does not say how often.
@@ -7,7 +7,9 @@ instance its candidates say enough.  Those of several are claimed from one list,
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
+import msgspec
 from keystoneauth1 import exceptions as ks_exc
+from nova.conf import CONF
 from nova.scheduler.client import report
 from oslo_log import log as logging
 
@@ -18,28 +20,52 @@ LOG = logging.getLogger(__name__)
 _VERSION = "1.36"
 
 
-def slots_left(request_id: str | None, function: str, most_candidates: int) -> Mapping[str, int] | None:
-    """Return how many slots each provider has left that can hold a function; None where Placement does not tell."""
-    asked = urlencode(
-        {
-            "resources": f"{RESOURCE_CLASS}:1",
-            "required": f"{OWNER_TRAIT},{function_trait(function)}",
-            "limit": most_candidates,
-        }
-    )
+class Inventory(msgspec.Struct, gc=False):
+    """How much there is of a resource class, and how much of it is allocated."""
+
+    capacity: int
+    used: int
+
+
+class Provider(msgspec.Struct, gc=False):
+    """A resource provider, by resource class."""
+
+    resources: dict[str, Inventory]
+
+
+class _Candidates(msgspec.Struct):
+    """What is read of an answer about allocation candidates: with ten thousand hosts it has more than ten megabytes."""
+
+    provider_summaries: dict[str, Provider]
+
+
+_DECODER = msgspec.json.Decoder(_Candidates)
+
+
+def providers_with(resource_class: str, request_id: str | None, *required: str) -> Mapping[str, Provider] | None:
+    """Return the providers that have one of a resource class left, and others of their hosts, by uuid.
+
+    `required` are traits that such a provider has.  None where Placement does not tell.
+    """
+    asked = {"resources": f"{resource_class}:1", "limit": CONF.scheduler.max_placement_results}
+    if required:
+        asked["required"] = ",".join(required)
+    url = f"/allocation_candidates?{urlencode(asked)}"
     try:
-        answer = report.report_client_singleton().get(
-            f"/allocation_candidates?{asked}", version=_VERSION, global_request_id=request_id
-        )
-    except ks_exc.ClientException as error:
-        LOG.warning("Placement does not tell what is left of the slots: %s", error)
+        answer = report.report_client_singleton().get(url, version=_VERSION, global_request_id=request_id)
+        if answer:
+            return _DECODER.decode(answer.content).provider_summaries
+        why = f"status {answer.status_code}"
+    except (ks_exc.ClientException, msgspec.DecodeError) as error:
+        why = str(error)
+    LOG.warning("Placement does not tell what is left of %s: %s", resource_class, why)
+    return None
+
+
+def slots_left(request_id: str | None, function: str) -> Mapping[str, int] | None:
+    """Return how many slots each provider has left that can hold a function; None where Placement does not tell."""
+    providers = providers_with(RESOURCE_CLASS, request_id, OWNER_TRAIT, function_trait(function))
+    if providers is None:
         return None
-    if not answer:
-        LOG.warning("Placement does not tell what is left of the slots: status %s", answer.status_code)
-        return None
-    providers = answer.json()["provider_summaries"]
-    return {
-        uuid: known["resources"][RESOURCE_CLASS]["capacity"] - known["resources"][RESOURCE_CLASS]["used"]
-        for uuid, known in providers.items()
-        if RESOURCE_CLASS in known["resources"]
-    }
+    known = ((uuid, provider.resources.get(RESOURCE_CLASS)) for uuid, provider in providers.items())
+    return {uuid: slots.capacity - slots.used for uuid, slots in known if slots}

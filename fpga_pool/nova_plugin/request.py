@@ -7,7 +7,7 @@ lets Nova claim full cards again.  Nova does not tell what it claimed: it shows 
 
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fpga_pool.model.flavor import AcceleratorRequest
@@ -56,6 +56,8 @@ class Request:
         """`left` is what Placement has left of providers that were asked for; others are as the pool knows them."""
         self.wanted = wanted
         self.plan: Plan | None = None
+        #: Whether one of the hosts is in an aggregate, which may have multipliers of its own.
+        self.in_aggregates = False
         self._fitting, self._together = fitting, together
         self._instances = instances
         # Among equals one instance takes the card with the fewest slots left, so that others stay whole; several
@@ -71,6 +73,8 @@ class Request:
         self._offers: dict[Any, Offer] = {}
         #: Which slots they are; None where there is only one for each instance.
         self._linked = Linked(wanted, fitting.spots) if wanted.count > 1 else None
+        #: The list of hosts that weighers were asked about last, and whose weights were told.
+        self._told: tuple[object, frozenset[type]] = None, frozenset()
 
     def is_about(self, hosts: Sequence[Any]) -> bool:
         """Say whether these are hosts of an earlier pass: Nova makes new ones for every request."""
@@ -81,6 +85,7 @@ class Request:
     def first_pass(self, hosts: Sequence[Any]) -> list[Any]:
         """Return the hosts that can take an instance, the candidates of each in order from the best on."""
         self._seen = {host: host.num_instances for host in hosts}
+        self.in_aggregates = any(host.aggregates for host in hosts)
         return [host for host in hosts if self._admit(host)]
 
     def next_pass(self, hosts: Sequence[Any]) -> list[Any]:
@@ -200,6 +205,15 @@ class Request:
 
     # What weighers read
 
+    def is_told(self, weighed: object, weigher: type) -> bool:
+        """Say whether a weigher's weights are part of what was told about this very list of hosts."""
+        of, weighers = self._told
+        return of is weighed and weigher in weighers
+
+    def note_told(self, weighed: object, weighers: Iterable[type]) -> None:
+        """Remember whose weights are told about a list of hosts; Nova makes a new list for each instance."""
+        self._told = weighed, frozenset(weighers)
+
     def benefit(self, host: Any) -> float:
         """Return what the next instance would add to the benefit of the pool on a host (paper 003, equation 1)."""
         candidate, row, _ = self._first_of(host)
@@ -230,15 +244,11 @@ class Request:
         outcome = self._first_of(host)[2] or self._linked.outcome(host.host, self._first_needs(host) or None)
         return None if outcome is None else outcome.lost
 
-    def lateness(self, host: Any) -> float | None:
-        """Return by which share the next instance on a host would complete after the plan's end; 0 = within it.
+    def latenesses(self, hosts: Sequence[Any]) -> list[float | None]:
+        """Return by which share the next instance on each host would complete after the plan's end; 0 = within it.
 
         None where nothing is planned, or there is no further slot.
         """
-        return None if self.plan is None else self.plan.lateness(host, self._taken.get(host, 0))
-
-    def latenesses(self, hosts: Sequence[Any]) -> list[float | None]:
-        """Return the same of many hosts."""
         plan, taken = self.plan, self._taken
         if plan is None:
             return [None] * len(hosts)

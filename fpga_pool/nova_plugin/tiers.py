@@ -6,12 +6,9 @@ know of; the weigher prefers hosts where the other tier is emptiest.  Neither co
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlencode
 
 import nova.conf
-from keystoneauth1 import exceptions as ks_exc
 from nova.scheduler import filters, weights
-from nova.scheduler.client import report
 from nova.scheduler.utils import get_weight_multiplier, request_is_rebuild
 from oslo_log import log as logging
 
@@ -19,13 +16,13 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.extra_specs import wrong_tier
 from fpga_pool.model.flavor import NAMESPACE, TIER_CLASSES, Tier, requested_tier, tiers_provider_uuid
 from fpga_pool.nova_plugin.conf import register_opts
+from fpga_pool.nova_plugin.placement import providers_with
 
 LOG = logging.getLogger(__name__)
 CONF = nova.conf.CONF
 register_opts(CONF)
 
 _TIER = f"{NAMESPACE}:tier"
-_VERSION = "1.36"
 #: vCPUs for each pCPU of a host with tiers.
 _RATIO = 2.0
 
@@ -106,21 +103,7 @@ class FpgaPoolTierWeigher(weights.BaseHostWeigher):
 def _free_across(tier: Tier, spec_obj: Any) -> Mapping[str, float]:
     """Return which share of its pCPUs is free in the other tier than this, by provider; none if that is not told."""
     across = TIER_CLASSES[Tier.BACKGROUND if tier == Tier.FOREGROUND else Tier.FOREGROUND]
-    asked = urlencode({"resources": f"{TIER_CLASSES[tier]}:1", "limit": CONF.scheduler.max_placement_results})
     request_id = getattr(spec_obj._context, "global_id", None)  # noqa: SLF001  # weighers get no other
-    try:
-        answer = report.report_client_singleton().get(
-            f"/allocation_candidates?{asked}", version=_VERSION, global_request_id=request_id
-        )
-    except ks_exc.ClientException as error:
-        LOG.warning("Placement does not tell what is left of the tiers: %s", error)
-        return {}
-    if not answer:
-        LOG.warning("Placement does not tell what is left of the tiers: status %s", answer.status_code)
-        return {}
-    shares = {}
-    for uuid, known in answer.json()["provider_summaries"].items():
-        counts = known["resources"].get(across)
-        if counts and counts["capacity"]:
-            shares[uuid] = 1.0 - counts["used"] / counts["capacity"]
-    return shares
+    providers = providers_with(TIER_CLASSES[tier], request_id) or {}
+    known = ((uuid, provider.resources.get(across)) for uuid, provider in providers.items())
+    return {uuid: 1.0 - pcpus.used / pcpus.capacity for uuid, pcpus in known if pcpus and pcpus.capacity}

@@ -1,16 +1,20 @@
 """Which of the hosts that pass is best for the pool.  They read what FpgaPoolSlotFilter found out, and keep no books.
 
-Nova skips weighers when one host is left, and calls them once for each instance of a request.
+Nova skips weighers when one host is left, and calls them once for each instance of a request.  What it then does with
+the weights of a weigher, host by host, takes longer than to find them; so it gets the sum of all of the pool's at once.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import nova.conf
+import numpy as np
 from nova.scheduler import weights
 from nova.scheduler.utils import get_weight_multiplier
 from oslo_log import log as logging
 
+from fpga_pool.core.types import Floats
 from fpga_pool.nova_plugin.conf import register_opts
 from fpga_pool.nova_plugin.request import REQUESTS, Request
 
@@ -22,45 +26,74 @@ register_opts(CONF)
 class _PoolWeigher(weights.BaseHostWeigher):
     """Base of the weighers: neutral for every request that the filter has not taken up.
 
+    Whichever is asked first about a list of hosts tells the sum of all that nova.conf enables, each stretched from 0
+    to 1 and multiplied as Nova would do it; the others tell nothing.  One that nova.conf does not name tells its own.
+
     Another weigher of the pool is a class of this kind, and an entry point.
     """
+
+    # Nova is to leave the weights as they are.
+    minval, maxval = 0.0, 1.0
 
     #: Name of the multiplier, in nova.conf after "fpga_pool_" is taken off.
     multiplier: str
 
-    def __init__(self) -> None:
-        self._configured = 1.0
-
-    def weight_multiplier(self, host_state: Any) -> float:
-        """Return the multiplier of the host's aggregates, else that of nova.conf."""
-        if not host_state.aggregates:  # Nova asks once for every host
-            return self._configured
-        return float(get_weight_multiplier(host_state, self.multiplier, self._configured))
-
     def weigh_objects(self, weighed_obj_list: Sequence[Any], weight_properties: Any) -> list[float]:
-        """Return a weight for each host; nothing at all, which costs nothing, where there is nothing to tell.
-
-        Weights that are all the same tell nothing: Nova would make zeros of them, host by host.
-        """
+        """Return the sum for each host; nothing at all, which costs nothing, where there is nothing to tell."""
         request = REQUESTS.get(weight_properties)
-        if request is None:
+        if request is None or request.is_told(weighed_obj_list, type(self)):
             return []
-        # Read once for all hosts: it is the same for all requests.
-        self._configured = getattr(CONF.fpga_pool, self.multiplier.removeprefix("fpga_pool_"))
+        weighers = _told_with(self)
+        request.note_told(weighed_obj_list, map(type, weighers))
+        hosts = [weighed.obj for weighed in weighed_obj_list]
+        total: Floats = np.zeros(len(hosts))
+        for weigher in weighers:
+            total += weigher.weights(request, hosts)
+        return list(total.tolist()) if total.any() else []
+
+    def weights(self, request: Request, hosts: Sequence[Any]) -> Floats | float:
+        """Return (N,) from 0 to 1 what this weigher finds, times its multiplier; 0 where it finds no difference."""
         try:
-            found = self.weigh(request, [weighed.obj for weighed in weighed_obj_list])
+            found = np.array(self.weigh(request, hosts), float)
         except Exception:  # a weigher must not fail a request
             LOG.exception("%s has no opinion", type(self).__name__)
-            return []
-        return found if len(set(found)) > 1 else []
+            return 0.0
+        if not found.size or found.min() == found.max():
+            return 0.0
+        stretched = (found - found.min()) / (found.max() - found.min())
+        multiplied: Floats = stretched * self._multipliers(request, hosts)
+        if LOG.isEnabledFor(logging.DEBUG):
+            told = {host.host: tuple(values) for host, *values in zip(hosts, found, multiplied, strict=True)}
+            LOG.debug("%s: raw weights, and as they add to the weight of a host: %s", type(self).__name__, told)
+        return multiplied
 
-    def weigh(self, request: Request, hosts: Sequence[Any]) -> list[float]:
-        """Return a weight for each host, the larger the better."""
+    def _multipliers(self, request: Request, hosts: Sequence[Any]) -> Floats | float:
+        """Return that of nova.conf, or (N,) those of the hosts' aggregates."""
+        configured = float(getattr(CONF.fpga_pool, self.multiplier.removeprefix("fpga_pool_")))
+        if not request.in_aggregates:
+            return configured
+        return np.array([get_weight_multiplier(host, self.multiplier, configured) for host in hosts], float)
+
+    def weigh(self, request: Request, hosts: Sequence[Any]) -> Sequence[float]:
+        """Return a weight for each host, the larger the better; none at all where there is nothing to tell."""
         raise NotImplementedError
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
         request = REQUESTS.get(weight_properties)
-        return 0.0 if request is None else self.weigh(request, [obj])[0]
+        return next(iter(self.weigh(request, [obj])), 0.0) if request is not None else 0.0
+
+
+def _told_with(asked: _PoolWeigher) -> Sequence[_PoolWeigher]:
+    """Return the weighers whose sum is told when this one is asked."""
+    enabled = _enabled(tuple(CONF.filter_scheduler.weight_classes))
+    return enabled if any(type(weigher) is type(asked) for weigher in enabled) else [asked]
+
+
+@lru_cache(maxsize=8)
+def _enabled(weight_classes: Sequence[str]) -> Sequence[_PoolWeigher]:
+    """Return the weighers of the pool among the classes that nova.conf names, found as Nova finds them."""
+    classes = weights.HostWeightHandler().get_matching_classes(list(weight_classes))
+    return [each() for each in classes if issubclass(each, _PoolWeigher)]
 
 
 class FpgaPoolBenefitWeigher(_PoolWeigher):
@@ -71,7 +104,7 @@ class FpgaPoolBenefitWeigher(_PoolWeigher):
 
     multiplier = "fpga_pool_benefit_weight_multiplier"
 
-    def weigh(self, request: Request, hosts: Sequence[Any]) -> list[float]:
+    def weigh(self, request: Request, hosts: Sequence[Any]) -> Sequence[float]:
         """See the base class."""
         return request.benefits(hosts)
 
@@ -81,19 +114,13 @@ class FpgaPoolMakespanWeigher(_PoolWeigher):
 
     multiplier = "fpga_pool_makespan_weight_multiplier"
 
-    def weigh(self, request: Request, hosts: Sequence[Any]) -> list[float]:
+    def weigh(self, request: Request, hosts: Sequence[Any]) -> Sequence[float]:
         """See the base class."""
         if request.plan is None:
             return []
         late = request.latenesses(hosts)
-        if None in late:
-            most = max((share for share in late if share is not None), default=0.0)
-            return [-(most if share is None else share) for share in late]
-        return [-(share or 0.0) for share in late]
-
-    def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
-        request = REQUESTS.get(weight_properties)
-        return 0.0 if request is None else -(request.lateness(obj) or 0.0)
+        most = max((share for share in late if share is not None), default=0.0)
+        return [-(most if share is None else share) for share in late]
 
 
 class FpgaPoolLatticeWeigher(_PoolWeigher):
@@ -105,14 +132,10 @@ class FpgaPoolLatticeWeigher(_PoolWeigher):
 
     multiplier = "fpga_pool_lattice_weight_multiplier"
 
-    def weigh(self, request: Request, hosts: Sequence[Any]) -> list[float]:
+    def weigh(self, request: Request, hosts: Sequence[Any]) -> Sequence[float]:
         """See the base class."""
         if request.wanted.count == 1:
             return []
         lost = [request.lost_connections(host) for host in hosts]
         most = max((number for number in lost if number is not None), default=0)
         return [-float(most if number is None else number) for number in lost]
-
-    def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
-        request = REQUESTS.get(weight_properties)
-        return 0.0 if request is None else -float(request.lost_connections(obj) or 0)

@@ -112,13 +112,13 @@ class Placement:
                 allocations = {node.uuid: {"resources": dict(machine)}} if machine else {}
                 allocations[uuid] = {"resources": {RESOURCE_CLASS: count}}
                 requests.append({"allocations": allocations, "mappings": {"": list(allocations)}})
-        self._text = json.dumps({"allocation_requests": requests, "provider_summaries": providers})
+        self.content = json.dumps({"allocation_requests": requests, "provider_summaries": providers}).encode()
 
     def get(self, *_, **__):
         return self
 
     def json(self):
-        return json.loads(self._text)
+        return json.loads(self.content)
 
 
 def spec(extra_specs, instances=1):

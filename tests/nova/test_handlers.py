@@ -116,6 +116,35 @@ class Handlers(test.NoDBTestCase):
             host.aggregates = [objects.Aggregate(metadata={"fpga_pool_lattice_weight_multiplier": "-2.0"})]
         assert self.weighed(turned, self.spec(specs))["host2"] == -2.0
 
+    def test_weighers_that_nova_conf_enables_weigh_as_much_together_as_one_by_one(self):
+        for number, cards, loaded in ((1, 4, "sha256"), (2, 2, ""), (3, 3, "sha256")):
+            for card in range(cards):
+                word, state = f"box line {cards} {card} full 1 0", "READY" if loaded else "EMPTY"
+                self.pool.put(f"host{number}", f"card{card}", "r0", state, loaded, links=word)
+        self.flags(lattice_weight_multiplier=3.0, group="fpga_pool")
+        hosts, spec = self.hosts(3), self.spec(extra_specs(count=2, topology="line"))
+        hosts[2].aggregates = [objects.Aggregate(metadata={"fpga_pool_benefit_weight_multiplier": "-2.0"})]
+        passing, handler = self.passing(hosts, spec), weights.HostWeightHandler()
+
+        def weighed(weighers):
+            found = handler.get_weighed_objects(weighers, passing, spec)
+            return {weighed.obj.host: weighed.weight for weighed in found}
+
+        # The benefit has 1, 0 and 1, as nothing is to be loaded; connections have 0, 1 and 0.5, as in the test above.
+        together = pytest.approx({"host1": 1.0, "host2": 3.0, "host3": -2.0 + 1.5})
+        benefit, lattice = (
+            [weigher for weigher in self.weighers if type(weigher).__name__ == f"FpgaPool{name}Weigher"]
+            for name in ("Benefit", "Lattice")
+        )
+        assert weighed(self.weighers) == together
+        assert weighed(lattice) == pytest.approx({"host1": 0.0, "host2": 3.0, "host3": 1.5})
+        enabled = ["nova.scheduler.weights.all_weighers", "fpga_pool.nova_plugin.all_weighers"]
+        self.flags(weight_classes=enabled, group="filter_scheduler")
+        assert [weighed(self.weighers), weighed(self.weighers[::-1]), weighed(lattice)] == [together] * 3
+        self.flags(weight_classes=["fpga_pool.nova_plugin.weighers.FpgaPoolLatticeWeigher"], group="filter_scheduler")
+        assert weighed(lattice) == pytest.approx({"host1": 0.0, "host2": 3.0, "host3": 1.5})
+        assert weighed(benefit) == pytest.approx({"host1": 1.0, "host2": 0.0, "host3": -2.0})
+
     def test_a_weigher_without_the_filter_has_no_opinion(self):
         hosts, spec = self.hosts(2), self.spec(extra_specs())
         found = weights.HostWeightHandler().get_weighed_objects(self.weighers, hosts, spec)

@@ -18,6 +18,7 @@ class Host:
     host: str
     allocation_candidates: list = field(default_factory=list)
     num_instances: int = 0
+    aggregates: list = field(default_factory=list)
 
 
 def fitting(*slots, function="sha256"):

@@ -88,12 +88,12 @@ def test_hosts_of_the_plan_are_not_late_until_their_places_are_taken():
     ready = [(host, "c0", "READY", "sha256", FREE) for host in ("a", "b")]
     request = Request(AcceleratorRequest(function="sha256", runtime_s=10.0), fitting(*ready, empty("c", "c0")), 2)
     request.make_plan(request.first_pass(hosts))
-    late = [request.lateness(host) for host in hosts]
+    late = request.latenesses(hosts)
     assert late[:2] == [0.0, 0.0]
     assert late[2] > 0
     claim(hosts[0])
     request.next_pass(hosts)
-    assert request.lateness(hosts[0]) is None
+    assert request.latenesses(hosts[:1]) == [None]
 
 
 def test_without_a_run_time_nothing_is_planned():
@@ -101,7 +101,7 @@ def test_without_a_run_time_nothing_is_planned():
     request = Request(AcceleratorRequest(function="sha256"), fitting(empty("a", "c0")), 2)
     request.make_plan(request.first_pass([host]))
     assert request.plan is None
-    assert request.lateness(host) is None
+    assert request.latenesses([host]) == [None]
 
 
 def test_new_hosts_are_another_request():
