@@ -28,6 +28,8 @@ THOROUGH_EFFORT = 300
 #: Relative to the bound: where they are looked at before the search if seconds are limited, and where they are not
 #: looked at any more with less effort, unless the batch is small.
 _FAR, _NEAR = 1.3, 1.02
+#: What is as near to the bound is at it.
+_NOISE = 1e-9
 #: Share of the seconds in which the search may begin a step; the rest is for that step and for writing the plan down.
 _SEARCHING = 0.85
 #: Share of the seconds that other policies may take before the search.
@@ -74,11 +76,11 @@ class MakespanParams:
 class Makespan:
     """Picks by itself among compute-bound, network-bound and joint planning; anytime.
 
-    No other policy of this package has a shorter plan, but for `gap`, where the search is limited by an effort of
-    `THOROUGH_EFFORT` or more: up to half a million pairs of job and accelerator the plans of all others are looked at,
-    unless ours is at its bound.  With less effort, or where seconds are limited, that holds for small batches
-    (`others.SMALL_JOBS`, `others.SMALL_PAIRS`); of larger ones the plans of the others are looked at while ours is more
-    than 2 % above the bound: up to 500 pairs per unit of effort, or within the seconds.
+    No other policy of this package has a shorter plan of a small batch (`others.SMALL_JOBS`, `others.SMALL_PAIRS`): the
+    plans of all others are looked at, unless ours is at its bound.  Up to half a million pairs of job and accelerator
+    that holds but for `gap` where the search is limited by an effort of `THOROUGH_EFFORT` or more.  With less effort,
+    or where seconds are limited, the plans of the others are looked at while ours is more than 2 % above the bound: up
+    to 500 pairs per unit of effort, or within the seconds.
     """
 
     name = "makespan"
@@ -188,15 +190,16 @@ class _Search:
 
     def run(self) -> BatchPlan:
         """Return the shortest plan."""
-        best = self._shortest(self._schedules())
+        self._shortest(self._own(), self._params.gap)
+        best = self._shortest(self._others.schedules(lambda: self._others_may_be_better(self._budget)), _NOISE)
         return as_plan(self._problem, best, self._bound, Makespan.name)
 
-    def _shortest(self, schedules: Iterator[Schedule]) -> Schedule:
-        """Take schedules until one is as short as the bound allows."""
+    def _shortest(self, schedules: Iterator[Schedule], gap: float) -> Schedule:
+        """Take schedules until one is as short as the bound allows, but for a relative gap."""
         for found in schedules:
             if self._best is None or found.completion_s < self._best.completion_s:
                 self._best = found
-            if self._within(1 + self._params.gap):
+            if self._within(1 + gap):
                 break
         assert self._best is not None  # noqa: S101
         return self._best
@@ -206,9 +209,8 @@ class _Search:
         bound_s = max(self._bound.seconds, self._completion_bound_s)
         return self._best is not None and self._best.completion_s <= bound_s * ratio
 
-    def _schedules(self) -> Iterator[Schedule]:
+    def _own(self) -> Iterator[Schedule]:
         yield from self._there_and_back() if self._problem.output_bytes.any() else self._there()
-        yield from self._others.schedules(lambda: self._others_may_be_better(self._budget))
 
     def _there(self) -> Iterator[Schedule]:
         problem = self._problem
@@ -225,12 +227,12 @@ class _Search:
         """Place for inputs alone, then backwards for results alone; let both flow, in several orders."""
         problem = self._problem
         there = _Search(there_only(problem), self._params, self._budget.part(0.5), self._rng)
-        found = there._shortest(there._there())
+        found = there._shortest(there._there(), self._params.gap)
         self._bound = there._bound
         self._completion_bound_s = completion_bound(problem, self._bound)
         yield from self._in_orders(found.accelerator, np.argsort(found.start_s, kind="stable"))
         back = _Search(back_only(problem), self._params, self._budget, self._rng)
-        found = back._shortest(back._there())
+        found = back._shortest(back._there(), self._params.gap)
         yield from self._in_orders(found.accelerator, np.argsort(-found.start_s, kind="stable"))
 
     def _in_orders(self, accelerator: Ints, planned: Ints) -> Iterator[Schedule]:
@@ -256,12 +258,12 @@ class _Search:
     def _others_may_be_better(self, budget: Budget) -> bool:
         """Say whether to look at the plan of one more policy: always where that is quick, or where there is effort."""
         if are_quick(self._problem):
-            return True
+            return not self._within(1 + _NOISE)
         pairs, effort = self._problem.seconds.size, self._params.effort
         if budget.is_timed:
             return pairs <= LARGE_PAIRS and budget.allows() and not self._within(_NEAR)
         if effort >= THOROUGH_EFFORT:
-            return pairs <= LARGE_PAIRS
+            return pairs <= LARGE_PAIRS and not self._within(1 + self._params.gap)
         return pairs <= min(LARGE_PAIRS, _OTHERS_PAIRS * effort) and not self._within(_NEAR)
 
     def _joint(self) -> Iterator[Schedule]:
