@@ -76,6 +76,14 @@ OPTS = [
         help="How long, in seconds, an online job waits for a slot before it may go to a CPU ([agent] cpu_workers); 0 "
         "stands for as long as it would compute on a slot.",
     ),
+    cfg.BoolOpt(
+        "load_ahead",
+        default=_DEFAULTS.load_ahead,
+        help="Whether empty slots load what the online policy expects to be asked for, before a job needs it: from the "
+        "first online job on, or at once where default_policy is online_policy. No lease is taken, so instances, tasks "
+        "and plans get such a slot as before, after the load at the latest. A slot is told so once a minute at most. "
+        "Switch it off where every reconfiguration must be for a job that is there.",
+    ),
     cfg.StrOpt(
         "gang_policy",
         default="measy_plus",
@@ -216,6 +224,7 @@ def pool_settings(conf: cfg.ConfigOpts) -> PoolSettings:
         replan_late_s=group.replan_late_s,
         online_patience_s=group.online_patience_s,
         tenant_share=group.tenant_share,
+        load_ahead=group.load_ahead,
         claim_patience_s=group.claim_patience_s,
         floor_slots=group.floor_slots,
         gang_migration_s=group.gang_migration_s,

@@ -35,12 +35,13 @@ class Wait:
     """Nothing to do until an input arrives or the queue changes."""
 
 
-def next_action(queue: Sequence[QueueEntry], loaded: str | None) -> Load | Run | Wait:
+def next_action(queue: Sequence[QueueEntry], loaded: str | None, ahead: str | None = None) -> Load | Run | Wait:
     """Decide for an idle slot that holds the function `loaded` (None = empty).
 
     The staged entry of lowest order runs, after its function is loaded where another one is in the slot.  With
     nothing staged the slot loads ahead of time what the head of its queue needs, while the head's input is on its
-    way.  Work that could run never waits for work that cannot.
+    way.  Work that could run never waits for work that cannot.  A slot without any work loads the function `ahead`, if
+    one is expected to be asked for.
     """
     staged = [entry for entry in queue if entry.staged]
     if staged:
@@ -50,4 +51,6 @@ def next_action(queue: Sequence[QueueEntry], loaded: str | None) -> Load | Run |
         head = min(queue, key=lambda entry: entry.order)
         if head.function != loaded:
             return Load(head.function)
+    elif ahead is not None and ahead != loaded:
+        return Load(ahead)
     return Wait()

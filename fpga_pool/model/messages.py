@@ -106,7 +106,21 @@ class FreeSlot:
     lease_epoch: int
 
 
-Action = AssignJob | RetimeJob | ReleaseJob | EvictJob | ShapeFlow | ReleaseFlow | HoldSlot | FreeSlot | GangAction
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadFunction:
+    """Load a function that no job of the slot asks for yet; nothing is done about a slot that has something to do.
+
+    Nor about one that holds another function by now than when this was decided, so that a repeated decision costs no
+    second load.
+    """
+
+    function: str
+    #: What the slot held when this was decided; "" = nothing.
+    replaces: str
+
+
+JobAction = AssignJob | RetimeJob | ReleaseJob | EvictJob
+Action = JobAction | ShapeFlow | ReleaseFlow | HoldSlot | FreeSlot | LoadFunction | GangAction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

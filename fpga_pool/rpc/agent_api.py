@@ -23,6 +23,8 @@ class AgentAPI:
     1.2
         Tiers of guests: `tiers`, `set_tiers`; an agent without tiers does not know them.
         Processes of gangs: LaunchProcess, SetTier, SaveProcess, StopProcess.
+    1.3
+        LoadFunction.
     """
 
     def __init__(self, transport: Any, timeout_s: float = 10.0) -> None:

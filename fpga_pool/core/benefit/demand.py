@@ -40,6 +40,11 @@ class Demand:
         self._count = [0] * len(self.speedup)
         self._offered_at_s = -math.inf
 
+    @property
+    def arrivals(self) -> int:
+        """How many jobs have ever arrived."""
+        return sum(self._count)
+
     def arrived(self, function: int, work_s: float, patience_s: float, now_s: float, tenant: str = "") -> None:
         """Count an arrival."""
         if self._learned:

@@ -20,7 +20,10 @@ def fill(view: Occupancy, now_s: float) -> Load | None:
     best, most = None, 0.0
     # Functions that fit anywhere leave the slots to those that do not.
     for kind in sorted(view.kinds, key=lambda kind: sum(view.fits[kind])):
-        if not (slots := view.idle[kind][EMPTY]) or (slot := view.roomiest(slots, port=True)) is None:
+        slots = view.idle[kind][EMPTY]
+        if view.put_off:
+            slots = {slot: None for slot in slots if slot not in view.put_off}
+        if not slots or (slot := view.roomiest(slots, port=True)) is None:
             continue
         for function, gain in _gains(view, kind, slot, now_s):
             if gain > most:

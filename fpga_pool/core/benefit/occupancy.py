@@ -42,6 +42,8 @@ class Occupancy:
         self.waiting: list[dict[int, float]] = [{} for _ in range(functions)]
         #: A function may be loaded that no job waits for.
         self.preloads = True
+        #: Slots into which nothing is loaded that no job waits for: such a load has failed lately.
+        self.put_off: set[int] = set()
         #: How many wait in all.
         self.queue = 0
         #: What has changed since the last decision, of which the rest follows: the function whose job arrived, or the

@@ -2,28 +2,40 @@
 
 A batch whose policy is an online one is not planned.  Its jobs wait until the policy has a slot for them; one that has
 waited too long runs on a worker of a host's CPU pool meanwhile, and comes back to a slot where that pays.  Decisions
-are made between two transactions, on what `online_view` has read in one; `commit_moves` leaves out what has changed.
+are made between two transactions, on what `online_view` has read in one; `online_moves` makes the other of them.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from fpga_pool.core.benefit.demand import Demand
-from fpga_pool.core.benefit.moves import Move, Start
 from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.lifecycle.batch import BATCH, BatchBegun
-from fpga_pool.model.lifecycle.job import EvictRequested, Planned
-from fpga_pool.model.objects import CPU, BatchState, Job, JobState, Slot, SlotState, is_cpu
-from fpga_pool.model.pool.changes import change_job, grant_pool_leases
-from fpga_pool.model.pool.placing import held_by_others, usable, withdraw_from_former_host
+from fpga_pool.model.lifecycle.job import EvictRequested
+from fpga_pool.model.objects import CPU, Job, JobState, Slot, SlotState, is_cpu
+from fpga_pool.model.pool.placing import held_by_others, usable
 from fpga_pool.model.pool.planning import TimeModels, known_time_models
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
+
+#: Seconds, besides the load itself, within which an agent has told of a load ahead; after these it was for nothing.
+ANSWER_S = 5.0
+#: A slot is told to load ahead of jobs once in so many seconds: a load that fails does not follow upon itself.
+PAUSE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ToldAhead:
+    """A slot was told to load a function ahead of its jobs: which one, in place of what, and when."""
+
+    function: str
+    replaces: str
+    at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,27 +61,14 @@ class OnlineView:
     waiting: tuple[Waiting, ...]
     #: Workers of CPU pools that have nothing to do.
     free_workers: tuple[Slot, ...]
+    #: By the number of a slot that loads ahead, when it was told to.
+    loading: Mapping[int, float]
     occupancy: Occupancy
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """A job, as it was read, and where it is to run."""
-
-    job: Job
-    slot: Slot
-    #: Seconds until it begins: the load of its function; and that it computes.
-    load_s: float
-    work_s: float
-
-
-@dataclass(slots=True, kw_only=True)
-class Moves:
-    """What a policy decided."""
-
-    placements: list[Placement] = field(default_factory=list)
-    #: Jobs that leave their slot or CPU.
-    evictions: list[Job] = field(default_factory=list)
+    @property
+    def waits(self) -> bool:
+        """Whether what becomes free is worth a look: a place of another job, or a port for the next load ahead."""
+        return bool(self.waiting) or bool(self.loading)
 
 
 def online_view(
@@ -79,8 +78,9 @@ def online_view(
     now_s: float,
     is_online: Callable[[str], bool],
     demand: Demand,
+    told: Mapping[str, ToldAhead] | None = None,
 ) -> OnlineView | None:
-    """Return the shard as an online policy sees it; None where no job could get another place.
+    """Return the shard as an online policy sees it; None where there is nothing that it could do.
 
     Parameters
     ----------
@@ -92,6 +92,8 @@ def online_view(
         Says of a batch's policy, by name, whether it is an online one.
     demand
         What was learned, by function in the order of their names.
+    told
+        Slots that were told to load ahead of jobs, by name; None = nothing is to be loaded ahead.
 
     """
     waiting = [
@@ -105,17 +107,19 @@ def online_view(
     online = {job.uuid for job in active if is_online(tx.batch(job.batch_uuid).policy)}
     movable = {job.uuid for job in active if job.uuid in online and not _settled(job, settings)}
     on_cpu = [job for job in active if is_cpu(job.slot) and job.uuid in movable and job.state is JobState.RUNNING]
-    if not waiting and not on_cpu:
+    if not waiting and not on_cpu and told is None:
         return None
     foreign = held_by_others(tx.leases())
     serving = [slot for slot in tx.slots() if usable(slot, tx.host(slot.host), foreign)]
     slots = tuple(slot for slot in serving if slot.kind != CPU and slot.board in catalogue.boards)
+    if not waiting and not on_cpu and all(slot.function in catalogue.functions for slot in slots):
+        return None
     pool = _pool(catalogue, slots, models := known_time_models(catalogue, tx.time_models()))
     queues: defaultdict[str, tuple[Job, ...]] = defaultdict(tuple)
     for job in active:
         queues[job.slot] += (job,)
     share = _Share(slots, settings, [job for job in active if job.uuid in online])
-    builder = _Builder(catalogue, models, pool, slots, now_s, demand, share)
+    builder = _Builder(catalogue, models, pool, slots, now_s, demand, share, told)
     for number, slot in enumerate(slots):
         builder.add_slot(number, slot, queues[slot.name], movable)
     asking = builder.add_waiting(waiting, settings) + builder.add_returning(on_cpu)
@@ -126,6 +130,7 @@ def online_view(
         queues=dict(queues),
         waiting=asking,
         free_workers=tuple(slot for slot in serving if slot.kind == CPU and not queues[slot.name]),
+        loading=builder.loading,
         occupancy=builder.view,
     )
 
@@ -210,20 +215,24 @@ class _Builder:
         now_s: float,
         demand: Demand,
         share: _Share,
+        told: Mapping[str, ToldAhead] | None,
     ) -> None:
         self._share = share
+        self._told = told or {}
+        self.loading: dict[int, float] = {}
         self._catalogue, self._models, self._now_s = catalogue, models, now_s
         self._number = {name: number for number, name in enumerate(pool.functions)}
         self._boards = sorted({slot.board for slot in slots})
         self._slowest_load_s = max(pool.load_s.tolist(), default=0.0)
         self._asking = 0
         self.view = Occupancy(pool, demand)
-        # A load is decided together with its first job.
-        self.view.preloads = False
+        self.view.preloads = told is not None
 
     def add_slot(self, slot: int, found: Slot, queue: Sequence[Job], movable: set[str]) -> None:
         """Let a slot hold what it holds and run what it runs; what it is to run next is part of that."""
         view, head = self.view, queue[0] if queue else None
+        if head is None and self._add_loading(slot, found):
+            return
         held = self._number.get(head.function if head is not None else found.function, EMPTY)
         if held == EMPTY:
             if head is not None:  # of a function that the catalogue has lost
@@ -239,6 +248,21 @@ class _Builder:
             view.evictable[view.kind[slot]][held].pop(slot, None)
         if head.state is not JobState.RUNNING and (found.state, found.function) != (SlotState.READY, head.function):
             view.port_busy[view.card[slot]] = True
+
+    def _add_loading(self, slot: int, found: Slot) -> bool:
+        """Let a slot without jobs load what it loads or was told to; return whether there is any of that."""
+        told = self._told.get(found.name, ToldAhead("", "", -math.inf))
+        since_s = self._now_s - told.at
+        function = found.function if found.state is SlotState.LOADING else ""
+        if found.function == told.replaces and since_s < self.view.load_s[self.view.kind[slot]] + ANSWER_S:
+            function = told.function
+        if function not in self._number:
+            if since_s < PAUSE_S and found.function not in self._number:
+                self.view.put_off.add(slot)
+            return False
+        self.view.loads(slot, self._number[function])
+        self.loading[slot] = told.at if told.function == function else self._now_s
+        return True
 
     def add_waiting(self, jobs: Sequence[Job], settings: PoolSettings) -> tuple[Waiting, ...]:
         """Let jobs without a place wait, oldest first; one that was evicted has waited enough."""
@@ -290,88 +314,3 @@ def _left_share(job: Job, now_s: float) -> float:
     """Return the share of what a job still had to do that it has to do now."""
     planned_s = (job.end_s or 0.0) - (job.start_s or 0.0)
     return min(max(_end_at(job) - now_s, 0.0) / planned_s, 1.0) if planned_s > 0 else 0.0
-
-
-def take_moves(view: OnlineView, catalogue: Catalogue, decide: Callable[[Occupancy], Move | None]) -> Moves:
-    """Ask for moves until there are no more; then give those that have waited long enough to CPUs."""
-    taken, occupancy, moves = set[int](), view.occupancy, Moves()
-    while view.slots and (move := decide(occupancy)) is not None:
-        slot, load_s = move.slot, 0.0
-        if not isinstance(move, Start):
-            if occupancy.job[slot] >= 0:
-                moves.evictions.append(view.queues[view.slots[slot].name][0])
-                occupancy.stopped(slot)
-            load_s = occupancy.load_s[occupancy.kind[slot]]
-            occupancy.loads(slot, move.function)
-            occupancy.loaded(slot, view.now_s)
-            occupancy.port_busy[occupancy.card[slot]] = True
-        number = next(iter(occupancy.waiting[move.function]))
-        occupancy.left(number, move.function)
-        taken.add(number)
-        asking = view.waiting[number]
-        occupancy.started(slot, slot, view.now_s + load_s + asking.work_s)
-        occupancy.evictable[occupancy.kind[slot]][move.function].pop(slot, None)
-        occupancy.news = None, None
-        if asking.job.state is JobState.RUNNING:  # on a CPU: it is placed when its agent has let go of it
-            moves.evictions.append(asking.job)
-        else:
-            moves.placements.append(
-                Placement(job=asking.job, slot=view.slots[slot], load_s=load_s, work_s=asking.work_s)
-            )
-    moves.placements += _to_cpus(view, catalogue, taken)
-    return moves
-
-
-def _to_cpus(view: OnlineView, catalogue: Catalogue, taken: set[int]) -> list[Placement]:
-    """Give jobs that have waited long enough to free workers: of the host that has the input, or that sends it."""
-    free, placements = list(view.free_workers), []
-    for number, asking in enumerate(view.waiting):
-        job, cpu_time = asking.job, catalogue.functions[asking.job.function].cpu_time
-        late = asking.give_up_at <= view.now_s and job.state is JobState.PENDING
-        if number in taken or not late or cpu_time is None or not free:
-            continue
-        worker = min(free, key=lambda worker: (worker.host != job.host, worker.host != job.requester))
-        free.remove(worker)
-        done = job.done if worker.host == job.host else 0.0
-        work_s = (1.0 - done) * cpu_time.seconds(job.input_bytes)
-        placements.append(Placement(job=job, slot=worker, load_s=0.0, work_s=work_s))
-    return placements
-
-
-def commit_moves(tx: Transaction, moves: Moves, catalogue: Catalogue, now_s: float) -> tuple[list[Job], list[Job]]:
-    """Do what was decided, as far as nothing concerned has changed; return the jobs placed and those to be evicted."""
-    concerned = [*moves.evictions, *(placement.job for placement in moves.placements)]
-    unchanged = {job.uuid for job in tx.unchanged(concerned)}
-    evicted = []
-    for job in moves.evictions:
-        if job.uuid in unchanged:
-            keep = catalogue.functions[job.function].progress_kept
-            evicted.append(change_job(tx, job, EvictRequested(keep_progress=keep), now_s))
-    leaving = {job.uuid for job in evicted}
-    foreign = held_by_others(tx.leases())
-    placed = []
-    for placement in moves.placements:
-        slot = tx.slot(placement.slot.name)
-        if placement.job.uuid in unchanged and usable(slot, tx.host(slot.host), foreign):
-            queue = tx.active_jobs(slot=slot.name)
-            if all(job.uuid in leaving for job in queue):
-                placed.append(_place(tx, placement, queue, now_s))
-    return placed, evicted
-
-
-def _place(tx: Transaction, placement: Placement, queue: Sequence[Job], now_s: float) -> Job:
-    grant_pool_leases(tx, [placement.slot.name], now_s)
-    withdraw_from_former_host(tx, placement.job, placement.slot.host)
-    event = Planned(
-        host=placement.slot.host,
-        slot=placement.slot.name,
-        order=max((job.order for job in queue), default=-1) + 1,
-        dispatched_at=now_s,
-        start_s=placement.load_s,
-        end_s=placement.load_s + placement.work_s,
-        transfer=(),
-    )
-    batch = tx.batch(placement.job.batch_uuid)
-    if batch.state is BatchState.PENDING:
-        tx.save(BATCH.transition(batch, BatchBegun(dispatched_at=now_s), now_s)[0])
-    return change_job(tx, placement.job, event, now_s)

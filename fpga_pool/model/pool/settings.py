@@ -29,6 +29,8 @@ class PoolSettings:
     online_patience_s: float = 0.0
     #: Share of a shard's slots that online jobs of one project may have at a time.
     tenant_share: float = 1.0
+    #: Slots without work load what online jobs are expected to ask for.
+    load_ahead: bool = True
     #: How long a virtual machine's claim waits for work that cannot be taken off a slot.
     claim_patience_s: float = 5.0
     #: Slots of each card and kind that no virtual machine gets: they stay the pool's.

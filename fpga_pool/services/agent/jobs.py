@@ -20,6 +20,7 @@ from fpga_pool.model.messages import (
     JobFinished,
     JobReleased,
     JobStarted,
+    LoadFunction,
     ObservedJob,
     Outcome,
     ReleaseJob,
@@ -54,6 +55,8 @@ class JobTable(HeldJobs):
         super().__init__(journal, state_dir, clock)
         #: What was told last of each slot.
         self._states: dict[str, SlotChanged] = {}
+        #: What slots without work are to load, by slot.  A start of the agent forgets it: it is only useful at once.
+        self._ahead: dict[str, LoadFunction] = {}
         #: Ends that are not recorded yet.
         self._ends: list[_End] = []
         self._recording = threading.Lock()
@@ -107,6 +110,11 @@ class JobTable(HeldJobs):
                 self._evict(command, command.action)
             elif isinstance(command.action, HoldSlot | FreeSlot):
                 self.holds.execute(command, command.action)
+                self._ahead.pop(command.slot, None)
+                self.wakeup(command.slot).notify()
+            elif isinstance(command.action, LoadFunction):
+                self._journal.note_command(command, None, None, [])
+                self._ahead[command.slot] = command.action
                 self.wakeup(command.slot).notify()
             else:
                 reason = f"{type(command.action).__name__} is no command for a slot"
@@ -181,8 +189,9 @@ class JobTable(HeldJobs):
     # What the slots do ------------------------------------------------------------------------------------------
 
     def next_action(self, slot: str, loaded: str) -> Load | Run | Wait:
-        """Decide what an idle slot does next."""
+        """Decide what an idle slot does next; a load ahead of jobs is for this moment, or never."""
         with self.changed:
+            ahead = self._ahead.pop(slot, None)
             if self.holds.of(slot) is not None:
                 return Wait()
             queue = [
@@ -195,7 +204,8 @@ class JobTable(HeldJobs):
                 for job in self._of_slot[slot].values()
                 if job.phase in (Phase.WAITING, Phase.STAGED)
             ]
-        return next_action(queue, loaded or None)
+        wanted = ahead.function if ahead is not None and ahead.replaces == loaded else None
+        return next_action(queue, loaded or None, wanted)
 
     def started(self, uuid: str, slot: SlotChanged) -> HeldJob | None:
         """Note that a job computes; None if it was withdrawn meanwhile."""

@@ -14,7 +14,8 @@ from fpga_pool.core.benefit.demand import Demand
 from fpga_pool.core.policy import OnlinePolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.objects import CPU, ENDED_JOBS, Job, is_cpu
-from fpga_pool.model.pool.online import Moves, OnlineView, commit_moves, online_view, take_moves, whole_work_s
+from fpga_pool.model.pool.online import PAUSE_S, OnlineView, ToldAhead, online_view, whole_work_s
+from fpga_pool.model.pool.online_moves import Moves, commit_moves, take_moves
 from fpga_pool.model.pool.planning import known_time_models
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
@@ -34,13 +35,15 @@ class OnlineRule:
 
     policy: OnlinePolicy
     is_online: Callable[[str], bool]
+    #: All work is online unless it says otherwise: slots load ahead before the first job has come.
+    from_start: bool = False
 
 
 def online_rule(conf: cfg.ConfigOpts) -> OnlineRule:
     """Return which policy runs online jobs; InvalidInput names those there are."""
     name = conf.scheduler.online_policy
     names = {*policy_names("online"), name} - set(policy_names("batch"))
-    return OnlineRule(load_policy("online", name, conf), names.__contains__)
+    return OnlineRule(load_policy("online", name, conf), names.__contains__, conf.scheduler.default_policy in names)
 
 
 class OnlinePlanner:
@@ -70,20 +73,26 @@ class OnlinePlanner:
         #: Jobs on slots whose end tells what they gained.
         self._on_slots: set[str] = set()
         self._recalled = False
+        #: Slots that were told to load ahead, by name.  Whoever takes over does not know; agents do no repeat.
+        self._told: dict[str, ToldAhead] = {}
+        #: Changes of the shard at the last look for slots that could load ahead, and when that was.
+        self._looked = -1, 0.0
         #: Some job would take another place if there were one: what becomes free is worth a look.
         self.waits = False
 
     def step(self) -> bool:
         """Do what the policy wants now; return whether there is something to tell agents."""
         now_s = self._clock()
+        self._told = {slot: told for slot, told in self._told.items() if now_s - told.at < PAUSE_S}
         with self._reading() as tx:
             online = [policy for policy in tx.policies_at_work() if self._rule.is_online(policy)]
-            self._recall(tx, online)
+            self._recall(tx, [*online, self._rule.policy.name] if self._rule.from_start else online)
             self._learn(tx)
+            told = self._told if self._may_load_ahead(tx, now_s, working=bool(online)) else None
             view = None
-            if online:
-                view = online_view(tx, self._catalogue, self._settings, now_s, self._rule.is_online, self.demand)
-        self.waits = view is not None
+            if online or told is not None:
+                view = online_view(tx, self._catalogue, self._settings, now_s, self._rule.is_online, self.demand, told)
+        self.waits = view is not None and view.waits
         if view is None:
             return False
         self._count_arrivals(view)
@@ -94,24 +103,37 @@ class OnlinePlanner:
         decided_s = time.monotonic() - began_s
         return self._commit(view, moves, decided_s)
 
+    def _may_load_ahead(self, tx: Transaction, now_s: float, *, working: bool) -> bool:
+        """Say whether slots may load ahead of jobs; while no job is at work, one look at each change is enough."""
+        if not self._settings.load_ahead or not (working or self._rule.from_start or self.demand.arrivals):
+            return False
+        changes, (before, looked_s) = tx.shard.pool_generation, self._looked
+        if not working and changes == before and now_s - looked_s < PAUSE_S:
+            return False
+        self._looked = changes, now_s
+        return True
+
     def _commit(self, view: OnlineView, moves: Moves, decided_s: float) -> bool:
-        if not moves.placements and not moves.evictions:
+        if not moves.placements and not moves.evictions and not moves.loads:
             return False
         with self._transactions() as tx:
-            placed, evicted = commit_moves(tx, moves, self._catalogue, self._clock())
-        self._on_slots |= {job.uuid for job in placed if not is_cpu(job.slot)}
-        for job in evicted:
+            done = commit_moves(tx, moves, self._catalogue, self._clock())
+        self._on_slots |= {job.uuid for job in done.placed if not is_cpu(job.slot)}
+        self._told |= done.told
+        for job in done.evicted:
             LOG.info("job %s: to leave %s by %s", job.uuid, job.slot, self._rule.policy.name)
+        for slot, told in done.told.items():
+            LOG.info("slot %s: to load %s ahead of its jobs by %s", slot, told.function, self._rule.policy.name)
         LOG.info(
             "of %d jobs that want a slot %d placed on slots and %d on CPUs, %d to be evicted, by %s in %.1f ms",
             len(view.waiting),
-            sum(not is_cpu(job.slot) for job in placed),
-            sum(is_cpu(job.slot) for job in placed),
-            len(evicted),
+            sum(not is_cpu(job.slot) for job in done.placed),
+            sum(is_cpu(job.slot) for job in done.placed),
+            len(done.evicted),
             self._rule.policy.name,
             1000 * decided_s,
         )
-        return bool(placed or evicted)
+        return bool(done.placed or done.evicted or done.told)
 
     def _count_arrivals(self, view: OnlineView) -> None:
         pending = {asking.job.uuid: asking for asking in view.waiting if asking.job.attempt == 0}

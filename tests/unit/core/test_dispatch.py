@@ -41,3 +41,13 @@ def test_waits_when_the_function_of_the_head_is_loaded():
 
 def test_loads_into_an_empty_slot():
     assert next_action([entry(1, staged=False)], None) == Load("aes")
+
+
+def test_a_slot_without_work_loads_what_is_expected_to_be_asked_for_once():
+    assert next_action([], None, "aes") == Load("aes")
+    assert next_action([], "aes", "aes") == Wait()
+
+
+def test_work_comes_before_what_is_expected():
+    assert next_action([entry(1, "aes", staged=False)], "aes", "dnn") == Wait()
+    assert next_action([entry(1, "aes", staged=True)], None, "dnn") == Load("aes")

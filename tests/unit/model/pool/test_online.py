@@ -5,32 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fpga_pool.core.benefit.demand import Demand
-from fpga_pool.core.benefit.paper import BenefitReplace
 from fpga_pool.core.benefit.plus import BenefitPlus
 from fpga_pool.core.makespan import Ect
 from fpga_pool.model.lifecycle.slot import DrainRequested
-from fpga_pool.model.messages import JobEvicted, ObservedSlot
-from fpga_pool.model.objects import BatchState, JobState, SlotState, is_cpu
+from fpga_pool.model.messages import JobEvicted
+from fpga_pool.model.objects import BatchState, JobState, is_cpu
 from fpga_pool.model.pool.changes import change_slot
-from fpga_pool.model.pool.online import commit_moves, online_view, slot_benefits, take_moves
+from fpga_pool.model.pool.online import slot_benefits
 from fpga_pool.model.pool.planning import batch_problem
 
-WORKERS = ("worker0", "worker1")
-
-
-def entry(fpga_s, cpu_s, *kinds, preemptible=True, progress_kept=True):
-    """A function whose jobs of 1000 bytes take so long."""
-    return {
-        "version": "1.0",
-        "slot_kinds": list(kinds),
-        "io_bps": 8e6,
-        "preemptible": preemptible,
-        "progress_kept": progress_kept,
-        "cpu_time": {"a_s": 0, "b_s_per_byte": cpu_s / 1000},
-        "fpga_time": {"fast": {"a_s": 0, "b_s_per_byte": fpga_s / 1000}},
-        "source": "test",
-    }
+from .online_bench import Online, entry
 
 
 @pytest.fixture(scope="session")
@@ -43,59 +27,6 @@ def catalogue(make_catalogue):
         "rigid": entry(10.0, 20.0, "large", preemptible=False),
     }
     return make_catalogue(functions, slots=["small", "small", "large"], load_s=0.5)
-
-
-class Online:
-    """Runs an online policy on the pool in memory, and plays what an agent answers."""
-
-    def __init__(self, pool, policy=None):
-        self.pool = pool
-        self.policy = policy or BenefitReplace()
-        names = sorted(pool.catalogue.functions)
-        self.demand = Demand([pool.catalogue.functions[name].speedup for name in names])
-        self.demand.work_s = [10.0] * len(names)
-        workers = [
-            ObservedSlot(slot=f"h0/cpu/{name}", card="cpu", region=name, board="cpu", kind="cpu", state=SlotState.EMPTY)
-            for name in WORKERS
-        ]
-        pool.heard(pool.heartbeat(slots=(*pool.heartbeat().slots, *workers)))
-
-    def view(self):
-        pool = self.pool
-        with pool.tx() as tx:
-            is_online = "benefit_replace".__eq__
-            return online_view(tx, pool.catalogue, pool.settings, pool.now_s, is_online, self.demand)
-
-    def decide(self, view):
-        rng = np.random.default_rng(0)
-        now_s = self.pool.now_s
-        return take_moves(view, self.pool.catalogue, lambda seen: self.policy.decide(seen, None, now_s, rng))
-
-    def commit(self, moves):
-        with self.pool.tx() as tx:
-            return commit_moves(tx, moves, self.pool.catalogue, self.pool.now_s)
-
-    def step(self):
-        """Returns the places of the jobs placed, and the jobs to be evicted."""
-        view = self.view()
-        if view is None:
-            return {}, []
-        placed, evicted = self.commit(self.decide(view))
-        return {job.uuid: job.slot for job in placed}, [job.uuid for job in evicted]
-
-    def create(self, *functions):
-        return self.pool.create(*functions, policy="benefit_replace")
-
-    def run(self, *functions):
-        """Submit jobs, place them, and let those that have a slot compute there."""
-        batch = self.create(*functions)
-        placed, _ = self.step()
-        for uuid in placed:
-            self.pool.bring(uuid, JobState.RUNNING)
-        return [f"{batch}.{number}" for number in range(len(functions))]
-
-    def evicted(self, uuid, done=0.0):
-        return self.pool.report(JobEvicted(**self.pool.about(uuid), done=done), host=self.pool.job(uuid).host)
 
 
 @pytest.fixture
@@ -116,7 +47,7 @@ def test_a_job_goes_to_a_slot_that_can_hold_its_function_and_its_batch_begins_wi
 
 def test_batches_that_are_planned_are_none_of_its_business_and_the_other_way_round(pool, online):
     pool.create("aes")
-    assert online.view() is None
+    assert online.view().waiting == ()
     online.create("aes")
     assert pool.snapshot(is_planned="benefit_replace".__ne__).jobs[0].batch_uuid == "b1"
     assert {asking.job.batch_uuid for asking in online.view().waiting} == {"b2"}

@@ -21,6 +21,7 @@ from fpga_pool.model.messages import (
     JobFinished,
     JobReleased,
     JobStarted,
+    LoadFunction,
     ObservedJob,
     ObservedSlot,
     Outcome,
@@ -52,6 +53,8 @@ class Agent:
         self.commands = []
         self.held = {}
         self.kept = {}
+        #: What it was told to load ahead of jobs.
+        self.ahead = []
         self.owners = []
         self.beats = itertools.count(1)
         self.refuses = None
@@ -78,6 +81,8 @@ class Agent:
             self.kept[command.slot] = command.action.instance
         elif isinstance(command.action, FreeSlot):
             self.kept.pop(command.slot, None)
+        elif isinstance(command.action, LoadFunction):
+            self.ahead.append((command.slot, command.action.function))
         else:
             self.held.pop(command.action.job, None)
         return Outcome(command=command.id, outcome="accepted")

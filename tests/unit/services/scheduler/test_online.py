@@ -1,9 +1,13 @@
 """What the scheduler learns of online jobs, on a real database."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from fpga_pool.core.benefit.demand import Demand
+from fpga_pool.model.messages import LoadFunction
+from fpga_pool.services.scheduler import online
 from fpga_pool.services.scheduler.online import OnlinePlanner
 
 POLICY = "benefit_plus"
@@ -19,14 +23,14 @@ def quiet(bench):
 
 @pytest.fixture
 def new_planner(quiet):
-    def build():
+    def build(*, from_start=False):
         service = quiet.service
         return OnlinePlanner(
             lambda: service.store.reading("default"),
             lambda: service.store.transaction("default", "me", 1),
             quiet.catalogue,
             service.settings.pool,
-            service.online,
+            replace(service.online, from_start=from_start),
             quiet.clock,
             np.random.default_rng(0),
         )
@@ -58,3 +62,37 @@ def test_a_scheduler_that_takes_over_knows_what_was_asked_for_and_what_it_gained
     number = names.index("sha256")
     assert after.demand.expected(number, "p") == before.demand.expected(number, "p")
     assert after.demand.expected(number, "p") != quiet.catalogue.functions["sha256"].speedup
+
+
+def ahead(quiet, planner):
+    """Let a scheduler look; return the slots that were told so far to load ahead of jobs (nobody takes commands)."""
+    planner.step()
+    return [command.slot for command in quiet.waiting() if isinstance(command.action, LoadFunction)]
+
+
+def test_before_the_first_online_job_nothing_is_loaded_unless_all_work_is_online(quiet, new_planner):
+    agent = quiet.host(served=False)
+    planner = new_planner()
+    quiet.create(agent, "sha256", policy="ect")
+    assert ahead(quiet, planner) == []
+    # One at a time: the card's configuration port is shared.
+    assert len(ahead(quiet, new_planner(from_start=True))) == 1
+
+
+def test_while_no_job_is_there_a_pool_in_which_nothing_changes_is_looked_at_once(quiet, new_planner, monkeypatch):
+    quiet.host()
+    planner = new_planner(from_start=True)
+    looks = []
+    seen = online.online_view
+    monkeypatch.setattr(online, "online_view", lambda *args: looks.append(args) or seen(*args))
+    # The second look is at the change that the first one made.
+    for _ in range(5):
+        planner.step()
+    assert len(looks) == 2
+
+
+def test_a_slot_is_told_once_though_its_agent_does_not_answer(quiet, new_planner):
+    quiet.host(served=False)
+    planner = new_planner(from_start=True)
+    told = [ahead(quiet, planner) for _ in range(4)]
+    assert [len(slots) for slots in told] == [1, 1, 1, 1]

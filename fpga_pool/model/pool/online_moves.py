@@ -1,0 +1,191 @@
+"""What an online policy wants, as objects: who gets which slot, who leaves, and what is loaded ahead (paper 003).
+
+Loads and starts are taken as the simulator takes them; then each job that a load is for goes to its slot at once, so
+that its input moves while the slot loads.  A load that no job waits for is a command by itself: it takes no lease, so
+that a claim, a task or a plan can have the slot at any moment.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from fpga_pool.core.benefit.moves import Move, Start
+from fpga_pool.core.benefit.occupancy import Occupancy
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.lifecycle.batch import BATCH, BatchBegun
+from fpga_pool.model.lifecycle.job import EvictRequested, Planned
+from fpga_pool.model.messages import LoadFunction
+from fpga_pool.model.objects import BatchState, Job, JobState, Slot
+from fpga_pool.model.pool.changes import change_job, grant_pool_leases, send
+from fpga_pool.model.pool.online import OnlineView, ToldAhead
+from fpga_pool.model.pool.placing import held_by_others, usable, withdraw_from_former_host
+from fpga_pool.model.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """A job, as it was read, and where it is to run."""
+
+    job: Job
+    slot: Slot
+    #: Seconds until it begins: the load of its function; and that it computes.
+    load_s: float
+    work_s: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Moves:
+    """What a policy decided."""
+
+    placements: list[Placement] = field(default_factory=list)
+    #: Jobs that leave their slot or CPU.
+    evictions: list[Job] = field(default_factory=list)
+    #: Slots, as they were read, that load ahead of jobs, and what.
+    loads: list[tuple[Slot, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What was done of it: jobs that were placed or asked to leave, and slots that were told to load ahead, by name."""
+
+    placed: list[Job]
+    evicted: list[Job]
+    told: dict[str, ToldAhead]
+
+
+def take_moves(view: OnlineView, catalogue: Catalogue, decide: Callable[[Occupancy], Move | None]) -> Moves:
+    """Ask for moves until there are no more; then give those that have waited long enough to CPUs."""
+    taking = _Taking(view)
+    while view.slots and (move := decide(view.occupancy)) is not None:
+        if isinstance(move, Start):
+            taking.give(move.slot, move.function, 0.0)
+        else:
+            taking.load(move.slot, move.function)
+        view.occupancy.news = None, None
+    taking.give_loading()
+    moves = taking.moves
+    moves.placements += _to_cpus(view, catalogue, taking.taken)
+    return moves
+
+
+class _Taking:
+    """Does in the picture what the policy wants, and notes what that is in the pool."""
+
+    def __init__(self, view: OnlineView) -> None:
+        self._view, self._occupancy = view, view.occupancy
+        self.moves = Moves()
+        #: Numbers of the jobs that have got a place.
+        self.taken: set[int] = set()
+        #: By slot that loads: seconds until it has; and those that are to begin now, without a job so far.
+        self._left_s = {
+            slot: max(0.0, told_at + self._load_s(slot) - view.now_s) for slot, told_at in view.loading.items()
+        }
+        self._begun: dict[int, None] = {}
+
+    def _load_s(self, slot: int) -> float:
+        return self._occupancy.load_s[self._occupancy.kind[slot]]
+
+    def load(self, slot: int, function: int) -> None:
+        """Let a slot load a function; a job that computes there is to leave."""
+        if self._occupancy.job[slot] >= 0:
+            self.moves.evictions.append(self._view.queues[self._view.slots[slot].name][0])
+            self._occupancy.stopped(slot)
+        self._occupancy.loads(slot, function)
+        self._left_s[slot] = self._load_s(slot)
+        self._begun[slot] = None
+
+    def give(self, slot: int, function: int, load_s: float) -> None:
+        """Give a slot to the oldest job that waits for the function."""
+        occupancy = self._occupancy
+        number = next(iter(occupancy.waiting[function]))
+        occupancy.left(number, function)
+        self.taken.add(number)
+        asking = self._view.waiting[number]
+        occupancy.started(slot, slot, self._view.now_s + load_s + asking.work_s)
+        occupancy.evictable[occupancy.kind[slot]][function].pop(slot, None)
+        if asking.job.state is JobState.RUNNING:  # on a CPU: it is placed when its agent has let go of it
+            self.moves.evictions.append(asking.job)
+        else:
+            self.moves.placements.append(
+                Placement(job=asking.job, slot=self._view.slots[slot], load_s=load_s, work_s=asking.work_s)
+            )
+
+    def give_loading(self) -> None:
+        """Give slots that load to jobs that wait for what they load, the first to be ready first."""
+        occupancy, leaving = self._occupancy, {job.slot for job in self.moves.evictions}
+        for slot, left_s in sorted(self._left_s.items(), key=lambda item: item[1]):
+            found, function = self._view.slots[slot], occupancy.holds[slot]
+            if occupancy.waiting[function]:
+                occupancy.loaded(slot, self._view.now_s)
+                self.give(slot, function, left_s)
+            elif occupancy.preloads and slot in self._begun and found.name not in leaving:
+                self.moves.loads.append((found, occupancy.pool.functions[function]))
+
+
+def _to_cpus(view: OnlineView, catalogue: Catalogue, taken: set[int]) -> list[Placement]:
+    """Give jobs that have waited long enough to free workers: of the host that has the input, or that sends it."""
+    free, placements = list(view.free_workers), []
+    for number, asking in enumerate(view.waiting):
+        job, cpu_time = asking.job, catalogue.functions[asking.job.function].cpu_time
+        late = asking.give_up_at <= view.now_s and job.state is JobState.PENDING
+        if number in taken or not late or cpu_time is None or not free:
+            continue
+        worker = min(free, key=lambda worker: (worker.host != job.host, worker.host != job.requester))
+        free.remove(worker)
+        done = job.done if worker.host == job.host else 0.0
+        work_s = (1.0 - done) * cpu_time.seconds(job.input_bytes)
+        placements.append(Placement(job=job, slot=worker, load_s=0.0, work_s=work_s))
+    return placements
+
+
+def commit_moves(tx: Transaction, moves: Moves, catalogue: Catalogue, now_s: float) -> Done:
+    """Do what was decided, as far as nothing concerned has changed; return what was done."""
+    concerned = [*moves.evictions, *(placement.job for placement in moves.placements)]
+    unchanged = {job.uuid for job in tx.unchanged(concerned)}
+    evicted = []
+    for job in moves.evictions:
+        if job.uuid in unchanged:
+            keep = catalogue.functions[job.function].progress_kept
+            evicted.append(change_job(tx, job, EvictRequested(keep_progress=keep), now_s))
+    leaving = {job.uuid for job in evicted}
+    foreign = held_by_others(tx.leases())
+    placed = []
+    for placement in moves.placements:
+        slot = tx.slot(placement.slot.name)
+        if placement.job.uuid in unchanged and usable(slot, tx.host(slot.host), foreign):
+            queue = tx.active_jobs(slot=slot.name)
+            if all(job.uuid in leaving for job in queue):
+                placed.append(_place(tx, placement, queue, now_s))
+    return Done(placed=placed, evicted=evicted, told=_load_ahead(tx, moves.loads, now_s))
+
+
+def _load_ahead(tx: Transaction, loads: Sequence[tuple[Slot, str]], now_s: float) -> dict[str, ToldAhead]:
+    """Have slots load ahead that nobody has got meanwhile: no instance, no task, no job."""
+    if not loads:
+        return {}
+    taken = {lease.slot for lease in tx.leases()} | tx.occupied([slot.name for slot, _ in loads])
+    told = {}
+    for read, function in loads:
+        slot = tx.slot(read.name)
+        same = (slot.state, slot.function) == (read.state, read.function)
+        if same and usable(slot, tx.host(slot.host), taken):
+            send(tx, slot.name, LoadFunction(function=function, replaces=slot.function))
+            told[slot.name] = ToldAhead(function, slot.function, now_s)
+    return told
+
+
+def _place(tx: Transaction, placement: Placement, queue: Sequence[Job], now_s: float) -> Job:
+    grant_pool_leases(tx, [placement.slot.name], now_s)
+    withdraw_from_former_host(tx, placement.job, placement.slot.host)
+    event = Planned(
+        host=placement.slot.host,
+        slot=placement.slot.name,
+        order=max((job.order for job in queue), default=-1) + 1,
+        dispatched_at=now_s,
+        start_s=placement.load_s,
+        end_s=placement.load_s + placement.work_s,
+        transfer=(),
+    )
+    batch = tx.batch(placement.job.batch_uuid)
+    if batch.state is BatchState.PENDING:
+        tx.save(BATCH.transition(batch, BatchBegun(dispatched_at=now_s), now_s)[0])
+    return change_job(tx, placement.job, event, now_s)
