@@ -10,7 +10,7 @@ import pytest
 from fpga_pool.client import JobSpec
 from fpga_pool.conf.catalogue import load_catalogue
 from fpga_pool.core.benefit.plus import BenefitPlus
-from fpga_pool.model.objects import JobState, is_cpu
+from fpga_pool.model.objects import JobState, SlotState, is_cpu
 from fpga_pool.sim.benefit.pools import uniform_pool
 from fpga_pool.sim.benefit.simulator import simulate
 from fpga_pool.sim.benefit.trace import Trace
@@ -109,7 +109,7 @@ def expected(function, data):
     return hashlib.sha256(result).hexdigest()
 
 
-def simulated(catalogue, jobs):
+def simulated(catalogue, jobs, *, preloads):
     """Return what the simulator makes of the same arrivals: reconfigurations, and what the last of each slot loaded."""
     loaded = load_catalogue(catalogue)
     pool = uniform_pool(loaded, loaded.board("small"), 1, 1)
@@ -122,7 +122,7 @@ def simulated(catalogue, jobs):
         work_s=[SLOT_S] * len(jobs),
         patience_s=[SLOT_S] * len(jobs),
     )
-    record = simulate(pool, trace, BenefitPlus(), interval_s=0.1, preloads=False).record
+    record = simulate(pool, trace, BenefitPlus(), interval_s=0.1, preloads=preloads).record
     loads = sorted(
         (begin_s, slot, -1 - job)
         for job, slot, begin_s in zip(record.job, record.slot, record.from_s, strict=True)
@@ -136,21 +136,22 @@ def slots_of(client):
     return [slot for slot in client.slots() if not is_cpu(slot.name)]
 
 
-def options(catalogue):
+def options(catalogue, **scheduler):
     return {
         "standalone": {"hosts": 1, "catalogue": catalogue},
         "functions": {"catalogue": catalogue},
         "driver_simulated": {"board": "small", "cards": 1},
-        "scheduler": {"online_interval_s": 0.1},
+        "scheduler": {"online_interval_s": 0.1} | scheduler,
         "agent": {"cpu_workers": 3, "hang_factor": 20.0},
     }
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("ahead", [True, False], ids=["ahead", "for-jobs"])
 def test_a_changing_mix_swaps_accelerators_as_the_simulator_predicts(
-    make_pool, catalogue, end_and_audit_embedded, tmp_path
+    make_pool, catalogue, end_and_audit_embedded, tmp_path, ahead
 ):
-    pool = make_pool(options(catalogue))
+    pool = make_pool(options(catalogue, load_ahead=ahead))
     client = pool.client()
     users = Users(client, tmp_path / "out")
     # First there is work of little benefit for all slots, then more of much benefit than they can do.
@@ -163,15 +164,47 @@ def test_a_changing_mix_swaps_accelerators_as_the_simulator_predicts(
     slots = slots_of(client)
     jobs = users.jobs()
     end_and_audit_embedded(pool)
-    predicted, held = simulated(catalogue, jobs)
+    predicted, held = simulated(catalogue, jobs, preloads=ahead)
     loads = sum(slot.reconfigurations for slot in slots)
     took_s = max(job.finished_at for job in jobs) - min(job.created_at for job in jobs)
     on_cpu = sum(is_cpu(job.slot) for job in jobs)
     print(f"{loads} loads, simulated {predicted}; {len(jobs)} jobs in {took_s:.1f} s, {on_cpu} ended on a CPU")
     assert sorted(slot.function for slot in slots) == held == ["sha256", "sha256"]
-    # Each load is for a job that no slot would take in time, so a slot is loaded again after a load and a job at least.
+    # Each load but the first is for a job that no slot would take in time, so a slot is loaded again after a load and a
+    # job at least.
     assert SLOTS * 2 <= loads <= SLOTS * (1 + took_s / (LOAD_S + SLOT_S))
     assert loads <= predicted + SLOTS
+
+
+def wait_for_slots(client, state, timeout_s=30.0):
+    """Wait until all slots are in a state; return them."""
+    until_s = time.monotonic() + timeout_s
+    while True:
+        slots = slots_of(client)
+        if {slot.state for slot in slots} == {state}:
+            return slots
+        assert time.monotonic() < until_s, slots
+        time.sleep(0.05)
+
+
+@pytest.mark.timeout(120)
+def test_where_all_work_is_online_slots_load_before_the_first_job_once_and_it_starts_at_once(
+    make_pool, catalogue, end_and_audit_embedded, tmp_path
+):
+    pool = make_pool(options(catalogue, default_policy=POLICY))
+    client = pool.client()
+    functions = {slot.function for slot in wait_for_slots(client, SlotState.READY)}
+    # Nobody has asked for anything: what is most useful is there.
+    assert "sha256" in functions
+    users = Users(client, tmp_path / "out")
+    users.submit("sha256")
+    users.wait()
+    time.sleep(1.0)
+    slots = slots_of(client)
+    assert users.wrong() == []
+    assert [slot.reconfigurations for slot in slots] == [1] * SLOTS
+    (job,) = end_and_audit_embedded(pool)
+    assert job.start_s == 0.0
 
 
 def wait_for_computing(client, count, timeout_s=30.0):

@@ -70,11 +70,13 @@ def ahead(quiet, planner):
     return [command.slot for command in quiet.waiting() if isinstance(command.action, LoadFunction)]
 
 
-def test_before_the_first_online_job_nothing_is_loaded_unless_all_work_is_online(quiet, new_planner):
-    agent = quiet.host(served=False)
-    planner = new_planner()
-    quiet.create(agent, "sha256", policy="ect")
-    assert ahead(quiet, planner) == []
+def test_before_the_first_online_job_nothing_is_loaded(quiet, new_planner):
+    quiet.create(quiet.host(served=False), "sha256", policy="ect")
+    assert ahead(quiet, new_planner()) == []
+
+
+def test_where_all_work_is_online_slots_load_before_the_first_job(quiet, new_planner):
+    quiet.host(served=False)
     # One at a time: the card's configuration port is shared.
     assert len(ahead(quiet, new_planner(from_start=True))) == 1
 
