@@ -73,7 +73,7 @@ class BenefitPlus:
                 outlook.look_at(view.kind[slot], (view.holds[slot],))
             if outlook.best is not None:
                 return outlook.best
-        return _start(view, concerned if slot is None else (view.holds[slot],))
+        return start_ready(view, concerned if slot is None else (view.holds[slot],))
 
 
 class _Outlook:
@@ -209,7 +209,7 @@ class _Outlook:
         return self._view.demand.more_than(others, function, self._now_s)
 
 
-def _start(view: Occupancy, functions: Iterable[int]) -> Start | None:
+def start_ready(view: Occupancy, functions: Iterable[int]) -> Start | None:
     """Return the start of a job on an idle slot that holds its function, the most useful first."""
     ready = [f for f in functions if f != EMPTY and view.waiting[f] and view.idle_holding[f]]
     if not ready:

@@ -120,6 +120,7 @@ class OnlinePlanner:
             done = commit_moves(tx, moves, self._catalogue, self._clock())
         self._on_slots |= {job.uuid for job in done.placed if not is_cpu(job.slot)}
         self._told |= done.told
+        self.waits = self.waits or bool(done.told)
         for job in done.evicted:
             LOG.info("job %s: to leave %s by %s", job.uuid, job.slot, self._rule.policy.name)
         for slot, told in done.told.items():
