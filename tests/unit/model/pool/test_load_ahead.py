@@ -9,9 +9,11 @@ from fpga_pool.core.benefit.moves import Load
 from fpga_pool.core.benefit.occupancy import EMPTY
 from fpga_pool.core.benefit.plus import BenefitPlus
 from fpga_pool.core.makespan import Ect
-from fpga_pool.model.messages import LoadFunction, SlotChanged
+from fpga_pool.model.flavor import AcceleratorRequest
+from fpga_pool.model.messages import HoldSlot, LoadFunction, SlotChanged
 from fpga_pool.model.objects import JobState, LeaseKind, SlotState
 from fpga_pool.model.pool.changes import end_lease, new_lease
+from fpga_pool.model.pool.instances import Claim, claim_slots
 from fpga_pool.model.pool.online import ANSWER_S, PAUSE_S
 from fpga_pool.model.pool.planning import batch_problem
 
@@ -189,6 +191,30 @@ def test_a_slot_that_somebody_else_has_is_not_told_to_load(pool, online, taken):
     taken(pool)
     online.step()
     assert R0 not in [slot for slot, _, _ in ahead(pool)]
+
+
+def test_an_instance_claims_a_slot_that_loads_ahead(pool, online):
+    for slot in (R0, R1):
+        pool.drain(slot)
+    online.step()
+    becomes(pool, R2, SlotState.LOADING, "aes")
+    wanted = AcceleratorRequest(function="flow", count=1)
+    claim = Claim(host="h0", instance="vm", project_id="p", wanted=wanted)
+    with pool.tx() as tx:
+        assert [slot.name for slot in claim_slots(tx, claim, pool.catalogue, pool.settings, pool.now_s)] == [R2]
+    assert [(command.slot, type(command.action)) for command in pool.sent()] == [(R2, LoadFunction), (R2, HoldSlot)]
+    online.create("flow")
+    online.step()
+    assert ahead(pool) == []
+
+
+def test_a_batch_is_planned_on_slots_that_load_ahead(pool, online):
+    online.step()
+    becomes(pool, R0, SlotState.LOADING, "aes")
+    pool.create("aes", "aes", "aes")
+    request = batch_problem(pool.snapshot(is_planned="benefit_replace".__ne__))
+    pool.commit(request, Ect().decide(request.problem, None, 0.0, np.random.default_rng(0)))
+    assert R0 in {pool.job(f"b1.{number}").slot for number in range(3)}
 
 
 def test_a_running_job_is_not_disturbed(pool, online):
