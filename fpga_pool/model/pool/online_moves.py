@@ -20,6 +20,9 @@ from fpga_pool.model.pool.online import OnlineView, ToldAhead
 from fpga_pool.model.pool.placing import held_by_others, usable, withdraw_from_former_host
 from fpga_pool.model.transaction import Transaction
 
+#: Loads that one look begins at most before it goes on with jobs alone: a large pool is not filled in one transaction.
+MOST_LOADS = 100
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
@@ -60,6 +63,7 @@ def take_moves(view: OnlineView, catalogue: Catalogue, decide: Callable[[Occupan
             taking.give(move.slot, move.function, 0.0)
         else:
             taking.load(move.slot, move.function)
+            view.occupancy.preloads &= taking.loads < MOST_LOADS
         view.occupancy.news = None, None
     taking.give_loading()
     moves = taking.moves
@@ -80,6 +84,12 @@ class _Taking:
             slot: max(0.0, told_at + self._load_s(slot) - view.now_s) for slot, told_at in view.loading.items()
         }
         self._begun: dict[int, None] = {}
+        self._ahead = self._occupancy.preloads
+
+    @property
+    def loads(self) -> int:
+        """How many slots are to begin to load."""
+        return len(self._begun)
 
     def _load_s(self, slot: int) -> float:
         return self._occupancy.load_s[self._occupancy.kind[slot]]
@@ -117,7 +127,7 @@ class _Taking:
             if occupancy.waiting[function]:
                 occupancy.loaded(slot, self._view.now_s)
                 self.give(slot, function, left_s)
-            elif occupancy.preloads and slot in self._begun and found.name not in leaving:
+            elif self._ahead and slot in self._begun and found.name not in leaving:
                 self.moves.loads.append((found, occupancy.pool.functions[function]))
 
 

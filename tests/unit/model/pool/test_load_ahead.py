@@ -10,11 +10,12 @@ from fpga_pool.core.benefit.occupancy import EMPTY
 from fpga_pool.core.benefit.plus import BenefitPlus
 from fpga_pool.core.makespan import Ect
 from fpga_pool.model.flavor import AcceleratorRequest
-from fpga_pool.model.messages import HoldSlot, LoadFunction, SlotChanged
+from fpga_pool.model.messages import HoldSlot, LoadFunction, ObservedSlot, SlotChanged
 from fpga_pool.model.objects import JobState, LeaseKind, SlotState
 from fpga_pool.model.pool.changes import end_lease, new_lease
 from fpga_pool.model.pool.instances import Claim, claim_slots
 from fpga_pool.model.pool.online import ANSWER_S, PAUSE_S
+from fpga_pool.model.pool.online_moves import MOST_LOADS
 from fpga_pool.model.pool.planning import batch_problem
 
 from .online_bench import Online, entry
@@ -130,6 +131,28 @@ def test_a_scheduler_that_took_over_sees_from_the_slot_that_it_loads(pool, onlin
     becomes(pool, R0, SlotState.LOADING, "aes")
     online.told = {}
     assert list(online.view().loading) == [0]
+
+
+def test_a_large_pool_is_filled_in_several_looks_and_its_jobs_do_not_wait_for_that(pool, online):
+    def observed(host):
+        slot = ObservedSlot(
+            slot=f"{host}/c/r0", card="c", region="r0", board="fast", kind="small", state=SlotState.EMPTY
+        )
+        return pool.heard(pool.heartbeat(host, slots=(slot,)))
+
+    for number in range(3 * MOST_LOADS):
+        observed(f"n{number}")
+    # Nobody has asked for anything before, so that both functions are taken to fill the pool: half of it is for aes.
+    becomes(pool, R2, SlotState.READY, "flow")
+    online.policy = BenefitPlus()
+    online.create("flow")
+    assert online.step()[0] == {"b1.0": R2}
+    first = {slot for slot, _, _ in ahead(pool)}
+    assert len(first) == MOST_LOADS
+    online.step()
+    second = {slot for slot, _, _ in ahead(pool)}
+    assert 0 < len(second) <= MOST_LOADS
+    assert first.isdisjoint(second)
 
 
 def claimed(pool):
