@@ -21,7 +21,7 @@ settings.load_profile("repeatable")
 
 #: Functional tests that one worker runs while another runs the unit tests: they wait more than they compute.
 WITH_THE_CLOUD = ("cloud", "compute", "nova", "placement", "test_nova_plugin.py")
-#: Functional tests that measure the machine, or compare a running pool with its plan: the last of the other worker.
+#: Functional tests that measure the machine, or compare a running pool with its plan: the last of all.
 QUIET = (
     "compute/test_live_gangs.py",
     "compute/test_tiers.py",
@@ -34,6 +34,8 @@ QUIET = (
     "test_shaping.py",
     "test_testbed.py",
 )
+#: The lane that begins when nothing else runs any more.
+ALONE = "alone"
 
 
 def _lane(path):
@@ -42,8 +44,8 @@ def _lane(path):
     if kind != "functional":
         return 1, f"{path}"
     if rest in QUIET:
-        return 3, "machine"
-    return (0, "cloud") if rest.startswith(WITH_THE_CLOUD) else (2, "machine")
+        return 3, ALONE
+    return (0, "cloud") if rest.startswith(WITH_THE_CLOUD) else (2, f"{path}")
 
 
 #: Tests with threads or processes that wait for each other: what fails runs once more, for the machine is shared.  The
@@ -55,7 +57,7 @@ RACING = tuple(f"unit/{room}" for room in ("api", "client", "cmd", "dataplane", 
 def pytest_collection_modifyitems(items):
     """Put tests into an order in which two workers both have something to do, and which suits one as well.
 
-    One begins with the real cloud, the other with the unit tests and goes on with the other functional tests.
+    One begins with the real cloud, the other with the unit tests; whoever is free takes the next functional tests.
     """
     for item in items:
         if item.path.relative_to(Path(__file__).parent).as_posix().startswith(("functional", *RACING)):
@@ -64,10 +66,25 @@ def pytest_collection_modifyitems(items):
 
 
 class _Lanes(LoadScopeScheduling):
-    """Gives a worker all tests of a lane."""
+    """Gives a worker all tests of a lane; what runs alone waits until the other workers have ended."""
 
     def _split_scope(self, nodeid):
         return _lane(Path(nodeid.partition("::")[0]).relative_to("tests"))[1]
+
+    def _reschedule(self, node):
+        others = [other for other in self.nodes if other is not node]
+        if next(iter(self.workqueue), None) != ALONE or node.shutting_down:
+            super()._reschedule(node)
+        elif not all(other.shutting_down for other in others):
+            if self._pending_of(self.assigned_work[node]) <= 2:
+                node.shutdown()  # it runs what it has; one of the others goes on
+        elif not any(self._pending_of(self.assigned_work[other]) for other in others):
+            super()._reschedule(node)
+
+    def mark_test_complete(self, node, item_index, duration=0):
+        super().mark_test_complete(node, item_index, duration)
+        for other in self.nodes:
+            self._reschedule(other)
 
 
 def pytest_xdist_make_scheduler(config, log):

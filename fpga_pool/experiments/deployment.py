@@ -174,6 +174,19 @@ class Deployment:
     def terminate(self, name: str) -> int:
         """End a process in order, as systemd does; return its exit status."""
         self._processes[name].terminate()
+        return self._wait(name)
+
+    def end(self) -> dict[str, int]:
+        """End API, agents, then schedulers, those of a kind at once, in order; return the exit status of each."""
+        schedulers = [name for name in self._programs if name not in (API, *self.hosts)]
+        statuses = {}
+        for kind in ([API], self.hosts, schedulers):
+            for name in kind:
+                self._processes[name].terminate()
+            statuses |= {name: self._wait(name) for name in kind}
+        return statuses
+
+    def _wait(self, name: str) -> int:
         status = self._processes[name].wait(STOP_TIMEOUT_S)
         del self._processes[name]
         return status
