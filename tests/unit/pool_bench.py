@@ -5,6 +5,7 @@ so or at once.  `PoolBench.plan` stands for the planner, so that a test decides 
 """
 
 import contextlib
+import functools
 import hashlib
 import threading
 import time
@@ -34,6 +35,12 @@ from fpga_pool.model.tasks import Task
 from fpga_pool.sim.store import MemoryStore, MemoryTransaction
 
 CATALOGUE = Path(__file__).parents[2] / "etc" / "fpga_pool" / "catalogue.toml"
+
+
+@functools.cache
+def shipped_catalogue():
+    """The catalogue that comes with the pool, read once for all tests: nobody changes it."""
+    return load_catalogue(CATALOGUE)
 
 
 class EndlessTransaction(MemoryTransaction):
@@ -139,7 +146,7 @@ class PoolBench:
         self.tx = EndlessTransaction()
         self.lock = threading.RLock()
         self.settings = PoolSettings(max_batch_jobs=max_batch_jobs)
-        self.catalogue = load_catalogue(CATALOGUE)
+        self.catalogue = shipped_catalogue()
         self.key = Ed25519PrivateKey.generate()
         self.directory = directory
         self.fails = {}
