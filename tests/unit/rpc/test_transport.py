@@ -1,7 +1,9 @@
 """What a server does not let through is counted."""
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from uuid import uuid4
 
 import oslo_messaging as messaging
 import pytest
@@ -10,9 +12,6 @@ from oslo_messaging._drivers import amqpdriver
 
 from fpga_pool.rpc.options import LOOK_AGAIN_S
 from fpga_pool.rpc.transport import VERSION_1, Refusals, answers, count_unreadable, server, transport
-
-TOPIC = "test"
-
 
 class Endpoint:
     target = VERSION_1
@@ -27,21 +26,26 @@ def refusals():
     return Refusals()
 
 
+@pytest.fixture(scope="module")
+def ending():
+    """Where servers are stopped, each of which takes a second to."""
+    with ThreadPoolExecutor() as ending:
+        yield ending
+
+
 @pytest.fixture
-def call(refusals):
-    """Call the endpoint."""
-    messages = transport(cfg.CONF, "fake://")
-    listening = server(messages, TOPIC, "one", [Endpoint()], refusals)
+def call(refusals, ending):
+    """Call the endpoint, which no other test does."""
+    messages, topic = transport(cfg.CONF, "fake://"), uuid4().hex
+    listening = server(messages, topic, "one", [Endpoint()], refusals)
     listening.start()
 
     def ask(method, version="1.0", **arguments):
-        target = messaging.Target(topic=TOPIC, version=version)
+        target = messaging.Target(topic=topic, version=version)
         return messaging.get_rpc_client(messages, target, timeout=10).call({}, method, **arguments)
 
     yield ask
-    listening.stop()
-    listening.wait()
-    messages.cleanup()
+    ending.submit(lambda: (listening.stop(), listening.wait(), messages.cleanup()))
 
 
 def test_what_is_right_is_answered_and_not_counted(call, refusals):

@@ -1,5 +1,6 @@
 """Problems to plan, and the independent checker, for all tests of planners."""
 
+import functools
 import importlib.util
 import json
 from collections.abc import Callable
@@ -34,48 +35,58 @@ def verdict(tmp_path_factory, request) -> Callable[[BatchProblem, BatchPlan], di
     return check
 
 
+#: Made once: a strategy is looked through before its first draw, which takes longer than the draw.
+_SOME_S = st.one_of(st.just(0.0), st.floats(1e-3, 10.0), st.sampled_from([1.0, 2.0]))
+_FAR_S = st.one_of(_SOME_S, st.sampled_from([1e3, 1e6]))
+_MAYBE_S = st.one_of(_SOME_S, _SOME_S, st.just(np.inf))
+_SIZE = st.one_of(st.just(0), st.integers(1, 10**9), st.sampled_from([1, 10**6, 10**8, 10**12]))
+_BPS = st.one_of(st.just(np.inf), st.floats(1e6, 1e11), st.sampled_from([1e9, 2e9]))
+_integers = functools.cache(st.integers)
+
+
+@functools.cache
+def _lists(values: st.SearchStrategy, size: int) -> st.SearchStrategy:
+    return st.lists(values, min_size=size, max_size=size)
+
+
 def _array(draw, size: int, values) -> np.ndarray:
-    return np.array(draw(st.lists(values, min_size=size, max_size=size)))
+    return np.array(draw(_lists(values, size)))
 
 
 @st.composite
 def _problems(draw, max_jobs: int = 8, max_accelerators: int = 4, *, optional: bool = True) -> BatchProblem:
     """Small problems with every extreme: nothing to compute or move, no limit, far-apart times, huge inputs."""
-    jobs = draw(st.integers(1, max_jobs))
-    accelerators = draw(st.integers(1, max_accelerators))
-    requesters, responders = draw(st.integers(1, 3)), draw(st.integers(1, 3))
-    some_s = st.one_of(st.just(0.0), st.floats(1e-3, 10.0), st.sampled_from([1.0, 2.0]))
-    far_s = st.one_of(some_s, st.sampled_from([1e3, 1e6]))
-    size = st.one_of(st.just(0), st.integers(1, 10**9), st.sampled_from([1, 10**6, 10**8, 10**12]))
-    bps = st.one_of(st.just(np.inf), st.floats(1e6, 1e11), st.sampled_from([1e9, 2e9]))
-    seconds = _array(draw, jobs * accelerators, st.one_of(some_s, some_s, st.just(np.inf))).reshape(jobs, -1)
-    able = _array(draw, jobs, st.integers(0, accelerators - 1))
+    jobs = draw(_integers(1, max_jobs))
+    accelerators = draw(_integers(1, max_accelerators))
+    requesters, responders = draw(_integers(1, 3)), draw(_integers(1, 3))
+    seconds = _array(draw, jobs * accelerators, _MAYBE_S).reshape(jobs, -1)
+    able = _array(draw, jobs, _integers(0, accelerators - 1))
     stuck = ~np.isfinite(seconds).any(axis=1)
     seconds[stuck, able[stuck]] = 1.0
     arrays = {
         "seconds": seconds,
-        "input_bytes": _array(draw, jobs, size),
-        "requester": _array(draw, jobs, st.integers(0, requesters - 1)),
-        "egress_bps": _array(draw, requesters, bps),
-        "responder": _array(draw, accelerators, st.integers(0, responders - 1)),
-        "ingress_bps": _array(draw, responders, bps),
+        "input_bytes": _array(draw, jobs, _SIZE),
+        "requester": _array(draw, jobs, _integers(0, requesters - 1)),
+        "egress_bps": _array(draw, requesters, _BPS),
+        "responder": _array(draw, accelerators, _integers(0, responders - 1)),
+        "ingress_bps": _array(draw, responders, _BPS),
     }
     if optional and draw(st.booleans()):
-        arrays["ready_s"] = _array(draw, accelerators, far_s)
+        arrays["ready_s"] = _array(draw, accelerators, _FAR_S)
     if optional and draw(st.booleans()):
-        arrays["release_s"] = _array(draw, jobs, far_s)
+        arrays["release_s"] = _array(draw, jobs, _FAR_S)
     if optional and draw(st.booleans()):
-        arrays["group"] = _array(draw, jobs, st.integers(-1, 2))
+        arrays["group"] = _array(draw, jobs, _integers(-1, 2))
     if optional and draw(st.booleans()):
-        arrays["local_host"] = _array(draw, requesters, st.integers(-1, responders - 1))
+        arrays["local_host"] = _array(draw, requesters, _integers(-1, responders - 1))
     if optional and draw(st.booleans()):
-        arrays["function"] = _array(draw, jobs, st.integers(0, 2))
-        arrays["loaded"] = _array(draw, accelerators, st.integers(-1, 2))
-        arrays["load_s"] = _array(draw, accelerators, some_s)
+        arrays["function"] = _array(draw, jobs, _integers(0, 2))
+        arrays["loaded"] = _array(draw, accelerators, _integers(-1, 2))
+        arrays["load_s"] = _array(draw, accelerators, _SOME_S)
     if optional and draw(st.booleans()):
-        arrays["output_bytes"] = _array(draw, jobs, size)
-        arrays["requester_ingress_bps"] = _array(draw, requesters, bps)
-        arrays["responder_egress_bps"] = _array(draw, responders, bps)
+        arrays["output_bytes"] = _array(draw, jobs, _SIZE)
+        arrays["requester_ingress_bps"] = _array(draw, requesters, _BPS)
+        arrays["responder_egress_bps"] = _array(draw, responders, _BPS)
     return BatchProblem(**arrays)
 
 

@@ -8,7 +8,7 @@ from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.model.exceptions import HostTaken, ServiceUnavailable
 from fpga_pool.model.messages import AssignJob, Command, EvictJob, ReleaseJob, SlotChanged
 from fpga_pool.services.agent import service
-from fpga_pool.services.agent.instances import keeper
+from fpga_pool.services.agent.instances import channel, keeper
 from fpga_pool.services.agent.jobs import JobTable
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.service import AgentService
@@ -224,6 +224,8 @@ def bench(new_bench):
 def host(bench, tmp_path, monkeypatch):
     monkeypatch.setattr(keeper, "LOOK_S", 0.05)
     monkeypatch.setattr(keeper, "CLAIM_AGAIN_S", 0.05)
+    monkeypatch.setattr(channel, "LOOK_S", 0.05)
+    monkeypatch.setattr(channel, "RECONNECT_S", 0.05)
     made = Host(bench, tmp_path)
     yield made
     made.instances.stop()

@@ -73,7 +73,8 @@ def hand():
 
 
 @pytest.fixture
-def new_shaper(kernel, journal, hand):
+def new_shaper(kernel, journal, hand, monkeypatch):
+    monkeypatch.setattr("fpga_pool.services.agent.shaper.LOOK_S", 0.05)  # how soon it sees that a clock was moved
     made = []
 
     def start():

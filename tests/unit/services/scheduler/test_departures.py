@@ -1,6 +1,7 @@
 """Nova's notifications over a real transport, leases in a real database; Placement is what a test says it gave."""
 
 from functools import partial
+from uuid import uuid4
 
 import oslo_messaging as messaging
 import pytest
@@ -17,19 +18,21 @@ def pool(with_placement):
 
 
 @pytest.fixture
-def nova(pool):
-    """Nova's notifier, which the scheduler of the pool listens to."""
+def nova(pool, servers):
+    """Nova's notifier, which the scheduler of the pool listens to, on an exchange of a test's own."""
+    exchange = uuid4().hex
+    cfg.CONF.set_override("control_exchange", exchange)
     cfg.CONF.register_group(options.GROUP)
     cfg.CONF.register_opts(options.OPTS, options.GROUP)
     cfg.CONF.set_override("transport_url", "fake://", "nova_notifications")
-    cfg.CONF.set_override("exchange", cfg.CONF.control_exchange, "nova_notifications")
+    cfg.CONF.set_override("exchange", exchange, "nova_notifications")
     listening = departures(cfg.CONF, pool.service.departures.note)
     listening.start()
     topics = [cfg.CONF.nova_notifications.topic]
     notifier = messaging.Notifier(listening.transport, "nova-compute:c1", driver="messagingv2", topics=topics)
     yield partial(notifier.info, {})
-    listening.stop()
-    listening.wait()
+    servers.submit(lambda: (listening.stop(), listening.wait()))
+    cfg.CONF.clear_override("control_exchange")
     cfg.CONF.clear_override("transport_url", "nova_notifications")
     cfg.CONF.clear_override("exchange", "nova_notifications")
 

@@ -33,12 +33,12 @@ def asked(running):
 
 
 @pytest.fixture
-def feed(running, asked):
+def feed(running, asked, servers):
     """A feed whose time stands still: it is never quiet for too long."""
     made = PoolFeed(running.transport, asked, Time())
     made.start()
     yield made
-    made.stop()
+    servers.submit(made.stop)
 
 
 def states(pool):

@@ -46,12 +46,12 @@ def faults(file, outcome, directory):
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
 def test_every_task_runs_once_however_many_fpgas_fail(policy, tmp_path):
-    file = generate("rtmw", Wanted(workloads=12, interval_s=8.0, enclosures=2), np.random.default_rng(4))
+    file = generate("rtmw", Wanted(workloads=6, interval_s=8.0, enclosures=2), np.random.default_rng(4))
     rng = np.random.default_rng(0)
     outages = tuple(
         Outage(enclosure=int(e), fpga=int(f), from_s=float(begin_s), until_s=float(begin_s + lasts_s))
         for e, f, begin_s, lasts_s in zip(
-            rng.integers(0, 2, 12), rng.integers(0, 8, 12), rng.uniform(0, 90, 12), rng.uniform(1, 30, 12), strict=True
+            rng.integers(0, 2, 12), rng.integers(0, 8, 12), rng.uniform(0, 60, 12), rng.uniform(1, 30, 12), strict=True
         )
     )
     outcome = simulate(file.problem, policy, outages=outages, patience_s=40.0)
