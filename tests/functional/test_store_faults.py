@@ -33,9 +33,9 @@ with Store(url).transaction("shard-0", "scheduler-0", int(epoch)) as tx:
 """
 
 
-@pytest.fixture(params=[MariaDB, PostgreSQL], ids=lambda kind: kind.name)
+@pytest.fixture(scope="module", params=[MariaDB, PostgreSQL], ids=lambda kind: kind.name)
 def server(request, run_server, servers_directory):
-    """A server of a test's own, to hurt."""
+    """A server of these tests' own, to hurt; it runs again when the next one begins."""
     yield from run_server(request.param(servers_directory / f"hurt-{request.param.name}"))
 
 

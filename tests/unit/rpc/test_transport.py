@@ -13,6 +13,7 @@ from oslo_messaging._drivers import amqpdriver
 from fpga_pool.rpc.options import LOOK_AGAIN_S
 from fpga_pool.rpc.transport import VERSION_1, Refusals, answers, count_unreadable, server, transport
 
+
 class Endpoint:
     target = VERSION_1
 

@@ -1,4 +1,5 @@
 import contextlib
+import functools
 import importlib.util
 import io
 import json
@@ -32,18 +33,22 @@ def _rings(count, tasks, *, links=Links.LINE, **more):
 _seconds = st.integers(0, 40).map(lambda quarters: quarters / 4)
 
 
+#: Made once: a strategy is looked through before its first draw, which takes longer than the draw.
+_ENCLOSURES = st.lists(st.tuples(st.integers(1, 9), st.sampled_from(list(Topology))), min_size=1, max_size=4)
+
+
+@functools.cache
+def _tasks(most, largest):
+    shapes = st.lists(st.tuples(st.integers(1, largest), _seconds), min_size=1, max_size=3, unique_by=lambda s: s[0])
+    return st.lists(st.tuples(shapes, st.sampled_from(list(Links)), _seconds, st.integers(-1, 2)), max_size=most)
+
+
 @st.composite
 def _problems(draw, *, most=12, arrivals=True):
     """Any enclosures, any tasks that fit in one: malleable, late, with functions, on FPGAs that are busy at first."""
-    enclosures = draw(st.lists(st.tuples(st.integers(1, 9), st.sampled_from(list(Topology))), min_size=1, max_size=4))
+    enclosures = draw(_ENCLOSURES)
     fpgas = sum(size for size, _ in enclosures)
-    largest = max(size for size, _ in enclosures)
-    tasks = draw(st.lists(
-        st.tuples(
-            st.lists(st.tuples(st.integers(1, largest), _seconds), min_size=1, max_size=3, unique_by=lambda s: s[0]),
-            st.sampled_from(list(Links)), _seconds, st.integers(-1, 2),
-        ), max_size=most,
-    ))  # fmt: skip
+    tasks = draw(_tasks(most, max(size for size, _ in enclosures)))
     busy = draw(st.booleans())
     problem = TaskProblem(
         enclosure_fpgas=[size for size, _ in enclosures],
@@ -62,11 +67,8 @@ def _problems(draw, *, most=12, arrivals=True):
 
 
 def _without_misfits(problem):
-    keep = [
-        task
-        for task in range(problem.tasks)
-        if possible_shapes(problem)[problem.shape_begin[task] : problem.shape_begin[task + 1]].any()
-    ]
+    possible, begin = possible_shapes(problem), problem.shape_begin
+    keep = [task for task in range(problem.tasks) if possible[begin[task] : begin[task + 1]].any()]
     shapes = [np.arange(problem.shape_begin[task], problem.shape_begin[task + 1]) for task in keep]
     chosen = np.concatenate(shapes) if shapes else np.zeros(0, np.int64)
     return TaskProblem(
