@@ -28,8 +28,6 @@ QUIET = (
     "compute/test_tier_shares.py",
     "tc/test_changed_plan.py",
     "tc/test_rates.py",
-    "test_embedded_pool.py",
-    "test_gangs.py",
     "test_replanning.py",
     "test_shaping.py",
     "test_testbed.py",

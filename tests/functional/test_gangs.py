@@ -22,7 +22,8 @@ PATIENCE_S = 120.0
 def options(hosts, processors, migration_s=0.5):
     return {
         "standalone": {"hosts": hosts, "requesters": 0, "gang_processors": processors},
-        "scheduler": {"gang_migration_s": migration_s},
+        # Nothing here is about hosts that are lost: where much else runs, a silence of seconds is none.
+        "scheduler": {"gang_migration_s": migration_s, "host_timeout_s": 60.0},
         "runner_simulated": {"migration_s": migration_s},
     }
 
@@ -76,7 +77,7 @@ def test_small_gangs_run_behind_a_wide_one_and_come_to_the_foreground_when_it_en
     client = pool.client()
     wide = fpga_pool(pool, "gang", "create", "--processes", 4, "--runtime", "5m", "--cpu-usage", 0.5)["uuid"]
     until_state(pool, wide, GangState.FOREGROUND)
-    small = [client.create_gang(n, 60.0, 0.5, work_s=30.0).uuid for n in (1, 2)]
+    small = [client.create_gang(n, 60.0, 0.5, work_s=15.0).uuid for n in (1, 2)]
     until(lambda: all(all_run(client.gang(uuid)) for uuid in small))
     waiting = client.gang(small[0])
     assert waiting.gang.state is GangState.BACKGROUND
@@ -102,7 +103,7 @@ def moving(pool):
     until_state(pool, goes_on, GangState.FOREGROUND)
     ends = client.create_gang(1, 600.0, 0.9).uuid
     until_state(pool, ends, GangState.FOREGROUND)
-    moves = client.create_gang(1, 60.0, 0.5, work_s=20.0).uuid
+    moves = client.create_gang(1, 60.0, 0.5, work_s=12.0).uuid
     until(lambda: all_run(client.gang(moves)))
     assert client.gang(moves).gang.state is GangState.BACKGROUND
     client.cancel_gang(ends)
@@ -137,9 +138,9 @@ def test_processes_outlive_agents_that_are_killed_and_end_once(make_pool):
     """1. One gang in each tier; 2. everything is killed and starts again; 3. both end, without a second attempt."""
     pool = make_pool(options(hosts=2, processors=1))
     client = pool.client()
-    front = client.create_gang(2, 60.0, 0.5, work_s=25.0).uuid
+    front = client.create_gang(2, 60.0, 0.5, work_s=20.0).uuid
     until_state(pool, front, GangState.FOREGROUND)
-    behind = client.create_gang(2, 60.0, 0.5, work_s=25.0).uuid
+    behind = client.create_gang(2, 60.0, 0.5, work_s=20.0).uuid
     until(lambda: all_run(client.gang(behind)))
     pool.kill()
     assert len(guests(pool)) == 4
@@ -181,7 +182,7 @@ def findings(pool):
 def test_a_gang_whose_machine_dies_begins_anew_as_a_whole(make_pool):
     pool = make_pool(options(hosts=2, processors=1))
     client = pool.client()
-    uuid = client.create_gang(2, 60.0, 0.5, work_s=15.0).uuid
+    uuid = client.create_gang(2, 60.0, 0.5, work_s=10.0).uuid
     until(lambda: all_run(client.gang(uuid)))
     guests(pool)[0].unlink()
     gang = finished(pool, uuid).gang
