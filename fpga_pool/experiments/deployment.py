@@ -179,7 +179,7 @@ class Deployment:
     def end(self) -> dict[str, int]:
         """End API, agents, then schedulers, those of a kind at once, in order; return the exit status of each."""
         schedulers = [name for name in self._programs if name not in (API, *self.hosts)]
-        statuses = {}
+        statuses: dict[str, int] = {}
         for kind in ([API], self.hosts, schedulers):
             for name in kind:
                 self._processes[name].terminate()
