@@ -1,6 +1,7 @@
 """`makespan` against its targets, case by case of the workload of paper 000, section 5.2.
 
     pytest tests/benchmarks/test_makespan.py -s
+    JOINT_SEEDS=101,202 pytest tests/benchmarks/test_makespan.py -s -k few_responders
 
 One line per case: ratio to the plan's own bound (mean and worst of the seeds), planning time (median of the seeds,
 memory to memory, without compilation) and, beside it, a reference loop, because machines differ.  Times and limits are
@@ -40,6 +41,12 @@ CASES = [
 #: Both phases on few responders in other shapes, with seeds of their own: jobs, requesters, responders.
 SHAPES = [(500, 200, 10), (2000, 200, 10), (1000, 60, 10), (1000, 350, 10), (1000, 200, 13)]
 SHAPE_SEEDS, SHAPE_LIMIT_S = range(100, 103), 1.0
+
+#: Both phases on few responders, each count of them: the seeds, and the seconds.
+JOINT_SEEDS = [int(seed) for seed in os.environ.get("JOINT_SEEDS", "100,101,102,103,104,105").split(",")]
+FEW, FEW_LIMIT_S = range(5, 16), 1.0
+#: Many jobs on few responders, to see whether the limit in seconds is kept.
+MANY_JOBS, MANY_RESPONDERS = 10_000, (5, 8, 10)
 
 #: Against CP-SAT: responders, and the seconds each side gets.
 RIVAL_RESPONDERS, OUR_SECONDS, ITS_SECONDS = (10, 15, 20, 25), 1.0, 40.0
@@ -109,6 +116,33 @@ def test_other_shapes_of_joint_batches(jobs, requesters, responders):
     print(
         f"\njoint   {jobs:7} x {5 * responders:4}  {statistics.mean(ratios):.5f} (worst {max(ratios):.5f})"
         f"  {requesters} requesters"
+    )
+
+
+@pytest.mark.parametrize("responders", FEW)
+def test_joint_batches_on_few_responders(responders):
+    params = MakespanParams(time_limit_s=FEW_LIMIT_S)
+    times_s, ratios = [], []
+    for seed in JOINT_SEEDS:
+        problem = workload("joint", responders, 1000, seed)
+        began_s = CLOCK()
+        found = plan(problem, params, np.random.default_rng(seed), CLOCK)
+        times_s.append(CLOCK() - began_s)
+        ratios.append(found.makespan_s / found.lower_bound_s)
+    print(
+        f"\n{responders:4} responders  {statistics.mean(ratios):.4f} (worst {max(ratios):.4f})"
+        f"  longest {max(times_s):.2f} s  {' '.join(f'{ratio:.3f}' for ratio in ratios)}"
+    )
+
+
+@pytest.mark.parametrize("responders", MANY_RESPONDERS)
+def test_joint_batches_of_many_jobs(responders):
+    problem = workload("joint", responders, MANY_JOBS, 1)
+    began_s = CLOCK()
+    found = plan(problem, MakespanParams(time_limit_s=FEW_LIMIT_S), np.random.default_rng(1), CLOCK)
+    print(
+        f"\njoint   {MANY_JOBS:7} x {5 * responders:4}  {found.makespan_s / found.lower_bound_s:.5f}"
+        f"  {CLOCK() - began_s:.2f} s of {FEW_LIMIT_S:.0f}"
     )
 
 

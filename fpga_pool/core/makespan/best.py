@@ -32,6 +32,8 @@ _FAR, _NEAR = 1.3, 1.02
 _NOISE = 1e-9
 #: Share of the seconds in which the search may begin a step; the rest is for that step and for writing the plan down.
 _SEARCHING = 0.85
+#: The same where plans are made backwards: that search keeps what its last step takes by itself.
+_BACKWARDS = 0.93
 #: Share of the seconds that other policies may take before the search.
 _OTHERS_FIRST = 0.5
 #: Without such a limit: pairs up to which they are looked at, per unit of effort.
@@ -171,15 +173,23 @@ def plan(
     if problem.jobs == 0:
         return as_plan(problem, _nothing_to_do(), simple_bound(problem), Makespan.name)
     budget = Budget(effort=params.effort, time_limit_s=_SEARCHING * params.time_limit_s, clock=clock)
-    search = _Search(problem, params, budget, rng or np.random.default_rng(0))
-    return search.run()
+    longer = budget.prolonged((_BACKWARDS - _SEARCHING) * params.time_limit_s)
+    return _Search(problem, params, budget, rng or np.random.default_rng(0), longer).run()
 
 
 class _Search:
     """Takes schedules from one planner after the other until one is as short as the bound allows."""
 
-    def __init__(self, problem: BatchProblem, params: MakespanParams, budget: Budget, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        problem: BatchProblem,
+        params: MakespanParams,
+        budget: Budget,
+        rng: np.random.Generator,
+        backwards: Budget | None = None,
+    ) -> None:
         self._problem, self._params, self._budget, self._rng = problem, params, budget, rng
+        self._backwards_budget = backwards or budget
         self._order = largest_first(problem)
         self._others = Others(problem, rng)
         self._best: Schedule | None = None
@@ -267,7 +277,9 @@ class _Search:
         return pairs <= min(LARGE_PAIRS, _OTHERS_PAIRS * effort) and not self._within(_NEAR)
 
     def _joint(self) -> Iterator[Schedule]:
+        left_s = self._budget.left_s
         yield self._forwards(place_ahead(self._problem, self._order))
+        forwards_s = left_s - self._budget.left_s if self._budget.is_timed else 0.0
         if self._budget.is_timed and not self._within(_FAR):
             first = self._budget.part(_OTHERS_FIRST)
             yield from self._others.schedules(lambda: self._others_may_be_better(first))
@@ -278,7 +290,7 @@ class _Search:
             start = earliest_completion(self._problem.seconds, self._order, self._problem.ready_s)
             yield self._assigned(start, self._budget.part(0.3))
         if can_reverse(self._problem):
-            yield from self._backwards()
+            yield from self._backwards(forwards_s)
         else:
             yield from self._capped()
 
@@ -310,9 +322,9 @@ class _Search:
             order = order[np.lexsort((problem.function[order], cold[order], problem.group[order]))]
         return schedule(problem, accelerator, order, transmit_in_order(problem, accelerator, order))
 
-    def _backwards(self) -> Iterator[Schedule]:
+    def _backwards(self, forwards_s: float) -> Iterator[Schedule]:
         problem = self._problem
-        search = ReversedSearch(problem, self._bound.seconds, self._budget, self._rng)
+        search = ReversedSearch(problem, self._bound.seconds, self._backwards_budget, self._rng, forwards_s)
         at_most_s = self._best.makespan_s if self._best else np.inf
         for found in search.run(at_most_s):
             yield schedule(problem, found.accelerator, found.order, found.transfers)

@@ -1,6 +1,7 @@
 """How long a search may go on: in seconds by a clock that the caller gives, or in units of work."""
 
 from collections.abc import Callable
+from math import inf
 
 #: Looked-at pairs of job and accelerator, in one unit of work: about a millisecond where the search is compiled.
 PAIRS_PER_UNIT = 1_000_000
@@ -24,6 +25,11 @@ class Budget:
         """Whether seconds are limited instead of work."""
         return self._clock is not None
 
+    @property
+    def left_s(self) -> float:
+        """Seconds left; infinite where work is limited instead."""
+        return self._end_s - self._clock() if self._clock else inf
+
     def part(self, share: float) -> "Budget":
         """Return a budget of that share of what is left; what is spent from it is spent from this one too."""
         part = Budget(effort=share * self._left / PAIRS_PER_UNIT)
@@ -32,6 +38,14 @@ class Budget:
             now_s = self._clock()
             part._end_s = now_s + share * (self._end_s - now_s)
         return part
+
+    def prolonged(self, seconds: float) -> "Budget":
+        """Return a budget of so many seconds more; this one where work is limited."""
+        if self._clock is None:
+            return self
+        longer = Budget(effort=0)
+        longer._clock, longer._end_s = self._clock, self._end_s + seconds
+        return longer
 
     def spend(self, pairs: float) -> None:
         """Account for work done."""

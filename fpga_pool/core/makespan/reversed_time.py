@@ -45,6 +45,8 @@ _POLISHED, _CHANGES, _AMBITIONS = 2, 1000, (0.3, 0.3, 0.2, 0.2, 0.1, 0.1, 0.05)
 _CHANGES_PER_LOOK = 40
 #: Goes after which only the best of them is polished, and share of the seconds for placements where these are limited.
 _ROUNDS, _PLACING = 3, 0.2
+#: Following the flows of a plan takes up to so many times as long as of the one made forwards: more of them wait.
+_FOLLOWING = 10
 #: How much shorter a plan has to be for its flows to be followed through the network once more, relatively.
 _SHORTER = 5e-3
 #: Lengths that differ by less, relatively, are the same.
@@ -91,14 +93,22 @@ def can_reverse(problem: BatchProblem) -> bool:
 
 
 class ReversedSearch:
-    """Yields plans made backwards, each shorter than the ones before."""
+    """Yields plans made backwards, each shorter than the ones before.
 
-    def __init__(self, problem: BatchProblem, bound_s: float, budget: Budget, rng: np.random.Generator) -> None:
+    Where seconds are limited, what is left of them for the flows of the last plan is judged by `forwards_s`, which the
+    flows of a plan made forwards took.
+    """
+
+    def __init__(
+        self, problem: BatchProblem, bound_s: float, budget: Budget, rng: np.random.Generator, forwards_s: float = 0.0
+    ) -> None:
         compiled, polishing = joint_kernels(), polish_kernels()
         if compiled is None or polishing is None:
             raise ValueError("reversed time needs the compiled kernels")
         self._compiled = compiled
         self._problem, self._bound_s, self._budget = problem, bound_s, budget
+        #: Seconds that following the flows of a plan takes.
+        self._following_s = _FOLLOWING * forwards_s
         self._state = rng.integers(1, 2**63, 1, np.uint64)
         self._polisher = Polisher(polishing, problem)
         self._bits = np.asarray(8.0 * problem.input_bytes, np.float64)
@@ -126,7 +136,7 @@ class ReversedSearch:
                 pool = [min(pool, key=lambda entry: entry.best.estimate_s)]
             entry = pool[turn % len(pool)]
             idle += 1
-            last = idle > _PATIENCE or (turn > 0 and not self._budget.allows())
+            last = idle > _PATIENCE or (turn > 0 and not self._may_go_on())
             if last:
                 entry = min(pool, key=lambda entry: entry.best.estimate_s)
             elif turn >= len(pool) and entry.change(self._polished(entry.placed, turn // len(pool))):
@@ -135,7 +145,7 @@ class ReversedSearch:
             estimate_s = entry.best.estimate_s
             at_bound = estimate_s <= self._bound_s * (1 + _SAME)
             enough_s = entry.followed_s if last or at_bound else min(entry.followed_s * (1 - _SHORTER), at_most_s)
-            if estimate_s < enough_s:
+            if estimate_s < enough_s and (last or at_bound or self._may_follow_twice()):
                 entry.followed_s = estimate_s
                 found = self._evaluate(entry.best)
                 if found.length_s < at_most_s:
@@ -153,9 +163,17 @@ class ReversedSearch:
         for _ in range(0, _CHANGES, changes):
             self._polisher.polish(placed, target_s, changes, self._state)
             self._budget.spend(changes * _PAIRS_PER_CHANGE * problem.jobs / len(problem.ingress_bps))
-            if timed and not self._budget.allows():
+            if timed and not self._may_go_on():
                 break
         return placed
+
+    def _may_go_on(self) -> bool:
+        """Say whether the search may go on, and the flows of the last plan be followed after that."""
+        return self._budget.allows() and self._budget.left_s > self._following_s
+
+    def _may_follow_twice(self) -> bool:
+        """Say whether the flows of a plan may be followed now, and those of the last one after that."""
+        return self._budget.left_s > 2 * self._following_s
 
     def _placements(self, budget: Budget) -> Iterator[Polished]:
         """Yield placements for several targets, orders, prices and caps of ingress.
@@ -230,13 +248,15 @@ class ReversedSearch:
 
     def _evaluate(self, placed: Polished) -> Reversed:
         """Let all flows share the network."""
-        problem = self._problem
+        problem, left_s = self._problem, self._budget.left_s
         accelerator, release_s = placed.queues.accelerator, placed.queues.release_s
         jobs = moving_flows(problem, accelerator)
         moved = run_compiled(problem, accelerator, jobs, release_s[jobs], rank=None)
         computed_s = float((placed.queues.load_s + problem.ready_s).max())
         length_s = max(computed_s, float(moved.arrived_s.max(initial=0.0)))
         self._budget.spend(4 * len(moved.segments.flow) + 20 * problem.jobs)
+        if self._budget.is_timed:
+            self._following_s = max(self._following_s, left_s - self._budget.left_s)
         return Reversed(
             accelerator.copy(),
             np.argsort(-release_s, kind="stable"),

@@ -4,8 +4,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fpga_pool.conf.policies import load_policy, policy_names
-from fpga_pool.core.makespan import Ect, Makespan, MakespanParams, compiled, plan
+from fpga_pool.core.makespan import Ect, Makespan, MakespanParams, best, compiled, plan
 from fpga_pool.core.makespan.polishing import Polisher
+from fpga_pool.core.makespan.reversed_time import ReversedSearch
 from fpga_pool.core.types import BatchProblem, floats
 
 FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -152,6 +153,18 @@ def test_time_limit_ends_the_search_between_changes(tried, verdict):
     found = plan(problem, MakespanParams(time_limit_s=3.0), clock=lambda: 0.01 * sum(tried))
     assert verdict(problem, found)["faults"] == []
     assert 200 < sum(tried) <= 300
+
+
+def test_time_limit_leaves_time_for_the_flows_of_the_last_plan(tried, verdict, monkeypatch):
+    # By this clock a change takes 10 ms, a plan made forwards 0.1 s, and the flows of one made backwards 0.7 s.
+    spent_s, place_ahead, evaluate = [], best.place_ahead, ReversedSearch._evaluate
+    monkeypatch.setattr(best, "place_ahead", lambda *args: (spent_s.append(0.1), place_ahead(*args))[1])
+    monkeypatch.setattr(ReversedSearch, "_evaluate", lambda *args: (evaluate(*args), spent_s.append(0.7))[0])
+    problem = workload("joint", 4, seed=2, jobs=400)
+    found = plan(problem, MakespanParams(time_limit_s=3.0), clock=lambda: 0.01 * sum(tried) + sum(spent_s))
+    assert verdict(problem, found)["faults"] == []
+    assert tried
+    assert 0.01 * sum(tried) + sum(spent_s) <= 3.0
 
 
 def test_search_ends_once_polishing_gets_to_the_bound_by_however_little(tried):
