@@ -28,7 +28,8 @@ def _say(text: str) -> None:
 
 def _start(arguments: argparse.Namespace) -> int:
     begin_s = time.monotonic()
-    shape = {"fake_computes": arguments.fake_computes, "libvirt_compute": arguments.libvirt}
+    libvirts = arguments.libvirt_computes if arguments.libvirt else 0
+    shape = {"fake_computes": arguments.fake_computes, "libvirt_computes": libvirts}
     Cloud(Site.open_or_make(arguments.directory, **shape), _say, pool=arguments.pool).start()
     _say(f"{time.monotonic() - begin_s:6.1f} s  in all; `tools/all-in-one env` prints what clients need")
     return 0
@@ -76,7 +77,14 @@ def main() -> int:
         "--libvirt",
         action=argparse.BooleanOptionalAction,
         default=Libvirt.missing() is None,
-        help="a compute whose guests run; by default where libvirt is installed and we are root",
+        help="computes whose guests run; by default where libvirt is installed and we are root",
+    )
+    shape.add_argument(
+        "--libvirt-computes",
+        type=int,
+        choices=(1, 2),
+        default=1,
+        help="how many of these; guests migrate live between two (%(default)s)",
     )
     parser.add_argument(
         "--pool",

@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -21,7 +21,7 @@ from fpga_pool.experiments.cloud.pool import (
 )
 from fpga_pool.experiments.cloud.programs import Programs, compute, programs
 from fpga_pool.experiments.cloud.schemas import make_databases
-from fpga_pool.experiments.cloud.settings import make_directories, write_settings
+from fpga_pool.experiments.cloud.settings import Arrivals, make_directories, write_settings
 from fpga_pool.experiments.cloud.site import Site
 from fpga_pool.experiments.servers import Libvirt, MariaDB, RabbitMQ, Server
 from fpga_pool.experiments.waiting import wait_until
@@ -50,7 +50,7 @@ class Cloud:
         self._pool = pool
         self._messages = RabbitMQ(site.directory / "servers")
         self._database = MariaDB(site.directory / "servers")
-        self._host = Libvirt(site.directory / "servers")
+        self._hosts = libvirts(site)
         self._programs = Programs(site.directory, pool_programs(site) | programs(site))
 
     def start(self) -> None:
@@ -60,7 +60,7 @@ class Cloud:
             for started in [threads.submit(server.start, keep=True) for server in self._servers]:
                 started.result()
         make_directories(site)
-        write_settings(site, self._database.url, self._messages.url)
+        write_settings(site, self._database.url, self._messages.url, _arrivals(self._hosts))
         with self._step("databases"):
             make_databases(site, self._database)
         with self._step("Keystone"):
@@ -72,13 +72,13 @@ class Cloud:
                 bootstrapped.touch()
             self._programs.wait(["keystone-api"])
             fill_catalogue(site)
-        libvirt_name = self._host.host_name if site.libvirts else ""
-        write_pool_settings(site, self._database, self._messages.url, libvirt_name)
+        libvirt_names = {name: host.host_name for name, host in self._hosts.items()}
+        write_pool_settings(site, self._database, self._messages.url, libvirt_names)
         if self._pool:
             with self._step("keys, database, bitstreams and hook of the pool"):
                 prepare_pool(site)
-                if site.libvirts:
-                    self._host.install_hook(HOOK, "fpga_pool")
+                for host in self._hosts.values():
+                    host.install_hook(HOOK, "fpga_pool")
         hosts = [*site.fakes, *site.libvirts]
         computes = [compute(host) for host in hosts]
         ours = list(pool_programs(site))
@@ -130,32 +130,55 @@ class Cloud:
             if not names and service != LIBVIRTD:
                 raise NotFound(f"no service {service}; there are {LIBVIRTD}, {', '.join(self._programs.names)}")
             found += names
-        if LIBVIRTD in services and self._site.libvirts:
-            self._host.restart()
+        if LIBVIRTD in services:
+            for host in self._hosts.values():
+                host.restart()
         self._programs.stop(found)
         self._start(found)
         self._programs.wait(found)
 
     def _start(self, names: Sequence[str]) -> None:
-        """Start processes; those beside libvirtd see what it sees."""
-        beside = {process(host) for host in self._site.libvirts for process in (agent, compute)}
+        """Start processes; those beside a libvirtd see what it sees."""
+        beside = {process(name): host for name, host in self._hosts.items() for process in (agent, compute)}
         for name in names:
-            self._programs.start([name], self._host.entrance if name in beside else ())
+            self._programs.start([name], beside[name].entrance if name in beside else ())
 
     def status(self) -> dict[str, bool]:
         """Return of each process whether it runs."""
-        servers = {server.name: server.running for server in self._servers}
+        servers = {server.name: server.running for server in (self._messages, self._database)}
+        servers |= {f"{LIBVIRTD}-{name}": host.running for name, host in self._hosts.items()}
         return servers | {name: self._programs.running(name) for name in self._programs.names}
 
     @property
     def _servers(self) -> list[Server]:
-        return [self._messages, self._database, *([self._host] if self._site.libvirts else [])]
+        return [self._messages, self._database, *self._hosts.values()]
 
     @contextmanager
     def _step(self, what: str) -> Iterator[None]:
         begin_s = time.monotonic()
         yield
         self._say(f"{time.monotonic() - begin_s:6.1f} s  {what}")
+
+
+def libvirts(site: Site) -> dict[str, Libvirt]:
+    """Return the libvirtd of each libvirt compute by host: that of this machine, and of others that are none."""
+    directory = site.directory / "servers"
+    return {name: Libvirt(directory, "" if number == 0 else name) for number, name in enumerate(site.libvirts)}
+
+
+def _arrivals(hosts: Mapping[str, Libvirt]) -> dict[str, Arrivals]:
+    """Return how guests migrate to each host, where there are two that run: by the cable between them."""
+    if len(hosts) < 2:  # noqa: PLR2004
+        return {}
+    other = next(own for host in hosts.values() if (own := host.own_host))
+    return {
+        name: Arrivals(
+            address=own.address if (own := host.own_host) else other.outer_address,
+            socket=host.socket,
+            network=own.network if own else None,
+        )
+        for name, host in hosts.items()
+    }
 
 
 def _ready(cloud: Connection) -> set[str]:

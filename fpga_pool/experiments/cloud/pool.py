@@ -1,6 +1,7 @@
 """The pool of the cloud: our scheduler, and an agent with simulated cards beside each compute."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from openstack import exceptions
@@ -18,7 +19,7 @@ from fpga_pool.model.flavor import RESOURCE_CLASS
 DATABASE = "fpga_pool"
 BOARD = "kintex7"
 CARDS = 4
-#: pCPUs of the libvirt compute that gangs have, if it has as many.
+#: pCPUs of this machine that gangs have, if it has as many: the libvirt computes get one each in turn.
 GANG_PROCESSORS = 2
 
 #: The first that tells of each provider which root it belongs to.
@@ -46,15 +47,15 @@ def _program(site: Site, service: str, name: str) -> Program:
     return Program([str(BIN / f"fpga-pool-{service}"), *files])
 
 
-def write_pool_settings(site: Site, database: MariaDB, transport_url: str, libvirt_name: str) -> None:
+def write_pool_settings(site: Site, database: MariaDB, transport_url: str, libvirt_names: Mapping[str, str]) -> None:
     """Write the pool's configuration files, and make its database, which is empty.
 
-    `libvirt_name` is what libvirt calls this machine.
+    `libvirt_names` are what libvirt calls its computes, by host.
     """
     options: dict[str, Options] = {"fpga_pool": _common(site, database.url, transport_url)}
     options["scheduler"] = {"scheduler": {"state_dir": site.directory / "fpga_pool" / "scheduler"}}
     options |= {host: _fake_host(site, host) for host in site.fakes}
-    options |= {host: _libvirt_host(site, host, libvirt_name) for host in site.libvirts}
+    options |= {host: _libvirt_host(site, host, libvirt_names[host]) for host in site.libvirts}
     write_files(site, {f"fpga_pool/{name}.conf": groups for name, groups in options.items()})
     for host in site.fakes:
         guests_directory(site, host).mkdir(parents=True, exist_ok=True)
@@ -116,7 +117,7 @@ def _libvirt_host(site: Site, host: str, libvirt_name: str) -> Options:
     options: dict[str, object] = {**_host(site, host), **guests}
     if not Libvirt.control_groups():
         return {"agent": options}
-    processors = range(min(GANG_PROCESSORS, os.cpu_count() or 1))
+    processors = range(min(GANG_PROCESSORS, os.cpu_count() or 1))[site.libvirts.index(host) :: len(site.libvirts)]
     gangs = {"gang_runner": "nova", "gang_processors": ",".join(map(str, processors))}
     machines = {"flavor": GANG_FLAVOR, "default_image": IMAGE, "networks": NETWORK}
     return {"agent": {**options, **gangs}, "runner_nova": machines, "nova": account(site)}

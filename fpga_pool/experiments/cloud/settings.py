@@ -3,6 +3,7 @@
 import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from fpga_pool.experiments.cloud.site import ADMIN, REGION, SERVICE, Site
@@ -14,13 +15,34 @@ _SHIPPED = Path(sys.prefix) / "etc"
 PASTE_FILES = ("glance/glance-api-paste.ini", "neutron/api-paste.ini", "nova/api-paste.ini")
 
 
-def write_settings(site: Site, database_url: str, transport_url: str) -> None:
-    """Write every file anew, so that a changed shape of the cloud or version of the packages takes effect."""
+#: Nova's files on a libvirt compute, as all that runs there sees them: disks of guests have the same names on all.
+NOVA_STATE = Path("/var/lib/nova")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """How guests migrate to a libvirt compute: its address for them, its libvirtd, and its network namespace if any."""
+
+    address: str
+    socket: Path
+    network: Path | None
+
+
+def write_settings(site: Site, database_url: str, transport_url: str, arrivals: Mapping[str, Arrivals]) -> None:
+    """Write every file anew, so that a changed shape of the cloud or version of the packages takes effect.
+
+    `arrivals` are those of libvirt computes between which guests migrate, by host.
+    """
     for name in PASTE_FILES:
         target = settings_file(site, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(_SHIPPED / name, target)
-    write_files(site, _files(site, database_url, transport_url))
+    write_files(site, _files(site, database_url, transport_url, arrivals))
+    for each in arrivals.values():
+        link = _arrivals_directory(site) / each.address
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(each.socket)
 
 
 def write_files(site: Site, files: Mapping[str, Options]) -> None:
@@ -34,7 +56,7 @@ def write_files(site: Site, files: Mapping[str, Options]) -> None:
 
 def make_directories(site: Site) -> None:
     """Make the directories that services expect to find."""
-    for host in (*site.fakes, *site.libvirts):
+    for host in site.fakes:
         (site.directory / "nova" / host / "instances").mkdir(parents=True, exist_ok=True)
 
 
@@ -43,7 +65,12 @@ def settings_file(site: Site, name: str) -> Path:
     return site.directory / "etc" / name
 
 
-def _files(site: Site, database_url: str, transport_url: str) -> dict[str, Options]:
+def _arrivals_directory(site: Site) -> Path:
+    """Return where the libvirtd at each address is to be found: Nova knows the address only."""
+    return site.directory / "servers" / "arrivals"
+
+
+def _files(site: Site, database_url: str, transport_url: str, arrivals: Mapping[str, Arrivals]) -> dict[str, Options]:
     files = {
         "keystone/keystone.conf": _keystone(site, database_url),
         "placement/placement.conf": _placement(site, database_url),
@@ -53,7 +80,7 @@ def _files(site: Site, database_url: str, transport_url: str) -> dict[str, Optio
         "nova/nova.conf": _nova(site, database_url, transport_url),
     }
     files |= {f"nova/{host}.conf": {"DEFAULT": _compute(site, host)} for host in site.fakes}
-    return files | {f"nova/{host}.conf": _libvirt_compute(site, host) for host in site.libvirts}
+    return files | {f"nova/{host}.conf": _libvirt_compute(site, host, arrivals.get(host)) for host in site.libvirts}
 
 
 def account(site: Site) -> Mapping[str, object]:
@@ -195,13 +222,21 @@ def _compute(site: Site, host: str) -> Mapping[str, object]:
     return {"host": host, "state_path": site.directory / "nova" / host}
 
 
-def _libvirt_compute(site: Site, host: str) -> Options:
+def _libvirt_compute(site: Site, host: str, arrivals: Arrivals | None) -> Options:
     helper = f"{sys.prefix}/bin/privsep-helper"
+    if arrivals is not None and arrivals.network:
+        helper = f"nsenter --net={arrivals.network} -- {helper}"  # it makes the network devices of guests
     files = " ".join(f"--config-file {settings_file(site, f'nova/{name}.conf')}" for name in ("nova", host))
+    migration = {}
+    if arrivals is not None:
+        migration = {
+            "live_migration_inbound_addr": arrivals.address,
+            "live_migration_uri": f"qemu+unix:///system?socket={_arrivals_directory(site)}/%s",
+        }
     return {
-        "DEFAULT": {**_compute(site, host), "compute_driver": "libvirt.LibvirtDriver"},
+        "DEFAULT": {"host": host, "state_path": NOVA_STATE, "compute_driver": "libvirt.LibvirtDriver"},
         # Emulated, so that it runs where the machine is a guest itself.
-        "libvirt": {"virt_type": "qemu", "cpu_mode": "none"},
+        "libvirt": {"virt_type": "qemu", "cpu_mode": "none", **migration},
         "privsep": {"helper_command": f"{helper} {files}"},
         "nova_sys_admin": {"helper_command": f"{helper} {files}"},
     }

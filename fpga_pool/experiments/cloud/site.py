@@ -36,7 +36,7 @@ class Site:
     ports: Mapping[str, int]
     password: str
     fake_computes: int
-    libvirt_compute: bool
+    libvirt_computes: int
 
     @classmethod
     def open(cls, directory: Path) -> "Site":
@@ -44,10 +44,13 @@ class Site:
         file = _file(directory)
         if not file.exists():
             raise NotFound(f"{directory} holds no cloud: start one there first")
-        return cls(**json.loads(file.read_text()) | {"directory": directory})
+        told = json.loads(file.read_text()) | {"directory": directory}
+        if "libvirt_compute" in told:  # it was made before there could be two
+            told["libvirt_computes"] = int(told.pop("libvirt_compute"))
+        return cls(**told)
 
     @classmethod
-    def open_or_make(cls, directory: Path, *, fake_computes: int, libvirt_compute: bool) -> "Site":
+    def open_or_make(cls, directory: Path, *, fake_computes: int, libvirt_computes: int) -> "Site":
         """Return the cloud that a directory holds, or a new one of this shape."""
         if _file(directory).exists():
             return cls.open(directory)
@@ -56,7 +59,7 @@ class Site:
             ports=dict(zip(APIS, free_ports(len(APIS), PORTS), strict=True)),
             password=secrets.token_hex(16),
             fake_computes=fake_computes,
-            libvirt_compute=libvirt_compute,
+            libvirt_computes=libvirt_computes,
         )
         directory.mkdir(parents=True, exist_ok=True)
         file = _file(directory)
@@ -76,7 +79,7 @@ class Site:
     @property
     def libvirts(self) -> list[str]:
         """The computes whose guests run, by libvirt."""
-        return ["libvirt-1"] if self.libvirt_compute else []
+        return [f"libvirt-{number}" for number in range(1, self.libvirt_computes + 1)]
 
     @property
     def environment(self) -> dict[str, str]:

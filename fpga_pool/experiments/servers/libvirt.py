@@ -2,15 +2,20 @@
 
 libvirtd has the places of its files built in.  A mount namespace puts directories of ours there, so neither a libvirtd
 of the machine nor its guests are touched, and hooks can be installed where an operator installs them.
+
+One that is given a name of its own is another host to libvirt, to and from which guests migrate: it has a UUID, and
+control groups and network devices of its own, in namespaces too.
 """
 
 import contextlib
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from fpga_pool.experiments.servers.own_host import CGROUPS, OwnHost
 from fpga_pool.experiments.servers.server import Server
 from fpga_pool.model.exceptions import ServiceUnavailable
 
@@ -23,11 +28,12 @@ PLACES: Mapping[str, str] = {
     "/var/log/libvirt": "logs",
     "/etc/fpga_pool": "etc-pool",
     "/run/fpga_pool": "run-pool",
+    # Where guests migrate their disks are in the same place on all hosts.
+    "/var/lib/nova": "nova",
 }
 
 #: The controllers of version 1 that tiers of guests need, each a directory of its own.
 CONTROLLERS = ("cpu", "cpuacct", "cpuset")
-_CGROUPS = Path("/sys/fs/cgroup")
 
 #: Guests run as root, logged without another daemon: it works inside a container, too.
 QEMU = """\
@@ -38,19 +44,28 @@ stdio_handler = "file"
 namespaces = []
 cgroup_controllers = {controllers}
 """
+#: Guests do not migrate between hosts that have the same UUID; that of this machine may not be known, or not be its own.
 LIBVIRTD = """\
 auth_unix_ro = "none"
 auth_unix_rw = "none"
+host_uuid = "{uuid}"
 """
 
 
 class Libvirt(Server):
-    """A libvirtd for emulated guests; only root can start it."""
+    """A libvirtd for emulated guests; only root can start it.
+
+    With `own_name` it is called so, and is another host than this machine, see OwnHost.
+    """
 
     name = "libvirt"
     package = "libvirt-daemon-system"
     package_user = "root"
-    programs = ("libvirtd", "virsh", "qemu-system-x86_64", "unshare", "nsenter")
+    programs = ("libvirtd", "virsh", "qemu-system-x86_64", "unshare", "nsenter", "ip", "hostname")
+
+    def __init__(self, directory: Path, own_name: str = "") -> None:
+        super().__init__(directory / own_name)
+        self._own_name = own_name
 
     @classmethod
     def missing(cls) -> str | None:
@@ -60,7 +75,7 @@ class Libvirt(Server):
     @staticmethod
     def control_groups() -> tuple[str, ...]:
         """Return the controllers that guests are put under: all that tiers need, or none where one is not to be had."""
-        usable = all(os.access(_CGROUPS / name, os.W_OK) for name in CONTROLLERS)
+        usable = all(os.access(CGROUPS / name, os.W_OK) for name in CONTROLLERS)
         return CONTROLLERS if usable else ()
 
     @property
@@ -71,7 +86,20 @@ class Libvirt(Server):
     @property
     def entrance(self) -> list[str]:
         """The words before a command that make it see what libvirtd sees."""
-        return ["nsenter", f"--mount=/proc/{self._process.pid}/ns/mnt", "--"]
+        spaces = {"mount": "mnt", "uts": "uts", "cgroup": "cgroup"}
+        return ["nsenter", *(f"--{word}=/proc/{self._process.pid}/ns/{name}" for word, name in spaces.items()), "--"]
+
+    @property
+    def own_host(self) -> OwnHost | None:
+        """What makes it another host; None = it is this machine."""
+        if not self._own_name:
+            return None
+        return OwnHost(name=self._own_name, number=self.port, controllers=self.control_groups())
+
+    @property
+    def socket(self) -> Path:
+        """Where it is reached from everywhere on this machine."""
+        return self.directory / PLACES["/run/libvirt"] / "libvirt-sock"
 
     @property
     def host_name(self) -> str:
@@ -100,19 +128,26 @@ class Libvirt(Server):
                 for guest in self._virsh("list", "--name").split():
                     self._virsh("destroy", guest)
         super().stop()
+        if self.directory.exists() and (own := self.own_host):
+            own.remove()
 
     def _initialise(self) -> None:
-        for name in PLACES.values():
+        for name in (*PLACES.values(), "cgroups"):
             (self.directory / name).mkdir()
+        (self.directory / PLACES["/var/lib/nova"] / "instances").mkdir()
         self._write("etc/qemu.conf", QEMU.format(controllers=json.dumps(self.control_groups())))
-        self._write("etc/libvirtd.conf", LIBVIRTD)
+        self._write("etc/libvirtd.conf", LIBVIRTD.format(uuid=uuid.uuid4()))
 
     def _launch(self, keep: bool) -> None:
         mounts = []
         for place, name in PLACES.items():
             mounts.append(f"mkdir -p {place} && mount --bind '{self.directory / name}' {place}")
         script = " && ".join([*mounts, "exec libvirtd --pid-file /run/libvirt/libvirtd.pid"])
-        self._spawn(self._process, ["unshare", "--mount", "--propagation=private", "sh", "-c", script], keep)
+        command = ["unshare", "--mount", "--propagation=private", "sh", "-c", script]
+        if own := self.own_host:
+            own.make()
+            command = own.command(script, self.directory / "cgroups")
+        self._spawn(self._process, command, keep)
 
     def _answers(self) -> bool:
         with contextlib.suppress(ServiceUnavailable):
