@@ -168,7 +168,7 @@ def libvirts(site: Site) -> dict[str, Libvirt]:
 
 def _arrivals(hosts: Mapping[str, Libvirt]) -> dict[str, Arrivals]:
     """Return how guests migrate to each host, where there are two that run: by the cable between them."""
-    if len(hosts) < 2:  # noqa: PLR2004
+    if len(hosts) < 2:
         return {}
     other = next(own for host in hosts.values() if (own := host.own_host))
     return {

@@ -44,7 +44,7 @@ stdio_handler = "file"
 namespaces = []
 cgroup_controllers = {controllers}
 """
-#: Guests do not migrate between hosts that have the same UUID; that of this machine may not be known, or not be its own.
+#: Guests do not migrate between hosts that have the same UUID; that of this machine may not be its own.
 LIBVIRTD = """\
 auth_unix_ro = "none"
 auth_unix_rw = "none"

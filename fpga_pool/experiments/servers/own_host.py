@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 
+from fpga_pool.experiments.servers.process import find_program
 from fpga_pool.model.exceptions import ServiceUnavailable
 
 COMMAND_TIMEOUT_S = 30.0
@@ -107,7 +108,7 @@ class OwnHost:
 
 def _ip(*words: str) -> None:
     done = subprocess.run(  # noqa: S603
-        ["ip", *words], capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
+        [find_program("ip") or "ip", *words], capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
     )
     if done.returncode:
         raise ServiceUnavailable(f"ip {' '.join(words)}: {done.stderr.strip()}")

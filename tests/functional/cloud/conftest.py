@@ -13,7 +13,9 @@ from keystoneauth1.identity import v3
 from keystoneauth1.session import Session
 from oslo_config import cfg
 
-from fpga_pool.experiments.cloud.pool import BOARD
+from fpga_pool.experiments.cloud.cloud import libvirts
+from fpga_pool.experiments.cloud.pool import BOARD, HOOK
+from fpga_pool.experiments.cloud.site import Site
 from fpga_pool.experiments.servers import Libvirt, MariaDB, RabbitMQ
 from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
@@ -115,6 +117,16 @@ class AllInOne:
         return dict(line.removeprefix("export ").split("=", 1) for line in lines)
 
     @property
+    def libvirts(self) -> dict[str, Libvirt]:
+        """The libvirtd of each host whose guests run."""
+        return libvirts(Site.open(self.directory))
+
+    def virsh(self, host: str, *words: str) -> str:
+        """Return what virsh says on a host, "" where it fails."""
+        command = [*self.libvirts[host].entrance, "virsh", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+
+    @property
     def programs(self) -> Path:
         """The programs of its packages."""
         return Path(os.environ.get("FPGA_POOL_CLOUD_VENV", REPOSITORY / ".venv-cloud")) / "bin"
@@ -126,13 +138,13 @@ class AllInOne:
 
 @pytest.fixture(scope="package")
 def bare_cloud(servers_directory) -> Iterator[AllInOne]:
-    """A running Nova, and nothing of the pool but its configuration."""
+    """A running Nova, of two hosts whose guests run among others, and nothing of the pool but its configuration."""
     for kind in (RabbitMQ, MariaDB, Libvirt):
         if problem := kind.missing():
             pytest.skip(problem)
     cloud = AllInOne(servers_directory / "all-in-one")
     try:
-        started = cloud.run("start", "--no-pool", timeout_s=START_TIMEOUT_S)
+        started = cloud.run("start", "--no-pool", "--libvirt-computes", "2", timeout_s=START_TIMEOUT_S)
         print(started.stderr)
         assert started.returncode == 0, started.stderr
         yield cloud
@@ -149,6 +161,8 @@ def pool_environment(cloud: AllInOne) -> dict[str, str]:
 def all_in_one(bare_cloud, tmp_path_factory) -> AllInOne:
     """The cloud with the pool in it, and a first accelerated machine, by the script of the documentation."""
     directory = bare_cloud.directory
+    first, second = bare_cloud.libvirts.values()
+    second.install_hook(HOOK, "fpga_pool")
     systemctl = tmp_path_factory.mktemp("bin") / "systemctl"
     systemctl.write_text(f'#!/bin/sh\nexec {TOOL} "$@" --directory {directory}\n')
     systemctl.chmod(0o755)
@@ -159,7 +173,7 @@ def all_in_one(bare_cloud, tmp_path_factory) -> AllInOne:
         "FPGA_POOL_CONF": str(bare_cloud.pool_file),
         "FPGA_POOL_KEYS": str(directory / "keys" / "fpga_pool"),
         "FPGA_POOL_SHIPPED": str(REPOSITORY / "etc" / "fpga_pool"),
-        "FPGA_POOL_HOOK": str(directory / "servers" / "libvirt" / "etc" / "hooks" / "qemu.d" / "fpga_pool"),
+        "FPGA_POOL_HOOK": str(first.directory / "etc" / "hooks" / "qemu.d" / "fpga_pool"),
         "SYSTEMCTL": str(systemctl),
         "RAM_MIB": "64",
     }

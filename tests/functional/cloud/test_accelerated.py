@@ -130,6 +130,33 @@ def test_a_machine_that_is_stopped_gives_its_slots_back_and_gets_others_when_it_
     assert leased(scheduler, server) == allocated(admin, server)
 
 
+def test_a_live_migration_is_refused_with_the_reason_and_the_machine_goes_on_where_it_is(
+    all_in_one, admin, scheduler, flavors, booted
+):
+    here, there = all_in_one.libvirts
+    server = booted("stays", flavor=flavors[1], host=here)
+    admin.says(server["id"], "HELLO")
+    held = leased(scheduler, server)
+    body = {"os-migrateLive": {"host": there, "block_migration": "auto"}}
+    admin.compute.post(f"/servers/{server['id']}/action", json=body)
+
+    def is_refused():
+        found = admin.compute.get(f"/os-migrations?instance_uuid={server['id']}").json()["migrations"]
+        return [migration["status"] for migration in found] == ["error"]
+
+    wait_until(is_refused, "the migration is refused", TURN_TIMEOUT_S)
+    reason = "fpga_pool: machines with accelerators are not migrated live; migrate this one cold"
+    assert reason in (all_in_one.directory / "logs" / f"nova-compute-{here}.log").read_text()
+    assert [all_in_one.virsh(host, "domstate", server["id"]).strip() for host in (here, there)] == ["running", ""]
+    wait_until(lambda: not admin.show(server["id"])["OS-EXT-STS:task_state"], "Nova has put all back")
+    # Nova 34 says of each machine whose live migration has failed that it is in error; it is to be told that it is not.
+    admin.compute.post(f"/servers/{server['id']}/action", json={"os-resetState": {"state": "active"}})
+    after = admin.show(server["id"])
+    assert (after["status"], after["OS-EXT-SRV-ATTR:host"]) == ("ACTIVE", here)
+    assert leased(scheduler, after) == allocated(admin, after) == held
+    assert sum(held.values()) == 1
+
+
 def test_nothing_is_left_of_machines_that_are_deleted(admin, scheduler, manage, flavors):
     server = admin.built(admin.boot("short", flavor=flavors[2], host="fake-1"))
     assert sum(leased(scheduler, server).values()) == 2

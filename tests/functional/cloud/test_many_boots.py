@@ -56,7 +56,7 @@ def only_fakes(admin):
     (service,) = (
         found["id"]
         for found in admin.compute.get("/os-services?binary=nova-compute").json()["services"]
-        if found["host"] == "libvirt-1"
+        if found["host"].startswith("libvirt-")
     )
     admin.compute.put(f"/os-services/{service}", json={"status": "disabled"})
     yield
