@@ -128,7 +128,7 @@ class Libvirt(Server):
                 for guest in self._virsh("list", "--name").split():
                     self._virsh("destroy", guest)
         super().stop()
-        if self.directory.exists() and (own := self.own_host):
+        if (self.directory / "complete").exists() and (own := self.own_host):
             own.remove()
 
     def _initialise(self) -> None:

@@ -280,7 +280,7 @@ def moving(gangs, images):
     for usage in (0.3, 0.9):
         gangs.until_all_run(gangs.create(1, usage, forever), GangState.FOREGROUND)
     ends = gangs.created[-1]
-    moves = gangs.create(1, 0.5, images("count 120 rest 0.5"))
+    moves = gangs.create(1, 0.5, images("count 80 rest 0.5"))
     [server] = gangs.until_all_run(moves, GangState.BACKGROUND).values()
     gangs.until_counted({0: server}, 3)
 
