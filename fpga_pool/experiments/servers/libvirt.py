@@ -32,6 +32,8 @@ PLACES: Mapping[str, str] = {
     "/var/lib/nova": "nova",
 }
 
+#: Where version 2 is mounted beside version 1.
+UNIFIED = "unified"
 #: The controllers of version 1 that tiers of guests need, each a directory of its own.
 CONTROLLERS = ("cpu", "cpuacct", "cpuset")
 
@@ -94,7 +96,9 @@ class Libvirt(Server):
         """What makes it another host; None = it is this machine."""
         if not self._own_name:
             return None
-        return OwnHost(name=self._own_name, number=self.port, controllers=self.control_groups())
+        # Beside hierarchies of version 1 there may be one of version 2, which libvirt uses, too.
+        there = [UNIFIED] if self.control_groups() and (CGROUPS / UNIFIED).is_dir() else []
+        return OwnHost(name=self._own_name, number=self.port, hierarchies=[*self.control_groups(), *there])
 
     @property
     def socket(self) -> Path:

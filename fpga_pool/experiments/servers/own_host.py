@@ -35,8 +35,8 @@ class OwnHost:
 
     name: str
     number: int
-    #: Of version 1, each a hierarchy of its own.
-    controllers: Sequence[str]
+    #: Those of control groups in which it has groups of its own.
+    hierarchies: Sequence[str]
 
     @property
     def label(self) -> str:
@@ -68,11 +68,11 @@ class OwnHost:
             _ip("-netns", self.label, "address", "add", f"{self.address}/30", "dev", CABLE)
             for device in ("lo", CABLE):
                 _ip("-netns", self.label, "link", "set", device, "up")
-        for controller in self.controllers:
-            group = CGROUPS / controller / self.label
+        for hierarchy in self.hierarchies:
+            group = CGROUPS / hierarchy / self.label
             group.mkdir(exist_ok=True)
-            for name in _CPUSET if controller == "cpuset" else ():
-                (group / name).write_text((CGROUPS / controller / name).read_text())
+            for name in _CPUSET if hierarchy == "cpuset" else ():
+                (group / name).write_text((CGROUPS / hierarchy / name).read_text())
 
     def remove(self) -> None:
         """Remove all of it; its processes have ended."""
@@ -81,8 +81,8 @@ class OwnHost:
         # The device goes with the namespace, a little later.
         with contextlib.suppress(ServiceUnavailable):
             _ip("link", "delete", self.label)
-        for controller in self.controllers:
-            for group, _, _ in os.walk(CGROUPS / controller / self.label, topdown=False):
+        for hierarchy in self.hierarchies:
+            for group, _, _ in os.walk(CGROUPS / hierarchy / self.label, topdown=False):
                 with contextlib.suppress(OSError):  # somebody is left in it
                     Path(group).rmdir()
 
@@ -91,14 +91,14 @@ class OwnHost:
 
         `directory` is any that is there and not used.
         """
-        joins = [f"echo $$ > {CGROUPS}/{controller}/{self.label}/cgroup.procs" for controller in self.controllers]
+        joins = [f"echo $$ > {CGROUPS}/{each}/{self.label}/cgroup.procs" for each in self.hierarchies]
         kept = shlex.quote(str(directory))
         # The devices in /sys are those of the namespace in which it is mounted.
         mounts = [
             f"mount --rbind {CGROUPS} {kept}",
             "mount -t sysfs sysfs /sys",
             f"mount --rbind {kept} {CGROUPS}",
-            *(f"mount --bind {CGROUPS}/{each}/{self.label} {CGROUPS}/{each}" for each in self.controllers),
+            *(f"mount --bind {CGROUPS}/{each}/{self.label} {CGROUPS}/{each}" for each in self.hierarchies),
         ]
         inside = shlex.quote(" && ".join([f"hostname {self.name}", *mounts, script]))
         outside = " && ".join([*joins, f"exec unshare --cgroup sh -c {inside}"])

@@ -308,6 +308,7 @@ def test_a_gang_moves_to_another_processor_of_its_host_and_counts_on(gangs, one_
     detail = gangs.finished(moves)
     assert [migration.state for migration in detail.migrations] == [MigrationState.DONE]
     assert detail.gang.failures == 0
+    gangs.cancel(*gangs.created)
     gangs.nothing_is_left(server)
 
 
@@ -337,6 +338,7 @@ def test_a_gang_moves_to_another_host_and_counts_on(gangs, moving):
     detail = gangs.finished(moves)
     assert [migration.state for migration in detail.migrations] == [MigrationState.DONE]
     assert (detail.gang.attempt, detail.gang.failures) == (2, 0)
+    gangs.cancel(*gangs.created)
     gangs.nothing_is_left(server)
 
 
