@@ -187,10 +187,12 @@ class NovaRunner(Runner):
         arriving = server.stage in (Stage.ARRIVING, Stage.MOVING)
         if server.task in _DELETING:
             return Phase.FAILED, f"its server {server.uuid} was deleted"
+        if server.stage is Stage.MOVING and server.host != self._nova.home and not server.task:
+            # It is paused where it was, or in error: that depends on how far Nova had come, and on its release.
+            why = f": {server.fault}" if server.fault else ""
+            return Phase.FAILED, f"Nova: its server {server.uuid} could not be moved here from {server.host}{why}"
         if server.status == "ERROR" and not server.task:
             return Phase.FAILED, f"Nova: {server.fault or 'its server is in error'}"
-        if server.stage is Stage.MOVING and server.host != self._nova.home and not server.task:
-            return Phase.FAILED, f"Nova: its server {server.uuid} could not be moved here from {server.host}"
         if server.status == "BUILD" or server.task not in _ENDING or arriving:
             down_s = self._steady() - self._down_since.setdefault(server.uuid, self._steady())
             if down_s < self._times.build_s:

@@ -160,17 +160,26 @@ def test_a_saved_server_that_nobody_goes_on_from_is_discarded(host, api):
     host.runner.discard(seen.saved)
 
 
-def test_a_migration_that_fails_leaves_one_server_that_has_failed(host, api, clock):
-    host.launched()
+@pytest.mark.parametrize(
+    ("left", "told"),
+    [
+        ({}, "from one"),
+        ({"status": "ERROR"}, "from one"),
+        ({"status": "ERROR", "fault": {"message": "no"}}, "from one: no"),
+    ],
+)
+def test_a_migration_that_fails_leaves_one_server_that_has_failed(host, api, clock, left, told):
+    """Nova 34 leaves it in error once libvirt was asked."""
+    server = host.launched()
     seen = saved(host)
-    api.os_migrateLive = lambda *_: None  # Nova gives it up, and leaves the server where it was
+    api.os_migrateLive = lambda *_: server.update(left)  # Nova gives it up, and leaves the server where it was
     two = Host(api, "two", clock)
     two.later(10.0)
     spec = going_on(seen.saved)
     two.runner.launch(spec, 0, FRONT)
     for _ in range(3):
         seen = two.observe()[spec.key]
-    assert (seen.phase, "could not be moved here from one" in seen.reason) == (Phase.FAILED, True)
+    assert (seen.phase, seen.reason.partition("could not be moved here ")[2]) == (Phase.FAILED, told)
     two.runner.end(spec.key)
     assert api.servers == {}
 
