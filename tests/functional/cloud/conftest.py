@@ -2,6 +2,7 @@
 
 import configparser
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -157,12 +158,21 @@ def pool_environment(cloud: AllInOne) -> dict[str, str]:
     return os.environ | cloud.environment | {"PATH": f"{cloud.programs}:{os.environ['PATH']}"}
 
 
+def hook_of(host: Libvirt) -> Path:
+    """Where a host has the pool's hook."""
+    return host.directory / "etc" / "hooks" / "qemu.d" / "fpga_pool"
+
+
 @pytest.fixture(scope="package")
 def all_in_one(bare_cloud, tmp_path_factory) -> AllInOne:
     """The cloud with the pool in it, and a first accelerated machine, by the script of the documentation."""
     directory = bare_cloud.directory
     first, second = bare_cloud.libvirts.values()
-    second.install_hook(HOOK, "fpga_pool")
+    for host in (first, second):
+        hook_of(host).parent.mkdir(parents=True, exist_ok=True)
+    # The script, which knows of one host, restarts both.
+    shutil.copy(HOOK, hook_of(second))
+    hook_of(second).chmod(0o755)
     systemctl = tmp_path_factory.mktemp("bin") / "systemctl"
     systemctl.write_text(f'#!/bin/sh\nexec {TOOL} "$@" --directory {directory}\n')
     systemctl.chmod(0o755)
@@ -173,7 +183,7 @@ def all_in_one(bare_cloud, tmp_path_factory) -> AllInOne:
         "FPGA_POOL_CONF": str(bare_cloud.pool_file),
         "FPGA_POOL_KEYS": str(directory / "keys" / "fpga_pool"),
         "FPGA_POOL_SHIPPED": str(REPOSITORY / "etc" / "fpga_pool"),
-        "FPGA_POOL_HOOK": str(first.directory / "etc" / "hooks" / "qemu.d" / "fpga_pool"),
+        "FPGA_POOL_HOOK": str(hook_of(first)),
         "SYSTEMCTL": str(systemctl),
         "RAM_MIB": "64",
     }

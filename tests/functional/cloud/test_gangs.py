@@ -11,6 +11,7 @@ import signal
 import uuid
 
 import pytest
+from oslo_messaging.exceptions import MessagingTimeout
 
 from fpga_pool.experiments import guest_image
 from fpga_pool.experiments.servers import Libvirt
@@ -84,7 +85,7 @@ class Gangs:
 
     def until(self, look, what):
         def heard():
-            with contextlib.suppress(ServiceUnavailable):  # the scheduler may just be starting
+            with contextlib.suppress(ServiceUnavailable, MessagingTimeout):  # the scheduler may just be starting
                 return look()
 
         return wait_until(heard, what, PATIENCE_S)
