@@ -5,10 +5,9 @@ waited too long runs on a worker of a host's CPU pool meanwhile, and comes back 
 are made between two transactions, on what `online_view` has read in one; `online_moves` makes the other of them.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,17 +24,30 @@ from fpga_pool.model.transaction import Transaction
 
 #: Seconds, besides the load itself, within which an agent has told of a load ahead; after these it was for nothing.
 ANSWER_S = 5.0
-#: A slot is told to load ahead of jobs once in so many seconds: a load that fails does not follow upon itself.
-PAUSE_S = 60.0
+#: A slot is told to load ahead of jobs once in so many seconds at most, and one where that goes on to fail is told less
+#: and less often.
+PAUSE_S, LONGEST_PAUSE_S = 60.0, 3600.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToldAhead:
     """A slot was told to load a function ahead of its jobs: which one, in place of what, and when."""
 
     function: str
     replaces: str
     at: float
+    #: How often the slot had been loaded by then.
+    reconfigurations: int
+    #: For how long it is not told again, seconds.
+    pause_s: float = PAUSE_S
+
+    def is_remembered(self, now_s: float) -> bool:
+        """Say whether it still matters: if the slot is told again soon after the pause, this was for nothing."""
+        return now_s - self.at < 2 * self.pause_s
+
+    def after(self, before: "ToldAhead | None") -> "ToldAhead":
+        """Return it with the pause that follows if it was told so before, and is still remembered."""
+        return self if before is None else replace(self, pause_s=min(2 * before.pause_s, LONGEST_PAUSE_S))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +91,8 @@ def online_view(
     is_online: Callable[[str], bool],
     demand: Demand,
     told: Mapping[str, ToldAhead] | None = None,
+    *,
+    for_loads: bool = True,
 ) -> OnlineView | None:
     """Return the shard as an online policy sees it; None where there is nothing that it could do.
 
@@ -94,6 +108,8 @@ def online_view(
         What was learned, by function in the order of their names.
     told
         Slots that were told to load ahead of jobs, by name; None = nothing is to be loaded ahead.
+    for_loads
+        Whether loads ahead alone are worth a look, when no job could get another place.
 
     """
     waiting = [
@@ -107,10 +123,10 @@ def online_view(
     online = {job.uuid for job in active if is_online(tx.batch(job.batch_uuid).policy)}
     movable = {job.uuid for job in active if job.uuid in online and not _settled(job, settings)}
     on_cpu = [job for job in active if is_cpu(job.slot) and job.uuid in movable and job.state is JobState.RUNNING]
-    if not waiting and not on_cpu and told is None:
+    if not waiting and not on_cpu and (told is None or not for_loads):
         return None
-    foreign = held_by_others(tx.leases())
-    serving = [slot for slot in tx.slots() if usable(slot, tx.host(slot.host), foreign)]
+    foreign, hosts = held_by_others(tx.leases()), {host.name: host for host in tx.hosts()}
+    serving = [slot for slot in tx.slots() if usable(slot, hosts[slot.host], foreign)]
     slots = tuple(slot for slot in serving if slot.kind != CPU and slot.board in catalogue.boards)
     if not waiting and not on_cpu and all(slot.function in catalogue.functions for slot in slots):
         return None
@@ -120,8 +136,7 @@ def online_view(
         queues[job.slot] += (job,)
     share = _Share(slots, settings, [job for job in active if job.uuid in online])
     builder = _Builder(catalogue, models, pool, slots, now_s, demand, share, told)
-    for number, slot in enumerate(slots):
-        builder.add_slot(number, slot, queues[slot.name], movable)
+    builder.add_slots(slots, queues, movable)
     asking = builder.add_waiting(waiting, settings) + builder.add_returning(on_cpu)
     builder.view.news = None, None
     return OnlineView(
@@ -228,41 +243,61 @@ class _Builder:
         self.view = Occupancy(pool, demand)
         self.view.preloads = told is not None
 
-    def add_slot(self, slot: int, found: Slot, queue: Sequence[Job], movable: set[str]) -> None:
-        """Let a slot hold what it holds and run what it runs; what it is to run next is part of that."""
-        view, head = self.view, queue[0] if queue else None
-        if head is None and self._add_loading(slot, found):
-            return
-        held = self._number.get(head.function if head is not None else found.function, EMPTY)
-        if held == EMPTY:
-            if head is not None:  # of a function that the catalogue has lost
-                del view.idle[view.kind[slot]][EMPTY][slot]
-                view.idle_slots[view.kind[slot]] -= 1
+    def add_slots(self, slots: Sequence[Slot], queues: Mapping[str, Sequence[Job]], movable: set[str]) -> None:
+        """Let slots hold what they hold and run what they run; what they are to run next is part of that.
+
+        Those that need their card's configuration port come last: it is in use then, whatever else the card holds, and
+        slots of cards where it is free are found among the first.
+        """
+        needs = [self._needs_port(number, slot, queues[slot.name]) for number, slot in enumerate(slots)]
+        for number in sorted(range(len(slots)), key=needs.__getitem__):
+            if queue := queues[slots[number].name]:
+                self._add_queue(number, queue, movable)
+            else:
+                self._add_idle(number, slots[number])
+            if needs[number]:
+                self.view.port_busy[self.view.card[number]] = True
+
+    def _needs_port(self, slot: int, found: Slot, queue: Sequence[Job]) -> bool:
+        if not queue:
+            return self._loading(slot, found) in self._number
+        head = queue[0]
+        return head.state is not JobState.RUNNING and (found.state, found.function) != (SlotState.READY, head.function)
+
+    def _loading(self, slot: int, found: Slot) -> str:
+        """Return what a slot without jobs loads, or was told to load and did not begin yet; "" for nothing."""
+        if found.state is SlotState.LOADING:
+            return found.function
+        told = self._told.get(found.name)
+        if told is None or (found.function, found.reconfigurations) != (told.replaces, told.reconfigurations):
+            return ""
+        expired = self._now_s - told.at >= self.view.load_s[self.view.kind[slot]] + ANSWER_S
+        return "" if expired else told.function
+
+    def _add_queue(self, slot: int, queue: Sequence[Job], movable: set[str]) -> None:
+        view, head = self.view, queue[0]
+        held = self._number.get(head.function, EMPTY)
+        if held == EMPTY:  # of a function that the catalogue has lost
+            del view.idle[view.kind[slot]][EMPTY][slot]
+            view.idle_slots[view.kind[slot]] -= 1
             return
         view.loads(slot, held)
         view.loaded(slot, self._now_s)
-        if head is None:
-            return
         view.started(slot, slot, max(self._now_s, *(_end_at(job) for job in queue)))
         if len(queue) > 1 or head.state is not JobState.RUNNING or head.uuid not in movable:
             view.evictable[view.kind[slot]][held].pop(slot, None)
-        if head.state is not JobState.RUNNING and (found.state, found.function) != (SlotState.READY, head.function):
-            view.port_busy[view.card[slot]] = True
 
-    def _add_loading(self, slot: int, found: Slot) -> bool:
-        """Let a slot without jobs load what it loads or was told to; return whether there is any of that."""
-        told = self._told.get(found.name, ToldAhead("", "", -math.inf))
-        since_s = self._now_s - told.at
-        function = found.function if found.state is SlotState.LOADING else ""
-        if found.function == told.replaces and since_s < self.view.load_s[self.view.kind[slot]] + ANSWER_S:
-            function = told.function
-        if function not in self._number:
-            if since_s < PAUSE_S and found.function not in self._number:
-                self.view.put_off.add(slot)
-            return False
-        self.view.loads(slot, self._number[function])
-        self.loading[slot] = told.at if told.function == function else self._now_s
-        return True
+    def _add_idle(self, slot: int, found: Slot) -> None:
+        view, told = self.view, self._told.get(found.name)
+        loading, held = (self._number.get(name, EMPTY) for name in (self._loading(slot, found), found.function))
+        if loading != EMPTY:
+            view.loads(slot, loading)
+            self.loading[slot] = told.at if told and self._number.get(told.function) == loading else self._now_s
+        elif held != EMPTY:
+            view.loads(slot, held)
+            view.loaded(slot, self._now_s)
+        elif told and self._now_s - told.at < told.pause_s:
+            view.put_off.add(slot)
 
     def add_waiting(self, jobs: Sequence[Job], settings: PoolSettings) -> tuple[Waiting, ...]:
         """Let jobs without a place wait, oldest first; one that was evicted has waited enough."""

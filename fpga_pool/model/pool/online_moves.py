@@ -179,7 +179,9 @@ def _load_ahead(tx: Transaction, loads: Sequence[tuple[Slot, str]], now_s: float
         same = (slot.state, slot.function) == (read.state, read.function)
         if same and usable(slot, tx.host(slot.host), taken):
             send(tx, slot.name, LoadFunction(function=function, replaces=slot.function))
-            told[slot.name] = ToldAhead(function, slot.function, now_s)
+            told[slot.name] = ToldAhead(
+                function=function, replaces=slot.function, at=now_s, reconfigurations=slot.reconfigurations
+            )
     return told
 
 

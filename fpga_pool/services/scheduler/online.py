@@ -75,24 +75,30 @@ class OnlinePlanner:
         self._recalled = False
         #: Slots that were told to load ahead, by name.  Whoever takes over does not know; agents do no repeat.
         self._told: dict[str, ToldAhead] = {}
-        #: Changes of the shard at the last look for slots that could load ahead, and when that was.
-        self._looked = -1, 0.0
+        #: Until then no look is taken for loads ahead alone: there was nothing to load.
+        self._rests_until_s = 0.0
         #: Some job would take another place if there were one: what becomes free is worth a look.
         self.waits = False
 
     def step(self) -> bool:
         """Do what the policy wants now; return whether there is something to tell agents."""
         now_s = self._clock()
-        self._told = {slot: told for slot, told in self._told.items() if now_s - told.at < PAUSE_S}
+        self._told = {slot: told for slot, told in self._told.items() if told.is_remembered(now_s)}
         with self._reading() as tx:
             online = [policy for policy in tx.policies_at_work() if self._rule.is_online(policy)]
             self._recall(tx, [*online, self._rule.policy.name] if self._rule.from_start else online)
             self._learn(tx)
-            told = self._told if self._may_load_ahead(tx, now_s, working=bool(online)) else None
+            told = self._told if self._may_load_ahead(working=bool(online)) else None
+            for_loads = told is not None and now_s >= self._rests_until_s
             view = None
-            if online or told is not None:
-                view = online_view(tx, self._catalogue, self._settings, now_s, self._rule.is_online, self.demand, told)
+            if online or for_loads:
+                view = online_view(
+                    *(tx, self._catalogue, self._settings, now_s, self._rule.is_online, self.demand, told),
+                    for_loads=for_loads,
+                )
         self.waits = view is not None and view.waits
+        if for_loads and (view is None or not view.loading):
+            self._rests_until_s = now_s + PAUSE_S
         if view is None:
             return False
         self._count_arrivals(view)
@@ -103,15 +109,9 @@ class OnlinePlanner:
         decided_s = time.monotonic() - began_s
         return self._commit(view, moves, decided_s)
 
-    def _may_load_ahead(self, tx: Transaction, now_s: float, *, working: bool) -> bool:
-        """Say whether slots may load ahead of jobs; while no job is at work, one look at each change is enough."""
-        if not self._settings.load_ahead or not (working or self._rule.from_start or self.demand.arrivals):
-            return False
-        changes, (before, looked_s) = tx.shard.pool_generation, self._looked
-        if not working and changes == before and now_s - looked_s < PAUSE_S:
-            return False
-        self._looked = changes, now_s
-        return True
+    def _may_load_ahead(self, *, working: bool) -> bool:
+        """Say whether slots may load ahead of jobs: online jobs are at work, were there, or are all that comes."""
+        return self._settings.load_ahead and (working or self._rule.from_start or self.demand.arrivals > 0)
 
     def _commit(self, view: OnlineView, moves: Moves, decided_s: float) -> bool:
         if not moves.placements and not moves.evictions and not moves.loads:
@@ -119,8 +119,9 @@ class OnlinePlanner:
         with self._transactions() as tx:
             done = commit_moves(tx, moves, self._catalogue, self._clock())
         self._on_slots |= {job.uuid for job in done.placed if not is_cpu(job.slot)}
-        self._told |= done.told
-        self.waits = self.waits or bool(done.told)
+        self._told |= {slot: told.after(self._told.get(slot)) for slot, told in done.told.items()}
+        if moves.loads:
+            self.waits, self._rests_until_s = True, 0.0
         for job in done.evicted:
             LOG.info("job %s: to leave %s by %s", job.uuid, job.slot, self._rule.policy.name)
         for slot, told in done.told.items():

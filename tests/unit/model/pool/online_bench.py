@@ -58,7 +58,7 @@ class Online:
     def commit(self, moves):
         with self.pool.tx() as tx:
             done = commit_moves(tx, moves, self.pool.catalogue, self.pool.now_s)
-        self.told |= done.told
+        self.told |= {slot: told.after(self.told.get(slot)) for slot, told in done.told.items()}
         return done.placed, done.evicted
 
     def step(self):

@@ -20,6 +20,7 @@ from fpga_pool.model.pool.planning import batch_problem
 
 from .online_bench import Online, entry
 
+KINDS = {"r0": "small", "r1": "small", "r2": "large"}
 R0, R1, R2 = (f"h0/c/r{number}" for number in range(3))
 LOAD_S = 0.5
 
@@ -103,27 +104,75 @@ def test_a_job_that_waits_takes_the_load_that_was_decided_first(pool, online):
     assert [type(command.action).__name__ for command in pool.sent()] == ["AssignJob"]
 
 
-def test_a_load_that_failed_is_not_told_again_for_a_while_but_a_job_may_have_the_slot(pool, online):
+def fails(pool, slot, function):
+    """Let a load fail as agents tell it."""
+    becomes(pool, slot, SlotState.LOADING, function)
+    becomes(pool, slot, SlotState.EMPTY)
+
+
+def test_a_load_that_failed_is_over_at_once_and_told_again_less_and_less_often(pool, online):
+    for slot in (R1, R2):
+        pool.drain(slot)
+    told_at = []
+    while len(told_at) < 4:
+        online.step()
+        for slot, function, _ in ahead(pool):
+            told_at.append(pool.now_s)
+            assert list(online.view().loading) == [0]
+            fails(pool, slot, function)
+            assert list(online.view().loading) == []
+        pool.now_s += 1.0
+    gaps = np.diff(told_at).tolist()
+    assert gaps == [PAUSE_S, 2 * PAUSE_S, 4 * PAUSE_S]
+
+
+def test_a_job_gets_the_slot_of_a_load_that_failed_as_any_empty_one(pool, online):
     for slot in (R1, R2):
         pool.drain(slot)
     online.step()
-    assert len(ahead(pool)) == 1
-    becomes(pool, R0, SlotState.LOADING, "aes")
-    becomes(pool, R0, SlotState.EMPTY)
-    pool.now_s += LOAD_S + ANSWER_S + 0.1
-    online.step()
-    assert ahead(pool) == []
+    fails(pool, R0, "aes")
     online.policy = BenefitPlus()
     online.create("aes")
     assert online.step()[0] == {"b1.0": R0}
-    pool.cancel("b1")
-    online.policy = OneLoad(0)
-    pool.now_s += PAUSE_S
-    online.told = {}  # as a scheduler forgets what is that old
-    pool.released("b1.0")
-    pool.sent()
+    # It is loaded for the job, from the beginning.
+    assert pool.job("b1.0").start_s == pytest.approx(LOAD_S)
+
+
+def test_a_load_that_no_agent_begins_is_given_up(pool, online):
     online.step()
-    assert len(ahead(pool)) == 1
+    assert list(online.view().loading) == [0]
+    pool.now_s += LOAD_S + ANSWER_S
+    assert list(online.view().loading) == []
+
+
+@pytest.mark.parametrize("full", [R1, R2])
+def test_a_port_that_loads_is_busy_whatever_other_slots_of_the_card_hold(pool, online, full):
+    becomes(pool, full, SlotState.READY, "aes")
+    becomes(pool, R0, SlotState.LOADING, "aes")
+    assert online.view().occupancy.port_busy == [True]
+    online.step()
+    assert ahead(pool) == []
+
+
+def test_a_card_whose_port_is_free_is_found_behind_many_that_load(pool, online):
+    cards = [f"n{number:02d}" for number in range(100)]
+    for host in cards:
+        # On each the first slot is loaded, the second is being loaded but for the last host, the third is empty.
+        second = (SlotState.LOADING, "aes") if host != cards[-1] else (SlotState.EMPTY, "")
+        states = {"r0": (SlotState.READY, "aes"), "r1": second, "r2": (SlotState.EMPTY, "")}
+        slots = [
+            ObservedSlot(
+                slot=f"{host}/c/{region}", card="c", region=region, board="fast", kind=KINDS[region],
+                state=state, function=function,
+            )
+            for region, (state, function) in states.items()
+        ]  # fmt: skip
+        pool.heard(pool.heartbeat(host, slots=tuple(slots)))
+    becomes(pool, R0, SlotState.LOADING, "aes")
+    assert online.view().occupancy.port_busy.count(False) == 1
+    online.policy = OneLoad(1)
+    online.step()
+    assert [slot for slot, _, _ in ahead(pool)] == [f"{cards[-1]}/c/r2"]
 
 
 def test_a_scheduler_that_took_over_sees_from_the_slot_that_it_loads(pool, online):

@@ -7,6 +7,8 @@ import pytest
 
 from fpga_pool.core.benefit.demand import Demand
 from fpga_pool.model.messages import LoadFunction
+from fpga_pool.model.objects import SlotState
+from fpga_pool.model.pool.online import PAUSE_S
 from fpga_pool.services.scheduler import online
 from fpga_pool.services.scheduler.online import OnlinePlanner
 
@@ -23,7 +25,7 @@ def quiet(bench):
 
 @pytest.fixture
 def new_planner(quiet):
-    def build(*, from_start=False):
+    def build(*, from_start=False, clock=quiet.clock):
         service = quiet.service
         return OnlinePlanner(
             lambda: service.store.reading("default"),
@@ -31,7 +33,7 @@ def new_planner(quiet):
             quiet.catalogue,
             service.settings.pool,
             replace(service.online, from_start=from_start),
-            quiet.clock,
+            clock,
             np.random.default_rng(0),
         )
 
@@ -81,15 +83,26 @@ def test_where_all_work_is_online_slots_load_before_the_first_job(quiet, new_pla
     assert len(ahead(quiet, new_planner(from_start=True))) == 1
 
 
-def test_while_no_job_is_there_a_pool_in_which_nothing_changes_is_looked_at_once(quiet, new_planner, monkeypatch):
-    quiet.host()
-    planner = new_planner(from_start=True)
-    looks = []
-    seen = online.online_view
-    monkeypatch.setattr(online, "online_view", lambda *args: looks.append(args) or seen(*args))
-    # The second look is at the change that the first one made.
+def loaded(agent, at):
+    """Let an agent tell that all of its slots hold a function."""
+    beat = agent.heartbeat(at)
+    return replace(beat, slots=[replace(slot, state=SlotState.READY, function="sha256") for slot in beat.slots])
+
+
+def test_a_pool_without_jobs_where_nothing_is_to_be_loaded_is_looked_at_once_a_minute(
+    quiet, new_agent, new_planner, jumping_clock, monkeypatch
+):
+    agent = new_agent()
+    quiet.api.heartbeat(loaded(agent, quiet.clock()))
+    planner = new_planner(from_start=True, clock=jumping_clock)
+    looks, seen = [], online.online_view
+    monkeypatch.setattr(online, "online_view", lambda *args, **named: looks.append(args) or seen(*args, **named))
     for _ in range(5):
         planner.step()
+        quiet.api.heartbeat(loaded(agent, quiet.clock()))  # the database changes, the slots do not
+    assert len(looks) == 1
+    jumping_clock.ahead_s += PAUSE_S
+    planner.step()
     assert len(looks) == 2
 
 
