@@ -64,7 +64,8 @@ class MakespanParams:
     )
     #: What the benchmarks of this package can tell from optimal.
     gap: float = field(
-        default=1e-5, metadata={"min": 0.0, "help": "Relative distance to the proven bound that ends the search of its own."}
+        default=1e-5,
+        metadata={"min": 0.0, "help": "Relative distance to the proven bound that ends the search of its own."},
     )
 
     def __post_init__(self) -> None:
