@@ -5,7 +5,7 @@ Reports are delivered at least once, in the order of the agent's journal; a repo
 void.  Both are encoded by `rpc.codec`, so field types are JSON types, enums and tuples of such dataclasses.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fpga_pool.model.gang_messages import GangAction, GangReport, ObservedProcess, ObservedProcessor
 from fpga_pool.model.objects import RateSegment, SlotState
@@ -111,7 +111,7 @@ class LoadFunction:
     """Load a function that no job of the slot asks for yet; nothing is done about a slot that has something to do.
 
     Nor about one that holds another function by now than when this was decided, so that a repeated decision costs no
-    second load.
+    second load.  It is for the moment at which it is sent, or for nothing.
     """
 
     function: str
@@ -145,6 +145,14 @@ class Command:
     def fence(self) -> tuple[int, int]:
         """Commands of a slot are accepted in growing order of this."""
         return self.epoch, self.sequence
+
+    def without_effect(self) -> "Command":
+        """Return the command that is numbered as this one and changes nothing on a slot; every agent knows it.
+
+        A command that was merely left out would leave its slot behind the number of the last one, as if it were still
+        under way.
+        """
+        return replace(self, action=ReleaseJob(job=""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ from fpga_pool.model.messages import (
     RetimeJob,
     SlotChanged,
 )
+from fpga_pool.model.objects import SlotState
 from fpga_pool.model.progress import told_bytes
 from fpga_pool.services.agent.held_jobs import HeldJobs
 from fpga_pool.services.agent.journal import HeldJob, Journal, Phase
@@ -55,7 +56,8 @@ class JobTable(HeldJobs):
         super().__init__(journal, state_dir, clock)
         #: What was told last of each slot.
         self._states: dict[str, SlotChanged] = {}
-        #: What slots without work are to load, by slot.  A start of the agent forgets it: it is only useful at once.
+        #: What slots without work are to load, by slot.  A start of the agent forgets it, and so does a fault of the slot:
+        #: it is only useful at once.
         self._ahead: dict[str, LoadFunction] = {}
         #: Ends that are not recorded yet.
         self._ends: list[_End] = []
@@ -113,9 +115,7 @@ class JobTable(HeldJobs):
                 self._ahead.pop(command.slot, None)
                 self.wakeup(command.slot).notify()
             elif isinstance(command.action, LoadFunction):
-                self._journal.note_command(command, None, None, [])
-                self._ahead[command.slot] = command.action
-                self.wakeup(command.slot).notify()
+                self._load_ahead(command, command.action)
             else:
                 reason = f"{type(command.action).__name__} is no command for a slot"
                 return Outcome(command=command.id, outcome="refused", reason=reason)
@@ -145,6 +145,14 @@ class JobTable(HeldJobs):
         job = replace(job, assignment=replace(job.assignment, **times))  # type: ignore[arg-type]
         self._journal.note_command(command, job, None, [])
         self._put(job)
+
+    def _load_ahead(self, command: Command, action: LoadFunction) -> None:
+        """Have a slot load ahead of jobs if nothing keeps it at this moment; afterwards it need not be of use."""
+        self._journal.note_command(command, None, None, [])
+        told = self._states.get(command.slot)
+        if told is None or told.state in (SlotState.EMPTY, SlotState.READY):
+            self._ahead[command.slot] = action
+            self.wakeup(command.slot).notify()
 
     def observed(self) -> tuple[ObservedJob, ...]:
         """Return all jobs held, and how far those inputs are that do not move as planned."""
@@ -326,6 +334,8 @@ class JobTable(HeldJobs):
         """Note a change of a slot that is no job's."""
         with self.changed:
             self._states[report.slot] = report
+            if report.state is SlotState.FAULTED:
+                self._ahead.pop(report.slot, None)
             self._change(None, report, durable=False)  # the next heartbeat tells it too
 
     # What the streams do ----------------------------------------------------------------------------------------

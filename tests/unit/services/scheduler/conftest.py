@@ -9,7 +9,7 @@ from oslo_config import cfg
 
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.model.encoding import to_plain
-from fpga_pool.model.exceptions import ServiceUnavailable
+from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
 from fpga_pool.model.exchange import TicketRequest
 from fpga_pool.model.messages import (
     AssignJob,
@@ -58,6 +58,11 @@ class Agent:
         self.owners = []
         self.beats = itertools.count(1)
         self.refuses = None
+        #: Actions of later releases than its own, by name, and how often one was among what it was sent.
+        self.unknown = set()
+        self.not_understood = 0
+        #: It cannot execute anything at the moment, and says so.
+        self.unavailable = False
         #: Cleared while it does not get to answering.
         self.answers = threading.Event()
         self.answers.set()
@@ -65,6 +70,11 @@ class Agent:
     @answers
     def execute(self, context, shard, epoch, commands):
         self.owners.append((shard, epoch))
+        if self.unavailable:
+            raise ServiceUnavailable("its disk is full")
+        if found := [plain["action"]["type"] for plain in commands if plain["action"]["type"] in self.unknown]:
+            self.not_understood += 1
+            raise InvalidInput(f"message.action.type: found {found[0]!r}")
         taken = read_all(Command, commands)
         self.answers.wait(5.0)
         return [to_plain(self._take(command)) for command in taken]

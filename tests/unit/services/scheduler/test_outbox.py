@@ -1,39 +1,42 @@
 """Delivery of commands, over a real transport."""
 
+import itertools
 import threading
 
 import pytest
 
 from fpga_pool.model.exceptions import StaleEpoch
-from fpga_pool.model.messages import Command, ReleaseJob
+from fpga_pool.model.messages import Command, LoadFunction, ReleaseJob
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.services.scheduler import outbox as outbox_module
 from fpga_pool.services.scheduler.outbox import Outbox
 
 
 @pytest.fixture
-def outbox(bench, clock, monkeypatch):
+def outbox(bench, jumping_clock, monkeypatch):
     monkeypatch.setattr(outbox_module, "RETRY_S", (0.05, 0.1))
-    bench.store.ensure_shards(["default"], clock())
-    shard = bench.store.acquire_shard("default", "me", clock())
-    outbox = Outbox(bench.store, shard, AgentAPI(bench.transport, timeout_s=0.3), clock)
+    bench.store.ensure_shards(["default"], jumping_clock())
+    shard = bench.store.acquire_shard("default", "me", jumping_clock())
+    outbox = Outbox(bench.store, shard, AgentAPI(bench.transport, timeout_s=0.3), jumping_clock)
     yield outbox
     outbox.stop()
 
 
 @pytest.fixture
 def send(bench, outbox):
-    """Put commands for a host into the outbox; returns their ids."""
+    """Put commands for a host into the outbox, for a slot of theirs; returns their ids."""
+    numbers = itertools.count(1)
 
-    def put(agent, *jobs):
+    def put(agent, *wanted, epoch=1):
         ids = []
         with bench.store.transaction("default", "me", 1) as tx:
-            for job in jobs:
-                ids.append(f"{agent.name}-{job}")
+            for item in wanted:
+                number = next(numbers)
+                ids.append(f"{agent.name}-{number}")
                 tx.send(
                     Command(
-                        id=ids[-1], shard="default", epoch=1, host=agent.name, slot="s", sequence=len(ids),
-                        action=ReleaseJob(job=job),
+                        id=ids[-1], shard="default", epoch=epoch, host=agent.name, slot="s", sequence=number,
+                        action=ReleaseJob(job=item) if isinstance(item, str) else item,
                     )
                 )  # fmt: skip
         return ids
@@ -122,3 +125,100 @@ def test_a_replaced_owner_leaves_what_it_sent_to_the_next_one(bench, new_agent, 
     assert len(bench.waiting()) == 1
     with pytest.raises(StaleEpoch):
         bench.store.delivered("default", "me", 1, ["x"])
+
+
+# Loads ahead of jobs
+
+AHEAD = LoadFunction(function="sha256", replaces="")
+
+
+def test_a_load_ahead_is_delivered_among_the_others(bench, new_agent, send, deliver):
+    host = new_agent()
+    ids = send(host, "a", AHEAD, "b")
+    deliver(lambda: bench.waiting() == [])
+    assert (received(host), host.ahead) == (ids, [("s", "sha256")])
+
+
+def test_an_agent_of_the_release_before_gets_what_was_sent_with_a_load_ahead(
+    bench, new_agent, send, deliver, caplog, jumping_clock
+):
+    older = new_agent()
+    older.unknown = {"LoadFunction"}
+    ids = send(older, "a", AHEAD, "b")
+    deliver(lambda: bench.waiting() == [])
+    # In their order, and with a number for each: the slot is not behind, as if something were still under way.
+    assert received(older) == ids
+    assert [command.sequence for command in older.commands] == [1, 2, 3]
+    assert older.ahead == []
+    refused = older.not_understood
+    assert refused > 0
+    # It is asked for none for a while, and then whether it was upgraded; the log says it once.
+    send(older, AHEAD, "c")
+    deliver(lambda: bench.waiting() == [])
+    assert older.not_understood == refused
+    jumping_clock.ahead_s += outbox_module.NO_LOADS_S
+    send(older, AHEAD, "d")
+    deliver(lambda: bench.waiting() == [])
+    assert (older.ahead, older.not_understood > refused) == ([], True)
+    assert caplog.text.count(f"agent {older.name} does not know LoadFunction") == 1
+    assert f"commands for agent {older.name} wait" not in caplog.text
+
+
+def test_an_agent_that_was_upgraded_loads_ahead(bench, new_agent, send, deliver, jumping_clock):
+    agent = new_agent()
+    agent.unknown = {"LoadFunction"}
+    send(agent, AHEAD)
+    deliver(lambda: bench.waiting() == [])
+    agent.unknown = set()
+    jumping_clock.ahead_s += outbox_module.NO_LOADS_S
+    for _ in range(2):
+        send(agent, AHEAD)
+        deliver(lambda: bench.waiting() == [])
+    assert agent.ahead == [("s", "sha256")] * 2
+
+
+def test_a_list_that_is_refused_for_something_else_waits(bench, new_agent, send, deliver, caplog):
+    older = new_agent()
+    older.unknown = {"ReleaseJob"}
+    ids = send(older, "a", AHEAD)
+    deliver(lambda: f"commands for agent {older.name} wait" in caplog.text)
+    assert [command.id for command in bench.waiting()] == ids
+    assert "LoadFunction" not in caplog.text
+    older.unknown = set()
+    deliver(lambda: bench.waiting() == [])
+    assert (received(older), older.ahead) == (ids, [("s", "sha256")])
+
+
+@pytest.mark.parametrize(("waited", "loads"), [(0.0, 1), (1.0, 0)])
+def test_an_agent_that_is_back_loads_nothing_whose_moment_is_over(
+    bench, new_agent, send, deliver, jumping_clock, caplog, waited, loads
+):
+    agent = new_agent()
+    agent.unavailable = True
+    ids = send(agent, AHEAD, "a")
+    deliver(lambda: f"commands for agent {agent.name} wait" in caplog.text)
+    jumping_clock.ahead_s += waited * outbox_module.LOAD_AHEAD_S
+    agent.unavailable = False
+    deliver(lambda: bench.waiting() == [])
+    assert (received(agent), len(agent.ahead)) == (ids, loads)
+    # What is decided now is done.
+    send(agent, AHEAD)
+    deliver(lambda: bench.waiting() == [])
+    assert len(agent.ahead) == loads + 1
+
+
+def test_a_load_ahead_that_the_former_owner_of_the_shard_decided_is_not_done(
+    bench, new_agent, send, until, jumping_clock
+):
+    host = new_agent()
+    ids = send(host, AHEAD, "a")
+    with bench.store.reading("default") as tx:
+        seen = tx.shard
+    # The same scheduler, started again: it cannot know for how long these have waited.
+    shard = bench.store.acquire_shard("default", "me", jumping_clock(), expired=seen)
+    later = Outbox(bench.store, shard, AgentAPI(bench.transport, timeout_s=0.3), jumping_clock)
+    try:
+        until(lambda: later.dispatch(lambda: None) or bench.waiting() == [])
+    finally:
+        later.stop()
+    assert (bench.waiting(), received(host), host.ahead) == ([], ids, [])
