@@ -56,8 +56,8 @@ class JobTable(HeldJobs):
         super().__init__(journal, state_dir, clock)
         #: What was told last of each slot.
         self._states: dict[str, SlotChanged] = {}
-        #: What slots without work are to load, by slot.  It is only useful at once: a start of the agent forgets it, and
-        #: a fault of the slot.
+        #: What slots without work are to load, by slot.  It is only useful at once: a start of the agent forgets it,
+        #: and a fault of the slot.
         self._ahead: dict[str, LoadFunction] = {}
         #: Ends that are not recorded yet.
         self._ends: list[_End] = []
