@@ -53,14 +53,16 @@ def flavors(manage):
 @pytest.fixture
 def only_fakes(admin):
     """No machine is booted where it would really run."""
-    (service,) = (
+    services = [
         found["id"]
         for found in admin.compute.get("/os-services?binary=nova-compute").json()["services"]
         if found["host"].startswith("libvirt-")
-    )
-    admin.compute.put(f"/os-services/{service}", json={"status": "disabled"})
+    ]
+    for service in services:
+        admin.compute.put(f"/os-services/{service}", json={"status": "disabled"})
     yield
-    admin.compute.put(f"/os-services/{service}", json={"status": "enabled"})
+    for service in services:
+        admin.compute.put(f"/os-services/{service}", json={"status": "enabled"})
 
 
 def servers(admin):
