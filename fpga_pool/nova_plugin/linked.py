@@ -75,10 +75,12 @@ class Linked:
         known = self._known_alone.get(key)
         if known is None:
             known = self._known_alone[key] = {}
-        for row in rows:
-            if row - first not in known:
+        try:
+            return [known[row - first] for row in rows]
+        except KeyError:  # seldom: hosts are mostly alike
+            for row in rows:
                 known[row - first] = self.outcome(host, [(row, count)])
-        return [known[row - first] for row in rows]
+            return [known[row - first] for row in rows]
 
     def take(self, host: str, needs: Needs | None) -> None:
         """Note that an instance was given slots."""

@@ -244,6 +244,15 @@ class Request:
         outcome = self._first_of(host)[2] or self._linked.outcome(host.host, self._first_needs(host) or None)
         return None if outcome is None else outcome.lost
 
+    def losses(self, hosts: Sequence[Any]) -> list[int | None]:
+        """Return the same of many hosts; nearly all are told by what the filter found of their first candidate."""
+        first_of, found = self._first, []
+        for host in hosts:
+            first, candidates = first_of.get(host), host.allocation_candidates
+            outcome = first[2] if first is not None and candidates and first[0] is candidates[0] else None
+            found.append(self.lost_connections(host) if outcome is None else outcome.lost)
+        return found
+
     def latenesses(self, hosts: Sequence[Any]) -> list[float | None]:
         """Return by which share the next instance on each host would complete after the plan's end; 0 = within it.
 

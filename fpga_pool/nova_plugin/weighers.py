@@ -136,6 +136,6 @@ class FpgaPoolLatticeWeigher(_PoolWeigher):
         """See the base class."""
         if request.wanted.count == 1:
             return []
-        lost = [request.lost_connections(host) for host in hosts]
+        lost = request.losses(hosts)
         most = max((number for number in lost if number is not None), default=0)
         return [-float(most if number is None else number) for number in lost]

@@ -14,7 +14,7 @@ from fpga_pool.core.benefit.demand import Demand
 from fpga_pool.core.policy import OnlinePolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.objects import CPU, ENDED_JOBS, Job, is_cpu
-from fpga_pool.model.pool.online import PAUSE_S, OnlineView, ToldAhead, online_view, whole_work_s
+from fpga_pool.model.pool.online import OnlineView, ToldAhead, online_view, whole_work_s
 from fpga_pool.model.pool.online_moves import Moves, commit_moves, take_moves
 from fpga_pool.model.pool.planning import known_time_models
 from fpga_pool.model.pool.settings import PoolSettings
@@ -25,6 +25,8 @@ LOG = logging.getLogger(__name__)
 
 #: Jobs that a scheduler which takes over looks back on, and for how long: more than estimates remember.
 RECALLED_JOBS, RECALLED_S = 500, 3600.0
+#: Seconds without a look for loads ahead alone, after one that found nothing to load.
+REST_S = 5.0
 
 Transactions = Callable[[], AbstractContextManager[Transaction]]
 
@@ -98,7 +100,7 @@ class OnlinePlanner:
                 )
         self.waits = view is not None and view.waits
         if for_loads and (view is None or not view.loading):
-            self._rests_until_s = now_s + PAUSE_S
+            self._rests_until_s = now_s + REST_S
         if view is None:
             return False
         self._count_arrivals(view)

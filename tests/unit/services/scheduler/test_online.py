@@ -8,9 +8,8 @@ import pytest
 from fpga_pool.core.benefit.demand import Demand
 from fpga_pool.model.messages import LoadFunction
 from fpga_pool.model.objects import SlotState
-from fpga_pool.model.pool.online import PAUSE_S
 from fpga_pool.services.scheduler import online
-from fpga_pool.services.scheduler.online import OnlinePlanner
+from fpga_pool.services.scheduler.online import REST_S, OnlinePlanner
 
 POLICY = "benefit_plus"
 
@@ -89,7 +88,7 @@ def loaded(agent, at):
     return replace(beat, slots=[replace(slot, state=SlotState.READY, function="sha256") for slot in beat.slots])
 
 
-def test_a_pool_without_jobs_where_nothing_is_to_be_loaded_is_looked_at_once_a_minute(
+def test_a_pool_without_jobs_where_nothing_is_to_be_loaded_is_looked_at_now_and_then(
     quiet, new_agent, new_planner, jumping_clock, monkeypatch
 ):
     agent = new_agent()
@@ -101,7 +100,7 @@ def test_a_pool_without_jobs_where_nothing_is_to_be_loaded_is_looked_at_once_a_m
         planner.step()
         quiet.api.heartbeat(loaded(agent, quiet.clock()))  # the database changes, the slots do not
     assert len(looks) == 1
-    jumping_clock.ahead_s += PAUSE_S
+    jumping_clock.ahead_s += REST_S
     planner.step()
     assert len(looks) == 2
 
