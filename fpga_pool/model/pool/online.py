@@ -168,6 +168,13 @@ def slot_benefits(tx: Transaction, catalogue: Catalogue) -> dict[str, float]:
     return benefits
 
 
+def _needs_load(found: Slot, queue: Sequence[Job]) -> bool:
+    """Say whether a slot's function is to be loaded before the first of its jobs, if there is one, can compute."""
+    if not queue or queue[0].state is JobState.RUNNING:
+        return False
+    return (found.state, found.function) != (SlotState.READY, queue[0].function)
+
+
 def _settled(job: Job, settings: PoolSettings) -> bool:
     """Say whether a job stays where it is, or leaves anyhow.
 
@@ -249,30 +256,28 @@ class _Builder:
         Those that need their card's configuration port come last: it is in use then, whatever else the card holds, and
         slots of cards where it is free are found among the first.
         """
-        needs = [self._needs_port(number, slot, queues[slot.name]) for number, slot in enumerate(slots)]
+        loading = [EMPTY if queues[slot.name] else self._loading(number, slot) for number, slot in enumerate(slots)]
+        needs = [
+            function != EMPTY or _needs_load(slot, queues[slot.name])
+            for slot, function in zip(slots, loading, strict=True)
+        ]
         for number in sorted(range(len(slots)), key=needs.__getitem__):
             if queue := queues[slots[number].name]:
                 self._add_queue(number, queue, movable)
             else:
-                self._add_idle(number, slots[number])
+                self._add_idle(number, slots[number], loading[number])
             if needs[number]:
                 self.view.port_busy[self.view.card[number]] = True
 
-    def _needs_port(self, slot: int, found: Slot, queue: Sequence[Job]) -> bool:
-        if not queue:
-            return self._loading(slot, found) in self._number
-        head = queue[0]
-        return head.state is not JobState.RUNNING and (found.state, found.function) != (SlotState.READY, head.function)
-
-    def _loading(self, slot: int, found: Slot) -> str:
-        """Return what a slot without jobs loads, or was told to load and did not begin yet; "" for nothing."""
+    def _loading(self, slot: int, found: Slot) -> int:
+        """Return what a slot without jobs loads, or was told to load and did not begin yet; EMPTY for nothing."""
         if found.state is SlotState.LOADING:
-            return found.function
+            return self._number.get(found.function, EMPTY)
         told = self._told.get(found.name)
         if told is None or (found.function, found.reconfigurations) != (told.replaces, told.reconfigurations):
-            return ""
+            return EMPTY
         expired = self._now_s - told.at >= self.view.load_s[self.view.kind[slot]] + ANSWER_S
-        return "" if expired else told.function
+        return EMPTY if expired else self._number.get(told.function, EMPTY)
 
     def _add_queue(self, slot: int, queue: Sequence[Job], movable: set[str]) -> None:
         view, head = self.view, queue[0]
@@ -287,9 +292,8 @@ class _Builder:
         if len(queue) > 1 or head.state is not JobState.RUNNING or head.uuid not in movable:
             view.evictable[view.kind[slot]][held].pop(slot, None)
 
-    def _add_idle(self, slot: int, found: Slot) -> None:
-        view, told = self.view, self._told.get(found.name)
-        loading, held = (self._number.get(name, EMPTY) for name in (self._loading(slot, found), found.function))
+    def _add_idle(self, slot: int, found: Slot, loading: int) -> None:
+        view, told, held = self.view, self._told.get(found.name), self._number.get(found.function, EMPTY)
         if loading != EMPTY:
             view.loads(slot, loading)
             self.loading[slot] = told.at if told and self._number.get(told.function) == loading else self._now_s
