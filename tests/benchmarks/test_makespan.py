@@ -89,16 +89,22 @@ def compiled():
     print(f"\ncompiled or loaded in {time.perf_counter() - began_s:.2f} s")
 
 
-@pytest.mark.parametrize(("form", "responders", "jobs", "limit_s"), CASES)
-def test_near_the_bound(form, responders, jobs, limit_s):
-    params = MakespanParams(time_limit_s=limit_s)
+def planned(seeds, params, *shape, **more):
+    """Plan a batch of each seed; return seconds of planning, and ratios to the bounds.  One batch is kept at a time."""
     times_s, ratios = [], []
-    for seed in SEEDS:
-        problem = workload(form, responders, jobs, seed)
+    for seed in seeds:
+        problem = workload(*shape, seed, **more)
         began_s = CLOCK()
         found = plan(problem, params, np.random.default_rng(seed), CLOCK)
         times_s.append(CLOCK() - began_s)
         ratios.append(found.makespan_s / found.lower_bound_s)
+        del problem
+    return times_s, ratios
+
+
+@pytest.mark.parametrize(("form", "responders", "jobs", "limit_s"), CASES)
+def test_near_the_bound(form, responders, jobs, limit_s):
+    times_s, ratios = planned(SEEDS, MakespanParams(time_limit_s=limit_s), form, responders, jobs)
     print(
         f"\n{form:8}{jobs:7} x {5 * responders:4}  {statistics.mean(ratios):.5f} (worst {max(ratios):.5f})"
         f"  {1e3 * statistics.median(times_s):8.1f} ms  reference {1e3 * reference_loop_s():.1f} ms"
@@ -108,11 +114,7 @@ def test_near_the_bound(form, responders, jobs, limit_s):
 @pytest.mark.parametrize(("jobs", "requesters", "responders"), SHAPES)
 def test_other_shapes_of_joint_batches(jobs, requesters, responders):
     params = MakespanParams(time_limit_s=SHAPE_LIMIT_S)
-    ratios = []
-    for seed in SHAPE_SEEDS:
-        problem = workload("joint", responders, jobs, seed, requesters)
-        found = plan(problem, params, np.random.default_rng(seed), CLOCK)
-        ratios.append(found.makespan_s / found.lower_bound_s)
+    _, ratios = planned(SHAPE_SEEDS, params, "joint", responders, jobs, requesters=requesters)
     print(
         f"\njoint   {jobs:7} x {5 * responders:4}  {statistics.mean(ratios):.5f} (worst {max(ratios):.5f})"
         f"  {requesters} requesters"
@@ -121,14 +123,7 @@ def test_other_shapes_of_joint_batches(jobs, requesters, responders):
 
 @pytest.mark.parametrize("responders", FEW)
 def test_joint_batches_on_few_responders(responders):
-    params = MakespanParams(time_limit_s=FEW_LIMIT_S)
-    times_s, ratios = [], []
-    for seed in JOINT_SEEDS:
-        problem = workload("joint", responders, 1000, seed)
-        began_s = CLOCK()
-        found = plan(problem, params, np.random.default_rng(seed), CLOCK)
-        times_s.append(CLOCK() - began_s)
-        ratios.append(found.makespan_s / found.lower_bound_s)
+    times_s, ratios = planned(JOINT_SEEDS, MakespanParams(time_limit_s=FEW_LIMIT_S), "joint", responders, 1000)
     print(
         f"\n{responders:4} responders  {statistics.mean(ratios):.4f} (worst {max(ratios):.4f})"
         f"  longest {max(times_s):.2f} s  {' '.join(f'{ratio:.3f}' for ratio in ratios)}"
@@ -137,13 +132,9 @@ def test_joint_batches_on_few_responders(responders):
 
 @pytest.mark.parametrize("responders", MANY_RESPONDERS)
 def test_joint_batches_of_many_jobs(responders):
-    problem = workload("joint", responders, MANY_JOBS, 1)
-    began_s = CLOCK()
-    found = plan(problem, MakespanParams(time_limit_s=FEW_LIMIT_S), np.random.default_rng(1), CLOCK)
-    print(
-        f"\njoint   {MANY_JOBS:7} x {5 * responders:4}  {found.makespan_s / found.lower_bound_s:.5f}"
-        f"  {CLOCK() - began_s:.2f} s of {FEW_LIMIT_S:.0f}"
-    )
+    params = MakespanParams(time_limit_s=FEW_LIMIT_S)
+    [took_s], [ratio] = planned([1], params, "joint", responders, MANY_JOBS)
+    print(f"\njoint   {MANY_JOBS:7} x {5 * responders:4}  {ratio:.5f}  {took_s:.2f} s of {FEW_LIMIT_S:.0f}")
 
 
 def test_a_hundred_thousand_jobs():
@@ -156,14 +147,7 @@ def test_a_hundred_thousand_jobs():
 def hundred_thousand_jobs():
     """Print ratio, time and memory of 100,000 jobs."""
     Makespan().prepare()
-    times_s, ratios = [], []
-    for seed in SEEDS:
-        problem = workload("compute", 300, 100_000, seed)
-        began_s = CLOCK()
-        found = plan(problem, MakespanParams(time_limit_s=2.0), np.random.default_rng(seed), CLOCK)
-        times_s.append(CLOCK() - began_s)
-        ratios.append(found.makespan_s / found.lower_bound_s)
-        del problem
+    times_s, ratios = planned(SEEDS, MakespanParams(time_limit_s=2.0), "compute", 300, 100_000)
     most_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(
         f"\ncompute 100,000 x 1500: {statistics.mean(ratios):.5f} (worst {max(ratios):.5f}),"
