@@ -132,7 +132,8 @@ class _Shell:
     def run(self, interval_s: float) -> None:
         """Let time pass until every job has been dealt with."""
         arrivals_s, agenda = self._arrival_s, self._agenda
-        heapq.heappush(agenda, (interval_s, _INTERVAL, 0, 0))
+        # The first look is at time 0: what a policy loads before anybody asks for it begins then.
+        heapq.heappush(agenda, (0.0, _INTERVAL, 0, 0))
         arriving, jobs = 0, len(arrivals_s)
         while self._unfinished:
             # At one instant what ends comes before what arrives.
