@@ -51,7 +51,7 @@ def test_all_figures_are_made(tmp_path, capsys):
     options = ["--points", "2", "--scale", "0.05", "--seeds", "0", "--no-pictures", "--out", str(tmp_path)]
     assert main(["figures", "benefit", *options]) == OK
     result = json.loads((tmp_path / "benefit.json").read_text())
-    assert [figure["figure"] for figure in result["figures"]] == [3, 4, 5, 6, 7, 8, 9, 10]
+    assert [figure["figure"] for figure in result["figures"]] == [3, 4, 5, 6, 7, 8, 9, 10, 11]
     assert all(figure["claims"] for figure in result["figures"])
     assert main(["figures", "benefit", *options, "--also", "makespan"]) == WRONG_USAGE
     assert "makespan" in capsys.readouterr().err

@@ -10,6 +10,7 @@
 `deciding`   8: what decides the two results: how speedup and I/O go together, and the hold
 `optimal`    9: share of the clairvoyant optimum
 `ratios`     10: ours over the better of the paper's two, for many seeds
+`foresight`  11: what it is worth to know the jobs to come
 ===========  ====================================================================================
 
 Figures 3 and 4 are the paper's, the others ours.
@@ -18,6 +19,7 @@ Figures 3 and 4 are the paper's, the others ours.
 from fpga_pool.experiments.figures.benefit import (
     changing,
     deciding,
+    foresight,
     loads,
     metric,
     optimal,
@@ -28,5 +30,5 @@ from fpga_pool.experiments.figures.benefit import (
 
 #: By number.
 EXPERIMENTS = tuple(
-    module.EXPERIMENT for module in (metric, replacing, random, loads, changing, deciding, optimal, ratios)
+    module.EXPERIMENT for module in (metric, replacing, random, loads, changing, deciding, optimal, ratios, foresight)
 )

@@ -1,0 +1,93 @@
+"""What any policy can expect without foresight: by hand, and beside policies on all traces that may come."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from fpga_pool.conf.policies import policy_as
+from fpga_pool.core.benefit.bound import windows
+from fpga_pool.core.benefit.exact import optimum
+from fpga_pool.core.benefit.pool import OnlinePool
+from fpga_pool.experiments.benefit.cases import card_pool, reference_catalogue
+from fpga_pool.experiments.figures.benefit.unforeseen import Unforeseen
+from fpga_pool.sim.benefit.simulator import simulate
+from fpga_pool.sim.benefit.trace import Trace
+
+JOBS = 4
+
+
+def card(speedup, slots, load_s, preemptible=False):
+    count = len(speedup)
+    return OnlinePool(
+        functions=tuple("abcdef"[:count]),
+        speedup=speedup,
+        preemptible=[preemptible] * count,
+        progress_kept=[preemptible] * count,
+        fits=np.ones((1, count), bool),
+        io_bps=np.zeros((1, count)),
+        load_s=[load_s],
+        dma_bps=[1e9],
+        slot_card=[0] * slots,
+        slot_kind=[0] * slots,
+    )
+
+
+def trace(function):
+    jobs = len(function)
+    return Trace(
+        jobs=tuple(f"j{i}" for i in range(jobs)),
+        function=function,
+        arrival_s=1.0 + np.arange(jobs),
+        work_s=np.ones(jobs),
+        patience_s=np.ones(jobs),
+    )
+
+
+def test_one_slot_loads_what_may_come():
+    # Two jobs, of two functions alike; the first comes when the load has ended.  Of 10 vCPUs for its interval half can
+    # be expected, of two intervals in all: who loads what comes first begins too late.
+    assert Unforeseen(card([10.0, 10.0], slots=1, load_s=1.0), 1.0).most_vcpus(2) == pytest.approx(10 * 0.5 / 2)
+
+
+def test_what_is_useful_enough_is_kept():
+    # The third interval: a job of b came with the second arrival.  The slot holds a, whose next job comes with 1/2.
+    # To wait for that gains 20/2 and the load of b 1 * 1 later, beyond the horizon.
+    assert Unforeseen(card([20.0, 1.0], slots=1, load_s=1.0), 1.0).most_vcpus(3) == pytest.approx((10 + 10) / 3)
+
+
+def test_nothing_is_gained_without_jobs_or_before_the_first_load():
+    card_of_one = card([10.0], slots=1, load_s=3.0)
+    assert [Unforeseen(card_of_one, 1.0).most_vcpus(jobs) for jobs in (0, 2, 3)] == [0.0, 0.0, 0.0]
+    # The load ends with the third arrival, and its job, or one that waited for it, runs in the fourth interval.
+    assert Unforeseen(card_of_one, 1.0).most_vcpus(4) == pytest.approx(10 / 4)
+
+
+@pytest.mark.parametrize("preemptible", [False, True])
+@pytest.mark.parametrize("load_s", [1.0, 2.0])
+def test_lies_between_every_policy_and_the_clairvoyant_optimum(load_s, preemptible):
+    pool = card([2.0, 9.0, 5.0], slots=2, load_s=load_s, preemptible=preemptible)
+    traces = [trace(function) for function in product(range(3), repeat=JOBS)]
+    most = Unforeseen(pool, 1.0).most_vcpus(JOBS)
+    for name in ("throughput", "benefit", "benefit_replace", "benefit_plus"):
+        rule = policy_as("online", name)
+        assert np.mean([simulate(pool, jobs, rule).mean_benefit_vcpus for jobs in traces]) <= most * (1 + 1e-9)
+    best = [
+        optimum(
+            pool,
+            windows(pool, jobs.function, jobs.arrival_s, jobs.work_s, jobs.patience_s),
+            JOBS,
+            step_s=1.0,
+            time_limit_s=60.0,
+        ).most_vcpus
+        for jobs in traces
+    ]
+    assert most < np.mean(best)
+
+
+def test_only_whole_intervals_of_one_card():
+    pool = card_pool(reference_catalogue("a"), 0.5)
+    with pytest.raises(ValueError, match="whole intervals of 1 s"):
+        Unforeseen(pool, 1.0)
+    with pytest.raises(ValueError, match="one card, found 2"):
+        Unforeseen(card_pool(reference_catalogue("a"), 1.0, cards=2), 1.0)
