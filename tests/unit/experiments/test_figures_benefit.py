@@ -7,8 +7,8 @@ import pytest
 
 from fpga_pool.cmd.sim import OK, WRONG_USAGE, main
 from fpga_pool.experiments.benefit.cases import card_pool, random_speedups, random_trace, reference_catalogue
-from fpga_pool.experiments.figures.benefit import changing, deciding, ratios
-from fpga_pool.experiments.figures.figure import Sample, Samples
+from fpga_pool.experiments.figures.benefit import changing, deciding, foresight, ratios
+from fpga_pool.experiments.figures.figure import Sample, Samples, Settings
 
 
 @pytest.fixture
@@ -47,11 +47,20 @@ def test_ratio_of_means_and_its_error_are_those_of_pairs():
     assert ratios.ratio_of_means(samples, "p", 1.0) == pytest.approx((1.2, 0.1))
 
 
-def test_all_figures_are_made(tmp_path, capsys):
+def test_most_without_foresight_is_less_than_the_optimum():
+    case, settings = foresight.Case("b", 4), Settings(seeds=(0,), scale=0.2)
+    samples = Samples(foresight.measure(case, 0, settings))
+    value = {name: samples.mean("b", name, 4) for name in samples.series("b")}
+    assert value["benefit_plus"] < value[foresight.CLAIRVOYANT]
+    assert value[foresight.UNFORESEEN] < value[foresight.CLAIRVOYANT]
+
+
+def test_all_other_figures_are_made(tmp_path, capsys):
     options = ["--points", "2", "--scale", "0.05", "--seeds", "0", "--no-pictures", "--out", str(tmp_path)]
-    assert main(["figures", "benefit", *options]) == OK
+    numbers = [3, 4, 5, 6, 7, 8, 9, 10]
+    assert main(["figures", "benefit", *options, *(f"--figure={number}" for number in numbers)]) == OK
     result = json.loads((tmp_path / "benefit.json").read_text())
-    assert [figure["figure"] for figure in result["figures"]] == [3, 4, 5, 6, 7, 8, 9, 10, 11]
+    assert [figure["figure"] for figure in result["figures"]] == numbers
     assert all(figure["claims"] for figure in result["figures"])
     assert main(["figures", "benefit", *options, "--also", "makespan"]) == WRONG_USAGE
     assert "makespan" in capsys.readouterr().err

@@ -63,8 +63,7 @@ def test_nothing_is_gained_without_jobs_or_before_the_first_load():
     assert Unforeseen(card_of_one, 1.0).most_vcpus(4) == pytest.approx(10 / 4)
 
 
-@pytest.mark.parametrize("preemptible", [False, True])
-@pytest.mark.parametrize("load_s", [1.0, 2.0])
+@pytest.mark.parametrize(("load_s", "preemptible"), [(1.0, False), (2.0, True)])
 def test_lies_between_every_policy_and_the_clairvoyant_optimum(load_s, preemptible):
     pool = card([2.0, 9.0, 5.0], slots=2, load_s=load_s, preemptible=preemptible)
     traces = [trace(function) for function in product(range(3), repeat=JOBS)]
