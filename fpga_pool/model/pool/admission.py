@@ -55,6 +55,13 @@ def create_batch(
     work = [_work(job, catalogue) for job in request.jobs]
     shards = parts(catalogue, slots, hosts, tx.jobs_by_shard())
     places = assign(work, shards, split=settings.shards.split_batches)
+    batch, jobs = as_stored(request, places, now_s)
+    tx.add(batch, *jobs)
+    return batch
+
+
+def as_stored(request: BatchRequest, shards: Sequence[str], now_s: float) -> tuple[Batch, list[Job]]:
+    """Return a batch and its jobs as they are stored; each job belongs to its own of `shards`."""
     batch = Batch(
         uuid=request.uuid,
         project_id=request.project_id,
@@ -78,10 +85,9 @@ def create_batch(
             created_at=now_s,
             shard=shard,
         )
-        for index, (job, shard) in enumerate(zip(request.jobs, places, strict=True))
+        for index, (job, shard) in enumerate(zip(request.jobs, shards, strict=True))
     ]
-    tx.add(batch, *jobs)
-    return batch
+    return batch, jobs
 
 
 def _work(job: JobRequest, catalogue: Catalogue) -> Work:

@@ -8,8 +8,15 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput, NoSlotFits, NotFound
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.lifecycle.task import TaskCancelRequested
-from fpga_pool.model.objects import Batch, Job, Slot
-from fpga_pool.model.pool.admission import BatchRequest, JobRequest, cancel_batch, cancel_jobs, check_batch
+from fpga_pool.model.objects import Slot
+from fpga_pool.model.pool.admission import (
+    BatchRequest,
+    JobRequest,
+    as_stored,
+    cancel_batch,
+    cancel_jobs,
+    check_batch,
+)
 from fpga_pool.model.pool.changes import change_task
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.pool.task_rooms import holds, host_rooms, largest
@@ -76,31 +83,7 @@ def create_task(
         created_at=now_s,
         shard=shard,
     )
-    batch = Batch(
-        uuid=task.uuid,
-        project_id=task.project_id,
-        user_id=task.user_id,
-        name=task.name,
-        policy=TASK_POLICY,
-        created_at=now_s,
-        jobs=count,
-    )
-    jobs = [
-        Job(
-            uuid=job.uuid,
-            batch_uuid=batch.uuid,
-            project_id=batch.project_id,
-            user_id=batch.user_id,
-            index=index,
-            name=job.name,
-            function=job.function,
-            requester=job.requester,
-            input_bytes=job.input_bytes,
-            created_at=now_s,
-            shard=shard,
-        )
-        for index, job in enumerate(asked.jobs)
-    ]
+    batch, jobs = as_stored(asked, [shard] * count, now_s)
     tx.add(batch, *jobs, task)
     return task
 
