@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fpga_pool.core.makespan.assignment import Assignment, earliest_completion, improve
-from fpga_pool.core.makespan.bounds import compute_bound, raised, simple_bound
+from fpga_pool.core.makespan.bounds import compute_bound, raised, raised_by_stock, simple_bound
 from fpga_pool.core.makespan.budget import Budget, Clock
 from fpga_pool.core.makespan.compiled import compile_all, go_without, kernels, missed
 from fpga_pool.core.makespan.execution import Schedule, as_plan, schedule
@@ -290,6 +290,7 @@ class _Search:
         if compute_s > links_first or self._problem.load_s.any():
             start = earliest_completion(self._problem.seconds, self._order, self._problem.ready_s)
             yield self._assigned(start, self._budget.part(0.3))
+        self._bound = raised_by_stock(self._problem, self._bound)
         if can_reverse(self._problem):
             yield from self._backwards(forwards_s)
         else:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from fpga_pool.core.makespan.compiled import kernels
 from fpga_pool.core.makespan.fluid import seconds_per_bit
+from fpga_pool.core.makespan.stock import stock_s
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
 #: Steps of the price ascent, and the lengths (relative change of a price per relative overload) from the first one to
@@ -54,7 +55,7 @@ def lower_bound(problem: BatchProblem, at_most_s: float = np.inf) -> LowerBound:
     bound = simple_bound(problem)
     if bound.seconds >= at_most_s * (1 - _ROUNDING):
         return bound
-    return raised(problem, bound, *compute_bound(problem, at_most_s))
+    return raised_by_stock(problem, raised(problem, bound, *compute_bound(problem, at_most_s)))
 
 
 def simple_bound(problem: BatchProblem) -> LowerBound:
@@ -69,6 +70,12 @@ def raised(problem: BatchProblem, bound: LowerBound, compute_s: float, prices: F
     if _proved_by_format(problem, prices, compute_s):
         return LowerBound(compute_s, floats(prices))
     return LowerBound(compute_s)
+
+
+def raised_by_stock(problem: BatchProblem, bound: LowerBound) -> LowerBound:
+    """Return the larger of `bound` and what responders hold proves."""
+    least_s = stock_s(problem, _must_be_sent(problem), bound.seconds)
+    return LowerBound(least_s) if least_s > bound.seconds else bound
 
 
 def job_path_s(problem: BatchProblem) -> float:
@@ -126,7 +133,7 @@ def links_s(problem: BatchProblem) -> float:
 
     Only jobs that cannot run on the host that sends them count: the others might move no byte.
     """
-    jobs = np.flatnonzero((problem.input_bytes > 0) & ~_may_stay_local(problem))
+    jobs = _must_be_sent(problem)
     if len(jobs) == 0:
         return 0.0
     tail_s = problem.seconds.min(axis=1)[jobs]
@@ -136,6 +143,11 @@ def links_s(problem: BatchProblem) -> float:
         _links_s(problem, jobs, tail_s, problem.requester[jobs], problem.egress_bps),
         _links_s(problem, jobs, tail_s, everywhere, ingress_bps),
     )
+
+
+def _must_be_sent(problem: BatchProblem) -> Ints:
+    """Return the jobs with input that cannot run on the host that sends it."""
+    return np.flatnonzero((problem.input_bytes > 0) & ~_may_stay_local(problem))
 
 
 def _may_stay_local(problem: BatchProblem) -> NDArray[np.bool_]:

@@ -9,6 +9,7 @@ from scipy.optimize import linprog
 from fpga_pool.core.makespan.bounds import compute_bound, job_path_s, links_s, lower_bound
 from fpga_pool.core.makespan.execution import execute
 from fpga_pool.core.makespan.fluid import transmit
+from fpga_pool.core.makespan.stock import stock_s
 from fpga_pool.core.types import BatchProblem
 
 
@@ -123,3 +124,41 @@ def test_ingress_bound_is_over_all_responders_together():
         responder=[0, 1], ingress_bps=[2e8, 3e8],
     )  # fmt: skip
     assert links_s(problem) == pytest.approx(5.0)
+
+
+def equal_jobs(responders: int, **other) -> BatchProblem:
+    """Four jobs of 1000 Mb, of a requester each, that compute 1 s; a slot on each responder; 1 Gbps everywhere."""
+    given = {
+        "seconds": np.ones((4, responders)), "input_bytes": [125_000_000] * 4, "requester": np.arange(4),
+        "egress_bps": np.full(4, 1e9), "responder": np.arange(responders), "ingress_bps": np.full(responders, 1e9),
+    }  # fmt: skip
+    return BatchProblem(**given | other)
+
+
+@pytest.mark.parametrize(("responders", "least_s"), [(1, 5.0), (2, 3.0), (4, 2.0)])
+def test_stock_counts_that_inputs_arrive_before_they_are_computed(responders, least_s):
+    # An input takes a second to arrive, and another to be computed while the next one arrives: 4 / responders + 1.
+    assert stock_s(equal_jobs(responders), np.arange(4), 0.0) == pytest.approx(least_s)
+
+
+def test_stock_is_above_the_other_bounds_where_large_jobs_are_computed_as_quickly_as_they_arrive():
+    # An input takes 2 s because of its egress; two slots compute 2 Gbps, which is as much as ingress brings in.
+    problem = equal_jobs(
+        1, seconds=np.ones((4, 2)), egress_bps=np.full(4, 5e8), responder=[0, 0], ingress_bps=[2e9], requester=range(4)
+    )
+    others_s = max(job_path_s(problem), links_s(problem), compute_bound(problem)[0])
+    assert others_s == pytest.approx(3.0)
+    # Stock: 4 x (1 x 2 / 2 + 1 x 1 / 2) = 6 Gb s.  There is room for it under 2 t, 2 (T - t) and 2 (T - t) - (4 - 2 t):
+    # 2 (T - 2)^2 / 2 at either end and 2 (T - 2) for 4 - T between, 4 (T - 2) together.
+    assert stock_s(problem, np.arange(4), others_s) == pytest.approx(3.5)
+    assert lower_bound(problem).seconds == pytest.approx(3.5)
+
+
+def test_stock_says_nothing_where_ingress_has_no_limit_or_compute_takes_no_time():
+    assert stock_s(equal_jobs(1, ingress_bps=[np.inf]), np.arange(4), 1.0) == 1.0
+    assert stock_s(equal_jobs(1, seconds=np.zeros((4, 1))), np.arange(4), 1.0) == 1.0
+    assert stock_s(equal_jobs(1), np.arange(0), 1.0) == 1.0
+
+
+def test_stock_begins_at_the_first_release():
+    assert stock_s(equal_jobs(1, release_s=[2.0, 3.0, 2.0, 2.0]), np.arange(4), 0.0) == pytest.approx(7.0)
