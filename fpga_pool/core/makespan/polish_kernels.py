@@ -31,6 +31,8 @@ _STEPS_PER_LINK, _ANYWHERE = 8, 8
 _NEAR, _WORSE = 4, 2e-4
 #: Of six changes between slots, those beyond the first that move a job; the others exchange two.
 _MOVES = 3
+#: Jobs that are looked at for an exchange, and how many places beside where the other one would be computed.
+_LOOKED_AT, _BESIDE = 8, 2
 
 
 @njit(types.int64(QUEUES, types.int64, types.float64), cache=True)
@@ -40,6 +42,25 @@ def _place_by_release(queues, a, release_s):  # type: ignore[no-untyped-def]
     while k < queues.queued[a] and queues.release_s[queues.queue[a, k]] < release_s:
         k += 1
     return k
+
+
+@njit(types.int64(INSTANCE, QUEUES, types.int64, types.int64, types.int64, types.uint64[::1]), cache=True)
+def _partner(instance, queues, a, b, near, state):  # type: ignore[no-untyped-def]
+    """Return the place of a job of slot b for which slot a is quickest, compared with b, of some about `near`; -1: any.
+
+    Most jobs would take much longer elsewhere, so that an exchange with any of them is hardly ever kept.
+    """
+    queue, queued, seconds = queues.queue, queues.queued[b], instance.seconds
+    best, i = -1, -1
+    for _ in range(_LOOKED_AT):
+        if near < 0:
+            x = _below(state, queued)
+        else:
+            x = max(0, min(queued - 1, near - _BESIDE + _below(state, 2 * _BESIDE + 1)))
+        j = queue[b, x]
+        if best < 0 or seconds[j, a] * seconds[i, b] < seconds[i, a] * seconds[j, b]:
+            best, i = x, j
+    return best
 
 
 @njit(types.boolean(INSTANCE, QUEUES, types.int64, types.int64, types.int64, types.uint64[::1]), cache=True)
@@ -78,9 +99,8 @@ def _change(instance, queues, a, k, b, state):  # type: ignore[no-untyped-def]
         return True
     if queued[b] == 0:
         return False
-    other = _below(state, queued[b])
-    if kind == 1:
-        other = min(queued[b] - 1, _place_by_release(queues, b, queues.release_s[i]))
+    near = _place_by_release(queues, b, queues.release_s[i]) if kind == 1 else -1
+    other = _partner(instance, queues, a, b, near, state)
     j = queue[b, other]
     if instance.seconds[j, a] == np.inf:
         return False

@@ -168,9 +168,9 @@ def test_time_limit_leaves_time_for_the_flows_of_the_last_plan(tried, verdict, m
 
 
 def test_search_ends_once_polishing_gets_to_the_bound_by_however_little(tried):
-    # The placement is 0.005 % above the bound at first, so that nothing gets 0.5 % shorter, and then at the bound; that
+    # The placement is 0.46 % above the bound at first, so that nothing gets 0.5 % shorter, and then at the bound; that
     # takes less effort than 60, and what is left is not used.
-    rng = np.random.default_rng(34)
+    rng = np.random.default_rng(101)
     megabits = rng.exponential(200, 400)
     problem = BatchProblem(
         seconds=0.0018 * megabits[:, None] * rng.uniform(0.8, 1.2, (400, 16)),
