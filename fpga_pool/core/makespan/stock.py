@@ -21,10 +21,12 @@ from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
 #: Pairs of job and accelerator that are looked at together: what is worked out of them stays in a processor's cache.
 _BLOCK_PAIRS = 32_768
-#: Halvings of what the bound may be; and by how much it is lowered, far above rounding.
-_HALVINGS, _ROUNDING = 40, 1e-9
+#: Doublings after which a length is not looked for any more: numbers at the end of what floats hold.  Halvings of what
+#: the bound may be; and by how much it is lowered, far above rounding.
+_DOUBLINGS, _HALVINGS, _ROUNDING = 60, 40, 1e-9
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def stock_s(problem: BatchProblem, jobs: Ints, at_least_s: float) -> float:
     """Return the bound by `jobs` (n,), which all must be sent to a responder; `at_least_s` where it is not above that.
 
@@ -49,8 +51,12 @@ def stock_s(problem: BatchProblem, jobs: Ints, at_least_s: float) -> float:
     if responders.can_end_by(low_s):
         return at_least_s
     high_s = max(low_s, responders.sent_s)
-    while not responders.can_end_by(high_s):
+    for _ in range(_DOUBLINGS):
+        if responders.can_end_by(high_s):
+            break
         low_s, high_s = high_s, 2 * high_s
+    else:
+        return at_least_s
     for _ in range(_HALVINGS):
         middle_s = (low_s + high_s) / 2
         low_s, high_s = (low_s, middle_s) if responders.can_end_by(middle_s) else (middle_s, high_s)
@@ -61,12 +67,11 @@ def _looked_at(problem: BatchProblem, jobs: Ints, bits: Floats) -> tuple[Floats,
     """Return (n,) the least seconds of each job, and (A,) how many bits per second an accelerator computes at most."""
     least_s, slot_bps = np.empty(len(jobs)), np.zeros(problem.accelerators)
     rows = max(1, _BLOCK_PAIRS // problem.accelerators)
-    with np.errstate(divide="ignore"):
-        for begin in range(0, len(jobs), rows):
-            block = slice(begin, begin + rows)
-            seconds = problem.seconds[jobs[block]]
-            least_s[block] = seconds.min(axis=1)
-            np.maximum(slot_bps, (bits[block, None] / seconds).max(axis=0), out=slot_bps)
+    for begin in range(0, len(jobs), rows):
+        block = slice(begin, begin + rows)
+        seconds = problem.seconds[jobs[block]]
+        least_s[block] = seconds.min(axis=1)
+        np.maximum(slot_bps, (bits[block, None] / seconds).max(axis=0), out=slot_bps)
     return least_s, slot_bps
 
 
