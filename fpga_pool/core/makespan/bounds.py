@@ -42,7 +42,7 @@ class LowerBound:
 
 
 def lower_bound(problem: BatchProblem, at_most_s: float = np.inf) -> LowerBound:
-    """Return the largest of the bounds of this module.
+    """Return the largest of the bounds; where the simple ones prove `at_most_s` optimal, the larger of those.
 
     Parameters
     ----------

@@ -132,9 +132,10 @@ class _Shell:
     def run(self, interval_s: float) -> None:
         """Let time pass until every job has been dealt with."""
         arrivals_s, agenda = self._arrival_s, self._agenda
-        # The first look is at time 0: what a policy loads before anybody asks for it begins then.
-        heapq.heappush(agenda, (0.0, _INTERVAL, 0, 0))
         arriving, jobs = 0, len(arrivals_s)
+        # What a policy loads before anybody asks for it begins at time 0; jobs that come then are known by then.
+        begin_s = 0.0 if jobs and arrivals_s[0] > 0 else interval_s
+        heapq.heappush(agenda, (begin_s, _INTERVAL, 0, 0))
         while self._unfinished:
             # At one instant what ends comes before what arrives.
             if arriving < jobs and arrivals_s[arriving] < agenda[0][0]:

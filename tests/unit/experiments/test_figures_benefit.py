@@ -47,8 +47,19 @@ def test_ratio_of_means_and_its_error_are_those_of_pairs():
     assert ratios.ratio_of_means(samples, "p", 1.0) == pytest.approx((1.2, 0.1))
 
 
+def test_traces_of_all_seeds_are_all_there_are():
+    found = [tuple(jobs.function.tolist()) for seed in range(3) for jobs in foresight.traces(4, 3, seed, free=3)]
+    assert len(found) == len(set(found)) == 3**4
+
+
+def test_each_function_comes_as_often_at_each_place():
+    function = np.array([jobs.function for jobs in foresight.traces(5, 3, 1, free=3)])
+    for place in range(5):
+        assert np.bincount(function[:, place]).tolist() == [9, 9, 9]
+
+
 def test_most_without_foresight_is_less_than_the_optimum():
-    case, settings = foresight.Case("b", 4), Settings(seeds=(0,), scale=0.2)
+    case, settings = foresight.Case("b", 4), Settings(seeds=(0,), scale=0.5)
     samples = Samples(foresight.measure(case, 0, settings))
     value = {name: samples.mean("b", name, 4) for name in samples.series("b")}
     assert value["benefit_plus"] < value[foresight.CLAIRVOYANT]

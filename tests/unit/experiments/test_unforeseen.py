@@ -1,5 +1,6 @@
 """What any policy can expect without foresight: by hand, and beside policies on all traces that may come."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -78,15 +79,17 @@ def test_lies_between_every_policy_and_the_clairvoyant_optimum(load_s, preemptib
             JOBS,
             step_s=1.0,
             time_limit_s=60.0,
-        ).most_vcpus
+        ).reached_vcpus
         for jobs in traces
     ]
     assert most < np.mean(best)
 
 
-def test_only_whole_intervals_of_one_card():
+def test_only_whole_intervals_that_are_equal_and_of_one_card():
     pool = card_pool(reference_catalogue("a"), 0.5)
-    with pytest.raises(ValueError, match="whole intervals of 1 s"):
+    with pytest.raises(ValueError, match="as many whole intervals of 1 s"):
         Unforeseen(pool, 1.0)
+    with pytest.raises(ValueError, match="as many whole intervals"):
+        Unforeseen(replace(pool, load_s=[1.0, 2.0]), 1.0)
     with pytest.raises(ValueError, match="one card, found 2"):
         Unforeseen(card_pool(reference_catalogue("a"), 1.0, cards=2), 1.0)

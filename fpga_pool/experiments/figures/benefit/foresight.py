@@ -7,22 +7,25 @@ mix and the intervals included.  It can be worked out where every job comes when
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 
 import numpy as np
 
 from fpga_pool.core.benefit.bound import windows
 from fpga_pool.core.benefit.exact import optimum
 from fpga_pool.core.benefit.pool import OnlinePool
-from fpga_pool.experiments.benefit.cases import CATALOGUES, card_pool, random_trace, reference_catalogue
+from fpga_pool.core.types import floats, ints
+from fpga_pool.experiments.benefit.cases import CATALOGUES, card_pool, reference_catalogue
 from fpga_pool.experiments.figures.benefit.runs import OURS, REPLACING, benefit_vcpus
 from fpga_pool.experiments.figures.benefit.unforeseen import Unforeseen
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
+from fpga_pool.sim.benefit.trace import Trace
 
 #: Jobs, one a second, each of one second.
 JOBS = (4, 5, 6)
 INTERVAL_S, LOAD_S = 1.0, 2.0
-#: Traces of one seed, with a scale of 1: one of a few jobs says nothing.
-TRACES = 100
+#: Jobs of a trace that are of any function in turn, with a scale of 1.
+FREE_JOBS = 4
 #: Who knows all jobs; who knows how likely each is.
 CLAIRVOYANT, UNFORESEEN = "clairvoyant optimum", "most without foresight"
 
@@ -42,10 +45,9 @@ def cases(settings: Settings) -> list[Case]:
 
 def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
     """Run a seed's traces by two policies, and find the optimum of each; all are means."""
-    pool, traces = _pool(case.catalogue), settings.scaled(TRACES)
+    pool = _pool(case.catalogue)
     found: dict[str, list[float]] = {REPLACING: [], OURS: [], CLAIRVOYANT: []}
-    for number in range(traces):
-        jobs = random_trace(pool, 1.0, case.jobs * INTERVAL_S, seed * TRACES + number)
+    for jobs in traces(case.jobs, len(pool.functions), seed, settings.scaled(FREE_JOBS)):
         for name in (REPLACING, OURS):
             found[name].append(benefit_vcpus(pool, jobs, name))
         window = windows(pool, jobs.function, jobs.arrival_s, jobs.work_s, jobs.patience_s)
@@ -54,6 +56,28 @@ def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
     found[UNFORESEEN] = [_unforeseen(case.catalogue).most_vcpus(case.jobs)]
     for name, values in found.items():
         yield Sample(case.catalogue, case.jobs, name, seed, float(np.mean(values)))
+
+
+def traces(jobs: int, functions: int, seed: int, free: int = FREE_JOBS) -> Iterator[Trace]:
+    """Yield traces of so many jobs, in which all that may come stand for themselves as far as possible.
+
+    The first `free` jobs are of all functions in turn, those after them as these and the seed say: each function comes
+    as often at each place, whatever another job is.  With one more job than `free`, as many seeds as there are
+    functions have all traces there are.
+    """
+    signs = np.array([1, -1] * free)
+    for first in product(range(functions), repeat=min(jobs, free)):
+        later = [
+            (int(np.dot(signs[: len(first)] ** place, first)) + seed // functions**place) % functions
+            for place in range(jobs - len(first))
+        ]
+        yield Trace(
+            jobs=tuple(f"j{number}" for number in range(jobs)),
+            function=ints([*first, *later]),
+            arrival_s=floats(INTERVAL_S * np.arange(1, jobs + 1)),
+            work_s=np.full(jobs, INTERVAL_S),
+            patience_s=np.full(jobs, INTERVAL_S),
+        )
 
 
 def claims(samples: Samples) -> list[Claim]:

@@ -49,6 +49,12 @@ def test_what_is_loaded_ahead_runs_at_once():
     assert (found.record.begin_s[0], found.record.end_s[0], found.reconfigurations) == (0.5, 1.5, 1)
 
 
+def test_jobs_that_come_at_time_0_are_known_when_the_first_load_is_chosen():
+    # Of two functions alike the one asked for at 0 is loaded, 0..0.5, although its job would not wait for another.
+    found = simulate(card([4.0, 4.0], 1), trace((1, 0.0, 1.0), (1, 3.0, 1.0), patience_s=0.4), BenefitPlus())
+    assert found.record.begin_s.tolist() == [0.5, 3.0]
+
+
 def test_job_gives_up_and_runs_on_its_cpu_for_its_speedup():
     # The slot runs 0.5..3.5; the second job gives up at 1.1 and takes 4 s on a vCPU.
     found = simulate(card([4.0], 1), trace((0, 0.0, 3.0), (0, 0.1, 1.0)), BenefitReplace())
