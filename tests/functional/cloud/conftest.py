@@ -19,6 +19,7 @@ from fpga_pool.experiments.cloud.pool import BOARD, HOOK
 from fpga_pool.experiments.cloud.site import Site
 from fpga_pool.experiments.servers import Libvirt, MariaDB, RabbitMQ
 from fpga_pool.experiments.waiting import wait_until
+from fpga_pool.model.flavor import RESOURCE_CLASS
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import transport
 
@@ -29,6 +30,7 @@ FIRST_VM = REPOSITORY / "doc" / "source" / "admin" / "first-vm" / "first-vm.sh"
 START_TIMEOUT_S = 1200.0
 STOP_TIMEOUT_S = 200.0
 SCRIPT_TIMEOUT_S = 500.0
+SLOTS_TIMEOUT_S = 120.0
 BOOT_TIMEOUT_S = 300.0
 
 
@@ -190,6 +192,16 @@ def all_in_one(bare_cloud, tmp_path_factory) -> AllInOne:
     script = ["bash", str(FIRST_VM)]
     done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=SCRIPT_TIMEOUT_S)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+    # The script is done when its machine runs, on whichever host was there first.
+    site = Site.open(directory)
+    hosts = [*site.fakes, *site.libvirts]
+    placement = Tenant(bare_cloud.environment, "admin").adapter("placement", "1.39")
+
+    def are_known() -> bool:
+        found = placement.get(f"/resource_providers?resources={RESOURCE_CLASS}:1").json()["resource_providers"]
+        return len({provider["root_provider_uuid"] for provider in found}) >= len(hosts)
+
+    wait_until(are_known, f"slots of {', '.join(hosts)} known to Placement", SLOTS_TIMEOUT_S)
     return bare_cloud
 
 
