@@ -24,7 +24,7 @@ REDUCED = {
     5: Settings(seeds=(0,), scale=0.3, points=2), 6: Settings(seeds=(0,), scale=0.5, points=3),
     7: Settings(seeds=(0,), scale=0.5, points=2), 8: Settings(seeds=(0,), scale=0.3, points=3),
     9: Settings(seeds=(0, 1, 2), scale=0.5, points=2), 10: Settings(seeds=(0, 1), scale=0.5, points=3),
-    11: Settings(seeds=(0, 1), scale=0.5, points=2),
+    11: Settings(seeds=(0,), scale=0.75, points=2),
 }  # fmt: skip
 
 
