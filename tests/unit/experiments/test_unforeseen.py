@@ -1,7 +1,6 @@
 """What any policy can expect without foresight: by hand, and beside policies on all traces that may come."""
 
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
@@ -11,9 +10,9 @@ from fpga_pool.core.benefit.bound import windows
 from fpga_pool.core.benefit.exact import optimum
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.experiments.benefit.cases import card_pool, reference_catalogue
+from fpga_pool.experiments.figures.benefit import foresight
 from fpga_pool.experiments.figures.benefit.unforeseen import Unforeseen
 from fpga_pool.sim.benefit.simulator import simulate
-from fpga_pool.sim.benefit.trace import Trace
 
 JOBS = 4
 
@@ -31,17 +30,6 @@ def card(speedup, slots, load_s, preemptible=False):
         dma_bps=[1e9],
         slot_card=[0] * slots,
         slot_kind=[0] * slots,
-    )
-
-
-def trace(function):
-    jobs = len(function)
-    return Trace(
-        jobs=tuple(f"j{i}" for i in range(jobs)),
-        function=function,
-        arrival_s=1.0 + np.arange(jobs),
-        work_s=np.ones(jobs),
-        patience_s=np.ones(jobs),
     )
 
 
@@ -67,7 +55,7 @@ def test_nothing_is_gained_without_jobs_or_before_the_first_load():
 @pytest.mark.parametrize(("load_s", "preemptible"), [(1.0, False), (2.0, True)])
 def test_lies_between_every_policy_and_the_clairvoyant_optimum(load_s, preemptible):
     pool = card([2.0, 9.0, 5.0], slots=2, load_s=load_s, preemptible=preemptible)
-    traces = [trace(function) for function in product(range(3), repeat=JOBS)]
+    traces = list(foresight.traces(JOBS, 3, seed=0, free=JOBS))
     most = Unforeseen(pool, 1.0).most_vcpus(JOBS)
     for name in ("throughput", "benefit", "benefit_replace", "benefit_plus"):
         rule = policy_as("online", name)
