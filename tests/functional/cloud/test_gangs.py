@@ -158,6 +158,10 @@ class Gangs:
         shares = re.search(r"cpu_shares\s*:\s*(\d+)", self.virsh(host, "schedinfo", server["id"]))
         return (pins[0] if pins else "", int(shares.group(1)) < 1024 if shares else None)
 
+    def until_at(self, server, processor):
+        """Wait until a server is pinned to a pCPU, in the foreground: its agent does that once it runs."""
+        self.until(lambda: self.place(server) == (processor, False), f"{server['name']} at pCPU {processor}")
+
     def kill(self, *programs):
         for program in programs:
             pid = int((self.cloud.directory / "run" / f"{program}.pid").read_text().split()[0])
@@ -224,8 +228,7 @@ def test_a_gang_runs_on_servers_of_its_hosts_and_ends_with_nothing_left(gangs, i
     on_hosts = {host_of(server): server for server in servers.values()}
     assert set(on_hosts) == set(HOSTS)
     for host, processor in zip(HOSTS, "01", strict=True):
-        gangs.until(lambda host=host: gangs.place(on_hosts[host])[0], "pinned")
-        assert gangs.place(on_hosts[host]) == (processor, False)
+        gangs.until_at(on_hosts[host], processor)
     gangs.until_counted(servers, 5)
     detail = gangs.finished(gang)
     assert (detail.gang.attempt, detail.gang.failures) == (1, 0)
@@ -331,7 +334,7 @@ def test_a_gang_moves_to_another_host_and_counts_on(gangs, moving):
     # It is the same guest, it is nowhere else, and has the place that it is to have.
     assert moved["id"] == server["id"]
     assert gangs.hosts_with(moved) == [there]
-    assert gangs.place(moved) == (str(HOSTS.index(there)), False)
+    gangs.until_at(moved, str(HOSTS.index(there)))
     # So say its metadata, its tags, and Placement: what it had of one compute node it has of the other.
     told = {name: moved["metadata"][f"fpga_pool.{name}"] for name in ("attempt", "home", "stage", "processor")}
     assert told == {"attempt": "2", "home": there, "stage": "run", "processor": str(HOSTS.index(there))}

@@ -11,7 +11,7 @@ KEYS=${FPGA_POOL_KEYS:-/etc/fpga_pool/keys}
 SHIPPED=${FPGA_POOL_SHIPPED:-$(dirname "$(command -v fpga-pool-manage)")/../etc/fpga_pool}
 HOOK=${FPGA_POOL_HOOK:-/etc/libvirt/hooks/qemu.d/fpga_pool}
 SYSTEMCTL=${SYSTEMCTL:-systemctl}
-export OS_PLACEMENT_API_VERSION=1.14
+export OS_PLACEMENT_API_VERSION=1.29
 
 # 1 - 3: the pool's database, keys, and what is loaded into its slots.
 fpga-pool-manage --config-file "$CONF" db sync
@@ -22,9 +22,10 @@ fpga-pool-manage --config-file "$CONF" bitstreams stock --board "$BOARD" --key "
 install -D -m 755 "$SHIPPED/libvirt-qemu-hook" "$HOOK"
 "$SYSTEMCTL" restart libvirtd fpga-pool-scheduler fpga-pool-agent nova-api nova-scheduler
 
-# 6: Placement knows of slots within seconds.
-timeout 120 sh -c \
-    'until openstack resource provider list --resource CUSTOM_FPGA_SLOT=1 -f value | grep .; do sleep 2; done'
+# 6: Placement knows of slots within seconds; Nova puts machines on a host again within a minute of libvirtd's restart.
+timeout 180 sh -c \
+    'until openstack allocation candidate list --resource CUSTOM_FPGA_SLOT=1 --resource MEMORY_MB=1 \
+        --forbidden COMPUTE_STATUS_DISABLED --limit 1 -f value | grep .; do sleep 2; done'
 
 # 7: a guest of this image has what the channels of accelerators are plugged into.
 openstack image set --property hw_qemu_guest_agent=yes "$IMAGE"
