@@ -26,6 +26,16 @@ class Asked(SchedulerAPI):
         return super().snapshot(seen)
 
 
+class Feed(PoolFeed):
+    """Counts what it was told."""
+
+    told = 0
+
+    def take(self, after, changes):
+        super().take(after, changes)
+        self.told += 1
+
+
 @pytest.fixture
 def asked(running):
     running.service.ownership.pause()
@@ -35,7 +45,7 @@ def asked(running):
 @pytest.fixture
 def feed(running, asked, servers):
     """A feed whose time stands still: it is never quiet for too long."""
-    made = PoolFeed(running.transport, asked, Time())
+    made = Feed(running.transport, asked, Time())
     made.start()
     yield made
     servers.submit(made.stop)
@@ -53,6 +63,7 @@ def drain(running, name):
 def test_changes_reach_a_feed_that_asks_once(running, asked, feed, until):
     agent = running.host()
     assert set(states(feed.now()).values()) == {"EMPTY"}
+    until(lambda: feed.told)  # what changes before the scheduler begins to tell is asked for
     drain(running, f"{agent.name}/c/r1")
     until(lambda: states(feed.now())[f"{agent.name}/c/r1"] == "DRAINED")
     assert asked.snapshots == 1
