@@ -335,8 +335,9 @@ class _Search:
         """Return the prices of compute, and raise the bound by them once."""
         if self._prices is None:
             at_most_s = self._best.makespan_s if self._best else np.inf
-            compute_s, self._prices = compute_bound(self._problem, at_most_s)
-            self._bound = raised(self._problem, self._bound, compute_s, self._prices)
+            compute = compute_bound(self._problem, at_most_s)
+            self._prices = compute.prices
+            self._bound = raised(self._problem, self._bound, compute)
         return self._prices
 
 

@@ -1,6 +1,5 @@
 """Proven lower bounds on the make-span of a batch: no plan can be shorter."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -41,6 +40,17 @@ class LowerBound:
     prices: Floats = field(default_factory=lambda: floats([]))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ComputeBound:
+    """The bound by the work of all accelerators together."""
+
+    seconds: float
+    #: (A,) that prove it.
+    prices: Floats
+    #: What the plan format's formula says of these prices: sum_i min_j y_j e_ij + sum_j y_j ready_j.
+    formula_s: float
+
+
 def lower_bound(problem: BatchProblem, at_most_s: float = np.inf) -> LowerBound:
     """Return the largest of the bounds; where the simple ones prove `at_most_s` optimal, the larger of those.
 
@@ -53,9 +63,9 @@ def lower_bound(problem: BatchProblem, at_most_s: float = np.inf) -> LowerBound:
 
     """
     bound = simple_bound(problem)
-    if bound.seconds >= at_most_s * (1 - _ROUNDING):
+    if not problem.jobs or bound.seconds >= at_most_s * (1 - _ROUNDING):
         return bound
-    return raised_by_stock(problem, raised(problem, bound, *compute_bound(problem, at_most_s)))
+    return raised_by_stock(problem, raised(problem, bound, compute_bound(problem, at_most_s)))
 
 
 def simple_bound(problem: BatchProblem) -> LowerBound:
@@ -63,13 +73,15 @@ def simple_bound(problem: BatchProblem) -> LowerBound:
     return LowerBound(max(job_path_s(problem), links_s(problem)) if problem.jobs else 0.0)
 
 
-def raised(problem: BatchProblem, bound: LowerBound, compute_s: float, prices: Floats) -> LowerBound:
-    """Return the larger of `bound` and the compute bound that `prices` prove."""
-    if compute_s <= bound.seconds:
+def raised(problem: BatchProblem, bound: LowerBound, compute: ComputeBound) -> LowerBound:
+    """Return the larger of `bound` and the compute bound."""
+    if compute.seconds <= bound.seconds:
         return bound
-    if _proved_by_format(problem, prices, compute_s):
-        return LowerBound(compute_s, floats(prices))
-    return LowerBound(compute_s)
+    # The format's formula is no bound where a priced accelerator gets ready after T: that one may stay unused.
+    is_late = (problem.ready_s[compute.prices > 0] > compute.seconds).any()
+    if is_late or compute.formula_s < compute.seconds * (1 - _ROUNDING):
+        return LowerBound(compute.seconds)
+    return LowerBound(compute.seconds, floats(compute.prices))
 
 
 def raised_by_stock(problem: BatchProblem, bound: LowerBound) -> LowerBound:
@@ -133,6 +145,8 @@ def links_s(problem: BatchProblem) -> float:
 
     Only jobs that cannot run on the host that sends them count: the others might move no byte.
     """
+    if not (np.isfinite(problem.egress_bps).any() or np.isfinite(problem.ingress_bps).any()):
+        return 0.0
     jobs = _must_be_sent(problem)
     if len(jobs) == 0:
         return 0.0
@@ -185,8 +199,8 @@ def _links_s(problem: BatchProblem, jobs: Ints, tail_s: Floats, link: Ints, limi
     return bound_s
 
 
-def compute_bound(problem: BatchProblem, at_most_s: float = np.inf) -> tuple[float, Floats]:
-    """Return the bound by the work of all accelerators together, and the prices (A,) that prove it.
+def compute_bound(problem: BatchProblem, at_most_s: float = np.inf) -> ComputeBound:
+    """Return the bound by the work of all accelerators together.
 
     For any prices y >= 0 of sum 1, sum_i min_j y_j e_ij <= sum_j y_j (work on j), and the work on j is at most
     max(0, T - ready_j).  The bound is the least T for which that can hold.  This is the dual of CIM-LP (paper 000,
@@ -199,7 +213,9 @@ def compute_bound(problem: BatchProblem, at_most_s: float = np.inf) -> tuple[flo
     share = len(sample) / problem.jobs
     prices = np.zeros(problem.accelerators)
     prices[slots] = _ascend(np.ascontiguousarray(sample[:, slots]) / share, problem.ready_s[slots])
-    return _least_s(_priced_work_s(problem, prices, at_most_s), prices, problem.ready_s), prices
+    usable_s, any_s = _priced_work_s(problem, prices, at_most_s)
+    formula_s = any_s + float((prices * problem.ready_s).sum())
+    return ComputeBound(_least_s(usable_s, prices, problem.ready_s), prices, formula_s)
 
 
 def _ascend(seconds: Floats, ready_s: Floats) -> Floats:
@@ -252,15 +268,21 @@ def _least_s(work_s: float, prices: Floats, ready_s: Floats) -> float:
     return float(((work_s + np.cumsum(prices[order] * ready_s[order])) / priced).min())
 
 
-def _priced_work_s(problem: BatchProblem, prices: Floats, at_most_s: float) -> float:
-    """Return sum_i min_j y_j e_ij over all jobs and the accelerators where they end by `at_most_s`."""
+def _priced_work_s(problem: BatchProblem, prices: Floats, at_most_s: float) -> tuple[float, float]:
+    """Return sum_i min_j y_j e_ij over the accelerators where a job ends by `at_most_s`, and over all of them."""
     compiled = kernels()
     if compiled is not None:
-        usable_s, _ = compiled.priced_work(
+        usable_s, any_s = compiled.priced_work(
             problem.seconds, np.array(prices), np.array(problem.ready_s), at_most_s * (1 + _ROUNDING)
         )
-        return float(usable_s)
-    return sum(float(_priced(rows, prices).min(axis=1).sum()) for rows in _blocks(problem, at_most_s))
+        return float(usable_s), float(any_s)
+    usable_s = any_s = 0.0
+    rows = max(1, _BLOCK_PAIRS // problem.accelerators)
+    for begin in range(0, problem.jobs, rows):
+        seconds = problem.seconds[begin : begin + rows]
+        usable_s += float(_priced(_usable(problem, seconds, at_most_s), prices).min(axis=1).sum())
+        any_s += float(_priced(seconds, prices).min(axis=1).sum())
+    return usable_s, any_s
 
 
 def _priced(seconds: Floats, prices: Floats) -> Floats:
@@ -271,25 +293,8 @@ def _priced(seconds: Floats, prices: Floats) -> Floats:
     return priced_s
 
 
-def _blocks(problem: BatchProblem, at_most_s: float) -> Iterator[Floats]:
-    rows = max(1, _BLOCK_PAIRS // problem.accelerators)
-    for begin in range(0, problem.jobs, rows):
-        yield _usable(problem, problem.seconds[begin : begin + rows], at_most_s)
-
-
 def _usable(problem: BatchProblem, seconds: Floats, at_most_s: float) -> Floats:
     """Return some rows of `seconds` with inf where the job would end after `at_most_s`."""
     if np.isinf(at_most_s):
         return seconds
     return np.where(seconds + problem.ready_s > at_most_s * (1 + _ROUNDING), np.inf, seconds)
-
-
-def _proved_by_format(problem: BatchProblem, prices: Floats, bound_s: float) -> bool:
-    """Say whether sum_i min_j y_j e_ij + sum_j y_j ready_j, the plan format's formula, is valid and reaches the bound.
-
-    It is no bound where a priced accelerator gets ready after T: that one may stay unused.
-    """
-    if (problem.ready_s[prices > 0] > bound_s).any():
-        return False
-    formula_s = _priced_work_s(problem, prices, np.inf) + float((prices * problem.ready_s).sum())
-    return formula_s >= bound_s * (1 - _ROUNDING)

@@ -134,8 +134,9 @@ class _Program:
             input_bytes=np.zeros(jobs, np.int64), requester=np.zeros(jobs, np.int64),
             egress_bps=floats([np.inf]), ingress_bps=floats([np.inf]),
         )  # fmt: skip
-        bound_s, self._prices = compute_bound(problem, at_most_s=self.greedy_s)
-        return max(bound_s, self.longest_s)
+        bound = compute_bound(problem, at_most_s=self.greedy_s)
+        self._prices = bound.prices
+        return max(bound.seconds, self.longest_s)
 
     def thresholds(self, low_s: float, high_s: float) -> Floats:
         """Return the times strictly between two others at which further pairs become allowed."""

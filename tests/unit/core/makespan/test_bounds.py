@@ -50,16 +50,16 @@ def test_compute_bound_reaches_the_linear_program(compute_problem, speeds_apart)
     rng = np.random.default_rng(1)
     seconds = rng.exponential(1.0, (60, 1)) * rng.uniform(0.8, 1.2, (60, 6)) * np.geomspace(1, speeds_apart, 6)
     ready_s = rng.uniform(0, 2, 6)
-    bound_s, _ = compute_bound(compute_problem(seconds, ready_s=ready_s))
+    bound_s = compute_bound(compute_problem(seconds, ready_s=ready_s)).seconds
     optimum_s = cim_lp_s(seconds, ready_s)
     assert 0.99 * optimum_s <= bound_s <= optimum_s * (1 + 1e-9)
 
 
 def test_compute_bound_of_equal_accelerators_is_their_average_work(compute_problem):
     # 3 jobs of 1 s on 2 accelerators: 1.5 s; prices 1/2 each prove it.
-    bound_s, prices = compute_bound(compute_problem(np.ones((3, 2))))
-    assert bound_s == pytest.approx(1.5)
-    assert prices == pytest.approx([0.5, 0.5])
+    bound = compute_bound(compute_problem(np.ones((3, 2))))
+    assert bound.seconds == pytest.approx(1.5)
+    assert bound.prices == pytest.approx([0.5, 0.5])
 
 
 def test_accelerator_that_gets_ready_after_the_optimum_is_left_out(compute_problem):
@@ -146,7 +146,7 @@ def test_stock_is_above_the_other_bounds_where_large_jobs_are_computed_as_quickl
     problem = equal_jobs(
         1, seconds=np.ones((4, 2)), egress_bps=np.full(4, 5e8), responder=[0, 0], ingress_bps=[2e9], requester=range(4)
     )
-    others_s = max(job_path_s(problem), links_s(problem), compute_bound(problem)[0])
+    others_s = max(job_path_s(problem), links_s(problem), compute_bound(problem).seconds)
     assert others_s == pytest.approx(3.0)
     # Stock: 4 x (1 x 2 / 2 + 1 x 1 / 2) = 6 Gb s.  There is room for it under 2 t, 2 (T - t) and 2 (T - t) - (4 - 2 t):
     # 2 (T - 2)^2 / 2 at either end and 2 (T - 2) for 4 - T between, 4 (T - 2) together.
@@ -162,3 +162,8 @@ def test_stock_says_nothing_where_ingress_has_no_limit_or_compute_takes_no_time(
 
 def test_stock_begins_at_the_first_release():
     assert stock_s(equal_jobs(1, release_s=[2.0, 3.0, 2.0, 2.0]), np.arange(4), 0.0) == pytest.approx(7.0)
+
+
+def test_nothing_to_do_takes_no_time(compute_problem):
+    bound = lower_bound(compute_problem(np.ones((0, 2))))
+    assert (bound.seconds, len(bound.prices)) == (0.0, 0)
