@@ -43,7 +43,8 @@ def test_the_commands_run_in_order_and_with_what_each_needs(tmp_path):
         f"{manage} keys create --directory /etc/fpga_pool/keys",
         f"{manage} bitstreams stock --board demo --key /etc/fpga_pool/keys/bitstreams.pem",
         "systemctl restart libvirtd fpga-pool-scheduler fpga-pool-agent nova-api nova-scheduler",
-        "openstack resource provider list --resource CUSTOM_FPGA_SLOT=1 -f value",
+        "openstack allocation candidate list --resource CUSTOM_FPGA_SLOT=1 --resource MEMORY_MB=1"
+        " --forbidden COMPUTE_STATUS_DISABLED --limit 1 -f value",
         "openstack image set --property hw_qemu_guest_agent=yes cirros",
         f"{manage} flavor create fpga.sha256 --function sha256 --ram 512 --disk 1 --vcpus 1",
         "openstack server create --flavor fpga.sha256 --image cirros --network private --wait first-accelerated",
