@@ -146,7 +146,7 @@ def _ruin_and_recreate(
     load_s, machine = best.load_s.copy(), best.machine.copy()
     best_s, best_machine = np.array([best.longest_s]), machine.copy()
     state = rng.integers(1, 2**63, 1, np.uint64)
-    ready = np.array(ready_s)
+    ready, fastest_s = np.array(ready_s), seconds.min(axis=1)
     moved = 6 * jobs // machines + 1
     for ambition in _AMBITIONS:
         idle = 0
@@ -155,8 +155,9 @@ def _ruin_and_recreate(
         while budget.allows() and idle < _PATIENCE + _PATIENCE_PER_JOB * jobs:
             before_s = best_s[0]
             steps = compiled.ruin_and_recreate(
-                seconds, order, prices, ready, enough_s, ambition, _STEPS, state, load_s, machine, best_s, best_machine
-            )
+                seconds, fastest_s, order, prices, ready, enough_s, ambition, _STEPS, state, load_s, machine, best_s,
+                best_machine,
+            )  # fmt: skip
             budget.spend(_STEPS * (moved * machines + 3 * jobs))
             idle = 0 if best_s[0] < before_s else idle + _STEPS
             if steps < _STEPS:

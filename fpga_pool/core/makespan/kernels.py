@@ -109,21 +109,22 @@ def fill(seconds, order, prices, cap_s, load_s, machine):  # type: ignore[no-unt
 
 
 @njit(
-    "int64(Array(float64, 2, 'C', readonly=True), int64[::1], float64[::1], float64[::1], float64, float64, int64,"
-    " uint64[::1], float64[::1], int64[::1], float64[::1], int64[::1])",
+    "int64(Array(float64, 2, 'C', readonly=True), float64[::1], int64[::1], float64[::1], float64[::1], float64,"
+    " float64, int64, uint64[::1], float64[::1], int64[::1], float64[::1], int64[::1])",
     cache=True,
 )
 def ruin_and_recreate(  # type: ignore[no-untyped-def]
-    seconds, order, prices, ready_s, bound_s, ambition, steps, state, load_s, machine, best_s, best_machine
+    seconds, fastest_s, order, prices, ready_s, bound_s, ambition, steps, state, load_s, machine, best_s, best_machine
 ):
     """Empty an overloaded machine and a few others, and place their jobs anew as `fill` does, with noisy prices.
 
     Overloaded is what is above the target, `ambition` of the way from the bound to the best make-span.  A step that
-    does not add to the overload is kept.  Returns the steps done, fewer where the bound is reached.
+    does not add to the overload is kept.  Returns the steps done, fewer where the bound is reached.  `fastest_s` (J,)
+    is the least of each job: where that fits no machine but the emptied ones, no other is looked at.
     """
     machines = seconds.shape[1]
     new_load_s, new_machine = load_s.copy(), machine.copy()
-    emptied = np.zeros(machines, np.bool_)
+    emptied, among, everywhere = np.zeros(machines, np.bool_), np.empty(machines, np.int64), np.arange(machines)
     target_s = bound_s + (best_s[0] - bound_s) * ambition
     over_s = np.maximum(load_s - target_s, 0.0).sum()
     for step in range(steps):
@@ -141,30 +142,35 @@ def ruin_and_recreate(  # type: ignore[no-untyped-def]
             emptied[_below(state, machines)] = True
         new_load_s[:] = load_s
         now_over_s = over_s
+        room_s, count = 0.0, 0
         for j in range(machines):
             if emptied[j]:
                 now_over_s -= max(0.0, load_s[j] - target_s)
                 new_load_s[j] = ready_s[j]
                 now_over_s += max(0.0, ready_s[j] - target_s)
+                among[count] = j
+                count += 1
+            else:
+                room_s = max(room_s, target_s - load_s[j])
         kept = True
         for i in order:
             new_machine[i] = machine[i]
             if not emptied[machine[i]]:
                 continue
-            best, least, first, first_s = -1, np.inf, -1, np.inf
-            for j in range(machines):
-                end_s = new_load_s[j] + seconds[i, j]
-                if end_s <= target_s:
+            best, least = -1, np.inf
+            for j in among[:count] if fastest_s[i] > room_s * (1 + _SAME) else everywhere:
+                if new_load_s[j] + seconds[i, j] <= target_s:
                     cost = seconds[i, j] * prices[j] * (1.0 + 0.01 * _uniform(state))
                     if cost < least:
                         least = cost
                         best = j
-                elif end_s < first_s:
-                    first_s = end_s
-                    first = j
             if best < 0:
-                best = first
-                now_over_s += first_s - max(target_s, new_load_s[first])
+                first_s = np.inf
+                for j in range(machines):
+                    if new_load_s[j] + seconds[i, j] < first_s:
+                        first_s = new_load_s[j] + seconds[i, j]
+                        best = j
+                now_over_s += first_s - max(target_s, new_load_s[best])
                 if now_over_s > over_s:
                     kept = False
                     break
