@@ -99,5 +99,5 @@ class LibvirtMachines:
         """End all at once: one in the background ends no sooner than the foreground of its pCPU lets it."""
         with ThreadPoolExecutor() as threads:
             for domain in self.domains.values():
-                threads.submit(domain.destroy)  # if it has not ended by itself
+                threads.submit(domain.destroy)  # fails for one that has ended by itself
         self.domains.clear()
