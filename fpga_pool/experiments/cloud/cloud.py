@@ -101,7 +101,7 @@ class Cloud:
 
                 def are_known() -> bool:
                     self._programs.require(ours)
-                    return hosts_with_slots(cloud) >= len(hosts)
+                    return hosts_with_slots(cloud.placement) >= len(hosts)
 
                 wait_until(are_known, f"slots of {', '.join(hosts)} known to Placement", COMPUTES_TIMEOUT_S)
 

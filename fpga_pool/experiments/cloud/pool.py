@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from keystoneauth1.adapter import Adapter
 from openstack import exceptions
-from openstack.connection import Connection
 
 from fpga_pool.experiments.cloud.first_use import GANG_FLAVOR, IMAGE, NETWORK
 from fpga_pool.experiments.cloud.programs import BIN, Program, guests_directory, hook_socket
@@ -22,8 +22,8 @@ CARDS = 4
 #: pCPUs of this machine that gangs have, if it has as many: the libvirt computes get one each in turn.
 GANG_PROCESSORS = 2
 
-#: The first that tells of each provider which root it belongs to.
-PLACEMENT_VERSION = "1.14"
+#: The first that can be asked for candidates by traits of their roots.
+PLACEMENT_VERSION = "1.35"
 
 #: Where the hook of the libvirt compute asks, as libvirtd sees it.
 HOOK_SOCKET = "/run/fpga_pool/agent.sock"
@@ -72,12 +72,12 @@ def prepare_pool(site: Site) -> None:
         run(site, *manage, "bitstreams", "stock", "--board", BOARD, "--key", str(keys / "bitstreams.pem"))
 
 
-def hosts_with_slots(cloud: Connection) -> int:
-    """Return how many compute nodes have free slots that Placement knows of."""
-    asked = {"resources": f"{RESOURCE_CLASS}:1"}
-    answer = cloud.placement.get("/resource_providers", params=asked, microversion=PLACEMENT_VERSION)
+def hosts_with_slots(placement: Adapter) -> int:
+    """Return how many compute nodes have free slots that Placement knows of, and are given machines by Nova."""
+    asked = {"resources": f"{RESOURCE_CLASS}:1,MEMORY_MB:1", "root_required": "!COMPUTE_STATUS_DISABLED"}
+    answer = placement.get("/allocation_candidates", params=asked, microversion=PLACEMENT_VERSION)
     exceptions.raise_from_response(answer)
-    return len({provider["root_provider_uuid"] for provider in answer.json()["resource_providers"]})
+    return len({provider["root_provider_uuid"] for provider in answer.json()["provider_summaries"].values()})
 
 
 def keys_directory(site: Site) -> Path:

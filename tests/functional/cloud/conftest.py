@@ -15,11 +15,10 @@ from keystoneauth1.session import Session
 from oslo_config import cfg
 
 from fpga_pool.experiments.cloud.cloud import libvirts
-from fpga_pool.experiments.cloud.pool import BOARD, HOOK
+from fpga_pool.experiments.cloud.pool import BOARD, HOOK, hosts_with_slots
 from fpga_pool.experiments.cloud.site import Site
 from fpga_pool.experiments.servers import Libvirt, MariaDB, RabbitMQ
 from fpga_pool.experiments.waiting import wait_until
-from fpga_pool.model.flavor import RESOURCE_CLASS
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import transport
 
@@ -196,14 +195,9 @@ def all_in_one(bare_cloud, tmp_path_factory) -> AllInOne:
     # has lost its libvirtd until it looks again.
     site = Site.open(directory)
     hosts = [*site.fakes, *site.libvirts]
-    placement = Tenant(bare_cloud.environment, "admin").adapter("placement", "1.39")
-    wanted = f"resources={RESOURCE_CLASS}:1,MEMORY_MB:1&root_required=!COMPUTE_STATUS_DISABLED"
-
-    def are_ready() -> bool:
-        found = placement.get(f"/allocation_candidates?{wanted}").json()["provider_summaries"].values()
-        return len({provider["root_provider_uuid"] for provider in found}) >= len(hosts)
-
-    wait_until(are_ready, f"machines with slots can be put on {', '.join(hosts)}", HOSTS_TIMEOUT_S)
+    placement = Tenant(bare_cloud.environment, "admin").adapter("placement")
+    what = f"machines with slots can be put on {', '.join(hosts)}"
+    wait_until(lambda: hosts_with_slots(placement) >= len(hosts), what, HOSTS_TIMEOUT_S)
     return bare_cloud
 
 
