@@ -178,6 +178,7 @@ def slot(thing: Slot) -> View:
         "drain_requested": thing.drain_requested,
         "reason": thing.reason,
         "reconfigurations": thing.reconfigurations,
+        "loaded_at": time(thing.loaded_at),
     }
 
 

@@ -285,6 +285,8 @@ class Slot:
     lease_epoch: int = 0
     #: How often another function was loaded, as reported.
     reconfigurations: int = 0
+    #: When the function it holds was loaded, UTC seconds; None = none is, or it was there when the slot was first seen.
+    loaded_at: float | None = None
     generation: int = 0
     story: tuple[StoryEntry, ...] = ()
 

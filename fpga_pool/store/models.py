@@ -154,6 +154,7 @@ class SlotRow(Versioned, Base):
     sequence: Mapped[int]
     lease_epoch: Mapped[int]
     reconfigurations: Mapped[int]
+    loaded_at: Mapped[float | None]
     story: Mapped[Story]
     #: Generation of the shard in which it, or the lease on it, changed last.
     changed_in: Mapped[int]

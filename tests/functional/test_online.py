@@ -22,6 +22,8 @@ SLOT_S = 0.4
 CPU_S = {"bytecount": 0.8, "wordcount": 1.2, "sha256": 12.0}
 LOAD_S = 0.1
 SLOTS = 2
+#: How long a slot keeps its function, where a policy holds it.
+HOLD_S = 3.0
 
 CATALOGUE = """format_version = 1
 
@@ -61,8 +63,8 @@ def catalogue(tmp_path):
 class Users:
     """Jobs of known results, each a batch of its own, at given moments."""
 
-    def __init__(self, client, directory):
-        self._client, self._directory = client, directory
+    def __init__(self, client, directory, policy=POLICY):
+        self._client, self._directory, self._policy = client, directory, policy
         self._rng = random.Random(5)
         self._threads = []
         self.payloads, self.results = {}, {}
@@ -75,7 +77,7 @@ class Users:
 
     def _run(self, name, function):
         specs = [JobSpec(function, data, "node-1") for data in self.payloads[name]]
-        self.results[name] = self._client.run_jobs(specs, policy=POLICY, output_dir=self._directory / name)
+        self.results[name] = self._client.run_jobs(specs, policy=self._policy, output_dir=self._directory / name)
 
     def wait(self, timeout_s=60.0):
         until_s = time.monotonic() + timeout_s
@@ -205,6 +207,26 @@ def test_where_all_work_is_online_slots_load_before_the_first_job_once_and_it_st
     assert [slot.reconfigurations for slot in slots] == [1] * SLOTS
     (job,) = end_and_audit_embedded(pool)
     assert job.start_s == 0.0
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("policy", ["benefit", "throughput"])
+def test_an_idle_slot_that_holds_another_function_is_loaded_again_after_the_hold(
+    make_pool, catalogue, end_and_audit_embedded, tmp_path, policy
+):
+    wanted = options(catalogue, online_policy=policy, online_patience_s=60.0)
+    pool = make_pool(wanted | {f"policy_{policy}": {"hold_s": HOLD_S}})
+    client = pool.client()
+    users = Users(client, tmp_path / "out", policy)
+    users.submit("wordcount", jobs=2 * SLOTS)
+    users.wait()
+    held = {slot.name: slot for slot in slots_of(client)}
+    assert {slot.function for slot in held.values()} == {"wordcount"}
+    users.submit("sha256")
+    users.wait()
+    assert users.wrong() == []
+    (job,) = (job for job in end_and_audit_embedded(pool) if job.function == "sha256")
+    assert job.dispatched_at - held[job.slot].loaded_at >= HOLD_S - 1e-3  # shown in microseconds
 
 
 def wait_for_computing(client, count, timeout_s=30.0):

@@ -48,8 +48,17 @@ def _changed(slot: Slot, event: SlotChanged, now_s: float) -> Outcome:
         job=event.job,
         reason=event.reason or drained_for,
         reconfigurations=slot.reconfigurations + loads,
+        loaded_at=_loaded_at(slot, event),
     )
     return changed, []
+
+
+def _loaded_at(slot: Slot, event: SlotChanged) -> float | None:
+    """Return when the function that a slot holds from now on was loaded."""
+    if event.state is SlotState.LOADING or not event.function:
+        return None
+    loaded = slot.state is SlotState.LOADING or slot.function != event.function
+    return event.at if loaded else slot.loaded_at
 
 
 def _changed_while_drained(slot: Slot, event: SlotChanged, now_s: float) -> Outcome:
@@ -76,7 +85,8 @@ def _resume_drained(slot: Slot, event: ResumeRequested, now_s: float) -> Outcome
 
 
 def _lost(slot: Slot, event: HostLost, now_s: float) -> Outcome:
-    return replace(slot, state=SlotState.FAULTED, function="", job="", reason="its host is not heard of"), []
+    reason = "its host is not heard of"
+    return replace(slot, state=SlotState.FAULTED, function="", job="", reason=reason, loaded_at=None), []
 
 
 _RULES: dict[tuple[SlotState, type], Rule[Slot]] = {}

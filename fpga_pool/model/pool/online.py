@@ -5,6 +5,7 @@ waited too long runs on a worker of a host's CPU pool meanwhile, and comes back 
 are made between two transactions, on what `online_view` has read in one; `online_moves` makes the other of them.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -299,7 +300,7 @@ class _Builder:
             self.loading[slot] = told.at if told and self._number.get(told.function) == loading else self._now_s
         elif held != EMPTY:
             view.loads(slot, held)
-            view.loaded(slot, self._now_s)
+            view.loaded(slot, -math.inf if found.loaded_at is None else found.loaded_at)
         elif told and self._now_s - told.at < told.pause_s:
             view.put_off.add(slot)
 

@@ -28,6 +28,22 @@ def test_each_beginning_of_a_load_is_a_reconfiguration(new_slot):
     assert slot.reconfigurations == 2
 
 
+def test_a_slot_knows_since_when_it_holds_its_function_whatever_it_computes_meanwhile(new_slot):
+    slot, known = new_slot(), []
+    steps = [(LOADING, "aes"), (READY, "aes"), (BUSY, "aes"), (READY, "aes"), (BUSY, "sha256"), (LOADING, "sha256")]
+    for at, (state, function) in enumerate([*steps, (READY, "sha256"), (EMPTY, "")], start=1):
+        report = SlotChanged(slot=slot.name, at=float(at), state=state, function=function)
+        slot, _ = SLOT.transition(slot, report, 100.0)
+        known.append(slot.loaded_at)
+    # Loaded at 2 and not seen to be loaded before 5; the same function again at 7.
+    assert known == [None, 2.0, 2.0, 2.0, 5.0, None, 7.0, None]
+
+
+def test_a_slot_of_a_lost_host_holds_nothing_since_any_time(new_slot):
+    slot, _ = SLOT.transition(new_slot(state=READY, function="aes", loaded_at=3.0), HostLost(), 9.0)
+    assert (slot.function, slot.loaded_at) == ("", None)
+
+
 @pytest.mark.parametrize(("idle", "function"), [(EMPTY, ""), (READY, "aes")])
 def test_a_drained_slot_stays_drained_while_idle_and_is_resumed_to_what_it_was(new_slot, idle, function):
     slot, _ = SLOT.transition(new_slot(state=idle, function=function), DrainRequested(reason="repair"), 1.0)

@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fpga_pool.core.benefit.paper import Benefit, HoldParams, Throughput
 from fpga_pool.core.benefit.plus import BenefitPlus
 from fpga_pool.core.makespan import Ect
 from fpga_pool.model.lifecycle.slot import DrainRequested
 from fpga_pool.model.messages import JobEvicted
-from fpga_pool.model.objects import BatchState, JobState, is_cpu
+from fpga_pool.model.objects import BatchState, JobState, SlotState, is_cpu
 from fpga_pool.model.pool.changes import change_slot
 from fpga_pool.model.pool.online import slot_benefits
 from fpga_pool.model.pool.planning import batch_problem
@@ -68,6 +69,31 @@ def test_a_slot_that_holds_the_function_is_not_loaded_again(pool, online):
     online.create("aes")
     assert online.step() == ({"b2.0": slot}, [])
     assert (pool.job("b2.0").start_s, pool.job("b2.0").end_s) == (0.0, 10.0)
+
+
+@pytest.mark.parametrize("policy", [Benefit, Throughput])
+def test_a_policy_that_holds_reloads_an_idle_slot_after_the_hold_and_not_before(pool, policy):
+    pool.settings = replace(pool.settings, online_patience_s=100.0)
+    online = Online(pool, policy(HoldParams(hold_s=5.0)))
+    online.run("aes")
+    for slot in ("h0/c/r0", "h0/c/r1", "h0/c/r2"):
+        pool.report(pool.slot_report(slot, SlotState.LOADING, "aes"), pool.slot_report(slot, SlotState.READY, "aes"))
+    pool.finish("b1.0")
+    online.create("flow")
+    pool.now_s += 4.9
+    assert online.step() == ({}, [])
+    pool.now_s += 0.2
+    assert online.step() == ({"b2.0": "h0/c/r2"}, [])
+
+
+def test_a_policy_that_holds_takes_what_was_loaded_before_the_pool_knew_the_slot_for_loaded_long_ago(pool):
+    held = [replace(slot, state=SlotState.READY, function="aes") for slot in pool.heartbeat().slots]
+    pool.heard(pool.heartbeat(slots=tuple(replace(slot, slot=f"{slot.slot}-new") for slot in held)))
+    online = Online(pool, Benefit(HoldParams(hold_s=5.0)))
+    for slot in ("h0/c/r0", "h0/c/r1", "h0/c/r2"):
+        pool.drain(slot)
+    online.create("flow")
+    assert online.step() == ({"b1.0": "h0/c/r2-new"}, [])
 
 
 def test_a_job_that_has_waited_as_long_as_it_computes_goes_to_a_cpu_and_not_before(pool, online):
