@@ -12,6 +12,7 @@ import numpy as np
 
 from fpga_pool.cmd.arguments import positive_seconds
 from fpga_pool.conf.policies import load_policy, policy_names
+from fpga_pool.core.policy import Preparing, Searching
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.sim import files
 
@@ -91,17 +92,18 @@ def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _plan(arguments: argparse.Namespace) -> Mapping[str, str | float]:
     policy = load_policy("batch", arguments.policy)
-    if hasattr(policy, "searching"):
+    if isinstance(policy, Searching):
         policy = policy.searching(arguments.effort, arguments.time_limit, time.perf_counter)
     problem = files.read_problem(arguments.problem)
-    if not policy.supports(problem):
-        raise InvalidInput(f"{arguments.problem}: policy {arguments.policy!r} does not apply to this problem")
     rng = np.random.default_rng(arguments.seed)
     begin_s = time.perf_counter()
-    if hasattr(policy, "prepare"):
+    if isinstance(policy, Preparing):
         policy.prepare()
     compiled_s = time.perf_counter()
-    plan = policy.decide(problem, None, 0.0, rng)
+    try:
+        plan = policy.decide(problem, None, 0.0, rng)
+    except ValueError as error:
+        raise InvalidInput(f"{arguments.problem}: policy {arguments.policy}: {error}") from error
     planning_s = time.perf_counter() - compiled_s
     files.write_plan(arguments.out, plan)
     said: dict[str, str | float] = {

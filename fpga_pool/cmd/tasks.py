@@ -16,7 +16,7 @@ from fpga_pool.core.lattice.bounds import paper_bound_s, tight_bound_s
 from fpga_pool.core.lattice.irregularity import irregularity
 from fpga_pool.core.lattice.paper import Lattice, LatticeParams
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
-from fpga_pool.core.policy import TaskPolicy
+from fpga_pool.core.policy import Preparing, Searching, TaskPolicy
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.lattice import files
 from fpga_pool.sim.lattice.simulator import simulate
@@ -72,11 +72,9 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     policy = _policy(arguments)
     file = files.read_problem(arguments.problem)
     problem = file.problem
-    if not policy.supports(problem):
-        raise InvalidInput(f"{arguments.problem}: policy {arguments.policy!r} does not apply to this problem")
     rng = np.random.default_rng(arguments.seed)
     begin_s = time.perf_counter()
-    if hasattr(policy, "prepare"):
+    if isinstance(policy, Preparing):
         policy.prepare()
     compiled_s = time.perf_counter()
     said: Mapping[str, float] = {}
@@ -133,7 +131,7 @@ def _policy(arguments: argparse.Namespace) -> Any:
             policy = Lattice(LatticeParams(**{name: value for name, value in given.items() if value is not None}))
         except ValueError as error:
             raise InvalidInput(f"--order: {error}") from None
-    if hasattr(policy, "searching"):
+    if isinstance(policy, Searching):
         effort = arguments.effort
         if arguments.online and effort is None and arguments.time_limit is None:
             effort = _ONLINE_EFFORT

@@ -9,7 +9,7 @@ from typing import Any
 from oslo_config import cfg
 from stevedore import driver, exception
 
-from fpga_pool.core.policy import GROUPS
+from fpga_pool.core.policy import GROUPS, Parametrised
 from fpga_pool.model.exceptions import InvalidInput
 
 _OPTIONS: dict[type, type[cfg.Opt]] = {bool: cfg.BoolOpt, int: cfg.IntOpt, float: cfg.FloatOpt, str: cfg.StrOpt}
@@ -26,7 +26,7 @@ def load_policy(group: str, name: str, conf: cfg.ConfigOpts | None = None) -> An
     InvalidInput names the policies there are, or the parameter that is wrong.
     """
     policy = _policy_class(group, name)
-    params = getattr(policy, "Params", None)
+    params = _params(policy)
     if params is None or conf is None:
         return policy()
     values = conf[_group_name(name)]
@@ -42,7 +42,8 @@ def tuned_policy(group: str, name: str, knobs: Mapping[str, str]) -> Any:
     InvalidInput names the policies or parameters there are, or the value that is wrong.
     """
     policy = _policy_class(group, name)
-    known = {field.name: field for field in fields(policy.Params)} if hasattr(policy, "Params") else {}
+    params = _params(policy)
+    known = {field.name: field for field in fields(params)} if params else {}
     values = {}
     for knob, text in knobs.items():
         if knob not in known:
@@ -53,7 +54,7 @@ def tuned_policy(group: str, name: str, knobs: Mapping[str, str]) -> Any:
         except ValueError:
             raise InvalidInput(f"{name}: {knob}: expected a value of type {kind.__name__}, got {text!r}") from None
     try:
-        return policy(policy.Params(**values)) if values else policy()
+        return policy(params(**values)) if params and values else policy()
     except ValueError as error:
         raise InvalidInput(f"{name}: {error}") from error
 
@@ -74,7 +75,7 @@ def policy_opts() -> Iterator[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Yield the knobs of every policy that has some: the fields of its `Params`, each with its help as metadata."""
     for group in GROUPS:
         for name in policy_names(group):
-            params = getattr(_policy_class(group, name), "Params", None)
+            params = _params(_policy_class(group, name))
             if params is not None:
                 title = f"Parameters of the {group} policy {name}"
                 yield cfg.OptGroup(_group_name(name), title=title), [_option(field) for field in fields(params)]
@@ -95,6 +96,10 @@ def _policy_class(group: str, name: str) -> Any:
         return driver.DriverManager(GROUPS[group], name).driver
     except exception.MultipleMatches:
         raise InvalidInput(f"policy {name!r}: more than one {group} policy of this name is installed") from None
+
+
+def _params(policy: Any) -> type[Any] | None:
+    return policy.Params if isinstance(policy, Parametrised) else None
 
 
 def _group_name(policy: str) -> str:

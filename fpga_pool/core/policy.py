@@ -1,13 +1,14 @@
-"""What a scheduling policy is: one small interface, five groups, decisions as data.
+"""What a scheduling policy is: one small interface, five groups, decisions as data; and the abilities it may have.
 
 A policy is named by an entry point in one of the groups of `GROUPS`.  It never sees anything mutable: it gets a
 view, its own state (plain data that can be stored), the time and a random generator, and returns a decision.
 A shell (service or simulator) commits the decision or drops it.
+
+Abilities that not every policy has are protocols of their own, below.  A shell asks for one by `isinstance`.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -16,7 +17,11 @@ from fpga_pool.core.benefit.occupancy import Occupancy
 from fpga_pool.core.gangs.gangs import Move as GangMove
 from fpga_pool.core.gangs.tiers import Tiers
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
-from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, PoolView
+from fpga_pool.core.types import BatchPlan, BatchProblem
+
+if TYPE_CHECKING:  # the planners import this module
+    from fpga_pool.core.makespan.replan import Replan
+    from fpga_pool.core.makespan.underway import Underway
 
 #: Entry-point group of each family of policies.
 GROUPS: Mapping[str, str] = {
@@ -28,49 +33,41 @@ PolicyState = Mapping[str, Any] | None
 
 ViewT_contra = TypeVar("ViewT_contra", contravariant=True)
 DecisionT_co = TypeVar("DecisionT_co", covariant=True)
-EventT_contra = TypeVar("EventT_contra", contravariant=True)
 
 
+@runtime_checkable
 class Policy(Protocol[ViewT_contra, DecisionT_co]):
     """A scheduling algorithm behind the common interface."""
 
     #: The entry point's name.
     name: str
 
-    def supports(self, view: ViewT_contra) -> bool:
-        """Say whether the policy applies to this view."""
-        ...
-
     def decide(self, view: ViewT_contra, state: PolicyState, now_s: float, rng: np.random.Generator) -> DecisionT_co:
-        """Return the decision for this view; deterministic for the same arguments."""
+        """Return the decision for this view; the same for the same policy, arguments and state of `rng`.
+
+        ValueError says why the policy does not apply to this view.
+        """
         ...
 
 
-class LearningPolicy(Policy[ViewT_contra, DecisionT_co], Protocol[ViewT_contra, DecisionT_co, EventT_contra]):
-    """A policy that learns or remembers: it folds what happened into its state."""
-
-    def observe(self, event: EventT_contra, state: PolicyState) -> PolicyState:
-        """Return the state after `event`."""
-        ...
-
-
-# Batches (paper 000) ------------------------------------------------------------------------------------------
+# Batches (makespan paper) -------------------------------------------------------------------------------------
 
 #: A whole batch at once: jobs to accelerators, order, transfer rates.
 BatchPolicy = Policy[BatchProblem, BatchPlan]
 
 
-# Online jobs (paper 003) --------------------------------------------------------------------------------------
+# Online jobs (benefit paper) ----------------------------------------------------------------------------------
 
 #: What waits, runs and loads, to the next move; asked again after each move, until there is nothing to do.  The view is
 #: kept up to date by the shell, because a picture of thousands of slots for each arrival would cost more than all
-#: decisions on it; policies only read it, and remember nothing.
+#: decisions on it; policies only read it.
 OnlinePolicy = Policy[Occupancy, OnlineMove | None]
 
 
-# Gangs on two tiers (paper 002) -------------------------------------------------------------------------------
+# Gangs on two tiers (two-tier paper) --------------------------------------------------------------------------
 
 
+@runtime_checkable
 class GangPolicy(Policy[Tiers, Iterator[GangMove]], Protocol):
     """Who waits and runs on both tiers, to the moves to make now.
 
@@ -94,32 +91,86 @@ class GangPolicy(Policy[Tiers, Iterator[GangMove]], Protocol):
         ...
 
 
-# Multi-FPGA tasks (paper 004) ---------------------------------------------------------------------------------
+# Multi-FPGA tasks (lattice paper) -----------------------------------------------------------------------------
 
 #: Tasks and enclosures to a schedule of all of them.
 TaskPolicy = Policy[TaskProblem, TaskSchedule]
 
 
-# Pipelines on a cluster (paper 001) ---------------------------------------------------------------------------
+# Abilities ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterView:
-    """One subtask to place, and the features of every place it could go to."""
+@runtime_checkable
+class Parametrised(Protocol):
+    """A class of policies with parameters: its constructor takes one object of `Params`, or none."""
 
-    pool: PoolView
-    subtask: str
-    #: (P, K) one row of features per candidate place.
-    features: Floats
-    places: tuple[str, ...]
+    #: A frozen dataclass that checks itself; each field says in its metadata what it means.
+    Params: ClassVar[type[Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterDecision:
-    """The chosen place (an index of the view) and the value the policy gave it."""
+@runtime_checkable
+class Remembering(Protocol):
+    """A policy of any family that learns: it folds events into the state that its next decision gets."""
 
-    place: int
-    value: float
+    def observe(self, event: Mapping[str, Any], state: PolicyState) -> PolicyState:
+        """Return the state after `event`, plain data both; `state` itself stays as it is."""
+        ...
 
 
-ClusterPolicy = LearningPolicy[ClusterView, ClusterDecision, Any]
+@runtime_checkable
+class Searching(Protocol):
+    """A policy that gets better with more effort."""
+
+    def searching(self, effort: int | None, time_limit_s: float | None, clock: Callable[[], float]) -> Self:
+        """Return this policy with another budget: of work, or of seconds by `clock`; as before where both are None."""
+        ...
+
+
+@runtime_checkable
+class Sparing(Protocol):
+    """A policy that can adapt its effort to what its plan is worth."""
+
+    def sparing(self, share: float) -> Self:
+        """Return this policy, planning for at most about a share of the time that a batch takes."""
+        ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A policy with loops to compile."""
+
+    def prepare(self) -> None:
+        """Compile what deciding needs, or load it from the cache of an earlier run."""
+        ...
+
+
+@runtime_checkable
+class PreparingLater(Preparing, Protocol):
+    """A policy that can also decide while its loops are being compiled."""
+
+    def put_off_preparing(self) -> None:
+        """Have no decision wait for `prepare`: until that has ended, decisions are made without."""
+        ...
+
+    @property
+    def unprepared(self) -> bool:
+        """Say whether a decision would have been quicker after `prepare`."""
+        ...
+
+
+@runtime_checkable
+class Replanning(Protocol):
+    """A batch policy that can change a plan that is being carried out."""
+
+    def replan(self, underway: "Underway", rng: np.random.Generator) -> "Replan | None":
+        """Return a plan for all jobs that do not compute yet; None where it is not worth a look."""
+        ...
+
+
+@runtime_checkable
+class Adaptive(Protocol):
+    """A batch policy that decides as the batch goes on, so that its decisions follow the times jobs really take."""
+
+    def meet(self, believed: BatchProblem, actual: BatchProblem, rng: np.random.Generator) -> BatchPlan:
+        """Return the outcome where jobs are chosen by the times of `believed`, and take those of `actual`."""
+        ...

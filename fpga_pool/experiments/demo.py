@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Self
 from uuid import uuid4
 
 from rich.console import Console
@@ -20,7 +20,7 @@ from rich.table import Table
 from fpga_pool.client import BatchProgress, BatchResult, Client
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.conf.policies import load_policy, policy_names
-from fpga_pool.core.policy import BatchPolicy
+from fpga_pool.core.policy import BatchPolicy, PreparingLater, Sparing
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.experiments.demo_work import FUNCTIONS, Work, generate_files, make_work
 from fpga_pool.experiments.embedded import Options, embedded_pool
@@ -165,11 +165,10 @@ def _simulate(client: Client, work: Sequence[Work], policy: str) -> Outcome:
 
 def _as_scheduled(name: str) -> BatchPolicy:
     """Return a policy that plans with as little effort as in the scheduler, and waits for nothing to be compiled."""
-    policy: Any = load_policy("batch", name)
-    if hasattr(policy, "sparing"):
+    policy: BatchPolicy = load_policy("batch", name)
+    if isinstance(policy, PreparingLater):
         policy.put_off_preparing()
-        policy = policy.sparing(PLANNING_SHARE)
-    return cast("BatchPolicy", policy)
+    return policy.sparing(PLANNING_SHARE) if isinstance(policy, Sparing) else policy
 
 
 def _as_simulated(host: Host, slots: Sequence[Slot]) -> SimulatedHost:

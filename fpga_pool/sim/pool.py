@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fpga_pool.core.dispatch import Load, QueueEntry, Run, next_action
-from fpga_pool.core.policy import BatchPolicy
+from fpga_pool.core.policy import BatchPolicy, Replanning
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.messages import (
@@ -192,7 +192,7 @@ class SimulatedPool:
         self._deliver()
         with self._transaction() as tx:
             waiting = any(job.state is not JobState.RUNNING for job in tx.active_jobs())
-        if waiting and hasattr(self._policy, "replan") and not self._looking:
+        if waiting and isinstance(self._policy, Replanning) and not self._looking:
             self._looking = True
             self._engine.after(self._settings.replan_late_s, self._look)
 
@@ -221,19 +221,22 @@ class SimulatedPool:
     def _plan_once(self) -> bool:
         now_s = self._engine.now_s
         begin_s = now_s + self._settings.dispatch_lead_s
-        policy: Any = self._policy
+        policy = self._policy
         with self._transaction() as tx:
             snap = snapshot(tx, self._catalogue, self._settings, begin_s)
-            late = snap is None and hasattr(policy, "replan") and bool(self._lookout.reason(tx, now_s))
+            late = snap is None and isinstance(policy, Replanning) and bool(self._lookout.reason(tx, now_s))
             if late:
                 snap = all_placed(tx, self._catalogue, begin_s, policy.name)
             if snap is None:
                 return False
             asked = None
-            if hasattr(policy, "replan") and (late or worth_replanning(snap.view, self._settings)):
+            if isinstance(policy, Replanning) and (late or worth_replanning(snap.view, self._settings)):
                 asked = prospect(tx, snap, self._settings, begin_s, lambda _: True, late=late)
-        if asked is not None:
-            found = policy.replan(asked.underway, self._rng)
+        if (
+            asked is not None
+            and isinstance(policy, Replanning)
+            and (found := policy.replan(asked.underway, self._rng)) is not None
+        ):
             with self._transaction() as tx:
                 changes = commit_replan(tx, asked, found, self._settings, now_s)
             if late:

@@ -28,9 +28,6 @@ class Timed:
         self._policy, self.name = policy, policy.name
         self.times_s = []
 
-    def supports(self, view):
-        return self._policy.supports(view)
-
     def decide(self, *arguments):
         began_s = time.thread_time()
         move = self._policy.decide(*arguments)

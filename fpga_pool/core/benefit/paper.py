@@ -35,10 +35,6 @@ class Benefit:
     def __init__(self, params: HoldParams | None = None) -> None:
         self._params = params or HoldParams()
 
-    def supports(self, view: Occupancy) -> bool:
-        """Every pool."""
-        return True
-
     def decide(self, view: Occupancy, state: PolicyState, now_s: float, rng: np.random.Generator) -> Move | None:
         """Return the next move."""
         for function in self._ranked(view):
@@ -81,10 +77,6 @@ class BenefitReplace:
     """Algorithm 2: what runs or could run next with least benefit gives way, if that gains more than loading costs."""
 
     name = "benefit_replace"
-
-    def supports(self, view: Occupancy) -> bool:
-        """Every pool."""
-        return True
 
     def decide(self, view: Occupancy, state: PolicyState, now_s: float, rng: np.random.Generator) -> Move | None:
         """Return the next move."""

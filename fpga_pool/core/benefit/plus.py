@@ -50,10 +50,6 @@ class BenefitPlus:
     def __init__(self, params: PlusParams | None = None) -> None:
         self._params = params or PlusParams()
 
-    def supports(self, view: Occupancy) -> bool:
-        """Every pool."""
-        return True
-
     def decide(self, view: Occupancy, state: PolicyState, now_s: float, rng: np.random.Generator) -> Move | None:
         """Return the next move."""
         if view.preloads and any(groups[EMPTY] for groups in view.idle) and (move := fill(view, now_s)) is not None:

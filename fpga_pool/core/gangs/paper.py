@@ -38,10 +38,6 @@ class Easy:
         """None: nobody is tried."""
         return 0.0
 
-    def supports(self, view: Tiers) -> bool:
-        """All gangs."""
-        return True
-
     def decide(self, view: Tiers, state: PolicyState, now_s: float, rng: np.random.Generator) -> Iterator[Move]:
         """Yield move after move; each is applied to the view before the next is asked for."""
         if view.news_in_front:

@@ -7,7 +7,7 @@ import numpy as np
 
 from fpga_pool.core.lattice import mfit
 from fpga_pool.core.lattice.bounds import paper_bound_s, tight_bound_s
-from fpga_pool.core.lattice.listing import Placed, list_schedule, loops, misfit
+from fpga_pool.core.lattice.listing import Placed, list_schedule, loops
 from fpga_pool.core.lattice.ranking import DEFAULT, check_dimensions, downset_ranks
 from fpga_pool.core.lattice.shapes import allotted_shapes
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
@@ -19,10 +19,6 @@ class ListPolicy:
     """What the policies share: a shape for each task, then a place and a time, then the bounds."""
 
     name: str
-
-    def supports(self, view: TaskProblem) -> bool:
-        """Problems whose tasks all fit in some enclosure."""
-        return misfit(view) is None
 
     def prepare(self) -> None:
         """Compile what is compiled, or load it."""

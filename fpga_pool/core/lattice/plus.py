@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from fpga_pool.core.lattice.bounds import paper_bound_s, tight_bound_s
-from fpga_pool.core.lattice.listing import Placed, loops, misfit
+from fpga_pool.core.lattice.listing import Placed, loops
 from fpga_pool.core.lattice.paper import Fifo, Heft, HeftShortest, Lattice, ListPolicy, Mfit
 from fpga_pool.core.lattice.search import TaskSearch
 from fpga_pool.core.lattice.shapes import allotted_shapes
@@ -53,10 +53,6 @@ class LatticePlus:
 
     def __init__(self, params: LatticePlusParams | None = None, clock: Clock | None = None) -> None:
         self._params, self._clock = params or LatticePlusParams(), clock
-
-    def supports(self, view: TaskProblem) -> bool:
-        """Problems whose tasks all fit in some enclosure."""
-        return misfit(view) is None
 
     def searching(self, effort: int | None, time_limit_s: float | None, clock: Clock) -> "LatticePlus":
         """Return this policy with another budget: of work, or of seconds by `clock`; as before where both are None."""

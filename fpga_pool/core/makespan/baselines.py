@@ -74,10 +74,6 @@ class Sjf:
     def __init__(self, params: BaselineParams | None = None) -> None:
         self._params = params or BaselineParams()
 
-    def supports(self, view: BatchProblem) -> bool:
-        """Every batch."""
-        return True
-
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic, `rng` is not used."""
         return self.meet(view, view, rng)
@@ -99,10 +95,6 @@ class Ljf:
 
     def __init__(self, params: BaselineParams | None = None) -> None:
         self._params = params or BaselineParams()
-
-    def supports(self, view: BatchProblem) -> bool:
-        """Every batch."""
-        return True
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic, `rng` is not used."""

@@ -94,10 +94,6 @@ class Makespan:
         #: A plan was searched for, not only made.
         self._searched = False
 
-    def supports(self, view: BatchProblem) -> bool:
-        """Every batch."""
-        return True
-
     def searching(self, effort: int | None, time_limit_s: float | None, clock: Clock) -> "Makespan":
         """Return this policy with another budget: of work, or of seconds by `clock`; as before where both are None."""
         if effort is not None:

@@ -58,10 +58,6 @@ class Cim:
     def __init__(self, params: CimParams | None = None) -> None:
         self._params = params or CimParams()
 
-    def supports(self, view: BatchProblem) -> bool:
-        """Every batch."""
-        return True
-
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; only `bisection` uses `rng`, for its first make-span."""
         progress = Progress(view)

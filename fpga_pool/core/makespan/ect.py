@@ -18,10 +18,6 @@ class Ect:
 
     name = "ect"
 
-    def supports(self, view: BatchProblem) -> bool:
-        """Every batch."""
-        return True
-
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic, `rng` is not used."""
         order = largest_first(view)

@@ -50,10 +50,6 @@ class Ncjm:
     def __init__(self, params: NcjmParams | None = None) -> None:
         self._params = params or NcjmParams()
 
-    def supports(self, view: BatchProblem) -> bool:
-        """Every batch."""
-        return True
-
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; only `bisection` uses `rng`, for its first make-span."""
         progress = Progress(view)

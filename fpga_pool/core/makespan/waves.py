@@ -42,10 +42,6 @@ class Waves:
     def __init__(self, params: WavesParams | None = None) -> None:
         self._params = params or WavesParams()
 
-    def supports(self, view: BatchProblem) -> bool:
-        """Every batch."""
-        return True
-
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; only `bisection` uses `rng`, for its first make-span."""
         params, progress = self._params, Progress(view)

@@ -5,11 +5,10 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
 import numpy as np
 
-from fpga_pool.core.policy import BatchPolicy
+from fpga_pool.core.policy import BatchPolicy, PreparingLater, Replanning, Sparing
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.pool.lookout import Lookout
 from fpga_pool.model.pool.placing import require_answer
@@ -88,7 +87,7 @@ class Planner:
             policy = self._policy(name)
             asked = self._prospect(tx, snap, policy, begin_s, late=bool(reason))
         # 2. Decide, on data that nobody can change meanwhile.  3. Commit what is still as it was.
-        if asked is not None:
+        if asked is not None and isinstance(policy, Replanning):
             changed = self._replan(
                 asked, policy, name, reason or f"batch {snap.jobs[0].batch_uuid} arrived or lost places"
             )
@@ -102,17 +101,15 @@ class Planner:
 
     def _policy(self, name: str) -> BatchPolicy:
         """Return a policy that takes no longer than what it plans is worth."""
-        policy: Any = self._policies(name)
-        if hasattr(policy, "sparing"):
+        policy = self._policies(name)
+        if isinstance(policy, PreparingLater):
             policy.put_off_preparing()
-            policy = policy.sparing(self._planning_share)
-        found: BatchPolicy = policy
-        return found
+        return policy.sparing(self._planning_share) if isinstance(policy, Sparing) else policy
 
     def _prepare(self, policy: BatchPolicy) -> None:
         """Have a policy made quicker in the background, once it has planned something for which that would matter."""
-        if self._preparing is None and getattr(policy, "unprepared", False):
-            self._preparing = threading.Thread(target=policy.prepare, name="prepare-policy", daemon=True)  # type: ignore[attr-defined]
+        if self._preparing is None and isinstance(policy, PreparingLater) and policy.unprepared:
+            self._preparing = threading.Thread(target=policy.prepare, name="prepare-policy", daemon=True)
             self._preparing.start()
 
     def _plan(self, snap: Snapshot, policy: BatchPolicy, name: str, now_s: float) -> bool:
@@ -146,20 +143,20 @@ class Planner:
         self, tx: Transaction, snap: Snapshot, policy: BatchPolicy, begin_s: float, *, late: bool
     ) -> Prospect | None:
         """Return what is under way, where the policy can plan around it and it is worth a look."""
-        if not hasattr(policy, "replan") or not (late or worth_replanning(snap.view, self._settings)):
+        if not isinstance(policy, Replanning) or not (late or worth_replanning(snap.view, self._settings)):
             return None
 
         def may_move(name: str) -> bool:
             name = name or self._default_policy
-            return not self._is_online(name) and hasattr(self._policies(name), "replan")
+            return not self._is_online(name) and isinstance(self._policies(name), Replanning)
 
         return prospect(tx, snap, self._settings, begin_s, may_move, late=late)
 
-    def _replan(self, asked: Prospect, policy: BatchPolicy, name: str, reason: str) -> bool | None:
+    def _replan(self, asked: Prospect, policy: Replanning, name: str, reason: str) -> bool | None:
         """Plan anew what has not begun; return whether anything has changed, None if it cannot be done or not pay."""
         began_s = time.monotonic()
         try:
-            found = policy.replan(asked.underway, self._rng)  # type: ignore[attr-defined]
+            found = policy.replan(asked.underway, self._rng)
             if found is None:
                 return None
             require_answer(asked.request, found.plan)

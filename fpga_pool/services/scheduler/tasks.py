@@ -12,7 +12,7 @@ import numpy as np
 from fpga_pool.core.lattice.paper import ListPolicy
 from fpga_pool.core.lattice.shapes import allotted_shapes
 from fpga_pool.core.lattice.tasks import TaskProblem
-from fpga_pool.core.policy import TaskPolicy
+from fpga_pool.core.policy import Preparing, Searching, TaskPolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.pool.task_enclosures import Solution
@@ -32,10 +32,9 @@ Transactions = Callable[[], AbstractContextManager[Transaction]]
 
 def _quick(policy: TaskPolicy) -> TaskPolicy:
     """Return a policy that searches for a moment at most; where its loops are not compiled it does not search."""
-    if not hasattr(policy, "searching"):
+    if not isinstance(policy, Searching):
         return policy
-    quick: TaskPolicy = policy.searching(EFFORT if find_spec("numba") else 0, None, time.monotonic)
-    return quick
+    return policy.searching(EFFORT if find_spec("numba") else 0, None, time.monotonic)
 
 
 class TaskPlanner:
@@ -97,7 +96,7 @@ class TaskPlanner:
     def _is_prepared(self) -> bool:
         """Say whether what the policy needs is compiled, or loaded; the first call has that begin, beside all else."""
         if self._preparing is None:
-            prepare = getattr(self._policy, "prepare", lambda: None)
+            prepare = self._policy.prepare if isinstance(self._policy, Preparing) else lambda: None
             self._preparing = threading.Thread(target=prepare, name="prepare-tasks", daemon=True)
             self._preparing.start()
         return not self._preparing.is_alive()

@@ -23,10 +23,6 @@ class FixedSet:
         self._functions = functions
         self._order = order
 
-    def supports(self, view: Occupancy) -> bool:
-        """Say whether a function is given for each slot."""
-        return len(view.holds) == len(self._functions)
-
     def decide(self, view: Occupancy, state: PolicyState, now_s: float, rng: np.random.Generator) -> Move | None:
         """Return the next load, as long as there is one, then the next start."""
         for slot in self._order:

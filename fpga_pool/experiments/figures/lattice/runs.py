@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from fpga_pool.conf.policies import policy_as, policy_names
 from fpga_pool.core.lattice.bounds import paper_bound_s, tight_bound_s
 from fpga_pool.core.lattice.listing import misfit
 from fpga_pool.core.lattice.tasks import TaskProblem
+from fpga_pool.core.policy import Searching, TaskPolicy
 from fpga_pool.experiments.figures.figure import Claim, Sample, Samples, Settings, X
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.lattice.workloads import Wanted, generate
@@ -40,11 +40,10 @@ def shares(panel: str, x: X, model: str, wanted: Wanted, seed: int, settings: Se
 
 
 def _wct_s(name: str, problem: TaskProblem, seed: int, settings: Settings) -> float:
-    policy: Any = policy_as("task", name)
-    if hasattr(policy, "searching"):
+    policy: TaskPolicy = policy_as("task", name)
+    if isinstance(policy, Searching):
         policy = policy.searching(settings.scaled(_EFFORT), None, time.perf_counter)
-    found: float = policy.decide(problem, None, 0.0, np.random.default_rng(seed)).wct_s
-    return found
+    return policy.decide(problem, None, 0.0, np.random.default_rng(seed)).wct_s
 
 
 def at(samples: Samples, panel: str, name: str, x: float) -> float:

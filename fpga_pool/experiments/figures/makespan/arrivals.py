@@ -6,13 +6,13 @@ without one, each job of a new batch behind what is under way.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from fpga_pool.core.makespan.fluid import Segments, no_segments
 from fpga_pool.core.makespan.replan import Replan, ReplanParams, replan
 from fpga_pool.core.makespan.underway import Underway, underway_at
+from fpga_pool.core.policy import Replanning
 from fpga_pool.core.types import BatchPlan, BatchProblem, Ints
 from fpga_pool.experiments.figures.makespan.planners import decide, planner
 
@@ -28,11 +28,14 @@ def makespan_s(name: str, problem: BatchProblem, seed: int) -> float:
 
 
 def _replanner(name: str, seed: int) -> Callable[[Underway], Replan]:
-    policy: Any = planner(name)
-    if not hasattr(policy, "replan"):
-        return lambda underway: replan(underway, ReplanParams(effort=0))
+    policy = planner(name)
     rng = np.random.default_rng(seed)
-    return lambda underway: policy.replan(underway, rng)
+
+    def replanned(underway: Underway) -> Replan:
+        found = policy.replan(underway, rng) if isinstance(policy, Replanning) else None
+        return found or replan(underway, ReplanParams(effort=0))
+
+    return replanned
 
 
 class _Course:

@@ -3,12 +3,11 @@
 import time
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, cast
 
 import numpy as np
 
 from fpga_pool.conf.policies import policy_as
-from fpga_pool.core.policy import BatchPolicy
+from fpga_pool.core.policy import BatchPolicy, Preparing, Searching
 from fpga_pool.core.types import BatchPlan, BatchProblem
 from fpga_pool.experiments.figures.figure import Sample, Samples, Settings, X
 
@@ -24,12 +23,12 @@ def curves(own: str, settings: Settings) -> list[str]:
 @cache
 def planner(name: str, effort: int | None = None) -> BatchPolicy:
     """Return a policy with its default parameters but for the effort, compiled."""
-    policy: Any = policy_as("batch", name)
-    if effort is not None and hasattr(policy, "searching"):
+    policy: BatchPolicy = policy_as("batch", name)
+    if effort is not None and isinstance(policy, Searching):
         policy = policy.searching(effort, None, time.perf_counter)
-    if hasattr(policy, "prepare"):
+    if isinstance(policy, Preparing):
         policy.prepare()
-    return cast("BatchPolicy", policy)
+    return policy
 
 
 def decide(name: str, problem: BatchProblem, seed: int, effort: int | None = None) -> BatchPlan:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from fpga_pool.core.makespan.execution import execute
+from fpga_pool.core.policy import Adaptive
 from fpga_pool.core.types import BatchProblem
 from fpga_pool.experiments.figures.makespan.planners import decide, planner
 
@@ -14,8 +15,8 @@ def makespan_s(name: str, believed: BatchProblem, actual: BatchProblem, seed: in
     other is kept: each job stays where it was put, and the queues keep their order.
     """
     policy = planner(name)
-    if hasattr(policy, "meet"):
-        return float(policy.meet(believed, actual, np.random.default_rng(seed)).makespan_s)
+    if isinstance(policy, Adaptive):
+        return policy.meet(believed, actual, np.random.default_rng(seed)).makespan_s
     plan = decide(name, believed, seed)
     arrived_s = np.array(actual.release_s)
     np.maximum.at(arrived_s, plan.segment_job, plan.segment_end_s)
