@@ -25,7 +25,7 @@ class _Request:
     work: Callable[[Transaction], Any]
     done: bool = False
     answer: Any = None
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 class ShardWriter:
@@ -58,40 +58,44 @@ class ShardWriter:
 
     def _carry_out(self, group: list[_Request]) -> None:
         try:
-            if len(group) > 1 and self._together(group):
-                return
-            for request in group:
-                self._alone(request)
+            if len(group) == 1 or not self._together(group):
+                for request in group:
+                    self._alone(request)
         finally:
-            for request in group:
-                request.done = True
+            # An interrupted thread leaves the requests that it did not get to; their own threads carry them out.
+            with self._lock:
+                self._waiting[:0] = [request for request in group if not request.done]
 
     def _together(self, group: list[_Request]) -> bool:
         """Carry out all in one transaction; False if one of them failed, and so none was done."""
+        answers: list[Any] = []
         try:
             with self._begin() as tx:
-                answers = [request.work(tx) for request in group]
-        except Exception as error:
-            if type(error) is not ServiceUnavailable:
+                answers += (request.work(tx) for request in group)
+        except BaseException as error:
+            # An interrupted commit may have taken place: nothing is done a second time.
+            interrupted = len(answers) == len(group) and not isinstance(error, Exception)
+            if type(error) is not ServiceUnavailable and not interrupted:
                 LOG.debug("%d requests are carried out one by one: %s", len(group), error)
                 return False
             for request in group:
-                request.error = error
+                request.error, request.done = error, True
         else:
             for request, answer in zip(group, answers, strict=True):
-                request.answer = answer
+                request.answer, request.done = answer, True
         return True
 
     def _alone(self, request: _Request) -> None:
         for _ in range(ATTEMPTS):
             try:
                 with self._begin() as tx:
-                    request.answer = request.work(tx)
+                    answer = request.work(tx)
             except Contended as error:
                 request.error = error
-            except Exception as error:
+            except BaseException as error:
                 request.error = error
-                return
+                break
             else:
-                request.error = None
-                return
+                request.answer, request.error = answer, None
+                break
+        request.done = True

@@ -96,6 +96,35 @@ def test_a_request_that_fails_takes_none_of_the_others_with_it(log, at_once):
     assert sorted(log.committed) == ["first", "good", "other"]
 
 
+def test_a_request_that_ends_its_thread_takes_none_of_the_others_with_it(log, at_once):
+    def exits(tx):
+        tx.append("lost")
+        raise SystemExit("a worker was told to end")
+
+    good, bad, other = at_once(lambda tx: tx.append("good") or 1, exits, lambda tx: tx.append("other") or 2)
+    assert str(bad.exception(10.0)) == "a worker was told to end"
+    # Whoever is answered finds its work committed.
+    assert (good.result(10.0), other.result(10.0)) == (1, 2)
+    assert sorted(log.committed) == ["first", "good", "other"]
+
+
+def test_an_interrupted_commit_is_reported_to_all_and_not_done_again(log, writer, at_once, monkeypatch):
+    begin, begun = log.begin, []
+
+    @contextmanager
+    def interrupted():
+        with begin() as tx:
+            begun.append(tx)
+            yield tx
+            if len(begun) == 2:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(writer, "_begin", interrupted)
+    asked = at_once(*(lambda tx, i=i: tx.append(i) for i in range(3)))
+    assert [type(future.exception(10.0)) for future in asked] == [KeyboardInterrupt] * 3
+    assert len(begun) == 2
+
+
 def test_a_store_that_is_away_is_asked_once_for_all(log, writer, until):
     with ThreadPoolExecutor(8) as threads:
         log.go_on.clear()
