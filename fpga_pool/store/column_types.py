@@ -12,6 +12,7 @@ from sqlalchemy.dialects.mysql import MEDIUMTEXT
 from sqlalchemy.types import TypeDecorator
 
 from fpga_pool.model.encoding import ACTIONS, from_plain, to_plain
+from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages import Action
 
 #: Text that may exceed the 64 KiB of MariaDB's TEXT.
@@ -79,5 +80,14 @@ class ActionText(TypeDecorator[Action]):
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Action:
         """Read the action."""
-        action: Action = from_plain(ACTIONS, json.loads(value or "null"))
-        return action
+        return read_action(value)
+
+
+def read_action(text: str | None) -> Action:
+    """Return an action that was stored as JSON; InvalidInput if this version does not know it."""
+    try:
+        plain = json.loads(text or "null")
+    except ValueError as error:
+        raise InvalidInput(f"not JSON: {error}") from error
+    action: Action = from_plain(ACTIONS, plain)
+    return action

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Insert,
     Select,
     Table,
+    Text,
     TextClause,
     UniqueConstraint,
     Update,
@@ -278,11 +279,19 @@ def time_models() -> Select[Any]:
 
 @cache
 def outbox() -> Select[Any]:
-    """Return the query for the `most` oldest commands of `of_shard`, of other hosts than those `but_for`."""
+    """Return the query for the commands of `of_shard` that wait for other hosts than those `but_for`.
+
+    Of each host the `per_host` oldest, and of all hosts `most` of these: the oldest of each host before the second of
+    any.  They come in the order of their commits, with their actions as they are stored.
+    """
     commands = table(Command).c
+    rank = func.row_number().over(partition_by=commands.host, order_by=commands.position).label("rank_of_host")
     others = commands.host.not_in(bindparam("but_for", expanding=True))
-    waiting = all_of(Command).where(commands.shard == bindparam("of_shard"), others)
-    return waiting.order_by(commands.position).limit(bindparam("most"))
+    ranked = select(commands.position, rank).where(commands.shard == bindparam("of_shard"), others).subquery()
+    first = select(ranked.c.position).where(ranked.c.rank_of_host <= bindparam("per_host"))
+    chosen = first.order_by(ranked.c.rank_of_host, ranked.c.position).limit(bindparam("most")).subquery()
+    shown = [type_coerce(column, Text) if column is commands.action else column for column in columns(Command)]
+    return select(*shown).join(chosen, chosen.c.position == commands.position).order_by(commands.position)
 
 
 @cache

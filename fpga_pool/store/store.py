@@ -1,6 +1,7 @@
 """The pool's memory: transactions fenced by the epoch of a shard's owner, the outbox, and who owns a shard."""
 
 import contextlib
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,17 +11,20 @@ from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, upda
 from sqlalchemy.orm import Session, sessionmaker
 
 from fpga_pool.core.timemodel import TimeModel
-from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound, StaleEpoch
+from fpga_pool.model.exceptions import Conflict, DuplicateId, InvalidInput, NotFound, StaleEpoch
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import Job, JobState, Scheduler, Shard
 from fpga_pool.model.pool.columns import PoolColumns
 from fpga_pool.store import columns, engine, schema
+from fpga_pool.store.column_types import read_action
 from fpga_pool.store.errors import translated
 from fpga_pool.store.mapping import called, from_columns, from_row, to_columns
 from fpga_pool.store.models import HostRow, SchedulerRow, ShardRow, TimeModelRow
 from fpga_pool.store.reads import Reads, chunks
 from fpga_pool.store.statements import insertion, outbox, removal, shard_lock, shard_renewal, sign_of_life
 from fpga_pool.store.transaction import NO_SHARD, SqlReading, SqlTransaction
+
+LOG = logging.getLogger(__name__)
 
 
 def _owned(shard: str, owner: str, epoch: int) -> tuple[ColumnElement[bool], ...]:
@@ -42,6 +46,24 @@ def _lock(connection: Connection, shard: str) -> None:
     """Lock the shard for this transaction and count its changes, whoever owns it."""
     if not connection.execute(shard_lock(fenced=False), {"of_shard": shard, "changes": 1}).rowcount:
         raise NotFound(f"no shard {shard}")
+
+
+def _command(row: Sequence[Any]) -> Command:
+    """Return a command of the outbox, with no effect if this version cannot read its action."""
+    *facts, action = row
+    try:
+        return from_columns(Command, [*facts, read_action(action)])
+    except InvalidInput as error:
+        unreadable = from_columns(Command, [*facts, None])
+        LOG.error(  # noqa: TRY400
+            "command %s for host %s, slot %r cannot be read (%s) and is set aside; stored is %s",
+            unreadable.id,
+            unreadable.host,
+            unreadable.slot,
+            error,
+            action,
+        )
+        return unreadable.without_effect()
 
 
 class Store:
@@ -199,11 +221,17 @@ class Store:
 
     # Outbox ----------------------------------------------------------------------------------------------------
 
-    def undelivered(self, shard: str, limit: int, *, but_for: Collection[str] = ()) -> list[Command]:
-        """Return the oldest commands of the outbox, in the order of their commits; none for the hosts `but_for`."""
-        wanted = {"of_shard": shard, "but_for": list(but_for), "most": limit}
+    def undelivered(
+        self, shard: str, limit: int, *, per_host: int | None = None, but_for: Collection[str] = ()
+    ) -> list[Command]:
+        """Return the oldest commands of the outbox, in the order of their commits; none for the hosts `but_for`.
+
+        With `per_host` at most so many of each host.  Where there are more than `limit`, each host's oldest count most.
+        A command that this version cannot read is replaced by one without effect, and what it was is logged.
+        """
+        wanted = {"of_shard": shard, "but_for": list(but_for), "per_host": per_host or limit, "most": limit}
         with translated(), self._single_reads.connect() as connection:
-            return [from_columns(Command, row) for row in connection.execute(outbox(), wanted)]
+            return [_command(row) for row in connection.execute(outbox(), wanted)]
 
     def delivered(self, shard: str, owner: str, epoch: int, ids: Collection[str]) -> None:
         """Remove commands that agents have acknowledged.

@@ -3,7 +3,7 @@
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, StaleEpoch
@@ -20,10 +20,10 @@ LOG = logging.getLogger(__name__)
 RETRY_S = (0.5, 10.0)
 #: Commands sent in one call.
 BATCH = 200
-#: A load ahead of jobs that has waited for longer, in seconds, is not asked for any more: its moment is over.
+#: A host that has been behind for longer, in seconds, is not asked for loads ahead of jobs: their moment is over.
 LOAD_AHEAD_S = 10.0
-#: An agent that does not know of loads ahead is asked for none for so many seconds.
-NO_LOADS_S = 600.0
+#: Commands read at once, of all hosts.
+MOST = 10_000
 
 
 class Outbox:
@@ -39,10 +39,8 @@ class Outbox:
         self._busy: set[str] = set()
         self._pause_s: dict[str, float] = {}
         self._not_before: dict[str, float] = {}
-        #: By host, when each of the loads ahead that wait for it was first seen here.
-        self._seen: dict[str, dict[str, float]] = {}
-        #: By host whose agent does not know of loads ahead, until when it is asked for none.
-        self._no_loads: dict[str, float] = {}
+        #: By host, since when commands have waited for it without a moment in which there were none.
+        self._behind_since: dict[str, float] = {}
 
     def announce(self, hosts: Iterable[str]) -> None:
         """Tell agents in whose hands the shard is now: what its former owner still says they refuse."""
@@ -56,20 +54,25 @@ class Outbox:
             LOG.debug("agent %s was not told of the owner of shard %s: %s", host, self._shard.name, error)
 
     def dispatch(self, wake: Callable[[], None]) -> bool:
-        """Start delivery to every host that has commands waiting and is not being served; `wake` when one is done."""
-        # Whoever is being served while the outbox is read is left to the next time: what was read may be delivered.
+        """Start delivery to every host that has commands waiting and is not being served; `wake` when one is done.
+
+        Read is only what can be sent now: of each host one call, and nothing for hosts that are being served or pause.
+        """
+        now_s = self._clock()
         with self._lock:
-            served = set(self._busy)
+            # What is read of a host that is being served may be delivered by then: it is left to the next time.
+            left_out = self._busy | {host for host, until in self._not_before.items() if now_s < until}
         by_host: dict[str, list[Command]] = {}
-        for command in self._store.undelivered(self._shard.name, limit=10_000, but_for=served):
+        for command in self._store.undelivered(self._shard.name, limit=MOST, per_host=BATCH, but_for=left_out):
             by_host.setdefault(command.host, []).append(command)
+        with self._lock:
+            for host in self._behind_since.keys() - by_host.keys() - left_out:
+                del self._behind_since[host]
+            for host in by_host:
+                self._behind_since.setdefault(host, now_s)
+            self._busy.update(by_host)
         for host, commands in by_host.items():
-            self._note_loads(host, commands)
-            with self._lock:
-                if host in self._busy or self._clock() < self._not_before.get(host, 0.0):
-                    continue
-                self._busy.add(host)
-            self._workers.submit(self._deliver, host, commands[:BATCH], wake)
+            self._workers.submit(self._deliver, host, commands, wake)
         return False
 
     def stop(self) -> None:
@@ -79,68 +82,58 @@ class Outbox:
     def _deliver(self, host: str, commands: list[Command], wake: Callable[[], None]) -> None:
         try:
             shard = self._shard
-            for outcome in self._execute(host, commands):
+            sent = [command if self._in_time(command) else command.without_effect() for command in commands]
+            for outcome in self._execute(host, sent):
                 if outcome.outcome == "refused":
                     LOG.warning("agent %s refused command %s: %s", host, outcome.command, outcome.reason)
             self._store.delivered(shard.name, shard.owner, shard.epoch, [command.id for command in commands])
             self._pause_s.pop(host, None)
+            if len(commands) < BATCH:
+                with self._lock:
+                    self._behind_since.pop(host, None)
         except StaleEpoch as error:
             LOG.warning("agent %s: %s", host, error)
-            self._not_before[host] = self._clock() + RETRY_S[1]
+            self._pause(host, RETRY_S[1])
         except (MessagingError, FpgaPoolError) as error:
             pause_s = self._pause_s.get(host, RETRY_S[0])
             self._pause_s[host] = min(2 * pause_s, RETRY_S[1])
-            self._not_before[host] = self._clock() + pause_s
+            self._pause(host, pause_s)
             LOG.warning("commands for agent %s wait (%s); next try in %.1f s", host, error, pause_s)
         except Exception:
             LOG.exception("delivery to agent %s failed", host)
-            self._not_before[host] = self._clock() + RETRY_S[1]
+            self._pause(host, RETRY_S[1])
         finally:
             with self._lock:
                 self._busy.discard(host)
             wake()
 
-    # Loads ahead of jobs: for this moment, or never -------------------------------------------------------------
+    def _pause(self, host: str, seconds: float) -> None:
+        with self._lock:
+            self._not_before[host] = self._clock() + seconds
 
-    def _note_loads(self, host: str, commands: Iterable[Command]) -> None:
-        """Note since when loads ahead wait for a host that is not being served."""
-        seen, now_s = self._seen.pop(host, {}), self._clock()
-        loads = {command.id: seen.get(command.id, now_s) for command in commands if _loads_ahead(command)}
-        if loads:
-            self._seen[host] = loads
-
-    def _execute(self, host: str, commands: Iterable[Command]) -> list[Outcome]:
-        """Have an agent execute commands, of the loads ahead those whose moment is now and that it knows of."""
-        shard, now_s = self._shard, self._clock()
-        knows = now_s >= self._no_loads.get(host, -math.inf)
-        sent = [command if knows and self._in_time(command, now_s) else _without_load(command) for command in commands]
+    def _execute(self, host: str, commands: Sequence[Command]) -> list[Outcome]:
+        """Have an agent execute commands; in place of one that it cannot read it gets one without effect."""
+        shard = self._shard
         try:
-            outcomes = self._agents.execute(host, shard.name, shard.epoch, sent)
+            return self._agents.execute(host, shard.name, shard.epoch, commands)
         except InvalidInput as error:
-            if not any(map(_loads_ahead, sent)):
+            if len(commands) > 1:
+                half = len(commands) // 2
+                return self._execute(host, commands[:half]) + self._execute(host, commands[half:])
+            (command,) = commands
+            empty = command.without_effect()
+            if command == empty:
                 raise
-            outcomes = self._agents.execute(host, shard.name, shard.epoch, [_without_load(item) for item in sent])
-            if host not in self._no_loads:
-                LOG.warning(
-                    "agent %s does not know LoadFunction (%s): its slots load nothing ahead until it is upgraded",
-                    host,
-                    error,
-                )
-            self._no_loads[host] = now_s + NO_LOADS_S
-        else:
-            if any(map(_loads_ahead, sent)):
-                self._no_loads.pop(host, None)
-        return outcomes
+            outcomes = self._agents.execute(host, shard.name, shard.epoch, [empty])
+            LOG.error("agent %s cannot read command %s (%s), which is set aside: %s", host, command.id, error, command)
+            return outcomes
 
-    def _in_time(self, command: Command, now_s: float) -> bool:
-        """Say whether a command, if it is a load ahead, was decided just now, and by this owner of the shard."""
-        seen_at = self._seen.get(command.host, {}).get(command.id, now_s)
-        return command.epoch == self._shard.epoch and now_s - seen_at <= LOAD_AHEAD_S
+    def _in_time(self, command: Command) -> bool:
+        """Say whether the moment of a command is not over: a load ahead is for the moment at which it was decided.
 
-
-def _loads_ahead(command: Command) -> bool:
-    return isinstance(command.action, LoadFunction)
-
-
-def _without_load(command: Command) -> Command:
-    return command.without_effect() if _loads_ahead(command) else command
+        It is over where a former owner of the shard decided, or where the host has been behind for long.
+        """
+        if not isinstance(command.action, LoadFunction):
+            return True
+        behind_s = self._clock() - self._behind_since.get(command.host, math.inf)
+        return command.epoch == self._shard.epoch and behind_s <= LOAD_AHEAD_S

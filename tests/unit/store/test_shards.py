@@ -142,3 +142,15 @@ def test_commands_for_hosts_that_are_served_are_left_out(store, shard, begin, ma
         for command in commands:
             tx.send(command)
     assert store.undelivered(shard.name, limit=10, but_for={"host-0"}) == [commands[1]]
+
+
+def test_the_outbox_is_read_fairly(store, shard, begin, make):
+    many = [make.command(sequence, host="many") for sequence in range(5)]
+    few = [make.command(sequence, host="few") for sequence in range(2)]
+    with begin() as tx:
+        for command in (*many, *few):
+            tx.send(command)
+    assert store.undelivered(shard.name, limit=10, per_host=3) == many[:3] + few
+    # The oldest of every host come before the second of any.
+    assert store.undelivered(shard.name, limit=2) == [many[0], few[0]]
+    assert store.undelivered(shard.name, limit=3) == [*many[:2], few[0]]

@@ -58,9 +58,8 @@ class Agent:
         self.owners = []
         self.beats = itertools.count(1)
         self.refuses = None
-        #: Actions of later releases than its own, by name, and how often one was among what it was sent.
+        #: Actions of later releases than its own, by name.
         self.unknown = set()
-        self.not_understood = 0
         #: It cannot execute anything at the moment, and says so.
         self.unavailable = False
         #: Cleared while it does not get to answering.
@@ -73,7 +72,6 @@ class Agent:
         if self.unavailable:
             raise ServiceUnavailable("its disk is full")
         if found := [plain["action"]["type"] for plain in commands if plain["action"]["type"] in self.unknown]:
-            self.not_understood += 1
             raise InvalidInput(f"message.action.type: found {found[0]!r}")
         taken = read_all(Command, commands)
         self.answers.wait(5.0)

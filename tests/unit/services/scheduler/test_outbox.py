@@ -1,12 +1,14 @@
 """Delivery of commands, over a real transport."""
 
 import itertools
+import math
 import threading
 
 import pytest
+from sqlalchemy import text
 
 from fpga_pool.model.exceptions import StaleEpoch
-from fpga_pool.model.messages import Command, LoadFunction, ReleaseJob
+from fpga_pool.model.messages import Command, EvictJob, LoadFunction, ReleaseJob
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.services.scheduler import outbox as outbox_module
 from fpga_pool.services.scheduler.outbox import Outbox
@@ -127,6 +129,80 @@ def test_a_replaced_owner_leaves_what_it_sent_to_the_next_one(bench, new_agent, 
         bench.store.delivered("default", "me", 1, ["x"])
 
 
+def test_a_long_backlog_of_a_host_that_is_away_starves_nobody(bench, new_agent, send, deliver, monkeypatch):
+    # More waits for one host than is read at once; in a pause, and at each new try, the other gets its own.
+    monkeypatch.setattr(outbox_module, "MOST", 20)
+    away, present = new_agent(served=False), new_agent()
+    send(away, *map(str, range(50)))
+    for_present = send(present, "a") + send(present, "b")
+    deliver(lambda: received(present) == for_present)
+    later = send(present, "c")
+    deliver(lambda: received(present) == for_present + later and len(bench.waiting()) == 50)
+
+
+def test_what_waits_for_hosts_that_pause_or_are_served_is_not_read(
+    bench, new_agent, send, deliver, until, outbox, caplog
+):
+    away, slow = new_agent(served=False), new_agent()
+    slow.answers.clear()
+    send(away, "a")
+    deliver(lambda: f"commands for agent {away.name} wait" in caplog.text)
+    outbox._not_before[away.name] = math.inf
+    send(slow, "b")
+    outbox.dispatch(lambda: None)
+    until(lambda: slow.owners)
+    read = []
+    undelivered = bench.store.undelivered
+    bench.store.undelivered = lambda *args, **options: read.append(undelivered(*args, **options)) or read[-1]
+    outbox.dispatch(lambda: None)
+    slow.answers.set()
+    assert read == [[]]
+
+
+def test_a_command_that_the_agent_cannot_read_is_set_aside_and_the_others_go_on(
+    bench, new_agent, send, deliver, caplog
+):
+    older = new_agent()
+    older.unknown = {"EvictJob"}
+    evict = EvictJob(job="x", attempt=1, keep_progress=False)
+    ids = send(older, "a", "b", evict, "c", evict, "d")
+    deliver(lambda: bench.waiting() == [])
+    # In their order, and with a number for each: the slot is not behind, as if something were still under way.
+    assert received(older) == ids
+    assert [command.sequence for command in older.commands] == [1, 2, 3, 4, 5, 6]
+    assert [command.action.job for command in older.commands] == ["a", "b", "", "c", "", "d"]
+    for number in (2, 4):
+        assert f"agent {older.name} cannot read command {ids[number]} " in caplog.text
+    assert caplog.text.count("EvictJob(job='x', attempt=1, keep_progress=False)") == 2
+
+
+def test_an_agent_that_can_read_nothing_gets_its_commands_later(bench, new_agent, send, deliver, caplog):
+    older = new_agent()
+    older.unknown = {"ReleaseJob"}
+    ids = send(older, "a", "b")
+    deliver(lambda: f"commands for agent {older.name} wait" in caplog.text)
+    assert [command.id for command in bench.waiting()] == ids
+    older.unknown = set()
+    deliver(lambda: bench.waiting() == [])
+    assert received(older) == ids
+
+
+def test_a_stored_command_that_cannot_be_read_is_set_aside_and_the_others_go_on(
+    bench, new_agent, send, deliver, caplog
+):
+    host, other = new_agent(), new_agent()
+    ids, others = send(host, "a", "b", "c"), send(other, "d")
+    stored = '{"type": "Teleport", "job": "b"}'
+    with bench.store.engine.begin() as connection:
+        change = text("UPDATE commands SET action = :action WHERE id = :id")
+        connection.execute(change, {"action": stored, "id": ids[1]})
+    deliver(lambda: bench.waiting() == [])
+    assert (received(host), received(other)) == (ids, others)
+    assert [command.action.job for command in host.commands] == ["a", "", "c"]
+    assert f"command {ids[1]} for host {host.name}, slot 's' cannot be read" in caplog.text
+    assert f"stored is {stored}" in caplog.text
+
+
 # Loads ahead of jobs
 
 AHEAD = LoadFunction(function="sha256", replaces="")
@@ -139,54 +215,13 @@ def test_a_load_ahead_is_delivered_among_the_others(bench, new_agent, send, deli
     assert (received(host), host.ahead) == (ids, [("s", "sha256")])
 
 
-def test_an_agent_of_the_release_before_gets_what_was_sent_with_a_load_ahead(
-    bench, new_agent, send, deliver, caplog, jumping_clock
-):
-    older = new_agent()
-    older.unknown = {"LoadFunction"}
-    ids = send(older, "a", AHEAD, "b")
-    deliver(lambda: bench.waiting() == [])
-    # In their order, and with a number for each: the slot is not behind, as if something were still under way.
-    assert received(older) == ids
-    assert [command.sequence for command in older.commands] == [1, 2, 3]
-    assert older.ahead == []
-    refused = older.not_understood
-    assert refused > 0
-    # It is asked for none for a while, and then whether it was upgraded; the log says it once.
-    send(older, AHEAD, "c")
-    deliver(lambda: bench.waiting() == [])
-    assert older.not_understood == refused
-    jumping_clock.ahead_s += outbox_module.NO_LOADS_S
-    send(older, AHEAD, "d")
-    deliver(lambda: bench.waiting() == [])
-    assert (older.ahead, older.not_understood > refused) == ([], True)
-    assert caplog.text.count(f"agent {older.name} does not know LoadFunction") == 1
-    assert f"commands for agent {older.name} wait" not in caplog.text
-
-
-def test_an_agent_that_was_upgraded_loads_ahead(bench, new_agent, send, deliver, jumping_clock):
-    agent = new_agent()
-    agent.unknown = {"LoadFunction"}
-    send(agent, AHEAD)
-    deliver(lambda: bench.waiting() == [])
-    agent.unknown = set()
-    jumping_clock.ahead_s += outbox_module.NO_LOADS_S
-    for _ in range(2):
-        send(agent, AHEAD)
+def test_a_busy_host_that_is_never_behind_loads_ahead(bench, new_agent, send, deliver, jumping_clock):
+    host = new_agent()
+    for number in range(3):
+        send(host, AHEAD)
         deliver(lambda: bench.waiting() == [])
-    assert agent.ahead == [("s", "sha256")] * 2
-
-
-def test_a_list_that_is_refused_for_something_else_waits(bench, new_agent, send, deliver, caplog):
-    older = new_agent()
-    older.unknown = {"ReleaseJob"}
-    ids = send(older, "a", AHEAD)
-    deliver(lambda: f"commands for agent {older.name} wait" in caplog.text)
-    assert [command.id for command in bench.waiting()] == ids
-    assert "LoadFunction" not in caplog.text
-    older.unknown = set()
-    deliver(lambda: bench.waiting() == [])
-    assert (received(older), older.ahead) == (ids, [("s", "sha256")])
+        jumping_clock.ahead_s += outbox_module.LOAD_AHEAD_S
+        assert len(host.ahead) == number + 1
 
 
 @pytest.mark.parametrize(("waited", "loads"), [(0.0, 1), (1.0, 0)])
