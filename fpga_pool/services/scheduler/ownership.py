@@ -38,6 +38,8 @@ class Ownership:
         self._shards = Stillness(clock)
         self._schedulers = Stillness(clock)
         self._owned: dict[str, OwnedShard] = {}
+        #: Those of them that are stopped already.
+        self._paused: set[str] = set()
         self._lock = threading.Lock()
 
     def shards(self) -> tuple[str, ...]:
@@ -98,8 +100,10 @@ class Ownership:
 
     def pause(self) -> None:
         """Plan and command no more; the shards stay owned until `leave`."""
-        for owned in list(self._owned.values()):
-            owned.stop()
+        for name, owned in list(self._owned.items()):
+            if name not in self._paused:
+                self._paused.add(name)
+                owned.stop()
 
     def leave(self) -> None:
         """Give up everything, so that others take over at once."""
@@ -148,7 +152,8 @@ class Ownership:
     def _drop(self, name: str) -> OwnedShard:
         with self._lock:
             owned = self._owned.pop(name)
-        owned.stop()
+        if name not in self._paused:
+            owned.stop()
         return owned
 
     def _release(self, name: str) -> None:

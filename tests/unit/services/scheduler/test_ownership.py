@@ -7,6 +7,7 @@ import pytest
 from fpga_pool.model.exceptions import ServiceUnavailable, StaleEpoch
 from fpga_pool.model.pool.sharding import ShardRule
 from fpga_pool.rpc.transport import MessagingError
+from fpga_pool.services.scheduler.owned import OwnedShard
 
 TWO = ShardRule(number=2)
 
@@ -40,6 +41,19 @@ def test_a_scheduler_that_leaves_is_replaced_at_once(bench, pair, until):
     one, two = pair
     one.stop()
     until(lambda: two.ownership.shards() == ("shard-1", "shard-2"))
+
+
+def test_an_owned_shard_is_stopped_once(bench, until, monkeypatch):
+    stopped = []
+    stop = OwnedShard.stop
+    monkeypatch.setattr(OwnedShard, "stop", lambda self: stopped.append(self.shard.name) or stop(self))
+    service = bench.start().service
+    until(service.ownership.shards)
+    # The embedded pool pauses its scheduler, lets its agents end, and then stops it.
+    service.pause()
+    service.stop()
+    assert stopped == ["default"]
+    assert owners(bench) == {"default": ""}
 
 
 def test_a_scheduler_that_stalls_is_replaced_and_fenced_off(bench, pair, until):
