@@ -25,7 +25,7 @@ DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
 Named = TypeVar("Named", Batch, Gang, Task)
 
 _PAGE = 1000
-#: Between the tries to create a batch.
+#: Between the tries to create a batch, a gang or a task.
 _CREATE_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
 
 
@@ -105,7 +105,7 @@ class PoolApi:
         try:
             self._http.call("GET", f"{path}/{_segment(uuid)}")
         except NotFound:
-            raise DuplicateId(f"{noun} {uuid} or a job of it exists already, and is not ours") from None
+            raise DuplicateId(f"{noun} {uuid} or a part of it exists already, and is not ours") from None
 
     def batches(self, limit: int | None = None) -> list[Batch]:
         """Return the project's batches (the newest `limit`), newest first."""
@@ -180,14 +180,16 @@ class PoolApi:
         command: str = "",
         uuid: str | None = None,
     ) -> Gang:
-        """Queue a gang; with a `uuid` of the caller's it can be asked for again, and is created once.
+        """Queue a gang; where the answer was lost on the way, it is recognised by its uuid.
 
         `image` names what its guests run, "" = what their hosts have for all; `command` is for the image to read.
         """
         body: dict[str, object] = {"processes": processes, "runtime_s": runtime_s, "cpu_usage": cpu_usage}
         body |= {name: text for name, text in (("image", image), ("command", command)) if text}
-        body |= {"uuid": uuid or str(uuid4()), "name": name} | ({} if work_s is None else {"work_s": work_s})
-        return read(Gang, self._http.call("POST", "/v1/gangs", body=body, retry=False)["gang"])
+        uuid = uuid or str(uuid4())
+        body |= {"uuid": uuid, "name": name} | ({} if work_s is None else {"work_s": work_s})
+        found = self._create("/v1/gangs", "gang", body)
+        return self.gang(uuid).gang if found is None else read(Gang, found)
 
     def gangs(self, limit: int = 100) -> list[Gang]:
         """Return the newest gangs of the project, newest first."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from datetime import datetime
-from functools import cache, partial
+from functools import cache
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from fpga_pool.model.encoding import from_content
@@ -13,12 +13,48 @@ from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 T = TypeVar("T")
 
 
+class _Partial:
+    """An object of which a view shows some fields only: reading another one raises AttributeError."""
+
+    __slots__ = ()
+
+    def _shown(self) -> dict[str, object]:
+        this: Any = self
+        return {field.name: getattr(self, field.name) for field in fields(this) if hasattr(self, field.name)}
+
+    def __getattr__(self, name: str) -> object:
+        raise AttributeError(f"{name} of this {type(self).__name__.lower()} is not in the API's answer")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._shown().items())})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Partial) and type(other) is type(self) and other._shown() == self._shown()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._shown().items()))
+
+
+@cache
+def _partial(wanted: Any) -> Any:
+    return type(wanted.__name__, (_Partial, wanted), {"__slots__": ()})
+
+
 def read(wanted: type[T], view: object) -> T:
-    """Return the object that a view shows; what a newer API shows besides is left out."""
+    """Return the object that a view shows; what a newer API shows besides is left out.
+
+    A field with a default that the view does not show has no value at all: reading it raises AttributeError.
+    """
     try:
-        return from_content(wanted, _plain(wanted, view))
+        plain = _plain(wanted, view)
+        hidden = _converters(wanted)[0] - plain.keys() if isinstance(plain, dict) else frozenset()
+        kind: type[T] = _partial(wanted) if hidden else wanted
+        found = from_content(kind, plain)
     except (InvalidInput, ValueError) as error:
         raise FpgaPoolError(f"the API's answer is not understood: {error}") from error
+    for name in hidden:
+        object.__delattr__(found, name)
+    return found
 
 
 def read_all(wanted: type[T], views: object) -> list[T]:
@@ -49,20 +85,23 @@ def _converters(wanted: Any) -> tuple[frozenset[str], tuple[tuple[str, Callable[
     """Return the fields of a class, and of those that are shown otherwise what makes the plain value of the shown."""
     hints = get_type_hints(wanted)
     names = [field.name for field in fields(wanted)]
-    found = [(name, _converter(hints[name])) for name in names]
+    found = [(name, _converter(name, hints[name])) for name in names]
     return frozenset(names), tuple((name, convert) for name, convert in found if convert is not None)
 
 
-def _converter(hint: Any) -> Callable[[object], object] | None:
+def _converter(name: str, hint: Any) -> Callable[[object], object] | None:
     if get_origin(hint) is tuple and is_dataclass(get_args(hint)[0]):
         item = get_args(hint)[0]
         return lambda value: [_plain(item, one) for one in value] if isinstance(value, list) else value
-    if float in (hint, *get_args(hint)):
-        return partial(_time_or_number, unlimited=hint is float)
-    return None
+    if hint is float and name.endswith("bps"):
+        return _limit
+    return _time if float in (hint, *get_args(hint)) else None
 
 
-def _time_or_number(value: object, *, unlimited: bool) -> object:
-    if isinstance(value, str):
-        return seconds(value)
-    return math.inf if unlimited and value is None else value
+def _limit(value: object) -> object:
+    """Return a rate limit: JSON has no infinity, and where there is no limit the API says null."""
+    return math.inf if value is None else value
+
+
+def _time(value: object) -> object:
+    return seconds(value) if isinstance(value, str) else value

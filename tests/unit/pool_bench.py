@@ -315,7 +315,10 @@ class PoolBench:
 
     def create_gang(self, request):
         with self._answering("create_gang"):
-            return gang_admission.create_gang(self.tx, request, time.time())
+            gang = gang_admission.create_gang(self.tx, request, time.time())
+        if late := self.breaks.pop("create_gang answer", None):
+            raise late
+        return gang
 
     def gangs(self, project_id, limit, marker=None):
         with self._answering("gangs"):

@@ -125,7 +125,9 @@ class Outbox:
             if command == empty:
                 raise
             outcomes = self._agents.execute(host, shard.name, shard.epoch, [empty])
-            LOG.error("agent %s cannot read command %s (%s), which is set aside: %s", host, command.id, error, command)
+            LOG.error(  # noqa: TRY400
+                "agent %s cannot read command %s (%s), which is set aside: %s", host, command.id, error, command
+            )
             return outcomes
 
     def _in_time(self, command: Command) -> bool:

@@ -1,8 +1,9 @@
 import logging
+import math
 import socket
 import time
 import uuid
-from dataclasses import replace
+from dataclasses import fields
 
 import pytest
 from oslo_messaging import MessagingTimeout
@@ -21,6 +22,16 @@ def job(**changes):
     return JobRequest(**{**values, **changes})
 
 
+HIDDEN_OF_SLOTS = {"generation", "sequence", "lease_epoch", "shard", "story"}
+HIDDEN_OF_HOSTS = {"agent_id", "availability_zone", "beat", "egress_driver", "generation", "node", "reported", "shard"}
+
+
+def shown(things, but_for=frozenset()):
+    """Return the fields of each that have a value."""
+    names = [[f.name for f in fields(thing) if f.name not in but_for and hasattr(thing, f.name)] for thing in things]
+    return [{name: getattr(thing, name) for name in of_it} for thing, of_it in zip(things, names, strict=True)]
+
+
 @pytest.fixture
 def no_pauses(monkeypatch):
     monkeypatch.setattr("fpga_pool.client.api._CREATE_PAUSES_S", (0.0, 0.0))
@@ -29,13 +40,47 @@ def no_pauses(monkeypatch):
 def test_objects_arrive_as_they_are_in_the_pool(client, pool):
     batch = client.create_batch([job()], name="first")
     assert client.batch(batch.uuid).state is BatchState.PENDING
-    assert client.slots() == [replace(slot, generation=0, sequence=0, lease_epoch=0) for slot in pool.tx.slots()]
-    assert client.hosts() == pool.tx.hosts()  # an infinite bandwidth included
+    assert shown(client.slots()) == shown(pool.tx.slots(), but_for=HIDDEN_OF_SLOTS)
+    assert shown(client.hosts()) == shown(pool.tx.hosts(), but_for=HIDDEN_OF_HOSTS)  # an infinite bandwidth included
     assert client.functions() == pool.functions()
     assert client.calibration("sha256") == pool.calibration("sha256")
     (found,) = client.jobs(batch.uuid)
     stored = pool.tx.batch_jobs(batch.uuid)[0]
     assert (found.uuid, found.attempt, found.dispatched_at) == (stored.uuid, 1, pytest.approx(stored.dispatched_at))
+
+
+@pytest.mark.parametrize("name", sorted(HIDDEN_OF_HOSTS))
+def test_what_the_api_does_not_show_has_no_value(client, name):
+    host, other = client.hosts()
+    with pytest.raises(AttributeError, match=f"{name} of this host is not in the API's answer"):
+        getattr(host, name)
+    assert f" {name}=" not in repr(host)
+    assert client.hosts() == [host, other]
+    assert {host, *client.hosts()} == {host, other}
+
+
+def test_stories_are_told_of_one_and_not_of_many(client):
+    batch = client.create_batch([job()])
+    assert client.batch(batch.uuid).story == ()
+    with pytest.raises(AttributeError, match="story of this batch"):
+        client.batches()[0].story  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["speedup", "io_bps"])
+def test_only_a_limit_may_be_infinite(client, monkeypatch, name):
+    call = client._http.call
+
+    def without(*args, **options):
+        answer = call(*args, **options)
+        answer["functions"][0][name] = None
+        return answer
+
+    monkeypatch.setattr(client._http, "call", without)
+    if name == "io_bps":
+        assert client.functions()[0].io_bps == math.inf
+    else:
+        with pytest.raises(exceptions.FpgaPoolError, match="speedup: expected a number, found None"):
+            client.functions()
 
 
 def test_batches_come_page_by_page(client, monkeypatch):
@@ -88,6 +133,14 @@ def test_batch_whose_answer_was_lost_is_recognised(client, pool, no_pauses):
     pool.breaks["create_batch answer"] = MessagingTimeout("committed, and nobody heard of it")
     batch = client.create_batch([job()])
     assert pool.batch_uuids() == [batch.uuid]
+
+
+def test_gang_whose_answer_was_lost_is_recognised(client, pool, no_pauses):
+    pool.breaks["create_gang answer"] = MessagingTimeout("committed, and nobody heard of it")
+    gang = client.create_gang(2, 60.0, 0.5)
+    assert [queued.uuid for queued in pool.tx.all_gangs()] == [gang.uuid]
+    with pytest.raises(exceptions.DuplicateId):
+        client.create_gang(2, 60.0, 0.5, uuid=gang.uuid)
 
 
 def test_id_that_exists_is_refused_where_nothing_was_lost(client):
