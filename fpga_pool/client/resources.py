@@ -45,11 +45,12 @@ def read(wanted: type[T], view: object) -> T:
 
     A field with a default that the view does not show has no value at all: reading it raises AttributeError.
     """
+    whole: Any = wanted
     try:
         plain = _plain(wanted, view)
-        hidden = _converters(wanted)[0] - plain.keys() if isinstance(plain, dict) else frozenset()
-        kind: type[T] = _partial(wanted) if hidden else wanted
-        found = from_content(kind, plain)
+        hidden = _converters(whole)[0] - plain.keys() if isinstance(plain, dict) else frozenset()
+        kind = _partial(whole) if hidden else whole
+        found: T = from_content(kind, plain)
     except (InvalidInput, ValueError) as error:
         raise FpgaPoolError(f"the API's answer is not understood: {error}") from error
     for name in hidden:
