@@ -1,0 +1,170 @@
+"""What arrives in a scenario, and when: every piece of work with what is drawn for it."""
+
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from fpga_pool.model.flavor import AcceleratorRequest, Topology
+from fpga_pool.model.pool.admission import BatchRequest, JobRequest
+from fpga_pool.model.pool.gang_admission import GangRequest
+from fpga_pool.model.pool.task_admission import ShareRequest, TaskRequest
+from fpga_pool.sim.gangs.trace import read_trace
+from fpga_pool.sim.scenario.tables import (
+    BatchGroup,
+    GangGroup,
+    Group,
+    Inputs,
+    InstanceGroup,
+    OnlineGroup,
+    Scenario,
+    TaskGroup,
+)
+
+#: Who submits everything.
+USER = "demo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRequest:
+    """A virtual machine that boots."""
+
+    uuid: str
+    project_id: str
+    wanted: AcceleratorRequest
+    #: "" = whichever host suits it best.
+    host: str
+    #: None = to the end.
+    stays_s: float | None
+
+
+Request = BatchRequest | TaskRequest | GangRequest | InstanceRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A piece of work, and how it differs from what is planned."""
+
+    at_s: float
+    #: Where it is in the file, and the name of its group.
+    place: str
+    group: str
+    request: Request
+    #: By job: how many times as long as estimated it computes; and how much later than planned its client sends.
+    takes: Mapping[str, float] = field(default_factory=dict)
+    late_s: Mapping[str, float] = field(default_factory=dict)
+
+
+def arrivals(scenario: Scenario, seed: int) -> list[Arrival]:
+    """Return everything that arrives, by time, and of one instant in the order of the file.
+
+    Each group draws from a generator of its own, so a change of one leaves the others as they are.  InvalidInput names
+    a file of gangs that cannot be read.
+    """
+    found = [arrival for group in scenario.groups for arrival in _of_group(scenario, group, seed)]
+    return sorted(found, key=lambda arrival: arrival.at_s)
+
+
+def _of_group(scenario: Scenario, group: Group, seed: int) -> Iterator[Arrival]:
+    rng = np.random.default_rng([seed, zlib.crc32(group.name.encode())])
+    if isinstance(group, GangGroup) and group.swf:
+        yield from _swf_gangs(scenario, group)
+        return
+    for name, at_s in zip(group.names, _times(group, rng), strict=True):
+        drawn = _Draw(name, rng)
+        request = _request(group, name, scenario, drawn)
+        yield Arrival(
+            at_s=at_s, place=group.place, group=group.name, request=request, takes=drawn.takes, late_s=drawn.late_s
+        )
+
+
+def _times(group: Group, rng: np.random.Generator) -> list[float]:
+    """Return when each piece of a group arrives."""
+    if group.rate_per_s is not None:
+        gaps: list[float] = rng.exponential(1.0 / group.rate_per_s, group.count).cumsum().tolist()
+        return [group.arrives_s + gap_s for gap_s in gaps]
+    return [group.arrives_s + number * (group.every_s or 0.0) for number in range(group.count)]
+
+
+class _Draw:
+    """Draws what a description of inputs leaves open, job by job."""
+
+    def __init__(self, name: str, rng: np.random.Generator) -> None:
+        self._name, self._rng = name, rng
+        self.takes: dict[str, float] = {}
+        self.late_s: dict[str, float] = {}
+
+    def job(self, said: Inputs, function: str = "") -> JobRequest:
+        """Return the next job."""
+        number = len(self.takes)
+        uuid = f"{self._name}.{number}"
+        self.takes[uuid] = said.takes.draw(self._rng)
+        self.late_s[uuid] = said.late_s.draw(self._rng)
+        return JobRequest(
+            uuid=uuid,
+            name=uuid,
+            function=function or self.function(said),
+            requester=said.requester[number % len(said.requester)],
+            input_bytes=said.input_bytes.draw_whole(self._rng),
+        )
+
+    def function(self, said: Inputs) -> str:
+        """Return a function of a mix."""
+        names, weights = list(said.function), np.array(list(said.function.values()))
+        return names[0] if len(names) == 1 else names[int(self._rng.choice(len(names), p=weights / weights.sum()))]
+
+
+def _request(group: Group, name: str, scenario: Scenario, drawn: _Draw) -> Request:
+    rng = drawn._rng  # noqa: SLF001  # the generator of the group
+    who = {"uuid": name, "project_id": group.project, "user_id": USER, "name": name}
+    if isinstance(group, BatchGroup):
+        jobs = tuple(drawn.job(part) for part in group.parts for _ in range(part.count))
+        return BatchRequest(**who, policy=group.policy or scenario.scheduler.default_policy, jobs=jobs)
+    if isinstance(group, OnlineGroup):
+        return BatchRequest(**who, policy=scenario.scheduler.online_policy, jobs=(drawn.job(group),))
+    if isinstance(group, TaskGroup):
+        function = drawn.function(group)
+        jobs = tuple(drawn.job(group, function) for _ in range(group.slots.draw_whole(rng)))
+        shares = tuple(
+            ShareRequest(uuid=job.uuid, name=job.name, requester=job.requester, input_bytes=job.input_bytes)
+            for job in jobs
+        )
+        return TaskRequest(**who, function=function, topology=Topology(group.topology), shares=shares)
+    if isinstance(group, GangGroup):
+        if group.processes is None or group.runtime_s is None:
+            raise AssertionError(group.place)  # checked as it was read
+        runtime_s = group.runtime_s.draw(rng)
+        return GangRequest(
+            **who,
+            processes=group.processes.draw_whole(rng),
+            runtime_s=runtime_s,
+            cpu_usage=group.cpu_usage,
+            work_s=group.takes.draw(rng) * runtime_s,
+        )
+    assert isinstance(group, InstanceGroup)  # noqa: S101  # there are no others
+    wanted = AcceleratorRequest(function=group.function, count=group.slots, topology=Topology(group.topology))
+    stays_s = None if group.stays_s is None else group.stays_s.draw(rng)
+    return InstanceRequest(uuid=name, project_id=group.project, wanted=wanted, host=group.host, stays_s=stays_s)
+
+
+def _swf_gangs(scenario: Scenario, group: GangGroup) -> Iterator[Arrival]:
+    """Yield the gangs of a file that the pool is wide enough for, the first at the group's time."""
+    processors = sum(host.count * host.gang_processors for host in scenario.hosts)
+    trace, _ = read_trace(Path(scenario.path).parent / group.swf, processors)
+    count = len(trace.job) if group.most is None else group.most
+    for number in range(min(count, len(trace.job))):
+        name = f"{group.name}-{trace.job[number]}"
+        request = GangRequest(
+            uuid=name,
+            project_id=group.project if trace.user[number] < 0 else f"user-{trace.user[number]}",
+            user_id=USER,
+            name=name,
+            processes=int(trace.width[number]),
+            runtime_s=float(trace.estimate_s[number]),
+            cpu_usage=group.cpu_usage,
+            work_s=float(trace.run_s[number]),
+        )
+        at_s = group.arrives_s + float(trace.submit_s[number] - trace.submit_s[0])
+        yield Arrival(at_s=at_s, place=group.place, group=group.name, request=request)

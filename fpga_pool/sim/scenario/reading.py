@@ -1,0 +1,255 @@
+"""Scenario files: read, and checked whole before anything happens."""
+
+import math
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.sim.scenario.hosts import simulated_hosts
+from fpga_pool.sim.scenario.tables import (
+    BatchGroup,
+    EventTable,
+    GangGroup,
+    Group,
+    HostTable,
+    Inputs,
+    InstanceGroup,
+    JobsTable,
+    OnlineGroup,
+    PoolTable,
+    Scenario,
+    SchedulerTable,
+    TaskGroup,
+)
+from fpga_pool.sim.scenario.values import NAME, read_table, read_value
+
+GroupT = TypeVar("GroupT", bound=Group)
+
+FORMAT_VERSION = 1
+#: Prefix of the tables with parameters of policies.
+_POLICY = "policy_"
+#: The tables of single things, and those of lists.
+_TABLES = ("pool", "scheduler", "hosts")
+_LISTS: Mapping[str, Any] = {
+    "batches": BatchGroup, "online": OnlineGroup, "tasks": TaskGroup, "gangs": GangGroup, "instances": InstanceGroup,
+    "events": EventTable,
+}  # fmt: skip
+#: By kind of event: what its target is, and whether `delay_s` and `for_s` say something of it.
+_EVENTS: Mapping[str, tuple[str, bool, bool]] = {
+    "fail": ("slots", False, True),
+    "drain": ("slots", False, True),
+    "leave": ("host", False, True),
+    "slow": ("host", True, True),
+    "takeover": ("", False, True),
+    "cancel": ("work", False, False),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """Names of the policies that are installed, by family."""
+
+    batch: Collection[str]
+    online: Collection[str]
+    gang: Collection[str]
+    task: Collection[str]
+
+
+def read_scenario(path: Path) -> Scenario:
+    """Return the scenario in a TOML file; InvalidInput names the file, the table, the key and what would be right."""
+    try:
+        content = tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise InvalidInput(f"{path}: line {line}: not UTF-8 text") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InvalidInput(f"{path}: {error}") from None
+    try:
+        return _scenario(path, content)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+
+
+def check_scenario(scenario: Scenario, catalogue: Catalogue, policies: Policies) -> None:
+    """Raise InvalidInput if a name in the scenario is not that of anything."""
+    try:
+        _check_policies(scenario, policies)
+        for host in scenario.hosts:
+            if host.board:
+                _require(host.board, catalogue.boards, f"hosts.{host.name}: board", "board of the catalogue")
+        hosts = scenario.host_names
+        for group in scenario.groups:
+            for place, work in _parts(group):
+                if isinstance(work, Inputs):
+                    for name in work.requester:
+                        _require(name, hosts, f"{place}: requester", "host")
+                    for name in work.function:
+                        _require(name, catalogue.functions, f"{place}: function", "function of the catalogue")
+            if isinstance(group, InstanceGroup):
+                _require(group.function, catalogue.functions, f"{group.place}: function", "function of the catalogue")
+                if group.host:
+                    _require(group.host, hosts, f"{group.place}: host", "host")
+        _check_targets(scenario, catalogue)
+    except InvalidInput as error:
+        raise InvalidInput(f"{scenario.path}: {error}") from None
+
+
+def _scenario(path: Path, content: Mapping[str, Any]) -> Scenario:
+    content = dict(content)
+    version = content.pop("format_version", FORMAT_VERSION)
+    if version != FORMAT_VERSION or isinstance(version, bool):
+        raise InvalidInput(f"format_version: expected {FORMAT_VERSION}, found {version!r}")
+    parameters = {name: content.pop(name) for name in list(content) if name.startswith(_POLICY)}
+    for name in content:
+        if name not in (*_TABLES, *_LISTS):
+            known = ", ".join(("format_version", *_TABLES, *_LISTS, f"{_POLICY}NAME"))
+            raise InvalidInput(f"{name}: unknown table; tables are {known}")
+    found = Scenario(
+        path=str(path),
+        pool=read_table(PoolTable, content.get("pool", {}), "pool"),
+        scheduler=read_table(SchedulerTable, content.get("scheduler", {}), "scheduler"),
+        policies={name.removeprefix(_POLICY): _parameters(name, values) for name, values in parameters.items()},
+        hosts=_hosts(content.get("hosts")),
+        **{name: tuple(_listed(name, kind, content.get(name, []))) for name, kind in _LISTS.items()},
+    )
+    _refuse_repeated((group.place, name) for group in found.groups for name in {group.name, *group.names})
+    return found
+
+
+def _parameters(name: str, values: Any) -> Mapping[str, Any]:
+    if not isinstance(values, Mapping):
+        raise InvalidInput(f"{name}: expected a table, found {values!r}")
+    for parameter, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InvalidInput(f"{name}: {parameter}: expected a finite number, found {value!r}")
+    return values
+
+
+def _hosts(content: Any) -> tuple[HostTable, ...]:
+    if not isinstance(content, Mapping) or not content:
+        raise InvalidInput("hosts: missing; expected a table [hosts.NAME] for each host, or kind of host")
+    hosts = []
+    for name, values in content.items():
+        place = f"hosts.{name}"
+        host = read_table(HostTable, values, place, name=read_value(NAME, name, "hosts: name of a table"))
+        for given in ("cards", "links", "enclosures", "slot_links"):
+            if not host.board and given in values:
+                raise InvalidInput(f"{place}: {given}: there are no cards without a board")
+        hosts.append(host)
+    _refuse_repeated((f"hosts.{host.name}", name) for host in hosts for name in host.names)
+    return tuple(hosts)
+
+
+def _listed(name: str, kind: Any, content: Any) -> Iterable[Any]:
+    if not isinstance(content, list):
+        raise InvalidInput(f"{name}: expected a list of tables [[{name}]], found {content!r}")
+    for number, values in enumerate(content):
+        called = values.get("name") if isinstance(values, Mapping) else None
+        place = f"{name}[{number}]" + (f" ({called})" if isinstance(called, str) else "")
+        found = read_table(kind, values, place, place=place)
+        if isinstance(found, Group):
+            _check_arrivals(found)
+        if isinstance(found, BatchGroup):
+            parts = [read_table(JobsTable, part, f"{place}: jobs[{i}]") for i, part in enumerate(found.jobs)]
+            found = replace(found, parts=tuple(parts))
+        elif isinstance(found, GangGroup):
+            _check_gangs(found, values)
+        elif isinstance(found, EventTable):
+            _check_event(found)
+        yield found
+
+
+def _check_arrivals(group: Group) -> None:
+    if group.every_s is not None and group.rate_per_s is not None:
+        raise InvalidInput(f"{group.place}: every_s: rate_per_s is there too, and they contradict each other")
+    for name in ("every_s", "rate_per_s"):
+        if group.count == 1 and getattr(group, name) is not None:
+            raise InvalidInput(f"{group.place}: {name}: without effect where count is 1")
+
+
+def _check_gangs(group: GangGroup, values: Mapping[str, Any]) -> None:
+    needed = ("processes", "runtime_s")
+    for name in values:
+        if group.swf and name in (*needed, "takes", "count", "every_s", "rate_per_s"):
+            raise InvalidInput(f"{group.place}: {name}: the file of swf says that")
+    if not group.swf:
+        for name in needed:
+            if getattr(group, name) is None:
+                raise InvalidInput(f"{group.place}: {name}: missing, and there is no swf that says it")
+        if group.most is not None:
+            raise InvalidInput(f"{group.place}: most: without effect where there is no swf")
+
+
+def _check_event(event: EventTable) -> None:
+    target, delayed, lasts = _EVENTS[event.kind]
+    if bool(target) != bool(event.target):
+        problem = f"missing; expected the name of {target}" if target else f"a {event.kind} has none"
+        raise InvalidInput(f"{event.place}: target: {problem}")
+    if delayed != (event.delay_s is not None):
+        problem = "missing; expected by how many seconds" if delayed else f"without effect on a {event.kind}"
+        raise InvalidInput(f"{event.place}: delay_s: {problem}")
+    if not lasts and event.for_s is not None:
+        raise InvalidInput(f"{event.place}: for_s: a {event.kind} is for ever")
+
+
+def _refuse_repeated(names: Iterable[tuple[str, str]]) -> None:
+    first: dict[str, str] = {}
+    for place, name in names:
+        if name in first:
+            raise InvalidInput(f"{place}: name: {name!r} is that of {first[name]} too")
+        first[name] = place
+
+
+def _require(name: str, known: Collection[str], place: str, what: str) -> None:
+    if name not in known:
+        listed = ", ".join(sorted(known)[:20]) + (", ..." if len(known) > 20 else "")
+        raise InvalidInput(f"{place}: no {what} is called {name!r}; there is {listed or 'none'}")
+
+
+def _parts(group: Group) -> Iterable[tuple[str, object]]:
+    """Yield what describes inputs, and where it is."""
+    if isinstance(group, BatchGroup):
+        yield from ((f"{group.place}: jobs[{i}]", part) for i, part in enumerate(group.parts))
+    else:
+        yield group.place, group
+
+
+def _check_policies(scenario: Scenario, policies: Policies) -> None:
+    chosen = scenario.scheduler
+    _require(chosen.online_policy, policies.online, "scheduler: online_policy", "online policy")
+    _require(chosen.gang_policy, policies.gang, "scheduler: gang_policy", "gang policy")
+    _require(chosen.task_policy, policies.task, "scheduler: task_policy", "task policy")
+    for_batches = {*policies.batch, chosen.online_policy}
+    _require(chosen.default_policy, for_batches, "scheduler: default_policy", "policy for batches")
+    for group in scenario.batches:
+        if group.policy:
+            _require(group.policy, for_batches, f"{group.place}: policy", "policy for batches")
+    all_there_are = {*policies.batch, *policies.online, *policies.gang, *policies.task}
+    for name in scenario.policies:
+        _require(name, all_there_are, f"{_POLICY}{name}", "policy")
+
+
+def _check_targets(scenario: Scenario, catalogue: Catalogue) -> None:
+    """Look whether what events are about is there."""
+    slots = {slot.slot for host in simulated_hosts(scenario, catalogue) for slot in host.slots}
+    known: dict[str, set[str]] = {
+        "host": set(scenario.host_names),
+        # All slots of a host or card by its name too.
+        "slots": {"/".join(name.split("/")[:parts]) for name in slots for parts in (1, 2, 3)},
+        "work": {name for group in scenario.groups for name in {group.name, *group.names}},
+    }
+    for event in scenario.events:
+        wanted = _EVENTS[event.kind][0]
+        if wanted == "slots" and event.target not in known[wanted]:
+            raise InvalidInput(
+                f"{event.place}: target: no host with cards, card or slot is called {event.target!r}; it is HOST,"
+                " HOST/simCARD or HOST/simCARD/slotSLOT, counted from 0"
+            )
+        if wanted:
+            _require(event.target, known[wanted], f"{event.place}: target", wanted)

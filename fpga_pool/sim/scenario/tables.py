@@ -1,0 +1,226 @@
+"""The tables of a scenario."""
+
+# ruff: noqa: RUF009  # `key` makes a field
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fpga_pool.core.lattice.tasks import Topology as Cables
+from fpga_pool.model.flavor import Topology
+from fpga_pool.model.links import NOT_LINKED
+from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.sim.scenario.values import (
+    COUNT,
+    COUNT_OF_SOME,
+    COUNT_SPREAD,
+    FLAG,
+    LINES,
+    MIX,
+    NAME,
+    NAMES,
+    PLACE,
+    POSITIVE,
+    POSITIVE_SPREAD,
+    SECONDS,
+    SECONDS_SPREAD,
+    SHARE,
+    TABLES,
+    TEXT,
+    WIDTH_SPREAD,
+    Spread,
+    choice,
+    key,
+)
+
+_DEFAULTS = PoolSettings()
+_CABLES = choice(*(topology.name.lower() for topology in Cables), NOT_LINKED)
+_TOPOLOGY = choice(*(str(topology) for topology in Topology))
+_ONE = Spread(1.0, 1.0)
+_NOTHING = Spread(0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolTable:
+    """`[pool]`."""
+
+    seed: int = key(COUNT, 0)
+    until_s: float = key(POSITIVE, 86_400.0)
+    catalogue: str = key(TEXT, "", as_told="the installed one")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerTable:
+    """`[scheduler]`: the options of `[scheduler]` of fpga_pool.conf that a simulated pool has."""
+
+    default_policy: str = key(NAME, "makespan")
+    online_policy: str = key(NAME, "benefit_plus")
+    gang_policy: str = key(NAME, "measy_plus")
+    task_policy: str = key(NAME, "lattice_plus")
+    interval_s: float = key(POSITIVE, 1.0)
+    online_interval_s: float = key(POSITIVE, 0.5)
+    planning_share: float = key(SHARE, 0.02)
+    dispatch_lead_s: float = key(SECONDS, _DEFAULTS.dispatch_lead_s)
+    replan_horizon_s: float = key(SECONDS, _DEFAULTS.replan_horizon_s)
+    replan_late_s: float = key(POSITIVE, _DEFAULTS.replan_late_s)
+    online_patience_s: float = key(SECONDS, _DEFAULTS.online_patience_s)
+    load_ahead: bool = key(FLAG, _DEFAULTS.load_ahead)
+    tenant_share: float = key(SHARE, _DEFAULTS.tenant_share)
+    task_patience_s: float = key(SECONDS, _DEFAULTS.task_patience_s)
+    gang_migration_s: float = key(SECONDS, _DEFAULTS.gang_migration_s)
+    claim_patience_s: float = key(SECONDS, _DEFAULTS.claim_patience_s)
+    max_batch_jobs: int = key(COUNT_OF_SOME, _DEFAULTS.max_batch_jobs)
+    max_input_bytes: int = key(COUNT, _DEFAULTS.max_input_bytes)
+    max_attempts: int = key(COUNT_OF_SOME, _DEFAULTS.max_attempts)
+    host_timeout_s: float = key(POSITIVE, _DEFAULTS.host_timeout_s)
+    input_timeout_s: float = key(POSITIVE, _DEFAULTS.input_timeout_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostTable:
+    """`[hosts.NAME]`: one host, or `count` of a kind."""
+
+    name: str
+    count: int = key(COUNT_OF_SOME, 1)
+    board: str = key(NAME, "", as_told="no cards")
+    cards: int = key(COUNT_OF_SOME, 1)
+    links: str = key(_CABLES, "ring")
+    enclosures: tuple[str, ...] = key(LINES, ())
+    slot_links: str = key(_CABLES, "full")
+    cpu_workers: int = key(COUNT, 0)
+    gang_processors: int = key(COUNT, 0)
+    egress_mbps: float = key(POSITIVE, float("inf"), as_told="no limit")
+    ingress_mbps: float = key(POSITIVE, float("inf"), as_told="no limit")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the hosts."""
+        return numbered(self.name, self.count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """What all kinds of work have: a name, who asks for it, and when, once or again and again."""
+
+    #: Where it is in the file, for messages.
+    place: str
+    name: str = key(NAME)
+    project: str = key(NAME, "demo")
+    arrives_s: float = key(SECONDS, 0.0)
+    count: int = key(COUNT_OF_SOME, 1)
+    every_s: float | None = key(SECONDS, None, as_told="all at once")
+    rate_per_s: float | None = key(POSITIVE, None, as_told="not random")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the single pieces of work."""
+        return numbered(self.name, self.count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What all work on slots has: a function, inputs that somebody sends, and how it differs from what is planned."""
+
+    function: Mapping[str, float] = key(MIX)
+    input_bytes: Spread = key(COUNT_SPREAD)
+    requester: tuple[str, ...] = key(NAMES)
+    takes: Spread = key(POSITIVE_SPREAD, _ONE, as_told="1")
+    late_s: Spread = key(SECONDS_SPREAD, _NOTHING, as_told="0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobsTable(Inputs):
+    """`[[batches.jobs]]`: jobs of a batch that are alike."""
+
+    count: int = key(COUNT_OF_SOME, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchGroup(Group):
+    """`[[batches]]`."""
+
+    policy: str = key(NAME, "", as_told="``default_policy``")
+    jobs: tuple[Any, ...] = key(TABLES)
+    #: `jobs` as tables.
+    parts: tuple[JobsTable, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnlineGroup(Inputs, Group):
+    """`[[online]]`: jobs that the online policy runs, each a batch of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskGroup(Inputs, Group):
+    """`[[tasks]]`."""
+
+    slots: Spread = key(WIDTH_SPREAD)
+    topology: str = key(_TOPOLOGY, "any")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GangGroup(Group):
+    """`[[gangs]]`: gangs with these figures, or those of a file."""
+
+    processes: Spread | None = key(WIDTH_SPREAD, None, as_told="by ``swf``")
+    runtime_s: Spread | None = key(POSITIVE_SPREAD, None, as_told="by ``swf``")
+    takes: Spread = key(POSITIVE_SPREAD, _ONE, as_told="1")
+    cpu_usage: float = key(SHARE, 1.0)
+    swf: str = key(TEXT, "", as_told="no file")
+    most: int | None = key(COUNT_OF_SOME, None, as_told="all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceGroup(Group):
+    """`[[instances]]`: virtual machines with slots."""
+
+    function: str = key(NAME)
+    slots: int = key(COUNT_OF_SOME, 1)
+    topology: str = key(_TOPOLOGY, "any")
+    host: str = key(NAME, "", as_told="the best one")
+    stays_s: Spread | None = key(POSITIVE_SPREAD, None, as_told="to the end")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTable:
+    """`[[events]]`."""
+
+    place: str
+    at_s: float = key(SECONDS)
+    kind: str = key(choice("fail", "drain", "leave", "slow", "takeover", "cancel"))
+    target: str = key(PLACE, "")
+    for_s: float | None = key(POSITIVE, None, as_told="to the end")
+    delay_s: float | None = key(POSITIVE, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A whole file."""
+
+    path: str
+    pool: PoolTable
+    scheduler: SchedulerTable
+    #: Parameters of policies by the names of policies, as they are there.
+    policies: Mapping[str, Mapping[str, Any]]
+    hosts: tuple[HostTable, ...]
+    batches: tuple[BatchGroup, ...] = ()
+    online: tuple[OnlineGroup, ...] = ()
+    tasks: tuple[TaskGroup, ...] = ()
+    gangs: tuple[GangGroup, ...] = ()
+    instances: tuple[InstanceGroup, ...] = ()
+    events: tuple[EventTable, ...] = field(default=())
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """Names of all hosts, in the order of the file."""
+        return tuple(name for host in self.hosts for name in host.names)
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """All work, in the order of the kinds and of the file."""
+        return (*self.batches, *self.online, *self.tasks, *self.gangs, *self.instances)
+
+
+def numbered(name: str, count: int) -> tuple[str, ...]:
+    """Return the names of `count` things that are called `name`: itself where there is one, else NAME-1, NAME-2, ..."""
+    return (name,) if count == 1 else tuple(f"{name}-{number}" for number in range(1, count + 1))

@@ -1,0 +1,182 @@
+"""Tables of a scenario as frozen dataclasses: which keys there are, what each accepts, and what it is without one."""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fpga_pool.model.exceptions import InvalidInput
+
+TableT = TypeVar("TableT")
+
+#: Names end up in names of slots, which have "/" between their parts, and in messages.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+#: Sums of times and sizes stay exact.
+_MOST = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a key accepts: `read` returns the value as it is kept, and raises ValueError for anything else."""
+
+    expected: str
+    read: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A number, or a range from which each job, share, gang or instance draws its own, uniformly."""
+
+    low: float
+    high: float
+
+    def draw(self, rng: np.random.Generator) -> float:
+        """Return a real number of the range."""
+        return self.low if self.low == self.high else float(rng.uniform(self.low, self.high))
+
+    def draw_whole(self, rng: np.random.Generator) -> int:
+        """Return a whole number of the range, both ends included."""
+        return int(self.low) if self.low == self.high else int(rng.integers(int(self.low), int(self.high) + 1))
+
+
+def key(kind: Kind, default: Any = MISSING, *, as_told: str = "") -> Any:
+    """Return a field of a table; without a default the key must be there.
+
+    `as_told` is what the documentation says in place of the default.
+    """
+    metadata = {"kind": kind, "as_told": as_told}
+    return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
+
+
+def read_table(table: type[TableT], content: Any, where: str, /, **known: Any) -> TableT:
+    """Return a table as its dataclass; InvalidInput names where it is, the key and what would be right.
+
+    `known` are fields that the content does not say, such as the name of a table.
+    """
+    keys: dict[str, Field[Any]] = {
+        item.name: item for item in fields(table) if "kind" in item.metadata  # type: ignore[arg-type]
+    }  # fmt: skip
+    if not isinstance(content, Mapping):
+        raise InvalidInput(f"{where}: expected a table, found {_shown(content)}")
+    for name in content:
+        if name not in keys:
+            raise InvalidInput(f"{where}: {name}: unknown key; keys are {', '.join(keys)}")
+    values = dict(known)
+    for name, item in keys.items():
+        if name in content:
+            values[name] = read_value(item.metadata["kind"], content[name], f"{where}: {name}")
+        elif item.default is MISSING:
+            raise InvalidInput(f"{where}: {name}: missing; expected {item.metadata['kind'].expected}")
+    return table(**values)
+
+
+def read_value(kind: Kind, value: Any, place: str) -> Any:
+    """Return a value as its kind keeps it; InvalidInput names the place and what would be right."""
+    try:
+        return kind.read(value)
+    except (ValueError, TypeError, OverflowError):
+        raise InvalidInput(f"{place}: expected {kind.expected}, found {_shown(value)}") from None
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _number(accepts: Callable[[float], bool]) -> Callable[[Any], float]:
+    def read(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError
+        if not math.isfinite(value) or not abs(value) <= _MOST or not accepts(value):
+            raise ValueError
+        return float(value)
+
+    return read
+
+
+def _whole(least: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
+            raise ValueError
+        return value
+
+    return read
+
+
+def _spread(read_one: Callable[[Any], float]) -> Callable[[Any], Spread]:
+    def read(value: Any) -> Spread:
+        low, high = value if isinstance(value, list) else (value, value)
+        low, high = read_one(low), read_one(high)
+        if low > high:
+            raise ValueError
+        return Spread(low, high)
+
+    return read
+
+
+def _text(accepts: Callable[[str], object]) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not accepts(value):
+            raise ValueError
+        return value
+
+    return read
+
+
+def choice(*words: str) -> Kind:
+    """Return a kind that accepts these words."""
+    return Kind(f"{', '.join(words[:-1])} or {words[-1]}", _text(words.__contains__))
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    names = value if isinstance(value, list) else [value]
+    if not names:
+        raise ValueError
+    return tuple(NAME.read(name) for name in names)
+
+
+def _weights(value: Any) -> Mapping[str, float]:
+    mix = value if isinstance(value, Mapping) else {value: 1.0}
+    if not mix:
+        raise ValueError
+    return {NAME.read(name): POSITIVE.read(weight) for name, weight in mix.items()}
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    if not isinstance(value, list) or not value:
+        raise ValueError
+    return tuple(value)
+
+
+def _lines(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError
+    return tuple(TEXT.read(line) for line in value)
+
+
+NAME = Kind("a name of letters, digits, '.', '_' and '-'", _text(_NAME.fullmatch))
+TEXT = Kind("a text that is not empty", _text(bool))
+PLACE = Kind("the name of a host, HOST/CARD or HOST/CARD/SLOT", _text(bool))
+COUNT = Kind("a whole number, 0 or more", _whole(0))
+COUNT_OF_SOME = Kind("a whole number, 1 or more", _whole(1))
+SECONDS = Kind("finite seconds, 0 or more", _number(lambda value: value >= 0))
+POSITIVE = Kind("a finite number above 0", _number(lambda value: value > 0))
+SHARE = Kind("a number above 0, 1 at most", _number(lambda value: 0 < value <= 1))
+FLAG = Kind("true or false", _flag)
+NAMES = Kind("a name, or a list of names", _names)
+MIX = Kind("a name, or a table of names and weights above 0", _weights)
+TABLES = Kind("a list of tables, one at least", _listed)
+LINES = Kind("a list of texts", _lines)
+SECONDS_SPREAD = Kind("seconds, 0 or more, or a range [low, high] of such", _spread(SECONDS.read))
+POSITIVE_SPREAD = Kind("a number above 0, or a range [low, high] of such", _spread(POSITIVE.read))
+COUNT_SPREAD = Kind("a whole number, 0 or more, or a range [low, high] of such", _spread(COUNT.read))
+WIDTH_SPREAD = Kind("a whole number, 1 or more, or a range [low, high] of such", _spread(COUNT_OF_SOME.read))
