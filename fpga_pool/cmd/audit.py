@@ -17,6 +17,8 @@ from fpga_pool.store.store import Store
 
 #: A lease is released that has no allocation now, and none so many seconds later: Nova writes several in a row.
 CERTAIN_AFTER_S = 3.0
+#: What is said where nothing was found.
+NOTHING_WRONG = "nothing is wrong"
 
 
 class Audit(ManageCommand):
@@ -46,10 +48,8 @@ class Audit(ManageCommand):
             findings = audit(store, idle=parsed_args.idle)
             if placement is not None:
                 findings += self._audit_leases(store, placement, repair=parsed_args.repair)
-        for finding in findings:
-            self.tell(finding)
-        if not findings:
-            self.tell("nothing is wrong")
+        for line in findings or [NOTHING_WRONG]:
+            self.tell(line)
         return FAILED if findings else 0
 
     def _audit_leases(self, store: Store, placement: PlacementClient, *, repair: bool) -> list[str]:

@@ -103,20 +103,7 @@ class List(NewestLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""
-        columns = ("uuid", "name", "state", "jobs", "completed", "failed", "cancelled", "created_at")
-        return columns, [
-            (
-                batch.uuid,
-                batch.name,
-                str(batch.state),
-                batch.jobs,
-                batch.jobs_completed,
-                batch.jobs_failed,
-                batch.jobs_cancelled,
-                Moment(batch.created_at),
-            )
-            for batch in self.client.batches(parsed_args.limit)
-        ]
+        return listing(self.client.batches(parsed_args.limit))
 
 
 class Show(PoolShowOne):
@@ -129,8 +116,7 @@ class Show(PoolShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
         """Ask and show."""
         batch = self.client.batch(parsed_args.batch)
-        columns, values = _summary(batch)
-        return (*columns, "job_list"), (*values, Jobs(self.client.jobs(batch.uuid)))
+        return details(batch, self.client.jobs(batch.uuid))
 
 
 class Watch(PoolShowOne):
@@ -209,6 +195,30 @@ class Jobs(FormattableColumn[Any]):
             job.reason,
         )
         return "  ".join(part for part in parts if part)
+
+
+def listing(batches: Sequence[Batch]) -> Table:
+    """Return batches as a table."""
+    columns = ("uuid", "name", "state", "jobs", "completed", "failed", "cancelled", "created_at")
+    return columns, [
+        (
+            batch.uuid,
+            batch.name,
+            str(batch.state),
+            batch.jobs,
+            batch.jobs_completed,
+            batch.jobs_failed,
+            batch.jobs_cancelled,
+            Moment(batch.created_at),
+        )
+        for batch in batches
+    ]
+
+
+def details(batch: Batch, jobs: Sequence[Job]) -> tuple[Sequence[str], Row]:
+    """Return a batch and its jobs."""
+    columns, values = _summary(batch)
+    return (*columns, "job_list"), (*values, Jobs(jobs))
 
 
 def _summary(batch: Batch) -> tuple[Sequence[str], Row]:

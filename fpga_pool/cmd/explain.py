@@ -11,8 +11,9 @@ from fpga_pool.cmd.base import Table
 from fpga_pool.cmd.cloud import add_cloud_option, compute_service
 from fpga_pool.cmd.manage_base import ManageCommand
 from fpga_pool.conf.catalogue import configured_catalogue
+from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.flavor import NAMESPACE, Topology, requested
+from fpga_pool.model.flavor import NAMESPACE, AcceleratorRequest, Topology, requested
 from fpga_pool.model.links import wished_links
 from fpga_pool.model.pool.columns import PoolColumns
 from fpga_pool.model.pool.explaining import explain_host, on_one_card
@@ -55,12 +56,8 @@ class Explain(ManageCommand, Lister):
         catalogue.function(wanted.function)
         with self.store() as store:
             pool = store.pool_columns()
-        fitting = Fitting(Providers.of(pool), catalogue, wanted.function, wanted.runtime_s or parsed_args.stay)
-        rows, links = [], wished_links(wanted)
-        for number, host in enumerate(pool.words[word] for word in pool.hosts["name"].tolist()):
-            passes, why = explain_host(fitting, host, wanted.count, together=on_one_card(specs), links=links)
-            rows.append((host, passes, _held(pool, number, parsed_args.instance), why))
-        return ("host", "passes", "slots held", "why"), rows
+        stay_s = wanted.runtime_s or parsed_args.stay
+        return explanation(pool, catalogue, parsed_args.instance, wanted, stay_s, together=on_one_card(specs))
 
     def _extra_specs(self, parsed_args: argparse.Namespace) -> Mapping[str, str]:
         if parsed_args.function is not None:
@@ -73,6 +70,18 @@ class Explain(ManageCommand, Lister):
             # Since microversion 2.47 a server tells the flavor that it was made with.
             specs: Mapping[str, str] = compute.get_server(parsed_args.instance).flavor.extra_specs or {}
         return specs
+
+
+def explanation(
+    pool: PoolColumns, catalogue: Catalogue, instance: str, wanted: AcceleratorRequest, stay_s: float, *, together: bool
+) -> Table:
+    """Return for each host whether it could take an instance, with all slots on one card where `together`, and why."""
+    fitting = Fitting(Providers.of(pool), catalogue, wanted.function, stay_s)
+    rows, links = [], wished_links(wanted)
+    for number, host in enumerate(pool.words[word] for word in pool.hosts["name"].tolist()):
+        passes, why = explain_host(fitting, host, wanted.count, together=together, links=links)
+        rows.append((host, passes, _held(pool, number, instance), why))
+    return ("host", "passes", "slots held", "why"), rows
 
 
 def _held(pool: PoolColumns, host: int, instance: str) -> int:

@@ -84,21 +84,7 @@ class List(NewestLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""
-        columns = ("uuid", "name", "state", "processes", "runtime_s", "migrations", "kills", "swaps", "created_at")
-        return columns, [
-            (
-                gang.uuid,
-                gang.name,
-                str(gang.state),
-                gang.processes,
-                Seconds(gang.runtime_s),
-                gang.migrations,
-                gang.kills,
-                gang.swaps,
-                Moment(gang.created_at),
-            )
-            for gang in self.client.gangs(parsed_args.limit)
-        ]
+        return listing(self.client.gangs(parsed_args.limit))
 
 
 class Show(PoolShowOne):
@@ -112,7 +98,7 @@ class Show(PoolShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
         """Ask and show."""
-        return _shown(_details(self.client.gang(parsed_args.gang)))
+        return details(self.client.gang(parsed_args.gang))
 
 
 class Cancel(PoolLister):
@@ -155,6 +141,25 @@ def _shown(columns: dict[str, Any]) -> tuple[Sequence[str], Row]:
     return tuple(columns), tuple(columns.values())
 
 
+def listing(gangs: Sequence[Gang]) -> Table:
+    """Return gangs as a table."""
+    columns = ("uuid", "name", "state", "processes", "runtime_s", "migrations", "kills", "swaps", "created_at")
+    return columns, [
+        (
+            gang.uuid,
+            gang.name,
+            str(gang.state),
+            gang.processes,
+            Seconds(gang.runtime_s),
+            gang.migrations,
+            gang.kills,
+            gang.swaps,
+            Moment(gang.created_at),
+        )
+        for gang in gangs
+    ]
+
+
 def _summary(gang: Gang) -> dict[str, Any]:
     return {
         "uuid": gang.uuid,
@@ -170,10 +175,11 @@ def _summary(gang: Gang) -> dict[str, Any]:
     }
 
 
-def _details(detail: GangDetail) -> dict[str, Any]:
+def details(detail: GangDetail) -> tuple[Sequence[str], Row]:
+    """Return a gang with what can be said of it now."""
     gang = detail.gang
     response_s = None if gang.ended_at is None else gang.ended_at - gang.created_at
-    return _summary(gang) | {
+    shown = _summary(gang) | {
         "waits_because": detail.waits_because or gang.reason,
         "expected_at": Moment(detail.expected_at),
         "started_at": Moment(gang.started_at),
@@ -191,3 +197,4 @@ def _details(detail: GangDetail) -> dict[str, Any]:
         "cpu_s": Seconds(gang.cpu_s),
         "process_list": _Processes(detail.processes),
     }
+    return _shown(shown)

@@ -26,7 +26,7 @@ class List(PoolLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""
-        return _COLUMNS, [_row(slot) for slot in self.client.slots()]
+        return listing(self.client.slots())
 
 
 class _OneSlot(PoolShowOne):
@@ -66,6 +66,11 @@ class Resume(_OneSlot):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
         """Ask and show."""
         return _COLUMNS, _row(self.client.resume(self.uuid_of(parsed_args.slot)))
+
+
+def listing(slots: Sequence[Slot]) -> Table:
+    """Return slots as a table."""
+    return _COLUMNS, [_row(slot) for slot in slots]
 
 
 def _row(slot: Slot) -> Row:

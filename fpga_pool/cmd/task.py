@@ -41,20 +41,7 @@ class List(NewestLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask and show."""
-        columns = ("uuid", "name", "state", "function", "slots", "topology", "attempt", "created_at")
-        return columns, [
-            (
-                task.uuid,
-                task.name,
-                str(task.state),
-                task.function,
-                task.slots,
-                str(task.topology),
-                task.attempt,
-                Moment(task.created_at),
-            )
-            for task in self.client.tasks(parsed_args.limit)
-        ]
+        return listing(self.client.tasks(parsed_args.limit))
 
 
 class Show(PoolShowOne):
@@ -68,8 +55,7 @@ class Show(PoolShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
         """Ask and show."""
-        shown = _details(self.client.task(parsed_args.task))
-        return tuple(shown), tuple(shown.values())
+        return details(self.client.task(parsed_args.task))
 
 
 class Cancel(PoolLister):
@@ -88,6 +74,24 @@ class Cancel(PoolLister):
         return columns, [(task.uuid, task.name, str(task.state), task.cancel_requested) for task in cancelled]
 
 
+def listing(tasks: Sequence[Task]) -> Table:
+    """Return tasks as a table."""
+    columns = ("uuid", "name", "state", "function", "slots", "topology", "attempt", "created_at")
+    return columns, [
+        (
+            task.uuid,
+            task.name,
+            str(task.state),
+            task.function,
+            task.slots,
+            str(task.topology),
+            task.attempt,
+            Moment(task.created_at),
+        )
+        for task in tasks
+    ]
+
+
 def _summary(task: Task) -> dict[str, Any]:
     return {
         "uuid": task.uuid,
@@ -101,10 +105,11 @@ def _summary(task: Task) -> dict[str, Any]:
     }
 
 
-def _details(detail: TaskDetail) -> dict[str, Any]:
+def details(detail: TaskDetail) -> tuple[Sequence[str], Row]:
+    """Return a task with what can be said of it now."""
     task = detail.task
     response_s = None if task.ended_at is None else task.ended_at - task.created_at
-    return _summary(task) | {
+    shown = _summary(task) | {
         "waits_because": detail.waits_because or task.reason,
         "expected_at": Moment(detail.expected_at),
         "started_at": Moment(task.started_at),
@@ -116,3 +121,4 @@ def _details(detail: TaskDetail) -> dict[str, Any]:
         "slot_list": "\n".join(detail.slots),
         "share_list": batch.Jobs(detail.shares),
     }
+    return tuple(shown), tuple(shown.values())
