@@ -1,10 +1,44 @@
 """The whole database held against the rules of `model.pool.audit`."""
 
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from fpga_pool.model.messages import Command
+from fpga_pool.model.objects import Batch, Shard
 from fpga_pool.model.pool.audit import Stock, audit_batch, audit_rest, audit_stock, unfinished
-from fpga_pool.store.store import Store
+from fpga_pool.model.transaction import Transaction
 
 
-def audit(store: Store, *, idle: bool = False) -> list[str]:
+class Reading(Transaction, Protocol):
+    """A transaction that sees the whole database."""
+
+    def shards(self) -> Sequence[Shard]:
+        """Return all shards."""
+        ...
+
+    def commands(self) -> Sequence[Command]:
+        """Return what the outbox holds, in the order of the commits."""
+        ...
+
+    def batches(self) -> Sequence[Batch]:
+        """Return all batches."""
+        ...
+
+    def completions(self, batch_uuid: str) -> Mapping[str, int]:
+        """Return the jobs of a batch whose completion is recorded, each with the attempt that counts."""
+        ...
+
+
+class AuditedStore(Protocol):
+    """A store of a whole pool: the database, or the memory of a simulated pool."""
+
+    def reading(self) -> AbstractContextManager[Reading]:
+        """Begin a transaction that sees the whole database and changes nothing."""
+        ...
+
+
+def audit(store: AuditedStore, *, idle: bool = False) -> list[str]:
     """Return all that contradicts the rules; of an `idle` pool also what is still under way.
 
     The pool may go on meanwhile: what belongs together is read at one moment.

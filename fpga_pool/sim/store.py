@@ -1,7 +1,7 @@
 """The pool's objects in memory: the simulator's side of `model.transaction`."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
@@ -10,25 +10,24 @@ from typing import Any, TypeVar
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound, StaleEpoch
-from fpga_pool.model.gangs import ENDED_GANGS, LIVE_PROCESSES, Gang, Migration, Process, Processor
+from fpga_pool.model.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import (
-    ACTIVE_JOBS,
     Backlog,
     Batch,
     Host,
     Job,
     JobState,
     Lease,
-    LeaseState,
     PendingBatch,
     Run,
     Shard,
     Slot,
     input_due_at,
 )
-from fpga_pool.model.tasks import ENDED_TASKS, Task
+from fpga_pool.model.tasks import Task
 from fpga_pool.model.transaction import Stored
+from fpga_pool.sim.store_index import Index
 
 T = TypeVar("T")
 OfShard = TypeVar("OfShard", Slot, Job, Processor, Gang, Process, Task)
@@ -81,8 +80,7 @@ class MemoryTransaction:
 
     def batch_jobs(self, batch_uuid: str) -> Sequence[Job]:
         """See Transaction."""
-        found = [job for job in self._all(Job) if job.batch_uuid == batch_uuid]
-        return sorted(found, key=lambda job: job.index)
+        return sorted(self._store.members("batch", batch_uuid), key=lambda job: job.index)
 
     def pending_batches(self) -> Mapping[str, PendingBatch]:
         """See Transaction."""
@@ -143,16 +141,12 @@ class MemoryTransaction:
 
     def jobs_by_shard(self) -> dict[str, int]:
         """See Transaction."""
-        open_states = ACTIVE_JOBS | {JobState.PENDING}
-        return dict(Counter(job.shard for job in self._all(Job) if job.state in open_states))
+        return dict(Counter(job.shard for noun in ("pending", "active") for job in self._store.members(noun)))
 
     def active_jobs(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Job]:
         """See Transaction."""
-        found = [
-            job
-            for job in self._ours(Job)
-            if job.state in ACTIVE_JOBS and slot in (None, job.slot) and host in (None, job.host)
-        ]
+        active = self._store.members("active") if slot is None else self._store.members("slot", slot)
+        found = [job for job in self._of_shard(active) if host in (None, job.host)]
         return sorted(found, key=lambda job: (job.slot, job.order, job.uuid))
 
     def backlogs(self) -> Sequence[Backlog]:
@@ -172,17 +166,22 @@ class MemoryTransaction:
 
     def occupied(self, slots: Collection[str]) -> set[str]:
         """See Transaction."""
-        return {slot for slot in slots if self.active_jobs(slot=slot)}
+        return {slot for slot in slots if self._of_shard(self._store.members("slot", slot))}
 
     def held_results(self, host: str) -> Sequence[Job]:
         """See Transaction."""
-        found = [job for job in self._all(Job) if job.state is JobState.RESULT_HELD and job.host == host]
-        return sorted(found, key=lambda job: (job.finished_at or 0.0, job.uuid))
+        return sorted(self._store.members("held", host), key=lambda job: (job.finished_at or 0.0, job.uuid))
 
     def leases(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Lease]:
         """See Transaction."""
-        ours = {held.name for held in self._ours(Slot) if host in (None, held.host)} if slot is None else {slot}
-        found = [lease for lease in self._all(Lease) if lease.state is LeaseState.HELD and lease.slot in ours]
+        if slot is not None:
+            return self._store.members("lease", slot)
+        known = self._store.table(Slot)
+        found = [
+            lease
+            for lease in self._store.members("lease")
+            if (held := known.get(lease.slot)) and self._is_ours(held) and host in (None, held.host)
+        ]
         return sorted(found, key=lambda lease: lease.slot)
 
     def processor(self, name: str) -> Processor:
@@ -200,8 +199,7 @@ class MemoryTransaction:
 
     def open_gangs(self) -> Sequence[Gang]:
         """See Transaction."""
-        found = [gang for gang in self._ours(Gang) if gang.state not in ENDED_GANGS]
-        return sorted(found, key=attrgetter("created_at", "uuid"))
+        return sorted(self._of_shard(self._store.members("gang")), key=attrgetter("created_at", "uuid"))
 
     def process(self, uuid: str) -> Process:
         """See Transaction."""
@@ -211,8 +209,8 @@ class MemoryTransaction:
         """See Transaction."""
         found = [
             process
-            for process in self._ours(Process)
-            if process.state in LIVE_PROCESSES and gang in (None, process.gang_uuid) and host in (None, process.host)
+            for process in self._of_shard(self._store.members("process", gang or ""))
+            if host in (None, process.host)
         ]
         return sorted(found, key=attrgetter("gang_uuid", "attempt", "index"))
 
@@ -231,8 +229,7 @@ class MemoryTransaction:
 
     def open_tasks(self) -> Sequence[Task]:
         """See Transaction."""
-        found = [task for task in self._ours(Task) if task.state not in ENDED_TASKS]
-        return sorted(found, key=attrgetter("created_at", "uuid"))
+        return sorted(self._of_shard(self._store.members("task")), key=attrgetter("created_at", "uuid"))
 
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         """See Transaction."""
@@ -275,9 +272,26 @@ class MemoryTransaction:
             raise DuplicateId(f"run {run.job}: exists already")
         self._store.put(run)
 
+    def shards(self) -> Sequence[Shard]:
+        """Return all shards."""
+        return self._store.shards
+
+    def commands(self) -> Sequence[Command]:
+        """Return what the outbox holds, in the order of the commits."""
+        return list(self._store.outbox)
+
+    def batches(self) -> Sequence[Batch]:
+        """Return all batches, newest first."""
+        return sorted(self._all(Batch), key=attrgetter("created_at", "uuid"), reverse=True)
+
+    def completions(self, batch_uuid: str) -> Mapping[str, int]:
+        """Return the attempts whose completions are recorded, by job of a batch."""
+        jobs = [job.uuid for job in self.batch_jobs(batch_uuid)]
+        return {uuid: run.attempt for uuid in jobs if (run := self._store.get(Run, uuid)) is not None}
+
     def _refuse_held(self, wanted: Process) -> None:
         place = wanted.held_place
-        others = (process for process in self._all(Process) if process.uuid != wanted.uuid)
+        others = (process for process in self._store.members("process") if process.uuid != wanted.uuid)
         if place is not None and any(process.held_place == place for process in others):
             raise Conflict(f"{place}: another process has it")
 
@@ -291,11 +305,17 @@ class MemoryTransaction:
         return self._store.all(kind)
 
     def _pending(self) -> list[Job]:
-        return [job for job in self._ours(Job) if job.state is JobState.PENDING]
+        return self._of_shard(self._store.members("pending"))
 
     def _ours(self, kind: type[OfShard]) -> list[OfShard]:
         """Return the things of a kind that are of the transaction's shard; of all in a transaction on none."""
-        return [thing for thing in self._all(kind) if self._shard.name in ("", thing.shard)]
+        return self._of_shard(self._all(kind))
+
+    def _of_shard(self, things: Iterable[OfShard]) -> list[OfShard]:
+        return [thing for thing in things if self._is_ours(thing)]
+
+    def _is_ours(self, thing: OfShard) -> bool:
+        return self._shard.name in ("", thing.shard)
 
 
 class MemoryStore:
@@ -306,9 +326,12 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._tables: dict[type, dict[str, Any]] = {}
+        self._index = Index()
         self.outbox: list[Command] = []
         self.time_models: dict[tuple[str, str], TimeModel] = {}
         self._shards: dict[str, Shard] = {}
+        #: Called with each object that a transaction has changed, as it was (None = it is new) and as it is.
+        self.watch: Callable[[Any, Any], None] | None = None
         #: What the current transaction replaced, oldest first: kind, key, the thing before (None = nothing).
         self._replaced: list[tuple[type, str, Any]] = []
 
@@ -332,6 +355,20 @@ class MemoryStore:
             self.outbox[:] = outbox
             raise
         self._shards[shard] = replace(held, pool_generation=held.pool_generation + 1)
+        if self.watch is not None:
+            first = {(kind, key): before for kind, key, before in reversed(self._replaced)}
+            for kind, key in dict.fromkeys((kind, key) for kind, key, _ in self._replaced):
+                self.watch(first[kind, key], self._tables[kind][key])
+
+    @contextmanager
+    def reading(self) -> Iterator[MemoryTransaction]:
+        """Begin a transaction on no shard, which sees the whole pool and changes nothing."""
+        yield MemoryTransaction(self, Shard(name="", owner="", epoch=0, renewed_at=0.0))
+
+    @property
+    def shards(self) -> list[Shard]:
+        """All shards."""
+        return list(self._shards.values())
 
     def undelivered(self, shard: str, limit: int) -> list[Command]:
         """See store.Store."""
@@ -351,15 +388,26 @@ class MemoryStore:
         """Return all objects of a kind."""
         return list(self._tables.get(kind, {}).values())
 
+    def table(self, kind: type[T]) -> Mapping[str, T]:
+        """Return all objects of a kind, by name."""
+        return self._tables.get(kind, {})
+
     def put(self, thing: Any) -> None:
         """Store an object."""
         key = thing.job if isinstance(thing, Run) else _key(thing)
         table = self._tables.setdefault(type(thing), {})
-        self._replaced.append((type(thing), key, table.get(key)))
+        before = table.get(key)
+        self._replaced.append((type(thing), key, before))
         table[key] = thing
+        self._index.replace(key, before, thing)
+
+    def members(self, noun: str, of: str = "") -> list[Any]:
+        """Return the objects of a group of the index."""
+        return self._index.members(noun, of)
 
     def _undo(self) -> None:
         for kind, key, before in reversed(self._replaced):
+            self._index.replace(key, self._tables[kind][key], before)
             if before is None:
                 del self._tables[kind][key]
             else:
