@@ -1,16 +1,18 @@
 """Small jobs of one host, all on one connection, in a thread of their own."""
 
 import hashlib
+import heapq
 import itertools
 import ssl
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from fpga_pool.client.inputs import Input
 from fpga_pool.client.results import write_files
-from fpga_pool.client.stream import Phase, StreamContext
+from fpga_pool.client.stream import Phase, StreamContext, plan_anchor_s
 from fpga_pool.client.tickets import require_current
 from fpga_pool.dataplane import frames
 from fpga_pool.dataplane.client import JobFailed, ResultInfo, TransferBroken, TransferCancelled, connect_lane
@@ -64,6 +66,9 @@ class Lane:
         self._lock = threading.Lock()
         self._new = list(parcels)
         self._open: dict[int, Parcel] = {}
+        #: Parcels by number that leave when their plans say that they arrive, and when that is; the next one first.
+        self._held: dict[int, tuple[Parcel, Ticket]] = {}
+        self._due: list[tuple[float, int]] = []
         self._numbers = itertools.count(1)
         self._connection: LaneConnection | None = None
         self._closing = False
@@ -105,7 +110,7 @@ class Lane:
             error = caught
         with self._lock:
             self._closing = True
-            left = [*self._open.values(), *self._new]
+            left = [*self._open.values(), *(parcel for parcel, _ in self._held.values()), *self._new]
         for parcel in left:
             parcel.phase = Phase.OPENING
         self._ended([(parcel, error) for parcel in left])
@@ -122,19 +127,20 @@ class Lane:
         while not self._closing:
             self._give_up_cancelled()
             with self._lock:
-                room = max(_OPEN - len(self._open), 0)
+                room = max(_OPEN - len(self._open) - len(self._held), 0)
                 new, self._new = self._new[:room], self._new[room:]
             if new:
                 self._order(connection, new)
-            answers = connection.pump(_TICK_S)
+            answers = connection.pump(self._send_due(connection))
             if answers:
                 self._take(connection, answers)
 
     def _give_up_cancelled(self) -> None:
-        given_up = [number for number, parcel in self._open.items() if parcel.cancelled]
+        given_up = [self._open.pop(number) for number, parcel in list(self._open.items()) if parcel.cancelled]
+        given_up += [self._held.pop(number)[0] for number, (parcel, _) in list(self._held.items()) if parcel.cancelled]
         if given_up:
             error = TransferCancelled("cancelled by the caller")
-            self._ended([(self._open.pop(number), error) for number in given_up])
+            self._ended([(parcel, error) for parcel in given_up])
 
     # Ordering
 
@@ -152,17 +158,44 @@ class Lane:
             ]
         )
         failed: list[tuple[Parcel, Outcome]] = []
-        for parcel, ticket in zip(parcels, tickets, strict=True):
+        for parcel, wanted in zip(parcels, tickets, strict=True):
             try:
-                self._send(connection, parcel, ticket.result())
-            except (FpgaPoolError, OSError) as error:
+                ticket = wanted.result()
+                require_current(ticket, parcel.job, self.host)
+            except FpgaPoolError as error:
                 failed.append((parcel, error))
+            else:
+                self._hold(parcel, ticket)
         if failed:
             self._ended(failed)
 
-    def _send(self, connection: LaneConnection, parcel: Parcel, ticket: Ticket) -> None:
-        require_current(ticket, parcel.job, self.host)
+    def _hold(self, parcel: Parcel, ticket: Ticket) -> None:
+        """Keep a parcel until all of it may have left by its plan: it moves in one burst."""
+        due_s = 0.0
+        if parcel.purpose == "send":
+            arrives_s = ticket.transfer[-1].end_s if ticket.transfer else 0.0
+            due_s = plan_anchor_s(ticket, parcel.job, self._context.clock) + arrives_s
         number = next(self._numbers)
+        self._held[number] = parcel, ticket
+        heapq.heappush(self._due, (due_s, number))
+
+    def _send_due(self, connection: LaneConnection) -> float:
+        """Send the parcels whose time has come; return the seconds until the next one's, a tick at most."""
+        failed: list[tuple[Parcel, Outcome]] = []
+        now_s = time.monotonic()
+        while self._due and self._due[0][0] <= now_s:
+            _, number = heapq.heappop(self._due)
+            if number in self._held:  # not cancelled
+                parcel, ticket = self._held.pop(number)
+                try:
+                    self._send(connection, number, parcel, ticket)
+                except (FpgaPoolError, OSError) as error:
+                    failed.append((parcel, error))
+        if failed:
+            self._ended(failed)
+        return min(_TICK_S, self._due[0][0] - now_s) if self._due else _TICK_S
+
+    def _send(self, connection: LaneConnection, number: int, parcel: Parcel, ticket: Ticket) -> None:
         if parcel.purpose == "fetch":
             connection.put(frames.Fetch(number, ticket.token))
         else:

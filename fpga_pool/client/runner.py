@@ -101,8 +101,6 @@ class BatchRunner:
         self._heard_s = self._looked_s = 0.0
         #: What of the jobs was seen; "" = the next look is at all of them.
         self._seen = ""
-        #: The pool's clock less the monotonic clock here.
-        self._clock_offset_s = 0.0
         self._cancelled = False
 
     def run(self) -> BatchResult:
@@ -208,8 +206,7 @@ class BatchRunner:
         states = _PLANNED if new else _NOT_UNDER_WAY if self._all_here else ()
         found = self._api.job_list(self.batch_uuid, states, changed_after=self._seen, wait_s=wait_s)
         self._seen = found.seen
-        answered_s = time.monotonic()
-        self._clock_offset_s = found.at - (answered_s if wait_s else (asked_s + answered_s) / 2)
+        self._context.clock.note(found.at, time.monotonic())
         moved = any(transfer.stream is not None for transfer in self._transfers)
         changed = {job.uuid: job for job in found.jobs}
         for transfer in self._transfers:
@@ -233,7 +230,7 @@ class BatchRunner:
         if stream is not None and (displaced or job.attempt != stream.job.attempt):
             stream.cancel()
         elif isinstance(stream, Stream) and retimed and job.dispatched_at is not None:
-            stream.retime(job.transfer, time.monotonic() + self._clock_offset_s - job.dispatched_at)
+            stream.retime(job.transfer, job.dispatched_at)
         if transfer.result is not None and job.result_sha256 not in ("", transfer.result.sha256):
             transfer.result = None
             self._pause(transfer, "the result that was fetched is not the one that was recorded")
@@ -279,7 +276,7 @@ class BatchRunner:
         if transfer.problem or now_s < transfer.not_before_s or job.host not in self._hosts:
             return False
         if job.state is JobState.WAITING_INPUT:
-            ahead_s = transfer.begin_at - (now_s + self._clock_offset_s)
+            ahead_s = self._context.clock.monotonic_s(transfer.begin_at) - now_s
             needed = not job.cancel_requested and now_s >= transfer.staged_until_s
             return needed and ahead_s <= self._settings.open_ahead_s
         return job.state is JobState.RESULT_HELD

@@ -6,10 +6,11 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from fpga_pool.client.clock import PoolClock
 from fpga_pool.client.inputs import Input
 from fpga_pool.client.tickets import TicketDesk, require_current
 from fpga_pool.dataplane.client import Connection, ResultInfo, TransferBroken, connect
@@ -36,6 +37,7 @@ class StreamContext:
 
     desk: TicketDesk
     egress: PacingDriver
+    clock: PoolClock = field(default_factory=PoolClock)
     #: For data ports that speak TLS; None = the system's certificate authorities.
     ssl_context: ssl.SSLContext | None = None
     connect_timeout_s: float = 10.0
@@ -61,11 +63,11 @@ class Stream:
         """End the stream soon, in the middle of whatever it does."""
         self._cancel.set()
 
-    def retime(self, transfer: Sequence[RateSegment], elapsed_s: float) -> None:
-        """Follow another plan, whose time 0 was `elapsed_s` ago, unless the host of the requester paces the stream."""
+    def retime(self, transfer: Sequence[RateSegment], dispatched_at: float) -> None:
+        """Follow another plan, with time 0 at `dispatched_at`, unless the host of the requester paces the stream."""
         if self._pacing is not None:
             pacer, anchor_s = self._pacing
-            later_s = time.monotonic() - elapsed_s - anchor_s
+            later_s = self._context.clock.monotonic_s(dispatched_at) - anchor_s
             planned = [
                 RateSegment(piece.begin_s + later_s, piece.end_s + later_s, piece.bps)
                 for piece in transfer
@@ -112,13 +114,10 @@ class Stream:
         return ticket
 
     @contextlib.contextmanager
-    def _paced(self, connection: Connection, ticket: Ticket) -> Iterator[Pacer | None]:
-        """Hold the flow to its plan; without a plan (the same host, or no limits) it is not limited."""
+    def _paced(self, connection: Connection, ticket: Ticket) -> Iterator[Pacer]:
+        """Hold the flow to its plan; nothing moves before the plan's time 0."""
         schedule = _schedule(ticket)
-        if not schedule.segments:
-            yield None
-            return
-        anchor_s = time.monotonic() - ticket.elapsed_s
+        anchor_s = plan_anchor_s(ticket, self.job, self._context.clock)
         flow = Flow(
             key=f"{self.job.uuid}/{connection.source_port}",
             source_address=connection.source_address,
@@ -129,7 +128,8 @@ class Stream:
         egress = self._context.egress
         egress.open(flow, schedule.rate_at(ticket.elapsed_s))
         try:
-            pacer = Pacer(schedule, egress.attach(flow.key, connection.socket), anchor_s=anchor_s)
+            limiter = egress.attach(flow.key, connection.socket)
+            pacer = Pacer(schedule, limiter, ticket.input_bytes, anchor_s=anchor_s)
             self._pacing = None if ticket.shaped else (pacer, anchor_s)
             yield pacer
         finally:
@@ -143,9 +143,21 @@ class Stream:
         self.phase = Phase.RECEIVING
 
 
+def plan_anchor_s(ticket: Ticket, job: Job, clock: PoolClock) -> float:
+    """Return the plan's time 0 on the monotonic clock, by the quicker of two answers; the ticket came just now."""
+    anchor_s = time.monotonic() - ticket.elapsed_s
+    if job.dispatched_at is None or ticket.transfer != job.transfer:
+        return anchor_s
+    return min(anchor_s, clock.monotonic_s(job.dispatched_at))
+
+
 def _schedule(ticket: Ticket) -> RateSchedule:
-    """Return what this end of the flow keeps to: only the begin of a plan whose rates the requester's host keeps."""
+    """Return what this end of the flow keeps to.
+
+    That is the begin of the plan alone where the requester's host keeps its rates, or where there are none (the same
+    host, or no limits).
+    """
     planned = [piece for piece in ticket.transfer if piece.begin_s < piece.end_s]
-    if ticket.shaped and planned:
-        planned = [RateSegment(planned[0].begin_s, math.inf, math.inf)]
+    if ticket.shaped or not planned:
+        planned = [RateSegment(planned[0].begin_s if planned else 0.0, math.inf, math.inf)]
     return RateSchedule(planned)

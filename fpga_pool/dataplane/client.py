@@ -30,8 +30,7 @@ __all__ = [
     "Connection", "JobFailed", "ResultInfo", "StagedAck", "TransferBroken", "TransferCancelled", "connect",
 ]  # fmt: skip
 
-#: A frame that began is completed even when the schedule holds, so a short frame makes a hold prompt; each costs the
-#: server a thread switch, so a long one makes it fast.
+#: Each frame costs the server a thread switch, so long ones make it fast.
 _FRAME_BYTES = 512 * 1024
 
 F = TypeVar("F", frames.Accept, frames.Staged, frames.Result)
@@ -151,11 +150,13 @@ class Connection:
             digest = self._hash_first(file, accept.offset_bytes)
             on_progress(accept.offset_bytes)
             sent_bytes = accept.offset_bytes
-            for frame in _data_frames(file, input_bytes - sent_bytes):
-                self._wait_for_gate(pacer)
-                self._wire.send_bytes(frame, pacer.apply if pacer else lambda: None)
-                digest.update(frame[frames.HEADER_BYTES :])
-                sent_bytes += len(frame) - frames.HEADER_BYTES
+            if pacer is not None:
+                pacer.sent(sent_bytes)
+            for data in self._pieces(file, input_bytes - sent_bytes, pacer):
+                self._wire.send_bytes(memoryview(frames.encode_data_header(len(data))))
+                self._wire.send_bytes(data, pacer)
+                digest.update(data)
+                sent_bytes += len(data)
                 on_progress(sent_bytes)
             if file.read(1):
                 raise InvalidInput(f"the source is larger than the {input_bytes} bytes announced")
@@ -207,9 +208,21 @@ class Connection:
             self._stay_alive()
         return digest
 
-    def _wait_for_gate(self, pacer: Pacer | None) -> None:
-        while pacer is not None and not pacer.wait(TICK_S):
-            self._stay_alive()
+    def _pieces(self, file: BinaryIO, left_bytes: int, pacer: Pacer | None) -> Iterator[memoryview]:
+        """Yield the input in the pieces of its frames, each when it may begin; it is overwritten by the next one."""
+        buffer = memoryview(bytearray(min(_FRAME_BYTES, left_bytes)))
+        while left_bytes > 0:
+            most_bytes = min(_FRAME_BYTES, left_bytes)
+            if pacer is not None:
+                while not pacer.quota(most_bytes):
+                    pacer.wait(TICK_S)
+                    self._stay_alive()
+                most_bytes = pacer.frame_bytes(most_bytes)
+            length = file.readinto(buffer[:most_bytes])  # type: ignore[attr-defined]
+            if not length:
+                raise InvalidInput(f"the source ends {left_bytes} bytes before the size announced")
+            left_bytes -= length
+            yield buffer[:length]
 
     def _stay_alive(self) -> None:
         """Hear what the server says while we send no data, and tell it that we are there."""
@@ -230,19 +243,6 @@ class Connection:
             frame = self._wire.receive(deadline_s)
             if not isinstance(frame, frames.KeepAlive):
                 return frame
-
-
-def _data_frames(file: BinaryIO, left_bytes: int) -> Iterator[memoryview]:
-    """Yield data frames, header included; each is overwritten by the next one."""
-    buffer = bytearray(frames.HEADER_BYTES + _FRAME_BYTES)
-    body = memoryview(buffer)[frames.HEADER_BYTES :]
-    while left_bytes > 0:
-        length = file.readinto(body[: min(_FRAME_BYTES, left_bytes)])  # type: ignore[attr-defined]
-        if not length:
-            raise InvalidInput(f"the source ends {left_bytes} bytes before the size announced")
-        buffer[: frames.HEADER_BYTES] = frames.encode_data_header(length)
-        left_bytes -= length
-        yield memoryview(buffer)[: frames.HEADER_BYTES + length]
 
 
 @contextlib.contextmanager

@@ -6,10 +6,10 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
 from typing import ClassVar
 
 from fpga_pool.dataplane import frames
+from fpga_pool.dataplane.schedule import Pacer
 from fpga_pool.model.exceptions import FpgaPoolError, TransferRefused
 
 #: How soon a waiting thread notices that it was cancelled or has another rate.
@@ -55,21 +55,34 @@ class Wire:
         """Send a control frame."""
         self.send_bytes(memoryview(frames.encode(frame)))
 
-    def send_bytes(self, view: memoryview, on_tick: Callable[[], object] = lambda: None) -> None:
-        """Send everything; `on_tick` is called while it waits.  Frames of the server are heard meanwhile."""
+    def send_bytes(self, view: memoryview, pacer: Pacer | None = None) -> None:
+        """Send everything, no sooner than the pacer allows.  Frames of the server are heard meanwhile.
+
+        What began is completed even where another schedule holds it by now: a server does not wait for the rest long.
+        """
         moved_s = time.monotonic()
+        refused_bytes = 0
         while view:
-            on_tick()
             self.listen()
+            most_bytes = min(len(view), WRITE_BYTES)
+            size = refused_bytes or (most_bytes if pacer is None else pacer.quota(most_bytes))
+            if size == 0 and pacer is not None:
+                if time.monotonic() - moved_s < KEEPALIVE_S:
+                    pacer.wait(TICK_S)
+                    continue
+                size = most_bytes
             try:
-                sent = self._sock.send(view[:WRITE_BYTES])
+                sent = self._sock.send(view[:size])
             except WOULD_BLOCK:
+                refused_bytes = size  # OpenSSL must be given the same again
                 self._wait(select.POLLIN | select.POLLOUT, moved_s, "took nothing")
             except OSError as error:
                 raise self._last_words(error) from error
             else:
-                view = view[sent:]
+                view, refused_bytes = view[sent:], 0
                 moved_s = self.sent_s = time.monotonic()
+                if pacer is not None:
+                    pacer.sent(sent)
 
     def listen(self) -> None:
         """Take note of what the server says while it is not its turn: nothing, KeepAlive, or why it refuses."""

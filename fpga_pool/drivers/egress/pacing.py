@@ -8,7 +8,7 @@ import math
 import socket
 import struct
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fpga_pool.drivers.egress.base import EgressDriver, Flow, LimitedFlow, check_rate
 from fpga_pool.model.exceptions import Conflict, NotFound
@@ -35,16 +35,11 @@ class _PacedFlow:
     flow: Flow
     rate_bps: float = math.inf
     sock: socket.socket | None = None
-    gate: threading.Event = field(default_factory=threading.Event)
 
     def apply(self) -> None:
-        if self.rate_bps == 0:
-            # The kernel knows no rate of 0: it sends the little it has, and the sender gives it no more.
-            self.gate.clear()
-            return
-        if self.sock is not None and self.sock.fileno() != -1:
+        # The kernel knows no rate of 0: it sends the little it has, and the sender gives it no more.
+        if self.rate_bps > 0 and self.sock is not None and self.sock.fileno() != -1:
             self.sock.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, _RATE.pack(pacing_value(self.rate_bps)))
-        self.gate.set()
 
 
 class PacingDriver(EgressDriver):
@@ -71,10 +66,10 @@ class PacingDriver(EgressDriver):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
             paced.sock = sock
             paced.apply()
-            return FlowControl(self, key, paced.gate)
+            return FlowControl(self, key)
 
     def set_rate(self, key: str, rate_bps: float) -> None:
-        """Change the rate of the socket, or hold its sender."""
+        """Change the rate of the socket; see `FlowControl.set_rate`."""
         check_rate(rate_bps)
         with self._lock:
             paced = self._find(key)
@@ -82,7 +77,7 @@ class PacingDriver(EgressDriver):
             paced.apply()
 
     def close(self, key: str) -> None:
-        """Let the socket go unpaced; a sender that was held may go on."""
+        """Let the socket go unpaced."""
         with self._lock:
             paced = self._flows.pop(key, None)
             if paced is not None:
@@ -104,15 +99,10 @@ class PacingDriver(EgressDriver):
 class FlowControl:
     """One flow of the driver, for the code that sends on it."""
 
-    def __init__(self, driver: PacingDriver, key: str, gate: threading.Event) -> None:
+    def __init__(self, driver: PacingDriver, key: str) -> None:
         self._driver = driver
         self._key = key
-        self._gate = gate
 
     def set_rate(self, bps: float) -> None:
-        """Limit the flow from now on; 0 closes the gate."""
+        """Limit the flow from now on; at 0 the sender must send nothing."""
         self._driver.set_rate(self._key, bps)
-
-    def wait_open(self, timeout_s: float) -> bool:
-        """Wait until the sender may send; False if it still may not after the timeout."""
-        return self._gate.wait(timeout_s)

@@ -54,63 +54,115 @@ def test_segments_that_overlap():
         RateSchedule([RateSegment(0, 2, 5), RateSegment(1, 3, 5)])
 
 
-class Recorder:
-    """A limiter whose time passes only while someone waits at its gate."""
+@pytest.mark.parametrize(
+    ("t_s", "carried_bytes"),
+    [(0.5, 0.0), (1.5, 6.25), (2.5, 12.5), (3.5, 31.25), (5.0, 75.0), (6.0, 100.0), (9.0, 100.0)],
+)
+def test_bytes_that_a_schedule_has_carried(t_s, carried_bytes):
+    assert PLAN.carried_bytes(t_s) == carried_bytes
 
-    def __init__(self):
+
+@pytest.mark.parametrize(
+    ("carried_bytes", "due_s", "rate_bps"), [(0.0, 1.0, 100), (6.25, 1.5, 100), (12.5, 3.0, 300), (100.0, 6.0, 200)]
+)
+def test_when_the_next_byte_leaves(carried_bytes, due_s, rate_bps):
+    """After 12.5 bytes comes the gap: the next byte leaves at its end."""
+    assert PLAN.next_byte(carried_bytes) == (due_s, rate_bps)
+
+
+def test_schedule_without_limit_has_carried_all_once_it_begins():
+    schedule = RateSchedule([RateSegment(2, math.inf, math.inf)])
+    assert [schedule.carried_bytes(t_s) for t_s in (1.9, 2.0)] == [0.0, math.inf]
+    assert schedule.next_byte(1e6) == (2.0, math.inf)
+
+
+class Rates(list):
+    """A limiter that only remembers its rates."""
+
+    set_rate = list.append
+
+
+class Sender:
+    """Sends an input as the pacer lets it, on a clock of its own; the pacer's time 0 is at 100 s."""
+
+    def __init__(self, schedule, input_bytes):
         self.now_s = 100.0
-        self.rates = []
-        self.waits = []
+        self.rates = Rates()
+        self.pacer = Pacer(schedule, self.rates, input_bytes, anchor_s=100.0, clock=lambda: self.now_s)
+        self.left_bytes = input_bytes
+        #: (seconds since time 0, bytes that have left)
+        self.story = [(0.0, 0)]
 
-    def set_rate(self, bps):
-        self.rates.append(bps)
-
-    def wait_open(self, timeout_s):
-        if self.rates[-1] > 0:
-            return True
-        self.waits.append(timeout_s)
-        self.now_s += timeout_s
-        return False
-
-
-@pytest.fixture
-def flow():
-    return Recorder()
-
-
-@pytest.fixture
-def pacer(flow):
-    return Pacer(PLAN, flow, anchor_s=100.0, clock=lambda: flow.now_s)
+    def run(self, until_s, step_s=0.001):
+        """Look every millisecond; return when the last byte left."""
+        input_bytes = self.left_bytes + self.story[-1][1]
+        while self.left_bytes and self.now_s < 100.0 + until_s:
+            count = self.pacer.quota(min(self.left_bytes, 65_536))
+            self.pacer.sent(count)
+            self.left_bytes -= count
+            self.story.append((self.now_s - 100.0, input_bytes - self.left_bytes))
+            self.now_s += 0.0 if count else step_s
+        return self.story[-1][0]
 
 
-def test_each_rate_is_given_once(flow, pacer):
-    for t_s in (0.0, 0.5, 1.0, 1.2, 2.5, 3.0, 3.5, 4.0, 7.0, 8.0):
-        flow.now_s = 100.0 + t_s
-        pacer.apply()
-    assert flow.rates == [0, 100, 0, 300, 200]
+#: 1 MB: 500 kB in the first second, a hold, and 500 kB within half a second.
+TWO_PARTS = RateSchedule([RateSegment(0.5, 1.5, 4e6), RateSegment(2.0, 2.5, 8e6)])
 
 
-def test_apply_returns_the_time_to_the_next_change(flow, pacer):
-    flow.now_s = 101.25
-    assert pacer.apply() == 0.75
+def test_sender_is_never_ahead_of_its_plan_and_ends_with_it():
+    sender = Sender(TWO_PARTS, 1_000_000)
+    assert sender.run(10.0) == pytest.approx(2.5, abs=0.002)
+    assert all(sent <= TWO_PARTS.carried_bytes(t_s) + 1 for t_s, sent in sender.story)
 
 
-def test_waits_no_longer_than_to_the_next_segment(flow, pacer):
-    flow.now_s = 100.75
-    assert not pacer.wait(10.0)
-    assert flow.waits == [0.25]
-    assert pacer.wait(10.0)
-    assert flow.rates == [0, 100]
+def test_sender_that_wakes_late_makes_up_for_it():
+    """40 ms between two looks: what became due meanwhile leaves at once, and the end is at most one look late."""
+    sender = Sender(TWO_PARTS, 1_000_000)
+    assert sender.run(10.0, step_s=0.04) == pytest.approx(2.52, abs=0.021)
+    assert all(sent <= TWO_PARTS.carried_bytes(t_s) + 1 for t_s, sent in sender.story)
 
 
-def test_waits_no_longer_than_asked(flow, pacer):
-    assert not pacer.wait(0.125)
-    assert flow.waits == [0.125]
+def test_sender_that_is_seconds_late_stays_late_but_for_a_quarter_of_a_second():
+    sender = Sender(RateSchedule([RateSegment(0.0, 1.0, 8e6)]), 1_000_000)
+    sender.now_s += 5.0
+    assert sender.run(10.0) == pytest.approx(5.75, abs=0.002)
 
 
-def test_replacement_takes_effect_at_once_and_keeps_the_anchor(flow, pacer):
-    pacer.apply()
-    flow.now_s = 102.0
-    pacer.replace(RateSchedule([RateSegment(0, 1, 7), RateSegment(1, 5, 9)]))
-    assert flow.rates == [0, 9]
-    assert pacer.apply() == 3.0
+def test_flow_is_limited_above_its_planned_rate_and_held_between_two_parts():
+    sender = Sender(TWO_PARTS, 1_000_000)
+    sender.run(10.0)
+    assert sender.rates == [0, 8e6, 0, 16e6]
+
+
+def test_resumed_input_goes_on_where_the_plan_is():
+    """Half of it was there: nothing leaves until the plan has come so far."""
+    sender = Sender(RateSchedule([RateSegment(0.0, 1.0, 8e6)]), 1_000_000)
+    sender.pacer.sent(500_000)
+    sender.left_bytes = 500_000
+    sender.run(10.0)
+    first_s = next(t_s for t_s, sent in sender.story if sent > 0)
+    assert first_s == pytest.approx(0.51, abs=0.002)
+    assert sender.story[-1][0] == pytest.approx(1.0, abs=0.002)
+
+
+def test_schedule_of_what_is_left_takes_effect_at_once():
+    """After half a second at 8 Mbit/s the other half of the input is to leave at 2 Mbit/s: 2 s more."""
+    sender = Sender(RateSchedule([RateSegment(0.0, 1.0, 8e6)]), 1_000_000)
+    sender.run(0.5)
+    sender.pacer.replace(RateSchedule([RateSegment(0.5, 2.5, 2e6)]))
+    assert sender.run(10.0) == pytest.approx(2.5, abs=0.002)
+
+
+def test_frame_ends_where_a_hold_begins():
+    sender = Sender(TWO_PARTS, 1_000_000)
+    assert sender.pacer.frame_bytes(524_288) == 500_000
+    sender.pacer.sent(500_000)
+    assert sender.pacer.frame_bytes(524_288) == 524_288
+
+
+def test_unplanned_input_waits_for_time_0_alone():
+    sender = Sender(RateSchedule([RateSegment(0.0, math.inf, math.inf)]), 1_000_000)
+    sender.now_s = 99.0
+    assert sender.pacer.quota(65_536) == 0
+    sender.now_s = 100.0
+    assert sender.pacer.quota(65_536) == 65_536
