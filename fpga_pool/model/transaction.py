@@ -122,8 +122,14 @@ class Transaction(Protocol):
         """Return the jobs in state RESULT_HELD on a host."""
         ...
 
-    def leases(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Lease]:
-        """Return the HELD leases (of one slot: none or one; of the slots of one host), by slot."""
+    def leases(
+        self,
+        *,
+        slots: Collection[str] | None = None,
+        host: str | None = None,
+        holders: Collection[str] | None = None,
+    ) -> Sequence[Lease]:
+        """Return the HELD leases (of these slots, of the slots of one host, or of these holders), by slot."""
         ...
 
     def processor(self, name: str) -> Processor:

@@ -172,16 +172,26 @@ class MemoryTransaction:
         """See Transaction."""
         return sorted(self._store.members("held", host), key=lambda job: (job.finished_at or 0.0, job.uuid))
 
-    def leases(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Lease]:
+    def leases(
+        self,
+        *,
+        slots: Collection[str] | None = None,
+        host: str | None = None,
+        holders: Collection[str] | None = None,
+    ) -> Sequence[Lease]:
         """See Transaction."""
-        if slot is not None:
-            return self._store.members("lease", slot)
-        known = self._store.table(Slot)
-        found = [
-            lease
-            for lease in self._store.members("lease")
-            if (held := known.get(lease.slot)) and self._is_ours(held) and host in (None, held.host)
-        ]
+        if slots is not None:
+            found = [lease for slot in set(slots) for lease in self._store.members("lease", slot)]
+        else:
+            known = self._store.table(Slot)
+            found = [
+                lease
+                for lease in self._store.members("lease")
+                if (held := known.get(lease.slot))
+                and self._is_ours(held)
+                and host in (None, held.host)
+                and (holders is None or lease.holder in holders)
+            ]
         return sorted(found, key=lambda lease: lease.slot)
 
     def processor(self, name: str) -> Processor:
@@ -240,7 +250,7 @@ class MemoryTransaction:
         for thing in things:
             if self._store.get(type(thing), _key(thing)) is not None:
                 raise DuplicateId(f"{type(thing).__name__.lower()} {_key(thing)}: exists already")
-            if isinstance(thing, Lease) and self.leases(slot=thing.slot):
+            if isinstance(thing, Lease) and self.leases(slots=[thing.slot]):
                 raise Conflict(f"slot {thing.slot}: another lease on it is in force")
             if isinstance(thing, Process):
                 self._refuse_held(thing)

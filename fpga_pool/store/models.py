@@ -170,7 +170,7 @@ class LeaseRow(Versioned, Base):
     #: The slot while the lease is HELD, else NULL: unique, so no database lets two leases of a slot be in force.
     held_slot: Mapped[Name | None] = mapped_column(unique=True)
     kind: Mapped[LeaseKind]
-    holder: Mapped[Name]
+    holder: Mapped[Name] = mapped_column(index=True)
     project_id: Mapped[Word]
     epoch: Mapped[int]
     revocable: Mapped[bool]

@@ -1,6 +1,7 @@
 """What can be asked of the store: the reads of `model.transaction.Transaction`, and those of the API."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Result, Select, func, select, tuple_
@@ -38,8 +39,9 @@ from fpga_pool.store.statements import (
     held_results,
     job_generations,
     jobs_of_batch,
-    lease_on_slot,
+    leases_of_holders,
     leases_on_host,
+    leases_on_slots,
     living_hosts,
     newest_jobs,
     overdue,
@@ -277,13 +279,25 @@ class Reads(GangReads, TaskReads):
         """Return the jobs in state RESULT_HELD on a host, oldest first."""
         return self._all(Job, held_results(), {"host": host})
 
-    def leases(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Lease]:
-        """Return the HELD leases (of one slot: none or one; of the slots of one host), by slot."""
-        if slot is not None:
-            return self._all(Lease, lease_on_slot(), {"slot": slot})
+    def leases(
+        self,
+        *,
+        slots: Collection[str] | None = None,
+        host: str | None = None,
+        holders: Collection[str] | None = None,
+    ) -> Sequence[Lease]:
+        """Return the HELD leases (of these slots, of the slots of one host, or of these holders), by slot."""
+        if slots is not None:
+            return self._leases(leases_on_slots(), slots)
         if host is not None:
             return self._all(Lease, leases_on_host(), {"host": host})
+        if holders is not None:
+            return self._leases(leases_of_holders(scoped=bool(self._scope)), holders)
         return self._all(Lease, held_leases(scoped=bool(self._scope)))
+
+    def _leases(self, query: Select[Any], keys: Collection[str]) -> Sequence[Lease]:
+        found = [lease for some in chunks(list(keys)) for lease in self._all(Lease, query, {"keys": some})]
+        return sorted(found, key=attrgetter("slot"))
 
     def commands(self) -> Sequence[Command]:
         """Return what the outbox holds, in the order of the commits."""

@@ -235,9 +235,9 @@ def overdue(*, scoped: bool) -> Select[Any]:
 
 
 @cache
-def lease_on_slot() -> Select[Any]:
-    """Return the query for the lease in force on `slot`."""
-    return all_of(Lease).where(table(Lease).c.held_slot == bindparam("slot"))
+def leases_on_slots() -> Select[Any]:
+    """Return the query for the leases in force on the slots whose names are among `keys`."""
+    return all_of(Lease).where(table(Lease).c.held_slot.in_(bindparam("keys", expanding=True)))
 
 
 @cache
@@ -254,6 +254,12 @@ def held_leases(*, scoped: bool) -> Select[Any]:
     leases, slot_columns = table(Lease).c, table(Slot).c
     held = all_of(Lease).join(table(Slot), slot_columns.name == leases.held_slot)
     return held.where(*_within(slot_columns.shard, scoped=scoped)).order_by(leases.held_slot)
+
+
+@cache
+def leases_of_holders(*, scoped: bool) -> Select[Any]:
+    """Return the query for the leases in force whose holders are among `keys`."""
+    return held_leases(scoped=scoped).where(table(Lease).c.holder.in_(bindparam("keys", expanding=True)))
 
 
 @cache

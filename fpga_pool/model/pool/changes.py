@@ -1,7 +1,7 @@
 """Changes of one object together with what follows from them: commands, leases, counts of the batch, its task."""
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from fpga_pool.model.exchange import SMALL_INPUT_BYTES
@@ -125,9 +125,10 @@ def _send_to_host(tx: Transaction, host: str, what: str, action: ShapeFlow | Rel
 
 def grant_pool_leases(tx: Transaction, slots: Iterable[str], now_s: float) -> None:
     """Make sure that the shard holds these slots for its jobs; the pool's leases are revocable."""
-    held = {lease.slot for lease in tx.leases()}
+    wanted = dict.fromkeys(slots)
+    held = {lease.slot for lease in tx.leases(slots=wanted)}
     holder = tx.shard.name
-    tx.add(*(new_lease(tx, slot, LeaseKind.POOL, holder, now_s) for slot in slots if slot not in held))
+    tx.add(*(new_lease(tx, slot, LeaseKind.POOL, holder, now_s) for slot in wanted if slot not in held))
 
 
 def new_lease(
@@ -170,29 +171,18 @@ def settle_slots(tx: Transaction, slots: Collection[str], now_s: float) -> None:
     """Give back the pool's leases of slots without jobs, and complete drains that waited for the last user."""
     occupied = tx.occupied(slots)
     empty = [slot for slot in slots if slot not in occupied]
-    held = _leases(tx, empty)
+    held = {lease.slot: lease for lease in tx.leases(slots=empty)}
     for slot in empty:
-        _settle_slot(tx, slot, held[slot], now_s)
+        _settle_slot(tx, slot, held.get(slot), now_s)
 
 
-def _leases(tx: Transaction, slots: Sequence[str]) -> Mapping[str, Sequence[Lease]]:
-    """Return the leases in force on each of these slots; those of one host are asked for together."""
-    if len(slots) == 1:
-        return {slots[0]: tx.leases(slot=slots[0])}
-    held: dict[str, list[Lease]] = {slot: [] for slot in slots}
-    for host in dict.fromkeys(tx.slot(slot).host for slot in slots):
-        for lease in tx.leases(host=host):
-            held.get(lease.slot, []).append(lease)
-    return held
-
-
-def _settle_slot(tx: Transaction, slot_name: str, held: Sequence[Lease], now_s: float) -> None:
-    for lease in held:
-        if lease.kind is LeaseKind.POOL:
-            end_lease(tx, lease, now_s)
+def _settle_slot(tx: Transaction, slot_name: str, held: Lease | None, now_s: float) -> None:
+    is_pools = held is not None and held.kind is LeaseKind.POOL
+    if held is not None and is_pools:
+        end_lease(tx, held, now_s)
     slot = tx.slot(slot_name)
-    others = any(lease.kind is not LeaseKind.POOL for lease in held)
-    if slot.drain_requested and not others and SLOT.allows(slot.state, DrainCompleted):
+    free = held is None or is_pools
+    if slot.drain_requested and free and SLOT.allows(slot.state, DrainCompleted):
         change_slot(tx, slot, DrainCompleted(), now_s)
 
 
@@ -262,7 +252,7 @@ def _how_it_ended(shares: Collection[Job]) -> object:
 
 def _give_back_slots(tx: Transaction, uuid: str, now_s: float) -> None:
     """End the leases of a task; where jobs of the pool still are, the pool holds the slot again."""
-    held = [lease for lease in tx.leases() if lease.kind is LeaseKind.TASK and lease.holder == uuid]
+    held = tx.leases(holders=[uuid])
     for lease in held:
         end_lease(tx, lease, now_s)
     slots = [lease.slot for lease in held]

@@ -113,7 +113,7 @@ def release_slots(tx: Transaction, host: str, instance: str, now_s: float) -> li
 
 def release_lease(tx: Transaction, lease: Lease, now_s: float) -> bool:
     """Take one slot from a virtual machine, if the lease is still in force; say whether it was."""
-    current = [held for held in tx.leases(slot=lease.slot) if held.uuid == lease.uuid]
+    current = [held for held in tx.leases(slots=[lease.slot]) if held.uuid == lease.uuid]
     _free(tx, current, now_s)
     return bool(current)
 
@@ -337,7 +337,7 @@ def _take(tx: Transaction, slot: Slot, catalogue: Catalogue, settings: PoolSetti
     A job whose input the agent holds keeps it, and perhaps its progress; it is gone from the slot when its agent says
     so.  One that cannot be stopped ends there; the agent holds the slot for nobody else before.
     """
-    for lease in tx.leases(slot=slot.name):
+    for lease in tx.leases(slots=[slot.name]):
         if lease.kind is LeaseKind.TASK:
             displace_task(tx, lease.holder, f"slot {slot.name} was claimed for a virtual machine", now_s)
     for job in tx.active_jobs(slot=slot.name):
@@ -350,7 +350,7 @@ def _take(tx: Transaction, slot: Slot, catalogue: Catalogue, settings: PoolSetti
             function = catalogue.functions.get(job.function)
             keep = function is not None and function.progress_kept
             change_job(tx, job, EvictRequested(keep_progress=keep), now_s, settle=False)
-    for lease in tx.leases(slot=slot.name):
+    for lease in tx.leases(slots=[slot.name]):
         end_lease(tx, lease, now_s)
 
 

@@ -157,14 +157,16 @@ def commit_moves(tx: Transaction, moves: Moves, catalogue: Catalogue, now_s: flo
             keep = catalogue.functions[job.function].progress_kept
             evicted.append(change_job(tx, job, EvictRequested(keep_progress=keep), now_s))
     leaving = {job.uuid for job in evicted}
-    foreign = held_by_others(tx.leases())
-    placed = []
+    foreign = held_by_others(tx.leases(slots={placement.slot.name for placement in moves.placements}))
+    possible = []
     for placement in moves.placements:
         slot = tx.slot(placement.slot.name)
         if placement.job.uuid in unchanged and usable(slot, tx.host(slot.host), foreign):
             queue = tx.active_jobs(slot=slot.name)
             if all(job.uuid in leaving for job in queue):
-                placed.append(_place(tx, placement, queue, now_s))
+                possible.append((placement, queue))
+    grant_pool_leases(tx, [placement.slot.name for placement, _ in possible], now_s)
+    placed = [_place(tx, placement, queue, now_s) for placement, queue in possible]
     return Done(placed=placed, evicted=evicted, told=_load_ahead(tx, moves.loads, now_s))
 
 
@@ -172,7 +174,8 @@ def _load_ahead(tx: Transaction, loads: Sequence[tuple[Slot, str]], now_s: float
     """Have slots load ahead that nobody has got meanwhile: no instance, no task, no job."""
     if not loads:
         return {}
-    taken = {lease.slot for lease in tx.leases()} | tx.occupied([slot.name for slot, _ in loads])
+    names = [slot.name for slot, _ in loads]
+    taken = {lease.slot for lease in tx.leases(slots=names)} | tx.occupied(names)
     told = {}
     for read, function in loads:
         slot = tx.slot(read.name)
@@ -186,7 +189,6 @@ def _load_ahead(tx: Transaction, loads: Sequence[tuple[Slot, str]], now_s: float
 
 
 def _place(tx: Transaction, placement: Placement, queue: Sequence[Job], now_s: float) -> Job:
-    grant_pool_leases(tx, [placement.slot.name], now_s)
     withdraw_from_former_host(tx, placement.job, placement.slot.host)
     event = Planned(
         host=placement.slot.host,

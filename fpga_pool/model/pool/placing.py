@@ -97,11 +97,11 @@ def _possible_queues(
     tx: Transaction, request: PlanRequest, plan: BatchPlan, rows: Ints
 ) -> Iterator[tuple[Slot, list[int]]]:
     """Yield each slot that gets some of the jobs `rows` (n,) and can be used, with these in order of start."""
-    foreign = held_by_others(tx.leases())
-    slots = {slot.name: slot for slot in tx.slots()}
     by_slot: defaultdict[int, list[int]] = defaultdict(list)
     for row in rows[np.argsort(plan.start_s[rows], kind="stable")].tolist():
         by_slot[int(plan.accelerator[row])].append(row)
+    foreign = held_by_others(tx.leases(slots=[request.slots[accelerator] for accelerator in by_slot]))
+    slots = {slot.name: slot for slot in tx.slots()}
     for accelerator, queue in sorted(by_slot.items()):
         slot = slots.get(request.slots[accelerator])
         if slot is not None and usable(slot, tx.host(slot.host), foreign):

@@ -13,7 +13,7 @@ from fpga_pool.model.lifecycle.job import Displaced, GaveUp
 from fpga_pool.model.lifecycle.slot import HostLost
 from fpga_pool.model.links import slot_links
 from fpga_pool.model.messages import Heartbeat, ObservedJob, ObservedSlot, ReleaseJob, ResultExpired, SlotChanged
-from fpga_pool.model.objects import ACTIVE_JOBS, Host, Job, JobState, LeaseKind, Slot, SlotState
+from fpga_pool.model.objects import ACTIVE_JOBS, Host, Job, JobState, Slot, SlotState
 from fpga_pool.model.pool.changes import change_job, change_slot, displace_jobs, send, settle_task
 from fpga_pool.model.pool.gang_reports import (
     compare_gangs,
@@ -304,7 +304,7 @@ def _mend_tasks(tx: Transaction, now_s: float) -> list[Repair]:
     if not tasks:
         return []
     waiting = tx.pending_batches()
-    held = {lease.slot: lease.holder for lease in tx.leases() if lease.kind is LeaseKind.TASK}
+    held = {lease.slot: lease.holder for lease in tx.leases(holders=[task.uuid for task in tasks])}
     working = {held[slot] for slot in tx.occupied(held)}
     repairs = []
     for task in tasks:

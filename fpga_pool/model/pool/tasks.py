@@ -282,7 +282,7 @@ def commit_choices(
     tx: Transaction, view: TaskView, choices: Sequence[Choice], settings: PoolSettings, now_s: float
 ) -> list[Task]:
     """Give tasks their slots, as far as nothing concerned has changed; return those that got them."""
-    foreign = held_by_others(tx.leases())
+    foreign = held_by_others(tx.leases(slots={name for choice in choices for name in choice.slots}))
     last = {backlog.slot: backlog.last_order for backlog in tx.backlogs()}
     placed = []
     for choice in choices:
@@ -308,7 +308,7 @@ def _take_slot(tx: Transaction, name: str, task: Task, settings: PoolSettings, n
         # Of the attempts that a job has, half are for faults.
         if job.state is JobState.WAITING_INPUT and job.attempt <= settings.max_attempts // 2:
             change_job(tx, job, Displaced(reason=f"a task that waited long gets slot {name}"), now_s, settle=False)
-    for lease in tx.leases(slot=name):
+    for lease in tx.leases(slots=[name]):
         end_lease(tx, lease, now_s)
     tx.add(new_lease(tx, name, LeaseKind.TASK, task.uuid, now_s, project_id=task.project_id))
 
@@ -353,7 +353,7 @@ def task_detail(tx: Transaction, uuid: str, catalogue: Catalogue, now_s: float) 
     because, expected_at = "", None
     if task.state is TaskState.QUEUED and (view := task_view(tx, catalogue, now_s)) is not None:
         because, expected_at = _outlook(view, task)
-    slots = sorted(lease.slot for lease in tx.leases() if lease.kind is LeaseKind.TASK and lease.holder == uuid)
+    slots = [lease.slot for lease in tx.leases(holders=[uuid])]
     return TaskDetail(
         task=task,
         waits_because=because if task.state not in ENDED_TASKS else "",

@@ -74,7 +74,6 @@ class Departures:
         """Return the leases of some instances, each with its slot."""
         held = defaultdict(list)
         with self._store.reading() as tx:
-            for lease in tx.leases():
-                if lease.of_instance and lease.holder in instances:
-                    held[lease.holder].append((lease, tx.slot(lease.slot)))
+            for lease in tx.leases(holders=instances):
+                held[lease.holder].append((lease, tx.slot(lease.slot)))
         return held

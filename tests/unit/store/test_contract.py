@@ -41,7 +41,7 @@ def test_everything_that_was_added_reads_back_equal(begin, make):
         assert tx.job(job.uuid) == job
         assert tx.host(host.name) == host
         assert tx.slot(slot.name) == slot
-        assert list(tx.leases(slot=slot.name)) == [lease]
+        assert list(tx.leases(slots=[slot.name])) == [lease]
 
 
 def test_a_transaction_reads_what_it_has_saved(begin, make, saved):
@@ -180,14 +180,21 @@ def test_a_second_completion_of_a_job_is_refused_with_all_that_is_told_with_it(b
         assert tx.batch(batch.uuid).jobs_completed == 0
 
 
-def test_leases_can_be_asked_for_by_slot_and_by_host(begin, make, saved):
+def test_leases_can_be_asked_for_by_slot_by_host_and_by_holder(begin, make, saved):
     slots = [make.slot(), make.slot(region="1"), make.slot(host="host-1")]
-    leases = [make.lease(slot) for slot in slots]
+    leases = [make.lease(slot, holder=holder) for slot, holder in zip(slots, ("vm", "pool", "vm"), strict=True)]
     saved(make.host(), make.host("host-1"), *slots, *leases)
     with begin() as tx:
         assert list(tx.leases(host="host-0")) == leases[:2]
         assert list(tx.leases(host="host-1")) == leases[2:]
-        assert list(tx.leases(slot=slots[1].name)) == [leases[1]]
+        assert list(tx.leases(slots=[slots[1].name])) == [leases[1]]
+        assert list(tx.leases(slots=[slots[2].name, slots[0].name, "none"])) == [leases[0], leases[2]]
+        assert list(tx.leases(slots=[])) == []
+        assert list(tx.leases(holders=["vm", "nobody"])) == [leases[0], leases[2]]
+    with begin() as tx:
+        tx.save(replace(leases[2], state=LeaseState.RELEASED))
+    with begin() as tx:
+        assert list(tx.leases(holders=["vm"])) == [leases[0]]
 
 
 def test_a_second_lease_on_a_held_slot_is_refused(begin, make, saved):
@@ -211,7 +218,7 @@ def test_a_released_slot_can_be_leased_in_the_same_transaction(begin, make, save
     successor = make.lease(slot, epoch=2)
     with begin() as tx:
         tx.save(replace(lease, state=LeaseState.RELEASED, released_at=3.0))
-        assert list(tx.leases(slot=slot.name)) == []
+        assert list(tx.leases(slots=[slot.name])) == []
         tx.add(successor)
     with begin() as tx:
         assert list(tx.leases()) == [successor]

@@ -276,7 +276,7 @@ class Pool:
 
     def lease(self, slot):
         with self.tx() as tx:
-            return next(iter(tx.leases(slot=slot)), None)
+            return next(iter(tx.leases(slots=[slot])), None)
 
     def sent(self):
         """Return the commands sent since this was last asked."""

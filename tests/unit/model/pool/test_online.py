@@ -13,7 +13,9 @@ from fpga_pool.model.messages import JobEvicted
 from fpga_pool.model.objects import BatchState, JobState, SlotState, is_cpu
 from fpga_pool.model.pool.changes import change_slot
 from fpga_pool.model.pool.online import slot_benefits
+from fpga_pool.model.pool.online_moves import commit_moves
 from fpga_pool.model.pool.planning import batch_problem
+from fpga_pool.sim.store import MemoryTransaction
 
 from .online_bench import Online, entry
 
@@ -255,3 +257,29 @@ def test_what_an_instance_holds_gets_no_job_and_is_not_taken_away(pool, online, 
     placed, evicted = online.step()
     assert (all(map(is_cpu, placed.values())), evicted) == (True, [])
     assert pool.lease("h0/c/r2").holder == "vm"
+
+
+def test_a_commit_reads_the_leases_of_the_slots_that_it_gives_and_no_others(pool, online, foreign_lease, monkeypatch):
+    """The shard is locked meanwhile: what is read must not grow with the shard."""
+    for number in range(1, 5):
+        pool.host_up(f"h{number}")
+    online.create("aes", "sha256", "flow")
+    moves = online.decide(online.view())
+    assert len(moves.placements) == 3
+    placed = {placement.slot.name for placement in moves.placements}
+    with pool.tx() as tx:
+        others = [slot.name for slot in tx.slots() if slot.name not in placed]
+    for name in others:
+        foreign_lease(name)
+    read, leases = [], MemoryTransaction.leases
+
+    def counted(self, **which):
+        read.append(leases(self, **which))
+        return read[-1]
+
+    with pool.tx() as tx, monkeypatch.context() as patched:
+        patched.setattr(MemoryTransaction, "leases", counted)
+        done = commit_moves(tx, moves, pool.catalogue, pool.now_s)
+    assert {job.slot for job in done.placed} == placed
+    # Once to see that nobody has them by now, once for those that the pool must lease, and once for each new lease.
+    assert (len(read), sum(map(len, read))) == (2 + 3, 0)

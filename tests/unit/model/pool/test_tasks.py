@@ -17,9 +17,11 @@ from fpga_pool.model.exceptions import InvalidInput, InvalidTransition, NoSlotFi
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages import SlotChanged
 from fpga_pool.model.objects import ENDED_JOBS, BatchState, JobState, LeaseKind, SlotState
+from fpga_pool.model.pool.changes import displace_task
 from fpga_pool.model.pool.instances import Claim, claim_slots, not_to_be_had, release_slots
 from fpga_pool.model.pool.task_admission import owned_task
 from fpga_pool.model.tasks import TaskState
+from fpga_pool.sim.store import MemoryTransaction
 
 
 @pytest.fixture
@@ -359,3 +361,19 @@ def test_no_slot_of_a_task_that_cannot_be_stopped_is_to_be_had(new_pool, make_ca
         pool.bring(share.uuid, JobState.RUNNING)
     with pool.tx() as tx:
         assert not_to_be_had(tx, catalogue, pool.settings, pool.now_s) == (set(), tasks.held()[uuid])
+
+
+def test_a_task_that_leaves_its_slots_reads_its_own_leases_only(pool, tasks, monkeypatch):
+    tasks.create(2, "line")
+    gone = tasks.create(2, "line")
+    assert len(tasks.place()) == 2
+    read, leases = [], MemoryTransaction.leases
+
+    def counted(self, **which):
+        read.append(leases(self, **which))
+        return read[-1]
+
+    with pool.tx() as tx, monkeypatch.context() as patched:
+        patched.setattr(MemoryTransaction, "leases", counted)
+        displace_task(tx, gone, "test", pool.now_s)
+    assert {lease.holder for found in read for lease in found} == {gone}
