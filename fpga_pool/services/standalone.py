@@ -36,7 +36,7 @@ from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.configured import agent_settings, runner, scheduler_settings
 from fpga_pool.services.lock import exclusive
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
-from fpga_pool.services.scheduler.online import online_rule
+from fpga_pool.services.scheduler.policies import online_rule
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.store.store import Store
 

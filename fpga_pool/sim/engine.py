@@ -13,6 +13,11 @@ class Engine:
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
 
+    @property
+    def pending(self) -> int:
+        """How many actions are still to be called."""
+        return len(self._agenda)
+
     def at(self, time_s: float, action: Callable[[], None]) -> None:
         """Have `action` called at `time_s`, or now if that has passed."""
         heapq.heappush(self._agenda, (max(time_s, self.now_s), next(self._numbers), action))

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from fpga_pool.core.dispatch import Load, QueueEntry, Run, next_action
-from fpga_pool.core.policy import BatchPolicy, Replanning
+from fpga_pool.core.policy import BatchPolicy
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.messages import (
     AssignJob,
     Command,
@@ -34,18 +35,11 @@ from fpga_pool.model.messages import (
 )
 from fpga_pool.model.objects import DEFAULT_SHARD, Batch, Job, JobState, Slot, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, create_batch
-from fpga_pool.model.pool.lookout import Lookout
+from fpga_pool.model.pool.batch_family import BatchFamily
+from fpga_pool.model.pool.families import AnyFamily, PoolPolicies, new_families
 from fpga_pool.model.pool.operations import drain_slot
-from fpga_pool.model.pool.placing import require_answer
-from fpga_pool.model.pool.planning import (
-    all_placed,
-    batch_problem,
-    commit_plan,
-    known_time_models,
-    snapshot,
-)
+from fpga_pool.model.pool.planning import known_time_models
 from fpga_pool.model.pool.reconcile import apply_heartbeat, note_progress, tick
-from fpga_pool.model.pool.replanning import commit_replan, prospect, worth_replanning
 from fpga_pool.model.pool.reports import apply_reports
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.progress import moved_bytes, planned_bytes, told_bytes
@@ -55,6 +49,8 @@ from fpga_pool.sim.hosts import SimulatedHost, SimulatedSlot
 from fpga_pool.sim.store import MemoryStore
 
 OWNER = "simulator"
+#: How often work that waits is looked at, in seconds, and for how long if nothing changes.
+LOOK_S, LONGEST_WAIT_S = 0.5, 3600.0
 #: Times closer than this are one and the same.
 _INSTANT_S = 1e-9
 
@@ -115,9 +111,11 @@ class SimulatedPool:
         self._store.time_models.update(models or {})
         self._models = known_time_models(catalogue, self._store.time_models)
         self._shard = self._store.acquire_shard(DEFAULT_SHARD, OWNER, 0.0)
-        self._lookout = Lookout(self._settings)
-        #: A look at how things go is on the agenda.
-        self._looking = False
+        self._cycles: Sequence[Cycle[Any, Any]] = ()
+        #: A look at how inputs move, and one at what waits, is on the agenda.
+        self._looking = self._looking_again = False
+        #: When a cycle has changed something last.
+        self._changed_at_s = 0.0
         self._slots: dict[str, SimulatedSlot] = {}
         self._gone: set[str] = set()
         #: Complete inputs, as (host, job).
@@ -165,9 +163,13 @@ class SimulatedPool:
         self._engine.at(time_s + missed_s, partial(self._disturb, miss))
 
     def run(self, policy: BatchPolicy, *, seed: int = 0, until_s: float = 1e9) -> None:
-        """Let time pass until nothing is left to happen, or until `until_s`."""
-        self._policy, self._rng = policy, np.random.default_rng(seed)
-        self._engine.run(until_s)
+        """Let time pass until nothing is left to happen, or until `until_s`; all batches are planned by one policy."""
+        batches = BatchFamily(self._catalogue, self._settings, lambda _: policy, policy.name, lambda _: True)
+        self._run([batches], seed, until_s)
+
+    def run_families(self, policies: PoolPolicies, *, seed: int = 0, until_s: float = 1e9) -> None:
+        """Let time pass as `run` does; every family of work has its policy."""
+        self._run(new_families(self._catalogue, self._settings, policies), seed, until_s)
 
     def outcome(self, batch_uuid: str) -> Outcome:
         """Return what came of a batch."""
@@ -179,6 +181,22 @@ class SimulatedPool:
 
     # The scheduler ----------------------------------------------------------------------------------------------
 
+    def _run(self, families: Sequence[AnyFamily], seed: int, until_s: float) -> None:
+        self._cycles = [
+            Cycle(
+                family,
+                reading=self._transaction,
+                transactions=self._transaction,
+                dispatch=self._deliver,
+                clock=lambda: self._engine.now_s,
+                timer=lambda: self._engine.now_s,
+                rng=np.random.default_rng(seed),
+            )
+            for family in families
+        ]
+        self._replans = any(isinstance(family, BatchFamily) and family.replans for family in families)
+        self._engine.run(until_s)
+
     def _disturb(self, change: Callable[[Transaction], object]) -> None:
         """Change something from outside, and plan."""
         with self._transaction() as tx:
@@ -186,22 +204,47 @@ class SimulatedPool:
         self._plan()
 
     def _plan(self) -> None:
-        """Plan as the scheduler does, until nothing is left to be placed; look again later if work goes on."""
-        while self._plan_once():
-            pass
+        """Plan as the scheduler does, until nothing is left to be decided; look again later if work goes on."""
+        self._run_cycles(self._cycles)
         self._deliver()
         with self._transaction() as tx:
             waiting = any(job.state is not JobState.RUNNING for job in tx.active_jobs())
-        if waiting and isinstance(self._policy, Replanning) and not self._looking:
+        if waiting and self._replans and not self._looking:
             self._looking = True
             self._engine.after(self._settings.replan_late_s, self._look)
+        if len(self._cycles) > 1 and not self._looking_again:
+            self._looking_again = True
+            self._engine.after(LOOK_S, self._look_again)
+
+    def _run_cycles(self, cycles: Iterable[Cycle[Any, Any]]) -> None:
+        for cycle in cycles:
+            again = True
+            while again:
+                result = cycle.run()
+                again = result.again
+                if result.failures:
+                    raise result.failures[0].error
+                if result.outcome.changed:
+                    self._changed_at_s = self._engine.now_s
 
     def _look(self) -> None:
+        """See how far inputs have moved, and plan."""
         self._looking = False
         with self._transaction() as tx:
             waiting = [job for job in tx.active_jobs() if job.state is JobState.WAITING_INPUT and job.transfer]
             note_progress(tx, map(self._observed, waiting), self._engine.now_s)
         self._plan()
+
+    def _look_again(self) -> None:
+        """Let decisions that depend on time be made, as long as something goes on or is waited for."""
+        self._looking_again = False
+        goes_on = self._engine.pending > self._looking
+        if goes_on or self._engine.now_s - self._changed_at_s < LONGEST_WAIT_S:
+            self._plan()
+
+    def _place_freed(self) -> None:
+        """Let jobs and tasks that wait for a place have what has become free."""
+        self._run_cycles([cycle for cycle in self._cycles if cycle.family.waits])
 
     def _observed(self, job: Job) -> ObservedJob:
         """Return what an agent would see of an input, and tell if it is not as planned."""
@@ -218,38 +261,6 @@ class SimulatedPool:
         sends_at = self._sends_at.setdefault((job.uuid, job.attempt), begins_at + self._sends_late(job.uuid))
         return max(sends_at - begins_at, 0.0)
 
-    def _plan_once(self) -> bool:
-        now_s = self._engine.now_s
-        begin_s = now_s + self._settings.dispatch_lead_s
-        policy = self._policy
-        with self._transaction() as tx:
-            snap = snapshot(tx, self._catalogue, self._settings, begin_s)
-            late = snap is None and isinstance(policy, Replanning) and bool(self._lookout.reason(tx, now_s))
-            if late:
-                snap = all_placed(tx, self._catalogue, begin_s, policy.name)
-            if snap is None:
-                return False
-            asked = None
-            if isinstance(policy, Replanning) and (late or worth_replanning(snap.view, self._settings)):
-                asked = prospect(tx, snap, self._settings, begin_s, lambda _: True, late=late)
-        if (
-            asked is not None
-            and isinstance(policy, Replanning)
-            and (found := policy.replan(asked.underway, self._rng)) is not None
-        ):
-            with self._transaction() as tx:
-                changes = commit_replan(tx, asked, found, self._settings, now_s)
-            if late:
-                self._lookout.answered(changed=bool(changes.moved or changes.retimed))
-            return bool(changes.placed)
-        if not snap.jobs:
-            return False
-        request = batch_problem(snap)
-        plan = policy.decide(request.problem, None, 0.0, self._rng)
-        require_answer(request, plan)
-        with self._transaction() as tx:
-            return bool(commit_plan(tx, request, plan, self._settings, now_s))
-
     def _deliver(self) -> None:
         commands = self._store.undelivered(DEFAULT_SHARD, limit=len(self._store.outbox))
         self._store.delivered(DEFAULT_SHARD, OWNER, self._shard.epoch, {command.id for command in commands})
@@ -260,6 +271,8 @@ class SimulatedPool:
         numbered = list(zip(itertools.islice(self._numbers, len(reports)), reports, strict=True))
         with self._transaction() as tx:
             void = apply_reports(tx, slot.host, "simulated", numbered, self._engine.now_s)
+        if any(cycle.family.waits for cycle in self._cycles):
+            self._engine.after(0.0, self._place_freed)
         # Nothing that goes on is void; what ends may have been given up before.
         ends = any(isinstance(report, JobReleased | JobFailed) for report in reports)
         assert ends or not void, void  # noqa: S101

@@ -20,8 +20,9 @@ from fpga_pool.model.links import CardLinks, SlotLinks
 from fpga_pool.model.objects import Host, Slot
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.pool.task_admission import ShareRequest, TaskRequest, create_task
+from fpga_pool.model.pool.task_family import TaskFamily
 from fpga_pool.model.pool.tasks import choose, commit_choices, task_detail, task_view
-from fpga_pool.services.scheduler.tasks import TaskPlanner
+from fpga_pool.services.scheduler.policies import quick
 from fpga_pool.store import Store
 
 HOSTS, CARDS, TASKS = 40, 8, 300
@@ -77,9 +78,10 @@ def test_one_look_at_300_tasks(store):
     now_s = float(TASKS)
     policy = load_policy("task", "lattice_plus")
     policy.prepare()
-    planner = TaskPlanner(begin, begin, CATALOGUE, SETTINGS, policy, lambda: now_s, np.random.default_rng(0))
-    while not planner._is_prepared():
-        time.sleep(0.1)
+    family, rng = TaskFamily(CATALOGUE, SETTINGS, quick(policy)), np.random.default_rng(0)
+
+    def solve(problem):
+        return family.solution(problem, rng)
 
     def look():
         with store.reading("s") as tx:
@@ -95,11 +97,11 @@ def test_one_look_at_300_tasks(store):
 
     print()
     view = timed("look", look)
-    choices = timed("decide, all of them patient", lambda: choose(view, 1e9, planner._solve))
-    kept = timed("decide, most of them impatient", lambda: choose(view, 30.0, planner._solve))
+    choices = timed("decide, all of them patient", lambda: choose(view, 1e9, solve))
+    kept = timed("decide, most of them impatient", lambda: choose(view, 30.0, solve))
     placed = timed(f"commit {len(choices)}", lambda: commit(view, choices))
     again = timed("look again", look)
-    timed("decide again, nothing is free", lambda: choose(again, 1e9, planner._solve))
+    timed("decide again, nothing is free", lambda: choose(again, 1e9, solve))
     timed("expected start of the last", lambda: detail(view.tasks[-1].uuid))
     assert placed == len(choices) > 0
     assert kept

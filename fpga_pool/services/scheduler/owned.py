@@ -1,19 +1,17 @@
 """One shard in the hands of its owner: its loops, from the first to the last."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fpga_pool.model.exceptions import StaleEpoch
 from fpga_pool.model.objects import Shard
+from fpga_pool.model.pool.families import AnyFamily, Families
 from fpga_pool.model.pool.reconcile import Repair, tick
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.loop import Loop
-from fpga_pool.services.scheduler.gangs import GangPlanner
-from fpga_pool.services.scheduler.online import OnlinePlanner
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.planner import Planner
-from fpga_pool.services.scheduler.tasks import TaskPlanner
 from fpga_pool.services.stillness import Stillness
 from fpga_pool.store.store import Store
 
@@ -30,10 +28,8 @@ class OwnedShard:
         self,
         shard: Shard,
         store: Store,
-        planner: Planner,
-        online: OnlinePlanner,
-        gangs: GangPlanner,
-        tasks: TaskPlanner,
+        families: Families,
+        new_planner: Callable[[AnyFamily, Callable[[], None]], Planner],
         outbox: Outbox,
         settings: PoolSettings,
         interval_s: float,
@@ -43,10 +39,7 @@ class OwnedShard:
     ) -> None:
         self.shard = shard
         self._store = store
-        self._planner = planner
-        self._online = online
-        self._gangs = gangs
-        self._tasks = tasks
+        self._families = families
         self._outbox = outbox
         self._settings = settings
         self._interval_s = interval_s
@@ -56,13 +49,17 @@ class OwnedShard:
         self._deaf = False
         name = shard.name
         self._dispatching = Loop(f"dispatch-{name}", lambda: outbox.dispatch(self._dispatching.wake), interval_s)
-        self._planning = Loop(f"plan-{name}", self._plan, interval_s)
-        self._onlining = Loop(f"online-{name}", self._step_online, online_interval_s)
-        self._ganging = Loop(f"gangs-{name}", self._step_gangs, interval_s)
-        self._tasking = Loop(f"tasks-{name}", self._step_tasks, interval_s)
+        #: By the name of the family that is planned.
+        self.planning = {
+            family.name: Loop(
+                f"plan-{family.name}-{name}",
+                new_planner(family, self._dispatching.wake).step,
+                online_interval_s if family is families.online else interval_s,
+            )
+            for family in families
+        }
         ticking = Loop(f"tick-{name}", self._tick, interval_s)
-        self._loops = [self._dispatching, self._planning, self._onlining, self._ganging, self._tasking, ticking]
-        self._loops += others
+        self._loops = [self._dispatching, *self.planning.values(), ticking, *others]
 
     def start(self) -> None:
         """Tell the agents who owns the shard now, and begin."""
@@ -79,46 +76,19 @@ class OwnedShard:
 
     def wake(self) -> None:
         """Look at pending jobs and at the outbox now."""
-        self._planning.wake()
-        self._onlining.wake()
-        self._ganging.wake()
-        self._tasking.wake()
+        for loop in self.planning.values():
+            loop.wake()
         self._dispatching.wake()
 
     def place_freed(self) -> None:
-        """Look at online jobs now, if any wants another place, and at tasks, if any waits."""
-        if self._online.waits:
-            self._onlining.wake()
-        if self._tasks.waits:
-            self._tasking.wake()
+        """Look at families now whose work waits for a place."""
+        for family in self._families:
+            if family.waits:
+                self.planning[family.name].wake()
 
     def deaf(self) -> None:
         """Forget how long hosts have been silent: nothing could be heard."""
         self._deaf = True
-
-    def _plan(self) -> bool:
-        placed = self._planner.plan_next()
-        if placed:
-            self._dispatching.wake()
-        return placed
-
-    def _step_online(self) -> bool:
-        moved = self._online.step()
-        if moved:
-            self._dispatching.wake()
-        return False
-
-    def _step_gangs(self) -> bool:
-        moved = self._gangs.step()
-        if moved:
-            self._dispatching.wake()
-        return False
-
-    def _step_tasks(self) -> bool:
-        placed = self._tasks.step()
-        if placed:
-            self._dispatching.wake()
-        return False
 
     def _tick(self) -> bool:
         shard = self.shard

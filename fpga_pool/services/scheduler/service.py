@@ -1,6 +1,7 @@
 """The pool scheduler as a service: one of several that answer requests and share the shards among themselves."""
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -10,9 +11,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fpga_pool.core.gangs.compiled import do_not_compile
 from fpga_pool.core.policy import BatchPolicy, GangPolicy, TaskPolicy
 from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.cycle import Cycle, CycleResult
 from fpga_pool.model.exceptions import StorageFull
 from fpga_pool.model.objects import Shard
-from fpga_pool.model.tasks import TASK_POLICY
+from fpga_pool.model.pool.families import AnyFamily, PoolPolicies, new_families
+from fpga_pool.model.pool.online_family import OnlineRule
 from fpga_pool.placement.client import PlacementClient
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
@@ -22,19 +25,17 @@ from fpga_pool.services.loop import Loop
 from fpga_pool.services.scheduler.calibration import Calibrator
 from fpga_pool.services.scheduler.changes import Changes
 from fpga_pool.services.scheduler.departures import Departures
-from fpga_pool.services.scheduler.gangs import GangPlanner
 from fpga_pool.services.scheduler.hearing import Hearing
 from fpga_pool.services.scheduler.instances import Instances
 from fpga_pool.services.scheduler.inventory import LOOK_S, Inventory
 from fpga_pool.services.scheduler.lease_watch import AUDIT_S, LeaseWatch
-from fpga_pool.services.scheduler.online import OnlinePlanner, OnlineRule
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.owned import OwnedShard
 from fpga_pool.services.scheduler.ownership import Ownership
 from fpga_pool.services.scheduler.planner import Planner
+from fpga_pool.services.scheduler.policies import Preparation, quick, sparing
 from fpga_pool.services.scheduler.settings import SchedulerSettings
 from fpga_pool.services.scheduler.snapshots import Snapshots
-from fpga_pool.services.scheduler.tasks import TaskPlanner
 from fpga_pool.services.scheduler.telling import TELL_S, Teller
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store.store import Store
@@ -79,10 +80,22 @@ class SchedulerService:
         #: None where there is no Placement to settle what an instance may keep.
         self.departures = None if placement is None else Departures(store, self.writer, placement, clock)
         self._placement = placement
-        self._policies = policies
-        self.online = online
         self.gangs = gangs
-        self._tasks = tasks
+        self._preparing, tasks = Preparation("prepare-policy"), quick(tasks)
+        preparing_tasks = Preparation("prepare-tasks")
+
+        def tasks_ready() -> bool:
+            preparing_tasks.begin(tasks)
+            return preparing_tasks.ended
+
+        self.policies = PoolPolicies(
+            batches=sparing(policies, settings.planning_share),
+            default_batch=settings.default_policy,
+            online=online,
+            gangs=gangs,
+            tasks=tasks,
+            tasks_ready=tasks_ready,
+        )
         do_not_compile()
         self._agents = agents
         self._peers = peers
@@ -136,52 +149,26 @@ class SchedulerService:
     def _take_up(self, shard: Shard) -> OwnedShard:
         """Begin to plan and command a shard that was acquired."""
         settings = self.settings
-        planner = Planner(
-            lambda: self.store.reading(shard.name),
-            self.changes.noted(lambda: self.store.transaction(shard.name, shard.owner, shard.epoch)),
-            self.catalogue,
-            settings.pool,
-            self._policies,
-            settings.default_policy,
-            self.clock,
-            np.random.default_rng(settings.seed),
-            settings.planning_share,
-            lambda name: name == TASK_POLICY or self.online.is_online(name),
-        )
-        online = OnlinePlanner(
-            lambda: self.store.reading(shard.name),
-            self.changes.noted(lambda: self.store.transaction(shard.name, shard.owner, shard.epoch)),
-            self.catalogue,
-            settings.pool,
-            self.online,
-            self.clock,
-            np.random.default_rng(settings.seed),
-        )
-        gangs = GangPlanner(
-            lambda: self.store.reading(shard.name),
-            lambda: self.store.transaction(shard.name, shard.owner, shard.epoch),
-            settings.pool,
-            self.gangs,
-            self.clock,
-            np.random.default_rng(settings.seed),
-        )
-        tasks = TaskPlanner(
-            lambda: self.store.reading(shard.name),
-            self.changes.noted(lambda: self.store.transaction(shard.name, shard.owner, shard.epoch)),
-            self.catalogue,
-            settings.pool,
-            self._tasks,
-            self.clock,
-            np.random.default_rng(settings.seed),
-        )
+        transactions = self.changes.noted(lambda: self.store.transaction(shard.name, shard.owner, shard.epoch))
+
+        def new_planner(family: AnyFamily, dispatch: Callable[[], None]) -> Planner:
+            cycle = Cycle(
+                family,
+                reading=lambda: self.store.reading(shard.name),
+                transactions=transactions,
+                dispatch=dispatch,
+                clock=self.clock,
+                timer=time.monotonic,
+                rng=np.random.default_rng(settings.seed),
+            )
+            return Planner(cycle, self._prepare)
+
         outbox = Outbox(self.store, shard, self._agents, self.clock)
         owned = OwnedShard(
             shard,
             self.store,
-            planner,
-            online,
-            gangs,
-            tasks,
+            new_families(self.catalogue, settings.pool, self.policies),
+            new_planner,
             outbox,
             settings.pool,
             settings.interval_s,
@@ -191,6 +178,10 @@ class SchedulerService:
         )
         owned.start()
         return owned
+
+    def _prepare(self, result: CycleResult) -> None:
+        """Have a batch policy made quicker in the background, once that would matter."""
+        self._preparing.begin_if_it_pays(result.policy)
 
     def _with_placement(self, shard: Shard) -> list[Loop]:
         """Return what keeps Placement and a shard agreed, where there is a Placement."""

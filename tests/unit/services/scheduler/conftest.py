@@ -1,13 +1,16 @@
 import itertools
 import threading
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
+import numpy as np
 import pytest
 from oslo_config import cfg
 
 from fpga_pool.conf.policies import load_policy
+from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.encoding import to_plain
 from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
 from fpga_pool.model.exchange import TicketRequest
@@ -28,12 +31,13 @@ from fpga_pool.model.messages import (
 )
 from fpga_pool.model.objects import SlotState
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest
+from fpga_pool.model.pool.online_family import OnlineRule
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, VERSION_1, answers, read_all, server, transport
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
-from fpga_pool.services.scheduler.online import OnlineRule
+from fpga_pool.services.scheduler.planner import log_cycle
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.services.scheduler.settings import SchedulerSettings
 from fpga_pool.store import Store
@@ -113,6 +117,29 @@ class Agent:
                 for uuid, command in list(self.held.items())
             ),
         )  # fmt: skip
+
+
+class StoppedPlanner:
+    """The planner of one family, taken a step only when a test says so."""
+
+    def __init__(self, bench, family, clock=None):
+        self.family = family
+        store = bench.service.store
+        self._cycle = Cycle(
+            family,
+            reading=lambda: store.reading("default"),
+            transactions=lambda: store.transaction("default", "me", 1),
+            dispatch=lambda: None,
+            clock=clock or bench.clock,
+            timer=time.monotonic,
+            rng=np.random.default_rng(0),
+        )
+
+    def step(self):
+        """Returns whether anything was changed, or more is to be looked at."""
+        result = self._cycle.run()
+        log_cycle(result)
+        return result.again or result.outcome.changed
 
 
 class Bench:

@@ -2,14 +2,15 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from fpga_pool.core.benefit.demand import Demand
 from fpga_pool.model.messages import LoadFunction
 from fpga_pool.model.objects import SlotState
-from fpga_pool.services.scheduler import online
-from fpga_pool.services.scheduler.online import REST_S, OnlinePlanner
+from fpga_pool.model.pool import online_family
+from fpga_pool.model.pool.online_family import REST_S, OnlineFamily
+
+from .conftest import StoppedPlanner
 
 POLICY = "benefit_plus"
 
@@ -18,7 +19,7 @@ POLICY = "benefit_plus"
 def quiet(bench):
     """A scheduler that owns a shard, and looks at online jobs only when a test says so."""
     bench.start()
-    bench.service.ownership._owned["default"]._onlining.stop()
+    bench.service.ownership._owned["default"].planning["online"].stop()
     return bench
 
 
@@ -26,15 +27,8 @@ def quiet(bench):
 def new_planner(quiet):
     def build(*, from_start=False, clock=quiet.clock):
         service = quiet.service
-        return OnlinePlanner(
-            lambda: service.store.reading("default"),
-            lambda: service.store.transaction("default", "me", 1),
-            quiet.catalogue,
-            service.settings.pool,
-            replace(service.online, from_start=from_start),
-            clock,
-            np.random.default_rng(0),
-        )
+        rule = replace(service.policies.online, from_start=from_start)
+        return StoppedPlanner(quiet, OnlineFamily(quiet.catalogue, service.settings.pool, rule), clock)
 
     return build
 
@@ -59,10 +53,10 @@ def test_a_scheduler_that_takes_over_knows_what_was_asked_for_and_what_it_gained
         [job] = quiet.jobs(batch)
         counted.arrived(names.index(job.function), 1.0, 1.0, job.created_at)
     now_s = quiet.clock()
-    assert after.demand.rates(now_s) == pytest.approx(counted.rates(now_s))
+    assert after.family.demand.rates(now_s) == pytest.approx(counted.rates(now_s))
     number = names.index("sha256")
-    assert after.demand.expected(number, "p") == before.demand.expected(number, "p")
-    assert after.demand.expected(number, "p") != quiet.catalogue.functions["sha256"].speedup
+    assert after.family.demand.expected(number, "p") == before.family.demand.expected(number, "p")
+    assert after.family.demand.expected(number, "p") != quiet.catalogue.functions["sha256"].speedup
 
 
 def ahead(quiet, planner):
@@ -94,8 +88,8 @@ def test_a_pool_without_jobs_where_nothing_is_to_be_loaded_is_looked_at_now_and_
     agent = new_agent()
     quiet.api.heartbeat(loaded(agent, quiet.clock()))
     planner = new_planner(from_start=True, clock=jumping_clock)
-    looks, seen = [], online.online_view
-    monkeypatch.setattr(online, "online_view", lambda *args, **named: looks.append(args) or seen(*args, **named))
+    looks, seen = [], online_family.online_view
+    monkeypatch.setattr(online_family, "online_view", lambda *args, **named: looks.append(args) or seen(*args, **named))
     for _ in range(5):
         planner.step()
         quiet.api.heartbeat(loaded(agent, quiet.clock()))  # the database changes, the slots do not

@@ -3,12 +3,14 @@
 import threading
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.core.makespan import Ect, Makespan
-from fpga_pool.services.scheduler.planner import Planner
+from fpga_pool.model.pool.batch_family import BatchFamily
+from fpga_pool.services.scheduler.policies import sparing
+
+from .conftest import StoppedPlanner
 
 
 class Broken:
@@ -22,25 +24,16 @@ class Broken:
 def quiet(bench):
     """A scheduler that owns a shard, and plans only when a test says so."""
     bench.start()
-    bench.service.ownership._owned["default"]._planning.stop()
+    bench.service.ownership._owned["default"].planning["batch"].stop()
     return bench
 
 
 @pytest.fixture
 def new_planner(quiet):
     def build(policies=lambda name: load_policy("batch", name), clock=None):
-        service = quiet.service
-        return Planner(
-            lambda: service.store.reading("default"),
-            lambda: service.store.transaction("default", "me", 1),
-            quiet.catalogue,
-            replace(service.settings.pool, replan_horizon_s=0.0),
-            policies,
-            "makespan",
-            clock or quiet.clock,
-            np.random.default_rng(0),
-            0.02,
-        )
+        settings = replace(quiet.service.settings.pool, replan_horizon_s=0.0)
+        family = BatchFamily(quiet.catalogue, settings, sparing(policies, 0.02), "makespan", lambda name: True)
+        return StoppedPlanner(quiet, family, clock)
 
     return build
 
@@ -59,12 +52,12 @@ def test_batches_are_planned_one_at_a_time_oldest_first_each_by_its_policy(quiet
 
     planner = new_planner(policies)
     first, second = quiet.create(agent, "sha256", policy="ljf"), quiet.create(agent, "sha256")
-    assert planner.plan_next()
+    assert planner.step()
     assert (quiet.states(first), quiet.states(second)) == (["WAITING_INPUT"], ["PENDING"])
-    assert planner.plan_next()
+    assert planner.step()
     assert quiet.states(second) == ["WAITING_INPUT"]
     assert used == ["ljf", "makespan"]
-    assert not planner.plan_next()
+    assert not planner.step()
 
 
 def test_what_changes_while_the_policy_decides_is_left_out_of_the_commit(quiet, agent, new_planner):
@@ -74,7 +67,7 @@ def test_what_changes_while_the_policy_decides_is_left_out_of_the_commit(quiet, 
             return super().decide(*arguments)
 
     batch = quiet.create(agent, "sha256")
-    assert not new_planner(lambda name: Slow()).plan_next()
+    assert not new_planner(lambda name: Slow()).step()
     assert (quiet.states(batch), quiet.waiting()) == (["CANCELLED"], [])
 
 
@@ -84,14 +77,14 @@ def test_a_batch_that_its_policy_cannot_plan_does_not_hold_up_the_others_and_is_
     broken, sound = quiet.create(agent, "sha256", policy="sjf"), quiet.create(agent, "sha256")
     policies = {"sjf": Broken(), "makespan": Ect()}
     planner = new_planner(lambda name: policies[name], jumping_clock)
-    assert [planner.plan_next() for _ in range(3)] == [True, True, False]
+    assert [planner.step() for _ in range(3)] == [True, True, False]
     assert (quiet.states(broken), quiet.states(sound)) == (["PENDING"], ["WAITING_INPUT"])
     assert f"batch {broken.uuid}: policy sjf failed; next try in 60 s" in caplog.text
     policies["sjf"] = Ect()
     jumping_clock.ahead_s = 50.0
-    assert not planner.plan_next()
+    assert not planner.step()
     jumping_clock.ahead_s = 61.0
-    assert planner.plan_next()
+    assert planner.step()
     assert quiet.states(broken) == ["WAITING_INPUT"]
 
 
@@ -104,7 +97,7 @@ def test_planners_that_plan_the_same_batch_at_once_place_each_job_once(quiet, ag
             return super().decide(*arguments)
 
     batch = quiet.create(agent, *["sha256"] * 6)
-    threads = [threading.Thread(target=new_planner(lambda name: Together()).plan_next) for _ in range(2)]
+    threads = [threading.Thread(target=new_planner(lambda name: Together()).step) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -136,10 +129,10 @@ def test_a_batch_that_comes_while_others_run_is_planned_around_them_or_behind_th
     policy = Around(broken)
     planner = new_planner(lambda name: policy)
     first = quiet.create(agent, *["sha256"] * 30, input_bytes=10**10)
-    assert planner.plan_next()
+    assert planner.step()
     assert policy.asked == []
     second = quiet.create(agent, "sha256")
-    assert planner.plan_next()
+    assert planner.step()
     assert policy.asked[0].problem.jobs == 31
     assert quiet.states(second) == ["WAITING_INPUT"]
     assert quiet.states(first) == ["WAITING_INPUT"] * 30
@@ -150,11 +143,11 @@ def test_what_is_late_is_planned_anew_and_looked_at_again_later(quiet, agent, ne
     policy = Around()
     planner = new_planner(lambda name: policy, jumping_clock)
     quiet.create(agent, *["sha256"] * 30, input_bytes=10**10)
-    assert planner.plan_next()
-    assert not planner.plan_next()
+    assert planner.step()
+    assert not planner.step()
     jumping_clock.ahead_s = 5.0
-    planner.plan_next()
+    planner.step()
     assert len(policy.asked) == 1
     assert policy.asked[0].retime
-    planner.plan_next()
+    planner.step()
     assert len(policy.asked) == 1

@@ -3,7 +3,6 @@
 import uuid
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from fpga_pool.conf.policies import load_policy
@@ -11,8 +10,11 @@ from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.exceptions import InvalidTransition, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.pool.task_admission import ShareRequest, TaskRequest
+from fpga_pool.model.pool.task_family import TaskFamily
 from fpga_pool.model.tasks import TaskState
-from fpga_pool.services.scheduler.tasks import TaskPlanner
+from fpga_pool.services.scheduler.policies import quick
+
+from .conftest import StoppedPlanner
 
 
 class Broken:
@@ -92,22 +94,11 @@ def test_a_task_that_is_cancelled_as_the_batch_of_its_shares_is_cancelled_whole_
 def new_planner(bench):
     """A scheduler whose tasks are placed only when a test says so."""
     bench.start()
-    owned = bench.service.ownership._owned["default"]
-    owned._tasking.stop()
+    bench.service.ownership._owned["default"].planning["task"].stop()
 
     def build(policy):
-        service = bench.service
-        planner = TaskPlanner(
-            lambda: service.store.reading("default"),
-            lambda: service.store.transaction("default", "me", 1),
-            bench.catalogue,
-            replace(service.settings.pool, task_patience_s=3600.0),
-            policy,
-            bench.clock,
-            np.random.default_rng(0),
-        )
-        wait_until(planner._is_prepared, "compiled loops")
-        return planner
+        settings = replace(bench.service.settings.pool, task_patience_s=3600.0)
+        return StoppedPlanner(bench, TaskFamily(bench.catalogue, settings, quick(policy)))
 
     return build
 
@@ -124,7 +115,7 @@ def test_where_not_all_can_begin_the_policy_says_who_does(bench, new_planner, na
     tasks = contended(bench)
     assert planner.step()
     assert sorted(state(bench, task) for task in tasks) == ["QUEUED", "QUEUED", "RUNNING"]
-    assert planner.waits
+    assert planner.family.waits
     assert not planner.step()
 
 

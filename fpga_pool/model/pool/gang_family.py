@@ -1,0 +1,46 @@
+"""The part of gangs in the planning cycle (two-tier paper)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fpga_pool.core.gangs.gangs import Move
+from fpga_pool.core.policy import GangPolicy
+from fpga_pool.model.cycle import Decision, Look, Outcome
+from fpga_pool.model.pool.gangs import GangView, commit_gang_moves, decided_moves, gang_view
+from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.transaction import Transaction
+
+
+class GangFamily:
+    """Gives gangs their processors, and moves them to the foreground, as the policy says."""
+
+    name = "gang"
+    waits = False
+
+    def __init__(self, settings: PoolSettings, policy: GangPolicy) -> None:
+        self._settings = settings
+        self._policy = policy
+
+    def snapshot(self, tx: Transaction, now_s: float) -> Look[GangView] | None:
+        """Read the open gangs and the processors."""
+        view = gang_view(tx, self._settings, self._policy.patience, now_s)
+        return None if view is None else Look(view=view, policy=self._policy, now_s=now_s)
+
+    def decide(self, look: Look[GangView], rng: np.random.Generator) -> Decision[Sequence[Move]]:
+        """Ask for all moves to make now."""
+        moves = decided_moves(look.view, lambda tiers: self._policy.decide(tiers, None, look.now_s, rng))
+        return Decision(wanted=moves or None)
+
+    def commit(self, tx: Transaction, look: Look[GangView], wanted: Sequence[Move], now_s: float) -> Outcome:
+        """Make the moves in order, up to the first that is not possible any more."""
+        moved = commit_gang_moves(tx, look.view, wanted, self._settings)
+        details = tuple(
+            f"gang {gang.uuid}: {move.how.value} on {gang.processes} processors: {gang.state}"
+            for gang, move in zip(moved, wanted, strict=False)
+        )
+        summary = (
+            f"of {len(look.view.gangs)} gangs {len(moved)} moved, {len(wanted) - len(moved)} put off, by"
+            f" {self._policy.name}"
+        )
+        return Outcome(changed=bool(moved), details=details, summary=summary)
