@@ -238,6 +238,8 @@ def _summary(batch: Batch) -> tuple[Sequence[str], Row]:
         "makespan_s": Seconds(took_s),
         "planned_makespan_s": Seconds(batch.planned_makespan_s),
         "lower_bound_s": Seconds(batch.lower_bound_s),
+        "planned_completion_s": Seconds(batch.planned_completion_s),
+        "completion_bound_s": Seconds(batch.completion_bound_s),
         "created_at": Moment(batch.created_at),
         "dispatched_at": Moment(batch.dispatched_at),
         "ended_at": Moment(batch.ended_at),

@@ -69,6 +69,14 @@ OPTS = [
         min=0.01,
         help="How often, in seconds, the online policy looks at its jobs when no event wakes it.",
     ),
+    cfg.BoolOpt(
+        "plan_results",
+        default=_DEFAULTS.plan_results,
+        help="Whether batches are planned so that their results are back early, and agents send results at the planned "
+        "rates. Sizes are those of the catalogue (result_size). NICs are taken to carry results beside the inputs that "
+        "go the other way. Without it, results are sent as fast as clients take them, and plans take their way back to "
+        "be free.",
+    ),
     cfg.FloatOpt(
         "online_patience_s",
         default=_DEFAULTS.online_patience_s,
@@ -222,6 +230,7 @@ def pool_settings(conf: cfg.ConfigOpts) -> PoolSettings:
         dispatch_lead_s=group.dispatch_lead_s,
         replan_horizon_s=group.replan_horizon_s,
         replan_late_s=group.replan_late_s,
+        plan_results=group.plan_results,
         online_patience_s=group.online_patience_s,
         tenant_share=group.tenant_share,
         load_ahead=group.load_ahead,

@@ -39,6 +39,24 @@ class TimeModel:
 
 
 @dataclass(frozen=True, slots=True)
+class SizeModel:
+    """Bytes of a result: ``a_bytes + b_bytes_per_byte * input_bytes``."""
+
+    a_bytes: float
+    b_bytes_per_byte: float
+
+    def __post_init__(self) -> None:
+        for name in ("a_bytes", "b_bytes_per_byte"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{name} must be finite and >= 0, found {value}")
+
+    def bytes(self, input_bytes: float) -> int:
+        """Return the predicted size of the result of an input of this size, rounded up."""
+        return math.ceil(self.a_bytes + self.b_bytes_per_byte * input_bytes)
+
+
+@dataclass(frozen=True, slots=True)
 class Fit:
     """A fitted model and how well it describes the runs it was fitted to."""
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from fpga_pool.dataplane.tokens import TransferGrant
 from fpga_pool.model.exceptions import TransferRefused
+from fpga_pool.model.objects import RateSegment
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,9 @@ class JobResult:
     sha256: str
     #: The output itself where it is small; there is no file then.
     data: bytes | None = None
+    #: How it is planned to flow back, in seconds after `ended_at` (UTC); empty = as fast as the client takes it.
+    transfer: tuple[RateSegment, ...] = ()
+    ended_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

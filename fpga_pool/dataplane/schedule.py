@@ -113,6 +113,13 @@ class FlowLimiter(Protocol):
         """Limit the flow from now on; 0 while its sender holds."""
 
 
+class NoLimit:
+    """A flow that only its sender holds back."""
+
+    def set_rate(self, bps: float) -> None:
+        """Accept any rate."""
+
+
 class Pacer:
     """Says how much of an input may leave by now, so that it is never ahead of its plan; it has no thread of its own.
 
@@ -174,13 +181,18 @@ class Pacer:
         run_bytes = self._schedule.run_bytes(self._sent_bytes - self._before_bytes)
         return most_bytes if run_bytes >= most_bytes else max(int(run_bytes), 1)
 
-    def wait(self, timeout_s: float) -> None:
-        """Wait until a piece may leave, for this long at most."""
+    def hold_s(self) -> float:
+        """Return the seconds until a piece may leave."""
         with self._changed:
             t_s, due_s, rate_bps = self._position()
             left_bytes = max(self._input_bytes - self._sent_bytes, 1)
             piece_s = 8 * _piece_bytes(left_bytes, rate_bps) / rate_bps if rate_bps > 0 else math.inf
-            self._changed.wait(max(min(timeout_s, due_s + piece_s - t_s), 0.0))
+            return max(due_s + piece_s - t_s, 0.0)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until a piece may leave, for this long at most."""
+        with self._changed:
+            self._changed.wait(min(timeout_s, self.hold_s()))
 
     def _position(self) -> tuple[float, float, float]:
         """Return the time on the schedule, when the next byte is due there, and at which rate it is to leave."""

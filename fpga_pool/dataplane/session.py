@@ -12,6 +12,7 @@ from fpga_pool.dataplane.bucket import TokenBucket
 from fpga_pool.dataplane.handler import JobFailure, JobResult
 from fpga_pool.dataplane.lane import Lane
 from fpga_pool.dataplane.port import Port
+from fpga_pool.dataplane.schedule import NoLimit, Pacer, RateSchedule
 from fpga_pool.dataplane.spool import Spool
 from fpga_pool.dataplane.stream import FrameStream
 from fpga_pool.dataplane.tokens import TransferGrant
@@ -219,18 +220,35 @@ class Session:
         if result.data is not None:
             await self._stream.send_data(result.data)
             return
+        pacer = self._pacer_of(result)
         file = await self._work(_open, result.path)
         try:
             left_bytes = result.size_bytes
             while left_bytes > 0:
-                piece = await self._work(file.read, min(frames.MAX_DATA_BYTES, left_bytes))
+                piece = await self._work(file.read, await self._quota(pacer, min(frames.MAX_DATA_BYTES, left_bytes)))
                 if not piece:
                     raise TransferRefused("internal_error", "the result file is shorter than it was")
                 await self._stream.send_data(piece)
+                pacer.sent(len(piece))
                 left_bytes -= len(piece)
                 self._port.counters["sent_bytes"] += len(piece)
         finally:
             await self._work(file.close)
+
+    def _pacer_of(self, result: JobResult) -> Pacer:
+        """Return what holds a result to its planned rates, which count from the end of the computation."""
+        anchor_s = self._now_s() - (self._port.clock() - result.ended_at)
+        return Pacer(RateSchedule(result.transfer), NoLimit(), result.size_bytes, anchor_s=anchor_s, clock=self._now_s)
+
+    async def _quota(self, pacer: Pacer, wanted_bytes: int) -> int:
+        """Return how many of so many bytes may be sent, once some may; the client hears of us meanwhile."""
+        said_s = self._now_s()
+        while not (allowed_bytes := pacer.quota(wanted_bytes)):
+            await asyncio.sleep(min(pacer.hold_s(), self._port.limits.keepalive_s))
+            if self._now_s() - said_s >= self._port.limits.keepalive_s:
+                await self._stream.send(frames.KeepAlive())
+                said_s = self._now_s()
+        return allowed_bytes
 
     async def _refuse(self, refused: TransferRefused) -> None:
         self._port.counters[refused.reason] += 1

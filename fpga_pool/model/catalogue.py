@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
-from fpga_pool.core.timemodel import TimeModel
+from fpga_pool.core.timemodel import SizeModel, TimeModel
 from fpga_pool.model.catalogue_schema import check_structure
 from fpga_pool.model.exceptions import InvalidCatalogue, NotFound, UnknownFunction
 
@@ -38,6 +38,8 @@ class Function:
     speedup_given: float | None
     #: Where the figures come from.
     source: str
+    #: Size of a result; None = negligible, or unknown.
+    result_size: SizeModel | None = None
 
     @property
     def speedup(self) -> float:
@@ -210,7 +212,12 @@ def _function(name: str, entry: Mapping[str, Any]) -> Function:
         fpga_time=_read_only({board: _time_model(model) for board, model in entry.get("fpga_time", {}).items()}),
         speedup_given=float(entry["speedup"]) if "speedup" in entry else None,
         source=entry["source"],
+        result_size=_size_model(entry["result_size"]) if "result_size" in entry else None,
     )
+
+
+def _size_model(entry: Mapping[str, Any]) -> SizeModel:
+    return SizeModel(float(entry["a_bytes"]), float(entry["b_bytes_per_byte"]))
 
 
 def _time_model(entry: Mapping[str, Any]) -> TimeModel:

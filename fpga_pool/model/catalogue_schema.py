@@ -42,6 +42,7 @@ def _named(entry: Mapping[str, Any], least: int = 0) -> dict[str, Any]:
 
 
 _TIME = _table({"a_s": _NOT_NEGATIVE, "b_s_per_byte": _NOT_NEGATIVE}, {"source": _TEXT})
+_SIZE = _table({"a_bytes": _NOT_NEGATIVE, "b_bytes_per_byte": _NOT_NEGATIVE})
 _REGION = _table({"bitstream_bytes": {"type": "integer", "exclusiveMinimum": 0}}, _RESOURCES)
 _FUNCTION = _table(
     {
@@ -57,6 +58,7 @@ _FUNCTION = _table(
         "cpu_time": _TIME,
         "fpga_time": _named(_TIME, least=1),
         "speedup": _POSITIVE,
+        "result_size": _SIZE,
     },
 )
 _BOARD = _table(

@@ -9,6 +9,8 @@ from fpga_pool.model.tasks import Task
 
 #: An input of at most this size moves in one burst: no flow of its own is limited for it.
 SMALL_INPUT_BYTES = 64 * 1024
+#: Results up to this size flow back in one burst, without rates of their own.
+SMALL_RESULT_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,8 @@ class AssignJob:
     #: How the input is planned to move, from time 0 at UTC seconds of the pool; empty for one that moves in no time.
     dispatched_at: float = 0.0
     transfer: tuple[RateSegment, ...] = ()
+    #: How the result is planned to flow back, in seconds after the computation ends; empty for one without limits.
+    result_transfer: tuple[RateSegment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

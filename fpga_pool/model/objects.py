@@ -125,6 +125,9 @@ class Batch:
     #: What the first plan of the whole batch promised, relative to `dispatched_at`.
     planned_makespan_s: float | None = None
     lower_bound_s: float | None = None
+    #: When its last result was promised to be back, and a proven bound on that: as above where results are not planned.
+    planned_completion_s: float | None = None
+    completion_bound_s: float | None = None
     generation: int = 0
     story: tuple[StoryEntry, ...] = ()
 
@@ -163,6 +166,8 @@ class Job:
     start_s: float | None = None
     end_s: float | None = None
     transfer: tuple[RateSegment, ...] = ()
+    #: How the result is planned to flow back, in seconds after the computation ends; empty where no rates are planned.
+    result_transfer: tuple[RateSegment, ...] = ()
     #: Share of the work that is done and kept with the input on `host`, after an eviction.
     done: float = 0.0
     #: Source "address:port" of the stream that brings the input, as its client reported it; identifies the flow.

@@ -202,6 +202,8 @@ class BatchRow(Versioned, Base):
     ended_at: Mapped[float | None]
     planned_makespan_s: Mapped[float | None]
     lower_bound_s: Mapped[float | None]
+    planned_completion_s: Mapped[float | None]
+    completion_bound_s: Mapped[float | None]
     story: Mapped[Story]
 
 
@@ -233,6 +235,7 @@ class JobRow(Versioned, Base):
     start_s: Mapped[float | None]
     end_s: Mapped[float | None]
     transfer: Mapped[Segments]
+    result_transfer: Mapped[Segments] = mapped_column(nullable=True)
     done: Mapped[float]
     flow: Mapped[Name]
     moved_bytes: Mapped[int | None]

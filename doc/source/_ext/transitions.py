@@ -97,7 +97,12 @@ SAMPLES: Mapping[str, tuple[Table[Any], Iterable[Any], Iterable[tuple[str, Any]]
             ("the last job, another failed", replace(_BATCH, jobs=2, jobs_failed=1)),
         ],
         [
-            ("", batch.BatchPlanned(dispatched_at=0.0, makespan_s=0.0, lower_bound_s=0.0)),
+            (
+                "",
+                batch.BatchPlanned(
+                    dispatched_at=0.0, makespan_s=0.0, lower_bound_s=0.0, completion_s=0.0, completion_bound_s=0.0
+                ),
+            ),
             ("", batch.BatchBegun(dispatched_at=0.0)),
             ("", batch.BatchCancelRequested()),
             *[(f"job {state}", batch.JobEnded(state=state)) for state in _ENDS],

@@ -1,6 +1,6 @@
 """When jobs compute once it is known where they run and when their inputs arrive."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from math import inf, nextafter
 
@@ -111,10 +111,16 @@ def schedule(problem: BatchProblem, accelerator: Ints, order: Ints, transfers: T
     if problem.load_s.any():
         start_s = _settle(problem, accelerator, order, transfers.arrived_s, start_s)
     end_s = start_s + problem.seconds[np.arange(problem.jobs), accelerator]
-    makespan_s = float(end_s.max(initial=0.0))
+    return with_results(problem, Schedule(accelerator, start_s, transfers.segments, float(end_s.max(initial=0.0))))
+
+
+def with_results(problem: BatchProblem, found: Schedule) -> Schedule:
+    """Return the schedule with its results on their way back, whichever job ends first first."""
     if not problem.output_bytes.any():
-        return Schedule(accelerator, start_s, transfers.segments, makespan_s)
-    return Schedule(accelerator, start_s, transfers.segments, makespan_s, *send_back(problem, accelerator, end_s))
+        return found
+    end_s = found.start_s + problem.seconds[np.arange(problem.jobs), found.accelerator]
+    results, completion_s = send_back(problem, found.accelerator, end_s)
+    return replace(found, results=results, completion_s=max(completion_s, found.makespan_s))
 
 
 def as_plan(problem: BatchProblem, found: Schedule, bound: LowerBound, policy: str) -> BatchPlan:

@@ -18,7 +18,7 @@ import numpy as np
 from fpga_pool.core.makespan.balance import balance, soonest_arrivals_s
 from fpga_pool.core.makespan.bounds import LowerBound, simple_bound
 from fpga_pool.core.makespan.budget import Budget
-from fpga_pool.core.makespan.execution import Schedule, as_plan, execute
+from fpga_pool.core.makespan.execution import Schedule, as_plan, execute, with_results
 from fpga_pool.core.makespan.fluid import Segments
 from fpga_pool.core.makespan.leftover import Leftover, Piece
 from fpga_pool.core.makespan.placement import largest_first
@@ -96,7 +96,7 @@ def replan(underway: Underway, params: ReplanParams | None = None, search: Searc
     # What is not where it was planned to be is given a plan that it can keep.
     astray = underway.astray & underway.retime
     return Replan(
-        plan=as_plan(problem, best.schedule, bound, "replan"),
+        plan=as_plan(problem, with_results(problem, best.schedule), bound, "replan"),
         placed=placed,
         retimed=~placed & (astray | _differ(underway.transfers, best.schedule.segments, problem.jobs)),
         method=best.method,

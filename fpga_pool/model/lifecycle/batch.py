@@ -14,6 +14,9 @@ class BatchPlanned:
     dispatched_at: float
     makespan_s: float
     lower_bound_s: float
+    #: When the last result is back, and a proven bound on that.
+    completion_s: float
+    completion_bound_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,8 @@ def _planned(batch: Batch, event: BatchPlanned, now_s: float) -> Outcome:
         dispatched_at=event.dispatched_at,
         planned_makespan_s=event.makespan_s,
         lower_bound_s=event.lower_bound_s,
+        planned_completion_s=event.completion_s,
+        completion_bound_s=event.completion_bound_s,
     )
     return planned, []
 
@@ -57,6 +62,8 @@ def _part_planned(batch: Batch, event: BatchPlanned, now_s: float) -> Outcome:
         batch,
         planned_makespan_s=max(batch.planned_makespan_s or 0.0, delay_s + event.makespan_s),
         lower_bound_s=max(batch.lower_bound_s or 0.0, event.lower_bound_s),
+        planned_completion_s=max(batch.planned_completion_s or 0.0, delay_s + event.completion_s),
+        completion_bound_s=max(batch.completion_bound_s or 0.0, event.completion_bound_s),
     ), []
 
 

@@ -49,6 +49,8 @@ class Planned:
     start_s: float
     end_s: float
     transfer: tuple[RateSegment, ...]
+    #: How the result flows back, in seconds after the computation ends.
+    result_transfer: tuple[RateSegment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,7 @@ def _planned(job: Job, event: Planned, now_s: float) -> Outcome:
         start_s=event.start_s,
         end_s=event.end_s,
         transfer=event.transfer,
+        result_transfer=event.result_transfer,
         done=job.done if job.host == event.host else 0.0,
         flow="",
         moved_bytes=None,
@@ -132,6 +135,7 @@ def _planned(job: Job, event: Planned, now_s: float) -> Outcome:
         done=planned.done,
         dispatched_at=event.dispatched_at if large else 0.0,
         transfer=event.transfer if large else (),
+        result_transfer=event.result_transfer,
     )
     return planned, [assign]
 
@@ -210,7 +214,9 @@ def _evicted(job: Job, event: JobEvicted, now_s: float) -> Outcome:
 
 
 def _unplaced(job: Job, reason: str) -> Job:
-    return replace(job, state=JobState.PENDING, reason=reason, start_s=None, end_s=None, transfer=())
+    return replace(
+        job, state=JobState.PENDING, reason=reason, start_s=None, end_s=None, transfer=(), result_transfer=()
+    )
 
 
 def _end(job: Job, state: JobState, now_s: float) -> Job:

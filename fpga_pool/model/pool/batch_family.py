@@ -102,7 +102,7 @@ class BatchFamily:
         snap = snapshot(tx, self._catalogue, self._settings, begin_s, self._put_off, self._is_planned)
         reason = "" if snap is not None else self._lookout.reason(tx, now_s)
         if reason and self.replans:
-            snap = all_placed(tx, self._catalogue, begin_s, self._default_policy)
+            snap = all_placed(tx, self._catalogue, self._settings, begin_s, self._default_policy)
         if snap is None:
             return None
         name = snap.policy or self._default_policy

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fpga_pool.core.types import BatchPlan, BatchProblem, Ints
+from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 from fpga_pool.model.exceptions import Conflict
 from fpga_pool.model.lifecycle.job import Planned
 from fpga_pool.model.messages import ReleaseJob
@@ -69,7 +69,7 @@ def placements(
     queues = list(_possible_queues(tx, request, plan, rows))
     grant_pool_leases(tx, [slot.name for slot, _ in queues], now_s)
     last = {backlog.slot: backlog.last_order for backlog in tx.backlogs()}
-    transfers = transfers_of(plan, len(request.jobs))
+    transfers, results = transfers_of(plan, len(request.jobs)), results_of(request, plan)
     for slot, queue in queues:
         for order, row in enumerate(queue, start=last.get(slot.name, -1) + 1):
             start_s = float(plan.start_s[row])
@@ -84,6 +84,7 @@ def placements(
                     start_s=start_s,
                     end_s=start_s + planned_s(request, plan, row),
                     transfer=transfers[row],
+                    result_transfer=results[row],
                 ),
             )
 
@@ -116,8 +117,19 @@ def withdraw_from_former_host(tx: Transaction, job: Job, host: str) -> None:
 
 def transfers_of(plan: BatchPlan, jobs: int) -> list[tuple[RateSegment, ...]]:
     """Return the transfer of each of so many jobs, in order of time."""
+    return _by_job(jobs, plan.segment_job, plan.segment_begin_s, plan.segment_end_s, plan.segment_bps)
+
+
+def results_of(request: PlanRequest, plan: BatchPlan) -> list[tuple[RateSegment, ...]]:
+    """Return how the result of each job flows back, in seconds after the planned end of its computation."""
+    jobs = np.arange(len(request.jobs))
+    end_s = plan.start_s + request.problem.seconds[jobs, plan.accelerator]
+    begin_s, stop_s = (moment_s - end_s[plan.result_job] for moment_s in (plan.result_begin_s, plan.result_end_s))
+    return _by_job(len(jobs), plan.result_job, begin_s, stop_s, plan.result_bps)
+
+
+def _by_job(jobs: int, job: Ints, begin_s: Floats, end_s: Floats, bps: Floats) -> list[tuple[RateSegment, ...]]:
     pieces: list[list[RateSegment]] = [[] for _ in range(jobs)]
-    columns = (plan.segment_job, plan.segment_begin_s, plan.segment_end_s, plan.segment_bps)
-    for job, begin_s, end_s, bps in zip(*(column.tolist() for column in columns), strict=True):
-        pieces[job].append(RateSegment(begin_s, end_s, bps))
+    for row, *piece in zip(job.tolist(), begin_s.tolist(), end_s.tolist(), bps.tolist(), strict=True):
+        pieces[row].append(RateSegment(*piece))
     return [tuple(sorted(segments, key=lambda segment: segment.begin_s)) for segments in pieces]

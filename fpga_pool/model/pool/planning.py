@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fpga_pool.core.timemodel import TimeModel
+from fpga_pool.core.timemodel import SizeModel, TimeModel
 from fpga_pool.core.types import BatchPlan, BatchProblem, PoolView, floats, ints
 from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.exchange import SMALL_RESULT_BYTES
 from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
 from fpga_pool.model.objects import Backlog, Host, Job, Lease, Slot
 from fpga_pool.model.pool.changes import change_job
@@ -33,6 +34,14 @@ class Snapshot:
     policy: str
     #: (J,) seconds from now until the job's input may start to move.
     release_s: tuple[float, ...]
+    #: By function, how large its results are; empty where their way back is not planned.
+    result_sizes: Mapping[str, SizeModel]
+
+    def result_bytes(self, job: Job) -> int:
+        """Return how many bytes of a job's result are planned to flow back; a small one needs no rates of its own."""
+        size = self.result_sizes.get(job.function)
+        expected = 0 if size is None else size.bytes(job.input_bytes)
+        return expected if expected > SMALL_RESULT_BYTES else 0
 
 
 def snapshot(
@@ -63,13 +72,20 @@ def snapshot(
         if jobs:
             # When the transfers planned before are over: paper 000, section 3.4, first scheme for network batches.
             release_s = max([0.0, *(backlog.inputs_due_at - now_s for backlog in backlogs)])
-            return Snapshot(view=view, jobs=jobs, policy=batch.policy, release_s=(release_s,) * len(jobs))
+            return Snapshot(
+                view=view,
+                jobs=jobs,
+                policy=batch.policy,
+                release_s=(release_s,) * len(jobs),
+                result_sizes=_result_sizes(catalogue, settings),
+            )
     return None
 
 
-def all_placed(tx: Transaction, catalogue: Catalogue, now_s: float, policy: str) -> Snapshot:
+def all_placed(tx: Transaction, catalogue: Catalogue, settings: PoolSettings, now_s: float, policy: str) -> Snapshot:
     """Return the pool as it is, with nothing that waits for a place."""
-    return Snapshot(view=_view(tx, catalogue, now_s, tx.backlogs()), jobs=(), policy=policy, release_s=())
+    view = _view(tx, catalogue, now_s, tx.backlogs())
+    return Snapshot(view=view, jobs=(), policy=policy, release_s=(), result_sizes=_result_sizes(catalogue, settings))
 
 
 def _view(tx: Transaction, catalogue: Catalogue, now_s: float, backlogs: Sequence[Backlog]) -> PoolView:
@@ -83,6 +99,12 @@ def _view(tx: Transaction, catalogue: Catalogue, now_s: float, backlogs: Sequenc
         models=known_time_models(catalogue, tx.time_models()),
         now_s=now_s,
     )
+
+
+def _result_sizes(catalogue: Catalogue, settings: PoolSettings) -> Mapping[str, SizeModel]:
+    if not settings.plan_results:
+        return {}
+    return {name: function.result_size for name, function in catalogue.functions.items() if function.result_size}
 
 
 def known_time_models(catalogue: Catalogue, refitted: TimeModels) -> TimeModels:
@@ -178,6 +200,9 @@ def batch_problem(snap: Snapshot) -> PlanRequest:
         function=ints(functions),
         loaded=ints(view.slot_function[useful]),
         load_s=floats(view.slot_load_s[useful]),
+        output_bytes=ints([snap.result_bytes(job) for job in snap.jobs]),
+        requester_ingress_bps=view.ingress_bps,
+        responder_egress_bps=view.egress_bps,
         generation=view.generation,
     )
     return PlanRequest(problem=problem, jobs=snap.jobs, slots=tuple(view.slots[s] for s in useful))
@@ -195,7 +220,11 @@ def commit_plan(
     ]
     if placed and all(job.attempt == 0 for job in request.jobs):
         promised = BatchPlanned(
-            dispatched_at=dispatched_at, makespan_s=plan.makespan_s, lower_bound_s=plan.lower_bound_s
+            dispatched_at=dispatched_at,
+            makespan_s=plan.makespan_s,
+            lower_bound_s=plan.lower_bound_s,
+            completion_s=plan.completion_s,
+            completion_bound_s=plan.completion_bound_s,
         )
         changed, _ = BATCH.transition(tx.batch(request.jobs[0].batch_uuid), promised, now_s)
         tx.save(changed)

@@ -96,7 +96,7 @@ def prospect(
     useful = np.flatnonzero(view.slot_usable & view.can_run[:, known].any(axis=1)) if len(known) else ints([])
     if len(useful) == 0:
         return None
-    rows = _Rows(view, useful, settings, now_s)
+    rows = _Rows(snap, useful, settings, now_s)
     batches = dict.fromkeys(job.batch_uuid for queue in queues.values() for job in queue)
     free = {uuid for uuid in batches if may_move(tx.batch(uuid).policy)}
     for slot in useful.tolist():
@@ -114,7 +114,8 @@ def _is_astray(job: Job) -> bool:
 class _Rows:
     """The rows of the problem, as they are gathered."""
 
-    def __init__(self, view: PoolView, useful: Ints, settings: PoolSettings, now_s: float) -> None:
+    def __init__(self, snap: Snapshot, useful: Ints, settings: PoolSettings, now_s: float) -> None:
+        self._snap, view = snap, snap.view
         self._view, self._useful, self._settings, self._now_s = view, useful, settings, now_s
         self._number = {slot: number for number, slot in enumerate(useful.tolist())}
         self._ready_s = np.zeros(len(useful))
@@ -257,6 +258,9 @@ class _Rows:
             function=ints(functions),
             loaded=ints(self._loaded),
             load_s=floats(view.slot_load_s[useful]),
+            output_bytes=ints([self._snap.result_bytes(job) for job in self.jobs]),
+            requester_ingress_bps=view.ingress_bps,
+            responder_egress_bps=view.egress_bps,
             generation=view.generation,
         )
         columns_of = [np.array(column) for column in zip(*self._pieces, strict=True)] or [np.zeros(0)] * 4
@@ -323,8 +327,15 @@ def _promise(
     ends_s: Floats = found.plan.start_s[rows] + problem.seconds[rows, found.plan.accelerator[rows]]
     fastest_s = problem.seconds[rows].min(axis=1)
     bound_s = max(float(fastest_s.max()), even_work_s(fastest_s, problem.ready_s))
+    makespan_s = float(ends_s.max())
+    of_batch = np.isin(found.plan.result_job, rows)
+    completion_s = max(makespan_s, float(found.plan.result_end_s[of_batch].max(initial=0.0)))
     promised = BatchPlanned(
-        dispatched_at=dispatched_at, makespan_s=float(ends_s.max()), lower_bound_s=min(bound_s, float(ends_s.max()))
+        dispatched_at=dispatched_at,
+        makespan_s=makespan_s,
+        lower_bound_s=min(bound_s, makespan_s),
+        completion_s=completion_s,
+        completion_bound_s=min(bound_s, makespan_s),
     )
     changed, _ = BATCH.transition(tx.batch(placed[0].batch_uuid), promised, now_s)
     tx.save(changed)

@@ -25,6 +25,9 @@ class PoolSettings:
     replan_horizon_s: float = 1.0
     #: What is later than planned by more has the rest planned anew.
     replan_late_s: float = 1.0
+    #: Batches are planned so that their results are back early, and results are sent at planned rates; otherwise their
+    #: way back is taken to be free.
+    plan_results: bool = False
     #: How long an online job waits for a slot before it may go to a CPU; 0 = as long as it would compute on a slot.
     online_patience_s: float = 0.0
     #: Share of a shard's slots that online jobs of one project may have at a time.

@@ -90,6 +90,8 @@ class HeldJobs:
                         job.result_bytes or 0,
                         job.result_sha256,
                         self._journal.result(uuid),
+                        job.assignment.result_transfer,
+                        job.finished_at or 0.0,
                     )
                 )
             else:

@@ -5,6 +5,7 @@ import math
 import random
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -248,3 +249,21 @@ def test_stop_of_the_server_breaks_a_slow_stream_and_keeps_what_came(
     with pytest.raises(TransferBroken):
         sent.result(10)
     assert 0 < bench.agent.part("job-1").stat().st_size < 10_000_000
+
+
+def test_a_result_is_never_ahead_of_its_planned_rates(bench, result, tmp_path):
+    # 1 Mbyte/s from 0.1 s after the end of the computation on, and after a pause the rest.
+    rates = (RateSegment(0.1, 0.2, 8e6), RateSegment(0.3, 0.500001, 8e6))
+    ended_at = time.time()
+    bench.agent.end.set_result(replace(result, transfer=rates, ended_at=ended_at))
+    received = []
+    with bench.connect() as connection:
+        connection.fetch(
+            bench.token(purpose="fetch"),
+            tmp_path / "out",
+            10,
+            on_progress=lambda count: received.append((time.time() - ended_at, count)),
+        )
+    assert (tmp_path / "out").read_bytes() == result.path.read_bytes()
+    schedule = RateSchedule(rates)
+    assert all(count <= schedule.carried_bytes(at_s) + 1 for at_s, count in received)

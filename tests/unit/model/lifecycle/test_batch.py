@@ -7,7 +7,7 @@ from fpga_pool.model.lifecycle.batch import BATCH, BatchBegun, BatchCancelReques
 from fpga_pool.model.objects import BatchState, JobState
 
 PENDING, RUNNING, COMPLETED, FAILED, CANCELLED = BatchState
-PLANNED = BatchPlanned(dispatched_at=10.0, makespan_s=5.0, lower_bound_s=4.0)
+PLANNED = BatchPlanned(dispatched_at=10.0, makespan_s=5.0, lower_bound_s=4.0, completion_s=6.0, completion_bound_s=4.2)
 
 
 def test_the_first_plan_starts_a_batch(new_batch):
@@ -58,8 +58,15 @@ def test_nothing_happens_to_a_batch_that_has_ended(new_batch, state, event):
 
 
 def test_a_batch_in_several_shards_is_promised_when_its_last_part_is(new_batch):
-    running, _ = BATCH.transition(new_batch(), BatchPlanned(dispatched_at=10.0, makespan_s=5.0, lower_bound_s=4.5), 9.0)
-    later = BatchPlanned(dispatched_at=12.0, makespan_s=4.0, lower_bound_s=3.0)
+    first = BatchPlanned(
+        dispatched_at=10.0, makespan_s=5.0, lower_bound_s=4.5, completion_s=7.0, completion_bound_s=4.75
+    )
+    running, _ = BATCH.transition(new_batch(), first, 9.0)
+    later = BatchPlanned(
+        dispatched_at=12.0, makespan_s=4.0, lower_bound_s=3.0, completion_s=6.0, completion_bound_s=5.0
+    )
     both, _ = BATCH.transition(running, later, 11.0)
     # The second part starts 2 s after the first and ends 6 s after it.
     assert (both.dispatched_at, both.planned_makespan_s, both.lower_bound_s) == (10.0, 6.0, 4.5)
+    # Its last result is back 8 s after the first part starts.
+    assert (both.planned_completion_s, both.completion_bound_s) == (8.0, 5.0)

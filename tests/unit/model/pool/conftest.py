@@ -156,7 +156,7 @@ class Pool:
         with self.tx() as tx:
             batches = {"is_planned": lambda name: name != TASK_POLICY}
             snap = snapshot(tx, self.catalogue, self.settings, self.now_s + 0.25, **batches)
-            snap = snap or all_placed(tx, self.catalogue, self.now_s + 0.25, "")
+            snap = snap or all_placed(tx, self.catalogue, self.settings, self.now_s + 0.25, "")
             return prospect(tx, snap, self.settings, self.now_s + 0.25, lambda _: movable, late=late)
 
     def replan(self, asked=None, **options):
