@@ -140,21 +140,10 @@ class Preparing(Protocol):
     """A policy with loops to compile."""
 
     def prepare(self) -> None:
-        """Compile what deciding needs, or load it from the cache of an earlier run."""
-        ...
+        """Compile what deciding may need, or load it from the cache of an earlier run: no decision waits for it then.
 
-
-@runtime_checkable
-class PreparingLater(Preparing, Protocol):
-    """A policy that can also decide while its loops are being compiled."""
-
-    def put_off_preparing(self) -> None:
-        """Have no decision wait for `prepare`: until that has ended, decisions are made without."""
-        ...
-
-    @property
-    def unprepared(self) -> bool:
-        """Say whether a decision would have been quicker after `prepare`."""
+        It changes no decision, and may run in one thread while another one decides.
+        """
         ...
 
 

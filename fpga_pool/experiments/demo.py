@@ -20,7 +20,7 @@ from rich.table import Table
 from fpga_pool.client import BatchProgress, BatchResult, Client
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.conf.policies import load_policy, policy_names
-from fpga_pool.core.policy import BatchPolicy, PreparingLater, Sparing
+from fpga_pool.core.policy import BatchPolicy, Sparing
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.experiments.demo_work import FUNCTIONS, Work, generate_files, make_work
 from fpga_pool.experiments.embedded import Options, embedded_pool
@@ -164,10 +164,8 @@ def _simulate(client: Client, work: Sequence[Work], policy: str) -> Outcome:
 
 
 def _as_scheduled(name: str) -> BatchPolicy:
-    """Return a policy that plans with as little effort as in the scheduler, and waits for nothing to be compiled."""
+    """Return a policy that plans with as little effort as in the scheduler."""
     policy: BatchPolicy = load_policy("batch", name)
-    if isinstance(policy, PreparingLater):
-        policy.put_off_preparing()
     return policy.sparing(PLANNING_SHARE) if isinstance(policy, Sparing) else policy
 
 

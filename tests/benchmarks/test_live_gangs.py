@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from fpga_pool.conf.policies import load_policy
-from fpga_pool.core.gangs.compiled import do_not_compile
 from fpga_pool.model.gangs import Processor, processor_name
 from fpga_pool.model.objects import Host
 from fpga_pool.model.pool.gang_admission import GangRequest, create_gang
@@ -51,7 +50,6 @@ def fill(begin):
 
 
 def test_a_look_at_three_hundred_gangs(store):
-    do_not_compile()
     shard = store.acquire_shard("s", "me", 0.0)
     fill(lambda: store.transaction("s", "me", shard.epoch))
     policy, rng = load_policy("gang", "measy_plus"), np.random.default_rng(0)

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpga_pool.core.gangs.compiled import fastest
 from fpga_pool.core.gangs.tiers import IN_FRONT, Tiers
 from fpga_pool.core.types import Floats, Ints
 
@@ -84,15 +83,15 @@ def rate(view: Tiers, gang: int, loss: float, used: float, usage_threshold: floa
     front, behind = (view.front_usage, view.behind_usage) if usage is None else usage
     if tier == IN_FRONT or gang in view.trying:
         shared = view.behind if tier == IN_FRONT else view.front
-        if not view.processes_behind or fastest().all_idle(shared, placed):
+        if not view.processes_behind or view.scans.all_idle(shared, placed):
             return 1.0
         if tier == IN_FRONT and view.trying:
             tried = np.isin(view.behind[placed], list(view.trying))
             if tried.any():
-                given: float = fastest().behind_rate(behind, front, placed[tried], used, usage_threshold)
+                given: float = view.scans.behind_rate(behind, front, placed[tried], used, usage_threshold)
                 return min(1.0 - loss, given)
         return 1.0 - loss
-    found: float = fastest().behind_rate(front, behind, view.placed[gang], used, usage_threshold)
+    found: float = view.scans.behind_rate(front, behind, view.placed[gang], used, usage_threshold)
     return found
 
 

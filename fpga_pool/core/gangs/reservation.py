@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-from fpga_pool.core.gangs.compiled import fastest
 from fpga_pool.core.gangs.params import ALL
 from fpga_pool.core.gangs.rows import Rows
 from fpga_pool.core.gangs.tiers import BLOCKED, NOBODY, Tiers
@@ -23,7 +22,7 @@ class Reservation(NamedTuple):
 def anywhere(view: Tiers, head: int, now_s: float, extra_ends: str) -> Reservation:
     """Return the reservation of a head that can start on any processors (Algorithm 1)."""
     ends = view.ends
-    begin_s, extra = fastest().head_start(
+    begin_s, extra = view.scans.head_start(
         ends.keys, ends.rows, ends.count, view.gangs.width, view.idle, view.width[head], now_s, extra_ends == ALL
     )
     return Reservation(begin_s, extra)
@@ -44,7 +43,7 @@ def next_fill(view: Tiers, order: Rows, begin: int, run_s: Floats, now_s: float,
     It fits on what is idle, and ends by the reservation or takes no more than is extra.
     """
     begin_s, extra, _ = reservation
-    found: int = fastest().next_fill(
+    found: int = view.scans.next_fill(
         order.rows, begin, order.count, view.gangs.width, run_s, view.idle, now_s, begin_s, extra
     )
     return found
@@ -52,7 +51,7 @@ def next_fill(view: Tiers, order: Rows, begin: int, run_s: Floats, now_s: float,
 
 def next_narrow(view: Tiers, order: Rows, begin: int, usage_threshold: float) -> int:
     """Return the place in `order`, `begin` or later, of the first gang with room behind usages below this; else -1."""
-    found: int = fastest().next_narrow(
+    found: int = view.scans.next_narrow(
         order.rows, begin, order.count, view.gangs.width, view.behind, view.front_usage, usage_threshold
     )
     return found
@@ -60,7 +59,7 @@ def next_narrow(view: Tiers, order: Rows, begin: int, usage_threshold: float) ->
 
 def next_behind(view: Tiers, order: Rows, begin: int, highest_usage: Floats, usage_threshold: float) -> int:
     """Return the place in `order`, `begin` or later, of the first gang with room behind usages below its highest."""
-    found: int = fastest().next_behind(
+    found: int = view.scans.next_behind(
         order.rows,
         begin,
         order.count,

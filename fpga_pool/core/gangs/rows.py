@@ -1,8 +1,9 @@
 """Gangs in an order, as arrays that can be scanned."""
 
+from types import ModuleType
+
 import numpy as np
 
-from fpga_pool.core.gangs.compiled import fastest
 from fpga_pool.core.types import Floats, Ints
 
 
@@ -11,8 +12,7 @@ class Rows:
 
     __slots__ = ("_insert", "_remove", "_room", "count", "keys", "rows")
 
-    def __init__(self) -> None:
-        scans = fastest()
+    def __init__(self, scans: ModuleType) -> None:
         self._insert, self._remove = scans.insert, scans.remove
         self._room = 64
         self.count = 0

@@ -1,7 +1,10 @@
 """Processors that carry a foreground and a background process each, and the gangs on them and in front of them."""
 
+from types import ModuleType
+
 import numpy as np
 
+from fpga_pool.core.gangs import scans as plain_scans
 from fpga_pool.core.gangs.gangs import Gangs, How, Move
 from fpga_pool.core.gangs.prediction import History, corrected
 from fpga_pool.core.gangs.rows import Rows
@@ -29,7 +32,8 @@ class Tiers:
     `patience` is that of the policy that is asked: the turn of a gang comes so many times its estimate after its
     arrival, sooner for those that need more of the processors, and gangs are in line by their turns.  Without patience
     that is the order of arrival.  `last_runs` is of the policy, too: how many run times of a user predict the next one;
-    and `trial_s`, how long a trial is, where the shell can do trials.
+    and `trial_s`, how long a trial is, where the shell can do trials.  `scans` says who scans lines and processors:
+    numpy, or compiled loops that find the same.
     """
 
     def __init__(
@@ -41,9 +45,11 @@ class Tiers:
         patience: float = 0.0,
         last_runs: int = 0,
         trial_s: float = 0.0,
+        scans: ModuleType = plain_scans,
     ) -> None:
         if len(gangs.width) and gangs.width.max() > processors:
             raise ValueError(f"width: a gang of {gangs.width.max()} on {processors} processors")
+        self.scans = scans
         self.processors, self.gangs, self.migration_s, self.patience = processors, gangs, migration_s, patience
         self.width: list[int] = gangs.width.tolist()
         self.estimate_s: list[float] = gangs.estimate_s.tolist()
@@ -74,11 +80,11 @@ class Tiers:
         self.idle = processors
         self.processes_behind = 0
         #: Gangs that are not in the foreground, in order of their turns: the next one to be served is the head.
-        self.line = Rows()
+        self.line = Rows(scans)
         self._shortest: Rows | None = None
         self._queue: Rows | None = None
         #: Gangs of the foreground by their estimated ends.
-        self.ends = Rows()
+        self.ends = Rows(scans)
         self._end_s: dict[int, float] = {}
         #: Whether a gang has come, or the foreground or the head has changed, since the shell last asked.
         self.news_in_front = False
@@ -102,7 +108,7 @@ class Tiers:
         return self._queue
 
     def _by_estimate(self, gangs: list[int]) -> Rows:
-        rows = Rows()
+        rows = Rows(self.scans)
         for gang in gangs:
             rows.add(gang, self.expected_s[gang])
         return rows

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fpga_pool.core.makespan.budget import Budget
-from fpga_pool.core.makespan.compiled import kernels
+from fpga_pool.core.makespan.compiled import Loops
 from fpga_pool.core.types import Floats, Ints
 
 #: Caps that are tried, relative to the bound; the best cap is rarely further away where there are many jobs.
@@ -43,9 +43,9 @@ class Assignment:
         return float(self.load_s.max(initial=0.0))
 
 
-def earliest_completion(seconds: Floats, order: Ints, ready_s: Floats) -> Assignment:
+def earliest_completion(seconds: Floats, order: Ints, ready_s: Floats, loops: Loops | None) -> Assignment:
     """Place jobs in `order` (J,), each where it ends first; `seconds` (J, M), `ready_s` (M,)."""
-    return _fill(seconds, order, np.ones(len(ready_s)), -1.0, ready_s)
+    return _fill(seconds, order, np.ones(len(ready_s)), -1.0, ready_s, loops)
 
 
 def improve(
@@ -57,6 +57,7 @@ def improve(
     enough_s: float,
     budget: Budget,
     rng: np.random.Generator,
+    loops: Loops | None,
 ) -> Assignment:
     """Search for a shorter assignment until the budget is spent or `enough_s` is reached.
 
@@ -78,25 +79,34 @@ def improve(
         How long to search.
     rng
         Source of all random choices.
+    loops
+        What the search uses; another search without.
 
     """
     prices = np.maximum(prices, 1e-6 * prices.max(initial=0.0))
-    best = _best_cap(seconds, order, ready_s, prices, start, enough_s, budget)
+    best = _best_cap(seconds, order, ready_s, prices, start, enough_s, budget, loops)
     if best.longest_s <= enough_s or seconds.shape[1] < 2:
         return best
-    if kernels() is None:
+    if loops is None:
         return _repeat(seconds, order, ready_s, prices, best, enough_s, budget, rng)
-    return _ruin_and_recreate(seconds, order, ready_s, prices, best, enough_s, budget, rng)
+    return _ruin_and_recreate(seconds, order, ready_s, prices, best, enough_s, budget, rng, loops)
 
 
 def _best_cap(
-    seconds: Floats, order: Ints, ready_s: Floats, prices: Floats, best: Assignment, enough_s: float, budget: Budget
+    seconds: Floats,
+    order: Ints,
+    ready_s: Floats,
+    prices: Floats,
+    best: Assignment,
+    enough_s: float,
+    budget: Budget,
+    loops: Loops | None,
 ) -> Assignment:
     failures = 0
     for excess in _CAPS:
         if not budget.allows() or best.longest_s <= enough_s * (1 + excess):
             break
-        found = _fill(seconds, order, prices, enough_s * (1 + excess), ready_s)
+        found = _fill(seconds, order, prices, enough_s * (1 + excess), ready_s, loops)
         budget.spend(seconds.size)
         if found.longest_s < best.longest_s:
             best, failures = found, 0
@@ -122,7 +132,7 @@ def _repeat(
     while budget.allows() and best.longest_s > enough_s and idle < _PATIENCE:
         cap_s = enough_s + (best.longest_s - enough_s) * rng.uniform(0.7, 1.0)
         noisy = prices * np.exp(_NOISE * rng.standard_normal(len(prices)))
-        found = _fill(seconds, order, noisy, cap_s, ready_s)
+        found = _fill(seconds, order, noisy, cap_s, ready_s, None)
         budget.spend(10 * seconds.size)
         idle += 1
         if found.longest_s < best.longest_s:
@@ -139,9 +149,8 @@ def _ruin_and_recreate(
     enough_s: float,
     budget: Budget,
     rng: np.random.Generator,
+    loops: Loops,
 ) -> Assignment:
-    compiled = kernels()
-    assert compiled is not None  # noqa: S101
     jobs, machines = seconds.shape
     load_s, machine = best.load_s.copy(), best.machine.copy()
     best_s, best_machine = np.array([best.longest_s]), machine.copy()
@@ -154,7 +163,7 @@ def _ruin_and_recreate(
         load_s[:] = _loads(seconds, machine, ready_s)
         while budget.allows() and idle < _PATIENCE + _PATIENCE_PER_JOB * jobs:
             before_s = best_s[0]
-            steps = compiled.ruin_and_recreate(
+            steps = loops.kernels.ruin_and_recreate(
                 seconds, fastest_s, order, prices, ready, enough_s, ambition, _STEPS, state, load_s, machine, best_s,
                 best_machine,
             )  # fmt: skip
@@ -169,12 +178,13 @@ def _loads(seconds: Floats, machine: Ints, ready_s: Floats) -> Floats:
     return ready_s + np.bincount(machine, seconds[np.arange(len(machine)), machine], len(ready_s))
 
 
-def _fill(seconds: Floats, order: Ints, prices: Floats, cap_s: float, ready_s: Floats) -> Assignment:
+def _fill(
+    seconds: Floats, order: Ints, prices: Floats, cap_s: float, ready_s: Floats, loops: Loops | None
+) -> Assignment:
     """Place jobs in `order`, each on the cheapest machine it does not fill above `cap_s`, else where it ends first."""
     load_s, machine = np.array(ready_s), np.zeros(len(order), np.int64)
-    compiled = kernels()
-    if compiled is not None:
-        compiled.fill(seconds, order, prices, cap_s, load_s, machine)
+    if loops is not None:
+        loops.kernels.fill(seconds, order, prices, cap_s, load_s, machine)
         return Assignment(machine, load_s)
     for job in order.tolist():
         end_s = load_s + seconds[job]

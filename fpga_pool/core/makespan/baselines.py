@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fpga_pool.core.makespan.compiled import Kernels
 from fpga_pool.core.makespan.execution import complete_plan
 from fpga_pool.core.makespan.fluid import transfer_s
 from fpga_pool.core.makespan.listing import ListScheduler, Preference
@@ -71,8 +72,8 @@ class Sjf:
     name = "sjf"
     Params = BaselineParams
 
-    def __init__(self, params: BaselineParams | None = None) -> None:
-        self._params = params or BaselineParams()
+    def __init__(self, params: BaselineParams | None = None, kernels: Kernels = Kernels.COMPILED) -> None:
+        self._params, self._kernels = params or BaselineParams(), kernels
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic, `rng` is not used."""
@@ -80,7 +81,7 @@ class Sjf:
 
     def meet(self, believed: BatchProblem, actual: BatchProblem, rng: np.random.Generator) -> BatchPlan:
         """Return what comes of it where jobs are chosen by the times of `believed`, and take those of `actual`."""
-        return _plan(actual, _Shortest(believed, self._params.ties), self._params, self.name)
+        return _plan(actual, _Shortest(believed, self._params.ties), self._params, self.name, self._kernels)
 
 
 class Ljf:
@@ -93,8 +94,8 @@ class Ljf:
     name = "ljf"
     Params = BaselineParams
 
-    def __init__(self, params: BaselineParams | None = None) -> None:
-        self._params = params or BaselineParams()
+    def __init__(self, params: BaselineParams | None = None, kernels: Kernels = Kernels.COMPILED) -> None:
+        self._params, self._kernels = params or BaselineParams(), kernels
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic, `rng` is not used."""
@@ -102,12 +103,14 @@ class Ljf:
 
     def meet(self, believed: BatchProblem, actual: BatchProblem, rng: np.random.Generator) -> BatchPlan:
         """Return what comes of it where jobs are chosen by the times of `believed`, and take those of `actual`."""
-        return _plan(actual, _Largest(believed, self._params.ties), self._params, self.name)
+        return _plan(actual, _Largest(believed, self._params.ties), self._params, self.name, self._kernels)
 
 
-def _plan(problem: BatchProblem, preference: Preference, params: BaselineParams, policy: str) -> BatchPlan:
+def _plan(
+    problem: BatchProblem, preference: Preference, params: BaselineParams, policy: str, kernels: Kernels
+) -> BatchPlan:
     accelerator, order, transfers = ListScheduler(problem, preference, params.prefetch, params.top_up).run()
-    return complete_plan(problem, accelerator, order, transfers, policy)
+    return complete_plan(problem, accelerator, order, transfers, policy, kernels.load())
 
 
 class _Shortest:

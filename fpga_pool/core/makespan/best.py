@@ -8,7 +8,7 @@ import numpy as np
 from fpga_pool.core.makespan.assignment import Assignment, earliest_completion, improve
 from fpga_pool.core.makespan.bounds import compute_bound, raised, raised_by_stock, simple_bound
 from fpga_pool.core.makespan.budget import Budget, Clock
-from fpga_pool.core.makespan.compiled import compile_all, go_without, kernels, missed
+from fpga_pool.core.makespan.compiled import Kernels, Loops
 from fpga_pool.core.makespan.execution import Schedule, as_plan, schedule
 from fpga_pool.core.makespan.fluid import Segments
 from fpga_pool.core.makespan.forwards import place_ahead, transmit_in_order
@@ -89,47 +89,42 @@ class Makespan:
     name = "makespan"
     Params = MakespanParams
 
-    def __init__(self, params: MakespanParams | None = None, clock: Clock | None = None, share: float = 0.0) -> None:
-        self._params, self._clock, self._share = params or MakespanParams(), clock, share
-        #: A plan was searched for, not only made.
-        self._searched = False
+    def __init__(
+        self,
+        params: MakespanParams | None = None,
+        clock: Clock | None = None,
+        share: float = 0.0,
+        kernels: Kernels = Kernels.COMPILED,
+    ) -> None:
+        self._params, self._clock, self._share, self._kernels = params or MakespanParams(), clock, share, kernels
 
     def searching(self, effort: int | None, time_limit_s: float | None, clock: Clock) -> "Makespan":
         """Return this policy with another budget: of work, or of seconds by `clock`; as before where both are None."""
         if effort is not None:
-            return Makespan(replace(self._params, effort=effort, time_limit_s=0.0))
-        return Makespan(replace(self._params, time_limit_s=time_limit_s or self._params.time_limit_s), clock)
+            params, clocks = replace(self._params, effort=effort, time_limit_s=0.0), None
+        else:
+            params, clocks = replace(self._params, time_limit_s=time_limit_s or self._params.time_limit_s), clock
+        return Makespan(params, clocks, kernels=self._kernels)
 
     def sparing(self, share: float) -> "Makespan":
         """Return this policy with so little effort that planning takes at most about a share of what a batch does.
 
         A batch that is over in a moment gets `quick_plan`.
         """
-        return Makespan(self._params, self._clock, share)
+        return Makespan(self._params, self._clock, share, self._kernels)
 
     def prepare(self) -> None:
         """Compile what planning needs, or load it from the cache of an earlier run."""
-        compile_all()
-
-    def put_off_preparing(self) -> None:
-        """Have no plan wait for what `prepare` does: until that has ended, plans are made without."""
-        go_without()
-
-    @property
-    def unprepared(self) -> bool:
-        """A search would have been quicker if `prepare` had been called; plans without one are too small to matter."""
-        return self._searched and missed()
+        self._kernels.load()
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic where the search is limited by effort."""
         if self._share == 0.0:
-            self._searched = True
-            return plan(view, self._params, rng, self._clock)
+            return plan(view, self._params, rng, self._clock, self._kernels)
         effort = fitting_effort(view, self._share, self._params.effort)
         if effort == 0:
             return quick_plan(view, self.name)
-        self._searched = True
-        return plan(view, replace(self._params, effort=effort), rng, self._clock)
+        return plan(view, replace(self._params, effort=effort), rng, self._clock, self._kernels)
 
     def replan(self, underway: Underway, rng: np.random.Generator) -> Replan | None:
         """Plan what does not compute yet anew, as far as that pays; see `replan`.  None where a glance says no."""
@@ -140,10 +135,10 @@ class Makespan:
             effort = fitting_effort(underway.problem, self._share, effort)
         params = ReplanParams(effort=min(effort, ReplanParams().effort))
         search = replace(self._params, effort=min(effort, _REPLAN_EFFORT))
-        # Without kernels a search takes so long that the plan is out of date when it is made.
-        compiled = effort > 0 and kernels() is not None
-        self._searched |= effort > 0
-        return replan(underway, params, (lambda problem: plan(problem, search, rng)) if compiled else None)
+        loops = self._kernels.load() if effort > 0 else None
+        if loops is None:  # a search takes so long without that the plan is out of date when it is made
+            return replan(underway, params)
+        return replan(underway, params, lambda problem: plan(problem, search, rng, kernels=self._kernels), loops)
 
 
 def plan(
@@ -151,6 +146,7 @@ def plan(
     params: MakespanParams | None = None,
     rng: np.random.Generator | None = None,
     clock: Clock | None = None,
+    kernels: Kernels = Kernels.COMPILED,
 ) -> BatchPlan:
     """Return the shortest plan found for a batch, with the bound that no plan can be below.
 
@@ -164,6 +160,8 @@ def plan(
         Source of all random choices; seed 0 without one.
     clock
         Seconds by any steady clock; needed for `time_limit_s`.
+    kernels
+        Who runs the inner loops; plain ones find less.
 
     """
     params = params or MakespanParams()
@@ -171,7 +169,7 @@ def plan(
         return as_plan(problem, _nothing_to_do(), simple_bound(problem), Makespan.name)
     budget = Budget(effort=params.effort, time_limit_s=_SEARCHING * params.time_limit_s, clock=clock)
     longer = budget.prolonged((_BACKWARDS - _SEARCHING) * params.time_limit_s)
-    return _Search(problem, params, budget, rng or np.random.default_rng(0), longer).run()
+    return _Search(problem, params, budget, rng or np.random.default_rng(0), kernels, longer).run()
 
 
 class _Search:
@@ -183,12 +181,14 @@ class _Search:
         params: MakespanParams,
         budget: Budget,
         rng: np.random.Generator,
+        kernels: Kernels,
         backwards: Budget | None = None,
     ) -> None:
         self._problem, self._params, self._budget, self._rng = problem, params, budget, rng
         self._backwards_budget = backwards or budget
         self._order = largest_first(problem)
-        self._others = Others(problem, rng)
+        self._kernels, self._loops = kernels, kernels.load()
+        self._others = Others(problem, rng, kernels)
         self._best: Schedule | None = None
         self._bound = simple_bound(problem)
         self._prices: Floats | None = None
@@ -224,7 +224,7 @@ class _Search:
         if is_network_bound(problem):
             yield self._network()
         elif _only_computes(problem):
-            start = earliest_completion(problem.seconds, self._order, problem.ready_s)
+            start = earliest_completion(problem.seconds, self._order, problem.ready_s, self._loops)
             yield self._forwards(start.machine)
             yield self._assigned(start, self._budget)
         else:
@@ -233,12 +233,12 @@ class _Search:
     def _there_and_back(self) -> Iterator[Schedule]:
         """Place for inputs alone, then backwards for results alone; let both flow, in several orders."""
         problem = self._problem
-        there = _Search(there_only(problem), self._params, self._budget.part(0.5), self._rng)
+        there = _Search(there_only(problem), self._params, self._budget.part(0.5), self._rng, self._kernels)
         found = there._shortest(there._there(), self._params.gap)
         self._bound = there._bound
         self._completion_bound_s = completion_bound(problem, self._bound)
         yield from self._in_orders(found.accelerator, np.argsort(found.start_s, kind="stable"))
-        back = _Search(back_only(problem), self._params, self._budget, self._rng)
+        back = _Search(back_only(problem), self._params, self._budget, self._rng, self._kernels)
         found = back._shortest(back._there(), self._params.gap)
         yield from self._in_orders(found.accelerator, np.argsort(-found.start_s, kind="stable"))
 
@@ -246,7 +246,7 @@ class _Search:
         """Let inputs and results flow in several orders, and improve the best of them."""
         problem, shortest, budget = self._problem, None, self._budget.part(_REORDERING)
         for order in orders(problem, accelerator, planned):
-            found = schedule(problem, accelerator, order, transmit_in_order(problem, accelerator, order))
+            found = self._sent(accelerator, order)
             if shortest is None or found.completion_s < shortest[0].completion_s:
                 shortest = found, order
             yield found
@@ -259,7 +259,7 @@ class _Search:
             budget.spend(_PAIRS_PER_ORDERED_JOB * problem.jobs)
             turn *= sooner(problem, found.back_s(problem))
             order = np.lexsort((turn, problem.group))
-            found = schedule(problem, accelerator, order, transmit_in_order(problem, accelerator, order))
+            found = self._sent(accelerator, order)
             yield found
 
     def _others_may_be_better(self, budget: Budget) -> bool:
@@ -275,7 +275,7 @@ class _Search:
 
     def _joint(self) -> Iterator[Schedule]:
         left_s = self._budget.left_s
-        yield self._forwards(place_ahead(self._problem, self._order))
+        yield self._forwards(place_ahead(self._problem, self._order, self._loops))
         forwards_s = left_s - self._budget.left_s if self._budget.is_timed else 0.0
         if self._budget.is_timed and not self._within(_FAR):
             first = self._budget.part(_OTHERS_FIRST)
@@ -284,11 +284,11 @@ class _Search:
         self._price()
         compute_s = self._bound.seconds
         if compute_s > links_first or self._problem.load_s.any():
-            start = earliest_completion(self._problem.seconds, self._order, self._problem.ready_s)
+            start = earliest_completion(self._problem.seconds, self._order, self._problem.ready_s, self._loops)
             yield self._assigned(start, self._budget.part(0.3))
         self._bound = raised_by_stock(self._problem, self._bound)
-        if can_reverse(self._problem):
-            yield from self._backwards(forwards_s)
+        if self._loops is not None and can_reverse(self._problem):
+            yield from self._backwards(self._loops, forwards_s)
         else:
             yield from self._capped()
 
@@ -298,18 +298,21 @@ class _Search:
             if not self._budget.allows():
                 break
             self._budget.spend(self._problem.seconds.size)
-            yield self._forwards(place_ahead(self._problem, self._order, cap * self._bound.seconds))
+            yield self._forwards(place_ahead(self._problem, self._order, self._loops, cap * self._bound.seconds))
 
     def _network(self) -> Schedule:
         problem = self._problem
-        accelerator = place_for_network(problem, self._bound.seconds, self._params.gap, self._budget, self._rng)
-        return schedule(problem, accelerator, self._order, constant_rates(problem, accelerator))
+        gap, budget = self._params.gap, self._budget
+        accelerator = place_for_network(problem, self._bound.seconds, gap, budget, self._rng, self._loops)
+        return schedule(problem, accelerator, self._order, constant_rates(problem, accelerator), self._loops)
 
     def _assigned(self, start: Assignment, budget: Budget) -> Schedule:
         """Balance compute alone."""
         problem, prices = self._problem, self._price()
         enough_s = self._bound.seconds * (1 + self._params.gap)
-        best = improve(problem.seconds, self._order, problem.ready_s, prices, start, enough_s, budget, self._rng)
+        best = improve(
+            problem.seconds, self._order, problem.ready_s, prices, start, enough_s, budget, self._rng, self._loops
+        )
         return self._forwards(best.machine)
 
     def _forwards(self, accelerator: Ints) -> Schedule:
@@ -318,20 +321,25 @@ class _Search:
         if problem.load_s.any():
             cold = problem.function != problem.loaded[accelerator]
             order = order[np.lexsort((problem.function[order], cold[order], problem.group[order]))]
-        return schedule(problem, accelerator, order, transmit_in_order(problem, accelerator, order))
+        return self._sent(accelerator, order)
 
-    def _backwards(self, forwards_s: float) -> Iterator[Schedule]:
+    def _sent(self, accelerator: Ints, order: Ints) -> Schedule:
+        """Let all happen in an order: transfers, and jobs on each slot."""
+        transfers = transmit_in_order(self._problem, accelerator, order, self._loops)
+        return schedule(self._problem, accelerator, order, transfers, self._loops)
+
+    def _backwards(self, loops: Loops, forwards_s: float) -> Iterator[Schedule]:
         problem = self._problem
-        search = ReversedSearch(problem, self._bound.seconds, self._backwards_budget, self._rng, forwards_s)
+        search = ReversedSearch(problem, self._bound.seconds, self._backwards_budget, self._rng, loops, forwards_s)
         at_most_s = self._best.makespan_s if self._best else np.inf
         for found in search.run(at_most_s):
-            yield schedule(problem, found.accelerator, found.order, found.transfers)
+            yield schedule(problem, found.accelerator, found.order, found.transfers, loops)
 
     def _price(self) -> Floats:
         """Return the prices of compute, and raise the bound by them once."""
         if self._prices is None:
             at_most_s = self._best.makespan_s if self._best else np.inf
-            compute = compute_bound(self._problem, at_most_s)
+            compute = compute_bound(self._problem, at_most_s, self._loops)
             self._prices = compute.prices
             self._bound = raised(self._problem, self._bound, compute)
         return self._prices

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga_pool.core.makespan.compiled import kernels
+from fpga_pool.core.makespan.compiled import Loops
 from fpga_pool.core.makespan.fluid import seconds_per_bit
 from fpga_pool.core.makespan.stock import stock_s
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
@@ -51,7 +51,7 @@ class ComputeBound:
     formula_s: float
 
 
-def lower_bound(problem: BatchProblem, at_most_s: float = np.inf) -> LowerBound:
+def lower_bound(problem: BatchProblem, at_most_s: float = np.inf, loops: Loops | None = None) -> LowerBound:
     """Return the largest of the bounds; where the simple ones prove `at_most_s` optimal, the larger of those.
 
     Parameters
@@ -59,13 +59,15 @@ def lower_bound(problem: BatchProblem, at_most_s: float = np.inf) -> LowerBound:
     problem
         The batch.
     at_most_s
-        Make-span of a known plan; jobs are not considered where they would end later.
+        Make-span of a known plan, inf = none; jobs are not considered where they would end later.
+    loops
+        Quicker with them, and a little higher where there are many pairs.
 
     """
     bound = simple_bound(problem)
     if not problem.jobs or bound.seconds >= at_most_s * (1 - _ROUNDING):
         return bound
-    return raised_by_stock(problem, raised(problem, bound, compute_bound(problem, at_most_s)))
+    return raised_by_stock(problem, raised(problem, bound, compute_bound(problem, at_most_s, loops)))
 
 
 def simple_bound(problem: BatchProblem) -> LowerBound:
@@ -199,26 +201,26 @@ def _links_s(problem: BatchProblem, jobs: Ints, tail_s: Floats, link: Ints, limi
     return bound_s
 
 
-def compute_bound(problem: BatchProblem, at_most_s: float = np.inf) -> ComputeBound:
+def compute_bound(problem: BatchProblem, at_most_s: float = np.inf, loops: Loops | None = None) -> ComputeBound:
     """Return the bound by the work of all accelerators together.
 
     For any prices y >= 0 of sum 1, sum_i min_j y_j e_ij <= sum_j y_j (work on j), and the work on j is at most
     max(0, T - ready_j).  The bound is the least T for which that can hold.  This is the dual of CIM-LP (paper 000,
     3.1 and 1a' in 3.4); the sets E_j(T) of jobs that can end on j in time are taken at T = `at_most_s`.
     """
-    pairs = _ASCENT_PAIRS if kernels() is None else max(_ASCENT_PAIRS, _ROWS_PER_PRICE * problem.accelerators**2)
+    pairs = _ASCENT_PAIRS if loops is None else max(_ASCENT_PAIRS, _ROWS_PER_PRICE * problem.accelerators**2)
     step = -(-problem.seconds.size // pairs)
     sample = _usable(problem, problem.seconds[::step], at_most_s)
     slots = np.flatnonzero(np.isfinite(sample).any(axis=0))
     share = len(sample) / problem.jobs
     prices = np.zeros(problem.accelerators)
-    prices[slots] = _ascend(np.ascontiguousarray(sample[:, slots]) / share, problem.ready_s[slots])
-    usable_s, any_s = _priced_work_s(problem, prices, at_most_s)
+    prices[slots] = _ascend(np.ascontiguousarray(sample[:, slots]) / share, problem.ready_s[slots], loops)
+    usable_s, any_s = _priced_work_s(problem, prices, at_most_s, loops)
     formula_s = any_s + float((prices * problem.ready_s).sum())
     return ComputeBound(_least_s(usable_s, prices, problem.ready_s), prices, formula_s)
 
 
-def _ascend(seconds: Floats, ready_s: Floats) -> Floats:
+def _ascend(seconds: Floats, ready_s: Floats, loops: Loops | None) -> Floats:
     """Return the best prices that a short multiplicative ascent finds: dear is what would end late.
 
     Parameters
@@ -227,13 +229,15 @@ def _ascend(seconds: Floats, ready_s: Floats) -> Floats:
         inf = cannot run there; at least one finite value in each row and column.
     ready_s : (a,)
         When each accelerator becomes free.
+    loops
+        Quicker with them; the result is the same but for rounding.
 
     """
     slots = seconds.shape[1]
     prices = np.full(slots, 1.0 / slots)
     best, best_s = prices, -1.0
     for length in np.geomspace(*_STEP_LENGTHS, _STEPS).tolist():
-        cheapest, chosen_s = _cheapest(seconds, prices)
+        cheapest, chosen_s = _cheapest(seconds, prices, loops)
         bound_s = _least_s(float((chosen_s * prices[cheapest]).sum()), prices, ready_s)
         if bound_s > best_s:
             best, best_s = prices, bound_s
@@ -246,14 +250,13 @@ def _ascend(seconds: Floats, ready_s: Floats) -> Floats:
     return best
 
 
-def _cheapest(seconds: Floats, prices: Floats) -> tuple[Ints, Floats]:
+def _cheapest(seconds: Floats, prices: Floats, loops: Loops | None) -> tuple[Ints, Floats]:
     """Return for each row where seconds * price is least, and the seconds there; all prices positive."""
-    compiled = kernels()
-    if compiled is None:
+    if loops is None:
         column = np.argmin(seconds * prices, axis=1)
         return column, seconds[np.arange(len(seconds)), column]
     column, there_s = np.empty(len(seconds), np.int64), np.empty(len(seconds))
-    compiled.cheapest(seconds, prices, column, there_s)
+    loops.kernels.cheapest(seconds, prices, column, there_s)
     return column, there_s
 
 
@@ -268,11 +271,10 @@ def _least_s(work_s: float, prices: Floats, ready_s: Floats) -> float:
     return float(((work_s + np.cumsum(prices[order] * ready_s[order])) / priced).min())
 
 
-def _priced_work_s(problem: BatchProblem, prices: Floats, at_most_s: float) -> tuple[float, float]:
+def _priced_work_s(problem: BatchProblem, prices: Floats, at_most_s: float, loops: Loops | None) -> tuple[float, float]:
     """Return sum_i min_j y_j e_ij over the accelerators where a job ends by `at_most_s`, and over all of them."""
-    compiled = kernels()
-    if compiled is not None:
-        usable_s, any_s = compiled.priced_work(
+    if loops is not None:
+        usable_s, any_s = loops.kernels.priced_work(
             problem.seconds, np.array(prices), np.array(problem.ready_s), at_most_s * (1 + _ROUNDING)
         )
         return float(usable_s), float(any_s)

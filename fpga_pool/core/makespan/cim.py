@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fpga_pool.core.makespan.compiled import Kernels, Loops
 from fpga_pool.core.makespan.relaxation import Relaxed, bisection, one_shot
 from fpga_pool.core.makespan.residual import as_soon_as_possible
 from fpga_pool.core.makespan.rounding import round_shares
@@ -55,12 +56,12 @@ class Cim:
     name = "cim"
     Params = CimParams
 
-    def __init__(self, params: CimParams | None = None) -> None:
-        self._params = params or CimParams()
+    def __init__(self, params: CimParams | None = None, kernels: Kernels = Kernels.COMPILED) -> None:
+        self._params, self._kernels = params or CimParams(), kernels
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; only `bisection` uses `rng`, for its first make-span."""
-        progress = Progress(view)
+        progress = Progress(view, self._kernels.load())
         for jobs in stages(view, fastest_s(view), self._params.size_groups):
             plan_computation(progress, jobs, self._params, rng)
         return progress.plan(self.name)
@@ -70,7 +71,7 @@ def plan_computation(progress: Progress, jobs: Ints, params: CimParams, rng: np.
     """Plan a stage of computation-intensive jobs (n,)."""
     problem = progress.problem
     seconds = progress.seconds(jobs)
-    slots = place(seconds, free_s(progress, jobs), params, rng)
+    slots = place(seconds, free_s(progress, jobs), params, rng, progress.loops)
     shortest = np.argsort(seconds[np.arange(len(jobs)), slots], kind="stable")
     starts_s = np.zeros(len(jobs))
     busy_s = np.array(progress.free_s)
@@ -87,18 +88,20 @@ def plan_computation(progress: Progress, jobs: Ints, params: CimParams, rng: np.
         progress.queue(job, slot)
 
 
-def place(seconds: Floats, ready_s: Floats, params: CimParams, rng: np.random.Generator) -> Ints:
+def place(seconds: Floats, ready_s: Floats, params: CimParams, rng: np.random.Generator, loops: Loops | None) -> Ints:
     """Return (n,) the accelerator of each job by Algorithms 1 and 2; parameters as in `one_shot`."""
     if len(seconds) == 1:
         return np.array([int(np.argmin(seconds[0] + ready_s))])
-    return round_shares(relax(seconds, ready_s, params, rng), seconds, ready_s)
+    return round_shares(relax(seconds, ready_s, params, rng, loops), seconds, ready_s)
 
 
-def relax(seconds: Floats, ready_s: Floats, params: CimParams, rng: np.random.Generator) -> Relaxed:
+def relax(
+    seconds: Floats, ready_s: Floats, params: CimParams, rng: np.random.Generator, loops: Loops | None
+) -> Relaxed:
     """Return the solution of CIM-LP by the method wanted; parameters as in `one_shot`."""
     if params.method == "bisection":
         return bisection(seconds, ready_s, params.epsilon, rng)
-    return one_shot(seconds, ready_s)
+    return one_shot(seconds, ready_s, loops)
 
 
 def free_s(progress: Progress, jobs: Ints) -> Floats:

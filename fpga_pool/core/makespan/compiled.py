@@ -1,64 +1,37 @@
-"""The compiled kernels, where numba is installed (extra `fast`)."""
+"""Who runs the inner loops of the planners: numba where it is installed (extra `fast`), or numpy and Python."""
 
+from dataclasses import dataclass
+from enum import Enum
 from types import ModuleType
 
-_NAMES = ("kernels", "joint_kernels", "polish_kernels")
-_loaded: dict[str, ModuleType | None] = {}
-#: What plans go without until it is loaded, and what of it they have asked for.
-_put_off: set[str] = set()
-_missed: set[str] = set()
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """The compiled loops; functions that may use them get None in place of it where numpy does the work."""
+
+    #: Over machines.
+    kernels: ModuleType
+    #: Over machines and links.
+    joint: ModuleType
+    #: The local search in reversed time.
+    polish: ModuleType
 
 
-def kernels() -> ModuleType | None:
-    """Return the compiled loops over machines, or None without numba; the first call loads or compiles them."""
-    return _module("kernels")
+class Kernels(Enum):
+    """Which loops a policy uses: part of its value, so that no decision depends on what happens to be compiled yet."""
 
+    COMPILED = "compiled"
+    PLAIN = "plain"
 
-def joint_kernels() -> ModuleType | None:
-    """Return the compiled loops over machines and links, or None without numba."""
-    return _module("joint_kernels")
+    def load(self) -> Loops | None:
+        """Return the loops; None where these are plain, where numba is not installed, or where it has no cache.
 
-
-def polish_kernels() -> ModuleType | None:
-    """Return the compiled local search on reversed time, or None without numba."""
-    return _module("polish_kernels")
-
-
-def compile_all() -> None:
-    """Load or compile all kernels now, so that no plan has to wait for it."""
-    for name in _NAMES:
-        if name not in _loaded:
-            _load(name)
-
-
-def go_without() -> None:
-    """Have plans made without kernels until `compile_all` has ended, in whatever thread: none waits for it."""
-    _put_off.update(_NAMES)
-
-
-def missed() -> bool:
-    """Say whether a plan went without kernels that could be loaded."""
-    return not _missed.issubset(_loaded)
-
-
-def _module(name: str) -> ModuleType | None:
-    if name not in _loaded:
-        if name in _put_off:
-            _missed.add(name)
+        The first call of a process takes a second or two, on a machine half a minute.
+        """
+        if self is Kernels.PLAIN:
             return None
-        _load(name)
-    return _loaded[name]
-
-
-def _load(name: str) -> None:
-    module: ModuleType | None = None
-    try:
-        if name == "kernels":
-            from fpga_pool.core.makespan import kernels as module
-        elif name == "joint_kernels":
-            from fpga_pool.core.makespan import joint_kernels as module
-        else:
-            from fpga_pool.core.makespan import polish_kernels as module
-    except (ImportError, RuntimeError):  # no numba, or no place where it may keep what it compiled
-        pass
-    _loaded[name] = module
+        try:
+            from fpga_pool.core.makespan import joint_kernels, kernels, polish_kernels
+        except (ImportError, RuntimeError):  # no numba, or no place where it may keep what it compiled
+            return None
+        return Loops(kernels, joint_kernels, polish_kernels)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fpga_pool.core.makespan.compiled import Kernels
 from fpga_pool.core.makespan.execution import complete_plan
 from fpga_pool.core.makespan.fluid import transmit
 from fpga_pool.core.makespan.placement import largest_first, place
@@ -18,8 +19,12 @@ class Ect:
 
     name = "ect"
 
+    def __init__(self, kernels: Kernels = Kernels.COMPILED) -> None:
+        self._kernels = kernels
+
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic, `rng` is not used."""
         order = largest_first(view)
         accelerator = place(view, order)
-        return complete_plan(view, accelerator, order, transmit(view, accelerator, order), self.name)
+        transfers = transmit(view, accelerator, order)
+        return complete_plan(view, accelerator, order, transfers, self.name, self._kernels.load())

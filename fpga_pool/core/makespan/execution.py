@@ -7,7 +7,7 @@ from math import inf, nextafter
 import numpy as np
 
 from fpga_pool.core.makespan.bounds import LowerBound, lower_bound
-from fpga_pool.core.makespan.compiled import kernels
+from fpga_pool.core.makespan.compiled import Loops
 from fpga_pool.core.makespan.fluid import Segments, Transfers, no_segments
 from fpga_pool.core.makespan.results import completion_bound, send_back
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
@@ -16,7 +16,9 @@ from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 _REPLAYS = 5
 
 
-def execute(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Floats) -> Floats:
+def execute(
+    problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Floats, loops: Loops | None = None
+) -> Floats:
     """Return (J,) when each job starts if every slot follows `dispatch.next_action` from `ready_s` on.
 
     All jobs are in the queues of their slots from the start.  This is the array form of the rule: same decisions, one
@@ -32,16 +34,17 @@ def execute(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Fl
         The jobs, first in the queue first.
     arrived_s : (J,)
         When the input of each job is complete.
+    loops
+        Quicker with them; the result is the same.
 
     """
     start_s = np.zeros(problem.jobs)
     by_slot = order[np.argsort(accelerator[order], kind="stable")]
     slots, first = np.unique(accelerator[by_slot], return_index=True)
     ends = [*first.tolist(), len(by_slot)][1:]
-    compiled = kernels()
-    if compiled is not None:
+    if loops is not None:
         seconds = problem.seconds[by_slot, accelerator[by_slot]]
-        compiled.execute(
+        loops.kernels.execute(
             np.array(ends, np.int64), problem.ready_s[slots], problem.loaded[slots], problem.load_s[slots],
             problem.function[by_slot], np.array(arrived_s)[by_slot], seconds, start_s_by_slot := np.empty(len(by_slot)),
         )  # fmt: skip
@@ -105,21 +108,24 @@ class Schedule:
         return back_s
 
 
-def schedule(problem: BatchProblem, accelerator: Ints, order: Ints, transfers: Transfers) -> Schedule:
+def schedule(
+    problem: BatchProblem, accelerator: Ints, order: Ints, transfers: Transfers, loops: Loops | None
+) -> Schedule:
     """Return when all happens for a given placement (J,), queue order (J,) and transfers."""
-    start_s = execute(problem, accelerator, order, transfers.arrived_s)
+    start_s = execute(problem, accelerator, order, transfers.arrived_s, loops)
     if problem.load_s.any():
-        start_s = _settle(problem, accelerator, order, transfers.arrived_s, start_s)
+        start_s = _settle(problem, accelerator, order, transfers.arrived_s, start_s, loops)
     end_s = start_s + problem.seconds[np.arange(problem.jobs), accelerator]
-    return with_results(problem, Schedule(accelerator, start_s, transfers.segments, float(end_s.max(initial=0.0))))
+    found = Schedule(accelerator, start_s, transfers.segments, float(end_s.max(initial=0.0)))
+    return with_results(problem, found, loops)
 
 
-def with_results(problem: BatchProblem, found: Schedule) -> Schedule:
+def with_results(problem: BatchProblem, found: Schedule, loops: Loops | None) -> Schedule:
     """Return the schedule with its results on their way back, whichever job ends first first."""
     if not problem.output_bytes.any():
         return found
     end_s = found.start_s + problem.seconds[np.arange(problem.jobs), found.accelerator]
-    results, completion_s = send_back(problem, found.accelerator, end_s)
+    results, completion_s = send_back(problem, found.accelerator, end_s, loops)
     return replace(found, results=results, completion_s=max(completion_s, found.makespan_s))
 
 
@@ -150,21 +156,28 @@ def as_plan(problem: BatchProblem, found: Schedule, bound: LowerBound, policy: s
 
 
 def complete_plan(
-    problem: BatchProblem, accelerator: Ints, order: Ints, transfers: Transfers, policy: str
+    problem: BatchProblem,
+    accelerator: Ints,
+    order: Ints,
+    transfers: Transfers,
+    policy: str,
+    loops: Loops | None = None,
 ) -> BatchPlan:
     """Return the plan for a given placement (J,), queue order (J,) and transfers."""
-    found = schedule(problem, accelerator, order, transfers)
-    return as_plan(problem, found, lower_bound(problem, at_most_s=found.makespan_s), policy)
+    found = schedule(problem, accelerator, order, transfers, loops)
+    return as_plan(problem, found, lower_bound(problem, found.makespan_s, loops), policy)
 
 
-def _settle(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Floats, start_s: Floats) -> Floats:
+def _settle(
+    problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Floats, start_s: Floats, loops: Loops | None
+) -> Floats:
     """Replay a plan in the order of its own start times, by which a pool queues it, until these stay.
 
     Without loads this changes nothing; with them it changes what is loaded ahead of time.
     """
     for _ in range(_REPLAYS):
         order = order[np.argsort(start_s[order], kind="stable")]
-        replayed_s = execute(problem, accelerator, order, arrived_s)
+        replayed_s = execute(problem, accelerator, order, arrived_s, loops)
         if np.array_equal(replayed_s, start_s):
             break
         start_s = replayed_s

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fpga_pool.core.makespan.compiled import joint_kernels
+from fpga_pool.core.makespan.compiled import Loops
 from fpga_pool.core.makespan.fluid import Segments, Transfers, moves_over_network, transmit
 from fpga_pool.core.makespan.placement import place
 from fpga_pool.core.types import BatchProblem, Floats, Ints
@@ -13,17 +13,16 @@ _PIECES = 8
 _OTHER_WEIGHT, _BY_RANK = 0.01, -1.0
 
 
-def place_ahead(problem: BatchProblem, order: Ints, ingress_cap_s: float = np.inf) -> Ints:
+def place_ahead(problem: BatchProblem, order: Ints, loops: Loops | None, ingress_cap_s: float = np.inf) -> Ints:
     """Return the accelerator of each job (J,): in `order`, each where it would end first, as `ect.place`.
 
     No responder gets more ingress than `ingress_cap_s` as long as another one has room.
     """
-    compiled = joint_kernels()
-    if compiled is None:
+    if loops is None:
         return place(problem, order, ingress_cap_s)
     computes = problem.seconds.any(where=np.isfinite(problem.seconds))
     accelerator = np.zeros(problem.jobs, np.int64)
-    compiled.place(
+    loops.joint.place(
         problem.seconds, order, np.array(problem.requester), np.array(problem.responder), 8.0 * problem.input_bytes,
         1.0 / problem.egress_bps if computes else np.zeros(len(problem.egress_bps)), 1.0 / problem.ingress_bps,
         np.array(problem.local_host), np.array(problem.function), np.array(problem.loaded), np.array(problem.load_s),
@@ -38,14 +37,14 @@ def moving_flows(problem: BatchProblem, accelerator: Ints) -> Ints:
     return np.flatnonzero(moves_over_network(problem, accelerator))
 
 
-def transmit_in_order(problem: BatchProblem, accelerator: Ints, order: Ints) -> Transfers:
+def transmit_in_order(problem: BatchProblem, accelerator: Ints, order: Ints, loops: Loops | None) -> Transfers:
     """As `fluid.transmit`: by strict priority, first in `order` (J,) first."""
-    if joint_kernels() is None:
+    if loops is None:
         return transmit(problem, accelerator, order)
     jobs = moving_flows(problem, accelerator)
     rank = np.empty(problem.jobs, np.int64)
     rank[order] = np.arange(problem.jobs)
-    moved = run_compiled(problem, accelerator, jobs, problem.release_s[jobs], rank[jobs])
+    moved = run_compiled(problem, accelerator, jobs, problem.release_s[jobs], rank[jobs], loops)
     arrived_s = np.array(problem.release_s)
     arrived_s[jobs] = moved.arrived_s
     pieces = moved.segments
@@ -53,19 +52,16 @@ def transmit_in_order(problem: BatchProblem, accelerator: Ints, order: Ints) -> 
 
 
 def run_compiled(
-    problem: BatchProblem, accelerator: Ints, jobs: Ints, release_s: Floats, rank: Ints | None
+    problem: BatchProblem, accelerator: Ints, jobs: Ints, release_s: Floats, rank: Ints | None, loops: Loops
 ) -> Transfers:
     """Move the inputs of `jobs` (F,) from `release_s` (F,) on; by `rank`, or, without, whoever has most to send first.
 
     Flows are numbered as in `jobs`; segments are sorted by flow, then begin.
     """
-    compiled = joint_kernels()
-    if compiled is None:
-        raise ValueError("needs the compiled kernels")
     room, arrived_s = _PIECES * len(jobs) + 64, np.zeros(len(jobs))
     while True:
         flow, begin_s, end_s, bps = np.empty(room, np.int64), np.empty(room), np.empty(room), np.empty(room)
-        count = compiled.transmit(
+        count = loops.joint.transmit(
             np.zeros(len(jobs), np.int64) if rank is None else rank,
             problem.requester[jobs], problem.responder[accelerator[jobs]], 8.0 * problem.input_bytes[jobs],
             np.array(release_s), np.array(problem.egress_bps), np.array(problem.ingress_bps), arrived_s,

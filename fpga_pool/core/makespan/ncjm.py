@@ -7,6 +7,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from fpga_pool.core.makespan.cim import CimParams, fastest_s, free_s, place
+from fpga_pool.core.makespan.compiled import Kernels
 from fpga_pool.core.makespan.residual import as_soon_as_possible, just_in_time
 from fpga_pool.core.makespan.stages import Progress, stages
 from fpga_pool.core.policy import PolicyState
@@ -47,12 +48,12 @@ class Ncjm:
     name = "ncjm"
     Params = NcjmParams
 
-    def __init__(self, params: NcjmParams | None = None) -> None:
-        self._params = params or NcjmParams()
+    def __init__(self, params: NcjmParams | None = None, kernels: Kernels = Kernels.COMPILED) -> None:
+        self._params, self._kernels = params or NcjmParams(), kernels
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; only `bisection` uses `rng`, for its first make-span."""
-        progress = Progress(view)
+        progress = Progress(view, self._kernels.load())
         for jobs in stages(view, fastest_s(view), self._params.size_groups):
             plan_both(progress, jobs, self._params, rng)
         return progress.plan(self.name)
@@ -62,7 +63,7 @@ def plan_both(progress: Progress, jobs: Ints, params: NcjmParams, rng: np.random
     """Plan a stage of jobs (n,) of which neither phase can be neglected, by Algorithm 4."""
     # Lines 1 and 2.  Jobs of responders stay at home (section 3.5).
     seconds = np.where(progress.near(jobs), progress.seconds(jobs), np.inf)
-    slots = place(seconds, free_s(progress, jobs), params, rng)
+    slots = place(seconds, free_s(progress, jobs), params, rng, progress.loops)
     length_s = seconds[np.arange(len(jobs)), slots]
     queues: dict[int, deque[int]] = {}
     for k in np.argsort(length_s if params.order == "shortest" else -length_s, kind="stable").tolist():

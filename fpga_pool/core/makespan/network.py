@@ -9,6 +9,7 @@ import numpy as np
 
 from fpga_pool.core.makespan.assignment import Assignment, earliest_completion, improve
 from fpga_pool.core.makespan.budget import Budget
+from fpga_pool.core.makespan.compiled import Loops
 from fpga_pool.core.makespan.fluid import Segments, Transfers, moves_over_network
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
@@ -22,7 +23,7 @@ def is_network_bound(problem: BatchProblem) -> bool:
 
 
 def place_for_network(
-    problem: BatchProblem, bound_s: float, gap: float, budget: Budget, rng: np.random.Generator
+    problem: BatchProblem, bound_s: float, gap: float, budget: Budget, rng: np.random.Generator, loops: Loops | None
 ) -> Ints:
     """Return the accelerator of each job (J,) with the ingress balanced, within `gap` of the bound if possible."""
     hosts = np.unique(problem.responder)
@@ -30,12 +31,12 @@ def place_for_network(
     fastest_s = seconds.min(axis=1)
     order = np.argsort(-fastest_s, kind="stable")
     idle = np.zeros(len(hosts))
-    best = earliest_completion(seconds, order, idle)
+    best = earliest_completion(seconds, order, idle, loops)
     enough_s = bound_s * (1 + gap)
     if best.longest_s > enough_s:
         finite = np.isfinite(problem.ingress_bps[hosts])
         prices = np.where(finite, problem.ingress_bps[hosts], problem.ingress_bps[hosts][finite].max(initial=1.0))
-        best = improve(seconds, order, idle, prices / prices.sum(), best, enough_s, budget, rng)
+        best = improve(seconds, order, idle, prices / prices.sum(), best, enough_s, budget, rng, loops)
     return _accelerators(problem, hosts, best)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpga_pool.core.makespan.cim import CimParams, place
+from fpga_pool.core.makespan.compiled import Kernels, Loops
 from fpga_pool.core.makespan.guaranteed import Flows, spread
 from fpga_pool.core.makespan.residual import Pieces, as_soon_as_possible
 from fpga_pool.core.makespan.stages import Progress, stages
@@ -42,12 +43,12 @@ class Nim:
     name = "nim"
     Params = NimParams
 
-    def __init__(self, params: NimParams | None = None) -> None:
-        self._params = params or NimParams()
+    def __init__(self, params: NimParams | None = None, kernels: Kernels = Kernels.COMPILED) -> None:
+        self._params, self._kernels = params or NimParams(), kernels
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; only `bisection` uses `rng`, for its first make-span."""
-        progress = Progress(view)
+        progress = Progress(view, self._kernels.load())
         for jobs in stages(view, floats(view.input_bytes), self._params.size_groups):
             plan_transfers(progress, jobs, self._params, rng)
         return progress.plan(self.name)
@@ -64,7 +65,7 @@ class Rates:
 
 def algorithm_3(
     bits: Floats, requester: Ints, able: NDArray[np.bool_], egress_bps: Floats, ingress_bps: Floats, params: CimParams,
-    rng: np.random.Generator,
+    rng: np.random.Generator, loops: Loops | None,
 ) -> Rates | None:  # fmt: skip
     """Return responders and rates, or None where some job finds no bandwidth.
 
@@ -78,7 +79,7 @@ def algorithm_3(
         Which responders can take the job.
     egress_bps, ingress_bps : (R,), (H,)
         Limits; 0 = no bandwidth is left, inf = no limit.
-    params, rng
+    params, rng, loops
         How CIM-LP is solved.
 
     """
@@ -93,7 +94,7 @@ def algorithm_3(
     ingress_s = _ingress_s(bits, able, ingress_bps)
     if not np.isfinite(ingress_s).any(axis=1).all():
         return None
-    responder = place(ingress_s, np.zeros(len(ingress_bps)), params, rng)
+    responder = place(ingress_s, np.zeros(len(ingress_bps)), params, rng, loops)
     # Lines 3 to 8.  r_j > 1 where the ingress of j takes longer than 1 / f: then its flows end together at that time.
     load_s = np.bincount(responder, ingress_s[np.arange(len(bits)), responder], len(ingress_bps))
     length_s = np.maximum(load_s, least_s)[responder]
@@ -154,7 +155,7 @@ def _better_scheme(
     wait_s = progress.residual.busy_until_s
     idle = (problem.egress_bps, problem.ingress_bps)
     if wait_s <= now_s:
-        rates = algorithm_3(bits, requester, able, *idle, params, rng)
+        rates = algorithm_3(bits, requester, able, *idle, params, rng, progress.loops)
         if rates is None:
             raise ArithmeticError("an idle network has no bandwidth")
         return _at_constant_rates(bits, requester, now_s, idle, rates, params)
@@ -162,7 +163,7 @@ def _better_scheme(
     end_s = max(float(piece.end_s[-1]) for piece in filled[1])
     better = None
     for begin_s, limits in ((now_s, progress.residual.least(now_s)), (wait_s, idle)):
-        rates = algorithm_3(bits, requester, able, *limits, params, rng)
+        rates = algorithm_3(bits, requester, able, *limits, params, rng, progress.loops)
         if rates is not None and begin_s + rates.seconds < end_s:
             end_s, better = begin_s + rates.seconds, (begin_s, limits, rates)
     return _at_constant_rates(bits, requester, *better, params) if better else filled
@@ -183,7 +184,7 @@ def _fill(
     problem, residual = progress.problem, progress.residual.copy()
     now_s = float(problem.release_s[jobs].max())
     taken_s = residual.ingress_taken_s(now_s)
-    responders = place(_ingress_s(bits, able, problem.ingress_bps), taken_s, params, rng)
+    responders = place(_ingress_s(bits, able, problem.ingress_bps), taken_s, params, rng, progress.loops)
     pieces: dict[int, Pieces] = {}
     for k in np.argsort(bits, kind="stable").tolist():
         ends = int(problem.requester[jobs[k]]), int(responders[k])

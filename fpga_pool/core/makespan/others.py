@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from fpga_pool.core.makespan.baselines import Ljf, Sjf
+from fpga_pool.core.makespan.compiled import Kernels
 from fpga_pool.core.makespan.ect import Ect
 from fpga_pool.core.makespan.execution import Schedule
 from fpga_pool.core.makespan.fluid import Segments
@@ -20,14 +21,14 @@ LARGE_PAIRS = 500_000
 class Others:
     """Asks one policy after the other, each once, the quickest first."""
 
-    def __init__(self, problem: BatchProblem, rng: np.random.Generator) -> None:
-        self._problem, self._rng = problem, rng
+    def __init__(self, problem: BatchProblem, rng: np.random.Generator, kernels: Kernels) -> None:
+        self._problem, self._rng, self._kernels = problem, rng, kernels
         self._left = list(_POLICIES)
 
     def schedules(self, wanted: Callable[[], bool]) -> Iterator[Schedule]:
         """Yield their schedules as long as they are wanted."""
         while self._left and wanted():
-            policy = self._left.pop(0)()
+            policy = self._left.pop(0)(self._kernels)
             found = policy.decide(self._problem, None, 0.0, self._rng)
             segments = Segments(found.segment_job, found.segment_begin_s, found.segment_end_s, found.segment_bps)
             results = Segments(found.result_job, found.result_begin_s, found.result_end_s, found.result_bps)
@@ -39,29 +40,37 @@ def are_quick(problem: BatchProblem) -> bool:
     return problem.seconds.size <= SMALL_PAIRS and problem.jobs <= SMALL_JOBS
 
 
-def _nim() -> BatchPolicy:
+def _ljf(kernels: Kernels) -> BatchPolicy:
+    return Ljf(kernels=kernels)
+
+
+def _sjf(kernels: Kernels) -> BatchPolicy:
+    return Sjf(kernels=kernels)
+
+
+def _nim(kernels: Kernels) -> BatchPolicy:
     from fpga_pool.core.makespan.nim import Nim
 
-    return Nim()
+    return Nim(kernels=kernels)
 
 
-def _cim() -> BatchPolicy:
+def _cim(kernels: Kernels) -> BatchPolicy:
     from fpga_pool.core.makespan.cim import Cim
 
-    return Cim()
+    return Cim(kernels=kernels)
 
 
-def _ncjm() -> BatchPolicy:
+def _ncjm(kernels: Kernels) -> BatchPolicy:
     from fpga_pool.core.makespan.ncjm import Ncjm
 
-    return Ncjm()
+    return Ncjm(kernels=kernels)
 
 
-def _waves() -> BatchPolicy:
+def _waves(kernels: Kernels) -> BatchPolicy:
     from fpga_pool.core.makespan.waves import Waves
 
-    return Waves()
+    return Waves(kernels=kernels)
 
 
 #: The linear programs of the last four take long to import, and are rarely needed.
-_POLICIES: tuple[Callable[[], BatchPolicy], ...] = (Ect, Ljf, Sjf, _nim, _cim, _ncjm, _waves)
+_POLICIES: tuple[Callable[[Kernels], BatchPolicy], ...] = (Ect, _ljf, _sjf, _nim, _cim, _ncjm, _waves)

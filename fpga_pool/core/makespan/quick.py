@@ -35,7 +35,7 @@ def quick_plan(problem: BatchProblem, policy: str) -> BatchPlan:
     if placing.in_turn:
         found = Schedule(accelerator, np.array(placing.start_s), segments, max(placing.end_s, default=0.0))
     else:  # what is there sooner runs sooner
-        found = schedule(problem, accelerator, order, Transfers(np.array(placing.arrived_s), segments))
+        found = schedule(problem, accelerator, order, Transfers(np.array(placing.arrived_s), segments), None)
     return as_plan(problem, found, LowerBound(quick_bound_s(problem)), policy)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from fpga_pool.core.makespan.balance import balance, soonest_arrivals_s
 from fpga_pool.core.makespan.bounds import LowerBound, simple_bound
 from fpga_pool.core.makespan.budget import Budget
+from fpga_pool.core.makespan.compiled import Loops
 from fpga_pool.core.makespan.execution import Schedule, as_plan, execute, with_results
 from fpga_pool.core.makespan.fluid import Segments
 from fpga_pool.core.makespan.leftover import Leftover, Piece
@@ -70,7 +71,12 @@ class Replan:
 Search = Callable[[BatchProblem], BatchPlan]
 
 
-def replan(underway: Underway, params: ReplanParams | None = None, search: Search | None = None) -> Replan:
+def replan(
+    underway: Underway,
+    params: ReplanParams | None = None,
+    search: Search | None = None,
+    loops: Loops | None = None,
+) -> Replan:
     """Return the plan for what does not compute yet; deterministic if `search` is.
 
     Parameters
@@ -81,13 +87,15 @@ def replan(underway: Underway, params: ReplanParams | None = None, search: Searc
         How much to look for, and what a change must gain.
     search
         Plans a problem anew, where that is worth its time.
+    loops
+        Quicker with them; the result is the same.
 
     """
     params = params or ReplanParams()
     problem = underway.problem
     bound = _bound(problem)
-    best = first = _appended(underway)
-    for found in _better(underway, first, bound.seconds * (1 + params.gain), params, search):
+    best = first = _appended(underway, loops)
+    for found in _better(underway, first, bound.seconds * (1 + params.gain), params, search, loops):
         shorter = found.schedule.makespan_s < best.schedule.makespan_s
         pays = found.schedule.makespan_s < first.schedule.makespan_s * (1 - params.gain)
         if shorter and pays and not _delays_a_group(problem, first.schedule, found.schedule):
@@ -96,7 +104,7 @@ def replan(underway: Underway, params: ReplanParams | None = None, search: Searc
     # What is not where it was planned to be is given a plan that it can keep.
     astray = underway.astray & underway.retime
     return Replan(
-        plan=as_plan(problem, with_results(problem, best.schedule), bound, "replan"),
+        plan=as_plan(problem, with_results(problem, best.schedule, loops), bound, "replan"),
         placed=placed,
         retimed=~placed & (astray | _differ(underway.transfers, best.schedule.segments, problem.jobs)),
         method=best.method,
@@ -110,7 +118,12 @@ class _Answer:
 
 
 def _better(
-    underway: Underway, first: _Answer, enough_s: float, params: ReplanParams, search: Search | None
+    underway: Underway,
+    first: _Answer,
+    enough_s: float,
+    params: ReplanParams,
+    search: Search | None,
+    loops: Loops | None,
 ) -> Iterator[_Answer]:
     """Yield further answers as long as there is something to gain, and work left to find it."""
     if first.schedule.makespan_s <= enough_s or params.effort == 0 or not _movable(underway).any():
@@ -119,13 +132,13 @@ def _better(
     for movable in (~underway.kept, _movable(underway)):
         balanced = balance(underway.problem, first.schedule, movable, enough_s, budget)
         if (balanced != first.schedule.accelerator).any():
-            answer = _Answer(_evaluated(underway, balanced), "balance")
+            answer = _Answer(_evaluated(underway, balanced, loops), "balance")
             yield answer
             if answer.schedule.makespan_s <= enough_s:
                 return
     if search is not None and first.schedule.makespan_s > enough_s * _WORTH_A_SEARCH and budget.allows():
         found = search(_pinned(underway))
-        yield _Answer(_evaluated(underway, np.array(found.accelerator)), "search")
+        yield _Answer(_evaluated(underway, np.array(found.accelerator), loops), "search")
 
 
 def _differ(before: Segments, after: Segments, jobs: int) -> Bools:
@@ -174,10 +187,10 @@ def _pinned(underway: Underway) -> BatchProblem:
 # Evaluation: where jobs run is given -------------------------------------------------------------------------------
 
 
-def _evaluated(underway: Underway, accelerator: Ints) -> Schedule:
+def _evaluated(underway: Underway, accelerator: Ints, loops: Loops | None) -> Schedule:
     """Return when all happens if jobs run on `accelerator` (J,): what stays as it was planned, then the others."""
     moved = accelerator != underway.accelerator
-    network = _Network(underway, stays=~moved)
+    network = _Network(underway, ~moved, loops)
     order = largest_first(underway.problem)
     for job in order[moved[order]].tolist():
         network.send(job, int(accelerator[job]))
@@ -194,9 +207,9 @@ def _queue_order(underway: Underway, moved: Bools, order: Ints) -> Ints:
 class _Network:
     """Transfers that stay as they were planned, and others in what these leave."""
 
-    def __init__(self, underway: Underway, stays: Bools) -> None:
+    def __init__(self, underway: Underway, stays: Bools, loops: Loops | None) -> None:
         problem = underway.problem
-        self._problem = problem
+        self._problem, self._loops = problem, loops
         #: (J,) when each input has arrived, as far as it is planned; its release where nothing moves.
         self.arrived_s = np.array(problem.release_s)
         kept = underway.transfers
@@ -254,10 +267,14 @@ class _Network:
         limited = problem.egress_bps[requester] < np.inf or problem.ingress_bps[responder] < np.inf
         return bool(problem.input_bytes[job] > 0 and limited and problem.local_host[requester] != responder)
 
+    def starts_s(self, accelerator: Ints, order: Ints) -> Floats:
+        """Return (J,) when each job starts that is in `order`, transfers as they are planned here."""
+        return execute(self._problem, accelerator, order, self.arrived_s, self._loops)
+
     def schedule(self, accelerator: Ints, order: Ints) -> Schedule:
         """Return when all happens, transfers as they are planned here."""
         problem = self._problem
-        start_s = execute(problem, accelerator, order, self.arrived_s)
+        start_s = self.starts_s(accelerator, order)
         end_s = start_s + problem.seconds[np.arange(problem.jobs), accelerator]
         return Schedule(accelerator, start_s, self._segments(), float(end_s.max(initial=0.0)))
 
@@ -273,11 +290,11 @@ class _Network:
 # Append ------------------------------------------------------------------------------------------------------------
 
 
-def _appended(underway: Underway) -> _Answer:
+def _appended(underway: Underway, loops: Loops | None) -> _Answer:
     """Return the first answer: by earliest completion, largest first, behind all that stays."""
     problem, kept = underway.problem, underway.kept
     accelerator = np.array(underway.accelerator)
-    network = _Network(underway, stays=kept)
+    network = _Network(underway, kept, loops)
     order = largest_first(problem)
     waiting = order[~kept[order]]
     queues = _Queues(underway, kept, network, waiting)
@@ -335,7 +352,7 @@ def _ends(underway: Underway, kept: Bools, network: _Network) -> tuple[Floats, I
     free_s, loaded = np.array(problem.ready_s), np.array(problem.loaded)
     jobs = np.flatnonzero(kept)
     jobs = jobs[np.argsort(underway.start_s[jobs], kind="stable")]
-    end_s = execute(problem, slots, jobs, network.arrived_s)[jobs] + problem.seconds[jobs, slots[jobs]]
+    end_s = network.starts_s(slots, jobs)[jobs] + problem.seconds[jobs, slots[jobs]]
     last = jobs[by_end := np.argsort(end_s, kind="stable")]
     free_s[slots[last]] = end_s[by_end]
     loaded[slots[last]] = problem.function[last]

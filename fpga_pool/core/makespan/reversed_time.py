@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpga_pool.core.makespan.budget import Budget
-from fpga_pool.core.makespan.compiled import joint_kernels, polish_kernels
+from fpga_pool.core.makespan.compiled import Loops
 from fpga_pool.core.makespan.fluid import Segments, Transfers
 from fpga_pool.core.makespan.forwards import moving_flows, run_compiled
 from fpga_pool.core.makespan.polishing import Polished, Polisher
@@ -85,11 +85,9 @@ class _Candidate:
 
 
 def can_reverse(problem: BatchProblem) -> bool:
-    """Say whether reversed time applies: compiled, and no job has to wait for a release, a load or another group."""
+    """Say whether reversed time applies: no job has to wait for a release, a load or another group."""
     waits = problem.release_s.any() or problem.load_s.any() or (problem.group != problem.group[:1]).any()
-    # While they are being loaded, there may be the first without the second.
-    compiled = joint_kernels() is not None and polish_kernels() is not None
-    return compiled and not waits
+    return not waits
 
 
 class ReversedSearch:
@@ -100,24 +98,27 @@ class ReversedSearch:
     """
 
     def __init__(
-        self, problem: BatchProblem, bound_s: float, budget: Budget, rng: np.random.Generator, forwards_s: float = 0.0
+        self,
+        problem: BatchProblem,
+        bound_s: float,
+        budget: Budget,
+        rng: np.random.Generator,
+        loops: Loops,
+        forwards_s: float = 0.0,
     ) -> None:
-        compiled, polishing = joint_kernels(), polish_kernels()
-        if compiled is None or polishing is None:
-            raise ValueError("reversed time needs the compiled kernels")
-        self._compiled = compiled
+        self._loops = loops
         self._problem, self._bound_s, self._budget = problem, bound_s, budget
         #: Seconds that following the flows of a plan takes.
         self._following_s = _FOLLOWING * forwards_s
         self._state = rng.integers(1, 2**63, 1, np.uint64)
-        self._polisher = Polisher(polishing, problem)
+        self._polisher = Polisher(loops.polish, problem)
         self._bits = np.asarray(8.0 * problem.input_bytes, np.float64)
         self._requester, self._responder = np.array(problem.requester), np.array(problem.responder)
         self._local_host = np.array(problem.local_host)
         self._egress_s_per_bit, self._ingress_s_per_bit = 1.0 / problem.egress_bps, 1.0 / problem.ingress_bps
         self._fastest_s = problem.seconds.min(axis=1)
         self._prices = np.ones(problem.accelerators + len(problem.ingress_bps))
-        compiled.price(
+        loops.joint.price(
             problem.seconds, self._responder, self._bits, self._ingress_s_per_bit, _PRICE_STEPS, self._prices
         )
         self._prices = np.maximum(self._prices, 1e-3 / len(self._prices))
@@ -190,7 +191,7 @@ class ReversedSearch:
                 if not budget.allows():
                     return
                 accelerator = np.zeros(problem.jobs, np.int64)
-                self._compiled.spread(
+                self._loops.joint.spread(
                     problem.seconds, sequence, self._requester, self._responder, self._bits, self._ingress_s_per_bit,
                     spread_due_s, self._local_host, target_s - problem.ready_s, self._prices, cap_s,
                     np.zeros(problem.accelerators), np.zeros(len(problem.ingress_bps)), accelerator,
@@ -199,7 +200,7 @@ class ReversedSearch:
                 if shift == 0:
                     yield self._polisher.start(accelerator, sequence)
                 release_s = np.zeros(problem.jobs)
-                self._compiled.longest_last(problem.seconds, accelerator, due_s, release_s)
+                self._loops.joint.longest_last(problem.seconds, accelerator, due_s, release_s)
                 placed = self._polisher.start(accelerator, np.argsort(release_s, kind="stable"))
                 yield placed
                 cap_s[hosts] *= _slower(placed.queues.link_end_s[requesters:][hosts])
@@ -251,7 +252,7 @@ class ReversedSearch:
         problem, left_s = self._problem, self._budget.left_s
         accelerator, release_s = placed.queues.accelerator, placed.queues.release_s
         jobs = moving_flows(problem, accelerator)
-        moved = run_compiled(problem, accelerator, jobs, release_s[jobs], rank=None)
+        moved = run_compiled(problem, accelerator, jobs, release_s[jobs], None, self._loops)
         computed_s = float((placed.queues.load_s + problem.ready_s).max())
         length_s = max(computed_s, float(moved.arrived_s.max(initial=0.0)))
         self._budget.spend(4 * len(moved.segments.flow) + 20 * problem.jobs)

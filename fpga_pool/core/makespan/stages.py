@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from fpga_pool.core.makespan.compiled import Loops
 from fpga_pool.core.makespan.execution import complete_plan
 from fpga_pool.core.makespan.fluid import Segments, Transfers
 from fpga_pool.core.makespan.residual import Pieces, Residual
@@ -32,8 +33,8 @@ def stages(problem: BatchProblem, size: Floats, size_groups: int) -> Iterator[In
 class Progress:
     """What is planned of a batch so far: queues, loads and transfers."""
 
-    def __init__(self, problem: BatchProblem) -> None:
-        self.problem = problem
+    def __init__(self, problem: BatchProblem, loops: Loops | None) -> None:
+        self.problem, self.loops = problem, loops
         #: (A,) when each accelerator has computed all it has.
         self.free_s = np.array(problem.ready_s)
         self.residual = Residual(problem.egress_bps, problem.ingress_bps)
@@ -95,7 +96,7 @@ class Progress:
         order = np.array(self._order, dtype=np.int64)
         order = order[np.argsort(self.problem.group[order], kind="stable")]
         transfers = Transfers(self._arrived_s, self._segments())
-        return complete_plan(self.problem, self._accelerator, order, transfers, policy)
+        return complete_plan(self.problem, self._accelerator, order, transfers, policy, self.loops)
 
     def _segments(self) -> Segments:
         if not self._pieces:

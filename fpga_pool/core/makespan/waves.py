@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fpga_pool.core.makespan.cim import CimParams, fastest_s, plan_computation
+from fpga_pool.core.makespan.compiled import Kernels
 from fpga_pool.core.makespan.fluid import transfer_s
 from fpga_pool.core.makespan.ncjm import NcjmParams, plan_both
 from fpga_pool.core.makespan.nim import NimParams, plan_transfers
@@ -39,12 +40,12 @@ class Waves:
     name = "waves"
     Params = WavesParams
 
-    def __init__(self, params: WavesParams | None = None) -> None:
-        self._params = params or WavesParams()
+    def __init__(self, params: WavesParams | None = None, kernels: Kernels = Kernels.COMPILED) -> None:
+        self._params, self._kernels = params or WavesParams(), kernels
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; only `bisection` uses `rng`, for its first make-span."""
-        params, progress = self._params, Progress(view)
+        params, progress = self._params, Progress(view, self._kernels.load())
         both = NcjmParams(method=params.method, epsilon=params.epsilon)
         network = NimParams(method=params.method, epsilon=params.epsilon)
         compute_s, send_s = fastest_s(view), _quickest_transfer_s(view)

@@ -28,8 +28,6 @@ class PoolPolicies:
     online: OnlineRule
     gangs: GangPolicy
     tasks: TaskPolicy
-    #: Says whether the policy of tasks can be asked now.
-    tasks_ready: Callable[[], bool] = lambda: True
 
 
 class Families(NamedTuple):
@@ -51,5 +49,5 @@ def new_families(catalogue: Catalogue, settings: PoolSettings, policies: PoolPol
         batches=BatchFamily(catalogue, settings, policies.batches, policies.default_batch, is_planned),
         online=OnlineFamily(catalogue, settings, policies.online),
         gangs=GangFamily(settings, policies.gangs),
-        tasks=TaskFamily(catalogue, settings, policies.tasks, policies.tasks_ready),
+        tasks=TaskFamily(catalogue, settings, policies.tasks),
     )

@@ -1,6 +1,6 @@
 """The part of tasks in the planning cycle (lattice paper)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -28,8 +28,6 @@ class TaskFamily:
         The catalogue in force and the limits.
     policy
         Orders the tasks where not all can begin.
-    is_ready
-        Says whether the policy can be asked now; while it cannot, tasks begin in order of arrival.
 
     """
 
@@ -40,12 +38,10 @@ class TaskFamily:
         catalogue: Catalogue,
         settings: PoolSettings,
         policy: TaskPolicy,
-        is_ready: Callable[[], bool] = lambda: True,
     ) -> None:
         self._catalogue = catalogue
         self._settings = settings
         self._policy = policy
-        self._is_ready = is_ready
         self._put_off_until_s = 0.0
         #: Some task waits for slots: what becomes free is worth a look.
         self.waits = False
@@ -61,7 +57,7 @@ class TaskFamily:
         failures: list[PolicyFailure] = []
 
         def solve(problem: TaskProblem) -> Solution | None:
-            if look.now_s < self._put_off_until_s or not self._is_ready():
+            if look.now_s < self._put_off_until_s:
                 return None
             try:
                 return self.solution(problem, rng)

@@ -1,7 +1,6 @@
 """Runs the planning cycle of one family of work, and logs what comes of it."""
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from fpga_pool.model.cycle import Cycle, CycleResult
@@ -10,18 +9,16 @@ LOG = logging.getLogger(__name__)
 
 
 class Planner:
-    """One step is one cycle; `after` gets the result of each that has asked its policy."""
+    """One step is one cycle."""
 
-    def __init__(self, cycle: Cycle[Any, Any], after: Callable[[CycleResult], None] = lambda _: None) -> None:
+    def __init__(self, cycle: Cycle[Any, Any]) -> None:
         self._cycle = cycle
-        self._after = after
 
     def step(self) -> bool:
         """Run one cycle; return whether the next is to follow at once."""
         result = self._cycle.run()
         if result.policy is not None:
             log_cycle(result)
-            self._after(result)
         return result.again
 
 

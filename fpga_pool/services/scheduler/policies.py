@@ -1,5 +1,6 @@
 """Policies as a service asks them: with as much effort as a decision is worth, and compiled beside all else."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -8,8 +9,10 @@ from importlib.util import find_spec
 from oslo_config import cfg
 
 from fpga_pool.conf.policies import load_policy, policy_names
-from fpga_pool.core.policy import BatchPolicy, Preparing, PreparingLater, Searching, Sparing, TaskPolicy
+from fpga_pool.core.policy import BatchPolicy, Preparing, Searching, Sparing, TaskPolicy
 from fpga_pool.model.pool.online_family import OnlineRule
+
+LOG = logging.getLogger(__name__)
 
 #: Effort of a task policy that searches: what it plans for later is planned again at the next event.
 TASK_EFFORT = 20
@@ -27,8 +30,6 @@ def sparing(policies: Callable[[str], BatchPolicy], share: float) -> Callable[[s
 
     def policy(name: str) -> BatchPolicy:
         found = policies(name)
-        if isinstance(found, PreparingLater):
-            found.put_off_preparing()
         return found.sparing(share) if isinstance(found, Sparing) else found
 
     return policy
@@ -41,27 +42,13 @@ def quick(policy: TaskPolicy) -> TaskPolicy:
     return policy.searching(TASK_EFFORT if find_spec("numba") else 0, None, time.monotonic)
 
 
-class Preparation:
-    """Has a policy's loops compiled, once, in a thread of its own; threads share it."""
+def prepare(policy: object) -> None:
+    """Have what a policy needs compiled, or loaded, in a thread of its own; a decision that needs it waits for it."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+    def prepared(preparing: Preparing) -> None:
+        began_s = time.monotonic()
+        preparing.prepare()
+        LOG.info("compiled loops are ready after %.1f s", time.monotonic() - began_s)
 
-    def begin(self, policy: object) -> None:
-        """Begin to prepare a policy, unless one is being prepared or was."""
-        with self._lock:
-            if self._thread is None and isinstance(policy, Preparing):
-                self._thread = threading.Thread(target=policy.prepare, name=self._name, daemon=True)
-                self._thread.start()
-
-    def begin_if_it_pays(self, policy: object) -> None:
-        """Begin to prepare a policy once it has planned something for which that would have mattered."""
-        if isinstance(policy, PreparingLater) and policy.unprepared:
-            self.begin(policy)
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing is being prepared."""
-        return self._thread is None or not self._thread.is_alive()
+    if isinstance(policy, Preparing):
+        threading.Thread(target=prepared, args=[policy], name="prepare-policy", daemon=True).start()

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fpga_pool.core.gangs.compiled import do_not_compile
 from fpga_pool.core.policy import BatchPolicy, GangPolicy, TaskPolicy
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.cycle import Cycle, CycleResult
+from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.exceptions import StorageFull
 from fpga_pool.model.objects import Shard
 from fpga_pool.model.pool.families import AnyFamily, PoolPolicies, new_families
@@ -33,7 +32,7 @@ from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.owned import OwnedShard
 from fpga_pool.services.scheduler.ownership import Ownership
 from fpga_pool.services.scheduler.planner import Planner
-from fpga_pool.services.scheduler.policies import Preparation, quick, sparing
+from fpga_pool.services.scheduler.policies import prepare, quick, sparing
 from fpga_pool.services.scheduler.settings import SchedulerSettings
 from fpga_pool.services.scheduler.snapshots import Snapshots
 from fpga_pool.services.scheduler.telling import TELL_S, Teller
@@ -81,22 +80,13 @@ class SchedulerService:
         self.departures = None if placement is None else Departures(store, self.writer, placement, clock)
         self._placement = placement
         self.gangs = gangs
-        self._preparing, tasks = Preparation("prepare-policy"), quick(tasks)
-        preparing_tasks = Preparation("prepare-tasks")
-
-        def tasks_ready() -> bool:
-            preparing_tasks.begin(tasks)
-            return preparing_tasks.ended
-
         self.policies = PoolPolicies(
             batches=sparing(policies, settings.planning_share),
             default_batch=settings.default_policy,
             online=online,
             gangs=gangs,
-            tasks=tasks,
-            tasks_ready=tasks_ready,
+            tasks=quick(tasks),
         )
-        do_not_compile()
         self._agents = agents
         self._peers = peers
         self._writers: dict[str, ShardWriter] = {}
@@ -105,6 +95,8 @@ class SchedulerService:
     def start(self) -> None:
         """Join the other schedulers: shards without a living owner are taken, now or a moment later."""
         settings = self.settings
+        if not self.policies.online.is_online(settings.default_policy):
+            prepare(self.policies.batches(settings.default_policy))
         self.store.ensure_shards(settings.pool.shards.names(), self.clock())
         self.ownership.step()
         self._loops = [
@@ -161,7 +153,7 @@ class SchedulerService:
                 timer=time.monotonic,
                 rng=np.random.default_rng(settings.seed),
             )
-            return Planner(cycle, self._prepare)
+            return Planner(cycle)
 
         outbox = Outbox(self.store, shard, self._agents, self.clock)
         owned = OwnedShard(
@@ -178,10 +170,6 @@ class SchedulerService:
         )
         owned.start()
         return owned
-
-    def _prepare(self, result: CycleResult) -> None:
-        """Have a batch policy made quicker in the background, once that would matter."""
-        self._preparing.begin_if_it_pays(result.policy)
 
     def _with_placement(self, shard: Shard) -> list[Loop]:
         """Return what keeps Placement and a shard agreed, where there is a Placement."""

@@ -7,10 +7,12 @@ that a migration takes.  All that happens at one instant has happened before the
 import heapq
 from collections import deque
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Protocol
 
 import numpy as np
 
+from fpga_pool.core.gangs.compiled import compiled_scans
 from fpga_pool.core.gangs.gangs import Gangs, How, Move
 from fpga_pool.core.gangs.outlook import outlook
 from fpga_pool.core.gangs.progress import ProgressParams, Shares, Usage, rate
@@ -83,8 +85,12 @@ def simulate(
     seed: int = 0,
     sink: Sink | None = None,
     outlooks: bool = False,
+    scans: ModuleType | None = None,
 ) -> Outcome:
-    """Return what a policy makes of a trace; `outlooks` has the sink told what those who wait can expect."""
+    """Return what a policy makes of a trace; `outlooks` has the sink told what those who wait can expect.
+
+    Compiled `scans` are used where others are not given, if there are any.
+    """
     view = Tiers(
         processors,
         gangs,
@@ -92,6 +98,7 @@ def simulate(
         patience=policy.patience,
         last_runs=policy.last_runs,
         trial_s=policy.trial_s,
+        scans=scans or compiled_scans(),
     )
     shell = _Shell(view, trace, shares, policy, params or ProgressParams(), sink or Nowhere(), seed, outlooks)
     shell.run()

@@ -24,7 +24,7 @@ MEMBERS = {
     for name, protocol in PROTOCOLS.items()
 }
 ABILITIES = {
-    "Adaptive", "Parametrised", "Preparing", "PreparingLater", "Remembering", "Replanning", "Searching", "Sparing",
+    "Adaptive", "Parametrised", "Preparing", "Remembering", "Replanning", "Searching", "Sparing",
 }  # fmt: skip
 
 INSTALLED = [(group, name) for group in declared.GROUPS for name in policy_names(group)]
@@ -59,7 +59,7 @@ def probes(source):
 
 def test_reads_the_protocols_that_there_are():
     assert ABILITIES | {"Policy", "GangPolicy"} == set(PROTOCOLS)
-    assert MEMBERS["PreparingLater"] == {"put_off_preparing", "unprepared"}
+    assert MEMBERS["Preparing"] == {"prepare"}
     assert MEMBERS["Parametrised"] == {"Params"}
 
 

@@ -4,7 +4,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fpga_pool.conf.policies import load_policy, policy_names
-from fpga_pool.core.makespan import Ect, Makespan, MakespanParams, best, compiled, plan
+from fpga_pool.core.makespan import Ect, Makespan, MakespanParams, best, plan
+from fpga_pool.core.makespan.compiled import Kernels
 from fpga_pool.core.makespan.polishing import Polisher
 from fpga_pool.core.makespan.reversed_time import ReversedSearch
 from fpga_pool.core.types import BatchProblem, floats
@@ -14,14 +15,10 @@ QUICK = MakespanParams(effort=20)
 OTHERS = [load_policy("batch", name) for name in policy_names("batch") if name != Makespan.name]
 
 
-@pytest.fixture(params=["compiled", "numpy"])
-def way(request, monkeypatch):
+@pytest.fixture(params=Kernels)
+def kernels(request):
     """Run a test with the compiled kernels and without."""
-    if request.param == "numpy":
-        for module in ("assignment", "bounds", "forwards", "reversed_time"):
-            for name in ("kernels", "joint_kernels", "polish_kernels"):
-                monkeypatch.setattr(f"fpga_pool.core.makespan.{module}.{name}", lambda: None, raising=False)
-    elif compiled.kernels() is None:
+    if request.param is Kernels.COMPILED and request.param.load() is None:
         pytest.skip("numba is not installed")
     return request.param
 
@@ -45,9 +42,9 @@ def workload(form, responders, seed, jobs=200):
 
 @FEW
 @given(data=st.data())
-def test_checker_accepts_plans_with_and_without_compiled_kernels(way, verdict, problems, data):
+def test_checker_accepts_plans_with_and_without_compiled_kernels(kernels, verdict, problems, data):
     problem = data.draw(problems())
-    found = plan(problem, QUICK)
+    found = plan(problem, QUICK, kernels=kernels)
     said = verdict(problem, found)
     assert said["faults"] == []
     assert found.makespan_s == pytest.approx(said["makespan_s"], rel=1e-9)
@@ -92,10 +89,10 @@ def test_seconds_limit_what_other_policies_may_take():
     ("form", "responders", "at_most"),
     [("compute", 4, 1.02), ("compute", 20, 1.0 + 1e-9), ("network", 3, 1.001), ("joint", 3, 1.2), ("joint", 20, 1.001)],
 )
-def test_plans_of_the_papers_workload_are_near_their_bound_and_valid(way, verdict, form, responders, at_most):
+def test_plans_of_the_papers_workload_are_near_their_bound_and_valid(kernels, verdict, form, responders, at_most):
     # The limits are what either way reaches here, with room; the benchmark has the figures of full size.
     problem = workload(form, responders, seed=3)
-    found = plan(problem, QUICK)
+    found = plan(problem, QUICK, kernels=kernels)
     said = verdict(problem, found)
     assert said["faults"] == []
     assert said["over_claimed_bound"] <= at_most
@@ -104,7 +101,7 @@ def test_plans_of_the_papers_workload_are_near_their_bound_and_valid(way, verdic
 
 def test_few_responders_whose_links_and_slots_are_all_busy_end_near_their_bound(verdict):
     # The limit is what this effort reaches, 1.031, with room.
-    if compiled.joint_kernels() is None:
+    if Kernels.COMPILED.load() is None:
         pytest.skip("numba is not installed")
     problem = workload("joint", 4, seed=2, jobs=400)
     found = plan(problem, MakespanParams(effort=100))
@@ -140,7 +137,7 @@ def test_time_limit_ends_the_search_by_the_given_clock():
 @pytest.fixture
 def tried(monkeypatch):
     """Return a list to which each call of polishing appends how many changes it tries."""
-    if compiled.polish_kernels() is None:
+    if Kernels.COMPILED.load() is None:
         pytest.skip("numba is not installed")
     steps, polish = [], Polisher.polish
     monkeypatch.setattr(Polisher, "polish", lambda self, *args: (steps.append(args[2]), polish(self, *args)))
@@ -222,20 +219,20 @@ def test_jobs_of_one_function_follow_each_other_where_loads_take_time(compute_pr
         ([[1e-9, 1e6]] * 2, 0, 1e9, 2e-9),
     ],
 )
-def test_degenerate_batches(way, verdict, seconds, size, egress, length):
+def test_degenerate_batches(kernels, verdict, seconds, size, egress, length):
     jobs, accelerators = np.shape(seconds)
     problem = BatchProblem(
         seconds=seconds, input_bytes=[size] * jobs, requester=[0] * jobs, egress_bps=[egress],
         responder=[0] * accelerators, ingress_bps=[np.inf],
     )  # fmt: skip
-    found = plan(problem)
+    found = plan(problem, kernels=kernels)
     assert found.makespan_s == pytest.approx(length)
     assert verdict(problem, found)["faults"] == []
 
 
-def test_ready_times_far_apart_leave_the_late_accelerator_idle(way, compute_problem):
+def test_ready_times_far_apart_leave_the_late_accelerator_idle(kernels, compute_problem):
     # 3 jobs of 1 s on the accelerator that is ready; the other would be ready after a million seconds.
-    found = plan(compute_problem(np.ones((3, 2)), ready_s=[0.0, 1e6]))
+    found = plan(compute_problem(np.ones((3, 2)), ready_s=[0.0, 1e6]), kernels=kernels)
     assert found.makespan_s == found.lower_bound_s == 3.0
 
 

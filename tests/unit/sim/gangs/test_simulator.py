@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fpga_pool.core.gangs import compiled, scans
+from fpga_pool.core.gangs import scans
+from fpga_pool.core.gangs.compiled import compiled_scans
 from fpga_pool.core.gangs.gangs import Gangs, How
 from fpga_pool.core.gangs.paper import Easy, Keasy, Measy, Reasy
 from fpga_pool.core.gangs.params import TierParams
@@ -196,20 +197,22 @@ def test_with_the_background_forbidden_all_are_easy(policy):
 
 
 @pytest.mark.parametrize("policy", [Easy, *TWO_TIERS])
-def test_without_numba_all_comes_out_the_same(policy, monkeypatch):
+def test_compiled_scans_and_those_in_numpy_decide_the_same(policy):
+    if compiled_scans() is scans:
+        pytest.skip("numba is not installed")
     trace = synthetic(12, count=200)
     gangs, shares = draw(trace, ProgressParams(), np.random.default_rng(1), per_process=True)
-    finish_s = []
-    monkeypatch.setattr(compiled._Choice, "compiled", True)  # whatever other tests of this process have asked for
-    for missing in (False, True):
-        if missing:
-            monkeypatch.delattr("fpga_pool.core.gangs.kernels", raising=False)
-            monkeypatch.setitem(sys.modules, "fpga_pool.core.gangs.kernels", None)
-        compiled.fastest.cache_clear()
-        assert missing <= (compiled.fastest() is scans)
-        finish_s.append(simulate(64, trace, gangs, shares, policy()).finish_s.tolist())
-    compiled.fastest.cache_clear()
-    assert finish_s[0] == finish_s[1]
+    compiled, plain = (
+        simulate(64, trace, gangs, shares, policy(), scans=found).finish_s.tolist()
+        for found in (compiled_scans(), scans)
+    )
+    assert compiled == plain
+
+
+def test_without_numba_the_scans_are_those_in_numpy(monkeypatch):
+    monkeypatch.delattr("fpga_pool.core.gangs.kernels", raising=False)
+    monkeypatch.setitem(sys.modules, "fpga_pool.core.gangs.kernels", None)
+    assert compiled_scans() is scans
 
 
 ROWS = st.lists(
