@@ -1,0 +1,174 @@
+"""What commands do to an agent: each is executed once, in the order of its slot, or refused."""
+
+from collections.abc import Mapping
+
+from fpga_pool.model.agent import instructions as i
+from fpga_pool.model.agent.events import CommandsReceived
+from fpga_pool.model.agent.hold import HOLD, FreeRequested, HoldRequested
+from fpga_pool.model.agent.job import JOB, Evicted, Replaced, about
+from fpga_pool.model.agent.objects import Activity, AgentSlot, HeldJob, Hold, Phase
+from fpga_pool.model.agent.slot import SLOT, AheadWanted
+from fpga_pool.model.agent.state import AgentState
+from fpga_pool.model.exceptions import StaleEpoch
+from fpga_pool.model.messages import (
+    AssignJob,
+    Command,
+    EvictJob,
+    FreeSlot,
+    HoldSlot,
+    InputStaged,
+    LoadFunction,
+    Outcome,
+    ReleaseJob,
+    RetimeJob,
+)
+from fpga_pool.model.objects import SlotState
+
+
+class Commanding:
+    """The part of `machine.Agent` that executes commands, and the steps that all events are made of."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.state = AgentState()
+        #: What the event at hand leads to: instructions, and slots that may have something to do.
+        self._out: list[i.Instruction] = []
+        self._wakes: dict[str, None] = {}
+
+    # Steps ------------------------------------------------------------------------------------------------------
+
+    def _put(self, job: HeldJob) -> None:
+        self.state.put_job(job)
+        if job.phase in (Phase.WAITING, Phase.STAGED):
+            self._wake(job.slot)
+
+    def _wake(self, slot: str) -> None:
+        if self.state.slots[slot].activity in (Activity.FREE, Activity.LENT, Activity.RESTING):
+            self._wakes[slot] = None
+
+    def _job(self, job: HeldJob, event: object, now_s: float) -> HeldJob | None:
+        """Apply an event to a job."""
+        after, instructions = JOB.transition(job, event, now_s)
+        self._out += instructions
+        if after is None:
+            self.state.drop_job(job.uuid)
+        elif after is not job:
+            self._put(after)
+        return after
+
+    def _job_if_possible(self, uuid: str, event: object, now_s: float, attempt: int | None = None) -> bool:
+        """Apply an event to a job, if it is held (as this attempt) and in a state in which that means something."""
+        job = self.state.jobs.get(uuid)
+        if job is None or attempt not in (None, job.attempt) or not JOB.allows(job.phase, type(event)):
+            return False
+        self._job(job, event, now_s)
+        return True
+
+    def _slot(self, slot: AgentSlot, event: object, now_s: float) -> AgentSlot:
+        """Apply an event to a slot."""
+        after, instructions = SLOT.transition(slot, event, now_s)
+        assert after is not None  # noqa: S101  # slots are there for good
+        self._out += instructions
+        if after is not slot:
+            self.state.put(self.state.slots, slot.name, after)
+        return after
+
+    def _hold(self, slot: str, event: object, now_s: float) -> None:
+        """Apply an event to the hold of a slot."""
+        hold = self.state.holds[slot]
+        after, instructions = HOLD.transition(hold, event, now_s)
+        self._out += instructions
+        if after is None:
+            self.state.drop(self.state.holds, slot)
+        elif after is not hold:
+            self.state.put(self.state.holds, slot, after)
+
+    # Commands ---------------------------------------------------------------------------------------------------
+
+    def _commands_received(self, event: CommandsReceived, now_s: float) -> None:
+        known = self.state.epochs.get(event.shard, 0)
+        if event.epoch < known:
+            raise StaleEpoch(
+                f"host {self.host} takes commands of epoch {known} of shard {event.shard}: {event.epoch} is over"
+            )
+        if event.epoch > known:
+            self.state.put(self.state.epochs, event.shard, event.epoch)
+            self._out.append(i.KeepEpoch(event.shard, event.epoch))
+        for command in event.commands:
+            outcome = self.refusal(command) or self._execute(command, event, now_s)
+            self._out.append(i.Answer(outcome))
+
+    def refusal(self, command: Command) -> Outcome | None:
+        """Return why a command is not executed: it is for nobody here, a repeat, or late; None if it is."""
+        if command.host != self.host or command.slot not in self.state.slots:
+            reason = f"no slot {command.slot} on host {self.host}"
+            return Outcome(command=command.id, outcome="refused", reason=reason)
+        if command.id in self.state.executed:
+            return Outcome(command=command.id, outcome="repeated")
+        epoch, sequence = self.state.fences.get(command.slot, (0, 0))
+        if command.fence <= (epoch, sequence):
+            reason = (
+                f"{command.slot} has executed command {sequence} of epoch {epoch}: {command.sequence} of epoch"
+                f" {command.epoch} is late, or from a scheduler that was replaced"
+            )
+            return Outcome(command=command.id, outcome="refused", reason=reason)
+        return None
+
+    def _execute(self, command: Command, event: CommandsReceived, now_s: float) -> Outcome:
+        action, slot = command.action, command.slot
+        if isinstance(action, AssignJob):
+            self._assign(slot, action, action.job in event.inputs, now_s)
+        elif isinstance(action, RetimeJob):
+            self._job_if_possible(action.job, action, now_s, action.attempt)
+        elif isinstance(action, ReleaseJob):
+            self._job_if_possible(action.job, action, now_s)
+        elif isinstance(action, EvictJob):
+            self._evict(slot, action, event.progress, now_s)
+        elif isinstance(action, HoldSlot | FreeSlot):
+            self._keep_or_free(slot, action, now_s)
+        elif isinstance(action, LoadFunction):
+            self._load_ahead(slot, action, now_s)
+        else:
+            reason = f"{type(action).__name__} is no command for a slot"
+            return Outcome(command=command.id, outcome="refused", reason=reason)
+        self.state.put(self.state.fences, slot, command.fence)
+        self.state.remember(command.id)
+        self._out.append(i.KeepCommand(command))
+        return Outcome(command=command.id, outcome="accepted")
+
+    def _assign(self, slot: str, action: AssignJob, input_here: bool, now_s: float) -> None:
+        known = self.state.jobs.get(action.job)
+        if known is not None:
+            self._job(known, Replaced(), now_s)
+        job = HeldJob(slot=slot, assignment=action, phase=Phase.STAGED if input_here else Phase.WAITING)
+        self._put(job)
+        self._out.append(i.KeepJob(job))
+        if input_here:  # kept from an earlier attempt
+            self._out.append(i.Report(InputStaged(**about(job, now_s))))
+
+    def _evict(self, slot: str, action: EvictJob, progress: Mapping[str, float], now_s: float) -> None:
+        """Let go of an attempt and keep its input; an end stays an end."""
+        job = self.state.jobs.get(action.job)
+        if job is None or job.slot != slot:
+            return
+        done = progress.get(job.uuid, 0.0) if job.phase is Phase.RUNNING else job.assignment.done
+        evicted = Evicted(done=done if action.keep_progress else 0.0)
+        self._job_if_possible(job.uuid, evicted, now_s, action.attempt)
+
+    def _keep_or_free(self, slot: str, action: HoldSlot | FreeSlot, now_s: float) -> None:
+        hold = self.state.holds.get(slot)
+        if hold is not None:
+            event = HoldRequested if isinstance(action, HoldSlot) else FreeRequested
+            self._hold(slot, event(slot=slot, action=action), now_s)  # type: ignore[arg-type]
+        elif isinstance(action, HoldSlot):
+            hold = Hold(action=action)
+            self.state.put(self.state.holds, slot, hold)
+            self._out.append(i.KeepHold(slot, hold))
+        self._slot(self.state.slots[slot], AheadWanted(action=None), now_s)
+        self._wake(slot)
+
+    def _load_ahead(self, slot: str, action: LoadFunction, now_s: float) -> None:
+        """Have a slot load ahead of jobs if nothing keeps it at this moment; afterwards it need not be of use."""
+        if self.state.slots[slot].state in (SlotState.EMPTY, SlotState.READY):
+            self._slot(self.state.slots[slot], AheadWanted(action=action), now_s)
+            self._wake(slot)

@@ -1,0 +1,215 @@
+"""What an agent is to do, in the order in which it is to be done.
+
+Three kinds: what is recorded (all of one event in one transaction, before anything else is carried out), what the
+executor of a slot does (one after the other; each but the guest's is answered by an event), and the rest.
+"""
+
+from dataclasses import dataclass
+
+from fpga_pool.model.agent.objects import HeldJob, Hold
+from fpga_pool.model.messages import Command, HoldSlot, Outcome
+from fpga_pool.model.messages import Report as ReportMessage
+
+# To record -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """Base of all instructions."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordInstruction(Instruction):
+    """Base of what is recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepEpoch(RecordInstruction):
+    """Commands for this shard come from the owner of this epoch."""
+
+    shard: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeepCommand(RecordInstruction):
+    """A command was executed: its slot refuses older ones, a repeat is answered."""
+
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
+class KeepJob(RecordInstruction):
+    """A job is held as this."""
+
+    job: HeldJob
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetJob(RecordInstruction):
+    """A job is not held any more, nor its recorded input and result."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeepInput(RecordInstruction):
+    """The small input of a job is recorded, which came with the event."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeepResult(RecordInstruction):
+    """The result of an ended job becomes durable: recorded if it is small, else its file under its final name."""
+
+    job: HeldJob
+
+
+@dataclass(frozen=True, slots=True)
+class KeepHold(RecordInstruction):
+    """A slot is kept for an instance."""
+
+    slot: str
+    hold: Hold
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetHold(RecordInstruction):
+    """A slot is kept for nobody."""
+
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report(RecordInstruction):
+    """The pool is told, at least once."""
+
+    report: ReportMessage
+
+
+@dataclass(frozen=True, slots=True)
+class ReportLater(RecordInstruction):
+    """The pool is told; recorded with the next transaction, for what was running is staged after a kill anyway."""
+
+    report: ReportMessage
+
+
+# For the executor of a slot ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SlotInstruction(Instruction):
+    """Base of what the executor of a slot does."""
+
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSlot(SlotInstruction):
+    """Load a function: Loaded, LoadRefused or LoadFailed."""
+
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubSlot(SlotInstruction):
+    """Clear the memory: Scrubbed or ScrubFailed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compute(SlotInstruction):
+    """Compute a job, on cleared memory if `scrub`: ComputationEnded or ComputationFailed.
+
+    If it takes longer than the limit, ComputationOverdue in between.
+    """
+
+    job: HeldJob
+    scrub: bool
+    limit_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BeginGuestUse(SlotInstruction):
+    """Let an instance use the slot."""
+
+    hold: HoldSlot
+
+
+@dataclass(frozen=True, slots=True)
+class EndGuestUse(SlotInstruction):
+    """Let the instance use the slot no more; what it computes there is stopped first."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtCard(SlotInstruction):
+    """Look at the slot after a while: CardSeen; a WakeSlot ends the wait."""
+
+    after_s: float
+
+
+# The rest ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Instruction):
+    """Tell who sent a command what became of it."""
+
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class WakeSlot(Instruction):
+    """There may be something to do for an executor that has nothing to do: SlotFree."""
+
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopComputation(Instruction):
+    """Stop what a slot computes, if that is still this attempt."""
+
+    slot: str
+    job: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEnds(Instruction):
+    """An end of a job waits to be recorded: EndsDue, soon; several may be recorded together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settle(Instruction):
+    """Tell whoever waits for the end of a job: its result if `code` is "", else why there is none."""
+
+    job: str
+    code: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFiles(Instruction):
+    """Delete all files of a job."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteInput(Instruction):
+    """Delete the input of a job that is complete."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOutput(Instruction):
+    """Delete what an attempt has computed and nobody wants."""
+
+    job: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteStrays(Instruction):
+    """Delete the files of all jobs that are not held."""

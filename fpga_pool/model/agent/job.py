@@ -1,0 +1,181 @@
+"""The life of a job on its agent: from the command that assigns it to the moment when nothing of it is left here.
+
+An attempt that the pool has given up may still compute while the next one waits, here or on another slot: it is the
+slot that knows of it then, not the job.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fpga_pool.model.agent.events import ComputationEnded, ComputationFailed, EndsLost, EndsRecorded, InputArrived
+from fpga_pool.model.agent.instructions import (
+    DeleteFiles,
+    DeleteInput,
+    DeleteOutput,
+    ForgetJob,
+    Instruction,
+    KeepJob,
+    Report,
+    ReportLater,
+    Settle,
+    StopComputation,
+)
+from fpga_pool.model.agent.objects import HeldJob, Phase
+from fpga_pool.model.agent.table import AgentRule, AgentTable
+from fpga_pool.model.messages import (
+    InputStaged,
+    JobEvicted,
+    JobFailed,
+    JobReleased,
+    JobStarted,
+    ReleaseJob,
+    ResultDelivered,
+    ResultExpired,
+    RetimeJob,
+)
+
+Outcome = tuple[HeldJob | None, list[Instruction]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """Its slot computes it from now on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFailed:
+    """It cannot be computed here."""
+
+    code: str
+    message: str
+    retryable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evicted:
+    """The pool takes it off its slot, and counts this share of the work as done."""
+
+    done: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaced:
+    """The pool gives it to this host again, as another attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """A client has the result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionEnded:
+    """Nobody has fetched the result in time, or it is lost."""
+
+
+def about(job: HeldJob, now_s: float) -> dict[str, Any]:
+    """Return what every report on an attempt says."""
+    return {"job": job.uuid, "attempt": job.attempt, "at": now_s}
+
+
+def _staged(job: HeldJob, event: InputArrived, now_s: float) -> Outcome:
+    staged = job.at(Phase.STAGED)
+    return staged, [KeepJob(staged), Report(InputStaged(**about(job, now_s)))]
+
+
+def _retimed(job: HeldJob, event: RetimeJob, now_s: float) -> Outcome:
+    assignment = replace(job.assignment, dispatched_at=event.dispatched_at, transfer=event.transfer)
+    retimed = replace(job, assignment=assignment)
+    return retimed, [KeepJob(retimed)]
+
+
+def _begun(job: HeldJob, event: Begun, now_s: float) -> Outcome:
+    # Not recorded: what was running is staged after a restart, and starts again.
+    return job.at(Phase.RUNNING), [ReportLater(JobStarted(**about(job, now_s)))]
+
+
+def _ended(job: HeldJob, event: ComputationEnded, now_s: float) -> Outcome:
+    ended = replace(
+        job,
+        phase=Phase.ENDED,
+        compute_s=event.compute_s,
+        result_bytes=event.result_bytes,
+        result_sha256=event.result_sha256,
+    )
+    return ended, []
+
+
+def _failed(job: HeldJob, event: AttemptFailed, now_s: float) -> Outcome:
+    failed = job.at(Phase.FAILED)
+    report = JobFailed(**about(job, now_s), code=event.code, message=event.message, retryable=event.retryable)
+    return failed, [KeepJob(failed), Report(report), Settle(job.uuid, event.code, event.message)]
+
+
+def _computation_failed(job: HeldJob, event: ComputationFailed, now_s: float) -> Outcome:
+    return _failed(job, AttemptFailed(code=event.code, message=event.message, retryable=event.retryable), now_s)
+
+
+def _evicted(job: HeldJob, event: Evicted, now_s: float) -> Outcome:
+    failed = job.at(Phase.FAILED)
+    return failed, [*_stop(job), KeepJob(failed), Report(JobEvicted(**about(job, now_s), done=event.done))]
+
+
+def _replaced(job: HeldJob, event: Replaced, now_s: float) -> Outcome:
+    # Whoever waits for the end of this attempt must not take the next one's for it.
+    settle = Settle(job.uuid, "fpga_pool.released", "the job was given to this host again")
+    return None, [*_stop(job), settle]
+
+
+def _released(job: HeldJob, event: ReleaseJob, now_s: float) -> Outcome:
+    # While it computes its slot uses the files, and they are deleted when it has stopped.
+    files: list[Instruction] = [] if job.phase is Phase.RUNNING else [DeleteFiles(job.uuid)]
+    settle = Settle(job.uuid, "fpga_pool.released", "the job was withdrawn from this host")
+    return None, [ForgetJob(job.uuid), Report(JobReleased(**about(job, now_s))), *_stop(job), *files, settle]
+
+
+def _stop(job: HeldJob) -> list[Instruction]:
+    """Return what ends the attempt's computation, or removes what has come of it."""
+    if job.phase is Phase.RUNNING:
+        return [StopComputation(job.slot, job.uuid, job.attempt)]
+    return [DeleteOutput(job.uuid, job.attempt)] if job.phase is Phase.ENDED else []
+
+
+def _recorded(job: HeldJob, event: EndsRecorded, now_s: float) -> Outcome:
+    held = next(held for held in event.jobs if held.uuid == job.uuid)
+    return held, [DeleteInput(job.uuid), Settle(job.uuid)]
+
+
+def _lost(job: HeldJob, event: EndsLost, now_s: float) -> Outcome:
+    """Compute it again: nobody has heard of its end."""
+    return HeldJob(slot=job.slot, assignment=job.assignment, phase=Phase.STAGED), []
+
+
+def _delivered(job: HeldJob, event: Delivered, now_s: float) -> Outcome:
+    report = ResultDelivered(**about(job, now_s))
+    return None, [ForgetJob(job.uuid), Report(report), DeleteFiles(job.uuid)]
+
+
+def _expired(job: HeldJob, event: RetentionEnded, now_s: float) -> Outcome:
+    report = ResultExpired(**about(job, now_s))
+    return None, [ForgetJob(job.uuid), Report(report), DeleteFiles(job.uuid)]
+
+
+_UNFINISHED = (Phase.WAITING, Phase.STAGED, Phase.RUNNING)
+
+_RULES: dict[tuple[Phase, type], AgentRule[HeldJob]] = {
+    (Phase.WAITING, InputArrived): _staged,
+    (Phase.WAITING, RetimeJob): _retimed,
+    (Phase.STAGED, Begun): _begun,
+    (Phase.RUNNING, ComputationEnded): _ended,
+    (Phase.RUNNING, ComputationFailed): _computation_failed,
+    **{(phase, AttemptFailed): _failed for phase in _UNFINISHED},
+    **{(phase, Evicted): _evicted for phase in _UNFINISHED},
+    **{(phase, Replaced): _replaced for phase in Phase},
+    **{(phase, ReleaseJob): _released for phase in Phase},
+    (Phase.ENDED, EndsRecorded): _recorded,
+    (Phase.ENDED, EndsLost): _lost,
+    (Phase.HELD, Delivered): _delivered,
+    (Phase.HELD, RetentionEnded): _expired,
+}
+
+JOB = AgentTable[HeldJob]("job", "phase", "uuid", _RULES)

@@ -1,0 +1,335 @@
+"""The machine: every event that an agent knows goes in here, and every instruction comes from here."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from fpga_pool.core.dispatch import Load, QueueEntry, Run, next_action
+from fpga_pool.model.agent import events as e
+from fpga_pool.model.agent import instructions as i
+from fpga_pool.model.agent.commands import Commanding
+from fpga_pool.model.agent.hold import PreparationBegan, PreparationFailed, Prepared
+from fpga_pool.model.agent.job import AttemptFailed, Begun, Delivered, RetentionEnded, about
+from fpga_pool.model.agent.objects import Activity, AgentParameters, AgentSlot, HeldJob, Hold, HoldState, Phase
+from fpga_pool.model.agent.slot import (
+    SLOT,
+    AheadWanted,
+    ComputationBegun,
+    LoadBegun,
+    PreparationBegun,
+    RestBegun,
+    RestEnded,
+    UseBegun,
+    UseEnded,
+)
+from fpga_pool.model.exceptions import InvalidTransition
+from fpga_pool.model.messages import JobFinished, ObservedJob, ObservedSlot
+from fpga_pool.model.objects import CPU, SlotState
+from fpga_pool.model.progress import told_bytes
+
+#: Events that are told where a transition is not possible.
+HISTORY_LENGTH = 20
+
+
+class Agent(Commanding):
+    """The agent of one host.
+
+    `slots` say what does not change of each slot; what they say of its state is not looked at.
+    """
+
+    def __init__(self, host: str, slots: Iterable[ObservedSlot], parameters: AgentParameters | None = None) -> None:
+        super().__init__(host)
+        self.parameters = parameters or AgentParameters()
+        self._facts = {slot.slot: slot for slot in slots}
+        pause_s = self.parameters.fault_pause_s[0]
+        for name, slot in self._facts.items():
+            self.state.slots[name] = AgentSlot(
+                name=name, parameters=self.parameters, loads=slot.kind != CPU, fault_pause_s=pause_s
+            )
+        self._history: deque[tuple[float, e.AgentEvent]] = deque(maxlen=HISTORY_LENGTH)
+        self._handlers: dict[type, Callable[[Any, float], None]] = {
+            e.CommandsReceived: self._commands_received,
+            e.InputArrived: self._input_arrived,
+            e.SmallInputsArrived: self._small_inputs_arrived,
+            e.ResultsDelivered: self._results_delivered,
+            e.SlotFree: self._slot_free,
+            e.Loaded: self._slot_event,
+            e.LoadRefused: self._load_refused,
+            e.LoadFailed: self._slot_event,
+            e.Scrubbed: self._slot_event,
+            e.ScrubFailed: self._slot_event,
+            e.CardSeen: self._slot_event,
+            e.ComputationEnded: self._computation_ended,
+            e.ComputationFailed: self._computation_failed,
+            e.ComputationOverdue: self._computation_overdue,
+            e.EndsDue: self._ends_due,
+            e.EndsRecorded: self._ends_recorded,
+            e.EndsLost: self._ends_lost,
+            e.TimePassed: self._time_passed,
+            e.Restarted: self._restarted,
+        }
+
+    def handle(self, event: e.AgentEvent, now_s: float) -> list[i.Instruction]:
+        """Change the state by an event at `now_s`, UTC seconds of the pool; return what is to be done.
+
+        Raises
+        ------
+        StaleEpoch
+            Commands of an owner that was replaced; nothing has changed.
+        InvalidTransition
+            The event is impossible in this state; nothing has changed.
+
+        """
+        self.state.keep()
+        self._out = []
+        self._wakes = {}
+        self._history.append((now_s, event))
+        try:
+            self._handlers[type(event)](event, now_s)
+        except InvalidTransition as error:
+            self.undo()
+            before = "\n".join(f"    {at:.3f} {entry}" for at, entry in self._history)
+            raise InvalidTransition(f"{error}\n  Events:\n{before}") from None
+        except BaseException:
+            self.undo()
+            raise
+        return [*self._out, *(i.WakeSlot(slot) for slot in self._wakes)]
+
+    def undo(self) -> None:
+        """Take the last event back: what it changed could not be recorded."""
+        self.state.undo()
+
+    # What can be seen -------------------------------------------------------------------------------------------
+
+    def observed_slots(self) -> tuple[ObservedSlot, ...]:
+        """Return all slots as they are now."""
+        return tuple(self._observed_slot(facts) for facts in self._facts.values())
+
+    def _observed_slot(self, facts: ObservedSlot) -> ObservedSlot:
+        slot, hold = self.state.slots[facts.slot], self.state.holds.get(facts.slot)
+        epoch, sequence = self.state.fences.get(facts.slot, (0, 0))
+        return replace(
+            facts,
+            state=slot.state,
+            function=slot.function,
+            job=slot.job,
+            reason=slot.reason,
+            sequence=sequence,
+            epoch=epoch,
+            instance="" if hold is None else hold.action.instance,
+        )
+
+    def observed_jobs(self, received_bytes: Callable[[str], int], now_s: float) -> tuple[ObservedJob, ...]:
+        """Return all jobs held, and how far those inputs are that do not move as planned.
+
+        `received_bytes` says how much of a job's incomplete input is here.
+        """
+        return tuple(
+            ObservedJob(
+                job=job.uuid, attempt=job.attempt, slot=job.slot, moved_bytes=_told_bytes(job, received_bytes, now_s)
+            )
+            for job in self.state.jobs.values()
+        )
+
+    # Inputs and results -----------------------------------------------------------------------------------------
+
+    def _input_arrived(self, event: e.InputArrived, now_s: float) -> None:
+        self._job_if_possible(event.job, event, now_s)
+
+    def _small_inputs_arrived(self, event: e.SmallInputsArrived, now_s: float) -> None:
+        for uuid in event.jobs:
+            if self._job_if_possible(uuid, e.InputArrived(job=uuid), now_s):
+                self._out.append(i.KeepInput(uuid))
+
+    def _results_delivered(self, event: e.ResultsDelivered, now_s: float) -> None:
+        for uuid, attempt in event.attempts:
+            self._job_if_possible(uuid, Delivered(), now_s, attempt)
+
+    def _time_passed(self, event: e.TimePassed, now_s: float) -> None:
+        before_s = now_s - self.parameters.retention_s
+        held = [job for job in self.state.jobs.values() if job.phase is Phase.HELD]
+        for job in held:
+            if (job.finished_at or 0.0) < before_s:
+                self._job(job, RetentionEnded(), now_s)
+
+    # Slots ------------------------------------------------------------------------------------------------------
+
+    def _slot_free(self, event: e.SlotFree, now_s: float) -> None:
+        """Decide what a slot does next."""
+        slot, hold = self.state.slots[event.slot], self.state.holds.get(event.slot)
+        if slot.activity not in (Activity.FREE, Activity.LENT, Activity.RESTING):
+            SLOT.transition(slot, event, now_s)  # tells what is possible
+        ahead, wanted = slot.ahead, None
+        if ahead is not None:
+            # It is for this moment, or for nothing.
+            slot = self._slot(slot, AheadWanted(action=None), now_s)
+            wanted = ahead.function if ahead.replaces == slot.function else None
+        if slot.activity is Activity.RESTING:
+            if hold is not None and hold.state is HoldState.TROUBLED:
+                self._slot(slot, RestBegun(after_s=self.parameters.fault_pause_s[1]), now_s)
+                return
+            slot = self._slot(slot, RestEnded(), now_s)
+        if slot.activity is Activity.LENT and (hold is None or not hold.ready):
+            self._slot(slot, UseEnded(), now_s)
+        elif hold is not None:
+            self._keep(slot, hold, now_s)
+        else:
+            self._work(slot, wanted, now_s)
+
+    def _keep(self, slot: AgentSlot, hold: Hold, now_s: float) -> None:
+        """Let the instance use the slot, once it is scrubbed and loaded."""
+        if not hold.ready or (slot.state, slot.function) != (SlotState.READY, hold.action.function):
+            self._hold(slot.name, PreparationBegan(slot=slot.name), now_s)
+            self._slot(slot, PreparationBegun(hold=hold.action), now_s)
+        elif slot.lent_to != hold.action:
+            self._slot(slot, UseBegun(hold=hold.action), now_s)
+
+    def _work(self, slot: AgentSlot, ahead: str | None, now_s: float) -> None:
+        while slot.activity is Activity.FREE:
+            queue = [
+                QueueEntry(
+                    key=job.uuid,
+                    order=job.assignment.order,
+                    function=job.assignment.function,
+                    staged=job.phase is Phase.STAGED,
+                )
+                for job in self.state.jobs_of_slot[slot.name].values()
+                if job.phase in (Phase.WAITING, Phase.STAGED)
+            ]
+            action = next_action(queue, slot.function or None, ahead)
+            if isinstance(action, Load):
+                slot = self._slot(slot, LoadBegun(function=action.function), now_s)
+            elif isinstance(action, Run):
+                job = self._job(self.state.jobs[action.entry.key], Begun(), now_s)
+                assert job is not None  # noqa: S101  # it has only begun
+                slot = self._slot(slot, ComputationBegun(job=job), now_s)
+            else:
+                return
+
+    def _slot_event(self, event: e.SlotEvent, now_s: float) -> None:
+        before = self.state.slots[event.slot]
+        after = self._slot(before, event, now_s)
+        if before.preparing is not None and after.preparing is None:
+            hold = self.state.holds.get(event.slot)
+            if hold is not None and hold.action == before.preparing:
+                self._prepared(after, event, now_s)
+
+    def _prepared(self, slot: AgentSlot, event: e.SlotEvent, now_s: float) -> None:
+        """Note how the preparation of a slot for an instance has ended."""
+        if isinstance(event, e.LoadRefused):
+            self._hold(slot.name, PreparationFailed(slot=slot.name, problem=event.message), now_s)
+            self._slot(slot, RestBegun(after_s=self.parameters.fault_pause_s[1]), now_s)
+        elif slot.state is SlotState.READY:
+            self._hold(slot.name, Prepared(slot=slot.name), now_s)
+        else:
+            self._hold(slot.name, PreparationFailed(slot=slot.name, problem=slot.reason), now_s)
+
+    def _load_refused(self, event: e.LoadRefused, now_s: float) -> None:
+        function = self.state.slots[event.slot].function
+        self._slot_event(event, now_s)
+        failed = AttemptFailed(code=event.code, message=event.message, retryable=False)
+        for job in list(self.state.jobs_of_slot[event.slot].values()):
+            if job.assignment.function == function:
+                self._job_if_possible(job.uuid, failed, now_s)
+
+    # Computations -----------------------------------------------------------------------------------------------
+
+    def _computation_ended(self, event: e.ComputationEnded, now_s: float) -> None:
+        self._slot(self._computing(event, now_s), event, now_s)
+        if self._is_current(event):
+            self._job(self.state.jobs[event.job], event, now_s)
+            self._out.append(i.RecordEnds())
+        else:
+            self._discard(event)
+
+    def _computation_failed(self, event: e.ComputationFailed, now_s: float) -> None:
+        slot = self._computing(event, now_s)
+        if self._is_current(event):
+            self._job(self.state.jobs[event.job], event, now_s)
+        self._slot(slot, event, now_s)
+        self._discard(event)
+
+    def _computation_overdue(self, event: e.ComputationOverdue, now_s: float) -> None:
+        slot = self.state.slots[event.slot]
+        if (slot.job, slot.attempt) == (event.job, event.attempt):
+            self._slot(slot, event, now_s)
+
+    def _computing(self, event: e.ComputationEnded | e.ComputationFailed, now_s: float) -> AgentSlot:
+        slot = self.state.slots[event.slot]
+        if (slot.job, slot.attempt) != (event.job, event.attempt):
+            raise InvalidTransition(
+                f"slot {slot.name}: attempt {event.attempt} of job {event.job} has not begun here, but attempt"
+                f" {slot.attempt} of job {slot.job or '(none)'}"
+            )
+        return slot
+
+    def _is_current(self, event: e.ComputationEnded | e.ComputationFailed) -> bool:
+        """Say whether the pool still wants what was computed."""
+        job = self.state.jobs.get(event.job)
+        computed = (event.slot, event.attempt, Phase.RUNNING)
+        return job is not None and (job.slot, job.attempt, job.phase) == computed
+
+    def _discard(self, event: e.ComputationEnded | e.ComputationFailed) -> None:
+        self._out.append(i.DeleteOutput(event.job, event.attempt))
+        if event.job not in self.state.jobs:
+            self._out.append(i.DeleteFiles(event.job))
+
+    def _ends_due(self, event: e.EndsDue, now_s: float) -> None:
+        """Record all ends, and then the slots that nothing was reported about since."""
+        for uuid in list(self.state.ended):
+            job = self.state.jobs[uuid]
+            self.state.drop(self.state.ended, uuid)
+            held = replace(job, phase=Phase.HELD, compute_s=0.0, finished_at=now_s)
+            finished = JobFinished(
+                **about(job, now_s),
+                compute_s=job.compute_s,
+                result_bytes=job.result_bytes or 0,
+                result_sha256=job.result_sha256,
+            )
+            self._out += [i.KeepResult(job), i.KeepJob(held), i.Report(finished)]
+        for slot in self.state.slots.values():
+            if slot.untold:
+                self.state.put(self.state.slots, slot.name, replace(slot, untold=False))
+                self._out.append(i.Report(slot.report()))
+
+    def _ends_recorded(self, event: e.EndsRecorded, now_s: float) -> None:
+        for job in event.jobs:
+            self._job_if_possible(job.uuid, event, now_s, job.attempt)
+
+    def _ends_lost(self, event: e.EndsLost, now_s: float) -> None:
+        for job in event.jobs:
+            self._job_if_possible(job.uuid, event, now_s, job.attempt)
+
+    # Restart ----------------------------------------------------------------------------------------------------
+
+    def _restarted(self, event: e.Restarted, now_s: float) -> None:
+        """Take up what the journal holds; what was computing starts again, what is lost is reported."""
+        state = self.state
+        state.fences.update(event.fences)
+        state.epochs.update(event.epochs)
+        state.executed.update(dict.fromkeys(event.executed))
+        for slot, (action, ready) in event.holds.items():
+            state.holds[slot] = Hold(action=action, state=HoldState.READY if ready else HoldState.PREPARING)
+        for job in event.jobs:
+            self._take_up(job, event, now_s)
+        self._out.append(i.DeleteStrays())
+
+    def _take_up(self, job: HeldJob, event: e.Restarted, now_s: float) -> None:
+        self._put(job.at(Phase.STAGED) if job.phase is Phase.RUNNING else job)
+        if job.phase is Phase.HELD and job.uuid not in event.results:
+            self._job(job, RetentionEnded(), now_s)
+        elif job.phase in (Phase.STAGED, Phase.RUNNING) and job.uuid not in event.inputs:
+            lost = AttemptFailed(code="fpga_pool.input_lost", message="its input was lost in a restart", retryable=True)
+            self._job(self.state.jobs[job.uuid], lost, now_s)
+        elif job.phase is Phase.WAITING and job.uuid in event.inputs:
+            # Complete and checked, or it would not be there; the power went before the journal had it.
+            self._job(job, e.InputArrived(job=job.uuid), now_s)
+
+
+def _told_bytes(job: HeldJob, received_bytes: Callable[[str], int], now_s: float) -> int | None:
+    assignment = job.assignment
+    since_s = now_s - assignment.dispatched_at
+    if job.phase is not Phase.WAITING or not assignment.transfer or since_s < assignment.transfer[0].begin_s:
+        return None
+    return told_bytes(assignment.transfer, assignment.input_bytes, received_bytes(job.uuid), since_s)

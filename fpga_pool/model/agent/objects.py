@@ -1,0 +1,153 @@
+"""What an agent knows: its slots, the jobs it holds, and the instances that slots are kept for."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from fpga_pool.model.messages import AssignJob, HoldSlot, LoadFunction, SlotChanged
+from fpga_pool.model.objects import SlotState
+
+#: Content of a slot's memory that nobody can tell: it is cleared before anybody uses it.
+UNKNOWN = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentParameters:
+    """What decides how patient an agent is."""
+
+    #: A computation hangs when it takes longer than factor x expected + grace.
+    hang_factor: float = 4.0
+    hang_grace_s: float = 10.0
+    #: A faulted slot is offered again after a pause that doubles from the first to the second.
+    fault_pause_s: tuple[float, float] = (2.0, 60.0)
+    #: How long a result stays fetchable.
+    retention_s: float = 3600.0
+
+
+class Phase(StrEnum):
+    """Where a job is, as its agent sees it."""
+
+    #: Its input has not arrived yet.
+    WAITING = "waiting"
+    STAGED = "staged"
+    RUNNING = "running"
+    #: Computed; its end is not durable yet, and nobody has been told.
+    ENDED = "ended"
+    #: Its result can be fetched.
+    HELD = "held"
+    #: The attempt failed or was evicted; the input is kept in case the job comes back.
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldJob:
+    """A job that an agent holds."""
+
+    slot: str
+    assignment: AssignJob
+    phase: Phase = Phase.WAITING
+    #: How long it computed; known while it is ENDED.
+    compute_s: float = 0.0
+    #: Known from the end of the computation on.
+    result_bytes: int | None = None
+    result_sha256: str = ""
+    #: When its end became durable.
+    finished_at: float | None = None
+
+    @property
+    def uuid(self) -> str:
+        """Identity of the job."""
+        return self.assignment.job
+
+    @property
+    def attempt(self) -> int:
+        """Which of the job's attempts this is."""
+        return self.assignment.attempt
+
+    def at(self, phase: Phase) -> "HeldJob":
+        """Return the job in another phase."""
+        return replace(self, phase=phase)
+
+
+class HoldState(StrEnum):
+    """How far a slot is that is kept for an instance."""
+
+    PREPARING = "preparing"
+    #: Scrubbed and loaded: the instance may use it.
+    READY = "ready"
+    #: It could not be scrubbed or loaded, and this is tried again.
+    TROUBLED = "troubled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """A slot that is kept for an instance."""
+
+    action: HoldSlot
+    state: HoldState = HoldState.PREPARING
+    #: Why it is TROUBLED.
+    problem: str = ""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the instance may use the slot."""
+        return self.state is HoldState.READY
+
+
+class Activity(StrEnum):
+    """What is under way on a slot."""
+
+    #: Nothing: what comes next is decided when the slot's executor asks (`events.SlotFree`).
+    FREE = "free"
+    LOADING = "loading"
+    SCRUBBING = "scrubbing"
+    COMPUTING = "computing"
+    #: Its instance uses it.
+    LENT = "lent"
+    #: What its instance needs cannot be loaded: tried again after a pause, or when another one is to have the slot.
+    RESTING = "resting"
+    #: It failed: looked at after a pause.
+    FAULTED = "faulted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSlot:
+    """One slot of the agent's host."""
+
+    name: str
+    parameters: AgentParameters
+    #: False for a worker of the CPU pool, where every function is there at once.
+    loads: bool = True
+    activity: Activity = Activity.FREE
+    #: As reported: EMPTY, LOADING, READY, BUSY or FAULTED, since when, and why.
+    state: SlotState = SlotState.EMPTY
+    changed_at: float = 0.0
+    reason: str = ""
+    #: What is loaded, or being loaded; "" = nothing.
+    function: str = ""
+    #: What was loaded before the load under way.
+    before: str = ""
+    #: Attempt that it computes; "" and 0 = none.
+    job: str = ""
+    attempt: int = 0
+    #: Project or instance whose data the memory may hold; None = scrubbed.
+    memory_of: str | None = UNKNOWN
+    #: For whom it is being scrubbed or loaded, and who uses it.
+    preparing: HoldSlot | None = None
+    lent_to: HoldSlot | None = None
+    #: What it is to load when it has nothing else to do at this moment.
+    ahead: LoadFunction | None = None
+    #: How long it is left alone after its next fault.
+    fault_pause_s: float = 0.0
+    #: It is READY after a job, which is reported together with the end of that job.
+    untold: bool = False
+
+    def report(self) -> SlotChanged:
+        """Return what is reported about it."""
+        return SlotChanged(
+            slot=self.name,
+            at=self.changed_at,
+            state=self.state,
+            function=self.function,
+            job=self.job,
+            reason=self.reason,
+        )

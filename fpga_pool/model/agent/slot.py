@@ -1,0 +1,277 @@
+"""The life of a slot on its agent: what is under way there, and what its state is for the pool.
+
+One executor acts on a slot, one instruction after the other, and each of its answers is an event here.  Who decides
+what comes next (`machine.Agent`) sees the slot FREE, its queue and its hold.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fpga_pool.model.agent.events import (
+    CardSeen,
+    ComputationEnded,
+    ComputationFailed,
+    ComputationOverdue,
+    Loaded,
+    LoadFailed,
+    LoadRefused,
+    Scrubbed,
+    ScrubFailed,
+)
+from fpga_pool.model.agent.instructions import (
+    BeginGuestUse,
+    Compute,
+    EndGuestUse,
+    Instruction,
+    LoadSlot,
+    LookAtCard,
+    Report,
+    ReportLater,
+    ScrubSlot,
+    StopComputation,
+)
+from fpga_pool.model.agent.objects import UNKNOWN, Activity, AgentSlot, HeldJob
+from fpga_pool.model.agent.table import AgentRule, AgentTable
+from fpga_pool.model.messages import HoldSlot, LoadFunction
+from fpga_pool.model.objects import SlotState
+from fpga_pool.model.values import changed
+
+Outcome = tuple[AgentSlot, list[Instruction]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadBegun:
+    """A function is to be loaded, for jobs or for the instance that the slot is prepared for."""
+
+    function: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparationBegun:
+    """An instance is to get the slot: it is scrubbed, then loaded."""
+
+    hold: HoldSlot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputationBegun:
+    """A job computes."""
+
+    job: HeldJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseBegun:
+    """The instance uses the slot."""
+
+    hold: HoldSlot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseEnded:
+    """The instance that uses the slot does not hold it any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestBegun:
+    """What the instance needs cannot be loaded now."""
+
+    after_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestEnded:
+    """It is tried again, or something else is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AheadWanted:
+    """The pool wants a function loaded if the slot has nothing else to do now; None: not any more."""
+
+    action: LoadFunction | None
+
+
+def _becomes(slot: AgentSlot, state: SlotState, function: str, now_s: float, **others: Any) -> Outcome:
+    """Return the slot in another state for the pool, and the report on that."""
+    known: dict[str, Any] = {"job": "", "attempt": 0, "reason": "", "untold": False}
+    after = changed(slot, state=state, function=function, changed_at=now_s, **known | others)
+    return after, [Report(after.report())]
+
+
+def _fails(slot: AgentSlot, reason: str, now_s: float) -> Outcome:
+    """Return the slot FAULTED; nobody knows what its memory holds."""
+    guest: list[Instruction] = [EndGuestUse(slot.name)] if slot.lent_to is not None else []
+    after, reports = _becomes(
+        slot,
+        SlotState.FAULTED,
+        "",
+        now_s,
+        activity=Activity.FAULTED,
+        reason=reason,
+        memory_of=UNKNOWN,
+        preparing=None,
+        lent_to=None,
+        ahead=None,
+    )
+    waiting, look = _pause(after)
+    return waiting, [*reports, *guest, *look]
+
+
+def _pause(slot: AgentSlot) -> Outcome:
+    """Have the slot looked at after a pause, and after twice that the next time."""
+    doubled_s = min(2 * slot.fault_pause_s, slot.parameters.fault_pause_s[1])
+    return changed(slot, fault_pause_s=doubled_s), [LookAtCard(slot.name, slot.fault_pause_s)]
+
+
+# Loading and scrubbing -----------------------------------------------------------------------------------------
+
+
+def _load(slot: AgentSlot, event: LoadBegun, now_s: float) -> Outcome:
+    if not slot.loads:
+        return _becomes(slot, SlotState.READY, event.function, now_s, preparing=None)
+    after, reports = _becomes(
+        slot, SlotState.LOADING, event.function, now_s, activity=Activity.LOADING, before=slot.function
+    )
+    return after, [*reports, LoadSlot(slot.name, event.function)]
+
+
+def _loaded(slot: AgentSlot, event: Loaded, now_s: float) -> Outcome:
+    free = {"activity": Activity.FREE, "before": "", "preparing": None}
+    pause_s = slot.parameters.fault_pause_s[0]
+    return _becomes(slot, SlotState.READY, slot.function, now_s, **free, fault_pause_s=pause_s)
+
+
+def _load_refused(slot: AgentSlot, event: LoadRefused, now_s: float) -> Outcome:
+    state = SlotState.READY if slot.before else SlotState.EMPTY
+    return _becomes(slot, state, slot.before, now_s, activity=Activity.FREE, before="", preparing=None)
+
+
+def _failed(slot: AgentSlot, event: LoadFailed | ScrubFailed, now_s: float) -> Outcome:
+    return _fails(slot, event.reason, now_s)
+
+
+def _prepare(slot: AgentSlot, event: PreparationBegun, now_s: float) -> Outcome:
+    after = changed(slot, activity=Activity.SCRUBBING, preparing=event.hold, lent_to=None)
+    return after, [EndGuestUse(slot.name), ScrubSlot(slot.name)]
+
+
+def _scrubbed(slot: AgentSlot, event: Scrubbed, now_s: float) -> Outcome:
+    scrubbed = changed(slot, activity=Activity.FREE, memory_of=None)
+    if slot.preparing is None:
+        return scrubbed, []
+    # Loaded again also where it is loaded: a function that guests drive themselves is reset by that.
+    return _load(scrubbed, LoadBegun(function=slot.preparing.function), now_s)
+
+
+# Computing -----------------------------------------------------------------------------------------------------
+
+
+def _compute(slot: AgentSlot, event: ComputationBegun, now_s: float) -> Outcome:
+    assignment = event.job.assignment
+    after, _ = _becomes(
+        slot,
+        SlotState.BUSY,
+        slot.function,
+        now_s,
+        activity=Activity.COMPUTING,
+        job=assignment.job,
+        attempt=assignment.attempt,
+        memory_of=assignment.project_id,
+    )
+    limit_s = slot.parameters.hang_factor * assignment.expected_s + slot.parameters.hang_grace_s
+    scrub = slot.memory_of is not None and slot.memory_of != assignment.project_id
+    return after, [ReportLater(after.report()), Compute(slot.name, event.job, scrub, limit_s)]
+
+
+def _computed(slot: AgentSlot, event: ComputationEnded, now_s: float) -> Outcome:
+    after, _ = _becomes(slot, SlotState.READY, slot.function, now_s, activity=Activity.FREE, untold=True)
+    return after, []
+
+
+def _computation_failed(slot: AgentSlot, event: ComputationFailed, now_s: float) -> Outcome:
+    if event.slot_failed:
+        return _fails(slot, event.message, now_s)
+    return _becomes(slot, SlotState.READY, slot.function, now_s, activity=Activity.FREE)
+
+
+def _overdue(slot: AgentSlot, event: ComputationOverdue, now_s: float) -> Outcome:
+    return slot, [StopComputation(slot.name, event.job, event.attempt)]
+
+
+# Used by an instance -------------------------------------------------------------------------------------------
+
+
+def _lend(slot: AgentSlot, event: UseBegun, now_s: float) -> Outcome:
+    after = changed(slot, activity=Activity.LENT, lent_to=event.hold, memory_of=event.hold.instance)
+    return after, [BeginGuestUse(slot.name, event.hold)]
+
+
+def _take_back(slot: AgentSlot, event: UseEnded, now_s: float) -> Outcome:
+    after = changed(slot, activity=Activity.SCRUBBING, lent_to=None)
+    return after, [EndGuestUse(slot.name), ScrubSlot(slot.name)]
+
+
+def _rest(slot: AgentSlot, event: RestBegun, now_s: float) -> Outcome:
+    return changed(slot, activity=Activity.RESTING), [LookAtCard(slot.name, event.after_s)]
+
+
+def _rested(slot: AgentSlot, event: RestEnded, now_s: float) -> Outcome:
+    return changed(slot, activity=Activity.FREE), []
+
+
+# Looks at the card ---------------------------------------------------------------------------------------------
+
+
+def _seen(slot: AgentSlot, event: CardSeen, now_s: float) -> Outcome:
+    """Follow the card: it may be gone, or back after a moment with its slots empty."""
+    if not event.present:
+        return _fails(slot, event.reason or "its card does not answer", now_s)
+    # Of a worker of the CPU pool, which software was used last says nothing.
+    state = SlotState.READY if event.function else SlotState.EMPTY
+    if not slot.loads or (slot.state, slot.function) == (state, event.function):
+        return slot, []
+    return _becomes(slot, state, event.function, now_s, memory_of=UNKNOWN)
+
+
+def _seen_after_fault(slot: AgentSlot, event: CardSeen, now_s: float) -> Outcome:
+    """Offer the slot again if its card answers: the next load repairs it, or fails again."""
+    if not event.present:
+        return _pause(slot)
+    return _becomes(slot, SlotState.EMPTY, "", now_s, activity=Activity.FREE)
+
+
+def _seen_at_rest(slot: AgentSlot, event: CardSeen, now_s: float) -> Outcome:
+    return _seen(changed(slot, activity=Activity.FREE), event, now_s)
+
+
+def _ahead(slot: AgentSlot, event: AheadWanted, now_s: float) -> Outcome:
+    return changed(slot, ahead=event.action), []
+
+
+_RULES: dict[tuple[Activity, type], AgentRule[AgentSlot]] = {
+    (Activity.FREE, LoadBegun): _load,
+    (Activity.FREE, PreparationBegun): _prepare,
+    (Activity.FREE, ComputationBegun): _compute,
+    (Activity.FREE, UseBegun): _lend,
+    (Activity.FREE, RestBegun): _rest,
+    (Activity.FREE, CardSeen): _seen,
+    (Activity.LOADING, Loaded): _loaded,
+    (Activity.LOADING, LoadRefused): _load_refused,
+    (Activity.LOADING, LoadFailed): _failed,
+    (Activity.SCRUBBING, Scrubbed): _scrubbed,
+    (Activity.SCRUBBING, ScrubFailed): _failed,
+    (Activity.COMPUTING, ComputationEnded): _computed,
+    (Activity.COMPUTING, ComputationFailed): _computation_failed,
+    (Activity.COMPUTING, ComputationOverdue): _overdue,
+    (Activity.LENT, PreparationBegun): _prepare,
+    (Activity.LENT, UseBegun): _lend,
+    (Activity.LENT, UseEnded): _take_back,
+    (Activity.LENT, CardSeen): _seen,
+    (Activity.RESTING, RestBegun): _rest,
+    (Activity.RESTING, RestEnded): _rested,
+    (Activity.RESTING, CardSeen): _seen_at_rest,
+    (Activity.FAULTED, CardSeen): _seen_after_fault,
+    **{(activity, AheadWanted): _ahead for activity in Activity},
+}
+
+SLOT = AgentTable[AgentSlot]("slot", "activity", "name", _RULES)

@@ -1,0 +1,412 @@
+"""Agents in simulated time: the very machine that the service runs (`model.agent`), with a simulated host around it.
+
+What is modelled of the host: loads that take turns at a card's configuration port, computations that last as long as
+the surroundings say, inputs that arrive when the surroundings say, slots that fail, hosts that vanish and come back
+with what their journal holds.  What is not: the DMA bandwidth that the slots of a card share, the time that clearing a
+memory takes, and what guests compute on slots that their instances hold.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from fpga_pool.model.agent import events as e
+from fpga_pool.model.agent import instructions as i
+from fpga_pool.model.agent.machine import Agent
+from fpga_pool.model.agent.objects import AgentParameters, AgentSlot, HeldJob, Phase
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.messages import AssignJob, Command, Heartbeat, HoldSlot, ObservedJob, Outcome, Report, RetimeJob
+from fpga_pool.sim.engine import Engine
+from fpga_pool.sim.hosts import SimulatedHost
+
+#: Times closer than this are one and the same.
+_INSTANT_S = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delays:
+    """What takes time around the decisions, in seconds; by default as in the embedded pool on idle processors."""
+
+    #: From a commit to its execution by the agent.
+    command_s: float = 0.03
+    #: From an input's last byte to the job's place in the slot's queue: digest, disk, journal.
+    staging_s: float = 0.02
+    #: Between two computations on a slot: the result's digest, journal, reports.
+    turnaround_s: float = 0.01
+
+
+class Surroundings(Protocol):
+    """What an agent does not decide: who hears its reports, and how long things take."""
+
+    def report(self, host: str, reports: Sequence[Report]) -> None:
+        """Hear what an agent reports, all of one change."""
+
+    def arrives_at(self, assignment: AssignJob) -> float:
+        """Return when the last byte of an attempt's input arrives, as things go now."""
+
+    def received_bytes(self, assignment: AssignJob) -> int:
+        """Return how much of an attempt's input has arrived by now."""
+
+    def seconds(self, assignment: AssignJob, board: str) -> float:
+        """Return how long the whole computation takes, done shares included."""
+
+
+@dataclass(slots=True)
+class _Executor:
+    """What carries out the instructions for one slot."""
+
+    #: It has an instruction in hand, or pauses after one: it does not ask for the next.
+    busy: bool = False
+    #: It has failed until it is repaired.
+    broken: bool = False
+    #: Counts instructions, so that the end of one that was broken off is not taken for that of the present one.
+    number: int = 0
+    computing: i.Compute | None = None
+    began_s: float = 0.0
+    lasts_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Journal:
+    """What outlives a restart, as in the journal of a live agent."""
+
+    jobs: dict[str, HeldJob] = field(default_factory=dict)
+    holds: dict[str, tuple[HoldSlot, bool]] = field(default_factory=dict)
+    fences: dict[str, tuple[int, int]] = field(default_factory=dict)
+    epochs: dict[str, int] = field(default_factory=dict)
+    executed: list[str] = field(default_factory=list)
+
+    def record(self, instruction: i.RecordInstruction) -> None:
+        match instruction:
+            case i.KeepJob(job):
+                self.jobs[job.uuid] = job
+            case i.ForgetJob(uuid):
+                self.jobs.pop(uuid, None)
+            case i.KeepHold(slot, hold):
+                self.holds[slot] = hold.action, hold.ready
+            case i.ForgetHold(slot):
+                self.holds.pop(slot, None)
+            case i.KeepCommand(command):
+                self.fences[command.slot] = command.fence
+                self.executed.append(command.id)
+            case i.KeepEpoch(shard, epoch):
+                self.epochs[shard] = epoch
+
+    def restarted(self, inputs: set[str]) -> e.Restarted:
+        """Return what an agent finds that starts again."""
+        return e.Restarted(
+            jobs=tuple(self.jobs.values()),
+            holds=dict(self.holds),
+            fences=dict(self.fences),
+            epochs=dict(self.epochs),
+            executed=tuple(self.executed),
+            inputs=frozenset(inputs),
+            results=frozenset(uuid for uuid, job in self.jobs.items() if job.phase is Phase.HELD),
+        )
+
+
+class SimulatedAgent:
+    """The agent of one host: commands in, reports out, at their simulated times."""
+
+    def __init__(
+        self,
+        host: SimulatedHost,
+        engine: Engine,
+        catalogue: Catalogue,
+        surroundings: Surroundings,
+        delays: Delays | None = None,
+        parameters: AgentParameters | None = None,
+    ) -> None:
+        self.host = host
+        self._engine = engine
+        self._catalogue = catalogue
+        self._surroundings = surroundings
+        self._delays = delays or Delays()
+        self._parameters = parameters or AgentParameters()
+        self._slots = {slot.slot: slot for slot in host.slots}
+        self._journal = _Journal()
+        #: Jobs whose complete input is on this host.
+        self._inputs: set[str] = set()
+        self._beats = 0
+        self._boots = 0
+        self.present = False
+        self._carried_out: dict[type, Callable[..., object]] = {
+            i.LoadSlot: self._load,
+            i.ScrubSlot: self._scrub,
+            i.Compute: self._compute,
+            i.LookAtCard: self._look,
+            i.WakeSlot: lambda wake: self._ask(wake.slot),
+            i.StopComputation: self._stop,
+            i.RecordEnds: self._record_ends,
+            i.DeleteFiles: lambda files: self._inputs.discard(files.job),
+            i.DeleteInput: lambda files: self._inputs.discard(files.job),
+            # Nothing is modelled of these.
+            i.Answer: lambda _: None,
+            i.BeginGuestUse: lambda _: None,
+            i.EndGuestUse: lambda _: None,
+            i.Settle: lambda _: None,
+            i.DeleteOutput: lambda _: None,
+            i.DeleteStrays: lambda _: None,
+        }
+        self._begin()
+        for slot in host.slots:
+            if slot.function:
+                self._feed(e.CardSeen(slot=slot.slot, present=True, function=slot.function), tell=False)
+
+    # From the pool ----------------------------------------------------------------------------------------------
+
+    def execute(self, shard: str, epoch: int, commands: Sequence[Command]) -> list[Outcome]:
+        """Execute commands as the owner of a shard gives them; nobody hears them while the host is away.
+
+        Raises
+        ------
+        StaleEpoch
+            A later owner of the shard was heard of.
+
+        """
+        if not self.present:
+            return []
+        jobs = self.machine.state.jobs
+        event = e.CommandsReceived(
+            shard=shard,
+            epoch=epoch,
+            commands=tuple(commands),
+            inputs=frozenset(self._inputs),
+            progress={uuid: self._progress(job) for uuid, job in jobs.items() if job.phase is Phase.RUNNING},
+        )
+        instructions = self.machine.handle(event, self._engine.now_s)
+        wakes = [one for one in instructions if isinstance(one, i.WakeSlot)]
+        self._carry_out([one for one in instructions if not isinstance(one, i.WakeSlot)])
+        for command in commands:
+            if isinstance(command.action, AssignJob | RetimeJob):
+                self._await_input(command.action.job, command.action.attempt)
+        self._carry_out(wakes)
+        return [one.outcome for one in instructions if isinstance(one, i.Answer)]
+
+    def heartbeat(self) -> Heartbeat:
+        """Return the observed state of the host now."""
+        self._beats += 1
+        return Heartbeat(
+            host=self.host.name,
+            agent_id="simulated",
+            boot=self._boots,
+            beat=self._beats,
+            at=self._engine.now_s,
+            egress_bps=self.host.egress_bps,
+            ingress_bps=self.host.ingress_bps,
+            data_address="",
+            data_port=0,
+            slots=self.machine.observed_slots(),
+            jobs=self.observed_jobs(),
+        )
+
+    def observed_jobs(self) -> tuple[ObservedJob, ...]:
+        """Return the jobs that it holds, and how far those inputs are that do not move as planned."""
+        jobs = self.machine.state.jobs
+
+        def received(uuid: str) -> int:
+            return self._surroundings.received_bytes(jobs[uuid].assignment)
+
+        return self.machine.observed_jobs(received, self._engine.now_s)
+
+    # What befalls it --------------------------------------------------------------------------------------------
+
+    def fail_slot(self, name: str) -> None:
+        """Have a slot fail, until it is repaired; what computes there is lost."""
+        executor, slot = self._executors[name], self.machine.state.slots[name]
+        if not self.present or executor.broken:
+            return
+        executor.broken = True
+        if executor.computing is not None:
+            self._end_computation(name, "fpga_pool.slot_fault", "simulated", slot_failed=True)
+        elif executor.busy and slot.loads and slot.activity == "loading":
+            executor.number += 1
+            self._answer(e.LoadFailed(slot=name, reason="simulated"))
+        else:
+            self._feed(e.CardSeen(slot=name, present=False, reason="simulated"))
+
+    def repair_slot(self, name: str) -> None:
+        """Have a slot that failed answer again."""
+        executor = self._executors[name]
+        if executor.broken:
+            executor.broken = False
+            self._look_now(name, executor.number)
+
+    def vanish(self) -> None:
+        """Leave without a word; what computes is lost."""
+        self.present = False
+        for executor in self._executors.values():
+            executor.number += 1
+
+    def come_back(self) -> None:
+        """Start again, with empty slots, and go on from what the journal holds."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self.present = True
+        self._boots += 1
+        self.machine = Agent(self.host.name, self.host.slots, self._parameters)
+        self._executors = {name: _Executor() for name in self._slots}
+        self._port_free_s: dict[str, float] = {}
+        self._feed(self._journal.restarted(self._inputs))
+        for job in list(self.machine.state.jobs.values()):
+            self._await_input(job.uuid, job.attempt)
+
+    # The machine ------------------------------------------------------------------------------------------------
+
+    def _feed(self, event: e.AgentEvent, *, tell: bool = True) -> None:
+        if self.present:
+            instructions = self.machine.handle(event, self._engine.now_s)
+            reports = () if tell else (i.Report,)
+            self._carry_out([one for one in instructions if not isinstance(one, reports)])
+
+    def _carry_out(self, instructions: Sequence[i.Instruction]) -> None:
+        recorded = [one for one in instructions if isinstance(one, i.RecordInstruction)]
+        for one in recorded:
+            self._journal.record(one)
+        reports = [one.report for one in recorded if isinstance(one, i.Report | i.ReportLater)]
+        if reports:
+            self._surroundings.report(self.host.name, reports)
+        for one in instructions:
+            if not isinstance(one, i.RecordInstruction):
+                self._carried_out[type(one)](one)
+
+    def _begin_instruction(self, slot: str) -> int:
+        executor = self._executors[slot]
+        executor.busy = True
+        executor.number += 1
+        return executor.number
+
+    def _answer(self, event: e.SlotEvent) -> None:
+        """Say how an instruction has ended, and ask for the next."""
+        self._executors[event.slot].busy = False
+        self._feed(event)
+        self._ask(event.slot)
+
+    def _ask(self, slot: str) -> None:
+        if not self._executors[slot].busy and self._asks(self.machine.state.slots[slot]):
+            self._feed(e.SlotFree(slot=slot))
+
+    # Slots ------------------------------------------------------------------------------------------------------
+
+    def _load(self, load: i.LoadSlot) -> None:
+        number, facts = self._begin_instruction(load.slot), self._slots[load.slot]
+        begins_s = max(self._engine.now_s, self._port_free_s.get(facts.card, 0.0))
+        ends_s = begins_s + self._catalogue.board(facts.board).load_s(facts.kind)
+        self._port_free_s[facts.card] = ends_s
+        self._engine.at(ends_s, partial(self._ended, number, e.Loaded(slot=load.slot)))
+
+    def _ended(self, number: int, event: e.SlotEvent) -> None:
+        if self._executors[event.slot].number == number:
+            self._answer(event)
+
+    def _scrub(self, scrub: i.ScrubSlot) -> None:
+        number = self._begin_instruction(scrub.slot)
+        self._engine.after(0.0, partial(self._ended, number, e.Scrubbed(slot=scrub.slot)))
+
+    def _compute(self, compute: i.Compute) -> None:
+        number, executor = self._begin_instruction(compute.slot), self._executors[compute.slot]
+        assignment = compute.job.assignment
+        whole_s = self._surroundings.seconds(assignment, self._slots[compute.slot].board)
+        executor.computing, executor.began_s = compute, self._engine.now_s
+        executor.lasts_s = whole_s * (1.0 - assignment.done)
+        if executor.lasts_s > compute.limit_s:
+            self._engine.after(compute.limit_s, partial(self._overdue, compute, number))
+        self._engine.after(executor.lasts_s, partial(self._computed, compute, number))
+
+    def _overdue(self, compute: i.Compute, number: int) -> None:
+        if self._executors[compute.slot].number == number:
+            job = compute.job
+            self._feed(e.ComputationOverdue(slot=compute.slot, job=job.uuid, attempt=job.attempt))
+
+    def _computed(self, compute: i.Compute, number: int) -> None:
+        executor = self._executors[compute.slot]
+        if executor.number != number:
+            return
+        executor.computing = None
+        self._feed(
+            e.ComputationEnded(
+                slot=compute.slot,
+                job=compute.job.uuid,
+                attempt=compute.job.attempt,
+                compute_s=executor.lasts_s,
+                result_bytes=0,
+                result_sha256="",
+            )
+        )
+        self._engine.after(self._delays.turnaround_s, partial(self._turned, compute.slot, number))
+
+    def _turned(self, slot: str, number: int) -> None:
+        executor = self._executors[slot]
+        if executor.number == number:
+            executor.busy = False
+            self._ask(slot)
+
+    def _stop(self, stop: i.StopComputation) -> None:
+        compute = self._executors[stop.slot].computing
+        if compute is not None and (compute.job.uuid, compute.job.attempt) == (stop.job, stop.attempt):
+            self._end_computation(stop.slot, "fpga_pool.stopped", "stopped by its agent")
+
+    def _end_computation(self, slot: str, code: str, message: str, *, slot_failed: bool = False) -> None:
+        executor = self._executors[slot]
+        compute, executor.computing = executor.computing, None
+        assert compute is not None  # noqa: S101  # asked for by who has seen it
+        executor.number += 1
+        self._answer(
+            e.ComputationFailed(
+                slot=slot,
+                job=compute.job.uuid,
+                attempt=compute.job.attempt,
+                code=code,
+                message=message,
+                retryable=True,
+                slot_failed=slot_failed,
+            )
+        )
+
+    def _progress(self, job: HeldJob) -> float:
+        """Return the share of a running job's work that is done."""
+        executor = self._executors[job.slot]
+        done, left = job.assignment.done, 1.0 - job.assignment.done
+        if executor.lasts_s <= 0.0:
+            return 1.0
+        return done + left * min((self._engine.now_s - executor.began_s) / executor.lasts_s, 1.0)
+
+    def _look(self, look: i.LookAtCard) -> None:
+        executor = self._executors[look.slot]
+        executor.number += 1
+        if not executor.broken:  # one that is, is looked at when it is repaired
+            self._engine.after(look.after_s, partial(self._look_now, look.slot, executor.number))
+
+    def _look_now(self, slot: str, number: int) -> None:
+        executor = self._executors[slot]
+        if executor.number == number and not executor.busy:
+            function = self.machine.state.slots[slot].function
+            self._answer(e.CardSeen(slot=slot, present=not executor.broken, function=function))
+
+    # Inputs and results -----------------------------------------------------------------------------------------
+
+    def _await_input(self, uuid: str, attempt: int) -> None:
+        """Stage a job when its input has arrived; its plan may have changed meanwhile."""
+        job = self.machine.state.jobs.get(uuid)
+        if not self.present or job is None or job.phase is not Phase.WAITING or job.attempt != attempt:
+            return
+        arrives_s = self._surroundings.arrives_at(job.assignment) + self._delays.staging_s
+        if arrives_s > self._engine.now_s + _INSTANT_S:
+            self._engine.at(arrives_s, partial(self._await_input, uuid, attempt))
+        else:
+            self._inputs.add(uuid)
+            self._feed(e.InputArrived(job=uuid))
+
+    def _record_ends(self, _: i.RecordEnds) -> None:
+        """Record ends at once; the clients have the results at once."""
+        ended = tuple(self.machine.state.jobs[uuid] for uuid in self.machine.state.ended)
+        self._feed(e.EndsDue())
+        held = tuple(self._journal.jobs[job.uuid] for job in ended)
+        self._feed(e.EndsRecorded(jobs=held))
+        self._feed(e.ResultsDelivered(attempts=tuple((job.uuid, job.attempt) for job in held)))
+
+    @staticmethod
+    def _asks(slot: AgentSlot) -> bool:
+        return slot.activity in ("free", "lent", "resting")
