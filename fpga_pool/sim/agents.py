@@ -6,17 +6,29 @@ with what their journal holds.  What is not: the DMA bandwidth that the slots of
 memory takes, and what guests compute on slots that their instances hold.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
 from fpga_pool.model.agent import events as e
 from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent.machine import Agent
-from fpga_pool.model.agent.objects import AgentParameters, AgentSlot, HeldJob, Phase
+from fpga_pool.model.agent.objects import Activity, AgentParameters, HeldJob, Phase
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.messages import AssignJob, Command, Heartbeat, HoldSlot, ObservedJob, Outcome, Report, RetimeJob
+from fpga_pool.model.messages import (
+    AssignJob,
+    Command,
+    Heartbeat,
+    HoldSlot,
+    ObservedJob,
+    ObservedSlot,
+    Outcome,
+    Report,
+    RetimeJob,
+)
+from fpga_pool.model.objects import SlotState
 from fpga_pool.sim.engine import Engine
 from fpga_pool.sim.hosts import SimulatedHost
 
@@ -60,7 +72,7 @@ class _Executor:
     busy: bool = False
     #: It has failed until it is repaired.
     broken: bool = False
-    #: Counts instructions, so that the end of one that was broken off is not taken for that of the present one.
+    #: Of the instruction, so that the end of one that was broken off is not taken for that of the present one.
     number: int = 0
     computing: i.Compute | None = None
     began_s: float = 0.0
@@ -149,10 +161,8 @@ class SimulatedAgent:
             i.DeleteOutput: lambda _: None,
             i.DeleteStrays: lambda _: None,
         }
-        self._begin()
-        for slot in host.slots:
-            if slot.function:
-                self._feed(e.CardSeen(slot=slot.slot, present=True, function=slot.function), tell=False)
+        self._numbers = itertools.count(1)
+        self._begin(host.slots)
 
     # From the pool ----------------------------------------------------------------------------------------------
 
@@ -220,8 +230,8 @@ class SimulatedAgent:
         executor.broken = True
         if executor.computing is not None:
             self._end_computation(name, "fpga_pool.slot_fault", "simulated", slot_failed=True)
-        elif executor.busy and slot.loads and slot.activity == "loading":
-            executor.number += 1
+        elif slot.activity is Activity.LOADING:
+            executor.number = next(self._numbers)
             self._answer(e.LoadFailed(slot=name, reason="simulated"))
         else:
             self._feed(e.CardSeen(slot=name, present=False, reason="simulated"))
@@ -237,45 +247,44 @@ class SimulatedAgent:
         """Leave without a word; what computes is lost."""
         self.present = False
         for executor in self._executors.values():
-            executor.number += 1
+            executor.number = next(self._numbers)
 
     def come_back(self) -> None:
         """Start again, with empty slots, and go on from what the journal holds."""
-        self._begin()
+        self._begin([replace(slot, state=SlotState.EMPTY, function="") for slot in self.host.slots])
 
-    def _begin(self) -> None:
+    def _begin(self, slots: Sequence[ObservedSlot]) -> None:
         self.present = True
         self._boots += 1
-        self.machine = Agent(self.host.name, self.host.slots, self._parameters)
+        self.machine = Agent(self.host.name, slots, self._parameters)
         self._executors = {name: _Executor() for name in self._slots}
         self._port_free_s: dict[str, float] = {}
         self._feed(self._journal.restarted(self._inputs))
         for job in list(self.machine.state.jobs.values()):
             self._await_input(job.uuid, job.attempt)
+        for slot in self._slots:
+            self._ask(slot)
 
     # The machine ------------------------------------------------------------------------------------------------
 
-    def _feed(self, event: e.AgentEvent, *, tell: bool = True) -> None:
+    def _feed(self, event: e.AgentEvent) -> None:
         if self.present:
-            instructions = self.machine.handle(event, self._engine.now_s)
-            reports = () if tell else (i.Report,)
-            self._carry_out([one for one in instructions if not isinstance(one, reports)])
+            self._carry_out(self.machine.handle(event, self._engine.now_s))
 
     def _carry_out(self, instructions: Sequence[i.Instruction]) -> None:
         recorded = [one for one in instructions if isinstance(one, i.RecordInstruction)]
-        for one in recorded:
-            self._journal.record(one)
-        reports = [one.report for one in recorded if isinstance(one, i.Report | i.ReportLater)]
+        for record in recorded:
+            self._journal.record(record)
+        reports = [record.report for record in recorded if isinstance(record, i.Report | i.ReportLater)]
         if reports:
             self._surroundings.report(self.host.name, reports)
-        for one in instructions:
-            if not isinstance(one, i.RecordInstruction):
-                self._carried_out[type(one)](one)
+        for instruction in instructions:
+            if not isinstance(instruction, i.RecordInstruction):
+                self._carried_out[type(instruction)](instruction)
 
     def _begin_instruction(self, slot: str) -> int:
         executor = self._executors[slot]
-        executor.busy = True
-        executor.number += 1
+        executor.busy, executor.number = True, next(self._numbers)
         return executor.number
 
     def _answer(self, event: e.SlotEvent) -> None:
@@ -285,7 +294,7 @@ class SimulatedAgent:
         self._ask(event.slot)
 
     def _ask(self, slot: str) -> None:
-        if not self._executors[slot].busy and self._asks(self.machine.state.slots[slot]):
+        if not self._executors[slot].busy and self.machine.state.slots[slot].asks:
             self._feed(e.SlotFree(slot=slot))
 
     # Slots ------------------------------------------------------------------------------------------------------
@@ -352,7 +361,7 @@ class SimulatedAgent:
         executor = self._executors[slot]
         compute, executor.computing = executor.computing, None
         assert compute is not None  # noqa: S101  # asked for by who has seen it
-        executor.number += 1
+        executor.number = next(self._numbers)
         self._answer(
             e.ComputationFailed(
                 slot=slot,
@@ -375,7 +384,7 @@ class SimulatedAgent:
 
     def _look(self, look: i.LookAtCard) -> None:
         executor = self._executors[look.slot]
-        executor.number += 1
+        executor.busy, executor.number = False, next(self._numbers)
         if not executor.broken:  # one that is, is looked at when it is repaired
             self._engine.after(look.after_s, partial(self._look_now, look.slot, executor.number))
 
@@ -406,7 +415,3 @@ class SimulatedAgent:
         held = tuple(self._journal.jobs[job.uuid] for job in ended)
         self._feed(e.EndsRecorded(jobs=held))
         self._feed(e.ResultsDelivered(attempts=tuple((job.uuid, job.attempt) for job in held)))
-
-    @staticmethod
-    def _asks(slot: AgentSlot) -> bool:
-        return slot.activity in ("free", "lent", "resting")

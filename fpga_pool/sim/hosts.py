@@ -1,9 +1,9 @@
 """Hosts of a simulated pool."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.messages import AssignJob, Heartbeat, ObservedSlot
+from fpga_pool.model.messages import ObservedSlot
 from fpga_pool.model.objects import SlotState
 
 
@@ -15,41 +15,6 @@ class SimulatedHost:
     egress_bps: float
     ingress_bps: float
     slots: tuple[ObservedSlot, ...]
-
-    def heartbeat(self, at: float) -> Heartbeat:
-        """Return what its agent would tell."""
-        return Heartbeat(
-            host=self.name,
-            agent_id="simulated",
-            boot=1,
-            beat=1,
-            at=at,
-            egress_bps=self.egress_bps,
-            ingress_bps=self.ingress_bps,
-            data_address="",
-            data_port=0,
-            slots=self.slots,
-            jobs=(),
-        )
-
-
-@dataclass(slots=True)
-class SimulatedSlot:
-    """A slot as its agent would keep it."""
-
-    observed: ObservedSlot
-    function: str
-    queue: dict[str, AssignJob] = field(default_factory=dict)
-    staged: set[str] = field(default_factory=set)
-    running: AssignJob | None = None
-    busy: bool = False
-    #: It has failed, or its host has left: nothing happens there any more.
-    dead: bool = False
-
-    @property
-    def host(self) -> str:
-        """Name of its host."""
-        return self.observed.slot.split("/")[0]
 
 
 def fresh_hosts(

@@ -1,8 +1,8 @@
-"""The whole pool in one thread and simulated time: the same rules, tables, policies and dispatch as the live one.
+"""The whole pool in one thread and simulated time: the same rules, tables, policies and agents as the live one.
 
-What is modelled is what lies around them: commands and reports that take a while, inputs that move as planned, loads
-that take turns at a card's configuration port, computations that last as long as their time models say, or as long as
-the caller says; slots that fail or are drained, and hosts that leave.  Slow clients and an oversubscribed DMA are not.
+What is modelled is what lies around them: commands that take a while, inputs that move as planned or late,
+computations that last as long as their time models say, or as long as the caller says; slots that fail or are drained,
+and hosts that leave.  What an agent's host does is modelled in `sim.agents`.
 """
 
 import itertools
@@ -14,26 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from fpga_pool.core.dispatch import Load, QueueEntry, Run, next_action
 from fpga_pool.core.policy import BatchPolicy
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle
-from fpga_pool.model.messages import (
-    AssignJob,
-    Command,
-    InputStaged,
-    JobFailed,
-    JobFinished,
-    JobReleased,
-    JobStarted,
-    ObservedJob,
-    ReleaseJob,
-    Report,
-    ResultDelivered,
-    SlotChanged,
-)
-from fpga_pool.model.objects import DEFAULT_SHARD, Batch, Job, JobState, Slot, SlotState
+from fpga_pool.model.messages import AssignJob, Command, JobEvicted, JobFailed, JobReleased, Report
+from fpga_pool.model.objects import DEFAULT_SHARD, Batch, Job, JobState, Slot
 from fpga_pool.model.pool.admission import BatchRequest, create_batch
 from fpga_pool.model.pool.batch_family import BatchFamily
 from fpga_pool.model.pool.families import AnyFamily, PoolPolicies, new_families
@@ -42,29 +28,16 @@ from fpga_pool.model.pool.planning import known_time_models
 from fpga_pool.model.pool.reconcile import apply_heartbeat, note_progress, tick
 from fpga_pool.model.pool.reports import apply_reports
 from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.model.progress import moved_bytes, planned_bytes, told_bytes
+from fpga_pool.model.progress import moved_bytes, planned_bytes
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.sim.agents import Delays, SimulatedAgent
 from fpga_pool.sim.engine import Engine
-from fpga_pool.sim.hosts import SimulatedHost, SimulatedSlot
+from fpga_pool.sim.hosts import SimulatedHost
 from fpga_pool.sim.store import MemoryStore
 
 OWNER = "simulator"
 #: How often work that waits is looked at, in seconds, and for how long if nothing changes.
 LOOK_S, LONGEST_WAIT_S = 0.5, 3600.0
-#: Times closer than this are one and the same.
-_INSTANT_S = 1e-9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delays:
-    """What takes time around the decisions, in seconds; by default as in the embedded pool on idle processors."""
-
-    #: From a commit to its execution by the agent.
-    command_s: float = 0.03
-    #: From an input's last byte to the job's place in the slot's queue: digest, disk, journal.
-    staging_s: float = 0.02
-    #: Between two computations on a slot: the result's digest, journal, reports.
-    turnaround_s: float = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,17 +89,14 @@ class SimulatedPool:
         self._looking = self._looking_again = False
         #: When a cycle has changed something last.
         self._changed_at_s = 0.0
-        self._slots: dict[str, SimulatedSlot] = {}
-        self._gone: set[str] = set()
-        #: Complete inputs, as (host, job).
-        self._inputs: set[tuple[str, str]] = set()
-        self._port_free_s: dict[tuple[str, str], float] = {}
         #: Numbers of reports.
         self._numbers = itertools.count(1)
+        self._agents: dict[str, SimulatedAgent] = {}
         for host in hosts:
+            agent = SimulatedAgent(host, self._engine, catalogue, self, self._delays)
             with self._transaction() as tx:
-                apply_heartbeat(tx, host.heartbeat(0.0), 0.0)
-            self._slots |= {slot.slot: SimulatedSlot(slot, slot.function) for slot in host.slots}
+                apply_heartbeat(tx, agent.heartbeat(), 0.0)
+            self._agents[host.name] = agent
 
     def run_batch(self, request: BatchRequest, policy: BatchPolicy, *, seed: int = 0, until_s: float = 1e9) -> Outcome:
         """Submit a batch, let time pass until it is complete, and return what came of it."""
@@ -144,7 +114,12 @@ class SimulatedPool:
 
     def fail_slot_at(self, time_s: float, name: str) -> None:
         """Have a slot fail for good; what computes there is lost."""
-        self._engine.at(time_s, partial(self._fail, self._slots[name]))
+
+        def fail() -> None:
+            self._agents[name.split("/")[0]].fail_slot(name)
+            self._plan()
+
+        self._engine.at(time_s, fail)
 
     def drain_slot_at(self, time_s: float, name: str) -> None:
         """Have the operator drain a slot."""
@@ -154,7 +129,7 @@ class SimulatedPool:
 
     def lose_host_at(self, time_s: float, name: str) -> None:
         """Have a host leave without a word; it is missed after the time the settings say."""
-        self._engine.at(time_s, partial(self._leave, name))
+        self._engine.at(time_s, self._agents[name].vanish)
         missed_s = self._settings.host_timeout_s + 1.0
 
         def miss(tx: Transaction) -> None:
@@ -230,9 +205,9 @@ class SimulatedPool:
     def _look(self) -> None:
         """See how far inputs have moved, and plan."""
         self._looking = False
+        observed = [job for agent in self._agents.values() for job in agent.observed_jobs()]
         with self._transaction() as tx:
-            waiting = [job for job in tx.active_jobs() if job.state is JobState.WAITING_INPUT and job.transfer]
-            note_progress(tx, map(self._observed, waiting), self._engine.now_s)
+            note_progress(tx, observed, self._engine.now_s)
         self._plan()
 
     def _look_again(self) -> None:
@@ -246,12 +221,51 @@ class SimulatedPool:
         """Let jobs and tasks that wait for a place have what has become free."""
         self._run_cycles([cycle for cycle in self._cycles if cycle.family.waits])
 
-    def _observed(self, job: Job) -> ObservedJob:
-        """Return what an agent would see of an input, and tell if it is not as planned."""
+    def _deliver(self) -> None:
+        commands = self._store.undelivered(DEFAULT_SHARD, limit=len(self._store.outbox))
+        self._store.delivered(DEFAULT_SHARD, OWNER, self._shard.epoch, {command.id for command in commands})
+        if commands:
+            self._engine.after(self._delays.command_s, partial(self._execute, commands))
+
+    # The surroundings of the agents -----------------------------------------------------------------------------
+
+    def _execute(self, commands: Sequence[Command]) -> None:
+        for host in dict.fromkeys(command.host for command in commands):
+            theirs = [command for command in commands if command.host == host]
+            outcomes = self._agents[host].execute(self._shard.name, self._shard.epoch, theirs)
+            refused = [outcome for outcome in outcomes if outcome.outcome != "accepted"]
+            assert not refused, refused  # noqa: S101  # commands come in order here, and once
+
+    def report(self, host: str, reports: Sequence[Report]) -> None:
+        """See Surroundings."""
+        numbered = list(zip(itertools.islice(self._numbers, len(reports)), reports, strict=True))
+        with self._transaction() as tx:
+            void = apply_reports(tx, host, "simulated", numbered, self._engine.now_s)
+        if any(cycle.family.waits for cycle in self._cycles):
+            self._engine.after(0.0, self._place_freed)
+        # Nothing that goes on is void; what ends may have been given up before.
+        ends = any(isinstance(report, JobReleased | JobFailed | JobEvicted) for report in reports)
+        assert ends or not void, void  # noqa: S101
+
+    def arrives_at(self, assignment: AssignJob) -> float:
+        """See Surroundings."""
+        job = self._job(assignment)
+        return (job.dispatched_at or 0.0) + (job.transfer[-1].end_s if job.transfer else 0.0) + self._behind_s(job)
+
+    def received_bytes(self, assignment: AssignJob) -> int:
+        """See Surroundings."""
+        job = self._job(assignment)
         since_s = self._engine.now_s - (job.dispatched_at or 0.0)
-        moved = int(moved_bytes(job.transfer, job.input_bytes, since_s - self._behind_s(job)))
-        told = told_bytes(job.transfer, job.input_bytes, moved, since_s)
-        return ObservedJob(job=job.uuid, attempt=job.attempt, slot=job.slot, moved_bytes=told)
+        return int(moved_bytes(job.transfer, job.input_bytes, since_s - self._behind_s(job)))
+
+    def seconds(self, assignment: AssignJob, board: str) -> float:
+        """See Surroundings."""
+        estimated_s = self._models[assignment.function, board].seconds(assignment.input_bytes)
+        return self._actual(assignment.job, estimated_s)
+
+    def _job(self, assignment: AssignJob) -> Job:
+        with self._transaction() as tx:
+            return tx.job(assignment.job)
 
     def _behind_s(self, job: Job) -> float:
         """Return by how much an input is later than its plan; one for what is left of it is followed as it is."""
@@ -260,149 +274,3 @@ class SimulatedPool:
         begins_at = (job.dispatched_at or 0.0) + job.transfer[0].begin_s
         sends_at = self._sends_at.setdefault((job.uuid, job.attempt), begins_at + self._sends_late(job.uuid))
         return max(sends_at - begins_at, 0.0)
-
-    def _deliver(self) -> None:
-        commands = self._store.undelivered(DEFAULT_SHARD, limit=len(self._store.outbox))
-        self._store.delivered(DEFAULT_SHARD, OWNER, self._shard.epoch, {command.id for command in commands})
-        if commands:
-            self._engine.after(self._delays.command_s, partial(self._execute, commands))
-
-    def _report(self, slot: SimulatedSlot, *reports: Report) -> None:
-        numbered = list(zip(itertools.islice(self._numbers, len(reports)), reports, strict=True))
-        with self._transaction() as tx:
-            void = apply_reports(tx, slot.host, "simulated", numbered, self._engine.now_s)
-        if any(cycle.family.waits for cycle in self._cycles):
-            self._engine.after(0.0, self._place_freed)
-        # Nothing that goes on is void; what ends may have been given up before.
-        ends = any(isinstance(report, JobReleased | JobFailed) for report in reports)
-        assert ends or not void, void  # noqa: S101
-
-    # The agents -------------------------------------------------------------------------------------------------
-
-    def _execute(self, commands: Sequence[Command]) -> None:
-        for command in commands:
-            slot, action = self._slots[command.slot], command.action
-            if slot.host in self._gone:
-                continue
-            if isinstance(action, AssignJob):
-                self._assign(slot, action)
-            elif isinstance(action, ReleaseJob):
-                self._release(slot, action.job)
-        for name in dict.fromkeys(command.slot for command in commands):
-            self._next(self._slots[name])
-
-    def _assign(self, slot: SimulatedSlot, action: AssignJob) -> None:
-        for other in self._slots.values():
-            if other.host == slot.host:
-                self._forget(other, action.job)
-        slot.queue[action.job] = action
-        if (slot.host, action.job) in self._inputs:  # it was moved here from another slot of the host
-            self._stage(slot, action)
-        else:
-            self._await_input(slot, action)
-
-    def _await_input(self, slot: SimulatedSlot, action: AssignJob) -> None:
-        """Stage the job when its input has moved as planned; the plan may have changed meanwhile."""
-        if slot.dead or slot.queue.get(action.job) is not action:
-            return
-        with self._transaction() as tx:
-            job = tx.job(action.job)
-        moved_s = (job.dispatched_at or 0.0) + (job.transfer[-1].end_s if job.transfer else 0.0)
-        arrives_s = moved_s + self._behind_s(job) + self._delays.staging_s
-        if arrives_s > self._engine.now_s + _INSTANT_S:
-            self._engine.at(arrives_s, partial(self._await_input, slot, action))
-        else:
-            self._stage(slot, action)
-
-    def _stage(self, slot: SimulatedSlot, action: AssignJob) -> None:
-        slot.staged.add(action.job)
-        self._inputs.add((slot.host, action.job))
-        self._report(slot, InputStaged(job=action.job, attempt=action.attempt, at=self._engine.now_s))
-        self._next(slot)
-
-    def _release(self, slot: SimulatedSlot, job: str) -> None:
-        self._inputs.discard((slot.host, job))
-        action = self._forget(slot, job)
-        if action is not None:
-            self._report(slot, JobReleased(job=job, attempt=action.attempt, at=self._engine.now_s))
-
-    def _forget(self, slot: SimulatedSlot, job: str) -> AssignJob | None:
-        slot.staged.discard(job)
-        return slot.queue.pop(job, None)
-
-    def _next(self, slot: SimulatedSlot) -> None:
-        """Have an idle slot do what the shared rule says."""
-        if slot.busy or slot.dead:
-            return
-        queue = [
-            QueueEntry(key=action.job, order=action.order, function=action.function, staged=action.job in slot.staged)
-            for action in slot.queue.values()
-        ]
-        action = next_action(queue, slot.function or None)
-        if isinstance(action, Load):
-            self._load(slot, action.function)
-        elif isinstance(action, Run):
-            self._compute(slot, slot.queue.pop(action.entry.key))
-
-    def _load(self, slot: SimulatedSlot, function: str) -> None:
-        slot.busy = True
-        self._report(slot, self._changed(slot, SlotState.LOADING, function))
-        observed = slot.observed
-        port = slot.host, observed.card
-        begins_s = max(self._engine.now_s, self._port_free_s.get(port, 0.0))
-        ends_s = begins_s + self._catalogue.board(observed.board).load_s(observed.kind)
-        self._port_free_s[port] = ends_s
-        self._engine.at(ends_s, partial(self._loaded, slot, function))
-
-    def _loaded(self, slot: SimulatedSlot, function: str) -> None:
-        if slot.dead:
-            return
-        slot.busy, slot.function = False, function
-        self._report(slot, self._changed(slot, SlotState.READY, function))
-        self._next(slot)
-
-    def _compute(self, slot: SimulatedSlot, action: AssignJob) -> None:
-        slot.busy, slot.running = True, action
-        started = JobStarted(job=action.job, attempt=action.attempt, at=self._engine.now_s)
-        self._report(slot, self._changed(slot, SlotState.BUSY, slot.function, action.job), started)
-        estimated_s = self._models[action.function, slot.observed.board].seconds(action.input_bytes)
-        seconds = self._actual(action.job, estimated_s)
-        self._engine.after(seconds, partial(self._finish, slot, action, seconds))
-
-    def _finish(self, slot: SimulatedSlot, action: AssignJob, seconds: float) -> None:
-        if slot.dead:
-            return
-        slot.running = None
-        self._inputs.discard((slot.host, action.job))
-        about = self._about(action)
-        self._report(
-            slot,
-            JobFinished(**about, compute_s=seconds, result_bytes=0, result_sha256=""),
-            self._changed(slot, SlotState.READY, slot.function),
-            ResultDelivered(**about),
-        )
-        self._engine.after(self._delays.turnaround_s, partial(self._idle, slot))
-
-    def _idle(self, slot: SimulatedSlot) -> None:
-        slot.busy = False
-        self._next(slot)
-
-    def _fail(self, slot: SimulatedSlot) -> None:
-        slot.dead = True
-        failed: list[Report] = []
-        if slot.running is not None:
-            about = self._about(slot.running)
-            failed.append(JobFailed(**about, code="fpga_pool.slot_fault", message="simulated", retryable=True))
-        self._report(slot, *failed, self._changed(slot, SlotState.FAULTED, ""))
-        self._plan()
-
-    def _leave(self, host: str) -> None:
-        self._gone.add(host)
-        for slot in self._slots.values():
-            slot.dead |= slot.host == host
-
-    def _about(self, action: AssignJob) -> dict[str, Any]:
-        return {"job": action.job, "attempt": action.attempt, "at": self._engine.now_s}
-
-    def _changed(self, slot: SimulatedSlot, state: SlotState, function: str, job: str = "") -> SlotChanged:
-        return SlotChanged(slot=slot.observed.slot, at=self._engine.now_s, state=state, function=function, job=job)

@@ -6,7 +6,7 @@ from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent.events import CommandsReceived
 from fpga_pool.model.agent.hold import HOLD, FreeRequested, HoldRequested
 from fpga_pool.model.agent.job import JOB, Evicted, Replaced, about
-from fpga_pool.model.agent.objects import Activity, AgentSlot, HeldJob, Hold, Phase
+from fpga_pool.model.agent.objects import AgentSlot, HeldJob, Hold, Phase
 from fpga_pool.model.agent.slot import SLOT, AheadWanted
 from fpga_pool.model.agent.state import AgentState
 from fpga_pool.model.exceptions import StaleEpoch
@@ -43,7 +43,7 @@ class Commanding:
             self._wake(job.slot)
 
     def _wake(self, slot: str) -> None:
-        if self.state.slots[slot].activity in (Activity.FREE, Activity.LENT, Activity.RESTING):
+        if self.state.slots[slot].asks:
             self._wakes[slot] = None
 
     def _job(self, job: HeldJob, event: object, now_s: float) -> HeldJob | None:
@@ -117,7 +117,9 @@ class Commanding:
     def _execute(self, command: Command, event: CommandsReceived, now_s: float) -> Outcome:
         action, slot = command.action, command.slot
         if isinstance(action, AssignJob):
-            self._assign(slot, action, action.job in event.inputs, now_s)
+            # An earlier one of these commands may have deleted it.
+            input_here = action.job in event.inputs and i.DeleteFiles(action.job) not in self._out
+            self._assign(slot, action, input_here, now_s)
         elif isinstance(action, RetimeJob):
             self._job_if_possible(action.job, action, now_s, action.attempt)
         elif isinstance(action, ReleaseJob):

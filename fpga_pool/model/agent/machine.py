@@ -35,7 +35,7 @@ HISTORY_LENGTH = 20
 class Agent(Commanding):
     """The agent of one host.
 
-    `slots` say what does not change of each slot; what they say of its state is not looked at.
+    `slots` say what does not change of each slot, and what is loaded there at the start.
     """
 
     def __init__(self, host: str, slots: Iterable[ObservedSlot], parameters: AgentParameters | None = None) -> None:
@@ -45,7 +45,12 @@ class Agent(Commanding):
         pause_s = self.parameters.fault_pause_s[0]
         for name, slot in self._facts.items():
             self.state.slots[name] = AgentSlot(
-                name=name, parameters=self.parameters, loads=slot.kind != CPU, fault_pause_s=pause_s
+                name=name,
+                parameters=self.parameters,
+                loads=slot.kind != CPU,
+                state=SlotState.READY if slot.function else SlotState.EMPTY,
+                function=slot.function,
+                fault_pause_s=pause_s,
             )
         self._history: deque[tuple[float, e.AgentEvent]] = deque(maxlen=HISTORY_LENGTH)
         self._handlers: dict[type, Callable[[Any, float], None]] = {
@@ -158,7 +163,7 @@ class Agent(Commanding):
     def _slot_free(self, event: e.SlotFree, now_s: float) -> None:
         """Decide what a slot does next."""
         slot, hold = self.state.slots[event.slot], self.state.holds.get(event.slot)
-        if slot.activity not in (Activity.FREE, Activity.LENT, Activity.RESTING):
+        if not slot.asks:
             SLOT.transition(slot, event, now_s)  # tells what is possible
         ahead, wanted = slot.ahead, None
         if ahead is not None:

@@ -141,6 +141,11 @@ class AgentSlot:
     #: It is READY after a job, which is reported together with the end of that job.
     untold: bool = False
 
+    @property
+    def asks(self) -> bool:
+        """Whether its executor may ask what comes next."""
+        return self.activity in (Activity.FREE, Activity.LENT, Activity.RESTING)
+
     def report(self) -> SlotChanged:
         """Return what is reported about it."""
         return SlotChanged(

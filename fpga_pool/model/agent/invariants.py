@@ -1,0 +1,64 @@
+"""What is always true of an agent between two events."""
+
+from collections.abc import Iterator
+
+from fpga_pool.model.agent.objects import Activity, AgentSlot, HeldJob, Phase
+from fpga_pool.model.agent.state import AgentState
+from fpga_pool.model.objects import SlotState
+
+#: The states that the pool may be told while this is under way.
+_STATES = {
+    Activity.FREE: (SlotState.EMPTY, SlotState.READY),
+    Activity.LOADING: (SlotState.LOADING,),
+    Activity.SCRUBBING: (SlotState.EMPTY, SlotState.READY),
+    Activity.COMPUTING: (SlotState.BUSY,),
+    Activity.LENT: (SlotState.EMPTY, SlotState.READY),
+    Activity.RESTING: (SlotState.EMPTY, SlotState.READY),
+    Activity.FAULTED: (SlotState.FAULTED,),
+}
+
+
+def validate(state: AgentState) -> None:
+    """Check all invariants; AssertionError tells those that are broken."""
+    broken = [*_broken_jobs(state), *_broken_slots(state)]
+    if broken:
+        raise AssertionError("; ".join(broken))
+
+
+def _broken_jobs(state: AgentState) -> Iterator[str]:
+    indexed = {(slot, uuid): job for slot, jobs in state.jobs_of_slot.items() for uuid, job in jobs.items()}
+    if indexed != {(job.slot, job.uuid): job for job in state.jobs.values()}:
+        yield "the jobs by slot are not the jobs"
+    for job in state.jobs.values():
+        slot = state.slots[job.slot]
+        if job.phase is Phase.RUNNING and (slot.job, slot.attempt) != (job.uuid, job.attempt):
+            yield f"{job.uuid} is running, but {slot.name} computes {slot.job or 'nothing'}"
+        ended = job.phase in (Phase.ENDED, Phase.HELD)
+        if ended != (job.result_bytes is not None) or (job.phase is Phase.HELD) != (job.finished_at is not None):
+            yield f"{job.uuid} is {job.phase}, with a result of {job.result_bytes} bytes since {job.finished_at}"
+    for uuid in state.ended:
+        if uuid not in state.jobs or state.jobs[uuid].phase is not Phase.ENDED:
+            yield f"{uuid} is to be recorded as ended, and has not"
+
+
+def _broken_slots(state: AgentState) -> Iterator[str]:
+    for slot in state.slots.values():
+        if slot.state not in _STATES[slot.activity]:
+            yield f"{slot.name} is {slot.activity}, and reported {slot.state}"
+        if (slot.state in (SlotState.EMPTY, SlotState.FAULTED)) != (not slot.function):
+            yield f"{slot.name} is {slot.state} with function {slot.function!r}"
+        if (slot.activity is Activity.COMPUTING) != bool(slot.job):
+            yield f"{slot.name} is {slot.activity} with job {slot.job!r}"
+        if (slot.activity is Activity.LENT) != (slot.lent_to is not None):
+            yield f"{slot.name} is {slot.activity}, lent to {slot.lent_to}"
+        if slot.preparing is not None and slot.activity not in (Activity.SCRUBBING, Activity.LOADING):
+            yield f"{slot.name} is {slot.activity}, and prepared for {slot.preparing.instance}"
+        yield from _broken_secrets(slot, state.jobs.get(slot.job))
+
+
+def _broken_secrets(slot: AgentSlot, job: HeldJob | None) -> Iterator[str]:
+    """Yield where somebody uses a slot that is not known to hold his own data at most."""
+    if slot.lent_to is not None and slot.memory_of not in (slot.lent_to.instance, ""):
+        yield f"{slot.name} is lent to {slot.lent_to.instance} with data of {slot.memory_of}"
+    if job is not None and job.attempt == slot.attempt and slot.memory_of != job.assignment.project_id:
+        yield f"{slot.name} computes for {job.assignment.project_id} with data of {slot.memory_of}"
