@@ -1,0 +1,273 @@
+"""Mixed integer programmes written with PuLP: solved by HiGHS, or else CBC, with limits and progress.
+
+PuLP is imported where a programme is made, not before: whoever needs none does not wait for it, nor has to install it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pulp import LpProblem
+
+#: By how much a solution may violate a row, or be no whole number: the solvers' own 1e-6 would add up along a schedule.
+_FEASIBLE = 1e-9
+#: By how much, relatively, a bound of a solver is lowered before it is called proven.
+_ROUNDING = 1e-6
+_INSTALL = "pip install 'fpga_pool[exact]'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a solver knows so far; infinite where it does not."""
+
+    #: Objective of the best solution found, and what no solution exceeds.
+    incumbent: float
+    bound: float
+    elapsed_s: float
+
+    @property
+    def gap(self) -> float:
+        """Return the distance of the two as a share of the incumbent; infinite where one of them is not known."""
+        if not (np.isfinite(self.incumbent) and np.isfinite(self.bound)):
+            return np.inf
+        return abs(self.incumbent - self.bound) / max(abs(self.incumbent), 1e-300)
+
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When a solver stops."""
+
+    #: Seconds on the wall clock; inf = none.
+    time_limit_s: float = np.inf
+    #: Distance of incumbent and bound, relative to the incumbent.
+    gap: float = 1e-6
+    #: Nodes of the search tree: the same result each time; None = any number.
+    nodes: int | None = None
+    #: Gets what the solver knows, a few times per second at most.
+    report: Report | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solved:
+    """How a search has ended.  The solution is in the variables of the programme."""
+
+    #: Whether there is a solution in the variables.
+    found: bool
+    #: What no solution exceeds: of a minimum from below.  Infinite where there is provably no solution.
+    bound: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactParams:
+    """Parameters of the policies `exact`."""
+
+    time_limit_s: float = field(
+        default=60.0,
+        metadata={
+            "min": 0.0,
+            "help": "Seconds to search; then the best found is returned, with what is proven. Above 0.",
+        },
+    )
+    effort: int = field(
+        default=0,
+        metadata={
+            "min": 0,
+            "help": "Nodes of the search tree to look at instead, which gives the same result each time; 0 = by time.",
+        },
+    )
+    gap: float = field(
+        default=1e-6,
+        metadata={"min": 0.0, "help": "Relative distance of the best found and the bound at which the search ends."},
+    )
+    #: A joint batch of 12 jobs on 30 accelerators; its solver takes minutes for far less.
+    unknowns: int = field(
+        default=5000,
+        metadata={"min": 1, "help": "Whole numbers to find, from which on a problem is refused as too large."},
+    )
+
+    def __post_init__(self) -> None:
+        if not 0 < self.time_limit_s < np.inf:
+            raise ValueError(f"time_limit_s: expected seconds above 0, got {self.time_limit_s!r}")
+        if not isinstance(self.effort, int) or self.effort < 0:
+            raise ValueError(f"effort: expected a whole number, 0 or more, got {self.effort!r}")
+        if not 0 <= self.gap < 1:
+            raise ValueError(f"gap: expected a number, 0 or more and below 1, got {self.gap!r}")
+        if not isinstance(self.unknowns, int) or self.unknowns < 1:
+            raise ValueError(f"unknowns: expected a whole number, 1 or more, got {self.unknowns!r}")
+
+    def limited(self, effort: int | None, time_limit_s: float | None) -> "ExactParams":
+        """Return these parameters with another limit, of nodes or of seconds; as before where both are None."""
+        if effort is not None:
+            return replace(self, effort=max(1, effort))
+        return self if time_limit_s is None else replace(self, time_limit_s=time_limit_s, effort=0)
+
+    def limits(self, report: Report | None) -> Limits:
+        """Return when a solver stops, and whom it tells of its progress."""
+        nodes = self.effort or None
+        return Limits(time_limit_s=np.inf if nodes else self.time_limit_s, gap=self.gap, nodes=nodes, report=report)
+
+    def too_many(self, unknowns: int) -> str:
+        """Say that a problem is too large; empty where it is not."""
+        if unknowns <= self.unknowns:
+            return ""
+        return f"too large: {unknowns} whole numbers to find, {self.unknowns} at most; other policies have no limit"
+
+
+def programme(name: str, *, maximise: bool = False) -> "LpProblem":
+    """Return an empty programme.
+
+    Raises
+    ------
+    ValueError
+        Where PuLP is not installed; says how to install it.
+
+    """
+    try:
+        import pulp
+    except ImportError:
+        raise ValueError(f"exact: needs PuLP and a solver, HiGHS or CBC: {_INSTALL}") from None
+    return pulp.LpProblem(name, pulp.LpMaximize if maximise else pulp.LpMinimize)
+
+
+def solve(model: "LpProblem", limits: Limits, known: float) -> Solved:
+    """Search for the best solution of a programme, within limits.
+
+    Parameters
+    ----------
+    model
+        The programme.
+    limits
+        When to stop.
+    known
+        A bound that is proven already: below a minimum, above a maximum.
+
+    Raises
+    ------
+    ValueError
+        Where no solver is installed.
+
+    """
+    import pulp
+
+    if pulp.HiGHS().available():
+        return _by_highs(model, limits, known)
+    if pulp.PULP_CBC_CMD().available():
+        return _by_cbc(model, limits, known)
+    raise ValueError(f"exact: PuLP finds neither HiGHS nor CBC: {_INSTALL}")
+
+
+def _by_highs(model: "LpProblem", limits: Limits, known: float) -> Solved:
+    import highspy
+    import pulp
+
+    sense = _Sense.of(model)
+
+    def tell(*said: Any) -> None:
+        # Kind of event, message, what is known, what may be changed, and data of the caller.
+        out = said[2]
+        bound = sense.tighter(known, sense.sign * out.mip_dual_bound)
+        incumbent = sense.sign * out.mip_primal_bound
+        assert report is not None  # noqa: S101
+        report(Progress(incumbent=incumbent, bound=bound, elapsed_s=out.running_time))
+
+    highs = _silent_highs()
+    model.solverModel = highs
+    options: dict[str, float] = {
+        "mip_rel_gap": limits.gap,
+        "mip_abs_gap": 0.0,
+        "threads": 1,
+        "mip_feasibility_tolerance": _FEASIBLE,
+        "primal_feasibility_tolerance": _FEASIBLE,
+        "dual_feasibility_tolerance": _FEASIBLE,
+        "time_limit": limits.time_limit_s,
+    }
+    if limits.nodes is not None:
+        options["mip_max_nodes"] = limits.nodes
+    for name, value in options.items():
+        highs.setOptionValue(name, value)
+    report = limits.report
+    if report is not None:
+        highs.setCallback(tell, None)
+        highs.startCallback(highspy.cb.HighsCallbackType.kCallbackMipLogging)
+    pulp.HiGHS(msg=False).buildSolverModel(model)
+    highs.run()
+    status, info = highs.getModelStatus(), highs.getInfo()
+    ends = highspy.HighsModelStatus
+    if status == ends.kInfeasible:
+        return Solved(found=False, bound=sense.sign * np.inf)
+    if status not in (ends.kOptimal, ends.kTimeLimit, ends.kSolutionLimit):
+        raise ValueError(f"exact: HiGHS failed: {highs.modelStatusToString(status)}")
+    found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    if found:
+        values = highs.getSolution().col_value
+        for variable in model.variables():
+            variable.varValue = values[variable.index]
+    if model.isMIP():
+        proven = sense.sign * info.mip_dual_bound
+    else:
+        proven = info.objective_function_value * sense.sign if status == ends.kOptimal else -sense.sign * np.inf
+    return Solved(found=found, bound=sense.tighter(known, sense.slack(proven)))
+
+
+def _silent_highs() -> Any:
+    import highspy
+
+    class SilentHighs(highspy.Highs):
+        """Does not say which version it is, on standard output, either."""
+
+        def enableCallbacks(self) -> None:  # noqa: N802
+            self.setOptionValue("output_flag", False)
+            super().enableCallbacks()  # type: ignore[no-untyped-call]
+
+    return SilentHighs()  # type: ignore[no-untyped-call]
+
+
+def _by_cbc(model: "LpProblem", limits: Limits, known: float) -> Solved:
+    """Solve by CBC, of which PuLP says nothing before it ends, and no bound unless it proves an optimum."""
+    import pulp
+
+    sense = _Sense.of(model)
+    options = [f"integerTolerance {_FEASIBLE}", f"primalTolerance {_FEASIBLE}"]
+    solver = pulp.PULP_CBC_CMD(
+        msg=False,
+        gapRel=limits.gap,
+        timeLimit=limits.time_limit_s if np.isfinite(limits.time_limit_s) else None,
+        maxNodes=limits.nodes,
+        options=options,
+    )
+    status = model.solve(solver)
+    if status in (pulp.LpStatusInfeasible, pulp.LpStatusUndefined) and model.sol_status == pulp.LpSolutionInfeasible:
+        return Solved(found=False, bound=sense.sign * np.inf)
+    found = model.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible)
+    proven = -sense.sign * np.inf
+    if model.sol_status == pulp.LpSolutionOptimal:
+        objective = float(model.objective.value())
+        proven = objective - sense.sign * limits.gap * abs(objective)
+    return Solved(found=found, bound=sense.tighter(known, sense.slack(proven)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sense:
+    """Whether a programme is a minimum, 1, or a maximum, -1."""
+
+    sign: float
+
+    @classmethod
+    def of(cls, model: "LpProblem") -> "_Sense":
+        import pulp
+
+        return cls(-1.0 if model.sense == pulp.LpMaximize else 1.0)
+
+    def tighter(self, one: float, other: float) -> float:
+        """Return the bound that says more."""
+        return max(one, other) if self.sign > 0 else min(one, other)
+
+    def slack(self, bound: float) -> float:
+        """Return a bound with room for rounding."""
+        return bound - self.sign * _ROUNDING * abs(bound) if np.isfinite(bound) else bound

@@ -1,0 +1,87 @@
+"""`exact`: the shortest plan of a small batch, with the proof that none is shorter."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fpga_pool.core.integer import ExactParams, Limits, Progress, Report
+from fpga_pool.core.makespan.best import plan
+from fpga_pool.core.makespan.bounds import LowerBound
+from fpga_pool.core.makespan.budget import Clock
+from fpga_pool.core.makespan.exact_models import balance, is_balance, sequence, unknowns
+from fpga_pool.core.makespan.execution import as_plan
+from fpga_pool.core.policy import PolicyState
+from fpga_pool.core.types import BatchPlan, BatchProblem
+
+
+class Exact:
+    """A reference for the other policies: solves mixed integer programmes, for as long as that takes.
+
+    It begins with the plan of `makespan`, and looks for a shorter one until it is proven that there is none, but for
+    `gap`, or the time is over: then it returns the best plan found and what is proven of all.
+    """
+
+    name = "exact"
+    Params = ExactParams
+
+    def __init__(self, params: ExactParams | None = None, report: Report | None = None) -> None:
+        self._params, self._report = params or ExactParams(), report
+
+    def supports(self, view: BatchProblem) -> bool:
+        """Batches without fairness groups and results, small enough."""
+        return not self.refusal(view)
+
+    def refusal(self, view: BatchProblem) -> str:
+        """Say why a batch is not supported; empty where it is."""
+        if (view.group != view.group[:1]).any():
+            return "group: fairness groups have no place in what is proven; plan one group at a time"
+        if view.output_bytes.any():
+            return "output_bytes: results that flow back are not in the model"
+        return self._params.too_many(unknowns(view))
+
+    def searching(self, effort: int | None, time_limit_s: float | None, clock: Clock) -> "Exact":
+        """Return this policy with another limit: of nodes of the search tree, or of seconds by its solver."""
+        return Exact(self._params.limited(effort, time_limit_s), self._report)
+
+    def proving(self, gap: float | None, report: Report | None) -> "Exact":
+        """Return this policy with another gap, and with somebody to tell of the progress."""
+        return Exact(self._params if gap is None else replace(self._params, gap=gap), report)
+
+    def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
+        """Plan the batch; deterministic where the search is limited by effort.
+
+        Raises
+        ------
+        ValueError
+            Where the batch is not supported, or no solver is installed.
+
+        """
+        refusal = self.refusal(view)
+        if refusal:
+            raise ValueError(f"exact: {refusal}")
+        known = plan(view, rng=rng)
+        self._tell(known.makespan_s, known.lower_bound_s)
+        if known.makespan_s * (1 - self._params.gap) <= known.lower_bound_s:
+            return replace(known, policy=self.name)
+        horizon_s = known.makespan_s
+        search = balance if is_balance(view) else sequence
+        found = search(view, horizon_s, self._limits(horizon_s), known.lower_bound_s)
+        bound_s = min(found.bound_s, horizon_s * (1 - self._params.gap))
+        if found.schedule is None or found.schedule.makespan_s >= horizon_s:
+            best = replace(known, policy=self.name, lower_bound_s=max(known.lower_bound_s, bound_s))
+        else:
+            best = as_plan(view, found.schedule, LowerBound(max(known.lower_bound_s, bound_s)), self.name)
+        if best.lower_bound_s == known.lower_bound_s:
+            best = replace(best, bound_prices=known.bound_prices)
+        self._tell(best.makespan_s, best.lower_bound_s)
+        return best
+
+    def _limits(self, horizon_s: float) -> Limits:
+        def tell(progress: Progress) -> None:
+            self._tell(horizon_s * min(1.0, progress.incumbent), horizon_s * progress.bound, progress.elapsed_s)
+
+        return self._params.limits(tell if self._report is not None else None)
+
+    def _tell(self, makespan_s: float, bound_s: float, elapsed_s: float = 0.0) -> None:
+        if self._report is not None:
+            self._report(Progress(incumbent=makespan_s, bound=min(bound_s, makespan_s), elapsed_s=elapsed_s))
