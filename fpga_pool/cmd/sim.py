@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fpga_pool.cmd.arguments import positive_seconds
+from fpga_pool.cmd.proof import add_proof_arguments, proving
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.policy import Preparing, Searching
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
@@ -82,11 +83,12 @@ def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
     help_text = f"who plans: {names} (default: makespan)"
     parser.add_argument("--policy", default="makespan", metavar="NAME", help=help_text)
     parser.add_argument("--out", required=True, metavar="PLAN", help="plan file to write (.npz)")
+    add_proof_arguments(parser)
     at_once = "ect, ljf and sjf end at once and ignore it"
     _add_search_arguments(
         parser,
         time_limit=f"seconds to search; {at_once}",
-        effort=f"units of work to search, the same result each time; {at_once}",
+        effort=f"units of work to search, for exact nodes, the same result each time; {at_once}",
     )
 
 
@@ -94,6 +96,7 @@ def _plan(arguments: argparse.Namespace) -> Mapping[str, str | float]:
     policy = load_policy("batch", arguments.policy)
     if isinstance(policy, Searching):
         policy = policy.searching(arguments.effort, arguments.time_limit, time.perf_counter)
+    policy = proving(policy, arguments)
     problem = files.read_problem(arguments.problem)
     rng = np.random.default_rng(arguments.seed)
     begin_s = time.perf_counter()
@@ -157,11 +160,11 @@ def _add_tasks_arguments(parser: argparse.ArgumentParser) -> None:
     from fpga_pool.cmd import tasks
 
     tasks.add_arguments(parser)
-    at_once = "all policies but lattice_plus end at once and ignore it"
+    at_once = "all policies but lattice_plus and exact end at once and ignore it"
     _add_search_arguments(
         parser,
         time_limit=f"seconds to search; {at_once}",
-        effort=f"units of work to search, the same result each time, online for each plan; {at_once}",
+        effort=f"units of work to search, for exact nodes, the same result each time, online for each plan; {at_once}",
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fpga_pool.cmd.arguments import number_that
+from fpga_pool.cmd.proof import add_proof_arguments, proving
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.lattice.bounds import paper_bound_s, tight_bound_s
 from fpga_pool.core.lattice.irregularity import irregularity
@@ -36,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", required=True, metavar="SCHEDULE", help="where and when each task runs, to write (.json)"
     )
+    add_proof_arguments(parser)
     parser.add_argument("--picture", metavar="FILE", help="draw the schedule, to write (.svg, .png); needs matplotlib")
     parser.add_argument(
         "--slice",
@@ -78,10 +80,13 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
         policy.prepare()
     compiled_s = time.perf_counter()
     said: Mapping[str, float] = {}
-    if arguments.online:
-        schedule, said = _online(arguments, problem, policy)
-    else:
-        schedule = policy.decide(problem, None, 0.0, rng)
+    try:
+        if arguments.online:
+            schedule, said = _online(arguments, problem, policy)
+        else:
+            schedule = policy.decide(problem, None, 0.0, rng)
+    except ValueError as error:
+        raise InvalidInput(f"{arguments.problem}: policy {arguments.policy}: {error}") from error
     planned_s = time.perf_counter()
     files.write_schedule(arguments.out, file.ids, schedule)
     if arguments.picture is not None:
@@ -136,7 +141,7 @@ def _policy(arguments: argparse.Namespace) -> Any:
         if arguments.online and effort is None and arguments.time_limit is None:
             effort = _ONLINE_EFFORT
         policy = policy.searching(effort, arguments.time_limit, time.perf_counter)
-    return policy
+    return proving(policy, arguments)
 
 
 def _check_picture(name: str) -> None:

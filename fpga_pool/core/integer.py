@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _FEASIBLE = 1e-9
 #: By how much, relatively, a bound of a solver is lowered before it is called proven.
 _ROUNDING = 1e-6
+#: Seconds between two reports of progress, at least.
+_REPORTS_S = 0.5
 _INSTALL = "pip install 'fpga_pool[exact]'"
 
 
@@ -49,7 +51,7 @@ class Limits:
     gap: float = 1e-6
     #: Nodes of the search tree: the same result each time; None = any number.
     nodes: int | None = None
-    #: Gets what the solver knows, a few times per second at most.
+    #: Gets what the solver knows, twice a second at most.
     report: Report | None = None
 
 
@@ -112,11 +114,10 @@ class ExactParams:
         nodes = self.effort or None
         return Limits(time_limit_s=np.inf if nodes else self.time_limit_s, gap=self.gap, nodes=nodes, report=report)
 
-    def too_many(self, unknowns: int) -> str:
-        """Say that a problem is too large; empty where it is not."""
-        if unknowns <= self.unknowns:
-            return ""
-        return f"too large: {unknowns} whole numbers to find, {self.unknowns} at most; other policies have no limit"
+    def require_few(self, unknowns: int) -> None:
+        """Raise a ValueError where a problem has more whole numbers to find than it may."""
+        if unknowns > self.unknowns:
+            raise ValueError(f"problem too large: {unknowns} whole numbers to find, the limit is {self.unknowns}")
 
 
 def programme(name: str, *, maximise: bool = False) -> "LpProblem":
@@ -131,7 +132,7 @@ def programme(name: str, *, maximise: bool = False) -> "LpProblem":
     try:
         import pulp
     except ImportError:
-        raise ValueError(f"exact: needs PuLP and a solver, HiGHS or CBC: {_INSTALL}") from None
+        raise ValueError(f"needs PuLP and a solver, HiGHS or CBC: {_INSTALL}") from None
     return pulp.LpProblem(name, pulp.LpMaximize if maximise else pulp.LpMinimize)
 
 
@@ -159,7 +160,7 @@ def solve(model: "LpProblem", limits: Limits, known: float) -> Solved:
         return _by_highs(model, limits, known)
     if pulp.PULP_CBC_CMD().available():
         return _by_cbc(model, limits, known)
-    raise ValueError(f"exact: PuLP finds neither HiGHS nor CBC: {_INSTALL}")
+    raise ValueError(f"PuLP finds neither HiGHS nor CBC: {_INSTALL}")
 
 
 def _by_highs(model: "LpProblem", limits: Limits, known: float) -> Solved:
@@ -168,13 +169,17 @@ def _by_highs(model: "LpProblem", limits: Limits, known: float) -> Solved:
 
     sense = _Sense.of(model)
 
+    next_s = _REPORTS_S
+
     def tell(*said: Any) -> None:
-        # Kind of event, message, what is known, what may be changed, and data of the caller.
+        """Report what is known; called between the steps of the search, with that in the third argument."""
+        nonlocal next_s
         out = said[2]
+        if report is None or out.running_time < next_s:
+            return
+        next_s = out.running_time + _REPORTS_S
         bound = sense.tighter(known, sense.sign * out.mip_dual_bound)
-        incumbent = sense.sign * out.mip_primal_bound
-        assert report is not None  # noqa: S101
-        report(Progress(incumbent=incumbent, bound=bound, elapsed_s=out.running_time))
+        report(Progress(incumbent=sense.sign * out.mip_primal_bound, bound=bound, elapsed_s=out.running_time))
 
     highs = _silent_highs()
     model.solverModel = highs
@@ -194,7 +199,7 @@ def _by_highs(model: "LpProblem", limits: Limits, known: float) -> Solved:
     report = limits.report
     if report is not None:
         highs.setCallback(tell, None)
-        highs.startCallback(highspy.cb.HighsCallbackType.kCallbackMipLogging)
+        highs.startCallback(highspy.cb.HighsCallbackType.kCallbackMipInterrupt)
     pulp.HiGHS(msg=False).buildSolverModel(model)
     highs.run()
     status, info = highs.getModelStatus(), highs.getInfo()
@@ -202,7 +207,7 @@ def _by_highs(model: "LpProblem", limits: Limits, known: float) -> Solved:
     if status == ends.kInfeasible:
         return Solved(found=False, bound=sense.sign * np.inf)
     if status not in (ends.kOptimal, ends.kTimeLimit, ends.kSolutionLimit):
-        raise ValueError(f"exact: HiGHS failed: {highs.modelStatusToString(status)}")
+        raise ValueError(f"HiGHS failed: {highs.modelStatusToString(status)}")
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     if found:
         values = highs.getSolution().col_value

@@ -16,6 +16,7 @@ from fpga_pool.core.benefit.moves import Move as OnlineMove
 from fpga_pool.core.benefit.occupancy import Occupancy
 from fpga_pool.core.gangs.gangs import Move as GangMove
 from fpga_pool.core.gangs.tiers import Tiers
+from fpga_pool.core.integer import Report
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
 from fpga_pool.core.types import BatchPlan, BatchProblem
 
@@ -123,6 +124,18 @@ class Searching(Protocol):
 
     def searching(self, effort: int | None, time_limit_s: float | None, clock: Callable[[], float]) -> Self:
         """Return this policy with another budget: of work, or of seconds by `clock`; as before where both are None."""
+        ...
+
+
+@runtime_checkable
+class Proving(Protocol):
+    """A policy that goes on until its decision is proven to be the best."""
+
+    def proving(self, gap: float | None, report: Report | None) -> Self:
+        """Return this policy, to end within a relative `gap` of its bound, and to report its progress.
+
+        Where a gap is None it stays as it is.
+        """
         ...
 
 

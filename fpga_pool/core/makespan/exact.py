@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from fpga_pool.core.integer import ExactParams, Limits, Progress, Report
-from fpga_pool.core.makespan.best import plan
+from fpga_pool.core.makespan.best import Makespan, plan
 from fpga_pool.core.makespan.bounds import LowerBound
 from fpga_pool.core.makespan.budget import Clock
 from fpga_pool.core.makespan.exact_models import balance, is_balance, sequence, unknowns
@@ -27,18 +27,6 @@ class Exact:
     def __init__(self, params: ExactParams | None = None, report: Report | None = None) -> None:
         self._params, self._report = params or ExactParams(), report
 
-    def supports(self, view: BatchProblem) -> bool:
-        """Batches without fairness groups and results, small enough."""
-        return not self.refusal(view)
-
-    def refusal(self, view: BatchProblem) -> str:
-        """Say why a batch is not supported; empty where it is."""
-        if (view.group != view.group[:1]).any():
-            return "group: fairness groups have no place in what is proven; plan one group at a time"
-        if view.output_bytes.any():
-            return "output_bytes: results that flow back are not in the model"
-        return self._params.too_many(unknowns(view))
-
     def searching(self, effort: int | None, time_limit_s: float | None, clock: Clock) -> "Exact":
         """Return this policy with another limit: of nodes of the search tree, or of seconds by its solver."""
         return Exact(self._params.limited(effort, time_limit_s), self._report)
@@ -47,18 +35,21 @@ class Exact:
         """Return this policy with another gap, and with somebody to tell of the progress."""
         return Exact(self._params if gap is None else replace(self._params, gap=gap), report)
 
+    def prepare(self) -> None:
+        """Compile what the first plan needs, or load it."""
+        Makespan().prepare()
+
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic where the search is limited by effort.
 
         Raises
         ------
         ValueError
-            Where the batch is not supported, or no solver is installed.
+            Where the batch has several fairness groups or results, or is too large, or no solver is installed.
 
         """
-        refusal = self.refusal(view)
-        if refusal:
-            raise ValueError(f"exact: {refusal}")
+        _require_modelled(view)
+        self._params.require_few(unknowns(view))
         known = plan(view, rng=rng)
         self._tell(known.makespan_s, known.lower_bound_s)
         if known.makespan_s * (1 - self._params.gap) <= known.lower_bound_s:
@@ -73,7 +64,6 @@ class Exact:
             best = as_plan(view, found.schedule, LowerBound(max(known.lower_bound_s, bound_s)), self.name)
         if best.lower_bound_s == known.lower_bound_s:
             best = replace(best, bound_prices=known.bound_prices)
-        self._tell(best.makespan_s, best.lower_bound_s)
         return best
 
     def _limits(self, horizon_s: float) -> Limits:
@@ -85,3 +75,11 @@ class Exact:
     def _tell(self, makespan_s: float, bound_s: float, elapsed_s: float = 0.0) -> None:
         if self._report is not None:
             self._report(Progress(incumbent=makespan_s, bound=min(bound_s, makespan_s), elapsed_s=elapsed_s))
+
+
+def _require_modelled(problem: BatchProblem) -> None:
+    """Raise a ValueError where a batch has what the programmes do not know."""
+    if (problem.group != problem.group[:1]).any():
+        raise ValueError("group: more than one fairness group, whose order no makespan tells; plan each by itself")
+    if problem.output_bytes.any():
+        raise ValueError("output_bytes: results that flow back are not in the model")

@@ -31,7 +31,11 @@ def problem(tmp_path) -> Path:
     return tmp_path / "problem.npz"
 
 
-@pytest.mark.parametrize("policy", policy_names("batch"))
+#: `exact` is for smaller ones.
+POLICIES = [name for name in policy_names("batch") if name != "exact"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
 def test_writes_a_plan_that_the_checker_accepts(problem, tmp_path, capsys, policy):
     plan = tmp_path / "plan.npz"
     assert main(["plan", str(problem), "--policy", policy, "--out", str(plan), "--seed", "1", "--json"]) == 0
@@ -47,12 +51,55 @@ def test_writes_a_plan_that_the_checker_accepts(problem, tmp_path, capsys, polic
     assert (run.returncode, json.loads(run.stdout)["faults"]) == (0, [])
 
 
-@pytest.mark.parametrize("policy", policy_names("batch"))
+@pytest.mark.parametrize("policy", POLICIES)
 def test_same_input_seed_and_effort_give_the_same_bytes(problem, tmp_path, policy):
     plans = [tmp_path / "one.npz", tmp_path / "two.npz"]
     for plan in plans:
         assert main(["plan", str(problem), "--policy", policy, "--out", str(plan), "--seed", "1", "--effort", "5"]) == 0
     assert plans[0].read_bytes() == plans[1].read_bytes()
+
+
+@pytest.fixture
+def small(tmp_path):
+    """6 jobs on 3 accelerators, no plan of which is at the simple bounds."""
+    rng = np.random.default_rng(3)
+    arrays = {"seconds": rng.integers(1, 9, (6, 3)).astype(float), "input_bytes": 125_000 * rng.integers(1, 9, 6)}
+    problem = BatchProblem(
+        **arrays, requester=np.zeros(6, int), egress_bps=[2e6], responder=[0, 0, 1], ingress_bps=[1e6, 2e6]
+    )
+    files.write_problem(tmp_path / "small.npz", problem)
+    return tmp_path / "small.npz"
+
+
+def test_exact_writes_a_proven_plan_that_the_checker_accepts_and_says_how_it_proceeds(small, tmp_path, capsys):
+    plan = tmp_path / "plan.npz"
+    arguments = ["plan", str(small), "--policy", "exact", "--out", str(plan), "--gap", "1e-5", "--progress", "--json"]
+    assert main(arguments) == 0
+    printed = capsys.readouterr()
+    result = json.loads(printed.out)
+    assert result["lower_bound_s"] == pytest.approx(result["makespan_s"], rel=2e-5)
+    assert {"best", "bound", "gap"} <= set(printed.err.split())
+    run = subprocess.run(
+        [sys.executable, CHECKER, small, plan], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (run.returncode, json.loads(run.stdout)["faults"]) == (0, [])
+
+
+def test_exact_writes_the_same_bytes_with_the_same_effort(small, tmp_path):
+    plans = [tmp_path / "one.npz", tmp_path / "two.npz"]
+    for plan in plans:
+        assert main(["plan", str(small), "--policy", "exact", "--out", str(plan), "--effort", "5"]) == 0
+    assert plans[0].read_bytes() == plans[1].read_bytes()
+
+
+def test_exact_says_what_it_does_not_plan(problem, tmp_path, capsys):
+    assert main(["plan", str(problem), "--policy", "exact", "--out", str(tmp_path / "plan.npz")]) == 2
+    assert "policy exact: group: more than one fairness group" in complaint(capsys)
+
+
+def test_progress_and_gap_are_for_policies_that_prove_something(small, tmp_path, capsys):
+    assert main(["plan", str(small), "--policy", "sjf", "--out", str(tmp_path / "plan.npz"), "--gap", "0.1"]) == 2
+    assert "--gap and --progress: for policies that prove the optimum, not for sjf" in complaint(capsys)
 
 
 def test_prints_for_people_without_json(problem, tmp_path, capsys):

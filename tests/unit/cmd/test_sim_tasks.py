@@ -26,7 +26,7 @@ def checked(problem, schedule):
     return json.loads(run.stdout)
 
 
-@pytest.mark.parametrize("policy", policy_names("task"))
+@pytest.mark.parametrize("policy", [name for name in policy_names("task") if name != "exact"])
 def test_checker_accepts_what_is_written_and_finds_the_same_time(problem, tmp_path, capsys, policy):
     out = tmp_path / "schedule.json"
     assert main(["tasks", str(problem), "--policy", policy, "--out", str(out), "--effort", "1", "--json"]) == 0
@@ -38,6 +38,29 @@ def test_checker_accepts_what_is_written_and_finds_the_same_time(problem, tmp_pa
     assert result["bound_paper_s"] == pytest.approx(said["bound_s"])
     assert result["bound_paper_s"] <= result["bound_tight_s"] <= result["wct_s"]
     assert (result["workloads"], result["mean_irregularity"]) == (8, pytest.approx(0.3))
+
+
+def test_exact_proves_a_small_schedule_and_says_how_it_proceeds(tmp_path, capsys):
+    # Two FPGAs, and three tasks of 4, 3 and 3 s: two of them follow each other, 6 s at best.
+    tasks = [
+        {"id": f"t{i}", "workload": "w", "seconds": s, "fpgas": 1, "links": "any"} for i, s in enumerate((4, 3, 3))
+    ]
+    problem, out = tmp_path / "problem.json", tmp_path / "schedule.json"
+    enclosures = [{"fpgas": 2, "links": "ring"}]
+    problem.write_text(json.dumps({"format_version": 1, "enclosures": enclosures, "tasks": tasks}))
+    assert main(["tasks", str(problem), "--policy", "exact", "--out", str(out), "--progress", "--json"]) == 0
+    printed = capsys.readouterr()
+    result = json.loads(printed.out)
+    assert checked(problem, out)["faults"] == []
+    assert (result["wct_s"], result["bound_tight_s"]) == (6.0, pytest.approx(6.0, rel=1e-5))
+    assert "best 6  bound " in printed.err
+
+
+def test_exact_refuses_a_large_problem_in_one_line(problem, tmp_path, capsys):
+    assert main(["tasks", str(problem), "--policy", "exact", "--out", str(tmp_path / "s.json")]) == 2
+    complaint = capsys.readouterr().err
+    assert "policy exact: problem too large: " in complaint
+    assert complaint.count("\n") == 1
 
 
 def test_slice_and_order_are_knobs_of_lattice(problem, tmp_path, capsys):

@@ -24,7 +24,7 @@ MEMBERS = {
     for name, protocol in PROTOCOLS.items()
 }
 ABILITIES = {
-    "Adaptive", "Parametrised", "Preparing", "Remembering", "Replanning", "Searching", "Sparing",
+    "Adaptive", "Parametrised", "Preparing", "Proving", "Remembering", "Replanning", "Searching", "Sparing",
 }  # fmt: skip
 
 INSTALLED = [(group, name) for group in declared.GROUPS for name in policy_names(group)]
