@@ -1,5 +1,6 @@
 """Scheduling policies by name, from the entry points of any installed package, and their knobs: [policy_NAME]."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, fields
 from functools import cache
@@ -9,7 +10,7 @@ from typing import Any
 from oslo_config import cfg
 from stevedore import driver, exception
 
-from fpga_pool.core.policy import GROUPS, Parametrised
+from fpga_pool.core.policy import GROUPS, Parametrised, Proving
 from fpga_pool.model.exceptions import InvalidInput
 
 _OPTIONS: dict[type, type[cfg.Opt]] = {bool: cfg.BoolOpt, int: cfg.IntOpt, float: cfg.FloatOpt, str: cfg.StrOpt}
@@ -71,14 +72,25 @@ def policy_as(group: str, text: str) -> Any:
     return tuned_policy(group, name, knobs)
 
 
+def is_proving(group: str, name: str) -> bool:
+    """Say whether the policy of that name, if there is one, goes on until its decision is proven to be the best."""
+    return name in policy_names(group) and issubclass(_policy_class(group, name), Proving)
+
+
 def policy_opts() -> Iterator[tuple[cfg.OptGroup, list[cfg.Opt]]]:
-    """Yield the knobs of every policy that has some: the fields of its `Params`, each with its help as metadata."""
+    """Yield the parameters of every policy that has some: the fields of its `Params`, each with its help as metadata.
+
+    Policies of one name in several families have one kind of parameters.
+    """
+    families: dict[str, list[str]] = defaultdict(list)
     for group in GROUPS:
         for name in policy_names(group):
-            params = _params(_policy_class(group, name))
-            if params is not None:
-                title = f"Parameters of the {group} policy {name}"
-                yield cfg.OptGroup(_group_name(name), title=title), [_option(field) for field in fields(params)]
+            families[name].append(group)
+    for name, groups in families.items():
+        params = _params(_policy_class(groups[0], name))
+        if params is not None:
+            title = f"Parameters of the {' and '.join(groups)} policy {name}"
+            yield cfg.OptGroup(_group_name(name), title=title), [_option(field) for field in fields(params)]
 
 
 @cache

@@ -238,7 +238,8 @@ def _by_cbc(model: "LpProblem", limits: Limits, known: float) -> Solved:
     import pulp
 
     sense = _Sense.of(model)
-    options = [f"integerTolerance {_FEASIBLE}", f"primalTolerance {_FEASIBLE}"]
+    # Its preprocessing loses solutions.
+    options = [f"integerTolerance {_FEASIBLE}", f"primalTolerance {_FEASIBLE}", "preprocess off"]
     solver = pulp.PULP_CBC_CMD(
         msg=False,
         gapRel=limits.gap,

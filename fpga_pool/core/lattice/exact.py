@@ -52,12 +52,12 @@ class Exact:
         _require_modelled(view)
         known = LatticePlus(LatticePlusParams(effort=_EFFORT)).decide(view, None, now_s, rng)
         horizon_s, gap = known.wct_s, self._params.gap
+        report = self._scaled_report(horizon_s, known.bound_tight_s)
         if view.tasks == 0 or horizon_s * (1 - gap) <= known.bound_tight_s:
             return known
         model = Model(view, horizon_s, horizon_s * (1 - gap), known.bound_tight_s)
         self._params.require_few(model.unknowns)
-        limits = self._params.limits(self._scaled_report(horizon_s, known.bound_tight_s))
-        found, bound_s = model.solve(limits)
+        found, bound_s = model.solve(self._params.limits(report))
         best = known if found is None or found.wct_s >= horizon_s else found
         bound_s = max(known.bound_tight_s, min(bound_s, horizon_s * (1 - gap)))
         return TaskSchedule(
@@ -67,6 +67,7 @@ class Exact:
         )  # fmt: skip
 
     def _scaled_report(self, horizon_s: float, bound_s: float) -> Report | None:
+        """Report what is known at first; return what takes reports in shares of the horizon."""
         report = self._report
         if report is None:
             return None

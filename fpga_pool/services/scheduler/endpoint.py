@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from fpga_pool.conf.policies import policy_names
+from fpga_pool.conf.policies import is_proving, policy_names
 from fpga_pool.dataplane.tokens import TransferGrant, sign
 from fpga_pool.model.encoding import REPORTS, from_plain, to_plain
 from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMessage, NotFound
@@ -59,6 +59,11 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
         names = [*policy_names("batch"), service.settings.online_policy]
         if wanted.policy and wanted.policy not in names:
             raise InvalidInput(f"policy: no batch policy {wanted.policy!r}; known: {', '.join(names)}")
+        if wanted.policy != service.settings.default_policy and is_proving("batch", wanted.policy):
+            raise InvalidInput(
+                f"policy: {wanted.policy!r} keeps all others waiting until it has proven its plan; it is"
+                " for simulations, or for pools whose default_policy it is"
+            )
         wanted = replace(wanted, policy=wanted.policy or service.settings.default_policy)
         with service.store.admission() as tx:
             batch = create_batch(tx, wanted, service.catalogue, service.settings.pool, service.clock())

@@ -45,6 +45,7 @@ def test_a_batch_is_stored_planned_and_commanded(running, agent, until):
     [
         ({"jobs": ()}, InvalidInput, "at least one job"),
         ({"policy": "psychic"}, InvalidInput, "policy: no batch policy 'psychic'; known: .*ect"),
+        ({"policy": "exact"}, InvalidInput, "policy: 'exact' keeps all others waiting until it has proven its plan"),
     ],
 )
 def test_bad_batches_are_refused_with_their_own_error(running, agent, changes, error, message):
