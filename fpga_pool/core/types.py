@@ -95,6 +95,8 @@ class BatchProblem:
     #: (R,), (H,) NIC limits the other way, for results: as those for inputs where they are not given (full duplex).
     requester_ingress_bps: Floats = field(default_factory=lambda: floats([]))
     responder_egress_bps: Floats = field(default_factory=lambda: floats([]))
+    #: How long before time 0 accelerators that are free may begin to load; it counts in lower bounds.
+    head_start_s: float = 0.0
     #: Generation of the PoolView this was made from; a plan is committed only against the same one.
     generation: int = 0
 
@@ -162,6 +164,7 @@ class BatchProblem:
             _require(found == shape, f"{name}: expected shape {shape}, found {found}")
 
     def _check_values(self) -> None:
+        _require(self.head_start_s >= 0, f"head_start_s: must not be negative, got {self.head_start_s}")
         for name in (*_LIMITS, "seconds", "ready_s", "release_s", "load_s"):
             array = getattr(self, name)
             _refuse(np.isnan(array), f"{name}: NaN")

@@ -104,7 +104,9 @@ def job_path_s(problem: BatchProblem) -> float:
         block = slice(begin, begin + rows)
         ready_s: Floats = problem.ready_s[None, :]
         if problem.load_s.any():
-            ready_s = np.where(problem.function[block, None] != problem.loaded, ready_s + problem.load_s, ready_s)
+            began_s = np.where(problem.ready_s > 0.0, problem.ready_s, -problem.head_start_s)
+            loaded_s = np.maximum(began_s + problem.load_s, problem.ready_s)
+            ready_s = np.where(problem.function[block, None] != problem.loaded, loaded_s, ready_s)
         if moves:
             sends_s = 8.0 * problem.input_bytes[block, None] * s_per_bit[problem.requester[block]]
             ready_s = np.maximum(ready_s, (problem.release_s[block, None] + sends_s)[:, problem.responder])

@@ -5,14 +5,15 @@ whatever has changed in between; those jobs stay PENDING and are planned again.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fpga_pool.core.makespan.quick import quick_bound_s
 from fpga_pool.core.timemodel import SizeModel, TimeModel
 from fpga_pool.core.types import BatchPlan, BatchProblem, PoolView, floats, ints
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.exchange import SMALL_RESULT_BYTES
+from fpga_pool.model.exchange import SMALL_INPUT_BYTES, SMALL_RESULT_BYTES
 from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
 from fpga_pool.model.objects import Backlog, Host, Job, Lease, Slot
 from fpga_pool.model.pool.changes import change_job
@@ -36,6 +37,8 @@ class Snapshot:
     release_s: tuple[float, ...]
     #: By function, how large its results are; empty where their way back is not planned.
     result_sizes: Mapping[str, SizeModel]
+    #: Time between the commit of a plan and its time 0.
+    lead_s: float = 0.0
 
     def result_bytes(self, job: Job) -> int:
         """Return how many bytes of a job's result are planned to flow back; a small one needs no rates of its own."""
@@ -78,8 +81,14 @@ def snapshot(
                 policy=batch.policy,
                 release_s=(release_s,) * len(jobs),
                 result_sizes=_result_sizes(catalogue, settings),
+                lead_s=_lead_s(jobs, settings),
             )
     return None
+
+
+def _lead_s(jobs: Sequence[Job], settings: PoolSettings) -> float:
+    """Return how long before its time 0 a plan must be known: not at all where all inputs move in one burst."""
+    return settings.dispatch_lead_s if any(job.input_bytes > SMALL_INPUT_BYTES for job in jobs) else 0.0
 
 
 def all_placed(tx: Transaction, catalogue: Catalogue, settings: PoolSettings, now_s: float, policy: str) -> Snapshot:
@@ -203,6 +212,7 @@ def batch_problem(snap: Snapshot) -> PlanRequest:
         output_bytes=ints([snap.result_bytes(job) for job in snap.jobs]),
         requester_ingress_bps=view.ingress_bps,
         responder_egress_bps=view.egress_bps,
+        head_start_s=snap.lead_s,
         generation=view.generation,
     )
     return PlanRequest(problem=problem, jobs=snap.jobs, slots=tuple(view.slots[s] for s in useful))
@@ -212,20 +222,34 @@ def commit_plan(
     tx: Transaction, request: PlanRequest, plan: BatchPlan, settings: PoolSettings, now_s: float
 ) -> list[Job]:
     """Give each job the place the plan chose, where that is still possible; return the jobs that got one."""
-    dispatched_at = now_s + settings.dispatch_lead_s
+    dispatched_at = now_s + _lead_s(request.jobs, settings)
     rows = unchanged(tx, request, np.arange(len(request.jobs)))
     placed = [
         change_job(tx, request.jobs[row], place, now_s)
         for row, place in placements(tx, request, plan, rows, dispatched_at, now_s)
     ]
     if placed and all(job.attempt == 0 for job in request.jobs):
+        bound_s, completion_bound_s = _proven_bounds_s(request.problem, plan)
         promised = BatchPlanned(
             dispatched_at=dispatched_at,
             makespan_s=plan.makespan_s,
-            lower_bound_s=plan.lower_bound_s,
+            lower_bound_s=bound_s,
             completion_s=plan.completion_s,
-            completion_bound_s=plan.completion_bound_s,
+            completion_bound_s=completion_bound_s,
         )
         changed, _ = BATCH.transition(tx.batch(request.jobs[0].batch_uuid), promised, now_s)
         tx.save(changed)
     return placed
+
+
+def _proven_bounds_s(problem: BatchProblem, plan: BatchPlan) -> tuple[float, float]:
+    """Return what the batch, and all of it up to the last result, cannot take less than, whatever is before it.
+
+    A policy proves its bounds for slots and links that are free when the problem says so: earlier work is only expected
+    to take that long, and whatever is there first computes first.
+    """
+    if not (problem.ready_s.any() or problem.release_s.any()):
+        return plan.lower_bound_s, plan.completion_bound_s
+    alone = replace(problem, ready_s=floats(np.zeros(problem.accelerators)), release_s=floats(np.zeros(problem.jobs)))
+    bound_s = quick_bound_s(alone)
+    return min(plan.lower_bound_s, bound_s), min(plan.completion_bound_s, bound_s)

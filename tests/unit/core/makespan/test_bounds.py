@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
@@ -93,6 +94,17 @@ def test_path_of_a_job_is_transfer_or_ready_slot_then_compute():
         ingress_bps=[5e8, 2e9], ready_s=[1.0, 3.0], function=[1], loaded=[1, 0], load_s=[1.5, 1.5],
     )  # fmt: skip
     assert job_path_s(problem) == pytest.approx(6.0)
+
+
+def test_load_that_begins_before_time_0_ends_sooner():
+    # 1.5 s to load, half a second of it before time 0, + 2 s.  Where the slot is busy until 3 s, nothing begins before.
+    problem = BatchProblem(
+        seconds=[[2.0]], input_bytes=[0], requester=[0], egress_bps=[1e9], responder=[0], ingress_bps=[1e9],
+        function=[1], loaded=[0], load_s=[1.5], head_start_s=0.5,
+    )  # fmt: skip
+    assert job_path_s(problem) == pytest.approx(3.0)
+    assert job_path_s(replace(problem, ready_s=[3.0])) == pytest.approx(6.5)
+    assert job_path_s(replace(problem, head_start_s=2.0)) == pytest.approx(2.0)
 
 
 def egress_problem(**optional) -> BatchProblem:

@@ -54,8 +54,9 @@ def test_a_slot_is_ready_when_what_is_planned_on_it_is_done(pool):
     pool.create("aes")
     snap = pool.snapshot()
     # Two jobs of 4 s + 1000 bytes x 1 us on the large slot, which loads for 0.5 s while the first input comes: 1000
-    # bytes at 8 Mbit/s take 1 ms.  From the plan's time 0 that is 0.5 + 2 x 4.001 = 8.502 s; 2 s have passed.
-    assert snap.view.slot_ready_s == pytest.approx([0.0, 0.0, 8.502 - 2.0])
+    # bytes at 8 Mbit/s take 1 ms.  From the plan's time 0 that is 0.5 + 2 x 4.001 = 8.502 s; 2.25 s of it have passed
+    # when the next plan begins.
+    assert snap.view.slot_ready_s == pytest.approx([0.0, 0.0, 8.502 - 2.25])
 
 
 def test_inputs_move_after_those_of_the_plans_before(pool):
@@ -130,18 +131,43 @@ def test_jobs_that_were_planned_too_often_are_not_planned_again(pool):
 
 
 def test_a_plan_gives_each_job_its_place_its_order_and_its_rates(pool):
-    uuid = pool.create("flow", "flow")
+    uuid = pool.create("flow", "flow", input_bytes=100_000)
     placed = pool.plan()
     assert [(job.slot, job.order, job.attempt) for job in placed] == [(R2, 0, 1), (R2, 1, 1)]
     # The plan's time 0 is a quarter of a second ahead.
     assert {job.dispatched_at for job in placed} == {1000.25}
     first, second = placed
-    assert (first.end_s - first.start_s, second.start_s - first.end_s) == pytest.approx((4.001, 0.0))
+    assert (first.end_s - first.start_s, second.start_s - first.end_s) == pytest.approx((4.1, 0.0))
     batch = pool.batch(uuid)
     assert (batch.state, batch.dispatched_at) == (BatchState.RUNNING, 1000.25)
-    assert batch.planned_makespan_s == pytest.approx(8.502)
+    assert batch.planned_makespan_s == pytest.approx(8.7)
     assert 0 < batch.lower_bound_s <= batch.planned_makespan_s
     assert [(command.sequence, command.fence) for command in pool.sent()] == [(1, (1, 1)), (2, (1, 2))]
+
+
+def test_a_plan_of_small_inputs_begins_at_once(pool):
+    """They move in one burst, and nobody has to be told of rates before."""
+    uuid = pool.create("flow", "flow")
+    pool.plan()
+    assert pool.batch(uuid).dispatched_at == 1000.0
+
+
+def test_loads_that_begin_before_time_0_count_in_the_bound(pool):
+    """The slot loads for 0.5 s from the commit on, a quarter of a second before time 0; 100 kB compute for 4.1 s."""
+    uuid = pool.create("flow", input_bytes=100_000)
+    pool.plan()
+    assert pool.batch(uuid).lower_bound_s == pytest.approx(0.25 + 4.1)
+
+
+def test_the_bound_does_not_count_on_work_that_may_end_sooner_than_planned(pool):
+    pool.create("flow", "flow")
+    pool.plan()
+    uuid = pool.create("flow")
+    pool.plan()
+    batch = pool.batch(uuid)
+    # Planned behind two jobs of 4 s; alone it computes for 4.001 s.
+    assert batch.planned_makespan_s > 12.0
+    assert batch.lower_bound_s == pytest.approx(4.001)
 
 
 def test_orders_continue_after_a_queue_that_is_there(pool):
