@@ -17,6 +17,8 @@ _CATCH_UP_S = 0.25
 _HEADROOM = 2.0
 #: Bytes leave in pieces of this long at the planned rate, so that a sender is not woken for each packet.
 _PIECE_S = 0.01
+#: A frame is received as a whole: what is told of a slow transfer must not be far behind it.
+_FRAME_S, _LEAST_FRAME_BYTES = 0.1, 16 * 1024
 #: Sums of rates times seconds are this exact.
 _ROUNDING_BYTES = 1.0
 
@@ -173,20 +175,22 @@ class Pacer:
             if t_s >= self._schedule.end_s or math.isinf(planned_bytes):
                 return wanted_bytes
             allowed = int(planned_bytes) - self._sent_bytes
-            worthwhile = allowed + _ROUNDING_BYTES >= _piece_bytes(wanted_bytes, rate_bps)
+            worthwhile = allowed + _ROUNDING_BYTES >= self._piece_bytes(wanted_bytes, rate_bps)
             return min(wanted_bytes, allowed) if worthwhile else 0
 
     def frame_bytes(self, most_bytes: int) -> int:
-        """Return how many of so many bytes leave without a hold between them: 1 at least."""
-        run_bytes = self._schedule.run_bytes(self._sent_bytes - self._before_bytes)
-        return most_bytes if run_bytes >= most_bytes else max(int(run_bytes), 1)
+        """Return how many of so many bytes leave without a hold between them, and soon: 1 at least."""
+        carried_bytes = self._sent_bytes - self._before_bytes
+        _, rate_bps = self._schedule.next_byte(carried_bytes)
+        soon_bytes = max(rate_bps * _FRAME_S / 8, _LEAST_FRAME_BYTES)
+        return max(int(min(most_bytes, soon_bytes, self._schedule.run_bytes(carried_bytes))), 1)
 
     def hold_s(self) -> float:
         """Return the seconds until a piece may leave."""
         with self._changed:
             t_s, due_s, rate_bps = self._position()
             left_bytes = max(self._input_bytes - self._sent_bytes, 1)
-            piece_s = 8 * _piece_bytes(left_bytes, rate_bps) / rate_bps if rate_bps > 0 else math.inf
+            piece_s = 8 * self._piece_bytes(left_bytes, rate_bps) / rate_bps if rate_bps > 0 else math.inf
             return max(due_s + piece_s - t_s, 0.0)
 
     def wait(self, timeout_s: float) -> None:
@@ -204,11 +208,11 @@ class Pacer:
             t_s -= beyond_s
         return t_s, due_s, rate_bps
 
+    def _piece_bytes(self, wanted_bytes: int, rate_bps: float) -> float:
+        run_bytes = self._schedule.run_bytes(self._sent_bytes - self._before_bytes)
+        return min(wanted_bytes, run_bytes, max(rate_bps * _PIECE_S / 8, 1.0))
+
     def _limit(self, rate_bps: float) -> None:
         if rate_bps != self._applied_bps:
             self._limiter.set_rate(rate_bps)
             self._applied_bps = rate_bps
-
-
-def _piece_bytes(wanted_bytes: int, rate_bps: float) -> float:
-    return min(wanted_bytes, max(rate_bps * _PIECE_S / 8, 1.0))

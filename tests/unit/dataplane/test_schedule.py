@@ -115,6 +115,14 @@ def test_sender_is_never_ahead_of_its_plan_and_ends_with_it():
     assert all(sent <= TWO_PARTS.carried_bytes(t_s) + 1 for t_s, sent in sender.story)
 
 
+def test_sliver_before_a_hold_leaves():
+    """Plans that fill what others leave of a link have some of a few bytes: 24.9 here, before a second of rest."""
+    schedule = RateSchedule([RateSegment(0.0, 1e-5, 19_920_000), RateSegment(1.0, 2.0, 8e6)])
+    sender = Sender(schedule, 1_000_024)
+    assert sender.run(10.0) == pytest.approx(2.0, abs=0.002)
+    assert sender.story[5][1] == 24
+
+
 def test_sender_that_wakes_late_makes_up_for_it():
     """40 ms between two looks: what became due meanwhile leaves at once, and the end is at most one look late."""
     sender = Sender(TWO_PARTS, 1_000_000)
@@ -153,11 +161,13 @@ def test_schedule_of_what_is_left_takes_effect_at_once():
     assert sender.run(10.0) == pytest.approx(2.5, abs=0.002)
 
 
-def test_frame_ends_where_a_hold_begins():
+def test_frame_ends_where_a_hold_begins_and_takes_a_tenth_of_a_second():
     sender = Sender(TWO_PARTS, 1_000_000)
-    assert sender.pacer.frame_bytes(524_288) == 500_000
-    sender.pacer.sent(500_000)
-    assert sender.pacer.frame_bytes(524_288) == 524_288
+    assert sender.pacer.frame_bytes(524_288) == 50_000
+    sender.pacer.sent(480_000)
+    assert sender.pacer.frame_bytes(524_288) == 20_000
+    sender.pacer.sent(20_000)
+    assert sender.pacer.frame_bytes(524_288) == 100_000
 
 
 def test_unplanned_input_waits_for_time_0_alone():

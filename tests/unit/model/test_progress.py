@@ -5,31 +5,43 @@ import pytest
 from fpga_pool.model.objects import RateSegment
 from fpga_pool.model.progress import late_s, moved_bytes, plan_time_s, planned_bytes, told_bytes
 
-#: 10 bytes in 10 s from 5 s on, a pause, then 30 bytes in 10 s.
-PLAN = (RateSegment(5.0, 15.0, 8.0), RateSegment(20.0, 30.0, 24.0))
+#: 10 kB in 10 s from 5 s on, a pause, then 30 kB in 10 s.
+PLAN = (RateSegment(5.0, 15.0, 8e3), RateSegment(20.0, 30.0, 24e3))
 
 
 def test_a_plan_says_how_much_is_there_and_when():
-    assert planned_bytes(PLAN) == 40.0
-    assert [moved_bytes(PLAN, 40, t_s) for t_s in (0.0, 10.0, 18.0, 25.0, 99.0)] == [0.0, 5.0, 10.0, 25.0, 40.0]
-    assert [plan_time_s(PLAN, 40, moved) for moved in (0, 5, 25, 40)] == [5.0, 10.0, 25.0, 30.0]
+    assert planned_bytes(PLAN) == 40e3
+    assert [moved_bytes(PLAN, 40_000, t_s) for t_s in (0.0, 10.0, 18.0, 25.0, 99.0)] == [0.0, 5e3, 10e3, 25e3, 40e3]
+    assert [plan_time_s(PLAN, 40_000, moved) for moved in (0, 5e3, 25e3, 40e3)] == [5.0, 10.0, 25.0, 30.0]
 
 
 def test_a_plan_of_what_is_left_begins_where_the_rest_begins():
-    # Of 100 bytes, 60 were there when this plan was made.
-    assert moved_bytes(PLAN, 100, 10.0) == 65.0
-    assert plan_time_s(PLAN, 100, 65) == 10.0
+    # Of 100 kB, 60 were there when this plan was made.
+    assert moved_bytes(PLAN, 100_000, 10.0) == 65e3
+    assert plan_time_s(PLAN, 100_000, 65e3) == 10.0
 
 
 @pytest.mark.parametrize(
     ("t_s", "moved", "late"),
-    [(3.0, 0, 0.0), (7.0, 0, 2.0), (10.0, 5, 0.0), (12.0, 5, 2.0), (10.0, 8, -3.0), (35.0, 25, 10.0)],
-)
+    [
+        (3.0, 0, 0.0), (7.0, 0, 2.0), (10.0, 5e3, 0.0), (12.0, 5e3, 2.0), (10.0, 8e3, -3.0), (35.0, 25e3, 10.0),
+        (17.0, 10e3, 0.0), (22.0, 10e3, 2.0),
+    ],
+)  # fmt: skip
 def test_lateness_is_time_since_what_is_there_was_to_be_there(t_s, moved, late):
-    assert late_s(PLAN, 40, moved, t_s) == late
+    """The last two: all of the first part is there, in the pause after it and when the second one should move."""
+    assert late_s(PLAN, 40_000, moved, t_s) == late
 
 
 def test_nothing_is_told_of_what_goes_as_planned():
-    assert told_bytes(PLAN, 40, 5, 10.4) is None
-    assert told_bytes(PLAN, 40, 5, 10.6) == 5
+    assert told_bytes(PLAN, 40_000, 5000, 10.4) is None
+    assert told_bytes(PLAN, 40_000, 5000, 10.6) == 5000
     assert told_bytes((), 40, 0, 99.0) is None
+
+
+def test_part_of_a_byte_is_not_waited_for():
+    """A sliver of 24.9 bytes before a hold: the 24 that moved are all that could, and the next one leaves after it."""
+    plan = (RateSegment(0.0, 1e-5, 19_920_000), RateSegment(5.0, 6.0, 8000))
+    assert plan_time_s(plan, 1024, 24) == 5.0
+    assert told_bytes(plan, 1024, 24, 3.0) is None
+    assert told_bytes(plan, 1024, 24, 6.6) == 24
