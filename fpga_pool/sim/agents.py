@@ -334,13 +334,15 @@ class SimulatedAgent:
         if executor.number != number:
             return
         executor.computing = None
+        assignment = compute.job.assignment
+        size = self._catalogue.function(assignment.function).result_size
         self._feed(
             e.ComputationEnded(
                 slot=compute.slot,
                 job=compute.job.uuid,
                 attempt=compute.job.attempt,
                 compute_s=executor.lasts_s,
-                result_bytes=0,
+                result_bytes=0 if size is None else size.bytes(assignment.input_bytes),
                 result_sha256="",
             )
         )
@@ -409,9 +411,17 @@ class SimulatedAgent:
             self._feed(e.InputArrived(job=uuid))
 
     def _record_ends(self, _: i.RecordEnds) -> None:
-        """Record ends at once; the clients have the results at once."""
+        """Record ends at once; the clients have each result when it has moved as planned."""
         ended = tuple(self.machine.state.jobs[uuid] for uuid in self.machine.state.ended)
         self._feed(e.EndsDue())
         held = tuple(self._journal.jobs[job.uuid] for job in ended)
         self._feed(e.EndsRecorded(jobs=held))
-        self._feed(e.ResultsDelivered(attempts=tuple((job.uuid, job.attempt) for job in held)))
+        for job in held:
+            transfer = job.assignment.result_transfer
+            if transfer:
+                self._engine.after(transfer[-1].end_s, partial(self._deliver, job))
+            else:
+                self._deliver(job)
+
+    def _deliver(self, job: HeldJob) -> None:
+        self._feed(e.ResultsDelivered(attempts=((job.uuid, job.attempt),)))

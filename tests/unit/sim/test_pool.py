@@ -9,7 +9,7 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects import BatchState, JobState, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest
 from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.sim.hosts import fresh_hosts
+from fpga_pool.sim.hosts import SimulatedHost, fresh_hosts
 from fpga_pool.sim.pool import Delays, SimulatedPool
 
 NO_DELAY = Delays(command_s=0.0, staging_s=0.0, turnaround_s=0.0)
@@ -121,3 +121,22 @@ def test_a_run_that_is_cut_short_tells_how_far_it_came(make_pool):
 def test_what_the_live_pool_refuses_is_refused(make_pool):
     with pytest.raises(InvalidInput, match="at least one job"):
         make_pool().run_batch(batch([]), Ect())
+
+
+def test_results_are_back_when_the_plan_says(make_catalogue):
+    entry = {
+        "version": "1.0", "slot_kinds": ["small", "large"], "io_bps": 8e6, "preemptible": False, "source": "test",
+        "cpu_time": {"a_s": 0, "b_s_per_byte": 1e-5}, "fpga_time": {"fast": {"a_s": 1.0, "b_s_per_byte": 1e-9}},
+        "result_size": {"a_bytes": 0, "b_bytes_per_byte": 4},
+    }  # fmt: skip
+    catalogue = make_catalogue({"grow": entry}, slots=["small", "large"], load_s=1e-6)
+    hosts = fresh_hosts(catalogue, "fast", hosts=1, cards=2, egress_bps=8e6, ingress_bps=8e6)
+    hosts.append(SimulatedHost(name="tenant", egress_bps=8e6, ingress_bps=8e6, slots=()))
+    settings = PoolSettings(dispatch_lead_s=0.0, plan_results=True)
+    pool = SimulatedPool(catalogue, hosts, settings=settings, delays=NO_DELAY)
+    outcome = pool.run_batch(batch(["grow"] * 4, input_bytes=100_000, requesters=("tenant",)), Ect())
+    assert {(job.state, job.result_bytes) for job in outcome.jobs} == {(JobState.DONE, 400_000)}
+    back_s = max(job.ended_at for job in outcome.jobs)
+    assert back_s == pytest.approx(outcome.batch.planned_completion_s, abs=1e-5)
+    # Four results of 0.4 s leave by one link, which the last of two jobs on a slot cannot leave free.
+    assert back_s > outcome.makespan_s + 0.39
