@@ -133,6 +133,14 @@ class Gang:
     reason: str = ""
     #: When it is done by its estimate, while it is in the foreground or on its way there.
     ends_at: float | None = None
+    #: How long it is expected to run by the last run times of its user; None = as long as was requested.
+    expected_s: float | None = None
+    #: How long it has run when it is done, in seconds on processors of its own.
+    ran_s: float | None = None
+    #: Until when it has the higher priority in the background; None = it has none.
+    trial_ends_at: float | None = None
+    #: For how long it has given way to such gangs since it came to the foreground.
+    gave_way_s: float = 0.0
     started_at: float | None = None
     ended_at: float | None = None
     migrations: int = 0
@@ -170,8 +178,17 @@ class Process:
     cpu_s: float = 0.0
     #: Name of the saved memory that it begins from; "" = none.
     saved: str = ""
+    #: The two processes of its processor have exchanged their priorities; they keep their places.
+    exchanged: bool = False
     generation: int = 0
     story: tuple[StoryEntry, ...] = ()
+
+    @property
+    def priority(self) -> Tier:
+        """The tier whose priority it has on its host."""
+        if not self.exchanged:
+            return self.tier
+        return Tier.BACKGROUND if self.tier is Tier.FOREGROUND else Tier.FOREGROUND
 
     @property
     def held_place(self) -> str | None:

@@ -148,6 +148,10 @@ class Transaction(Protocol):
         """Return the gangs of the shard that have not ended, in order of arrival."""
         ...
 
+    def gang_run_times(self, user_id: str, most: int) -> Sequence[float]:
+        """Return `Gang.ran_s` of the last gangs of a user that are done, in whatever shard, the oldest first."""
+        ...
+
     def process(self, uuid: str) -> Process:
         """Return a process of a gang."""
         ...

@@ -211,6 +211,12 @@ class MemoryTransaction:
         """See Transaction."""
         return sorted(self._of_shard(self._store.members("gang")), key=attrgetter("created_at", "uuid"))
 
+    def gang_run_times(self, user_id: str, most: int) -> Sequence[float]:
+        """See Transaction."""
+        done = [gang for gang in self._all(Gang) if gang.user_id == user_id and gang.ran_s is not None]
+        done.sort(key=lambda gang: (gang.ended_at or 0.0, gang.created_at, gang.uuid))
+        return [gang.ran_s for gang in done[len(done) - most :] if gang.ran_s is not None] if most else []
+
     def process(self, uuid: str) -> Process:
         """See Transaction."""
         return self._get(Process, uuid)

@@ -84,6 +84,12 @@ class GangReads:
         newest = _all_of(Gang).where(*where).order_by(_GANGS.c.created_at.desc(), _GANGS.c.uuid.desc())
         return self._all(Gang, newest.limit(limit))
 
+    def gang_run_times(self: _Asks, user_id: str, most: int) -> Sequence[float]:
+        """Return how long the last gangs of a user ran that are done, whatever the shard, oldest first."""
+        done = _all_of(Gang).where(_GANGS.c.user_id == user_id, _GANGS.c.ran_s.is_not(None))
+        newest = done.order_by(_GANGS.c.ended_at.desc(), _GANGS.c.created_at.desc(), _GANGS.c.uuid.desc()).limit(most)
+        return [gang.ran_s for gang in reversed(self._all(Gang, newest)) if gang.ran_s is not None]
+
     def process(self: _Asks, uuid: str) -> Process:
         """Return a process of a gang."""
         return self._one(Process, uuid)

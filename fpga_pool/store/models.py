@@ -290,6 +290,10 @@ class GangRow(Versioned, Base):
     failures: Mapped[int]
     reason: Mapped[Words]
     ends_at: Mapped[float | None]
+    expected_s: Mapped[float | None]
+    ran_s: Mapped[float | None]
+    trial_ends_at: Mapped[float | None]
+    gave_way_s: Mapped[float]
     started_at: Mapped[float | None]
     ended_at: Mapped[float | None]
     migrations: Mapped[int]
@@ -322,6 +326,7 @@ class ProcessRow(Versioned, Base):
     progress_at: Mapped[float]
     cpu_s: Mapped[float]
     saved: Mapped[Name]
+    exchanged: Mapped[bool]
     #: Tier and processor of one that is not ENDED, else NULL: unique, so no database lets two have one place.
     held_place: Mapped[Name | None] = mapped_column(unique=True)
     story: Mapped[Story]
@@ -390,6 +395,7 @@ class TimeModelRow(Base):
 Index("ix_batches_newest", BatchRow.created_at, BatchRow.uuid)
 Index("ix_batches_newest_of_project", BatchRow.project_id, BatchRow.created_at, BatchRow.uuid)
 Index("ix_gangs_newest_of_project", GangRow.project_id, GangRow.created_at, GangRow.uuid)
+Index("ix_gangs_done_of_user", GangRow.user_id, GangRow.ended_at)
 Index("ix_gangs_in_state", GangRow.state, GangRow.shard)
 Index("ix_processes_of_gang", ProcessRow.gang_uuid, ProcessRow.attempt, ProcessRow.index)
 Index("ix_processes_in_state", ProcessRow.state, ProcessRow.shard)

@@ -62,7 +62,7 @@ def test_a_look_at_three_hundred_gangs(store):
 
     def look():
         with store.reading("s") as tx:
-            return gang_view(tx, SETTINGS, policy.patience, now_s)
+            return gang_view(tx, SETTINGS, policy, now_s)
 
     def commit(view, moves):
         with store.transaction("s", "me", shard.epoch) as tx:
@@ -78,7 +78,7 @@ def test_a_look_at_three_hundred_gangs(store):
 
     def show():
         with store.reading("s") as tx:
-            return gang_outlooks(tx, SETTINGS, policy.patience, now_s)
+            return gang_outlooks(tx, SETTINGS, policy, now_s)
 
     said, show_ms = timed(show)
     assert len(said) == sum(gang.state != "FOREGROUND" for gang in view.gangs)

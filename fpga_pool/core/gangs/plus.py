@@ -60,8 +60,7 @@ class PlusParams(TierParams):
         metadata={
             "min": 0,
             "help": "The shortest gangs are those of the shortest expected run time: the mean of so many last run "
-            "times of the same user, their estimate at most. 0: the estimate. Reservations go by estimates. In the "
-            "simulator only.",
+            "times of the same user, their estimate at most. 0: the estimate. Reservations go by estimates.",
         },
     )
     trial_s: float = field(
@@ -69,7 +68,7 @@ class PlusParams(TierParams):
         metadata={
             "min": 0.0,
             "help": "A gang that starts in the background has the higher priority there for so many seconds, if those "
-            "in the foreground can give way. 0: never. In the simulator only.",
+            "in the foreground can give way. 0: never.",
         },
     )
     trial_share: float = field(
@@ -77,7 +76,7 @@ class PlusParams(TierParams):
         metadata={
             "min": 0.0,
             "max": 1.0,
-            "help": "Gangs give way to trials for this share of their estimates at most. In the simulator only.",
+            "help": "Gangs give way to trials for this share of their estimates at most.",
         },
     )
 

@@ -6,6 +6,7 @@ that outruns its prediction gets a longer one.
 """
 
 from collections import deque
+from collections.abc import Collection
 
 from fpga_pool.core.types import Ints
 
@@ -35,16 +36,20 @@ class History:
 
     def predict(self, gang: int, estimate_s: float) -> float:
         """Return how long a gang is expected to run: the estimate where too little is known of its user."""
-        runs_s = self._runs_s.get(self._user[gang], ())
-        if len(runs_s) < self._last:
-            return estimate_s
-        return min(estimate_s, sum(runs_s) / len(runs_s))
+        return predicted(self._runs_s.get(self._user[gang], ()), self._last, estimate_s)
+
+
+def predicted(runs_s: Collection[float], last: int, estimate_s: float) -> float:
+    """Return how long a gang is expected to run whose user's `last` gangs ran so long, the oldest first."""
+    if not runs_s or len(runs_s) < last:
+        return estimate_s
+    return min(estimate_s, sum(runs_s) / len(runs_s))
 
 
 def corrected(predicted_s: float, done_s: float, estimate_s: float) -> float:
-    """Return the prediction for a gang that has run for `done_s` seconds: that, or longer once it has outrun it.
+    """Return the prediction for a gang that has run for `done_s` seconds: that of its arrival, or longer once outrun.
 
-    It grows by the least of `STEPS_S` that leaves something to run, to the estimate at most.
+    It is longer by the least of `STEPS_S` that leaves something to run, to the estimate at most.
     """
     if done_s < predicted_s:
         return predicted_s

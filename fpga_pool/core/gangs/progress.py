@@ -1,5 +1,6 @@
 """How fast gangs progress on two tiers (section 3.2): the rate of a gang is that of its slowest process."""
 
+import uuid
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -125,3 +126,17 @@ def draw_shares(width: Ints, params: ProgressParams, rng: np.random.Generator) -
     while len(outside := np.flatnonzero((several < low) | (several > high))):
         several[outside] = rng.normal(params.several_mean, params.several_deviation, len(outside))
     return Shares(loss, np.where(width == 1, single, several))
+
+
+def shares_of(name: str, width: int, params: ProgressParams) -> tuple[float, float]:
+    """Return what a gang of this name loses and uses: drawn by the same rules, and the same wherever it is asked."""
+    rng = np.random.default_rng(uuid.uuid5(uuid.NAMESPACE_OID, name).int)
+    shares = draw_shares(np.array([width]), params, rng)
+    return float(shares.loss[0]), float(shares.used[0])
+
+
+def behind_rate(usage: float, in_front: float, used: float, usage_threshold: float) -> float:
+    """Return the rate of a process of this usage behind one of another usage, 0 where there is none (section 3.2)."""
+    if in_front == 0.0:
+        return 1.0
+    return 0.0 if in_front >= usage_threshold else used * min(1.0, (1.0 - in_front) / usage)

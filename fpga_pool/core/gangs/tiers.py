@@ -31,9 +31,9 @@ class Tiers:
 
     `patience` is that of the policy that is asked: the turn of a gang comes so many times its estimate after its
     arrival, sooner for those that need more of the processors, and gangs are in line by their turns.  Without patience
-    that is the order of arrival.  `last_runs` is of the policy, too: how many run times of a user predict the next one;
-    and `trial_s`, how long a trial is, where the shell can do trials.  `scans` says who scans lines and processors:
-    numpy, or compiled loops that find the same.
+    that is the order of arrival.  `last_runs` is of the policy, too: how many run times of a user predict the next one,
+    where the shell has no predictions of its own (`predicted_s`, (G,)); and `trial_s`, how long a trial is.
+    `scans` says who scans lines and processors: numpy, or compiled loops that find the same.
     """
 
     def __init__(
@@ -44,18 +44,26 @@ class Tiers:
         migration_s: float = 0.0,
         patience: float = 0.0,
         last_runs: int = 0,
+        predicted_s: Floats | None = None,
         trial_s: float = 0.0,
+        in_service: int | None = None,
         scans: ModuleType = plain_scans,
     ) -> None:
         if len(gangs.width) and gangs.width.max() > processors:
             raise ValueError(f"width: a gang of {gangs.width.max()} on {processors} processors")
         self.scans = scans
         self.processors, self.gangs, self.migration_s, self.patience = processors, gangs, migration_s, patience
+        #: How many of the processors gangs may get now: of these a gang needs a share.
+        self.in_service = processors if in_service is None else in_service
         self.width: list[int] = gangs.width.tolist()
         self.estimate_s: list[float] = gangs.estimate_s.tolist()
         self._history = History(gangs.user, last_runs) if last_runs and gangs.user is not None else None
+        if predicted_s is not None:
+            self._predicted_s: list[float] = predicted_s.tolist()
+        else:
+            self._predicted_s = self.estimate_s if self._history is None else gangs.estimate_s.tolist()
         #: How long each gang is expected to run, on processors of its own: by this the shortest come first.
-        self.expected_s: list[float] = self.estimate_s if self._history is None else gangs.estimate_s.tolist()
+        self.expected_s = self._predicted_s if self._predicted_s is self.estimate_s else self._predicted_s.copy()
         self.usage: list[float] | list[Floats] = (
             np.split(gangs.usage, np.cumsum(gangs.width)[:-1]) if gangs.per_process else gangs.usage.tolist()
         )
@@ -66,7 +74,8 @@ class Tiers:
         self.gave_way_s: dict[int, float] = {}
         #: Progress kept, in seconds on processors of its own.
         self.done_s = [0.0] * len(self.width)
-        #: When the turn of each gang comes that has arrived: nobody who arrives later gets in line before it.
+        #: When each gang arrived, and when its turn comes: nobody who arrives later gets in line before it.
+        self._arrived_s = [0.0] * len(self.width)
         self.turn_s = [0.0] * len(self.width)
         self.tier = [AWAY] * len(self.width)
         #: The processor of each process, in falling order of usage, of gangs that run.
@@ -117,10 +126,16 @@ class Tiers:
 
     def arrive(self, gang: int, now_s: float = 0.0) -> None:
         """Let a gang wait."""
-        self.tier[gang] = QUEUED
         if self._history is not None:
-            self.expected_s[gang] = self._history.predict(gang, self.estimate_s[gang])
-        self.turn_s[gang] = now_s + (self._waits_s(gang) if self.patience else 0.0)
+            self._predicted_s[gang] = self._history.predict(gang, self.estimate_s[gang])
+            self.expected_s[gang] = self._predicted_s[gang]
+        self._arrived_s[gang] = now_s
+        self.turn_s[gang] = self._turn_s(gang)
+        self.rejoin(gang)
+
+    def rejoin(self, gang: int) -> None:
+        """Let a gang wait that was in line before: its turn is that of its arrival."""
+        self.tier[gang] = QUEUED
         self.line.add(gang, self._place(gang))
         if self._shortest is not None:
             self._shortest.add(gang, self.expected_s[gang])
@@ -130,34 +145,63 @@ class Tiers:
 
     def finish(self, gang: int) -> None:
         """Take a gang off its processors that has done its work."""
+        if self.tier[gang] not in (BEHIND, IN_FRONT):
+            raise ValueError(f"gang {gang}: does not run")
+        self.leave(gang)
+        if self._history is not None:
+            self._history.ran(gang, self.done_s[gang])
+
+    def leave(self, gang: int) -> None:
+        """Take a gang out of the view, wherever it is."""
         if self.tier[gang] == IN_FRONT:
             self._leave_front(gang)
             self.news_in_front = True
-        elif self.tier[gang] == BEHIND:
+        else:
             if self.line.rows[0] == gang:
                 self.news_in_front = True
-            self._leave_behind(gang)
+            if self.tier[gang] == BEHIND:
+                self._leave_behind(gang)
+            else:
+                self._leave_queue(gang)
             self._leave_line(gang)
-        else:
-            raise ValueError(f"gang {gang}: does not run")
         self.tier[gang] = AWAY
-        if self._history is not None:
-            self._history.ran(gang, self.done_s[gang])
         self.placed[gang] = _NOWHERE
 
-    def correct(self, gang: int) -> None:
-        """Expect a gang of the background to run longer if it has outrun what was expected of it.
+    def displace(self, gang: int) -> None:
+        """Take a gang off its processors, because something failed; it begins again, in the place of its arrival."""
+        self.leave(gang)
+        self.done_s[gang] = 0.0
+        if self.expected_s is not self.estimate_s:
+            self.expected_s[gang] = self._predicted_s[gang]
+        self.rejoin(gang)
 
-        The shell asks for it when `done_s` of a gang grows that stays where it is.
-        """
-        done_s, expected_s, estimate_s = self.done_s[gang], self.expected_s[gang], self.estimate_s[gang]
+    def correct(self, gang: int, done_s: float) -> None:
+        """Expect a gang of the background that has done this much to run longer, if it has outrun its prediction."""
+        expected_s, estimate_s = self.expected_s[gang], self.estimate_s[gang]
         if done_s < expected_s or expected_s >= estimate_s:
             return
         if self._shortest is not None:
             self._shortest.remove(gang, expected_s)
-        self.expected_s[gang] = corrected(expected_s, done_s, estimate_s)
+        self.expected_s[gang] = corrected(self._predicted_s[gang], done_s, estimate_s)
         if self._shortest is not None:
             self._shortest.add(gang, self.expected_s[gang])
+
+    def serve_with(self, in_service: int) -> None:
+        """Change how many processors gangs may get, and with it the turns of all that wait."""
+        waiting = self.line.present()
+        for gang in waiting:
+            self.line.remove(gang, self._place(gang))
+        self.in_service = in_service
+        self.turn_s = [self._turn_s(gang) for gang in range(len(self.width))]
+        for gang in waiting:
+            self.line.add(gang, self._place(gang))
+        self.news_in_front = True
+
+    def resume(self, gang: int, processors: Ints, end_s: float) -> None:
+        """Let a gang in line be where it is already: in the foreground, to its estimated end."""
+        self._leave_line(gang)
+        self._leave_queue(gang)
+        self._enter_front(gang, processors, end_s)
 
     def apply(self, move: Move, now_s: float) -> None:
         """Commit a move of a policy."""
@@ -202,10 +246,13 @@ class Tiers:
         if self._queue is not None:
             self._queue.remove(gang, self.expected_s[gang])
 
-    def _waits_s(self, gang: int) -> float:
-        """Return how long after its arrival the turn of a gang comes."""
-        others: float = (1.0 - self.width[gang] / self.processors) ** SOONER_FOR_WIDTH
-        return self.patience * self.estimate_s[gang] * others
+    def _turn_s(self, gang: int) -> float:
+        """Return when the turn of a gang comes."""
+        if not self.patience:
+            return self._arrived_s[gang]
+        left = max(0.0, 1.0 - self.width[gang] / self.in_service) if self.in_service else 0.0
+        others: float = left**SOONER_FOR_WIDTH
+        return self._arrived_s[gang] + self.patience * self.estimate_s[gang] * others
 
     def _place(self, gang: int) -> float:
         """Return the key of a gang in the line."""
@@ -226,6 +273,15 @@ class Tiers:
         else:
             self.behind_usage[processor] = 1.0
             self.processes_behind += 1
+
+    def unblock(self, processor: int, tier: int) -> None:
+        """Let gangs have a tier of a processor again that was blocked."""
+        if tier == IN_FRONT:
+            self.front[processor], self.front_usage[processor] = NOBODY, 0.0
+            self.idle += 1
+        else:
+            self.behind[processor], self.behind_usage[processor] = NOBODY, 0.0
+            self.processes_behind -= 1
 
     # The tiers ----------------------------------------------------------------------------------------------------
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Self
 from xml.etree import ElementTree
 
-from fpga_pool.drivers.runners.base import Key, ProcessSpec
 from fpga_pool.drivers.runners.images import Image
 from fpga_pool.drivers.tiers.metadata import PLACED_URI, PROCESS_URI
+from fpga_pool.model.agent.guests import Key, ProcessSpec
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.gangs import process_uuid

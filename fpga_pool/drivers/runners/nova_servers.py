@@ -16,8 +16,8 @@ from keystoneauth1.exceptions import CatalogException, ClientException
 from openstack.connection import Connection
 from openstack.exceptions import DuplicateResource, EndpointNotFound, SDKException
 
-from fpga_pool.drivers.runners.base import Key, ProcessSpec
 from fpga_pool.drivers.runners.domain import ProcessDomain
+from fpga_pool.model.agent.guests import Key, ProcessSpec
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import NAMESPACE, Tier, is_dedicated
 

@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Set as AbstractSet
 
-from fpga_pool.drivers.runners.base import Key
 from fpga_pool.drivers.runners.nova_servers import Server, Servers
+from fpga_pool.model.agent.guests import Key
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
 
 LOG = logging.getLogger(__name__)

@@ -7,17 +7,16 @@ its slowest process is.
 
 import json
 import threading
-import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
-import numpy as np
 from oslo_config import cfg
 
-from fpga_pool.core.gangs.progress import ProgressParams, draw_shares
-from fpga_pool.drivers.runners.base import Key, Phase, ProcessSpec, Runner, Running
+from fpga_pool.core.gangs.progress import ProgressParams, behind_rate, shares_of
+from fpga_pool.drivers.runners.base import Runner
+from fpga_pool.model.agent.guests import Key, Phase, ProcessSpec, Running
 from fpga_pool.model.exceptions import Conflict, NotFound
 from fpga_pool.model.flavor import Tier
 
@@ -110,7 +109,7 @@ class SimulatedRunner(Runner):
             if spec.key in guests:
                 return
             self._refuse_taken(guests, processor, tier)
-            loss, used = _shares(spec, self._params)
+            loss, used = shares_of(spec.key.gang, spec.processes, self._params)
             guest = _Guest(
                 gang=spec.key.gang,
                 index=spec.key.index,
@@ -136,7 +135,6 @@ class SimulatedRunner(Runner):
             guests = self._up_to(now_s)
             guest = self._known(guests, key)
             if guest.tier != tier:
-                self._refuse_taken(guests, guest.processor, tier)
                 self._put(guests, replace(guest, tier=str(tier)), now_s)
 
     def save(self, key: Key) -> None:
@@ -207,9 +205,7 @@ class SimulatedRunner(Runner):
             return 1.0
         if guest.tier == Tier.FOREGROUND:
             return 1.0 - guest.loss
-        if neighbour.cpu_usage >= self._params.usage_threshold:
-            return 0.0
-        return guest.used * min(1.0, (1.0 - neighbour.cpu_usage) / guest.cpu_usage)
+        return behind_rate(guest.cpu_usage, neighbour.cpu_usage, guest.used, self._params.usage_threshold)
 
     def _refuse_taken(self, guests: dict[Key, _Guest], processor: int, tier: Tier) -> None:
         for other in guests.values():
@@ -239,10 +235,3 @@ class SimulatedRunner(Runner):
         beside = file.with_suffix(".new")
         beside.write_text(json.dumps(asdict(guest)))
         beside.replace(file)
-
-
-def _shares(spec: ProcessSpec, params: ProgressParams) -> tuple[float, float]:
-    """Return what a process loses and uses: drawn by the paper's rules, and the same for all of one gang."""
-    seed = uuid.uuid5(uuid.NAMESPACE_OID, spec.key.gang).int
-    shares = draw_shares(np.array([spec.processes]), params, np.random.default_rng(seed))
-    return float(shares.loss[0]), float(shares.used[0])

@@ -14,6 +14,9 @@ from fpga_pool.model.messages import Action
 class StartedBehind:
     """It got processors in the background."""
 
+    #: Until when it has the higher priority there; None = it has not.
+    trial_ends_at: float | None = None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedInFront:
@@ -56,8 +59,23 @@ class Displaced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrialEnded:
+    """It has the lower priority in the background from now on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaveWay:
+    """It is in the foreground, and gives way to the trial of a gang behind it."""
+
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
     """All its processes have done their work."""
+
+    #: Seconds on processors of its own.
+    ran_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +121,7 @@ def _placed(gang: Gang, state: GangState, ends_at: float | None, now_s: float) -
 
 
 def _started_behind(gang: Gang, event: StartedBehind, now_s: float) -> Outcome:
-    return _placed(gang, GangState.BACKGROUND, None, now_s), []
+    return replace(_placed(gang, GangState.BACKGROUND, None, now_s), trial_ends_at=event.trial_ends_at), []
 
 
 def _started_in_front(gang: Gang, event: StartedInFront, now_s: float) -> Outcome:
@@ -128,12 +146,22 @@ def _killed(gang: Gang, event: Killed, now_s: float) -> Outcome:
     return replace(_placed(gang, GangState.FOREGROUND, event.ends_at, now_s), kills=gang.kills + 1), []
 
 
+def _trial_ended(gang: Gang, event: TrialEnded, now_s: float) -> Outcome:
+    return replace(gang, trial_ends_at=None), []
+
+
+def _gave_way(gang: Gang, event: GaveWay, now_s: float) -> Outcome:
+    ends_at = now_s if gang.ends_at is None else gang.ends_at
+    return replace(gang, ends_at=ends_at + event.for_s, gave_way_s=gang.gave_way_s + event.for_s), []
+
+
 def _displaced(gang: Gang, event: Displaced, now_s: float) -> Outcome:
     queued = replace(
         _accounted(gang, now_s),
         state=GangState.QUEUED,
         ends_at=None,
         tier_since=None,
+        gave_way_s=0.0,
         failures=gang.failures + 1,
         reason=event.reason,
     )
@@ -150,7 +178,7 @@ def _ended(gang: Gang, state: GangState, now_s: float, reason: str = "") -> Outc
 
 
 def _completed(gang: Gang, event: Completed, now_s: float) -> Outcome:
-    return _ended(gang, GangState.FINISHED, now_s)
+    return _ended(replace(gang, ran_s=event.ran_s), GangState.FINISHED, now_s)
 
 
 def _cancelled(gang: Gang, event: GangCancelled, now_s: float) -> Outcome:
@@ -175,6 +203,8 @@ _RULES: dict[tuple[GangState, type], Rule[Gang]] = {
     (_BACKGROUND, MoveBegun): _move_begun,
     (_BACKGROUND, Killed): _killed,
     (_MOVING, MoveEnded): _move_ended,
+    (_BACKGROUND, TrialEnded): _trial_ended,
+    **{(state, GaveWay): _gave_way for state in (_FOREGROUND, _MOVING)},
     **{(state, Displaced): _displaced for state in (_BACKGROUND, _FOREGROUND, _MOVING)},
     **{(state, Completed): _completed for state in (_BACKGROUND, _FOREGROUND, _MOVING)},
     **{(state, GangCancelRequested): _cancel_requested for state in (_QUEUED, _BACKGROUND, _FOREGROUND, _MOVING)},

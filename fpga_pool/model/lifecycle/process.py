@@ -43,6 +43,13 @@ class TierChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityChanged:
+    """A trial of the gang behind begins or ends: the two processes of the processor exchange their priorities."""
+
+    exchanged: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SaveRequested:
     """Its gang is to go on elsewhere."""
 
@@ -77,7 +84,7 @@ def _launched(process: Process, event: Launched, now_s: float) -> Outcome:
     gang = event.gang
     launch = LaunchProcess(
         **_about(process),  # type: ignore[arg-type]
-        tier=process.tier,
+        tier=process.priority,
         processes=gang.processes,
         cpu_usage=gang.cpu_usage,
         work_s=gang.work_s,
@@ -105,6 +112,15 @@ def _exited(process: Process, event: ProcessExited, now_s: float) -> Outcome:
 def _tier_changed(process: Process, event: TierChanged, now_s: float) -> Outcome:
     told = [SetTier(**_about(process), tier=event.tier)]  # type: ignore[arg-type]
     return replace(process, tier=event.tier), list(told)
+
+
+def _priority_changed(process: Process, event: PriorityChanged, now_s: float) -> Outcome:
+    changed = replace(process, exchanged=event.exchanged)
+    return changed, [SetTier(**_about(process), tier=changed.priority)]  # type: ignore[arg-type]
+
+
+def _priority_changed_quietly(process: Process, event: PriorityChanged, now_s: float) -> Outcome:
+    return replace(process, exchanged=event.exchanged), []
 
 
 def _tier_changed_quietly(process: Process, event: TierChanged, now_s: float) -> Outcome:
@@ -176,6 +192,11 @@ _RULES: dict[tuple[ProcessState, type], Rule[Process]] = {
     (_STARTING, ProcessStarted): _started,
     **{(state, ProcessExited): _exited for state in (_STARTING, _RUNNING, _SAVING)},
     **{(state, TierChanged): _tier_changed for state in (_STARTING, _RUNNING)},
+    **{(state, PriorityChanged): _priority_changed for state in (_STARTING, _RUNNING)},
+    **{
+        (state, PriorityChanged): _priority_changed_quietly
+        for state in (_RESERVED, _EXITED, _SAVING, _STOPPING, _STOPPED)
+    },
     **{(state, SaveRequested): _save for state in (_STARTING, _RUNNING)},
     **{(state, StopRequested): _stop for state in (_STARTING, _RUNNING, _SAVING)},
     **{(state, ProcessFailed): _failed for state in (_STARTING, _RUNNING, _SAVING, _STOPPING)},

@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fpga_pool.core.gangs.prediction import predicted
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.gangs import ENDED_GANGS, LONGEST_COMMAND, LONGEST_IMAGE, Gang, GangState, Processor
 from fpga_pool.model.lifecycle.gang import GangCancelRequested
 from fpga_pool.model.lifecycle.migration import MigrationFailed
-from fpga_pool.model.pool.gang_changes import change_gang, change_migration, settle_gang, stop_processes
+from fpga_pool.model.pool.gang_changes import change_gang, change_migration, end_trial, settle_gang, stop_processes
 from fpga_pool.model.transaction import Transaction
 
 #: Longest run time that may be requested: of gangs without an end no reservation could be made.
@@ -35,8 +36,10 @@ class GangRequest:
     command: str = ""
 
 
-def create_gang(tx: Transaction, request: GangRequest, now_s: float) -> Gang:
+def create_gang(tx: Transaction, request: GangRequest, now_s: float, last_runs: int = 0) -> Gang:
     """Store a gang that waits; it belongs to the emptiest shard that is wide enough.
+
+    It is expected to run as long as the last `last_runs` gangs of its user did; 0, or fewer of them = as it requests.
 
     Raises
     ------
@@ -65,10 +68,18 @@ def create_gang(tx: Transaction, request: GangRequest, now_s: float) -> Gang:
         created_at=now_s,
         image=request.image,
         command=request.command,
+        expected_s=_expected_s(tx, request, last_runs),
         shard=_shard_for(request.processes, tx.processors(), tx.open_gangs()),
     )
     tx.add(gang)
     return gang
+
+
+def _expected_s(tx: Transaction, request: GangRequest, last_runs: int) -> float | None:
+    """Return how long a gang is expected to run by what its user's last ones took; None where that is not asked."""
+    if not last_runs or not request.user_id:
+        return None
+    return predicted(tx.gang_run_times(request.user_id, last_runs), last_runs, request.runtime_s)
 
 
 def check_guest(image: str, command: str) -> None:
@@ -109,7 +120,7 @@ def cancel_gang(tx: Transaction, uuid: str, project_id: str, now_s: float) -> Ga
     gang = owned_gang(tx, uuid, project_id)
     if gang.cancel_requested and gang.state not in ENDED_GANGS:
         return gang
-    gang = change_gang(tx, gang, GangCancelRequested(), now_s)
+    gang = change_gang(tx, end_trial(tx, gang, now_s), GangCancelRequested(), now_s)
     if gang.state is GangState.MOVING:
         change_migration(tx, gang, MigrationFailed(reason="cancelled"), now_s)
     stop_processes(tx, gang, "cancelled", now_s)

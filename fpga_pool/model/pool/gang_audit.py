@@ -19,6 +19,7 @@ def audit_gangs(processors: Sequence[Processor], gangs: Sequence[Gang], processe
     for place, count in Counter(process.held_place for process in processes).items():
         if count > 1:
             yield f"{place}: {count} processes have it"
+    yield from _audit_priorities(processes)
     of_gang: dict[str, list[Process]] = {}
     for process in processes:
         of_gang.setdefault(process.gang_uuid, []).append(process)
@@ -28,6 +29,16 @@ def audit_gangs(processors: Sequence[Processor], gangs: Sequence[Gang], processe
     for uuid, left in of_gang.items():
         if any(process.state not in _TO_END for process in left):
             yield f"gang {uuid}: has ended, and a process of it was not told to"
+
+
+def _audit_priorities(processes: Sequence[Process]) -> Iterator[str]:
+    """Who gives way to a trial does so to one that is there, and the other way round."""
+    in_front = {process.processor: process for process in processes if process.tier is Tier.FOREGROUND}
+    behind = {process.processor: process for process in processes if process.tier is Tier.BACKGROUND}
+    for name, front in in_front.items():
+        tried = name in behind and behind[name].exchanged
+        if front.exchanged is not tried:
+            yield f"process {front.uuid}: {'gives' if front.exchanged else 'does not give'} way on {name}"
 
 
 def _audit_gang(gang: Gang, present: Sequence[Process]) -> Iterator[str]:
@@ -42,6 +53,9 @@ def _audit_gang(gang: Gang, present: Sequence[Process]) -> Iterator[str]:
     astray = [process for process in going_on if process.tier is not tier]
     if astray:
         yield f"gang {gang.uuid}: is {gang.state}, and {len(astray)} of its processes are in another tier"
+    tried = gang.trial_ends_at is not None
+    if tier is Tier.BACKGROUND and any(process.exchanged is not tried for process in going_on):
+        yield f"gang {gang.uuid}: is {'' if tried else 'not '}in a trial, its processes say otherwise"
 
 
 def audit_gangs_at_rest(gangs: Sequence[Gang], processes: Sequence[Process]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Changes of gangs together with what follows from them for their processes, and the other way round."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from fpga_pool.model.flavor import Tier
@@ -15,12 +15,21 @@ from fpga_pool.model.gangs import (
     migration_uuid,
     process_uuid,
 )
-from fpga_pool.model.lifecycle.gang import GANG, Completed, Displaced, GangCancelled, MoveEnded
+from fpga_pool.model.lifecycle.gang import (
+    GANG,
+    Completed,
+    Displaced,
+    GangCancelled,
+    GaveWay,
+    MoveEnded,
+    TrialEnded,
+)
 from fpga_pool.model.lifecycle.migration import MIGRATION, AllResumed, AllSaved, MigrationFailed
 from fpga_pool.model.lifecycle.process import (
     PROCESS,
     Launched,
     NothingLeftToDo,
+    PriorityChanged,
     Released,
     StopRequested,
     Vanished,
@@ -68,6 +77,7 @@ def reserve(
                 shard=gang.shard,
                 done_s=done,
                 progress_at=now_s,
+                exchanged=gang.trial_ends_at is not None,
             )
             for index, (name, done) in enumerate(zip(processors, done_s, strict=True))
         )
@@ -93,12 +103,54 @@ def change_migration(tx: Transaction, gang: Gang, event: object, now_s: float) -
     tx.save(MIGRATION.transition(migration, event, now_s)[0])
 
 
+def begin_trial(tx: Transaction, gang: Gang, trial_s: float, now_s: float) -> None:
+    """Have those in the foreground of a gang's processors give way; to be called before it gets its places there."""
+    places = {process.processor for process in tx.processes(gang=gang.uuid) if process.attempt == gang.attempt}
+    others = [process for process in _in_front(tx, places) if process.gang_uuid != gang.uuid]
+    for uuid in dict.fromkeys(process.gang_uuid for process in others):
+        other = tx.gang(uuid)
+        if other.state in PLACED_GANGS:
+            change_gang(tx, other, GaveWay(for_s=trial_s), now_s)
+    _exchange(tx, others, now_s, exchanged=True)
+
+
+def end_trial(tx: Transaction, gang: Gang, now_s: float) -> Gang:
+    """End the trial of a gang, if it is in one: those in the foreground of its processors come first again."""
+    if gang.trial_ends_at is None:
+        return gang
+    gang = change_gang(tx, gang, TrialEnded(), now_s)
+    own = [process for process in tx.processes(gang=gang.uuid) if process.exchanged]
+    _exchange(tx, own, now_s, exchanged=False)
+    places = {process.processor for process in own}
+    _exchange(tx, [process for process in _in_front(tx, places) if process.exchanged], now_s, exchanged=False)
+    return tx.gang(gang.uuid)
+
+
+def end_trials_behind(tx: Transaction, processors: Iterable[str], now_s: float) -> None:
+    """End the trials of gangs on processors whose foreground gets another gang: nobody has asked that to give way."""
+    names = set(processors)
+    trying = {process.gang_uuid for process in tx.processes() if process.processor in names and process.exchanged}
+    for uuid in sorted(trying):
+        end_trial(tx, tx.gang(uuid), now_s)
+
+
+def _in_front(tx: Transaction, processors: set[str]) -> list[Process]:
+    return [
+        process for process in tx.processes() if process.tier is Tier.FOREGROUND and process.processor in processors
+    ]
+
+
+def _exchange(tx: Transaction, processes: Iterable[Process], now_s: float, *, exchanged: bool) -> None:
+    for process in processes:
+        change_process(tx, process, PriorityChanged(exchanged=exchanged), now_s)
+
+
 def displace_gang(tx: Transaction, gang: Gang, reason: str, now_s: float, *, lost_host: str = "") -> None:
     """Take a gang off its processors; it waits for others once nothing is left of it, but on a host that is lost."""
     if gang.state in PLACED_GANGS and not gang.cancel_requested:
         if gang.state is GangState.MOVING:
             change_migration(tx, gang, MigrationFailed(reason=reason), now_s)
-        change_gang(tx, gang, Displaced(reason=reason), now_s)
+        change_gang(tx, end_trial(tx, gang, now_s), Displaced(reason=reason), now_s)
     stop_processes(tx, gang, reason, now_s, lost_host=lost_host)
     settle_gang(tx, gang.uuid, now_s)
 
@@ -163,7 +215,9 @@ def _complete(tx: Transaction, gang: Gang, live: Sequence[Process], now_s: float
         reached = all(process.attempt == gang.attempt for process in live)
         event = AllResumed() if reached else MigrationFailed(reason="its work was done before it could be moved")
         change_migration(tx, gang, event, now_s)
-    for process in live:
+    gang = end_trial(tx, gang, now_s)
+    ran_s = max(process.done_s for process in live)
+    for process in tx.processes(gang=gang.uuid):
         event_of = Released() if process.state is ProcessState.EXITED else StopRequested(reason="")
         change_process(tx, process, event_of, now_s)
-    change_gang(tx, tx.gang(gang.uuid), Completed(), now_s)
+    change_gang(tx, tx.gang(gang.uuid), Completed(ran_s=ran_s), now_s)

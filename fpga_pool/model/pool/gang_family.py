@@ -7,7 +7,15 @@ import numpy as np
 from fpga_pool.core.gangs.gangs import Move
 from fpga_pool.core.policy import GangPolicy
 from fpga_pool.model.cycle import Decision, Look, Outcome
-from fpga_pool.model.pool.gangs import GangView, commit_gang_moves, decided_moves, gang_view
+from fpga_pool.model.pool.gangs import (
+    GangView,
+    Seen,
+    commit_gang_moves,
+    decided_moves,
+    end_trials,
+    gang_view,
+    remembered,
+)
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
@@ -21,20 +29,34 @@ class GangFamily:
     def __init__(self, settings: PoolSettings, policy: GangPolicy) -> None:
         self._settings = settings
         self._policy = policy
+        #: What was there when the policy was last asked; the next owner of the shard asks about everything once more.
+        self._seen: Seen | None = None
 
     def snapshot(self, tx: Transaction, now_s: float) -> Look[GangView] | None:
         """Read the open gangs and the processors."""
-        view = gang_view(tx, self._settings, self._policy.patience, now_s)
-        return None if view is None else Look(view=view, policy=self._policy, now_s=now_s)
+        view = gang_view(tx, self._settings, self._policy, now_s, self._seen)
+        if view is None:
+            self._seen = None
+            return None
+        return Look(view=view, policy=self._policy, now_s=now_s)
 
     def decide(self, look: Look[GangView], rng: np.random.Generator) -> Decision[Sequence[Move]]:
-        """Ask for all moves to make now."""
+        """Ask for all moves to make now; before that, trials that are over are ended."""
+        if look.view.trials_over:
+            return Decision(wanted=(), again=True)
         moves = decided_moves(look.view, lambda tiers: self._policy.decide(tiers, None, look.now_s, rng))
+        if not moves:
+            self._seen = look.view.seen()
         return Decision(wanted=moves or None)
 
     def commit(self, tx: Transaction, look: Look[GangView], wanted: Sequence[Move], now_s: float) -> Outcome:
-        """Make the moves in order, up to the first that is not possible any more."""
+        """Make the moves in order, up to the first that is not possible any more; without any, end trials."""
+        if not wanted:
+            over = end_trials(tx, look.now_s)
+            return Outcome(changed=bool(over), details=tuple(f"gang {gang.uuid}: its trial is over" for gang in over))
+        self._seen = None  # in case what follows fails
         moved = commit_gang_moves(tx, look.view, wanted, self._settings)
+        self._seen = remembered(look.view, wanted, moved)
         details = tuple(
             f"gang {gang.uuid}: {move.how.value} on {gang.processes} processors: {gang.state}"
             for gang, move in zip(moved, wanted, strict=False)

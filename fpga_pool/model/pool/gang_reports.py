@@ -169,8 +169,8 @@ def _compare_process(tx: Transaction, known: Process, observed: ObservedProcess 
         kind = StopProcess if process.state is ProcessState.STOPPING else SaveProcess
         send_to(tx, tx.processor(process.processor), kind(**about))  # type: ignore[arg-type]
         return [Mended(process.gang_uuid, f"process {process.index} does not end, as it was to")]
-    if observed.tier is not process.tier:
-        send_to(tx, tx.processor(process.processor), SetTier(**about, tier=process.tier))  # type: ignore[arg-type]
+    if observed.tier is not process.priority:
+        send_to(tx, tx.processor(process.processor), SetTier(**about, tier=process.priority))  # type: ignore[arg-type]
         return [Mended(process.gang_uuid, f"process {process.index} is in the {observed.tier}")]
     return []
 

@@ -321,9 +321,9 @@ def _mend_tasks(tx: Transaction, now_s: float) -> list[Repair]:
 def _lose_host(tx: Transaction, host: Host, silent_s: float, now_s: float) -> Repair:
     reason = f"not heard of for {silent_s:.1f} s"
     tx.save(replace(host, alive=False))
-    tx.drop_commands(host.name)
     for slot in tx.slots(host.name):
         displace_jobs(tx, slot.name, f"host {host.name}: {reason}", now_s, agent_reachable=False)
         change_slot(tx, tx.slot(slot.name), HostLost(), now_s)
     lose_processes(tx, host, reason, now_s)
+    tx.drop_commands(host.name)
     return Repair(host.name, reason)

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from fpga_pool.drivers.runners.base import Key
+from fpga_pool.model.agent.guests import Key
+from fpga_pool.model.agent.process import Goal, HeldProcess
 from fpga_pool.model.encoding import ACTIONS, REPORTS, from_plain, to_plain
 from fpga_pool.model.exceptions import StorageFull
 from fpga_pool.model.messages import AssignJob, Command, HoldSlot, Report, ShapeFlow
-from fpga_pool.services.agent.held_processes import HeldProcess, Wish
 
 #: Commands whose repetition is answered; older ones are refused as late, which comes to the same.
 REMEMBERED = 100_000
@@ -237,7 +237,7 @@ class Journal:
             if forget is not None:
                 db.execute("DELETE FROM processes WHERE name = ?", (str(forget),))
             if keep is not None:
-                held = (str(keep.key), keep.processor, keep.wish, json.dumps(to_plain(keep.launch)))
+                held = (str(keep.key), keep.processor, keep.goal, json.dumps(to_plain(keep.launch)))
                 db.execute("INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?)", held)
             _tell(db, reports)
 
@@ -245,7 +245,7 @@ class Journal:
         """Return the processes held."""
         with self._lock:
             rows = self._db.execute("SELECT processor, action, wish FROM processes ORDER BY rowid").fetchall()
-        return [HeldProcess(name, from_plain(ACTIONS, json.loads(action)), Wish(wish)) for name, action, wish in rows]
+        return [HeldProcess(name, from_plain(ACTIONS, json.loads(action)), Goal(goal)) for name, action, goal in rows]
 
     # Jobs and reports
 

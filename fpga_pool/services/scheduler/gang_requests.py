@@ -24,7 +24,7 @@ class GangRequests:
         """See SchedulerAPI."""
         wanted = read(GangRequest, request)
         with self._service.store.admission() as tx:
-            gang = create_gang(tx, wanted, self._service.clock())
+            gang = create_gang(tx, wanted, self._service.clock(), self._service.gangs.last_runs)
         LOG.info("gang %s of project %s: %d processes", gang.uuid, gang.project_id, gang.processes)
         self._service.work_arrived()
         return to_plain(gang)
@@ -42,7 +42,7 @@ class GangRequests:
             shard = owned_gang(tx, uuid, project_id).shard
         service = self._service
         with service.store.reading(shard) as tx:
-            return to_plain(gang_detail(tx, uuid, service.settings.pool, service.gangs.patience, service.clock()))
+            return to_plain(gang_detail(tx, uuid, service.settings.pool, service.gangs, service.clock()))
 
     @answers
     def cancel_gang(self, context: Plain, project_id: str, uuid: str) -> Plain:

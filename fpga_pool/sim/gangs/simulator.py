@@ -5,7 +5,9 @@ that a migration takes.  All that happens at one instant has happened before the
 """
 
 import heapq
+import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Protocol
@@ -15,12 +17,14 @@ import numpy as np
 from fpga_pool.core.gangs.compiled import compiled_scans
 from fpga_pool.core.gangs.gangs import Gangs, How, Move
 from fpga_pool.core.gangs.outlook import outlook
-from fpga_pool.core.gangs.progress import ProgressParams, Shares, Usage, rate
-from fpga_pool.core.gangs.tiers import BEHIND, IN_FRONT, NOBODY, Tiers
+from fpga_pool.core.gangs.progress import ProgressParams, Shares, rate
+from fpga_pool.core.gangs.tiers import AWAY, BEHIND, IN_FRONT, NOBODY, QUEUED, Tiers
 from fpga_pool.core.policy import GangPolicy
 from fpga_pool.core.types import Floats, Ints
 from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.sim.gangs.faults import Cancellation, Failure, Fault, Outage, OutageEnd, timeline
 from fpga_pool.sim.gangs.trace import Trace
+from fpga_pool.sim.gangs.true_usage import TrueUsage
 
 #: The rate of a gang that has just been placed: unlike any.
 _UNKNOWN = -1.0
@@ -60,7 +64,7 @@ class Nowhere:
 class Outcome:
     """What came of a trace."""
 
-    #: (G,) when each gang first ran, and when it was done.
+    #: (G,) when each gang first ran, below 0 = never, and when it was done, or was cancelled.
     start_s: Floats
     finish_s: Floats
     migrations: int
@@ -86,10 +90,12 @@ def simulate(
     sink: Sink | None = None,
     outlooks: bool = False,
     scans: ModuleType | None = None,
+    faults: Sequence[Fault] = (),
 ) -> Outcome:
     """Return what a policy makes of a trace; `outlooks` has the sink told what those who wait can expect.
 
-    Compiled `scans` are used where others are not given, if there are any.
+    Compiled `scans` are used where others are not given, if there are any.  FpgaPoolError if a gang is never served, as
+    one is that is wider than what an outage without end leaves.
     """
     view = Tiers(
         processors,
@@ -100,7 +106,7 @@ def simulate(
         trial_s=policy.trial_s,
         scans=scans or compiled_scans(),
     )
-    shell = _Shell(view, trace, shares, policy, params or ProgressParams(), sink or Nowhere(), seed, outlooks)
+    shell = _Shell(view, trace, shares, policy, params or ProgressParams(), sink or Nowhere(), seed, outlooks, faults)
     shell.run()
     return Outcome(
         start_s=np.array(shell.start_s),
@@ -112,27 +118,6 @@ def simulate(
         front_busy_s=shell.busy_s[IN_FRONT],
         behind_busy_s=shell.busy_s[BEHIND],
     )
-
-
-class _Truth:
-    """What processes use in truth, where that is not what their gangs say."""
-
-    def __init__(self, view: Tiers, usage: Floats) -> None:
-        self._view = view
-        per_process = len(usage) != len(view.width)
-        self._of = np.split(usage, np.cumsum(view.width)[:-1]) if per_process else usage.tolist()
-        self.usage = Usage(np.zeros(view.processors), np.zeros(view.processors))
-
-    def enter(self, gang: int) -> None:
-        """Note a gang that has got to where it runs."""
-        self._tier(gang)[self._view.placed[gang]] = self._of[gang]
-
-    def leave(self, gang: int) -> None:
-        """Note a gang that is about to leave where it runs, if it does."""
-        self._tier(gang)[self._view.placed[gang]] = 0.0
-
-    def _tier(self, gang: int) -> Floats:
-        return self.usage.front if self._view.tier[gang] == IN_FRONT else self.usage.behind
 
 
 class _Shell:
@@ -148,13 +133,14 @@ class _Shell:
         sink: Sink,
         seed: int,
         outlooks: bool,
+        faults: Sequence[Fault],
     ) -> None:
         self._outlooks = outlooks
         self._view, self._policy, self._sink = view, policy, sink
         self._predicts = policy.last_runs > 0
         self._rng = np.random.default_rng(seed)
         self._usage_threshold = params.usage_threshold
-        self._truth = None if shares.usage is None else _Truth(view, shares.usage)
+        self._truth = None if shares.usage is None else TrueUsage(view, shares.usage)
         self._usage = None if self._truth is None else self._truth.usage
         self._loss: list[float] = shares.loss.tolist()
         self._used: list[float] = shares.used.tolist()
@@ -177,6 +163,11 @@ class _Shell:
         self._moving: set[int] = set()
         #: When trials end, of which gangs: all are of one length.
         self._trials: deque[tuple[float, int]] = deque()
+        #: When the latest trial of each gang ends: it may have been tried before, and have lost its processors.
+        self._trial_ends_s: dict[int, float] = {}
+        #: What goes wrong, in this order: (when, what); and gangs that wait for processors to come back.
+        self._faults = deque(timeline(faults))
+        self._left_out: set[int] = set()
         #: Gangs whose rate may have changed at this instant.
         self._touched: set[int] = set()
 
@@ -184,12 +175,14 @@ class _Shell:
         """Let time pass until every gang has done its work."""
         submit_s, agenda, view = self._submit_s, self._agenda, self._view
         arriving, count = 0, len(submit_s)
-        while arriving < count or agenda:
-            now_s = submit_s[arriving] if arriving < count else agenda[0][0]
+        while arriving < count or agenda or self._faults:
+            now_s = submit_s[arriving] if arriving < count else math.inf
             if agenda and agenda[0][0] < now_s:
                 now_s = agenda[0][0]
             if self._trials and self._trials[0][0] < now_s:
                 now_s = self._trials[0][0]
+            if self._faults and self._faults[0][0] < now_s:
+                now_s = self._faults[0][0]
             self._now_s = now_s
             changed, first = self._end_trials(), arriving
             while agenda and agenda[0][0] == now_s:
@@ -197,24 +190,89 @@ class _Shell:
                 if version == self._version[gang]:
                     self._happens(gang)
                     changed = True
+            while self._faults and self._faults[0][0] == now_s:
+                self._strike(self._faults.popleft()[1])
+                changed = True
             while arriving < count and submit_s[arriving] == now_s:
                 view.arrive(arriving, now_s)
                 arriving += 1
                 changed = True
+            if view.in_service < view.processors:
+                self._leave_out()
             if changed:
                 self.events += 1
                 self._decide()
                 if self._outlooks and first < arriving:
                     self._tell(range(first, arriving))
-        if len(view.line):
-            raise FpgaPoolError(f"policy {self._policy.name!r}: {len(view.line)} gangs are never served")
+        if waiting := len(view.line) + len(self._left_out):
+            raise FpgaPoolError(f"policy {self._policy.name!r}: {waiting} gangs are never served")
+
+    def _strike(self, fault: Fault | OutageEnd) -> None:
+        """Let something go wrong, or an outage end."""
+        view = self._view
+        match fault:
+            case Outage(processors=processors):
+                held = view.front[list(processors)].tolist() + view.behind[list(processors)].tolist()
+                for gang in sorted(set(held) - {NOBODY}):
+                    self._displace(gang)
+                for processor in processors:
+                    view.block(processor, IN_FRONT)
+                    view.block(processor, BEHIND)
+                view.serve_with(view.in_service - len(processors))
+            case OutageEnd(processors):
+                for processor in processors:
+                    view.unblock(processor, IN_FRONT)
+                    view.unblock(processor, BEHIND)
+                view.serve_with(view.in_service + len(processors))
+                for gang in sorted(gang for gang in self._left_out if view.width[gang] <= view.in_service):
+                    self._left_out.discard(gang)
+                    view.rejoin(gang)
+            case Failure(gang=gang):
+                if view.tier[gang] in (BEHIND, IN_FRONT):
+                    self._displace(gang)
+            case Cancellation(gang=gang):
+                self._cancel(gang)
+
+    def _leave_out(self) -> None:
+        """Leave those out of the line for whom there are too few processors in service: they hold up nobody."""
+        view = self._view
+        for gang in view.line.present():
+            if view.width[gang] > view.in_service and view.tier[gang] == QUEUED:
+                view.leave(gang)
+                self._left_out.add(gang)
+
+    def _displace(self, gang: int) -> None:
+        """Take a gang off its processors; it begins again."""
+        self._stop(gang)
+        self._view.displace(gang)
+
+    def _cancel(self, gang: int) -> None:
+        if gang in self._left_out:
+            self._left_out.discard(gang)
+        elif self._view.tier[gang] == AWAY:
+            return
+        else:
+            if self._view.tier[gang] != QUEUED:
+                self._stop(gang)
+            self._view.leave(gang)
+        self.finish_s[gang] = self._now_s
+
+    def _stop(self, gang: int) -> None:
+        """Account for a gang that is about to leave its processors undone."""
+        self._note(gang)
+        self._touch_neighbours(gang)
+        if self._truth is not None:
+            self._truth.leave(gang)
+        self._moving.discard(gang)
+        self._version[gang] += 1
+        self._rate[gang] = 0.0
 
     def _end_trials(self) -> bool:
         """End the trials that have lasted as long as trials do; return whether any has."""
         ended = False
         while self._trials and self._trials[0][0] <= self._now_s:
-            _, gang = self._trials.popleft()
-            if gang in self._view.trying:
+            end_s, gang = self._trials.popleft()
+            if gang in self._view.trying and self._trial_ends_s[gang] == end_s:
                 self._view.trying.discard(gang)
                 self._touched.add(gang)
                 self._touch_neighbours(gang)
@@ -223,6 +281,8 @@ class _Shell:
 
     def _decide(self) -> None:
         view = self._view
+        if self._predicts:
+            self._correct()
         for move in self._policy.decide(view, None, self._now_s, self._rng):
             self._do(move)
         view.news_in_front = False
@@ -232,6 +292,13 @@ class _Shell:
             if tier[gang] >= BEHIND:
                 self._refresh(gang)
         self._touched.clear()
+
+    def _correct(self) -> None:
+        """Expect those of the background to run longer that have outrun what was expected of them."""
+        view, now_s = self._view, self._now_s
+        for gang in view.line.present():
+            if view.tier[gang] == BEHIND:
+                view.correct(gang, view.done_s[gang] + max(0.0, now_s - self._since_s[gang]) * self._rate[gang])
 
     def _tell(self, arrived: range) -> None:
         """Tell what those who have just come can expect, if they are not in the foreground."""
@@ -279,6 +346,7 @@ class _Shell:
         trying = view.trying.copy() if view.trying else ()
         view.apply(move, now_s)
         if how is How.TRY:
+            self._trial_ends_s[gang] = now_s + view.trial_s
             self._trials.append((now_s + view.trial_s, gang))
         for other in trying:
             if other not in view.trying and other != gang:
@@ -327,8 +395,6 @@ class _Shell:
         self._since_s[gang] = now_s
         view.done_s[gang] += (now_s - since_s) * speed
         tier = view.tier[gang]
-        if self._predicts and tier == BEHIND:
-            view.correct(gang)
         self.busy_s[tier] += (now_s - since_s) * view.width[gang]
         name = "bg" if tier == BEHIND else "move" if gang in self._moving else "fg"
         self._sink.stretch(gang, since_s, now_s, name, view.placed[gang], speed)

@@ -10,8 +10,8 @@ import time
 import libvirt
 import pytest
 
-from fpga_pool.drivers.runners.base import Key
 from fpga_pool.experiments.deployment import Deployment
+from fpga_pool.model.agent.guests import Key
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.gangs import ENDED_GANGS, GangState, MigrationState, ProcessState

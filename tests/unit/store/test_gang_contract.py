@@ -104,3 +104,14 @@ def test_a_command_for_a_process_keeps_all_that_it_says(begin, outbox, make):
     with begin() as tx:
         tx.send(make.command(slot="host-0/pcpu/0", action=action))
     assert [command.action for command in outbox()] == [action]
+
+
+def test_the_last_run_times_of_a_user_are_listed_oldest_first_in_whatever_shard(begin, make, saved):
+    for ended_at, ran_s, fields in [(4.0, 40.0, {}), (2.0, 20.0, {"shard": "another"}), (3.0, 30.0, {})]:
+        saved(make.gang(state=GangState.FINISHED, ended_at=ended_at, ran_s=ran_s, **fields))
+    saved(make.gang(state=GangState.FINISHED, ended_at=5.0, ran_s=50.0, user_id="user-b"))
+    saved(make.gang(state=GangState.CANCELLED, ended_at=6.0), make.gang())
+    with begin() as tx:
+        assert list(tx.gang_run_times("user-a", 2)) == [30.0, 40.0]
+        assert list(tx.gang_run_times("user-a", 5)) == [20.0, 30.0, 40.0]
+        assert list(tx.gang_run_times("user-c", 5)) == []

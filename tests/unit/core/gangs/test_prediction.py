@@ -78,15 +78,12 @@ def test_a_gang_of_the_background_that_outruns_its_prediction_loses_its_place():
     view.arrive(3)
     assert view.shortest.present() == [3, 2]
     view.apply(Move(3, How.START_BEHIND, np.array([0])), 0.0)
-    view.done_s[3] = 19.0
-    view.correct(3)
+    view.correct(3, 19.0)
     assert view.shortest.present() == [3, 2]
-    view.done_s[3] = 25.0
-    view.correct(3)  # of 20 s 25 are done: expected are 20 + 60
+    view.correct(3, 25.0)  # of 20 s 25 are done: expected are 20 + 60
     assert view.shortest.present() == [2, 3]
-    view.done_s[3] = 900.0
-    view.correct(3)
-    view.correct(3)
+    view.correct(3, 900.0)
+    view.correct(3, 900.0)
     view.apply(Move(3, How.START, np.array([0])), 0.0)
     assert view.shortest.present() == [2]
 

@@ -5,11 +5,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fpga_pool.drivers.runners.base import Key, ProcessSpec
 from fpga_pool.drivers.runners.domain import Machine, ProcessDomain, moved_domain, new_domain
 from fpga_pool.drivers.runners.images import Image, SavedMemory, find_image
 from fpga_pool.drivers.tiers.domain import Before, parse
 from fpga_pool.drivers.tiers.metadata import PROCESS_URI
+from fpga_pool.model.agent.guests import Key, ProcessSpec
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Tier
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fpga_pool.conf.policies import load_policy
+from fpga_pool.conf.policies import policy_as
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.gang_messages import (
     LaunchProcess,
@@ -35,6 +35,7 @@ from fpga_pool.model.gangs import (
 from fpga_pool.model.messages import Heartbeat
 from fpga_pool.model.pool.gang_admission import GangRequest, cancel_gang, create_gang
 from fpga_pool.model.pool.gang_audit import audit_gangs
+from fpga_pool.model.pool.gang_family import GangFamily
 from fpga_pool.model.pool.gangs import commit_gang_moves, decided_moves, gang_outlooks, gang_view
 from fpga_pool.model.pool.reconcile import apply_heartbeat, tick
 from fpga_pool.model.pool.reports import apply_reports
@@ -173,7 +174,8 @@ class FakeHost:
 class GangPool:
     def __init__(self, hosts=None, policy="measy_plus", **settings):
         self.settings = PoolSettings(max_attempts=4, host_timeout_s=10.0, **settings)
-        self.policy = load_policy("gang", policy)
+        self.policy = policy_as("gang", policy)
+        self.family = GangFamily(self.settings, self.policy)
         self.rng = np.random.default_rng(0)
         self.store = MemoryStore()
         self.shard = self.store.acquire_shard("s", "me", 0.0)
@@ -199,7 +201,7 @@ class GangPool:
         known = {"uuid": f"g{self.gangs}", "project_id": "p", "user_id": "u", "name": ""}
         asked = {"processes": processes, "runtime_s": runtime_s, "cpu_usage": cpu_usage}
         with self.tx() as tx:
-            return create_gang(tx, GangRequest(**known | asked | fields), self.now_s).uuid
+            return create_gang(tx, GangRequest(**known | asked | fields), self.now_s, self.policy.last_runs).uuid
 
     def cancel(self, uuid):
         with self.tx() as tx:
@@ -210,20 +212,32 @@ class GangPool:
 
     def outlook(self, uuid):
         with self.tx() as tx:
-            return gang_outlooks(tx, self.settings, self.policy.patience, self.now_s).get(uuid)
+            return gang_outlooks(tx, self.settings, self.policy, self.now_s).get(uuid)
 
     # The scheduler
 
     def look(self):
         with self.tx() as tx:
-            return gang_view(tx, self.settings, self.policy.patience, self.now_s)
+            return gang_view(tx, self.settings, self.policy, self.now_s)
 
     def decide(self, view):
         return decided_moves(view, lambda tiers: self.policy.decide(tiers, None, view.now_s, self.rng))
 
     def plan(self):
-        view = self.look()
-        return self.commit(view, self.decide(view)) if view is not None else []
+        """Run the steps of a cycle, until no trial is over; return the gangs moved."""
+        with self.tx() as tx:
+            look = self.family.snapshot(tx, self.now_s)
+        if look is None:
+            return []
+        decision = self.family.decide(look, self.rng)
+        if decision.wanted is None:
+            return []
+        with self.tx() as tx:
+            outcome = self.family.commit(tx, look, decision.wanted, self.now_s)
+        if decision.again:
+            return self.plan()
+        moved = zip(decision.wanted, outcome.details, strict=False)
+        return [look.view.gangs[move.gang].uuid for move, _ in moved]
 
     def commit(self, view, moves):
         with self.tx() as tx:
@@ -311,8 +325,12 @@ class GangPool:
         running = [(name, key) for name, host in self.hosts.items() for key in host.running]
         reached = Counter(key[:2] for name, key in running if (name, key) not in self.out_of_reach)
         assert max(reached.values(), default=0) <= 1, f"doubled: {reached}"
+        exchanging = {
+            command.slot for command in self.store.undelivered("s", 10_000) if isinstance(command.action, SetTier)
+        }
         for host in self.hosts.values():
-            taken = Counter((host.held[key][0], host.held[key][1].tier) for key in host.running)
+            placed = [host.held[key] for key in host.running]
+            taken = Counter((slot, launch.tier) for slot, launch in placed if slot not in exchanging)
             assert max(taken.values(), default=0) <= 1, f"two in one place of {host.name}: {taken}"
 
     def open(self):

@@ -102,7 +102,9 @@ class Walk:
 @settings(max_examples=30, deadline=None)
 @given(
     walk=st.lists(steps, min_size=15, max_size=70),
-    policy=st.sampled_from(["measy_plus", "measy", "keasy", "reasy", "easy"]),
+    policy=st.sampled_from(
+        ["measy_plus", "measy_plus:trial_s=20,trial_share=1,last_runs=1", "measy", "keasy", "reasy", "easy"]
+    ),
 )
 def test_gangs_keep_their_invariants_through_any_walk_and_come_to_their_end(new_gang_pool, walk, policy):
     walker = Walk(new_gang_pool(policy=policy))

@@ -56,7 +56,7 @@ class Host:
         self.told = []
         self.start()
 
-    def start(self, kill_after=10_000):
+    def start(self, kill_after=10_000, numbers=(0, 1)):
         fate = Fate(kill_after)
         runner = SimulatedRunner(self.directory / "guests", lambda: self.now_s, 5.0)
         self.journal = Journal(self.directory / "journal.sqlite")
@@ -64,7 +64,7 @@ class Host:
         journal = Mortal(self.journal, fate)
         self.changed = threading.Condition()
         self.agent = Processes(
-            "h0", [0, 1], self.runner, journal, lambda: self.now_s, self.changed, lambda: self.steady_s
+            "h0", numbers, self.runner, journal, lambda: self.now_s, self.changed, lambda: self.steady_s
         )
 
     def kill(self):

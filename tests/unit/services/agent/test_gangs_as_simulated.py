@@ -9,9 +9,8 @@ import pytest
 
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.core.gangs.gangs import Gangs
-from fpga_pool.core.gangs.progress import ProgressParams, Shares
-from fpga_pool.drivers.runners.base import Key, ProcessSpec
-from fpga_pool.drivers.runners.simulated import SimulatedRunner, _shares
+from fpga_pool.core.gangs.progress import ProgressParams, Shares, shares_of
+from fpga_pool.drivers.runners.simulated import SimulatedRunner
 from fpga_pool.model.messages import Heartbeat
 from fpga_pool.model.pool.gang_admission import GangRequest, create_gang
 from fpga_pool.model.pool.gangs import commit_gang_moves, decided_moves, gang_view
@@ -92,7 +91,7 @@ class Live:
 
     def plan(self):
         with self.tx() as tx:
-            view = gang_view(tx, self.settings, self.policy.patience, self.now_s)
+            view = gang_view(tx, self.settings, self.policy, self.now_s)
         moves = decided_moves(view, lambda tiers: self.policy.decide(tiers, None, self.now_s, self.rng)) if view else []
         with self.tx() as tx:
             return bool(moves and commit_gang_moves(tx, view, moves, self.settings))
@@ -154,15 +153,9 @@ def workload(seed, count=10):
     return gangs, trace
 
 
-def shares_of(gangs, trace):
+def drawn_shares(gangs):
     """What the simulated guests will lose and use: drawn for each gang from its name."""
-    drawn = [
-        _shares(
-            ProcessSpec(key=Key(str(uuid.UUID(int=i)), 0, 1), processes=int(width), cpu_usage=1.0, work_s=1.0),
-            ProgressParams(),
-        )
-        for i, width in enumerate(gangs.width)
-    ]
+    drawn = [shares_of(str(uuid.UUID(int=i)), int(width), ProgressParams()) for i, width in enumerate(gangs.width)]
     return Shares(np.array([loss for loss, _ in drawn]), np.array([used for _, used in drawn]))
 
 
@@ -186,7 +179,7 @@ def test_the_live_pool_does_what_the_simulator_says(tmp_path, on_disk, policy, k
     gangs, trace = workload(seed=3)
     said = Counted()
     simulate(
-        HOSTS * PER_HOST, trace, gangs, shares_of(gangs, trace), load_policy("gang", policy),
+        HOSTS * PER_HOST, trace, gangs, drawn_shares(gangs), load_policy("gang", policy),
         migration_s=MIGRATION_S, sink=said,
     )  # fmt: skip
     lived = Live(tmp_path, policy, on_disk if kept == "disk" else MemoryStore()).run(gangs, trace)

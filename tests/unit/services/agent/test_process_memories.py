@@ -2,7 +2,7 @@
 
 import pytest
 
-from fpga_pool.drivers.runners.base import Key, Phase, Running
+from fpga_pool.model.agent.guests import Key, Phase, Running
 from fpga_pool.model.exceptions import Conflict, ServiceUnavailable
 from fpga_pool.model.gang_messages import SaveProcess, StopProcess
 

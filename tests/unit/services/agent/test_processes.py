@@ -2,7 +2,7 @@
 
 import pytest
 
-from fpga_pool.drivers.runners.base import Key, Phase
+from fpga_pool.model.agent.guests import Key, Phase
 from fpga_pool.model.exceptions import Conflict, ServiceUnavailable
 from fpga_pool.model.gang_messages import SaveProcess, SetTier, StopProcess
 from fpga_pool.model.messages import Command
@@ -107,7 +107,8 @@ def test_a_guest_that_nobody_asked_for_is_ended(host, tmp_path):
 def test_a_processor_that_was_taken_away_is_obeyed_until_its_process_has_ended(host):
     host.obey(host.launch())
     host.settle()
-    host.agent.numbers = {"h0/pcpu/1": 1}
+    host.kill()
+    host.start(numbers=[1])
     assert {one.processor: one.offered for one in host.agent.observed_processors()} == {
         "h0/pcpu/0": False,
         "h0/pcpu/1": True,
