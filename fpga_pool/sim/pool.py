@@ -28,6 +28,7 @@ from fpga_pool.model.pool.planning import known_time_models
 from fpga_pool.model.pool.reconcile import apply_heartbeat, note_progress, tick
 from fpga_pool.model.pool.reports import apply_reports
 from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.pool.task_admission import TaskRequest, create_task
 from fpga_pool.model.progress import moved_bytes, planned_bytes
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.sim.agents import Delays, SimulatedAgent
@@ -112,6 +113,14 @@ class SimulatedPool:
 
         self._engine.at(time_s, partial(self._disturb, submit))
 
+    def submit_task_at(self, time_s: float, request: TaskRequest) -> None:
+        """Have a task arrive."""
+
+        def submit(tx: Transaction) -> None:
+            create_task(tx, request, self._catalogue, self._settings, self._engine.now_s)
+
+        self._engine.at(time_s, partial(self._disturb, submit))
+
     def fail_slot_at(self, time_s: float, name: str) -> None:
         """Have a slot fail for good; what computes there is lost."""
 
@@ -180,27 +189,33 @@ class SimulatedPool:
 
     def _plan(self) -> None:
         """Plan as the scheduler does, until nothing is left to be decided; look again later if work goes on."""
-        self._run_cycles(self._cycles)
+        something_waits = self._run_cycles(self._cycles)
         self._deliver()
         with self._transaction() as tx:
             waiting = any(job.state is not JobState.RUNNING for job in tx.active_jobs())
         if waiting and self._replans and not self._looking:
             self._looking = True
             self._engine.after(self._settings.replan_late_s, self._look)
-        if len(self._cycles) > 1 and not self._looking_again:
+        goes_on = self._engine.pending > self._looking
+        patient = something_waits and self._engine.now_s - self._changed_at_s < LONGEST_WAIT_S
+        if len(self._cycles) > 1 and (goes_on or patient) and not self._looking_again:
             self._looking_again = True
             self._engine.after(LOOK_S, self._look_again)
 
-    def _run_cycles(self, cycles: Iterable[Cycle[Any, Any]]) -> None:
+    def _run_cycles(self, cycles: Iterable[Cycle[Any, Any]]) -> bool:
+        """Run cycles until nothing is left to be decided now; return whether there was anything to decide on."""
+        asked = False
         for cycle in cycles:
             again = True
             while again:
                 result = cycle.run()
                 again = result.again
+                asked |= result.policy is not None
                 if result.failures:
                     raise result.failures[0].error
                 if result.outcome.changed:
                     self._changed_at_s = self._engine.now_s
+        return asked
 
     def _look(self) -> None:
         """See how far inputs have moved, and plan."""
@@ -213,9 +228,7 @@ class SimulatedPool:
     def _look_again(self) -> None:
         """Let decisions that depend on time be made, as long as something goes on or is waited for."""
         self._looking_again = False
-        goes_on = self._engine.pending > self._looking
-        if goes_on or self._engine.now_s - self._changed_at_s < LONGEST_WAIT_S:
-            self._plan()
+        self._plan()
 
     def _place_freed(self) -> None:
         """Let jobs and tasks that wait for a place have what has become free."""

@@ -1,0 +1,84 @@
+"""Online jobs and tasks in simulated time, beside batches: the cycles of all families, as in the live pool."""
+
+import pytest
+
+from fpga_pool.core.benefit.paper import Benefit, HoldParams, Throughput
+from fpga_pool.core.gangs.paper import Easy
+from fpga_pool.core.lattice.paper import Fifo
+from fpga_pool.core.makespan import Ect
+from fpga_pool.model.flavor import Topology
+from fpga_pool.model.objects import JobState
+from fpga_pool.model.pool.admission import BatchRequest, JobRequest
+from fpga_pool.model.pool.families import PoolPolicies
+from fpga_pool.model.pool.online_family import OnlineRule
+from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.pool.task_admission import ShareRequest, TaskRequest
+from fpga_pool.sim.hosts import fresh_hosts
+from fpga_pool.sim.pool import Delays, SimulatedPool
+
+HOLD_S = 5.0
+
+
+@pytest.fixture(scope="module")
+def catalogue(make_catalogue):
+    """A card of two slots that load in half a second; jobs take a second."""
+    functions = {"aes": (1.0, "small", "large"), "sha256": (1.0, "small", "large")}
+    return make_catalogue(functions, slots=["small", "large"], load_s=0.5, b_s_per_byte=1e-6)
+
+
+@pytest.fixture
+def pool(catalogue):
+    hosts = fresh_hosts(catalogue, "fast", hosts=1, cards=1, egress_bps=8e9, ingress_bps=8e9)
+    settings = PoolSettings(dispatch_lead_s=0.0, online_patience_s=1000.0, load_ahead=False)
+    return SimulatedPool(catalogue, hosts, settings, Delays(command_s=0.0, staging_s=0.0, turnaround_s=0.0))
+
+
+def policies(online):
+    return PoolPolicies(
+        batches=lambda name: Ect(),
+        default_batch="ect",
+        online=OnlineRule(online, online.name.__eq__),
+        gangs=Easy(),
+        tasks=Fifo(),
+    )
+
+
+def batch(uuid, *functions, policy=""):
+    jobs = tuple(
+        JobRequest(uuid=f"{uuid}.{i}", name="", function=name, requester="node-1", input_bytes=1000)
+        for i, name in enumerate(functions)
+    )
+    return BatchRequest(uuid=uuid, project_id="p", user_id="u", name="", policy=policy, jobs=jobs)
+
+
+def task(uuid, slots):
+    shares = tuple(
+        ShareRequest(uuid=f"{uuid}.{i}", name="", requester="node-1", input_bytes=1000) for i in range(slots)
+    )
+    return TaskRequest(
+        uuid=uuid, project_id="p", user_id="u", name="", function="aes", topology=Topology.ANY, shares=shares
+    )
+
+
+@pytest.mark.parametrize("policy", [Benefit(HoldParams(hold_s=HOLD_S)), Throughput(HoldParams(hold_s=HOLD_S))])
+def test_an_idle_slot_is_loaded_again_when_its_function_was_held_long_enough(pool, policy):
+    pool.submit_at(0.0, batch("a", "aes", "aes", policy=policy.name))
+    pool.submit_at(3.0, batch("b", "sha256", policy=policy.name))
+    pool.run_families(policies(policy))
+    (job,) = pool.outcome("b").jobs
+    # The first slot was loaded from 0 to 0.5 s; looks are half a second apart, and the load takes half a second.
+    assert job.dispatched_at == pytest.approx(0.5 + HOLD_S, abs=0.5)
+    assert job.started_at == job.dispatched_at + 0.5
+    assert job.state is JobState.DONE
+
+
+def test_a_task_waits_until_its_slots_are_free_at_once_and_a_batch_goes_on_after_it(pool):
+    pool.submit_at(0.0, batch("a", "aes", "aes"))
+    pool.submit_task_at(0.1, task("t", 2))
+    pool.submit_at(0.2, batch("b", "aes", "aes"))
+    pool.run_families(policies(Benefit()))
+    ends = {uuid: max(job.finished_at for job in pool.outcome(uuid).jobs) for uuid in ("a", "t", "b")}
+    assert {job.state for uuid in ends for job in pool.outcome(uuid).jobs} == {JobState.DONE}
+    # Slots load one after the other, by 0.5 and 1 s; then they compute for a second, three times.  Tasks and reports of
+    # free slots are looked at at once, batches are placed behind what is there.
+    assert ends == pytest.approx({"a": 2.0, "b": 3.0, "t": 4.0}, abs=0.1)
