@@ -5,7 +5,7 @@ scheduler service runs the cycle of each family in a thread of its own, the simu
 time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,7 +13,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from fpga_pool.core.policy import Policy
+from fpga_pool.core.policy import Policy, PolicyState, Remembering
+from fpga_pool.model.learning import Learning, Work
 from fpga_pool.model.transaction import Transaction
 
 #: A family whose policy fails is not looked at again for so long, unless the family itself knows better.
@@ -62,6 +63,8 @@ class Outcome:
     changed: bool = False
     #: Other work may wait for a decision: the next cycle follows at once.
     again: bool = False
+    #: Work that has got a place, or another one than before.
+    placed: tuple[Work, ...] = ()
     #: Single decisions, and a summary of all; for people.
     details: tuple[str, ...] = ()
     summary: str = ""
@@ -78,12 +81,16 @@ class Family(Protocol[ViewT, WantedT]):
         """Read what is to be decided on; None = nothing is."""
         ...
 
-    def decide(self, look: Look[ViewT], rng: np.random.Generator) -> Decision[WantedT]:
-        """Ask the policy; no transaction is open."""
+    def decide(self, look: Look[ViewT], state: PolicyState, rng: np.random.Generator) -> Decision[WantedT]:
+        """Ask the policy, which gets its `state`; no transaction is open."""
         ...
 
     def commit(self, tx: Transaction, look: Look[ViewT], wanted: WantedT, now_s: float) -> Outcome:
         """Do what is wanted, as far as nothing concerned has changed since the snapshot."""
+        ...
+
+    def work(self, tx: Transaction, uuids: Collection[str]) -> Sequence[Work]:
+        """Return work of the family, as far as it exists."""
         ...
 
 
@@ -159,17 +166,23 @@ class Cycle(Generic[ViewT, WantedT]):
         # 1. Snapshot: read all that the decision depends on, in one transaction.
         with self._reading() as tx:
             look = family.snapshot(tx, now_s)
+            learning = self._learning(tx, look) if look is not None else None
         laps.append(self._timer())
         if look is None:
             return CycleResult(family=family.name, durations=_durations(laps))
         # 2. Decide, on data that nobody can change meanwhile.
-        decision = self._decide(look)
+        decision = self._decide(look, None if learning is None else learning.state)
         laps.append(self._timer())
-        # 3. Commit what is still as it was read, in one transaction together with the commands to agents.
+        # 3. Commit what is still as it was read, in one transaction together with the commands to agents and with what
+        # the policy has learned.
         outcome = Outcome()
-        if decision.wanted is not None:
+        if decision.wanted is not None or (learning is not None and learning.has_changed):
             with self._transactions() as tx:
-                outcome = family.commit(tx, look, decision.wanted, self._clock())
+                if decision.wanted is not None:
+                    outcome = family.commit(tx, look, decision.wanted, self._clock())
+                if learning is not None:
+                    learning.note_placed(outcome.placed, now_s)
+                    learning.save(tx)
         laps.append(self._timer())
         # 4. Dispatch the commands.
         if outcome.changed:
@@ -180,13 +193,26 @@ class Cycle(Generic[ViewT, WantedT]):
             policy=look.policy,
             again=decision.again or outcome.again,
             outcome=outcome,
-            failures=decision.failures,
+            failures=(*decision.failures, *self._not_learned(learning)),
             durations=_durations(laps),
         )
 
-    def _decide(self, look: Look[ViewT]) -> Decision[WantedT]:
+    def _learning(self, tx: Transaction, look: Look[ViewT]) -> Learning | None:
+        """Return what the policy remembers, if it can, after it was told what has ended."""
+        if not isinstance(look.policy, Remembering):
+            return None
+        learning = Learning(tx, self.family.name, look.policy)
+        learning.note_ends(lambda uuids: self.family.work(tx, uuids), look.now_s)
+        return learning
+
+    def _not_learned(self, learning: Learning | None) -> Iterator[PolicyFailure]:
+        if learning is not None:
+            message = f"{self.family.name} policy {learning.policy} failed to learn from what has happened"
+            yield from (PolicyFailure(message=message, error=error) for error in learning.errors)
+
+    def _decide(self, look: Look[ViewT], state: PolicyState) -> Decision[WantedT]:
         try:
-            return self.family.decide(look, self._rng)
+            return self.family.decide(look, state, self._rng)
         except Exception as error:  # a policy is a plug-in, and may be wrong
             self._retry_at_s = look.now_s + RETRY_S
             message = f"{self.family.name} policy {look.policy.name} failed; next try in {RETRY_S:.0f} s"

@@ -11,9 +11,10 @@ from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import Backlog, Batch, Host, Job, Lease, PendingBatch, Run, Shard, Slot
+from fpga_pool.model.policy_memory import PolicyMemory
 from fpga_pool.model.tasks import Task
 
-Stored = Batch | Job | Host | Slot | Lease | Processor | Gang | Process | Migration | Task
+Stored = Batch | Job | Host | Slot | Lease | Processor | Gang | Process | Migration | Task | PolicyMemory
 
 
 class Transaction(Protocol):
@@ -174,6 +175,10 @@ class Transaction(Protocol):
 
     def open_tasks(self) -> Sequence[Task]:
         """Return the tasks of the shard that have not ended, in order of arrival."""
+        ...
+
+    def policy_memory(self, uuid: str) -> PolicyMemory | None:
+        """Return what a policy remembers of the shard; None = nothing yet."""
         ...
 
     def time_models(self) -> dict[tuple[str, str], TimeModel]:

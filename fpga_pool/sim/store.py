@@ -25,6 +25,7 @@ from fpga_pool.model.objects import (
     Slot,
     input_due_at,
 )
+from fpga_pool.model.policy_memory import PolicyMemory
 from fpga_pool.model.tasks import Task
 from fpga_pool.model.transaction import Stored
 from fpga_pool.sim.store_index import Index
@@ -246,6 +247,10 @@ class MemoryTransaction:
     def open_tasks(self) -> Sequence[Task]:
         """See Transaction."""
         return sorted(self._of_shard(self._store.members("task")), key=attrgetter("created_at", "uuid"))
+
+    def policy_memory(self, uuid: str) -> PolicyMemory | None:
+        """See Transaction."""
+        return self._store.get(PolicyMemory, uuid)
 
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         """See Transaction."""

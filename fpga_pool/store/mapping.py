@@ -10,8 +10,10 @@ from sqlalchemy import Column, Table
 from fpga_pool.model.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import Batch, Host, Job, Lease, LeaseState, Run, Scheduler, Shard, Slot, input_due_at
+from fpga_pool.model.policy_memory import PolicyMemory
 from fpga_pool.model.tasks import Task
 from fpga_pool.store import models
+from fpga_pool.store.policy_models import PolicyMemoryRow
 from fpga_pool.store.task_models import TaskRow
 
 ValueT = TypeVar("ValueT")
@@ -48,6 +50,7 @@ PLACES: Mapping[type, Place] = {
     Process: Place(models.ProcessRow, "uuid", lambda process: {"held_place": process.held_place}),
     Migration: Place(models.MigrationRow, "uuid"),
     Task: Place(TaskRow, "uuid"),
+    PolicyMemory: Place(PolicyMemoryRow, "uuid"),
     Command: Place(models.CommandRow, "id"),
     Run: Place(models.RunRow, "job"),
 }

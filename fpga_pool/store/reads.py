@@ -24,6 +24,7 @@ from fpga_pool.model.objects import (
     Shard,
     Slot,
 )
+from fpga_pool.model.policy_memory import PolicyMemory
 from fpga_pool.store.gang_reads import GangReads
 from fpga_pool.store.mapping import PLACES, called, from_columns, table
 from fpga_pool.store.statements import (
@@ -307,6 +308,11 @@ class Reads(GangReads, TaskReads):
         """Return the jobs of a batch whose completion is recorded, each with the attempt that counts."""
         recorded = select(_RUNS.c.job, _RUNS.c.attempt).join(_JOBS, _JOBS.c.uuid == _RUNS.c.job)
         return dict(self._execute(recorded.where(_JOBS.c.batch_uuid == batch_uuid), Run).tuples().all())
+
+    def policy_memory(self, uuid: str) -> PolicyMemory | None:
+        """Return what a policy remembers of the shard; None = nothing yet."""
+        found = self._all(PolicyMemory, by_key(PolicyMemory, lock=False), {"key": uuid})
+        return found[0] if found else None
 
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
         """Return the refitted time models, by (function, board)."""

@@ -81,7 +81,7 @@ def test_one_look_at_300_tasks(store):
     family, rng = TaskFamily(CATALOGUE, SETTINGS, quick(policy)), np.random.default_rng(0)
 
     def solve(problem):
-        return family.solution(problem, rng)
+        return family.solution(problem, None, rng)
 
     def look():
         with store.reading("s") as tx:

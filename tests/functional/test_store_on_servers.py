@@ -15,6 +15,7 @@ PORTABLE = (
     "test_columns",
     "test_concurrency",
     "test_contract",
+    "test_policy_contract",
     "test_gang_contract",
     "test_queries",
     "test_schema",

@@ -1,15 +1,16 @@
 """The part of batches in the planning cycle: a batch is placed, or what is under way is planned again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fpga_pool.core.makespan.replan import Replan
-from fpga_pool.core.policy import BatchPolicy, Replanning
+from fpga_pool.core.policy import BatchPolicy, PolicyState, Replanning
 from fpga_pool.core.types import BatchPlan
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Decision, Look, Outcome, PolicyFailure
+from fpga_pool.model.objects import Job
 from fpga_pool.model.pool.lookout import Lookout
 from fpga_pool.model.pool.placing import PlanRequest, require_answer
 from fpga_pool.model.pool.planning import Snapshot, all_placed, batch_problem, commit_plan, snapshot
@@ -119,7 +120,9 @@ class BatchFamily:
         name = name or self._default_policy
         return self._is_planned(name) and isinstance(self._policies(name), Replanning)
 
-    def decide(self, look: Look[BatchView], rng: np.random.Generator) -> Decision[NewPlan | ChangedPlan]:
+    def decide(
+        self, look: Look[BatchView], state: PolicyState, rng: np.random.Generator
+    ) -> Decision[NewPlan | ChangedPlan]:
         """Plan around what is under way; where that is not possible or does not pay, plan the batch behind it."""
         view, failures = look.view, []
         if view.underway is not None and isinstance(look.policy, Replanning):
@@ -132,7 +135,7 @@ class BatchFamily:
                 self._lookout.answered(changed=False)
         if not view.snap.jobs:
             return Decision(failures=tuple(failures))
-        planned = self._plan(look, rng)
+        planned = self._plan(look, state, rng)
         if isinstance(planned, NewPlan):
             return Decision(wanted=planned, failures=tuple(failures))
         return Decision(failures=(*failures, planned), again=True)
@@ -150,10 +153,10 @@ class BatchFamily:
             return PolicyFailure(message=message, error=error)
         return ChangedPlan(asked=asked, found=found)
 
-    def _plan(self, look: Look[BatchView], rng: np.random.Generator) -> NewPlan | PolicyFailure:
+    def _plan(self, look: Look[BatchView], state: PolicyState, rng: np.random.Generator) -> NewPlan | PolicyFailure:
         request = batch_problem(look.view.snap)
         try:
-            plan = look.policy.decide(request.problem, None, 0.0, rng)
+            plan = look.policy.decide(request.problem, state, 0.0, rng)
             require_answer(request, plan)
         except Exception as error:
             batch_uuid = look.view.snap.jobs[0].batch_uuid
@@ -168,6 +171,10 @@ class BatchFamily:
             return self._commit_plan(tx, look.view, wanted, now_s)
         return self._commit_replan(tx, look.view, wanted, now_s)
 
+    def work(self, tx: Transaction, uuids: Collection[str]) -> Sequence[Job]:
+        """Return jobs."""
+        return tx.jobs(uuids)
+
     def _commit_plan(self, tx: Transaction, view: BatchView, wanted: NewPlan, now_s: float) -> Outcome:
         plan, jobs = wanted.plan, wanted.request.jobs
         placed = commit_plan(tx, wanted.request, plan, self._settings, now_s)
@@ -176,7 +183,7 @@ class BatchFamily:
             f" {len({job.slot for job in placed})} slots by {view.policy}; makespan {plan.makespan_s:.3f} s, bound"
             f" {plan.lower_bound_s:.3f} s"
         )
-        return Outcome(changed=bool(placed), again=bool(placed), summary=summary)
+        return Outcome(changed=bool(placed), again=bool(placed), placed=tuple(placed), summary=summary)
 
     def _commit_replan(self, tx: Transaction, view: BatchView, wanted: ChangedPlan, now_s: float) -> Outcome:
         found = wanted.found
@@ -189,7 +196,7 @@ class BatchFamily:
             f" {len(changes.moved)} moved, {len(changes.retimed)} retimed by {view.policy} ({found.method}); all are"
             f" complete in {found.plan.makespan_s:.3f} s, bound {found.plan.lower_bound_s:.3f} s"
         )
-        return Outcome(changed=changed, again=changed, summary=summary)
+        return Outcome(changed=changed, again=changed, placed=(*changes.placed, *changes.moved), summary=summary)
 
 
 def _occasion(view: BatchView) -> str:

@@ -1,12 +1,13 @@
 """The part of gangs in the planning cycle (two-tier paper)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from fpga_pool.core.gangs.gangs import Move
-from fpga_pool.core.policy import GangPolicy
+from fpga_pool.core.policy import GangPolicy, PolicyState
 from fpga_pool.model.cycle import Decision, Look, Outcome
+from fpga_pool.model.gangs import Gang
 from fpga_pool.model.pool.gangs import (
     GangView,
     Seen,
@@ -40,11 +41,11 @@ class GangFamily:
             return None
         return Look(view=view, policy=self._policy, now_s=now_s)
 
-    def decide(self, look: Look[GangView], rng: np.random.Generator) -> Decision[Sequence[Move]]:
+    def decide(self, look: Look[GangView], state: PolicyState, rng: np.random.Generator) -> Decision[Sequence[Move]]:
         """Ask for all moves to make now; before that, trials that are over are ended."""
         if look.view.trials_over:
             return Decision(wanted=(), again=True)
-        moves = decided_moves(look.view, lambda tiers: self._policy.decide(tiers, None, look.now_s, rng))
+        moves = decided_moves(look.view, lambda tiers: self._policy.decide(tiers, state, look.now_s, rng))
         if not moves:
             self._seen = look.view.seen()
         return Decision(wanted=moves or None)
@@ -65,4 +66,8 @@ class GangFamily:
             f"of {len(look.view.gangs)} gangs {len(moved)} moved, {len(wanted) - len(moved)} put off, by"
             f" {self._policy.name}"
         )
-        return Outcome(changed=bool(moved), details=details, summary=summary)
+        return Outcome(changed=bool(moved), placed=tuple(moved), details=details, summary=summary)
+
+    def work(self, tx: Transaction, uuids: Collection[str]) -> Sequence[Gang]:
+        """Return gangs."""
+        return [tx.gang(uuid) for uuid in uuids]

@@ -1,12 +1,12 @@
 """The part of online jobs in the planning cycle, and what a shard learns of what is asked for (benefit paper)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fpga_pool.core.benefit.demand import Demand
-from fpga_pool.core.policy import OnlinePolicy
+from fpga_pool.core.policy import OnlinePolicy, PolicyState
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Decision, Look, Outcome
 from fpga_pool.model.objects import CPU, ENDED_JOBS, Job, is_cpu
@@ -82,11 +82,11 @@ class OnlineFamily:
         """Say whether slots may load ahead of jobs: online jobs are at work, were there, or are all that comes."""
         return self._settings.load_ahead and (working or self._rule.from_start or self.demand.arrivals > 0)
 
-    def decide(self, look: Look[OnlineView], rng: np.random.Generator) -> Decision[Moves]:
+    def decide(self, look: Look[OnlineView], state: PolicyState, rng: np.random.Generator) -> Decision[Moves]:
         """Ask for moves until there are no more."""
         policy = self._rule.policy
         moves = take_moves(
-            look.view, self._catalogue, lambda occupancy: policy.decide(occupancy, None, look.now_s, rng)
+            look.view, self._catalogue, lambda occupancy: policy.decide(occupancy, state, look.now_s, rng)
         )
         return Decision(wanted=moves if moves.placements or moves.evictions or moves.loads else None)
 
@@ -108,8 +108,15 @@ class OnlineFamily:
             f" CPUs, {len(done.evicted)} to be evicted, by {name}"
         )
         return Outcome(
-            changed=bool(done.placed or done.evicted or done.told), details=(*leaving, *loading), summary=summary
+            changed=bool(done.placed or done.evicted or done.told),
+            placed=tuple(done.placed),
+            details=(*leaving, *loading),
+            summary=summary,
         )
+
+    def work(self, tx: Transaction, uuids: Collection[str]) -> Sequence[Job]:
+        """Return jobs."""
+        return tx.jobs(uuids)
 
     def _count_arrivals(self, view: OnlineView) -> None:
         pending = {asking.job.uuid: asking for asking in view.waiting if asking.job.attempt == 0}

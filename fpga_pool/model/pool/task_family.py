@@ -1,18 +1,19 @@
 """The part of tasks in the planning cycle (lattice paper)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from fpga_pool.core.lattice.paper import ListPolicy
 from fpga_pool.core.lattice.shapes import allotted_shapes
 from fpga_pool.core.lattice.tasks import TaskProblem
-from fpga_pool.core.policy import TaskPolicy
+from fpga_pool.core.policy import PolicyState, TaskPolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Decision, Look, Outcome, PolicyFailure
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.pool.task_enclosures import Solution
 from fpga_pool.model.pool.tasks import Choice, TaskView, choose, commit_choices, task_view
+from fpga_pool.model.tasks import Task
 from fpga_pool.model.transaction import Transaction
 
 #: A policy that fails is not asked again for so long; tasks begin in order of arrival meanwhile.
@@ -52,7 +53,7 @@ class TaskFamily:
         self.waits = view is not None
         return None if view is None else Look(view=view, policy=self._policy, now_s=now_s)
 
-    def decide(self, look: Look[TaskView], rng: np.random.Generator) -> Decision[Sequence[Choice]]:
+    def decide(self, look: Look[TaskView], state: PolicyState, rng: np.random.Generator) -> Decision[Sequence[Choice]]:
         """Choose slots for the tasks that can begin; the policy is asked where there are not enough for all."""
         failures: list[PolicyFailure] = []
 
@@ -60,7 +61,7 @@ class TaskFamily:
             if look.now_s < self._put_off_until_s:
                 return None
             try:
-                return self.solution(problem, rng)
+                return self.solution(problem, state, rng)
             except Exception as error:
                 self._put_off_until_s = look.now_s + PUT_OFF_S
                 message = f"task policy {self._policy.name} failed; next try in {PUT_OFF_S:.0f} s"
@@ -70,12 +71,12 @@ class TaskFamily:
         choices = choose(look.view, self._settings.task_patience_s, solve)
         return Decision(wanted=choices or None, failures=tuple(failures))
 
-    def solution(self, problem: TaskProblem, rng: np.random.Generator) -> Solution:
+    def solution(self, problem: TaskProblem, state: PolicyState, rng: np.random.Generator) -> Solution:
         """Return the policy's schedule, without bounds, which nobody looks at, where it can do without them."""
         if isinstance(self._policy, ListPolicy):
             found = self._policy.place(problem, allotted_shapes(problem))
             return found.enclosure, found.begin_s, found.member_begin, found.members
-        schedule = self._policy.decide(problem, None, 0.0, rng)
+        schedule = self._policy.decide(problem, state, 0.0, rng)
         return schedule.enclosure, schedule.begin_s, schedule.member_begin, schedule.members
 
     def commit(self, tx: Transaction, look: Look[TaskView], wanted: Sequence[Choice], now_s: float) -> Outcome:
@@ -86,4 +87,8 @@ class TaskFamily:
             f"of {len(look.view.tasks)} tasks that wait {len(placed)} placed, {len(wanted) - len(placed)} put off, by"
             f" {self._policy.name}"
         )
-        return Outcome(changed=bool(placed), details=details, summary=summary)
+        return Outcome(changed=bool(placed), placed=tuple(placed), details=details, summary=summary)
+
+    def work(self, tx: Transaction, uuids: Collection[str]) -> Sequence[Task]:
+        """Return tasks."""
+        return [tx.task(uuid) for uuid in uuids]

@@ -23,7 +23,7 @@ class Counting:
     def snapshot(self, tx, now_s):
         return Look(view=self.done, policy=Named(), now_s=now_s) if self.done < self._most else None
 
-    def decide(self, look, rng):
+    def decide(self, look, state, rng):
         if self.errors:
             raise self.errors.pop()
         return Decision(wanted=look.view + 1)
@@ -81,7 +81,7 @@ def test_a_cycle_that_finds_nothing_to_decide_only_reads():
 
 def test_what_the_policy_does_not_want_to_change_is_not_committed():
     family = Counting()
-    family.decide = lambda look, rng: Decision()
+    family.decide = lambda look, state, rng: Decision()
     shell = Shell(family)
     assert shell.cycle.run().outcome == Outcome()
     assert shell.story == ["begin read", "end read"]

@@ -1,10 +1,13 @@
 """Online jobs and tasks in simulated time, beside batches: the cycles of all families, as in the live pool."""
 
+from dataclasses import replace
+
 import pytest
 
 from fpga_pool.core.benefit.paper import Benefit, HoldParams, Throughput
 from fpga_pool.core.gangs.paper import Easy
 from fpga_pool.core.lattice.paper import Fifo
+from fpga_pool.core.lattice.plus import LatticePlus, LatticePlusParams
 from fpga_pool.core.makespan import Ect
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.objects import JobState
@@ -82,3 +85,40 @@ def test_a_task_waits_until_its_slots_are_free_at_once_and_a_batch_goes_on_after
     # Slots load one after the other, by 0.5 and 1 s; then they compute for a second, three times.  Tasks and reports of
     # free slots are looked at at once, batches are placed behind what is there.
     assert ends == pytest.approx({"a": 2.0, "b": 3.0, "t": 4.0}, abs=0.1)
+
+
+def learning(policy, *params):
+    """Return a policy that decides as another one, and remembers what was placed and how it ended."""
+
+    class Learning(policy):
+        name = "learning"
+
+        def __init__(self):
+            super().__init__(*params)
+            self.states = []
+
+        def observe(self, event, state):
+            return {**(state or {}), f"{event['kind']} {event['uuid']}": event["state"]}
+
+        def decide(self, view, state, now_s, rng):
+            self.states.append(state)
+            return super().decide(view, state, now_s, rng)
+
+    return Learning()
+
+
+def test_policies_of_each_family_decide_with_what_became_of_their_decisions(pool):
+    batches, online, tasks = learning(Ect), learning(Benefit), learning(LatticePlus, LatticePlusParams(effort=0))
+    asked = replace(policies(online), batches=lambda name: batches, default_batch="learning", tasks=tasks)
+    asked = replace(asked, online=OnlineRule(online, "on line".__eq__))
+    for uuid, at in (("a", 0.0), ("b", 30.0)):
+        pool.submit_at(at, batch(f"planned-{uuid}", "aes"))
+        pool.submit_at(at + 10.0, batch(f"online-{uuid}", "aes", policy="on line"))
+        # Three tasks that cannot all begin, so that their policy is asked.
+        for number in range(3):
+            pool.submit_task_at(at + 20.0, task(f"task-{uuid}{number}", 2))
+    pool.run_families(asked)
+    assert batches.states == [None, {"job planned-a.0": "DONE"}]
+    assert online.states[0] is None
+    assert online.states[-1] == {"job online-a.0": "DONE"}
+    assert tasks.states[-1]["task task-a0"] == "FINISHED"

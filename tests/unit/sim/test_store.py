@@ -18,10 +18,13 @@ def _load(name):
     return module
 
 
-_conftest, _contract, _gang_contract = _load("conftest"), _load("test_contract"), _load("test_gang_contract")
+_conftest = _load("conftest")
+_contract, _gang_contract = _load("test_contract"), _load("test_gang_contract")
+_task_contract, _policy_contract = _load("test_task_contract"), _load("test_policy_contract")
 make, begin, outbox = _conftest.make, _conftest.begin, _conftest.outbox
 saved, counted, bump = _conftest.saved, _conftest.counted, _conftest.bump
-for module in (_contract, _gang_contract):
+task, memory = _task_contract.task, _policy_contract.memory
+for module in (_contract, _gang_contract, _task_contract, _policy_contract):
     globals().update({name: test for name, test in vars(module).items() if name.startswith("test_")})
 
 

@@ -122,13 +122,13 @@ class Agent:
 class StoppedPlanner:
     """The planner of one family, taken a step only when a test says so."""
 
-    def __init__(self, bench, family, clock=None):
+    def __init__(self, bench, family, clock=None, owner="me", epoch=1):
         self.family = family
         store = bench.service.store
         self._cycle = Cycle(
             family,
             reading=lambda: store.reading("default"),
-            transactions=lambda: store.transaction("default", "me", 1),
+            transactions=lambda: store.transaction("default", owner, epoch),
             dispatch=lambda: None,
             clock=clock or bench.clock,
             timer=time.monotonic,

@@ -151,3 +151,41 @@ def test_what_is_late_is_planned_anew_and_looked_at_again_later(quiet, agent, ne
     assert policy.asked[0].retime
     planner.step()
     assert len(policy.asked) == 1
+
+
+class Learned(Ect):
+    """Remembers how many jobs it has placed, and the last computation that it was told of."""
+
+    name = "learned"
+
+    def __init__(self):
+        super().__init__()
+        self.states = []
+
+    def observe(self, event, state):
+        state = state or {"placed": 0, "compute_s": None}
+        if event["event"] == "placed":
+            return state | {"placed": state["placed"] + 1}
+        return state | {"compute_s": event["compute_s"]}
+
+    def decide(self, problem, state, now_s, rng):
+        self.states.append(state)
+        return super().decide(problem, state, now_s, rng)
+
+
+def test_a_scheduler_that_takes_over_decides_with_what_the_policy_has_learned(quiet, agent):
+    def planner(policy, owner, epoch):
+        settings = quiet.service.settings.pool
+        family = BatchFamily(quiet.catalogue, settings, lambda name: policy, policy.name, lambda name: True)
+        return StoppedPlanner(quiet, family, owner=owner, epoch=epoch)
+
+    before, after, store = Learned(), Learned(), quiet.service.store
+    first = quiet.create(agent, "sha256", "sha256")
+    assert planner(before, "me", 1).step()
+    assert before.states == [None]
+    quiet.report(quiet.jobs(first)[0], "staged", "started", "finished")
+    quiet.service.stop()
+    epoch = store.acquire_shard("default", "another", quiet.clock()).epoch
+    quiet.create(agent, "sha256")
+    assert planner(after, "another", epoch).step()
+    assert after.states == [{"placed": 2, "compute_s": quiet.jobs(first)[0].compute_s}]
