@@ -229,7 +229,7 @@ class GangPool:
             look = self.family.snapshot(tx, self.now_s)
         if look is None:
             return []
-        decision = self.family.decide(look, self.rng)
+        decision = self.family.decide(look, None, self.rng)
         if decision.wanted is None:
             return []
         with self.tx() as tx:
