@@ -18,7 +18,7 @@ from fpga_pool.core.gangs.gangs import Move as GangMove
 from fpga_pool.core.gangs.tiers import Tiers
 from fpga_pool.core.integer import Report
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
-from fpga_pool.core.types import BatchPlan, BatchProblem
+from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers
 
 if TYPE_CHECKING:  # the planners import this module
     from fpga_pool.core.makespan.replan import Replan
@@ -157,6 +157,17 @@ class Preparing(Protocol):
 
         It changes no decision, and may run in one thread while another one decides.
         """
+        ...
+
+
+@runtime_checkable
+class PlanningAround(Protocol):
+    """A batch policy that plans in what earlier transfers leave of the network (makespan paper, section 3.4)."""
+
+    def decide_around(
+        self, view: BatchProblem, earlier: EarlierTransfers, state: PolicyState, rng: np.random.Generator
+    ) -> BatchPlan:
+        """Return the plan of a batch; no link is used beyond what `earlier` leaves."""
         ...
 
 

@@ -231,6 +231,24 @@ class BatchPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EarlierTransfers:
+    """What is planned of a network already: constant-rate pieces of transfers, (S,) each; time 0 is the problem's."""
+
+    #: The links that a piece crosses: rows of `egress_bps` and of `ingress_bps`.
+    requester: Ints = field(default_factory=lambda: ints([]))
+    responder: Ints = field(default_factory=lambda: ints([]))
+    begin_s: Floats = field(default_factory=lambda: floats([]))
+    end_s: Floats = field(default_factory=lambda: floats([]))
+    bps: Floats = field(default_factory=lambda: floats([]))
+
+    def __post_init__(self) -> None:
+        for name in ("requester", "responder"):
+            object.__setattr__(self, name, ints(getattr(self, name)))
+        for name in ("begin_s", "end_s", "bps"):
+            object.__setattr__(self, name, floats(getattr(self, name)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PoolView:
     """An immutable picture of the pool that planners read; numpy columns, one row per host or slot.
 

@@ -104,6 +104,10 @@ class Transaction(Protocol):
         """Return the jobs in state WAITING_INPUT whose planned transfer was over before a point in time."""
         ...
 
+    def inputs_due(self, due_after: float) -> Sequence[Job]:
+        """Return the jobs in state WAITING_INPUT whose planned transfer is not over by a point in time."""
+        ...
+
     def overdue(self, due_before: float) -> dict[str, float]:
         """Return the jobs that were to have begun or ended before a point in time and have not, each with its time.
 

@@ -126,6 +126,11 @@ class MemoryTransaction:
         waiting = [job for job in self.active_jobs() if job.state is JobState.WAITING_INPUT]
         return [job for job in waiting if input_due_at(job) < due_before]
 
+    def inputs_due(self, due_after: float) -> Sequence[Job]:
+        """See Transaction."""
+        waiting = [job for job in self.active_jobs() if job.state is JobState.WAITING_INPUT]
+        return [job for job in waiting if input_due_at(job) > due_after]
+
     def overdue(self, due_before: float) -> dict[str, float]:
         """See Transaction."""
         due_at = {

@@ -38,6 +38,7 @@ from fpga_pool.store.statements import (
     exhausted_jobs,
     held_leases,
     held_results,
+    inputs_due,
     job_generations,
     jobs_of_batch,
     leases_of_holders,
@@ -240,6 +241,10 @@ class Reads(GangReads, TaskReads):
     def overdue_inputs(self, due_before: float) -> Sequence[Job]:
         """Return the jobs in state WAITING_INPUT whose planned transfer was over before a point in time."""
         return self._all(Job, overdue_inputs(scoped=bool(self._scope)), {"due_before": due_before})
+
+    def inputs_due(self, due_after: float) -> Sequence[Job]:
+        """Return the jobs in state WAITING_INPUT whose planned transfer is not over by a point in time."""
+        return self._all(Job, inputs_due(scoped=bool(self._scope)), {"due_after": due_after})
 
     def astray(self) -> Sequence[Job]:
         """Return the jobs in state WAITING_INPUT whose inputs do not move as planned."""

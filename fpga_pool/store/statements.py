@@ -136,6 +136,14 @@ def overdue_inputs(*, scoped: bool) -> Select[Any]:
 
 
 @cache
+def inputs_due(*, scoped: bool) -> Select[Any]:
+    """Return the query for the jobs in state WAITING_INPUT whose planned transfer is not over by `due_after`."""
+    jobs = table(Job).c
+    waiting = all_of(Job).where(jobs.state == JobState.WAITING_INPUT, *_within(jobs.shard, scoped=scoped))
+    return waiting.where(jobs.input_due_at > bindparam("due_after")).order_by(jobs.uuid)
+
+
+@cache
 def astray(*, scoped: bool) -> Select[Any]:
     """Return the query for the jobs in state WAITING_INPUT whose inputs do not move as planned."""
     jobs = table(Job).c

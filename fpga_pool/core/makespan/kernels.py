@@ -1,4 +1,4 @@
-"""The inner loops of the planners, compiled by numba; `compiled.kernels()` says whether there is one.
+"""The inner loops of the planners, compiled by numba; see `compiled`.
 
 Signatures are explicit, so all compile when the module is imported (once per machine: the results are cached) and none
 while a plan is made.  Each has a numpy counterpart beside its caller, or serves a search that only runs compiled.

@@ -11,7 +11,7 @@ from fpga_pool.core.makespan.guaranteed import Flows, spread
 from fpga_pool.core.makespan.residual import Pieces, as_soon_as_possible
 from fpga_pool.core.makespan.stages import Progress, stages
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints, floats
+from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats, Ints, floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,13 @@ class Nim:
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; only `bisection` uses `rng`, for its first make-span."""
-        progress = Progress(view, self._kernels.load())
+        return self.decide_around(view, EarlierTransfers(), state, rng)
+
+    def decide_around(
+        self, view: BatchProblem, earlier: EarlierTransfers, state: PolicyState, rng: np.random.Generator
+    ) -> BatchPlan:
+        """Plan the batch in what earlier transfers leave, as one that arrives after them (section 3.4)."""
+        progress = Progress(view, self._kernels.load(), earlier)
         for jobs in stages(view, floats(view.input_bytes), self._params.size_groups):
             plan_transfers(progress, jobs, self._params, rng)
         return progress.plan(self.name)

@@ -12,7 +12,7 @@ from fpga_pool.core.makespan.compiled import Loops
 from fpga_pool.core.makespan.execution import complete_plan
 from fpga_pool.core.makespan.fluid import Segments, Transfers
 from fpga_pool.core.makespan.residual import Pieces, Residual
-from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
+from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats, Ints
 
 
 def stages(problem: BatchProblem, size: Floats, size_groups: int) -> Iterator[Ints]:
@@ -33,11 +33,13 @@ def stages(problem: BatchProblem, size: Floats, size_groups: int) -> Iterator[In
 class Progress:
     """What is planned of a batch so far: queues, loads and transfers."""
 
-    def __init__(self, problem: BatchProblem, loops: Loops | None) -> None:
+    def __init__(self, problem: BatchProblem, loops: Loops | None, earlier: EarlierTransfers) -> None:
         self.problem, self.loops = problem, loops
         #: (A,) when each accelerator has computed all it has.
         self.free_s = np.array(problem.ready_s)
         self.residual = Residual(problem.egress_bps, problem.ingress_bps)
+        pieces = Pieces(earlier.begin_s, earlier.end_s, earlier.bps)
+        self.residual.take_all(earlier.requester, earlier.responder, pieces)
         self._loaded = np.array(problem.loaded)
         self._accelerator = np.zeros(problem.jobs, np.int64)
         self._arrived_s = np.array(problem.release_s)

@@ -11,7 +11,7 @@ from fpga_pool.core.makespan.ncjm import NcjmParams, plan_both
 from fpga_pool.core.makespan.nim import NimParams, plan_transfers
 from fpga_pool.core.makespan.stages import Progress, stages
 from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import BatchPlan, BatchProblem, Floats
+from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,13 @@ class Waves:
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; only `bisection` uses `rng`, for its first make-span."""
-        params, progress = self._params, Progress(view, self._kernels.load())
+        return self.decide_around(view, EarlierTransfers(), state, rng)
+
+    def decide_around(
+        self, view: BatchProblem, earlier: EarlierTransfers, state: PolicyState, rng: np.random.Generator
+    ) -> BatchPlan:
+        """Plan the batch in what earlier transfers leave, as one that arrives after them (section 3.4)."""
+        params, progress = self._params, Progress(view, self._kernels.load(), earlier)
         both = NcjmParams(method=params.method, epsilon=params.epsilon)
         network = NimParams(method=params.method, epsilon=params.epsilon)
         compute_s, send_s = fastest_s(view), _quickest_transfer_s(view)

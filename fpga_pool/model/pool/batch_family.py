@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fpga_pool.core.makespan.arriving import plan_arriving
 from fpga_pool.core.makespan.replan import Replan
 from fpga_pool.core.policy import BatchPolicy, PolicyState, Replanning
-from fpga_pool.core.types import BatchPlan
+from fpga_pool.core.types import BatchPlan, EarlierTransfers
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Decision, Look, Outcome, PolicyFailure
 from fpga_pool.model.objects import Job
@@ -16,6 +17,7 @@ from fpga_pool.model.pool.placing import PlanRequest, require_answer
 from fpga_pool.model.pool.planning import Snapshot, all_placed, batch_problem, commit_plan, snapshot
 from fpga_pool.model.pool.replanning import Prospect, commit_replan, prospect, worth_replanning
 from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.pool.transfers import earlier_transfers
 from fpga_pool.model.transaction import Transaction
 
 #: A batch that its policy cannot plan holds up the others only for a moment, and is tried again after a while.
@@ -31,13 +33,15 @@ class BatchView:
     policy: str
     #: What is under way, where the policy can plan around it and that is worth a look.
     underway: Prospect | None
+    #: What is planned of the network already.
+    transfers: EarlierTransfers
     #: What is not as planned, for people; "" = a batch waits.
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPlan:
-    """A batch is placed behind all that is under way."""
+    """A batch is placed behind the jobs under way, in what their transfers leave of the network or after these."""
 
     request: PlanRequest
     plan: BatchPlan
@@ -108,12 +112,15 @@ class BatchFamily:
             return None
         name = snap.policy or self._default_policy
         policy = self._policies(name)
-        underway = None
+        underway, transfers = None, EarlierTransfers()
         if isinstance(policy, Replanning) and (reason or worth_replanning(snap.view, self._settings)):
             underway = prospect(tx, snap, self._settings, begin_s, self._may_change, late=bool(reason))
-        return Look(
-            view=BatchView(snap=snap, policy=name, underway=underway, reason=reason), policy=policy, now_s=now_s
-        )
+        if underway is not None:
+            transfers = underway.transfers
+        elif snap.jobs and snap.inputs_move:
+            transfers = earlier_transfers(tx.inputs_due(begin_s), snap.view, begin_s)
+        view = BatchView(snap=snap, policy=name, underway=underway, transfers=transfers, reason=reason)
+        return Look(view=view, policy=policy, now_s=now_s)
 
     def _may_change(self, name: str) -> bool:
         """Say whether plans of a policy, by its name, may be changed while they are being carried out."""
@@ -123,7 +130,7 @@ class BatchFamily:
     def decide(
         self, look: Look[BatchView], state: PolicyState, rng: np.random.Generator
     ) -> Decision[NewPlan | ChangedPlan]:
-        """Plan around what is under way; where that is not possible or does not pay, plan the batch behind it."""
+        """Plan around what is under way; where that is not possible or does not pay, plan the batch alone."""
         view, failures = look.view, []
         if view.underway is not None and isinstance(look.policy, Replanning):
             found = self._replan(look.policy, view, view.underway, rng)
@@ -156,7 +163,7 @@ class BatchFamily:
     def _plan(self, look: Look[BatchView], state: PolicyState, rng: np.random.Generator) -> NewPlan | PolicyFailure:
         request = batch_problem(look.view.snap)
         try:
-            plan = look.policy.decide(request.problem, state, 0.0, rng)
+            plan = plan_arriving(look.policy, request.problem, look.view.transfers, state, rng)
             require_answer(request, plan)
         except Exception as error:
             batch_uuid = look.view.snap.jobs[0].batch_uuid

@@ -33,8 +33,8 @@ class Snapshot:
     jobs: tuple[Job, ...]
     #: Policy the batch asks for; "" = the operator's default.
     policy: str
-    #: (J,) seconds from now until the job's input may start to move.
-    release_s: tuple[float, ...]
+    #: Inputs of earlier jobs are planned to move later than now.
+    inputs_move: bool
     #: By function, how large its results are; empty where their way back is not planned.
     result_sizes: Mapping[str, SizeModel]
     #: Time between the commit of a plan and its time 0.
@@ -73,13 +73,11 @@ def snapshot(
         waiting = tx.pending_jobs(batch_uuid)
         jobs = tuple(job for job in waiting if job.function in placeable and job.attempt < settings.max_attempts)
         if jobs:
-            # When the transfers planned before are over: paper 000, section 3.4, first scheme for network batches.
-            release_s = max([0.0, *(backlog.inputs_due_at - now_s for backlog in backlogs)])
             return Snapshot(
                 view=view,
                 jobs=jobs,
                 policy=batch.policy,
-                release_s=(release_s,) * len(jobs),
+                inputs_move=_inputs_move(backlogs, now_s),
                 result_sizes=_result_sizes(catalogue, settings),
                 lead_s=_lead_s(jobs, settings),
             )
@@ -93,8 +91,18 @@ def _lead_s(jobs: Sequence[Job], settings: PoolSettings) -> float:
 
 def all_placed(tx: Transaction, catalogue: Catalogue, settings: PoolSettings, now_s: float, policy: str) -> Snapshot:
     """Return the pool as it is, with nothing that waits for a place."""
-    view = _view(tx, catalogue, now_s, tx.backlogs())
-    return Snapshot(view=view, jobs=(), policy=policy, release_s=(), result_sizes=_result_sizes(catalogue, settings))
+    backlogs = tx.backlogs()
+    return Snapshot(
+        view=_view(tx, catalogue, now_s, backlogs),
+        jobs=(),
+        policy=policy,
+        inputs_move=_inputs_move(backlogs, now_s),
+        result_sizes=_result_sizes(catalogue, settings),
+    )
+
+
+def _inputs_move(backlogs: Sequence[Backlog], now_s: float) -> bool:
+    return any(backlog.inputs_due_at > now_s for backlog in backlogs)
 
 
 def _view(tx: Transaction, catalogue: Catalogue, now_s: float, backlogs: Sequence[Backlog]) -> PoolView:
@@ -204,7 +212,6 @@ def batch_problem(snap: Snapshot) -> PlanRequest:
         responder=ints(view.slot_host[useful]),
         ingress_bps=view.ingress_bps,
         ready_s=floats(view.slot_ready_s[useful]),
-        release_s=floats(np.maximum(snap.release_s, 0.0)),
         local_host=ints(np.arange(len(view.hosts))),
         function=ints(functions),
         loaded=ints(view.slot_function[useful]),

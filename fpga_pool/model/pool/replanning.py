@@ -16,7 +16,7 @@ from fpga_pool.core.makespan.fluid import Segments
 from fpga_pool.core.makespan.quick import even_work_s
 from fpga_pool.core.makespan.replan import Replan
 from fpga_pool.core.makespan.underway import Underway
-from fpga_pool.core.types import BatchProblem, Floats, Ints, PoolView, floats, ints
+from fpga_pool.core.types import BatchProblem, EarlierTransfers, Floats, Ints, PoolView, floats, ints
 from fpga_pool.model.exchange import SMALL_INPUT_BYTES
 from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
 from fpga_pool.model.lifecycle.job import Moved, Retimed
@@ -25,11 +25,8 @@ from fpga_pool.model.pool.changes import change_job, settle_slots
 from fpga_pool.model.pool.placing import PlanRequest, placements, planned_s, transfers_of, unchanged
 from fpga_pool.model.pool.planning import Snapshot
 from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.model.progress import late_s
+from fpga_pool.model.pool.transfers import TransfersLeft, is_astray
 from fpga_pool.model.transaction import Transaction
-
-#: No transfer is expected to take less.
-_INSTANT_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +38,18 @@ class Prospect:
     jobs: tuple[Job, ...]
     #: (A,) names.
     slots: tuple[str, ...]
+
+    @property
+    def transfers(self) -> EarlierTransfers:
+        """What is planned of the network."""
+        problem, pieces = self.underway.problem, self.underway.transfers
+        return EarlierTransfers(
+            requester=problem.requester[pieces.flow],
+            responder=problem.responder[self.underway.accelerator[pieces.flow]],
+            begin_s=pieces.begin_s,
+            end_s=pieces.end_s,
+            bps=pieces.bps,
+        )
 
     @property
     def request(self) -> PlanRequest:
@@ -106,11 +115,6 @@ def prospect(
     return rows.prospect(late=late) if rows.jobs else None
 
 
-def _is_astray(job: Job) -> bool:
-    """Say whether an input was told to be elsewhere than planned."""
-    return job.state is JobState.WAITING_INPUT and bool(job.transfer) and job.moved_bytes is not None
-
-
 class _Rows:
     """The rows of the problem, as they are gathered."""
 
@@ -129,8 +133,7 @@ class _Rows:
         self._here: list[int] = []
         self._astray: list[bool] = []
         self._pieces: list[tuple[int, float, float, float]] = []
-        #: Until when late transfers are expected to take a link.
-        self._late_until_s: dict[str, float] = {}
+        self._transfers = TransfersLeft(now_s)
 
     def add_queue(self, slot: int, queue: Sequence[Job], free: Collection[str]) -> None:
         """Add what waits on a slot, in its order; batches in `free` may be moved."""
@@ -143,7 +146,7 @@ class _Rows:
         for job in queue:
             if job.state is JobState.RUNNING or job.function not in self._view.function_index:
                 continue
-            pieces = self._pieces_left(job)
+            pieces = [] if job.input_bytes <= SMALL_INPUT_BYTES else self._transfers.pieces(job)
             arrives_s = max((end_s for _, end_s, _ in pieces), default=0.0)
             start_s = max(due_s, arrives_s)
             # Another one that is there computes while this one is waited for.
@@ -163,7 +166,7 @@ class _Rows:
         self._accelerator.append(number)
         self._start_s.append(start_s)
         self._begun.append(begun)
-        self._astray.append(bool(pieces) and _is_astray(job))
+        self._astray.append(bool(pieces) and is_astray(job))
         staged, small = job.state is JobState.STAGED, job.input_bytes <= SMALL_INPUT_BYTES
         self._here.append(self._view.host_index[job.host] if staged and not small else -1)
         left_bytes = job.input_bytes
@@ -187,48 +190,10 @@ class _Rows:
         end_s = (job.started_at or self._now_s) + seconds - self._now_s
         return abs(end_s)
 
-    def _pieces_left(self, job: Job) -> list[tuple[float, float, float]]:
-        """Return begin, end and rate of what is left of a transfer."""
-        if job.state is not JobState.WAITING_INPUT or not job.transfer or job.input_bytes <= SMALL_INPUT_BYTES:
-            return []
-        shift_s = -self._since_dispatch_s(job) + self._behind_s(job)
-        pieces = [
-            (max(piece.begin_s + shift_s, 0.0), piece.end_s + shift_s, piece.bps)
-            for piece in job.transfer
-            if piece.end_s + shift_s > 0.0
-        ]
-        if pieces:
-            return pieces
-        # It was to be complete by now.
-        at_an_instant = (0.0, _INSTANT_S, job.transfer[-1].bps)
-        return [at_an_instant if _is_astray(job) else self._late_piece(job, -(job.transfer[-1].end_s + shift_s))]
-
-    def _behind_s(self, job: Job) -> float:
-        """Return by how much a transfer is behind its plan, as far as that was told; it is taken to stay so."""
-        if not _is_astray(job):
-            return 0.0
-        told_s = (job.moved_at or 0.0) - (job.dispatched_at or job.created_at)
-        return late_s(job.transfer, job.input_bytes, job.moved_bytes or 0, told_s)
-
-    def _since_dispatch_s(self, job: Job) -> float:
-        return self._now_s - (job.dispatched_at or job.created_at)
-
-    def _late_piece(self, job: Job, late_s: float) -> tuple[float, float, float]:
-        """Return what is expected of a late transfer: as long again as it is late, at most as long as all of it takes.
-
-        How much of it has moved was not told.  Late transfers of one link follow each other.
-        """
-        all_s = sum(piece.end_s - piece.begin_s for piece in job.transfer)
-        links = (f"from {job.requester}", f"to {job.host}")
-        begin_s = max(self._late_until_s.get(link, 0.0) for link in links)
-        end_s = begin_s + max(min(late_s, all_s), _INSTANT_S)
-        self._late_until_s |= dict.fromkeys(links, end_s)
-        return begin_s, end_s, job.transfer[-1].bps
-
     def _must_stay(self, job: Job, start_s: float, pieces: Sequence[tuple[float, float, float]]) -> bool:
         """Say whether a job that waits is about to begin, is on its way, or was moved often enough."""
         horizon_s = self._settings.replan_horizon_s
-        moves = bool(pieces) and self._since_dispatch_s(job) + horizon_s > job.transfer[0].begin_s
+        moves = bool(pieces) and self._transfers.since_dispatch_s(job) + horizon_s > job.transfer[0].begin_s
         # Without limits its client sends it at once.
         unlimited = job.state is JobState.WAITING_INPUT and not pieces and job.input_bytes > SMALL_INPUT_BYTES
         # The other half of the attempts is for faults.

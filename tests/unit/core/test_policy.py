@@ -24,7 +24,8 @@ MEMBERS = {
     for name, protocol in PROTOCOLS.items()
 }
 ABILITIES = {
-    "Adaptive", "Parametrised", "Preparing", "Proving", "Remembering", "Replanning", "Searching", "Sparing",
+    "Adaptive", "Parametrised", "PlanningAround", "Preparing", "Proving", "Remembering", "Replanning", "Searching",
+    "Sparing",
 }  # fmt: skip
 
 INSTALLED = [(group, name) for group in declared.GROUPS for name in policy_names(group)]

@@ -311,6 +311,18 @@ def test_overdue_is_what_was_to_have_begun_or_ended_and_has_not(begin, make, sav
         assert tx.overdue(106.0) == {waiting.uuid: 102.0, staged.uuid: 102.0, running.uuid: 105.0}
 
 
+def test_inputs_due_are_those_on_their_way_beyond_a_point_in_time(begin, make, saved):
+    batch = make.batch()
+    transfer = (RateSegment(0.0, 2.0, 8e6), RateSegment(3.0, 5.0, 8e6))
+    moving = make.job(batch, index=0, state=JobState.WAITING_INPUT, dispatched_at=100.0, transfer=transfer)
+    there = make.job(batch, index=1, state=JobState.STAGED, dispatched_at=100.0, transfer=transfer)
+    without = make.job(batch, index=2, state=JobState.WAITING_INPUT, dispatched_at=100.0, transfer=())
+    saved(batch, moving, there, without)
+    with begin() as tx:
+        assert [job.uuid for job in tx.inputs_due(104.0)] == [moving.uuid]
+        assert tx.inputs_due(105.0) == []
+
+
 def test_a_backlog_is_what_the_active_jobs_of_a_slot_still_ask_of_it(begin, make, saved):
     batch = make.batch()
     on_it = {"host": "h0", "slot": "h0/c/0"}

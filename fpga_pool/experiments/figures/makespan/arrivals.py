@@ -1,8 +1,8 @@
 """Batches that come one after the other, and what each policy makes of them (section 3.4).
 
 A policy plans a batch when it comes and knows of no later one.  The paper's own and its baselines do so by themselves
-when they see all batches as one problem with release times.  Others go on as the pool does: by their own `replan`, or,
-without one, each job of a new batch behind what is under way.
+when they see all batches as one problem with release times.  Others change what is under way: by their own `replan`,
+or, without one, each job of a new batch goes behind it.
 """
 
 from collections.abc import Callable
