@@ -9,8 +9,10 @@ from fpga_pool.cmd.arguments import number_that, positive_count, positive_second
 from fpga_pool.conf.catalogue import load_catalogue
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.benefit.bound import VARIABLES, Windows, upper_bound, windows
-from fpga_pool.core.benefit.exact import optimum
+from fpga_pool.core.benefit.clairvoyant import Clairvoyant
+from fpga_pool.core.benefit.exact import Optimum, optimum
 from fpga_pool.core.benefit.pool import OnlinePool
+from fpga_pool.core.policy import OnlinePolicy
 from fpga_pool.model.catalogue import Board, Catalogue
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.sim.benefit import files
@@ -20,6 +22,9 @@ from fpga_pool.sim.benefit.simulator import Outcome, simulate
 #: Between the best found and the most possible: rounding.
 _FOUND = 1e-6
 
+#: Of a step: looks are before what happens at the end of it.
+_JUST_BEFORE = 1 - 1e-10
+
 _share = number_that(lambda value: 0 < value <= 1, "a number above 0, 1 at most")
 
 
@@ -28,7 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = ", ".join(policy_names("online"))
     parser.add_argument("jobs", metavar="JOBS", help="jobs that arrive (.csv)")
     parser.add_argument("--catalogue", required=True, metavar="FILE", help="functions and boards (.toml)")
-    parser.add_argument("--policy", required=True, metavar="NAME", help=f"who decides: {names}")
+    parser.add_argument(
+        "--policy",
+        required=True,
+        metavar="NAME",
+        help=f"who decides: {names}; or {Clairvoyant.name}, a reference that knows the whole trace and carries out the"
+        " best schedule of it; needs --optimum",
+    )
     parser.add_argument("--hosts", type=positive_count, default=1, metavar="H", help="hosts (default: 1)")
     parser.add_argument("--cards", type=positive_count, default=1, metavar="K", help="cards of each host (default: 1)")
     parser.add_argument("--board", metavar="NAME", help="board of all cards (default: the first of the catalogue)")
@@ -57,16 +68,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
     """Simulate; write what was asked for and return what came of it."""
-    policy = load_policy("online", arguments.policy)
+    exact = arguments.policy == Clairvoyant.name
+    if exact and arguments.optimum is None:
+        raise InvalidInput(f"--policy {Clairvoyant.name}: needs --optimum STEP")
+    loaded = None if exact else load_policy("online", arguments.policy)
     catalogue = load_catalogue(Path(arguments.catalogue))
     pool = uniform_pool(catalogue, _board(catalogue, arguments), arguments.hosts, arguments.cards)
     trace = files.read_trace(arguments.jobs, pool)
+    horizon_s = trace.last_arrival_s if arguments.horizon is None else arguments.horizon
+    jobs = windows(pool, trace.function, trace.arrival_s, trace.work_s, trace.patience_s)
     begin_s = time.perf_counter()
+    best = _optimum(pool, jobs, horizon_s, arguments) if exact else None
+    policy: OnlinePolicy | None = loaded if best is None else Clairvoyant(best.actions, arguments.optimum)
+    assert policy is not None  # noqa: S101
     outcome = simulate(
         pool,
         trace,
         policy,
-        horizon_s=arguments.horizon,
+        horizon_s=horizon_s,
+        interval_s=0.1 if best is None else arguments.optimum * _JUST_BEFORE,
         seed=arguments.seed,
         keep_stretches=arguments.intervals is not None,
         tenant_share=arguments.tenant_share,
@@ -76,7 +96,6 @@ def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
     if arguments.intervals is not None:
         files.write_stretches(arguments.intervals, trace, outcome.record, pool, arguments.cards)
     written_s = time.perf_counter()
-    jobs = windows(pool, trace.function, trace.arrival_s, trace.work_s, trace.patience_s)
     bound_vcpus = upper_bound(
         pool,
         jobs,
@@ -97,15 +116,16 @@ def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
         "bounding_s": time.perf_counter() - written_s,
     }
     if arguments.optimum is not None:
-        said |= _optimum(pool, jobs, outcome, arguments)
+        said |= _share_of_optimum(best or _optimum(pool, jobs, horizon_s, arguments), outcome)
     return said
 
 
-def _optimum(
-    pool: OnlinePool, jobs: Windows, outcome: Outcome, arguments: argparse.Namespace
-) -> Mapping[str, str | float]:
+def _optimum(pool: OnlinePool, jobs: Windows, horizon_s: float, arguments: argparse.Namespace) -> Optimum:
+    return optimum(pool, jobs, horizon_s, step_s=arguments.optimum, time_limit_s=arguments.time_limit)
+
+
+def _share_of_optimum(found: Optimum, outcome: Outcome) -> Mapping[str, str | float]:
     """Return the optimum and the share of it; says so where it is not found in time."""
-    found = optimum(pool, jobs, outcome.horizon_s, step_s=arguments.optimum, time_limit_s=arguments.time_limit)
     most_vcpus = found.most_vcpus
     share = outcome.mean_benefit_vcpus / most_vcpus if most_vcpus > 0 else 1.0
     if found.gap > _FOUND:

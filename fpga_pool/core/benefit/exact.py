@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fpga_pool.core.benefit.bound import JobProgramme, Windows, job_programme, upper_bound
+from fpga_pool.core.benefit.clairvoyant import Action
+from fpga_pool.core.benefit.moves import Load, Start
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.core.benefit.programme import Programme
 from fpga_pool.core.types import Floats, Ints
@@ -37,6 +39,8 @@ class Optimum:
     most_vcpus: float
     #: The best paths found reach it; 0 where none were looked for, or found in time.
     reached_vcpus: float
+    #: These paths, as what each slot does.
+    actions: tuple[Action, ...] = ()
 
     @property
     def gap(self) -> float:
@@ -77,13 +81,16 @@ def optimum(
     if horizon_s <= 0 or not len(jobs.function):
         return Optimum(most_vcpus=0.0, reached_vcpus=0.0)
     network = _Network(pool, jobs, horizon_s, step_s, asked_first)
-    programme = _programme(network)
-    relaxed, reached = programme.relaxed(), 0.0
+    programme, arcs = _programme(network)
+    relaxed, reached, actions = programme.relaxed(), 0.0, tuple[Action, ...]()
     most = min(relaxed, horizon_s * upper_bound(pool, jobs, horizon_s))
     if time_limit_s != 0:
         found = programme.search(gap, time_limit_s)
-        most, reached = min(most, found.most), found.reached
-    return Optimum(most_vcpus=most / horizon_s, reached_vcpus=reached / horizon_s)
+        most = min(most, found.most)
+        reached = min(most, found.reached)  # but for rounding they are the same where the optimum is found
+        if len(found.values):
+            actions = tuple(_actions(network, arcs, found.values))
+    return Optimum(most_vcpus=most / horizon_s, reached_vcpus=reached / horizon_s, actions=actions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +196,7 @@ class _Network:
             for length in range(whole + 1) if stops else (whole,):
                 # A run that ends early may have lasted for most of a step more than is left of it after rounding.
                 most_s = alike.work_s if length == whole else min(alike.work_s, (length + 1) * self.step_s)
+                most_s = min(most_s, float(self.edges_s[-1]) - begin * self.step_s)  # later work does not count
                 head = _Node(group, min(self.end, begin + length), function)
                 yield _Arc(_Node(group, begin, function), head, number, most_s)
 
@@ -210,8 +218,8 @@ class _Rows:
         return np.array(row, np.int64), np.array(variable, np.int64), np.array(value, float)
 
 
-def _programme(network: _Network) -> Programme:
-    """Return the bound per job and, together with it, the paths."""
+def _programme(network: _Network) -> tuple[Programme, "Arcs"]:
+    """Return the bound per job and, together with it, the paths; and which variable counts each arc of these."""
     work = job_programme(network.pool, network.jobs, network.edges_s)
     programme = work.programme
     found = list(network.arcs())
@@ -221,7 +229,7 @@ def _programme(network: _Network) -> Programme:
     _take_turns_at_ports(programme, network, arcs)
     _run_jobs_once(programme, network, arcs)
     _do_work_on_paths(work, network, arcs)
-    return programme
+    return programme, arcs
 
 
 Arcs = Sequence[tuple[int, _Arc]]
@@ -311,3 +319,24 @@ def _do_work_on_paths(work: JobProgramme, network: _Network, arcs: Arcs) -> None
             left_s -= done_s
             rows.add((arc.tail.held, arc.tail.step + i), variable, -done_s)
     programme.exactly(*rows.entries(), np.zeros(len(rows.number)))
+
+
+def _actions(network: _Network, arcs: Arcs, values: Floats) -> Iterator[Action]:
+    """Yield what each slot does: the slots of a group follow its arcs, each as often as it was taken."""
+    taken: dict[_Node, list[_Arc]] = defaultdict(list)
+    for variable, arc in arcs:
+        taken[arc.tail] += [arc] * round(values[variable])
+    for leaving in taken.values():
+        # The last one first: what takes no time, then jobs.
+        leaving.sort(key=lambda arc: (arc.head.step == arc.tail.step, arc.runs >= 0))
+    pool = network.pool
+    for slot, group in enumerate(zip(pool.slot_card.tolist(), pool.slot_kind.tolist(), strict=True)):
+        node = _Node(group, 0, network.empty)
+        while node.step < network.end and taken[node]:
+            arc = taken[node].pop()
+            begin_s = arc.tail.step * network.step_s
+            if arc.runs >= 0:
+                yield Action(begin_s, Start(slot, arc.tail.held))
+            elif arc.tail.held == network.port:
+                yield Action(begin_s, Load(slot, arc.head.held))
+            node = arc.head

@@ -21,6 +21,8 @@ class Found:
     most: float
     #: The best one found gains it; 0 where none was found.
     reached: float
+    #: (N,) the variables of that one; none where none was found.
+    values: Floats
 
 
 class Programme:
@@ -106,6 +108,7 @@ class Programme:
         return Found(
             most=np.inf if most is None or not np.isfinite(most) else float(-most),
             reached=0.0 if found.fun is None else float(-found.fun),
+            values=np.zeros(0) if found.x is None else found.x,
         )
 
 

@@ -127,6 +127,34 @@ def test_optimum_of_a_small_trace_is_between_policy_and_bound(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["optimum"] == "not found in time"
 
 
+def test_exact_carries_out_the_optimum_where_times_are_multiples_of_the_step(tmp_path, capsys):
+    # One card with four slots, loads of 0.5 s one after the other.
+    names = ("aes", "stereo", "gmm", "sha256", "stereo", "mvm")
+    rows = [f"j{i},{0.5 * i},p,{name},1.0,1.0" for i, name in enumerate(names)]
+    path = tmp_path / "few.csv"
+    path.write_text("job,arrival_s,project,function,ideal_fpga_s,patience_s\n" + "\n".join(rows) + "\n")
+    catalogue = tmp_path / "catalogue.toml"
+    catalogue.write_text(CATALOGUE.read_text().replace("configuration_bps = 3.2e9", "configuration_bps = 3.2e8"))
+    options = ["--optimum", "0.5", "--horizon", "3", "--cards", "1", "--catalogue", str(catalogue)]
+    assert main(online(path, tmp_path, "exact", *options)) == 0
+    best = json.loads(capsys.readouterr().out)
+    files = [path, tmp_path / "runs.csv", tmp_path / "stretches.csv", catalogue]
+    run = subprocess.run(
+        [sys.executable, CHECKER, *files, "3"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (run.returncode, json.loads(run.stdout)["faults"]) == (0, [])
+    assert best["mean_benefit_vcpus"] == pytest.approx(best["optimum_vcpus"])
+    for policy in policy_names("online"):
+        assert main(online(path, tmp_path, policy, *options)) == 0
+        found_vcpus = json.loads(capsys.readouterr().out)["mean_benefit_vcpus"]
+        assert found_vcpus <= best["mean_benefit_vcpus"] * (1 + 1e-9), policy
+
+
+def test_exact_needs_the_step_to_which_times_are_rounded(jobs, tmp_path, capsys):
+    assert main(online(jobs, tmp_path, "exact")) == 2
+    assert "--policy exact: needs --optimum STEP" in capsys.readouterr().err
+
+
 def test_limit_per_tenant_is_kept(jobs, tmp_path, capsys):
     # All jobs are of one project: of eight slots it has two.
     assert main(online(jobs, tmp_path, "benefit_plus", "--tenant-share", "0.25")) == 0

@@ -5,6 +5,7 @@ import pytest
 
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.benefit.bound import upper_bound, windows
+from fpga_pool.core.benefit.clairvoyant import Clairvoyant
 from fpga_pool.core.benefit.exact import optimum
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.experiments.benefit.cases import CATALOGUES, card_pool, random_trace, reference_catalogue
@@ -71,6 +72,23 @@ def test_nothing_is_loaded_before_it_is_asked_for(pool):
     for asked_first, vcpu_s in ((False, 4.0), (True, 2.0)):
         found = optimum(pool([4.0]), jobs, 2.0, step_s=0.5, asked_first=asked_first)
         assert found.most_vcpus == pytest.approx(vcpu_s / 2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_schedule_that_is_found_gains_what_the_optimum_says(seed, pool):
+    # All times are multiples of the step, the DMA suffices, and all jobs wait: nothing is rounded.
+    rng = np.random.default_rng(seed)
+    count = 10
+    some = pool([4.0, 7.0, 2.0], slots=2, cards=2)
+    jobs = Trace(
+        jobs=tuple(f"j{i}" for i in range(count)), function=rng.integers(0, 3, count),
+        arrival_s=np.sort(rng.integers(0, 10, count) / 2), work_s=np.ones(count), patience_s=np.full(count, 9.0),
+    )  # fmt: skip
+    window = windows(some, jobs.function, jobs.arrival_s, jobs.work_s, jobs.patience_s)
+    best = optimum(some, window, HORIZON_S, step_s=0.5)
+    interval_s = 0.5 * (1 - 1e-10)
+    found = simulate(some, jobs, Clairvoyant(best.actions, 0.5), horizon_s=HORIZON_S, interval_s=interval_s)
+    assert found.mean_benefit_vcpus == pytest.approx(best.most_vcpus, rel=1e-5)
 
 
 def test_relaxation_is_between_the_optimum_and_the_bound():
