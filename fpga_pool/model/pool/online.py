@@ -6,13 +6,14 @@ are made between two transactions, on what `online_view` has read in one; `onlin
 """
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fpga_pool.core.benefit.demand import Demand
+from fpga_pool.core.benefit.fair import TenantLimit
 from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.model.catalogue import Catalogue
@@ -135,8 +136,8 @@ def online_view(
     queues: defaultdict[str, tuple[Job, ...]] = defaultdict(tuple)
     for job in active:
         queues[job.slot] += (job,)
-    share = _Share(slots, settings, [job for job in active if job.uuid in online])
-    builder = _Builder(catalogue, models, pool, slots, now_s, demand, share, told)
+    limit = _tenant_limit(slots, settings, [job for job in active if job.uuid in online])
+    builder = _Builder(catalogue, models, pool, slots, now_s, demand, limit, told)
     builder.add_slots(slots, queues, movable)
     asking = builder.add_waiting(waiting, settings) + builder.add_returning(on_cpu)
     builder.view.news = None, None
@@ -210,20 +211,15 @@ def _pool(catalogue: Catalogue, slots: Sequence[Slot], models: TimeModels) -> On
     )
 
 
-class _Share:
-    """Slots that each project may have at a time (`core.benefit.fair` in a picture that is made anew)."""
-
-    def __init__(self, slots: Sequence[Slot], settings: PoolSettings, online: Sequence[Job]) -> None:
-        self._most = max(1, int(len(slots) * settings.tenant_share + 1e-9))
-        self._limited = settings.tenant_share < 1
-        self._has = Counter(job.project_id for job in online if not is_cpu(job.slot))
-
-    def lets_in(self, job: Job) -> bool:
-        """Say whether a job may want a slot, and count it."""
-        if self._limited and self._has[job.project_id] >= self._most:
-            return False
-        self._has[job.project_id] += 1
-        return True
+def _tenant_limit(slots: Sequence[Slot], settings: PoolSettings, online: Sequence[Job]) -> TenantLimit | None:
+    """Return the limit of slots per project, with the online jobs counted that have one; None where there is none."""
+    if settings.tenant_share >= 1:
+        return None
+    limit = TenantLimit(len(slots), settings.tenant_share)
+    for job in online:
+        if not is_cpu(job.slot):
+            limit.lets_in(-1, job.project_id)
+    return limit
 
 
 class _Builder:
@@ -237,10 +233,10 @@ class _Builder:
         slots: Sequence[Slot],
         now_s: float,
         demand: Demand,
-        share: _Share,
+        limit: TenantLimit | None,
         told: Mapping[str, ToldAhead] | None,
     ) -> None:
-        self._share = share
+        self._limit = limit
         self._told = told or {}
         self.loading: dict[int, float] = {}
         self._catalogue, self._models, self._now_s = catalogue, models, now_s
@@ -327,7 +323,7 @@ class _Builder:
         return tuple(asking)
 
     def _ask(self, job: Job, work_s: float, give_up_at: float) -> Waiting:
-        if self._share.lets_in(job):
+        if self._limit is None or self._limit.lets_in(self._asking, job.project_id):
             self.view.waits(self._asking, self._number[job.function], give_up_at)
         self._asking += 1
         return Waiting(job=job, work_s=work_s, give_up_at=give_up_at)

@@ -58,7 +58,7 @@ def simulate(
 
     Benefit counts up to `horizon_s`, by default the last arrival.  A project has at most `tenant_share` of all slots at
     a time.  The policy knows the catalogue, and with `learn` what jobs that ended have really gained.  Without
-    `preloads` no function is loaded that no job waits for, as in the live pool.
+    `preloads` no function is loaded that no job waits for, as in a live pool whose `[scheduler] load_ahead` is off.
     """
     horizon_s = trace.last_arrival_s if horizon_s is None else horizon_s
     limit = TenantLimit(pool.slots, tenant_share) if tenant_share < 1 else None
