@@ -92,6 +92,17 @@ _SHARE = {
     "description": "an object",
 }
 
+_SHAPE = {
+    "type": "object",
+    "properties": {
+        "slots": {"type": "integer", "minimum": 1, "maximum": MOST_SLOTS, "description": f"1 to {MOST_SLOTS} slots"},
+        "seconds": _SECONDS,
+    },
+    "required": ["slots"],
+    "additionalProperties": False,
+    "description": "an object",
+}
+
 TASK = Draft202012Validator(
     {
         "type": "object",
@@ -105,7 +116,14 @@ TASK = Draft202012Validator(
                 "minItems": 1,
                 "maxItems": MOST_SLOTS,
                 "items": _SHARE,
-                "description": f"a list of 1 to {MOST_SLOTS} shares, one for each slot",
+                "description": f"a list of 1 to {MOST_SLOTS} shares",
+            },
+            "shapes": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": MOST_SLOTS,
+                "items": _SHAPE,
+                "description": "a list of shapes, at least one",
             },
         },
         "required": ["function", "shares"],

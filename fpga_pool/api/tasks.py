@@ -10,6 +10,7 @@ from fpga_pool.api.arguments import own_or_new_uuid, page_limit, page_marker
 from fpga_pool.api.context import known_uuid, scheduler, tenant
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.pool.task_admission import ShareRequest, TaskRequest
+from fpga_pool.model.tasks import TaskShape
 
 tasks = Blueprint("tasks", __name__, url_prefix="/v1/tasks")
 
@@ -48,9 +49,14 @@ def create() -> ResponseReturnValue:
             function=wanted["function"],
             topology=Topology(wanted.get("topology", Topology.ANY)),
             shares=shares,
+            shapes=tuple(TaskShape(shape["slots"], _seconds(shape)) for shape in wanted.get("shapes", ())),
         )
     )
     return jsonify({"task": views.task(task)}), 201, {"Location": url_for(".show", task_uuid=task.uuid)}
+
+
+def _seconds(shape: dict[str, Any]) -> float | None:
+    return float(shape["seconds"]) if "seconds" in shape else None
 
 
 @tasks.get("/<task_uuid>")

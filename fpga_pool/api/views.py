@@ -270,6 +270,8 @@ def task(thing: Task) -> View:
         "cancel_requested": thing.cancel_requested,
         "function": thing.function,
         "slots": thing.slots,
+        "shares": thing.shares,
+        "shapes": [{"slots": shape.slots, "seconds": number(shape.seconds)} for shape in thing.shapes],
         "topology": thing.topology,
         "input_bytes": thing.input_bytes,
         "attempt": thing.attempt,

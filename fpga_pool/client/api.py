@@ -17,7 +17,7 @@ from fpga_pool.model.gangs import Gang, Migration, Process
 from fpga_pool.model.objects import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.pool.admission import JobRequest
 from fpga_pool.model.pool.task_admission import ShareRequest
-from fpga_pool.model.tasks import Task
+from fpga_pool.model.tasks import Task, TaskShape
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
 
@@ -219,10 +219,14 @@ class PoolApi:
         shares: Sequence[ShareRequest],
         *,
         topology: Topology = Topology.ANY,
+        shapes: Sequence[TaskShape] = (),
         name: str = "",
         uuid: str | None = None,
     ) -> Task:
-        """Queue a task, a slot for each share; where the answer was lost on the way, it is recognised by its uuid."""
+        """Queue a task; where the answer was lost on the way, it is recognised by its uuid.
+
+        It gets a slot for each share, or as many as one of its `shapes` says.
+        """
         uuid = uuid or str(uuid4())
         shown = [
             {
@@ -233,7 +237,13 @@ class PoolApi:
             }
             for share in shares
         ]
-        body = {"uuid": uuid, "name": name, "function": function, "topology": str(topology), "shares": shown}
+        body: dict[str, object] = {"uuid": uuid, "name": name, "function": function}
+        body |= {"topology": str(topology), "shares": shown}
+        if shapes:
+            body["shapes"] = [
+                {"slots": shape.slots} | ({} if shape.seconds is None else {"seconds": shape.seconds})
+                for shape in shapes
+            ]
         found = self._create("/v1/tasks", "task", body)
         return self.task(uuid).task if found is None else read(Task, found)
 

@@ -2,7 +2,7 @@
 
 import ssl
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -12,6 +12,7 @@ from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.runner import BatchRunner, RunSettings
 from fpga_pool.client.task_runner import TaskRunner
 from fpga_pool.model.flavor import Topology
+from fpga_pool.model.tasks import TaskShape
 
 
 class TaskOptions(TypedDict, total=False):
@@ -95,12 +96,17 @@ class Client(PoolApi):
         *,
         requester: str,
         topology: Topology = Topology.ANY,
+        shapes: Sequence[TaskShape] = (),
         header: bytes = b"",
         **options: Unpack[TaskOptions],
     ) -> BatchResult:
-        """Run one task, a slot for each file, all of one host and linked as `topology` says; see `run`."""
-        runner = self.task_runner(function, files, requester=requester, topology=topology, header=header, **options)
-        return runner.run()
+        """Run one task on slots of one host that are linked as `topology` says; see `run`.
+
+        There is a slot for each file, or as many as one of the `shapes` says: then some compute several files.
+        """
+        return self.task_runner(
+            function, files, requester=requester, topology=topology, shapes=shapes, header=header, **options
+        ).run()
 
     def task_runner(
         self,
@@ -109,13 +115,14 @@ class Client(PoolApi):
         *,
         requester: str,
         topology: Topology = Topology.ANY,
+        shapes: Sequence[TaskShape] = (),
         header: bytes = b"",
         **options: Unpack[TaskOptions],
     ) -> TaskRunner:
         """Return what will run these files as one task; see `runner`."""
         inputs = read_inputs(JobSpec(function, file, requester, header) for file in files)
         output_dir = _directory(options.pop("output_dir", None))
-        return TaskRunner(self, inputs, topology, output_dir=output_dir, **options)
+        return TaskRunner(self, inputs, topology, shapes, output_dir=output_dir, **options)
 
 
 def _directory(given: str | Path | None) -> Path:

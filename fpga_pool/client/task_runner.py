@@ -10,14 +10,18 @@ from fpga_pool.model.flavor import Topology
 from fpga_pool.model.objects import Batch
 from fpga_pool.model.pool.admission import JobRequest
 from fpga_pool.model.pool.task_admission import ShareRequest
+from fpga_pool.model.tasks import TaskShape
 
 
 class TaskRunner(BatchRunner):
     """Runs one task, a share for each input, all of one function; `run` is called once."""
 
-    def __init__(self, api: PoolApi, inputs: Sequence[Input], topology: Topology, **options: Any) -> None:
+    def __init__(
+        self, api: PoolApi, inputs: Sequence[Input], topology: Topology, shapes: Sequence[TaskShape], **options: Any
+    ) -> None:
         super().__init__(api, inputs, **options)
         self._topology = topology
+        self._shapes = shapes
 
     def _submit(self, requests: Sequence[JobRequest]) -> Batch:
         shares = [
@@ -25,5 +29,12 @@ class TaskRunner(BatchRunner):
             for job in requests
         ]
         function = requests[0].function
-        self._api.create_task(function, shares, topology=self._topology, name=self._name, uuid=self.batch_uuid)
+        self._api.create_task(
+            function,
+            shares,
+            topology=self._topology,
+            shapes=self._shapes,
+            name=self._name,
+            uuid=self.batch_uuid,
+        )
         return self._api.batch(self.batch_uuid)

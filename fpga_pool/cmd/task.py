@@ -9,11 +9,11 @@ from fpga_pool.cmd import batch
 from fpga_pool.cmd.base import Moment, NewestLister, PoolLister, PoolShowOne, Row, Seconds, Table
 from fpga_pool.model.exchange import TaskDetail
 from fpga_pool.model.flavor import Topology
-from fpga_pool.model.tasks import Task
+from fpga_pool.model.tasks import Task, TaskShape
 
 
 class Create(batch.Create):
-    """Run a task, one slot for each file, all at once, to its end."""
+    """Run a task, one slot for each file or as many as a shape says, all at once, to its end."""
 
     NOUN = "task"
 
@@ -27,13 +27,38 @@ class Create(batch.Create):
             help="how its slots have to be linked, in the order of the files (default: %(default)s)",
         )
 
+        parser.add_argument(
+            "--shape",
+            action="append",
+            default=[],
+            dest="shapes",
+            metavar="SLOTS[:SECONDS]",
+            type=_shape,
+            help="a number of slots that it can run on, and how long it computes so (by default: by the function's time"
+            " model); may be repeated, and the task gets one of its shapes (default: a slot for each file)",
+        )
+
     def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
         """Return what runs it."""
         files, topology = parsed_args.files, parsed_args.topology
         requester, header = parsed_args.requester, batch.header_of(parsed_args.header)
         return self.client.task_runner(
-            parsed_args.function, files, requester=requester, topology=topology, header=header, **options
+            parsed_args.function,
+            files,
+            requester=requester,
+            topology=topology,
+            shapes=parsed_args.shapes,
+            header=header,
+            **options,
         )
+
+
+def _shape(text: str) -> TaskShape:
+    slots, colon, seconds = text.partition(":")
+    try:
+        return TaskShape(int(slots), float(seconds) if colon else None)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected SLOTS or SLOTS:SECONDS, found {text!r}") from None
 
 
 class List(NewestLister):
@@ -76,7 +101,7 @@ class Cancel(PoolLister):
 
 def listing(tasks: Sequence[Task]) -> Table:
     """Return tasks as a table."""
-    columns = ("uuid", "name", "state", "function", "slots", "topology", "attempt", "created_at")
+    columns = ("uuid", "name", "state", "function", "slots", "shapes", "topology", "attempt", "created_at")
     return columns, [
         (
             task.uuid,
@@ -84,12 +109,17 @@ def listing(tasks: Sequence[Task]) -> Table:
             str(task.state),
             task.function,
             task.slots,
+            ", ".join(map(_shown, task.shapes)),
             str(task.topology),
             task.attempt,
             Moment(task.created_at),
         )
         for task in tasks
     ]
+
+
+def _shown(shape: TaskShape) -> str:
+    return f"{shape.slots}" if shape.seconds is None else f"{shape.slots}:{shape.seconds:g}"
 
 
 def _summary(task: Task) -> dict[str, Any]:
@@ -100,6 +130,7 @@ def _summary(task: Task) -> dict[str, Any]:
         "cancel_requested": task.cancel_requested,
         "function": task.function,
         "slots": task.slots,
+        "shapes": ", ".join(map(_shown, task.shapes)),
         "topology": str(task.topology),
         "created_at": Moment(task.created_at),
     }

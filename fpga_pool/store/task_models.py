@@ -4,7 +4,8 @@ from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
 from fpga_pool.model.flavor import Topology
-from fpga_pool.model.tasks import TaskState
+from fpga_pool.model.tasks import TaskShape, TaskState
+from fpga_pool.store.column_types import Records
 from fpga_pool.store.models import Base, Name, Story, Uuid, Versioned, Word, Words
 
 
@@ -19,6 +20,8 @@ class TaskRow(Versioned, Base):
     name: Mapped[Name]
     function: Mapped[Word]
     slots: Mapped[int]
+    shares: Mapped[int]
+    shapes: Mapped[tuple[TaskShape, ...]] = mapped_column(Records(TaskShape, "slots", "seconds"), nullable=True)
     topology: Mapped[Topology]
     input_bytes: Mapped[int]
     created_at: Mapped[float]

@@ -14,14 +14,15 @@ import pytest
 
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.conf.policies import load_policy
+from fpga_pool.core.lattice.starting import planned
 from fpga_pool.core.lattice.tasks import Topology as Cables
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.links import CardLinks, SlotLinks
 from fpga_pool.model.objects import Host, Slot
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.pool.task_admission import ShareRequest, TaskRequest, create_task
-from fpga_pool.model.pool.task_family import TaskFamily
-from fpga_pool.model.pool.tasks import choose, commit_choices, task_detail, task_view
+from fpga_pool.model.pool.task_choosing import choose
+from fpga_pool.model.pool.tasks import commit_choices, task_detail, task_view
 from fpga_pool.services.scheduler.policies import quick
 from fpga_pool.store import Store
 
@@ -78,10 +79,10 @@ def test_one_look_at_300_tasks(store):
     now_s = float(TASKS)
     policy = load_policy("task", "lattice_plus")
     policy.prepare()
-    family, rng = TaskFamily(CATALOGUE, SETTINGS, quick(policy)), np.random.default_rng(0)
+    policy, rng = quick(policy), np.random.default_rng(0)
 
     def solve(problem):
-        return family.solution(problem, None, rng)
+        return planned(policy, problem, None, rng)
 
     def look():
         with store.reading("s") as tx:

@@ -18,7 +18,7 @@ from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.objects import BatchState
 from fpga_pool.model.pool.task_admission import ShareRequest
-from fpga_pool.model.tasks import TaskState
+from fpga_pool.model.tasks import TaskShape, TaskState
 
 PATIENT = RunSettings(patience_s=90.0, timeout_s=150.0)
 SHAPES = [(1, "any"), (4, "ring"), (2, "line"), (3, "line"), (2, "ring"), (4, "line"), (3, "any"), (1, "line")]
@@ -129,6 +129,32 @@ def test_a_task_is_created_listed_shown_and_cancelled_by_command(make_pool, tmp_
         pool, "task", "create", "--function", "sha256", "--topology", "line", "--requester", "requester-1",
         *files, files[0], code=2,
     )  # fmt: skip
+
+
+def test_a_malleable_task_runs_on_the_slots_that_are_left_and_all_results_are_right(make_pool, tmp_path):
+    pool = make_pool({**RING, "standalone": {"hosts": 1}})
+    client = pool.client()
+    files = [tmp_path / f"part-{number}" for number in range(5)]
+    for number, path in enumerate(files):
+        path.write_bytes(b"%d" % number * 100_000)
+    drained = [slot for slot in client.slots() if slot.card == "sim0"]
+    for slot in drained:
+        client.drain(slot.uuid)
+    words = ["--function", "sha256", "--topology", "line", "--requester", "requester-1", "--shape", 4, "--shape", 2]
+    rows = fpga_pool(pool, "task", "create", *words, *files)
+    sums = subprocess.run(["sha256sum", *files], capture_output=True, text=True, check=True).stdout.split()[::2]
+    assert [row["result"] for row in rows] == sums
+    (listed,) = fpga_pool(pool, "task", "list")
+    assert (listed["state"], listed["slots"], listed["shapes"]) == ("FINISHED", 2, "4, 2")
+    assert [[row["slot"] for row in rows].count(slot) for slot in dict.fromkeys(row["slot"] for row in rows)] == [3, 2]
+    # All five are free again: it takes the quickest shape.
+    for slot in drained:
+        client.resume(slot.uuid)
+    result = client.run_task(
+        "sha256", files, requester="requester-1", shapes=[TaskShape(4), TaskShape(2)], output_dir=tmp_path / "again"
+    )
+    assert [share.result.read_text().split()[0] for share in result.jobs] == sums
+    assert len({share.slot for share in result.jobs}) == 4
 
 
 def pool_shares(count):

@@ -53,6 +53,7 @@ _TASK = Task(
     name="",
     function="f",
     slots=1,
+    shares=1,
     topology=Topology.ANY,
     input_bytes=0,
     created_at=0.0,
@@ -129,7 +130,7 @@ SAMPLES: Mapping[str, tuple[Table[Any], Iterable[Any], Iterable[tuple[str, Any]]
         TaskState,
         [("", _TASK)],
         [
-            ("", task.TaskPlaced(ends_at=0.0)),
+            ("", task.TaskPlaced(slots=1, ends_at=0.0)),
             ("", task.TaskDisplaced(reason="")),
             ("", task.TaskCompleted()),
             ("", task.TaskFailed(reason="")),

@@ -9,8 +9,9 @@ from fpga_pool.model.tasks import Task, TaskState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlaced:
-    """It got all its slots."""
+    """It got all its slots, and how many these are."""
 
+    slots: int
     ends_at: float
 
 
@@ -50,6 +51,7 @@ def _placed(task: Task, event: TaskPlaced, now_s: float) -> Outcome:
     placed = replace(
         task,
         state=TaskState.RUNNING,
+        slots=event.slots,
         attempt=task.attempt + 1,
         reason="",
         ends_at=event.ends_at,

@@ -265,6 +265,7 @@ def displace_jobs(
 ) -> None:
     """Take all jobs (or all but the `running` one) off a slot; they are planned again."""
     for job in tx.active_jobs(slot=slot_name):
-        if running or job.state is not JobState.RUNNING:
+        followed = tx.job(job.uuid) != job  # another share of its task, which has left already
+        if not followed and (running or job.state is not JobState.RUNNING):
             change_job(tx, job, Displaced(reason=reason, agent_reachable=agent_reachable), now_s, settle=False)
     settle_slots(tx, [slot_name], now_s)

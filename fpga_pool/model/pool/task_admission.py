@@ -1,5 +1,6 @@
 """Tasks as they come in, and as their tenants want them no more."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from fpga_pool.model.pool.admission import (
 from fpga_pool.model.pool.changes import change_task
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.pool.task_rooms import holds, host_rooms, largest
-from fpga_pool.model.tasks import ENDED_TASKS, TASK_POLICY, Task
+from fpga_pool.model.tasks import ENDED_TASKS, TASK_POLICY, Task, TaskShape
 from fpga_pool.model.transaction import Transaction
 
 #: No task is wider: sets of slots are searched as the bits of one integer.
@@ -47,8 +48,10 @@ class TaskRequest:
     name: str
     function: str
     topology: Topology
-    #: One for each slot, in the order in which these follow each other on a line or ring.
+    #: In the order in which their slots follow each other on a line or ring.
     shares: tuple[ShareRequest, ...]
+    #: The shapes of a malleable task; () = one slot for each share.
+    shapes: tuple[TaskShape, ...] = ()
 
 
 def create_task(
@@ -66,7 +69,8 @@ def create_task(
     """
     count = len(request.shares)
     if not 1 <= count <= MOST_SLOTS:
-        raise InvalidInput(f"shares: expected 1 to {MOST_SLOTS}, one for each slot, found {count}")
+        raise InvalidInput(f"shares: expected 1 to {MOST_SLOTS}, found {count}")
+    _check_shapes(request.shapes, count)
     asked = _as_batch(request)
     slots = tx.slots()
     check_batch(asked, tx.hosts(), slots, catalogue, settings, each="shares")
@@ -77,7 +81,9 @@ def create_task(
         user_id=request.user_id,
         name=request.name,
         function=request.function,
-        slots=count,
+        slots=max((shape.slots for shape in request.shapes), default=count),
+        shares=count,
+        shapes=request.shapes,
         topology=request.topology,
         input_bytes=max(share.input_bytes for share in request.shares),
         created_at=now_s,
@@ -86,6 +92,18 @@ def create_task(
     batch, jobs = as_stored(asked, [shard] * count, now_s)
     tx.add(batch, *jobs, task)
     return task
+
+
+def _check_shapes(shapes: Sequence[TaskShape], shares: int) -> None:
+    for place, shape in enumerate(shapes):
+        if not 1 <= shape.slots <= shares:
+            raise InvalidInput(
+                f"shapes[{place}].slots: expected 1 to {shares}, a slot has a share, found {shape.slots}"
+            )
+        if shape.seconds is not None and not 0 < shape.seconds < math.inf:
+            raise InvalidInput(f"shapes[{place}].seconds: expected a number above 0, found {shape.seconds:g}")
+    if len({shape.slots for shape in shapes}) < len(shapes):
+        raise InvalidInput("shapes: expected different numbers of slots")
 
 
 def _as_batch(request: TaskRequest) -> BatchRequest:
@@ -110,14 +128,15 @@ def _as_batch(request: TaskRequest) -> BatchRequest:
 
 def _shard_for(request: TaskRequest, slots: Sequence[Slot], catalogue: Catalogue, jobs: dict[str, int]) -> str:
     """Return the shard with the fewest jobs for each slot, of those where a host has such slots, in service or not."""
-    count, topology = len(request.shares), request.topology
+    counts, topology = sorted(shape.slots for shape in request.shapes) or [len(request.shares)], request.topology
     rooms = host_rooms(slots, request.function, catalogue)
-    able = {room.shard for room in rooms if holds(room, topology, count)}
+    able = {room.shard for room in rooms if any(holds(room, topology, count) for count in counts)}
     if not able:
-        most = max((largest(room, topology, count) for room in rooms), default=0)
+        most = max((largest(room, topology, counts[0]) for room in rooms), default=0)
         wish = "" if topology is Topology.ANY else f" that are linked as a {topology}"
         raise NoSlotFits(
-            f"shares: no host of the pool has {count} slots for {request.function}{wish}; at most {most} are there"
+            f"{'shapes' if request.shapes else 'shares'}: no host of the pool has {counts[0]} slots for"
+            f" {request.function}{wish}; at most {most} are there"
         )
     size = Counter(slot.shard for slot in slots)
     return min(able, key=lambda shard: (jobs.get(shard, 0) / size[shard], shard))

@@ -25,7 +25,9 @@ def audit_tasks(tasks: Sequence[Task], leases: Sequence[Lease], active_jobs: Seq
             yield f"task {task.uuid}: is {task.state}, and none of its shares is on a slot"
         if len({slot.partition("/")[0] for slot in slots}) > 1:
             yield f"task {task.uuid}: has slots of several hosts"
-        if len(set(places)) != len(places) or not slots.issuperset(places):
-            yield f"task {task.uuid}: has shares on {', '.join(sorted(places))}, not each on a slot of its own"
+        shared = task.slots < task.shares
+        if not slots.issuperset(places) or (len(set(places)) != len(places) and not shared):
+            how = "not all on its slots" if shared else "not each on a slot of its own"
+            yield f"task {task.uuid}: has shares on {', '.join(sorted(places))}, {how}"
     for holder, slots in held.items():
         yield f"task {holder}: has ended, and holds {', '.join(sorted(slots))}"

@@ -4,15 +4,15 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from fpga_pool.core.lattice.paper import ListPolicy
-from fpga_pool.core.lattice.shapes import allotted_shapes
-from fpga_pool.core.lattice.tasks import TaskProblem
+from fpga_pool.core.lattice.listing import Placed
+from fpga_pool.core.lattice.starting import planned
+from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
 from fpga_pool.core.policy import PolicyState, TaskPolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Decision, Look, Outcome, PolicyFailure
 from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.model.pool.task_enclosures import Solution
-from fpga_pool.model.pool.tasks import Choice, TaskView, choose, commit_choices, task_view
+from fpga_pool.model.pool.task_choosing import choose
+from fpga_pool.model.pool.tasks import Choice, TaskView, commit_choices, task_view
 from fpga_pool.model.tasks import Task
 from fpga_pool.model.transaction import Transaction
 
@@ -28,7 +28,7 @@ class TaskFamily:
     catalogue, settings
         The catalogue in force and the limits.
     policy
-        Orders the tasks where not all can begin.
+        Schedules the tasks that wait.
 
     """
 
@@ -54,14 +54,14 @@ class TaskFamily:
         return None if view is None else Look(view=view, policy=self._policy, now_s=now_s)
 
     def decide(self, look: Look[TaskView], state: PolicyState, rng: np.random.Generator) -> Decision[Sequence[Choice]]:
-        """Choose slots for the tasks that can begin; the policy is asked where there are not enough for all."""
+        """Choose slots for the tasks that can begin; the policy is asked about those that are patient."""
         failures: list[PolicyFailure] = []
 
-        def solve(problem: TaskProblem) -> Solution | None:
+        def solve(problem: TaskProblem) -> TaskSchedule | Placed | None:
             if look.now_s < self._put_off_until_s:
                 return None
             try:
-                return self.solution(problem, state, rng)
+                return planned(self._policy, problem, state, rng)
             except Exception as error:
                 self._put_off_until_s = look.now_s + PUT_OFF_S
                 message = f"task policy {self._policy.name} failed; next try in {PUT_OFF_S:.0f} s"
@@ -70,14 +70,6 @@ class TaskFamily:
 
         choices = choose(look.view, self._settings.task_patience_s, solve)
         return Decision(wanted=choices or None, failures=tuple(failures))
-
-    def solution(self, problem: TaskProblem, state: PolicyState, rng: np.random.Generator) -> Solution:
-        """Return the policy's schedule, without bounds, which nobody looks at, where it can do without them."""
-        if isinstance(self._policy, ListPolicy):
-            found = self._policy.place(problem, allotted_shapes(problem))
-            return found.enclosure, found.begin_s, found.member_begin, found.members
-        schedule = self._policy.decide(problem, state, 0.0, rng)
-        return schedule.enclosure, schedule.begin_s, schedule.member_begin, schedule.members
 
     def commit(self, tx: Transaction, look: Look[TaskView], wanted: Sequence[Choice], now_s: float) -> Outcome:
         """Give tasks their slots."""

@@ -70,16 +70,16 @@ def largest(room: HostRoom, topology: Topology, below: int) -> int:
     return largest_linked(room.spots, Links[topology.name], below)
 
 
-#: When slots are free, and which.
+#: In how many seconds slots are free, and which.
 Found = tuple[float, tuple[str, ...]]
 
 
-def soonest_slots(room: HostRoom, topology: Topology, count: int, ready_at: Mapping[str, float]) -> Found | None:
+def soonest_slots(room: HostRoom, topology: Topology, count: int, ready_s: Mapping[str, float]) -> Found | None:
     """Return when so many slots of a room, linked as asked, are free first, and these slots; None = there are none.
 
-    `ready_at` says when each slot is expected to be free; one that is not there is out of the question.
+    `ready_s` says in how many seconds each slot is expected to be free; one that is not there is out of the question.
     """
-    known = {slot.name: ready_at[slot.name] for slot in room.slots if slot.name in ready_at}
+    known = {slot.name: ready_s[slot.name] for slot in room.slots if slot.name in ready_s}
     moments = sorted(set(known.values()))
 
     def by(moment: float) -> tuple[str, ...] | None:
@@ -98,8 +98,8 @@ class Soonest:
     for the same.
     """
 
-    def __init__(self, rooms: Mapping[str, Collection[HostRoom]], ready_at: Mapping[str, float]) -> None:
-        self.ready_at = dict(ready_at)
+    def __init__(self, rooms: Mapping[str, Collection[HostRoom]], ready_s: Mapping[str, float]) -> None:
+        self.ready_s = dict(ready_s)
         self._rooms = rooms
         self._found: defaultdict[str, dict[tuple[str, Topology, int], Found | None]] = defaultdict(dict)
 
@@ -110,14 +110,14 @@ class Soonest:
             known = self._found[room.host]
             asked = function, topology, count
             if asked not in known:
-                known[asked] = soonest_slots(room, topology, count, self.ready_at)
+                known[asked] = soonest_slots(room, topology, count, self.ready_s)
             found = known[asked]
             if found is not None and (best is None or found[0] < best[0]):
                 best = found
         return best
 
-    def take(self, slots: Collection[str], until: float) -> None:
+    def take(self, slots: Collection[str], until_s: float) -> None:
         """Have slots be free at a later time."""
-        self.ready_at.update(dict.fromkeys(slots, until))
+        self.ready_s.update(dict.fromkeys(slots, until_s))
         for slot in slots:
             self._found.pop(slot.partition("/")[0], None)

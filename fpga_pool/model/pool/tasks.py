@@ -1,12 +1,14 @@
-"""Tasks and the slots of a shard: what a policy decides on, and what it decides as objects (paper 004).
+"""Tasks and the slots of a shard: what is decided on, and the decisions as objects (paper 004).
 
 A task begins when it gets all its slots, on one host and linked as it asks, or it does not begin.  Decisions are made
-between two transactions, on what `task_view` has read in one; `commit_choices` leaves out what has changed.
+between two transactions (`task_choosing`), on what `task_view` has read in one; `commit_choices` leaves out what has
+changed.
 """
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exchange import TaskDetail
@@ -19,9 +21,16 @@ from fpga_pool.model.pool.changes import change_job, change_task, end_lease, new
 from fpga_pool.model.pool.placing import held_by_instances, held_by_others, usable, withdraw_from_former_host
 from fpga_pool.model.pool.planning import TimeModels, known_time_models
 from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.model.pool.task_enclosures import Solve, enclosures_of, fits_somewhere, solved
-from fpga_pool.model.pool.task_rooms import HostRoom, Soonest, choose_slots, holds, host_rooms
-from fpga_pool.model.tasks import ENDED_TASKS, TASK_POLICY, Task, TaskState
+from fpga_pool.model.pool.task_rooms import HostRoom, Soonest, holds, host_rooms
+from fpga_pool.model.tasks import (
+    ENDED_TASKS,
+    TASK_POLICY,
+    Task,
+    TaskShape,
+    TaskState,
+    longest_queue,
+    slot_of_share,
+)
 from fpga_pool.model.transaction import Transaction
 
 #: Of so many tasks, the oldest that wait, it is said when they are expected to begin.
@@ -45,13 +54,14 @@ class TaskView:
     #: Those that wait, in order of arrival, and why others that wait cannot be placed.
     tasks: tuple[Task, ...]
     left_out: Mapping[str, str]
-    #: By task: seconds that it computes, and that its function takes to load.
-    work_s: Mapping[str, float]
+    #: By task: on how many slots in service it can run and for how many seconds, in the order of its shapes.
+    shapes: Mapping[str, tuple[tuple[int, float], ...]]
+    #: By task: seconds that its function takes to load.
     load_s: Mapping[str, float]
     #: By function: slots in service that it fits in.
     rooms: Mapping[str, tuple[HostRoom, ...]]
-    #: When each slot in service is expected to be free, UTC seconds.
-    ready_at: Mapping[str, float]
+    #: In how many seconds each slot in service is expected to be free; 0 = it is.
+    ready_s: Mapping[str, float]
     #: Slots that have nothing to do; and those that tasks have.
     idle: frozenset[str]
     held: frozenset[str]
@@ -64,8 +74,10 @@ class Choice:
 
     task: Task
     slots: tuple[str, ...]
-    #: When they are expected to be free: behind what the pool's other jobs have there, or now.
-    begin_at: float
+    #: In how many seconds they are expected to be free (behind what the pool's other jobs have there), 0 = they are;
+    #: and for how many the task computes on so many.
+    wait_s: float
+    work_s: float
 
 
 def task_view(tx: Transaction, catalogue: Catalogue, now_s: float) -> TaskView | None:
@@ -84,47 +96,67 @@ def task_view(tx: Transaction, catalogue: Catalogue, now_s: float) -> TaskView |
         for name in {task.function for task in waiting} & catalogue.functions.keys()
     }
     models = known_time_models(catalogue, tx.time_models())
-    left_out = _left_out(waiting, rooms)
+    fits = _fitting(waiting, rooms)
+    left_out = _left_out(waiting, fits)
     able = tuple(task for task in waiting if task.uuid not in left_out)
     names = {slot.name for slot in slots}
     return TaskView(
         now_s=now_s,
         tasks=able,
         left_out=left_out,
-        work_s={task.uuid: _work_s(task, rooms[task.function], models) for task in able},
+        shapes={
+            task.uuid: tuple(
+                (shape.slots, _work_s(task, shape, rooms[task.function], models))
+                for shape in task.alternatives
+                if fits[task.function, task.topology, shape.slots]
+            )
+            for task in able
+        },
         load_s={task.uuid: _load_s(rooms[task.function], catalogue) for task in able},
         rooms=rooms,
-        ready_at=_ready_at(tx, names, held, free_at, now_s),
+        ready_s=_ready_s(tx, names, held, free_at, now_s),
         idle=frozenset(names - held.keys() - free_at.keys()),
         held=frozenset(held),
         older=tuple(_older_work(tx, slots, catalogue)),
     )
 
 
-def _left_out(tasks: Iterable[Task], rooms: Mapping[str, Sequence[HostRoom]]) -> dict[str, str]:
-    """Return why tasks cannot be placed, by task; those that ask for the same are looked at once."""
-    why: dict[tuple[str, Topology, int], str] = {}
+#: What is asked of slots: for which function, how linked, how many.
+_Asked = tuple[str, Topology, int]
+
+
+def _fitting(tasks: Iterable[Task], rooms: Mapping[str, Sequence[HostRoom]]) -> dict[_Asked, bool]:
+    """Return which shapes of tasks some host has slots in service for; what is asked twice is looked at once."""
+    asked = {(task.function, task.topology, shape.slots) for task in tasks for shape in task.alternatives}
+    return {
+        (function, topology, count): any(holds(room, topology, count) for room in rooms.get(function, ()))
+        for function, topology, count in asked
+    }
+
+
+def _left_out(tasks: Iterable[Task], fits: Mapping[_Asked, bool]) -> dict[str, str]:
+    """Return why tasks cannot be placed, by task."""
     left_out = {}
     for task in tasks:
-        asked = task.function, task.topology, task.slots
-        if asked not in why:
-            why[asked] = _why_not(task, rooms.get(task.function, ()))
-        if why[asked]:
-            left_out[task.uuid] = why[asked]
+        if not any(fits[task.function, task.topology, shape.slots] for shape in task.alternatives):
+            count = " or ".join(str(shape.slots) for shape in task.alternatives)
+            left_out[task.uuid] = (
+                f"no host has {count} slots in service for {task.function} that are linked so ({task.topology})"
+            )
     return left_out
 
 
-def _why_not(task: Task, rooms: Sequence[HostRoom]) -> str:
-    if any(holds(room, task.topology, task.slots) for room in rooms):
-        return ""
-    return f"no host has {task.slots} slots in service for {task.function} that are linked so ({task.topology})"
+def _work_s(task: Task, shape: TaskShape, rooms: Sequence[HostRoom], models: TimeModels) -> float:
+    """Return how long a task computes in a shape: as its tenant says, else on the slowest board that it could get.
 
-
-def _work_s(task: Task, rooms: Sequence[HostRoom], models: TimeModels) -> float:
-    """Return how long the largest share computes, on the slowest board that it could get."""
+    Each share is taken for as large as the largest, and those of a slot follow each other.
+    """
+    if shape.seconds is not None:
+        return shape.seconds
     boards = {slot.board for room in rooms for slot in room.slots}
     known = [models[task.function, board] for board in boards if (task.function, board) in models]
-    return max((model.seconds(task.input_bytes) for model in known), default=0.0)
+    share_s = max((model.seconds(task.input_bytes) for model in known), default=0.0)
+    return longest_queue(task.shares, shape.slots) * share_s
 
 
 def _load_s(rooms: Sequence[HostRoom], catalogue: Catalogue) -> float:
@@ -132,19 +164,18 @@ def _load_s(rooms: Sequence[HostRoom], catalogue: Catalogue) -> float:
     return max((catalogue.boards[board].load_s(kind) for board, kind in kinds), default=0.0)
 
 
-def _ready_at(
+def _ready_s(
     tx: Transaction, names: Collection[str], held: Mapping[str, str], free_at: Mapping[str, float], now_s: float
 ) -> dict[str, float]:
-    """Return when each slot is expected to be free: one that a task has, when the last of its slots is."""
-    of_task: defaultdict[str, float] = defaultdict(float)
-    for slot, task in held.items():
-        of_task[task] = max(of_task[task], free_at.get(slot, 0.0), tx.task(task).ends_at or 0.0)
+    """Return in how many seconds each slot is expected to be free: one that a task has, when the task ends."""
+    ends_at = {task: tx.task(task).ends_at for task in set(held.values())}
     ready = {}
     for name in names:
-        at = of_task[held[name]] if name in held else free_at.get(name, 0.0)
-        busy = name in held or name in free_at
+        at = free_at.get(name)
+        if name in held:
+            at = ends_at[held[name]] or at or now_s
         # What is late is expected to be as late again.
-        ready[name] = now_s + max(abs(at - now_s), 1e-3) if busy else now_s
+        ready[name] = 0.0 if at is None else max(abs(at - now_s), 1e-6)
     return ready
 
 
@@ -157,122 +188,6 @@ def _older_work(tx: Transaction, slots: Sequence[Slot], catalogue: Catalogue) ->
             fitting = frozenset(slot.name for room in rooms for slot in room.slots)
             if fitting:
                 yield OlderWork(batch.created_at, fitting)
-
-
-# Deciding ------------------------------------------------------------------------------------------------------
-
-
-def choose(view: TaskView, patience_s: float, solve: Solve) -> list[Choice]:
-    """Return which tasks get which slots now.
-
-    Who has waited for `patience_s` comes first, in order of arrival: it gets the slots that are free for it soonest,
-    behind what the pool's other jobs have there; where tasks have them they are kept for it.  The others begin where
-    nothing is to be done: all of them, if there is room, else those that the policy's schedule (`solve`) begins now.
-    """
-    choosing = _Choosing(view)
-    impatient = [task for task in view.tasks if view.now_s - task.created_at >= patience_s]
-    for task in impatient:
-        if choosing.nothing_is_left:
-            break
-        choosing.reserve(task)
-    patient = view.tasks[len(impatient) :]
-    wanted = choosing.all_at_once(patient)
-    if wanted is not None:
-        for task, slots in wanted:
-            choosing.begin(task, slots)
-    else:
-        choosing.begin_some(patient, solve)
-    return choosing.choices
-
-
-class _Choosing:
-    """What is left as tasks get their slots."""
-
-    def __init__(self, view: TaskView) -> None:
-        self._view = view
-        self._soonest = Soonest(view.rooms, view.ready_at)
-        self._idle = set(view.idle)
-        self._taken = set(view.held)
-        self.choices: list[Choice] = []
-
-    @property
-    def nothing_is_left(self) -> bool:
-        """Whether every slot is some task's, or kept for one."""
-        return self._taken.issuperset(self._view.ready_at)
-
-    def reserve(self, task: Task) -> None:
-        """Give a task the slots that are free for it soonest, or keep them for it until other tasks end there."""
-        found = self._soonest.find(task.function, task.topology, task.slots)
-        if found is None:
-            return
-        begin_at, slots = found
-        if self._taken.isdisjoint(slots):
-            if not self._leaves_places(task, slots):
-                return
-            self.choices.append(Choice(task=task, slots=slots, begin_at=begin_at))
-        self._take(task, slots, begin_at)
-
-    def all_at_once(self, tasks: Sequence[Task]) -> list[tuple[Task, tuple[str, ...]]] | None:
-        """Return slots for all tasks that they can have now; None where there are not enough for all."""
-        left, wanted = set(self._idle), []
-        for task in tasks:
-            slots = self._idle_slots(task, left)
-            if slots is None:
-                return None
-            left -= set(slots)
-            wanted.append((task, slots))
-        return wanted
-
-    def begin(self, task: Task, slots: tuple[str, ...]) -> None:
-        """Give a task slots, if they are idle and it may have them."""
-        if self._idle.issuperset(slots) and self._leaves_places(task, slots):
-            self.choices.append(Choice(task=task, slots=slots, begin_at=self._view.now_s))
-            self._take(task, slots, self._view.now_s)
-
-    def begin_some(self, tasks: Sequence[Task], solve: Solve) -> None:
-        """Begin those tasks that a schedule begins now, and then those that it knows no place for.
-
-        Without a schedule they begin in order of arrival, as far as there are slots.
-        """
-        view = self._view
-        if not self._idle:
-            return
-        ready_s = {name: max(at - view.now_s, 0.0) for name, at in self._soonest.ready_at.items()}
-        first = solved(tasks, view.rooms, view.work_s, view.load_s, ready_s, solve)
-        for task, slots in first or ():
-            self.begin(task, slots)
-        for task in tasks:
-            if first is None or self.is_odd(task):
-                self.begin_somewhere(task)
-
-    def begin_somewhere(self, task: Task) -> None:
-        """Give a task idle slots, if there are some."""
-        slots = self._idle_slots(task, self._idle)
-        if slots is not None:
-            self.begin(task, slots)
-
-    def is_odd(self, task: Task) -> bool:
-        """Say whether a schedule knows no place for a task: it is linked within cards, or beyond an enclosure."""
-        return not fits_somewhere(enclosures_of(self._view.rooms[task.function]), task.topology, task.slots)
-
-    def _idle_slots(self, task: Task, idle: Collection[str]) -> tuple[str, ...] | None:
-        rooms = self._view.rooms[task.function]
-        found = (choose_slots(room, task.topology, task.slots, idle) for room in rooms)
-        return next((slots for slots in found if slots is not None), None)
-
-    def _take(self, task: Task, slots: tuple[str, ...], begin_at: float) -> None:
-        self._idle.difference_update(slots)
-        self._taken.update(slots)
-        end_at = begin_at + self._view.load_s[task.uuid] + self._view.work_s[task.uuid]
-        self._soonest.take(slots, end_at)
-
-    def _leaves_places(self, task: Task, slots: Collection[str]) -> bool:
-        """Say whether every batch that came before a task, and waits for a place, still finds one."""
-        for work in self._view.older:
-            concerned = work.created_at <= task.created_at and not work.fitting.isdisjoint(slots)
-            if concerned and work.fitting <= self._taken.union(slots):
-                return False
-        return True
 
 
 # Committing ----------------------------------------------------------------------------------------------------
@@ -293,7 +208,7 @@ def commit_choices(
         )
         slots = [tx.slot(name) for name in choice.slots]
         possible = all(usable(slot, tx.host(slot.host), foreign) for slot in slots)
-        free = choice.begin_at > view.now_s or last.keys().isdisjoint(choice.slots)
+        free = choice.wait_s > 0 or last.keys().isdisjoint(choice.slots)
         if task.generation == choice.task.generation and waits and possible and free:
             for slot in slots:
                 _take_slot(tx, slot.name, task, settings, now_s)
@@ -323,25 +238,31 @@ def _place(
     now_s: float,
 ) -> Task:
     """Send the shares of a task to its slots; `last` is the order of the last job of each queue."""
-    start_s = max(choice.begin_at - now_s, 0.0) + view.load_s[task.uuid]
-    end_s = start_s + view.work_s[task.uuid]
+    count = len(choice.slots)
+    loads = any(tx.slot(name).function != task.function for name in choice.slots)
+    start_s = choice.wait_s + (view.load_s[task.uuid] if loads else 0.0)
+    share_s = choice.work_s / longest_queue(task.shares, count)
     batch = tx.batch(task.uuid)
     if batch.state is BatchState.PENDING:
         tx.save(BATCH.transition(batch, BatchBegun(dispatched_at=now_s), now_s)[0])
-    for share in shares:
-        slot = tx.slot(choice.slots[share.index])
+    before: Counter[str] = Counter()
+    for share in sorted(shares, key=attrgetter("index")):
+        slot = tx.slot(choice.slots[slot_of_share(share.index, task.shares, count)])
         withdraw_from_former_host(tx, share, slot.host)
+        rank = before[slot.name]
+        before[slot.name] += 1
         place = Planned(
             host=slot.host,
             slot=slot.name,
-            order=last.get(slot.name, -1) + 1,
+            order=last.get(slot.name, -1) + 1 + rank,
             dispatched_at=now_s,
-            start_s=start_s,
-            end_s=end_s,
+            start_s=start_s + rank * share_s,
+            end_s=start_s + (rank + 1) * share_s,
             transfer=(),
         )
         change_job(tx, share, place, now_s)
-    return change_task(tx, tx.task(task.uuid), TaskPlaced(ends_at=now_s + end_s), now_s)
+    ends_at = now_s + start_s + choice.work_s
+    return change_task(tx, tx.task(task.uuid), TaskPlaced(slots=count, ends_at=ends_at), now_s)
 
 
 # Telling -------------------------------------------------------------------------------------------------------
@@ -369,14 +290,21 @@ def _outlook(view: TaskView, asked: Task) -> tuple[str, float | None]:
         return view.left_out[asked.uuid], None
     if asked not in view.tasks[:OUTLOOK]:
         return f"more than {OUTLOOK} tasks wait before it", None
-    soonest = Soonest(view.rooms, view.ready_at)
+    soonest = Soonest(view.rooms, view.ready_s)
     for task in view.tasks:
-        found = soonest.find(task.function, task.topology, task.slots)
+        count, work_s = quickest(view.shapes[task.uuid])
+        found = soonest.find(task.function, task.topology, count)
         if found is None:
             continue
-        begin_at, slots = found
+        wait_s, slots = found
         if task.uuid == asked.uuid:
-            wish = "" if task.slots == 1 else f" that are linked so ({task.topology})"
-            return f"{task.slots} slots for {task.function}{wish} are not free at once", begin_at
-        soonest.take(slots, begin_at + view.load_s[task.uuid] + view.work_s[task.uuid])
+            counts = " or ".join(str(count) for count, _ in view.shapes[task.uuid])
+            wish = "" if counts == "1" else f" that are linked so ({task.topology})"
+            return f"{counts} slots for {task.function}{wish} are not free at once", view.now_s + wait_s
+        soonest.take(slots, wait_s + view.load_s[task.uuid] + work_s)
     return "", None
+
+
+def quickest(shapes: Sequence[tuple[int, float]]) -> tuple[int, float]:
+    """Return the shape (slots, seconds) that takes the fewest seconds, of equal ones the narrowest."""
+    return min(shapes, key=lambda shape: (shape[1], shape[0]))

@@ -4,20 +4,18 @@ The policy is asked for a schedule of what waits, on what is there now; of that 
 carried out.  So it never knows what is yet to arrive, to fail or to return.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from fpga_pool.core.lattice.fitting_kernels import must_load
-from fpga_pool.core.lattice.listing import Placed, first_fpgas, list_schedule
-from fpga_pool.core.lattice.paper import ListPolicy
-from fpga_pool.core.lattice.shapes import allotted_shapes
+from fpga_pool.core.lattice.listing import first_fpgas
+from fpga_pool.core.lattice.starting import Begun, Starting, planned
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
 from fpga_pool.core.policy import TaskPolicy
 from fpga_pool.core.types import Floats, Ints
 from fpga_pool.sim.engine import Engine
 from fpga_pool.sim.lattice.outages import Outage
-from fpga_pool.sim.lattice.rest import Waiting, able_to_run, rest_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -170,60 +168,44 @@ class _Run:
     def _plan(self) -> None:
         self._planning = False
         there = self.down == 0
-        able = able_to_run(self.problem, self.waiting, there)
-        if not able.tasks or not (self.free_s[there] <= self.engine.now_s).any():
+        if not self.waiting or not (self.free_s[there] <= self.engine.now_s).any():
+            return
+        starting = Starting(
+            self.problem,
+            self.waiting,
+            there=there,
+            ready_s=np.maximum(self.free_s - self.engine.now_s, 0.0),
+            loaded=self.loaded,
+        )
+        if not starting.tasks:
             return
         self._plans += 1
-        aside_s = np.maximum(self.free_s - self.engine.now_s, 0.0)
-        # Nothing is planned onto an FPGA that is away, since all that waits can be done before this.
-        all_s = sum(self.problem.shape_seconds[of_task].max() + self.problem.load_s for of_task in able.shapes)
-        aside_s[~there] = aside_s.max() + 2 * all_s + 1
-        impatient = {task for task in able.tasks if self._has_waited_too_long(task)}
-        for task in able.only(impatient).tasks:
-            alone = able.only({task})
-            rest = rest_of(self.problem, alone, aside_s, self.loaded)
-            placed = list_schedule(rest, allotted_shapes(rest), np.zeros(1, np.int64))
-            self._carry_out(alone, placed)
-            aside_s[self.base[placed.enclosure[0]] + placed.members] = placed.end_s[0]
-        patient = able.only(set(able.tasks) - impatient)
-        if patient.tasks:
-            rest = rest_of(self.problem, patient, aside_s, self.loaded)
-            self._carry_out(patient, self._planned(rest))
-
-    def _planned(self, rest: TaskProblem) -> TaskSchedule | Placed:
-        """Return the policy's schedule; without bounds, which nobody looks at, where it can do without them."""
-        if isinstance(self.policy, ListPolicy):
-            return self.policy.place(rest, allotted_shapes(rest))
-        return self.policy.decide(rest, None, 0.0, self._rng)
+        impatient = [task for task in starting.tasks if self._has_waited_too_long(task)]
+        for task in impatient:
+            begun, begins = starting.reserve(task)
+            self._carry_out([begun] if begun is not None and begins else [], starting)
+        patient = set(starting.tasks).difference(impatient)
+        planned_first = starting.begin(patient, lambda rest: planned(self.policy, rest, None, self._rng))
+        self._carry_out(planned_first or [], starting)
 
     def _has_waited_too_long(self, task: int) -> bool:
         # The event at the end of the patience is at this very sum.
         return bool(self.problem.arrival_s[task] + self.patience_s <= self.engine.now_s)
 
-    def _carry_out(self, waiting: Waiting, plan: TaskSchedule | Placed) -> None:
-        """Begin those of the tasks that a plan begins now, the loads before them included."""
-        later_s = np.inf
-        shapes = [s for of_task in waiting.shapes for s in of_task]
-        for i, task in enumerate(waiting.tasks):
-            members = plan.members[plan.member_begin[i] : plan.member_begin[i + 1]]
-            fpgas = self.base[plan.enclosure[i]] + members
-            function, switching = self.problem.function[task], self.problem.load_s > 0
-            loads = any(must_load(function, loaded, switching) for loaded in self.loaded[fpgas].tolist())
-            wait_s = float(plan.begin_s[i]) - (self.problem.load_s if loads else 0.0)
-            if wait_s <= 0 and (self.free_s[fpgas] <= self.engine.now_s).all():
-                self._begin(task, int(plan.enclosure[i]), shapes[plan.shape[i]], members, float(plan.begin_s[i]))
-            elif wait_s > 0:
-                later_s = min(later_s, wait_s)
-        if later_s < np.inf and not self.running:
+    def _carry_out(self, begun: Sequence[Begun], starting: Starting) -> None:
+        """Begin tasks, the loads before them included; where nothing runs, nothing else makes for another plan."""
+        for each in begun:
+            self._begin(each)
+        if not self.running and (later_s := starting.later_s()) < np.inf:
             self.engine.after(later_s, self.plan_soon)
 
-    def _begin(self, task: int, enclosure: int, shape: int, members: Ints, after_s: float) -> None:
-        fpgas = self.base[enclosure] + members
+    def _begin(self, begun: Begun) -> None:
+        task, fpgas = begun.task, begun.fpgas
         self.waiting.remove(task)
         self.running[task] = fpgas
-        self._enclosure[task], self._shape[task], self._members[task] = enclosure, shape, members
-        self._begin_s[task] = self.engine.now_s + after_s
-        self._end_s[task] = self._begin_s[task] + self.problem.shape_seconds[shape]
+        self._enclosure[task], self._shape[task], self._members[task] = begun.enclosure, begun.shape, begun.members
+        self._begin_s[task] = self.engine.now_s + begun.begin_s
+        self._end_s[task] = self._begin_s[task] + self.problem.shape_seconds[begun.shape]
         self.free_s[fpgas] = self._end_s[task]
         if self.problem.function[task] >= 0:
             self.loaded[fpgas] = self.problem.function[task]

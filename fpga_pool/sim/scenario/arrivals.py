@@ -4,6 +4,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -118,7 +119,7 @@ class _Draw:
 
 def _request(group: Group, name: str, scenario: Scenario, drawn: _Draw) -> Request:
     rng = drawn._rng  # noqa: SLF001  # the generator of the group
-    who = {"uuid": name, "project_id": group.project, "user_id": USER, "name": name}
+    who: dict[str, Any] = {"uuid": name, "project_id": group.project, "user_id": USER, "name": name}
     if isinstance(group, BatchGroup):
         jobs = tuple(drawn.job(part) for part in group.parts for _ in range(part.count))
         return BatchRequest(**who, policy=group.policy or scenario.scheduler.default_policy, jobs=jobs)

@@ -28,15 +28,31 @@ def test_a_task_that_was_created_is_shown_with_its_shares_which_are_jobs_of_its_
     assert (batch["policy"], batch["jobs"]) == ("task", 1)
 
 
+def test_a_malleable_task_is_shown_with_its_shapes(http):
+    asked = TASK | {"shares": [SHARE] * 3, "shapes": [{"slots": 2, "seconds": 1.5}, {"slots": 1}]}
+    place = http.post("/v1/tasks", json=asked).headers["Location"]
+    shown = http.get(place).json["task"]
+    assert shown["shapes"] == [{"slots": 2, "seconds": 1.5}, {"slots": 1, "seconds": None}]
+    assert (shown["shares"], shown["slots"], len(shown["share_list"])) == (3, 2, 3)
+    assert shown["expected_at"] >= shown["created_at"]
+    rigid = http.post("/v1/tasks", json=TASK).json["task"]
+    assert (rigid["shares"], rigid["slots"], rigid["shapes"]) == (1, 1, [])
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"shares": []}, "shares: expected a list of 1 to 62 shares, one for each slot, found []"),
+        ({"shares": []}, "shares: expected a list of 1 to 62 shares, found []"),
         ({"shares": [SHARE] * 63}, "shares: expected a list of 1 to 62 shares"),
         ({"shares": [SHARE] * 40}, "shares: no host of the pool has 40 slots for sha256 that are linked as a line"),
         ({"shares": [SHARE | {"input_bytes": -1}]}, "shares[0].input_bytes: expected 0 to"),
         ({"shares": [SHARE | {"requester": "nobody"}]}, "shares[0].requester: no host 'nobody' in the pool"),
         ({"shares": [SHARE | {"function": "aes"}]}, "unknown: ['function']"),
+        ({"shapes": []}, "shapes: expected a list of shapes, at least one, found []"),
+        ({"shapes": [{"slots": 0}]}, "shapes[0].slots: expected 1 to 62, found 0"),
+        ({"shapes": [{"slots": 2}]}, "shapes[0].slots: expected 1 to 1, a slot has a share, found 2"),
+        ({"shapes": [{"slots": 1, "seconds": 0}]}, "shapes[0].seconds: expected"),
+        ({"shapes": [[1, 2.0]]}, "shapes[0]: expected an object, found [1, 2.0]"),
         ({"topology": "star"}, "topology: expected any, line or ring, found 'star'"),
         ({"function": "fft"}, "function: 'fft' is not in the catalogue"),
         ({"policy": "lattice"}, "unknown: ['policy']"),

@@ -69,7 +69,14 @@ class Make:
 
     def task(self, batch, **fields):
         known = {"uuid": batch.uuid, "project_id": "project-a", "user_id": "user-a", "name": "", "function": "f"}
-        known |= {"slots": 2, "topology": Topology.LINE, "input_bytes": 10, "created_at": 1.0, "shard": SHARD}
+        known |= {
+            "slots": 2,
+            "shares": 2,
+            "topology": Topology.LINE,
+            "input_bytes": 10,
+            "created_at": 1.0,
+            "shard": SHARD,
+        }
         return Task(**known | fields)
 
     def process(self, gang, processor, index=0, **fields):

@@ -7,7 +7,7 @@ import pytest
 from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.objects import StoryEntry
-from fpga_pool.model.tasks import TaskState
+from fpga_pool.model.tasks import TaskShape, TaskState
 
 
 @pytest.fixture
@@ -26,6 +26,7 @@ def test_a_task_reads_back_equal_and_stands_beside_its_batch(begin, make):
     batch = make.batch(policy="task")
     task = make.task(
         batch, name="Märchen", topology=Topology.RING, input_bytes=2**40, state=TaskState.RUNNING, attempt=2,
+        shares=5, shapes=(TaskShape(2, 1.5), TaskShape(1)),
         cancel_requested=True, ends_at=1_790_000_000.123456, started_at=1.5, reason="r", story=story,
     )  # fmt: skip
     with begin() as tx:

@@ -8,13 +8,13 @@ from fpga_pool.model.links import CardLinks, SlotLinks
 from fpga_pool.model.messages import ObservedSlot
 from fpga_pool.model.objects import Job, LeaseKind, SlotState
 from fpga_pool.model.pool.task_admission import ShareRequest, TaskRequest, cancel_task, create_task
-from fpga_pool.model.pool.tasks import choose, commit_choices, task_detail, task_view
-from fpga_pool.model.tasks import Task
+from fpga_pool.model.pool.task_choosing import choose
+from fpga_pool.model.pool.tasks import commit_choices, task_detail, task_view
+from fpga_pool.model.tasks import Task, TaskShape
 
 
 def solve(problem):
-    placed = Lattice().place(problem, allotted_shapes(problem))
-    return placed.enclosure, placed.begin_s, placed.member_begin, placed.members
+    return Lattice().place(problem, allotted_shapes(problem))
 
 
 class Tasks:
@@ -23,6 +23,8 @@ class Tasks:
     def __init__(self, pool, patience_s=30.0):
         self.pool, self.patience_s = pool, patience_s
         self.count = 0
+        #: The policy has failed.
+        self.failed = False
 
     def ring_up(self, host="r", cards=4, slots=1, cables=Cables.RING, between=Cables.FULL):
         """Have a host with cards in an enclosure of their own come up."""
@@ -42,8 +44,8 @@ class Tasks:
             for slot in range(slots)
         )  # fmt: skip
 
-    def create(self, count, topology="any", function="aes", requester="r", input_bytes=1000):
-        """Ask for a task; returns its uuid."""
+    def create(self, count, topology="any", function="aes", requester="r", input_bytes=1000, shapes=()):
+        """Ask for a task of so many shares, in shapes of (slots, seconds or None); returns its uuid."""
         self.count += 1
         uuid = f"t{self.count}"
         shares = tuple(
@@ -52,7 +54,7 @@ class Tasks:
         )
         request = TaskRequest(
             uuid=uuid, project_id="p", user_id="u", name="", function=function, topology=Topology(topology),
-            shares=shares,
+            shares=shares, shapes=tuple(TaskShape(*shape) for shape in shapes),
         )  # fmt: skip
         with self.pool.tx() as tx:
             create_task(tx, request, self.pool.catalogue, self.pool.settings, self.pool.now_s)
@@ -63,7 +65,7 @@ class Tasks:
             return task_view(tx, self.pool.catalogue, self.pool.now_s)
 
     def decide(self, view):
-        return choose(view, self.patience_s, solve)
+        return choose(view, self.patience_s, (lambda _: None) if self.failed else solve)
 
     def commit(self, view, choices):
         with self.pool.tx() as tx:

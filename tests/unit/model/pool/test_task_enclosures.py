@@ -16,8 +16,10 @@ from fpga_pool.model.flavor import Topology
 from fpga_pool.model.links import ALONE, CardLinks, SlotLinks, slot_links
 from fpga_pool.model.objects import Slot, SlotState
 from fpga_pool.model.pool.linking import Spot, choose_spots
-from fpga_pool.model.pool.task_enclosures import enclosures_of, fits_somewhere, in_path_order, solved
+from fpga_pool.model.pool.task_choosing import choose
+from fpga_pool.model.pool.task_enclosures import enclosures_of, in_path_order
 from fpga_pool.model.pool.task_rooms import HostRoom, Soonest, choose_slots, holds, soonest_slots
+from fpga_pool.model.pool.tasks import TaskView
 from fpga_pool.model.tasks import Task
 
 
@@ -43,8 +45,8 @@ def host(name, cards, slots, cables, between, missing=()):
 
 def task(number, count, topology):
     return Task(
-        uuid=f"t{number}", project_id="p", user_id="u", name="", function="f", slots=count, topology=topology,
-        input_bytes=1, created_at=float(number),
+        uuid=f"t{number}", project_id="p", user_id="u", name="", function="f", slots=count, shares=count,
+        topology=topology, input_bytes=1, created_at=float(number),
     )  # fmt: skip
 
 
@@ -61,25 +63,39 @@ def are_linked(room, names, topology):
     return choose_spots(spots, Links[topology.name], len(names)) is not None
 
 
+def view(rooms, tasks, shapes, ready_s):
+    return TaskView(
+        now_s=0.0, tasks=tuple(tasks), left_out={}, shapes=shapes, load_s=dict.fromkeys(shapes, 0.5),
+        rooms={"f": tuple(rooms)}, ready_s=ready_s, idle=frozenset(name for name, at in ready_s.items() if at == 0),
+        held=frozenset(name for name, at in ready_s.items() if at > 0), older=(),
+    )  # fmt: skip
+
+
 @settings(max_examples=200, deadline=None)
-@given(rooms=st.lists(hosts, min_size=1, max_size=2, unique_by=lambda room: room.host), wishes=wishes)
-def test_tasks_that_come_first_in_a_schedule_have_slots_of_their_own_that_are_linked_as_asked(rooms, wishes):
-    tasks = [task(number, count, topology) for number, (count, topology, _) in enumerate(wishes)]
-    work_s = {one.uuid: float(seconds) for one, (_, _, seconds) in zip(tasks, wishes, strict=True)}
-    names = [slot.name for room in rooms for slot in room.slots]
-    ready_s = {name: float(number % 3) for number, name in enumerate(names)}
+@given(
+    rooms=st.lists(hosts, min_size=1, max_size=2, unique_by=lambda room: room.host),
+    wishes=wishes,
+    impatient=st.integers(0, 2),
+    busy=st.booleans(),
+)
+def test_chosen_slots_are_linked_as_asked_and_no_slot_is_chosen_twice(rooms, wishes, impatient, busy):
+    everything = [task(number, count, topology) for number, (count, topology, _) in enumerate(wishes)]
+    tasks = [one for one in everything if any(holds(room, one.topology, one.slots) for room in rooms)]
+    shapes = {one.uuid: ((one.slots, float(wishes[int(one.uuid[1:])][2])),) for one in tasks}
+    ready_s = {slot.name: float(busy * (number % 3)) for room in rooms for number, slot in enumerate(room.slots)}
+    seen = view(rooms, tasks, shapes, ready_s)
+    patience_s = 0.0 - tasks[impatient - 1].created_at if impatient and len(tasks) >= impatient else 1.0
+    choices = choose(seen, patience_s, solve)
     taken = set()
-    first = solved(tasks, {"f": rooms}, work_s, dict.fromkeys(work_s, 0.5), ready_s, solve)
-    for one, slots in first:
-        (room,) = {slot.host: room for room in rooms for slot in room.slots if slot.name in slots}.values()
-        assert len(set(slots)) == one.slots
-        assert taken.isdisjoint(slots)
-        assert are_linked(room, slots, one.topology)
-        taken |= set(slots)
-    # Whom a schedule knows a place for can be placed, and one of those comes first.
-    known = [one for one in tasks if fits_somewhere(enclosures_of(rooms), one.topology, one.slots)]
-    assert all(any(holds(room, one.topology, one.slots) for room in rooms) for one in known)
-    assert bool(first) == bool(known)
+    for choice in choices:
+        (room,) = {slot.host: room for room in rooms for slot in room.slots if slot.name in choice.slots}.values()
+        assert len(set(choice.slots)) == choice.task.slots
+        assert seen.idle.issuperset(choice.slots)
+        assert taken.isdisjoint(choice.slots)
+        assert are_linked(room, choice.slots, choice.task.topology)
+        taken |= set(choice.slots)
+    # Where all is free somebody begins.
+    assert busy or bool(choices) == bool(tasks)
 
 
 @pytest.mark.parametrize(
@@ -104,22 +120,24 @@ def test_a_path_over_the_seam_of_a_ring_begins_before_it():
     assert in_path_order([0, 1, 2, 3, 4], box) == [0, 1, 2, 3, 4]
 
 
-def test_a_solver_that_cannot_say_leaves_the_question_open():
-    one = task(0, 1, Topology.ANY)
-    room = host("a", 1, 1, None, None)
-    assert solved([one], {"f": [room]}, {"t0": 1.0}, {"t0": 0.0}, {"a/c0/r0": 0.0}, lambda _: None) is None
+def test_without_a_schedule_tasks_begin_in_order_of_arrival():
+    room = host("a", 3, 1, Cables.LINE, None)
+    tasks = [task(0, 2, Topology.LINE), task(1, 2, Topology.LINE), task(2, 1, Topology.ANY)]
+    shapes = {one.uuid: ((one.slots, 1.0),) for one in tasks}
+    seen = view([room], tasks, shapes, dict.fromkeys((slot.name for slot in room.slots), 0.0))
+    assert [choice.task.uuid for choice in choose(seen, 99.0, lambda _: None)] == ["t0", "t2"]
 
 
 @given(room=hosts, count=st.integers(1, 4), topology=st.sampled_from(list(Topology)), seed=st.randoms())
 def test_the_soonest_slots_are_linked_and_none_are_that_are_free_sooner(room, count, topology, seed):
-    ready_at = {slot.name: float(seed.randrange(4)) for slot in room.slots}
-    found = soonest_slots(room, topology, count, ready_at)
+    ready_s = {slot.name: float(seed.randrange(4)) for slot in room.slots}
+    found = soonest_slots(room, topology, count, ready_s)
     assert (found is not None) == holds(room, topology, count)
     if found is not None:
         at, slots = found
         assert are_linked(room, slots, topology)
-        assert at == max(ready_at[name] for name in slots)
-        sooner = {name for name, moment in ready_at.items() if moment < at}
+        assert at == max(ready_s[name] for name in slots)
+        sooner = {name for name, moment in ready_s.items() if moment < at}
         assert choose_slots(room, topology, count, sooner) is None
 
 
@@ -128,14 +146,14 @@ def test_the_soonest_slots_are_linked_and_none_are_that_are_free_sooner(room, co
     asked=st.lists(st.tuples(st.integers(1, 4), st.sampled_from(list(Topology))), max_size=6),
 )
 def test_what_is_found_while_slots_are_taken_is_what_a_search_from_the_beginning_finds(rooms, asked):
-    ready_at = {slot.name: float(number % 3) for room in rooms for number, slot in enumerate(room.slots)}
-    soonest = Soonest({"f": rooms}, ready_at)
+    ready_s = {slot.name: float(number % 3) for room in rooms for number, slot in enumerate(room.slots)}
+    soonest = Soonest({"f": rooms}, ready_s)
     for until, (count, topology) in enumerate(asked, start=5):
-        every = [soonest_slots(room, topology, count, ready_at) for room in rooms]
+        every = [soonest_slots(room, topology, count, ready_s) for room in rooms]
         expected = min((found for found in every if found is not None), key=lambda found: found[0], default=None)
         assert soonest.find("f", topology, count) == expected
         if expected is not None:
-            ready_at |= dict.fromkeys(expected[1], float(until))
+            ready_s |= dict.fromkeys(expected[1], float(until))
             soonest.take(expected[1], float(until))
 
 
