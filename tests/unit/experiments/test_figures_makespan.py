@@ -7,7 +7,7 @@ import pytest
 
 from fpga_pool.core.types import BatchProblem
 from fpga_pool.experiments.figures.figure import Settings
-from fpga_pool.experiments.figures.makespan import arrivals, estimates, fairness, mixture, reality, throughput
+from fpga_pool.experiments.figures.makespan import arrivals, estimates, fairness, mixture, reality, small, throughput
 from fpga_pool.experiments.figures.makespan.workload import Form, Shape, batch, draw
 
 SETTINGS = Settings(seeds=(0,))
@@ -110,3 +110,11 @@ def test_batches_arrive_evenly():
     times_s, jobs = np.unique(problem.release_s, return_counts=True)
     assert np.allclose(times_s, np.arange(20) / 4.0)
     assert jobs.tolist() == [10] * 20
+
+
+def test_no_policy_is_below_the_optimum_of_a_small_batch():
+    form, jobs = small.cases(Settings(seeds=(0,)))[0]
+    rows = list(small.measure((form, jobs), 0, Settings(seeds=(0,))))
+    assert rows[0].series == small.SOLVED
+    assert all(row.value >= 1 - 1e-6 for row in rows)
+    assert {"makespan", "sjf", "ljf", "cim"} <= {row.series for row in rows}

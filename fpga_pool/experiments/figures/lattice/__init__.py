@@ -4,12 +4,13 @@
 `runs`          one problem, scheduled by all policies
 `irregularity`  figure 3: share of the bound by irregularity
 `workloads`     figure 4: share of the bound by number of workloads
+`small`         figure 5, ours: a few tasks beside the optimum
 ==============  =================================================
 
 All tasks are synthetic: the paper publishes none.
 """
 
-from fpga_pool.experiments.figures.lattice import irregularity, workloads
+from fpga_pool.experiments.figures.lattice import irregularity, small, workloads
 
 #: By number.
-EXPERIMENTS = tuple(module.EXPERIMENT for module in (irregularity, workloads))
+EXPERIMENTS = tuple(module.EXPERIMENT for module in (irregularity, workloads, small))

@@ -34,12 +34,13 @@ def shares(panel: str, x: X, model: str, wanted: Wanted, seed: int, settings: Se
     installed = policy_names("task")
     for name in dict.fromkeys((OURS, *PAPERS, *settings.also)):
         if name in installed:
-            yield Sample(panel, x, name, seed, 100.0 * bound_s / _wct_s(name, problem, seed, settings))
+            yield Sample(panel, x, name, seed, 100.0 * bound_s / scheduled_s(name, problem, seed, settings))
     yield Sample(panel, x, BOUND, seed, 100.0 * bound_s / tight_bound_s(problem))
     yield Sample(panel, x, PAPER_BOUND, seed, 100.0)
 
 
-def _wct_s(name: str, problem: TaskProblem, seed: int, settings: Settings) -> float:
+def scheduled_s(name: str, problem: TaskProblem, seed: int, settings: Settings) -> float:
+    """Return the completion time of the schedule that a policy makes."""
     policy: TaskPolicy = policy_as("task", name)
     if isinstance(policy, Searching):
         policy = policy.searching(settings.scaled(_EFFORT), None, time.perf_counter)

@@ -11,6 +11,7 @@
 `fairness`       figure 7
 `estimates`      figure 8, with `reality`: plans that meet other times than they expect
 `planning_time`  figure 9
+`small`          figure 10, ours: small batches beside the optimum
 ===============  ======================================================================
 """
 
@@ -21,11 +22,13 @@ from fpga_pool.experiments.figures.makespan import (
     load,
     mixture,
     planning_time,
+    small,
     testbed,
     throughput,
 )
 
 #: By number.
 EXPERIMENTS = tuple(
-    module.EXPERIMENT for module in (testbed, hosts, load, throughput, mixture, fairness, estimates, planning_time)
+    module.EXPERIMENT
+    for module in (testbed, hosts, load, throughput, mixture, fairness, estimates, planning_time, small)
 )

@@ -1,0 +1,90 @@
+"""Figure 10, ours: makespan over the optimum of small batches, which `exact` proves."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fpga_pool.core.integer import ExactParams
+from fpga_pool.core.makespan.exact import Exact
+from fpga_pool.core.types import BatchProblem
+from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
+from fpga_pool.experiments.figures.makespan.planners import OURS, curves, decide
+from fpga_pool.experiments.figures.makespan.workload import DEVIATION, MEAN_MB, PAPERS_OWN, SECONDS_PER_MB, Form
+
+JOBS = (4, 6, 8)
+REQUESTERS, RESPONDERS, ACCELERATORS = 2, 2, 4
+LINK_BPS = 1e9
+#: An optimum is found when no plan is shorter by more than this share; nodes of the search after which it is given up.
+GAP, NODES = 0.01, 300
+#: Share of the batches whose optimum was found.
+SOLVED = "share solved"
+FORMS = (Form.COMPUTE, Form.JOINT)
+
+Case = tuple[Form, int]
+
+
+def cases(settings: Settings) -> list[Case]:
+    """Return all panels, place by place."""
+    return [(form, jobs) for form in FORMS for jobs in settings.thinned(JOBS)]
+
+
+def small_batch(form: Form, jobs: int, seed: int) -> BatchProblem:
+    """Return a batch of the sizes of section 5.2, on few hosts: sending a job takes about as long as computing it."""
+    rng = np.random.default_rng((seed, jobs))
+    megabits = rng.exponential(MEAN_MB, jobs)
+    deviation = rng.uniform(1 - DEVIATION, 1 + DEVIATION, (jobs, ACCELERATORS))
+    bps = np.inf if form is Form.COMPUTE else LINK_BPS
+    return BatchProblem(
+        seconds=SECONDS_PER_MB * megabits[:, None] * deviation * RESPONDERS,
+        input_bytes=np.rint(megabits * 1e6 / 8).astype(np.int64),
+        requester=rng.integers(0, REQUESTERS, jobs),
+        egress_bps=np.full(REQUESTERS, bps),
+        responder=np.arange(ACCELERATORS) % RESPONDERS,
+        ingress_bps=np.full(RESPONDERS, bps),
+    )
+
+
+def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+    """Plan one batch by each policy, if its optimum is found."""
+    form, jobs = case
+    problem = small_batch(form, jobs, seed)
+    best = Exact(ExactParams(effort=NODES, gap=GAP)).decide(problem, None, 0.0, np.random.default_rng(seed))
+    solved = best.lower_bound_s >= best.makespan_s * (1 - 1.01 * GAP)
+    yield Sample(form, jobs, SOLVED, seed, float(solved))
+    if solved:
+        for name in curves(PAPERS_OWN[form], settings):
+            yield Sample(form, jobs, name, seed, decide(name, problem, seed).makespan_s / best.makespan_s)
+
+
+def claims(samples: Samples) -> list[Claim]:
+    """Return how far each policy is from the optimum."""
+    return [
+        Claim(
+            key=f"{form}-over-optimum",
+            text=f"small batches, {form}: mean makespan over the proven optimum, all sizes",
+            where="ours",
+            paper="1 to 2 (Theorem 1)" if form is Form.COMPUTE else "not given",
+            ours={
+                name: float(np.mean([samples.mean(form, name, x) for x in samples.places(form, name)]))
+                for name in samples.series(form)
+                if name != SOLVED
+            },
+            unit="",
+        )
+        for form in FORMS
+        if OURS in samples.series(form)
+    ]
+
+
+EXPERIMENT = Experiment(
+    number=10,
+    title="makespan over the optimum of small batches",
+    where="ours",
+    panels=tuple(
+        Panel(key=form, title=f"{form}, 4 accelerators", x_label="jobs", y_label="over the optimum", least_y=1.0)
+        for form in FORMS
+    ),
+    cases=cases,
+    measure=measure,
+    claims=claims,
+)
