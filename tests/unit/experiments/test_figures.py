@@ -77,7 +77,7 @@ def test_no_policy_is_below_the_bound_of_its_panel(tmp_path):
     ("arguments", "complaint"),
     [
         (["nothing"], "invalid choice: 'nothing'"),
-        (["makespan", "--figure", "1"], "--figure: makespan has 2, 3, 4, 5, 6, 7, 8, 9, got 1"),
+        (["makespan", "--figure", "1"], "--figure: makespan has 2, 3, 4, 5, 6, 7, 8, 9, 10, got 1"),
         (["makespan", "--seeds", "a"], "expected seeds such as 0-4 or 0,7,9, got 'a'"),
         (["makespan", "--seeds", "4-0"], "expected seeds such as 0-4 or 0,7,9, got '4-0'"),
         (["makespan", "--points", "1"], "--points: expected 2 or more, got 1"),
