@@ -35,6 +35,8 @@ class _Command:
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], Mapping[str, Any]]
     show: Callable[[Mapping[str, Any]], None]
+    #: Exit status, by what `run` has returned.
+    status: Callable[[Mapping[str, Any]], int] = lambda _: OK
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(json.dumps(result))
     else:
         command.show(result)
-    return OK
+    return command.status(result)
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
@@ -174,6 +176,30 @@ def _tasks(arguments: argparse.Namespace) -> Mapping[str, Any]:
     return tasks.run(arguments)
 
 
+def _add_pool_arguments(parser: argparse.ArgumentParser) -> None:
+    from fpga_pool.cmd import pool
+
+    pool.add_arguments(parser)
+    help_text = "seed of all random choices (default: [pool] seed of the scenario)"
+    parser.add_argument("--seed", type=_seed, metavar="N", help=help_text)
+
+
+def _pool(arguments: argparse.Namespace) -> Mapping[str, Any]:
+    from fpga_pool.cmd import pool
+
+    return pool.run(arguments)
+
+
+def _show_pool(result: Mapping[str, Any]) -> None:
+    from fpga_pool.cmd import pool_report
+
+    pool_report.show(result)
+
+
+def _pool_status(result: Mapping[str, Any]) -> int:
+    return FAILED if result["audit"] else OK
+
+
 def _add_task_workload_arguments(parser: argparse.ArgumentParser) -> None:
     from fpga_pool.cmd import task_workload
 
@@ -249,6 +275,13 @@ COMMANDS: Mapping[str, _Command] = {
         _show_lines,
     ),
     "tasks": _Command("Schedule tasks that need several linked FPGAs each.", _add_tasks_arguments, _tasks, _show_lines),
+    "pool": _Command(
+        "Simulate a whole pool: batches, online jobs, tasks, gangs and instances, with faults.",
+        _add_pool_arguments,
+        _pool,
+        _show_pool,
+        _pool_status,
+    ),
     "task-workload": _Command(
         "Make a problem of tasks that need several linked FPGAs each, from a model.",
         _add_task_workload_arguments,

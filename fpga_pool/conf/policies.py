@@ -42,22 +42,39 @@ def tuned_policy(group: str, name: str, knobs: Mapping[str, str]) -> Any:
 
     InvalidInput names the policies or parameters there are, or the value that is wrong.
     """
-    policy = _policy_class(group, name)
-    params = _params(policy)
-    known = {field.name: field for field in fields(params)} if params else {}
-    values = {}
+    defaults = _defaults(_policy_class(group, name))
+    values: dict[str, Any] = {}
     for knob, text in knobs.items():
-        if knob not in known:
-            raise InvalidInput(f"{name}: {knob}: no such knob; there is: {', '.join(known) or 'none'}")
-        kind: Any = type(known[knob].default)
+        kind: Any = type(defaults.get(knob, ""))
         try:
             values[knob] = kind(text)
         except ValueError:
             raise InvalidInput(f"{name}: {knob}: expected a value of type {kind.__name__}, got {text!r}") from None
+    return policy_with(group, name, values)
+
+
+def policy_with(group: str, name: str, values: Mapping[str, Any]) -> Any:
+    """Return the policy of that name with some of its parameters given, the others by default.
+
+    InvalidInput names the policies or parameters there are, or the value that is wrong.
+    """
+    policy = _policy_class(group, name)
+    defaults = _defaults(policy)
+    for knob, value in values.items():
+        if knob not in defaults:
+            raise InvalidInput(f"{name}: {knob}: no such knob; there is: {', '.join(defaults) or 'none'}")
+        kind = type(defaults[knob])
+        if type(value) is not kind and (kind, type(value)) != (float, int):
+            raise InvalidInput(f"{name}: {knob}: expected a value of type {kind.__name__}, got {value!r}")
     try:
-        return policy(params(**values)) if params and values else policy()
+        return policy(policy.Params(**values)) if values else policy()
     except ValueError as error:
         raise InvalidInput(f"{name}: {error}") from error
+
+
+def _defaults(policy: Any) -> dict[str, Any]:
+    """Return the parameters of a policy with their defaults."""
+    return {field.name: field.default for field in fields(policy.Params)} if hasattr(policy, "Params") else {}
 
 
 def policy_as(group: str, text: str) -> Any:

@@ -15,6 +15,8 @@ class SimulatedHost:
     egress_bps: float
     ingress_bps: float
     slots: tuple[ObservedSlot, ...]
+    #: How many processors it gives to gangs.
+    gang_processors: int = 0
 
 
 def fresh_hosts(

@@ -1,44 +1,64 @@
-"""The whole pool in one thread and simulated time: the same rules, tables, policies and agents as the live one.
+"""The whole pool in one thread and simulated time: the same rules, tables, policies, cycle and agents as the live one.
 
-What is modelled is what lies around them: commands that take a while, inputs that move as planned or late,
+What is modelled is what lies around them: commands and reports that take a while, inputs that move as planned or late,
 computations that last as long as their time models say, or as long as the caller says; slots that fail or are drained,
-and hosts that leave.  What an agent's host does is modelled in `sim.agents`.
+hosts that leave and schedulers that die.  What an agent's host does is modelled in `sim.agents`.
 """
 
 import itertools
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fpga_pool.core.policy import BatchPolicy
 from fpga_pool.core.timemodel import TimeModel
+from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle
-from fpga_pool.model.messages import AssignJob, Command, JobEvicted, JobFailed, JobReleased, Report
+from fpga_pool.model.exceptions import StaleEpoch
+from fpga_pool.model.messages import Report
 from fpga_pool.model.objects import DEFAULT_SHARD, Batch, Job, JobState, Slot
 from fpga_pool.model.pool.admission import BatchRequest, create_batch
 from fpga_pool.model.pool.batch_family import BatchFamily
 from fpga_pool.model.pool.families import AnyFamily, PoolPolicies, new_families
 from fpga_pool.model.pool.operations import drain_slot
-from fpga_pool.model.pool.planning import known_time_models
 from fpga_pool.model.pool.reconcile import apply_heartbeat, note_progress, tick
-from fpga_pool.model.pool.reports import apply_reports
+from fpga_pool.model.pool.reports import apply_reports, frees_place, makes_work
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.pool.task_admission import TaskRequest, create_task
-from fpga_pool.model.progress import moved_bytes, planned_bytes
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.sim.agents import Delays, SimulatedAgent
+from fpga_pool.sim.course import Course
 from fpga_pool.sim.engine import Engine
+from fpga_pool.sim.gang_hosts import GangHosts
+from fpga_pool.sim.gangs.guests import GuestTimes
 from fpga_pool.sim.hosts import SimulatedHost
 from fpga_pool.sim.store import MemoryStore
 
+ResultT = TypeVar("ResultT")
+
 OWNER = "simulator"
-#: How often work that waits is looked at, in seconds, and for how long if nothing changes.
-LOOK_S, LONGEST_WAIT_S = 0.5, 3600.0
+#: Nothing has happened for so many seconds, and nothing is on its way: what waits waits for ever.
+STALLED_S = 3600.0
+#: Actions that are on the agenda at any time: three loops, and a look at how inputs move.
+_LOOPS = 4
+#: How long a cycle takes for each slot of a pool: what happens within this time is decided on together.
+CYCLE_S_PER_SLOT = 5e-5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intervals:
+    """How often a live pool looks when nothing wakes it, in seconds; by default as it is configured there."""
+
+    #: Pending work, commands that wait and silent hosts.
+    scheduler_s: float = 1.0
+    online_s: float = 0.5
+    heartbeat_s: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +77,11 @@ class Outcome:
 
 
 class SimulatedPool:
-    """A pool of given hosts; batches are submitted to it and run to their end.
+    """A pool of given hosts; work is submitted to it and runs to its end.
 
     `actual` says how long a computation really takes, of (job, estimated seconds); `sends_late` how many seconds after
-    its time a client begins to send the input of a job.
+    its time a client begins to send the input of a job; `patience` is the agents'; `migration_s` is what a migration of
+    a gang takes, None = as long as expected.
     """
 
     def __init__(
@@ -72,88 +93,179 @@ class SimulatedPool:
         models: dict[tuple[str, str], TimeModel] | None = None,
         actual: Callable[[str, float], float] = lambda _, seconds: seconds,
         sends_late: Callable[[str], float] = lambda _: 0.0,
+        patience: AgentParameters | None = None,
+        migration_s: float | None = None,
     ) -> None:
-        self._catalogue = catalogue
-        self._settings = settings or PoolSettings()
+        self.catalogue = catalogue
+        self.settings = settings or PoolSettings()
+        self.engine = Engine()
+        self.store = MemoryStore()
         self._delays = delays or Delays()
-        self._actual = actual
-        self._sends_late = sends_late
-        #: When the client of an attempt begins to send, as (job, attempt).
-        self._sends_at: dict[tuple[str, int], float] = {}
-        self._engine = Engine()
-        self._store = MemoryStore()
-        self._store.time_models.update(models or {})
-        self._models = known_time_models(catalogue, self._store.time_models)
-        self._shard = self._store.acquire_shard(DEFAULT_SHARD, OWNER, 0.0)
+        self.store.time_models.update(models or {})
+        self._shard = self.store.acquire_shard(DEFAULT_SHARD, OWNER, 0.0)
         self._cycles: Sequence[Cycle[Any, Any]] = ()
-        #: A look at how inputs move, and one at what waits, is on the agenda.
-        self._looking = self._looking_again = False
-        #: When a cycle has changed something last.
-        self._changed_at_s = 0.0
-        #: Numbers of reports.
+        self._replans = False
+        #: A look at how inputs move is on the agenda.
+        self._looking = False
+        #: How long the scheduler takes to look when it is woken; None = only changes from outside wake it.
+        self._look_s: float | None = None
+        self._woken: list[Callable[[], None]] = []
+        #: All work of `run_families` has ended; and what the store had changed when, as far as was looked.
+        self.is_over = False
+        #: How much is still to happen from outside.
+        self._to_come = 0
+        self._changes, self._changed_s = 0, 0.0
+        #: Nobody owns the shard: what is said to the scheduler waits.
+        self.headless = False
+        #: By host: what is said to or by its agent takes so much longer.
+        self._slow_s: defaultdict[str, float] = defaultdict(float)
+        #: Commands on their way, and reports that nobody has heard yet, by host.
+        self._in_flight: set[str] = set()
+        self._unheard: defaultdict[str, list[tuple[int, Report]]] = defaultdict(list)
         self._numbers = itertools.count(1)
-        self._agents: dict[str, SimulatedAgent] = {}
-        for host in hosts:
-            agent = SimulatedAgent(host, self._engine, catalogue, self, self._delays)
-            with self._transaction() as tx:
-                apply_heartbeat(tx, agent.heartbeat(), 0.0)
-            self._agents[host.name] = agent
+        known = {host.name: host for host in hosts}
+        course = Course(self.engine, self.store, catalogue, known, self._report, actual, sends_late)
+        self.agents = {
+            name: SimulatedAgent(host, self.engine, catalogue, course, self._delays, patience)
+            for name, host in known.items()
+        }
+        self._gangs = GangHosts(
+            {agent.host.name: agent.host.gang_processors for agent in self.agents.values()},
+            self.engine,
+            GuestTimes(resume_s=self.settings.gang_migration_s if migration_s is None else migration_s),
+            self._report,
+        )
+        self._heard_s: dict[str, float] = {}
+        for name in self.agents:
+            self._beat(name)
+
+    # What befalls it --------------------------------------------------------------------------------------------
 
     def run_batch(self, request: BatchRequest, policy: BatchPolicy, *, seed: int = 0, until_s: float = 1e9) -> Outcome:
         """Submit a batch, let time pass until it is complete, and return what came of it."""
-        self.submit_at(self._engine.now_s, request)
+        self.submit_at(self.engine.now_s, request)
         self.run(policy, seed=seed, until_s=until_s)
         return self.outcome(request.uuid)
 
     def submit_at(self, time_s: float, request: BatchRequest) -> None:
         """Have a batch arrive."""
-
-        def submit(tx: Transaction) -> None:
-            create_batch(tx, request, self._catalogue, self._settings, self._engine.now_s)
-
-        self._engine.at(time_s, partial(self._disturb, submit))
+        self.change_at(time_s, lambda tx: create_batch(tx, request, self.catalogue, self.settings, self.engine.now_s))
 
     def submit_task_at(self, time_s: float, request: TaskRequest) -> None:
         """Have a task arrive."""
-
-        def submit(tx: Transaction) -> None:
-            create_task(tx, request, self._catalogue, self._settings, self._engine.now_s)
-
-        self._engine.at(time_s, partial(self._disturb, submit))
+        self.change_at(time_s, lambda tx: create_task(tx, request, self.catalogue, self.settings, self.engine.now_s))
 
     def fail_slot_at(self, time_s: float, name: str) -> None:
-        """Have a slot fail for good; what computes there is lost."""
+        """Have a slot fail for good."""
+        self.at(time_s, partial(self.fail_slot, name))
 
-        def fail() -> None:
-            self._agents[name.split("/")[0]].fail_slot(name)
-            self._plan()
+    def fail_slot(self, name: str) -> None:
+        """Have a slot fail now, until it is repaired; what computes there is lost."""
+        self.agents[name.split("/")[0]].fail_slot(name)
+        self.plan()
 
-        self._engine.at(time_s, fail)
+    def repair_slot(self, name: str) -> None:
+        """Have a slot that failed answer again from now on."""
+        self.agents[name.split("/")[0]].repair_slot(name)
 
     def drain_slot_at(self, time_s: float, name: str) -> None:
         """Have the operator drain a slot."""
-        self._engine.at(
-            time_s, partial(self._disturb, lambda tx: drain_slot(tx, name, "simulated", self._engine.now_s))
-        )
+        self.change_at(time_s, lambda tx: drain_slot(tx, name, "simulated", self.engine.now_s))
 
     def lose_host_at(self, time_s: float, name: str) -> None:
         """Have a host leave without a word; it is missed after the time the settings say."""
-        self._engine.at(time_s, self._agents[name].vanish)
-        missed_s = self._settings.host_timeout_s + 1.0
+        self.at(time_s, partial(self.vanish, name))
+        missed_s = self.settings.host_timeout_s + 1.0
+        self.change_at(
+            time_s + missed_s, lambda tx: tick(tx, self.settings, self.engine.now_s, {name: missed_s})
+        )  # fmt: skip
 
-        def miss(tx: Transaction) -> None:
-            tick(tx, self._settings, self._engine.now_s, {name: missed_s})
+    def vanish(self, host: str) -> None:
+        """Have a host lose its power now; what computes there is lost."""
+        self.agents[host].vanish()
+        self._gangs.vanish(host)
 
-        self._engine.at(time_s + missed_s, partial(self._disturb, miss))
+    def come_back(self, host: str) -> None:
+        """Have a host that has vanished start again, with empty slots and what its journal holds."""
+        self.agents[host].come_back()
+        self._gangs.come_back(host)
+
+    def at(self, time_s: float, action: Callable[[], object]) -> None:
+        """Have something happen that the end of `run_families` waits for."""
+        self._to_come += 1
+
+        def happen() -> None:
+            self._to_come -= 1
+            action()
+
+        self.engine.at(time_s, happen)
+
+    def change_at(self, time_s: float, work: Callable[[Transaction], object]) -> None:
+        """Have something changed from outside."""
+        self.at(time_s, lambda: self.change(work))
+
+    def change(self, work: Callable[[Transaction], ResultT]) -> ResultT:
+        """Change something from outside now, and plan; return what the change returns."""
+        with self._transaction() as tx:
+            result = work(tx)
+        self.plan()
+        return result
+
+    def slow_host(self, name: str, delay_s: float) -> None:
+        """Have all that is said to and by the agent of a host take longer from now on; 0 = no more."""
+        self._slow_s[name] = delay_s
+
+    def take_over(self, after_s: float, policies: PoolPolicies, seed: int) -> None:
+        """Have the scheduler die now, and another one own the shard after a while."""
+        self.headless, self._cycles = True, ()
+        self.engine.after(after_s, partial(self._begin_again, policies, seed))
+
+    # Time -------------------------------------------------------------------------------------------------------
 
     def run(self, policy: BatchPolicy, *, seed: int = 0, until_s: float = 1e9) -> None:
         """Let time pass until nothing is left to happen, or until `until_s`; all batches are planned by one policy."""
-        batches = BatchFamily(self._catalogue, self._settings, lambda _: policy, policy.name, lambda _: True)
-        self._run([batches], seed, until_s)
+        batches = BatchFamily(self.catalogue, self.settings, lambda _: policy, policy.name, lambda _: True)
+        self._have_cycles([batches], seed)
+        self.engine.run(until_s)
 
-    def run_families(self, policies: PoolPolicies, *, seed: int = 0, until_s: float = 1e9) -> None:
-        """Let time pass as `run` does; every family of work has its policy."""
-        self._run(new_families(self._catalogue, self._settings, policies), seed, until_s)
+    def run_families(
+        self,
+        policies: PoolPolicies,
+        *,
+        seed: int = 0,
+        until_s: float = 1e9,
+        intervals: Intervals | None = None,
+    ) -> None:
+        """Let time pass until it is over, or until `until_s`, with loops that look as often as those of a live pool.
+
+        It is over when everything has arrived and happened (`at`), and all work has ended or nothing happens any more.
+        """
+        self._have_cycles(new_families(self.catalogue, self.settings, policies), seed)
+        every = intervals or Intervals()
+        self._look_s = CYCLE_S_PER_SLOT * sum(len(agent.host.slots) for agent in self.agents.values())
+
+        def loop(interval_s: float, step: Callable[[], None]) -> None:
+            def turn() -> None:
+                self.is_over = self.is_over or (not self._to_come and self._is_at_rest())
+                if not self.is_over:
+                    step()
+                    self.engine.after(interval_s, turn)
+
+            self.engine.after(interval_s, turn)
+
+        loop(every.heartbeat_s, self._beat_all)
+        loop(every.online_s, lambda: self._run_cycles(cycle for cycle in self._cycles if cycle.family.name == "online"))
+        loop(every.scheduler_s, self._tick)
+        self.engine.run(until_s)
+
+    def _is_at_rest(self) -> bool:
+        """Say whether all work has ended, or what has not will not go on any more."""
+        with self.store.reading() as tx:
+            if not tx.is_at_work():
+                return True
+        if self.store.changes != self._changes:
+            self._changes, self._changed_s = self.store.changes, self.engine.now_s
+        return self.engine.pending <= _LOOPS and self.engine.now_s - self._changed_s > STALLED_S
 
     def outcome(self, batch_uuid: str) -> Outcome:
         """Return what came of a batch."""
@@ -161,129 +273,155 @@ class SimulatedPool:
             return Outcome(batch=tx.batch(batch_uuid), jobs=tuple(tx.batch_jobs(batch_uuid)), slots=tuple(tx.slots()))
 
     def _transaction(self) -> AbstractContextManager[Transaction]:
-        return self._store.transaction(self._shard.name, self._shard.owner, self._shard.epoch)
+        return self.store.transaction(self._shard.name, self._shard.owner, self._shard.epoch)
 
     # The scheduler ----------------------------------------------------------------------------------------------
 
-    def _run(self, families: Sequence[AnyFamily], seed: int, until_s: float) -> None:
+    def _have_cycles(self, families: Iterable[AnyFamily], seed: int) -> None:
         self._cycles = [
             Cycle(
                 family,
                 reading=self._transaction,
                 transactions=self._transaction,
                 dispatch=self._deliver,
-                clock=lambda: self._engine.now_s,
-                timer=lambda: self._engine.now_s,
+                clock=lambda: self.engine.now_s,
+                timer=lambda: self.engine.now_s,
                 rng=np.random.default_rng(seed),
             )
             for family in families
         ]
-        self._replans = any(isinstance(family, BatchFamily) and family.replans for family in families)
-        self._engine.run(until_s)
+        self._replans = any(isinstance(cycle.family, BatchFamily) and cycle.family.replans for cycle in self._cycles)
 
-    def _disturb(self, change: Callable[[Transaction], object]) -> None:
-        """Change something from outside, and plan."""
-        with self._transaction() as tx:
-            change(tx)
-        self._plan()
-
-    def _plan(self) -> None:
+    def plan(self) -> None:
         """Plan as the scheduler does, until nothing is left to be decided; look again later if work goes on."""
-        something_waits = self._run_cycles(self._cycles)
+        self._run_cycles(self._cycles)
         self._deliver()
+        if self._looking or not self._replans:
+            return
         with self._transaction() as tx:
             waiting = any(job.state is not JobState.RUNNING for job in tx.active_jobs())
-        if waiting and self._replans and not self._looking:
+        if waiting:
             self._looking = True
-            self._engine.after(self._settings.replan_late_s, self._look)
-        goes_on = self._engine.pending > self._looking
-        patient = something_waits and self._engine.now_s - self._changed_at_s < LONGEST_WAIT_S
-        if len(self._cycles) > 1 and (goes_on or patient) and not self._looking_again:
-            self._looking_again = True
-            self._engine.after(LOOK_S, self._look_again)
+            self.engine.after(self.settings.replan_late_s, self._look)
 
-    def _run_cycles(self, cycles: Iterable[Cycle[Any, Any]]) -> bool:
-        """Run cycles until nothing is left to be decided now; return whether there was anything to decide on."""
-        asked = False
+    def _run_cycles(self, cycles: Iterable[Cycle[Any, Any]]) -> None:
         for cycle in cycles:
             again = True
             while again:
                 result = cycle.run()
                 again = result.again
-                asked |= result.policy is not None
                 if result.failures:
                     raise result.failures[0].error
-                if result.outcome.changed:
-                    self._changed_at_s = self._engine.now_s
-        return asked
-
-    def _look(self) -> None:
-        """See how far inputs have moved, and plan."""
-        self._looking = False
-        observed = [job for agent in self._agents.values() for job in agent.observed_jobs()]
-        with self._transaction() as tx:
-            note_progress(tx, observed, self._engine.now_s)
-        self._plan()
-
-    def _look_again(self) -> None:
-        """Let decisions that depend on time be made, as long as something goes on or is waited for."""
-        self._looking_again = False
-        self._plan()
 
     def _place_freed(self) -> None:
         """Let jobs and tasks that wait for a place have what has become free."""
         self._run_cycles([cycle for cycle in self._cycles if cycle.family.waits])
 
+    def _wake(self, step: Callable[[], None]) -> None:
+        """Have the scheduler look soon, as its loops do when they are woken: once for all that happens until then."""
+        if step not in self._woken:
+            self._woken.append(step)
+            self.engine.after(self._look_s or 0.0, partial(self._look_when_woken, step))
+
+    def _look_when_woken(self, step: Callable[[], None]) -> None:
+        self._woken.remove(step)
+        step()
+
+    def _look(self) -> None:
+        """See how far inputs have moved, and plan."""
+        self._looking = False
+        observed = [job for agent in self.agents.values() if agent.present for job in agent.observed_jobs()]
+        with self._transaction() as tx:
+            note_progress(tx, observed, self.engine.now_s)
+        self.plan()
+
+    def _tick(self) -> None:
+        if self.headless:
+            return
+        silent_s = {name: self.engine.now_s - heard_s for name, heard_s in self._heard_s.items()}
+        with self._transaction() as tx:
+            tick(tx, self.settings, self.engine.now_s, silent_s)
+        self.plan()
+
+    def _begin_again(self, policies: PoolPolicies, seed: int) -> None:
+        """Own the shard after another owner's death, with nothing but what is stored."""
+        self._shard = self.store.acquire_shard(DEFAULT_SHARD, OWNER, self.engine.now_s)
+        self.headless = False
+        self._in_flight.clear()
+        self._heard_s = dict.fromkeys(self._heard_s, self.engine.now_s)
+        for agent in self.agents.values():
+            agent.execute(self._shard.name, self._shard.epoch, ())
+        self._have_cycles(new_families(self.catalogue, self.settings, policies), seed)
+        for host in list(self._unheard):
+            self._hear(host)
+        self.plan()
+
+    # What is said between the scheduler and the agents ----------------------------------------------------------
+
     def _deliver(self) -> None:
-        commands = self._store.undelivered(DEFAULT_SHARD, limit=len(self._store.outbox))
-        self._store.delivered(DEFAULT_SHARD, OWNER, self._shard.epoch, {command.id for command in commands})
-        if commands:
-            self._engine.after(self._delays.command_s, partial(self._execute, commands))
+        if self.headless or not self.store.outbox:
+            return
+        by_host: dict[str, list[str]] = {}
+        for command in self.store.outbox:
+            if command.id not in self._in_flight:
+                by_host.setdefault(command.host, []).append(command.id)
+        for host, ids in by_host.items():
+            self._in_flight.update(ids)
+            after_s = self._delays.command_s + self._slow_s[host]
+            self.engine.after(after_s, partial(self._execute, host, self._shard.epoch, frozenset(ids)))
 
-    # The surroundings of the agents -----------------------------------------------------------------------------
+    def _execute(self, host: str, epoch: int, ids: frozenset[str]) -> None:
+        """Have an agent execute commands; those of a host that is not there are sent again."""
+        agent, commands = self.agents[host], [command for command in self.store.outbox if command.id in ids]
+        self._in_flight -= ids
+        if not agent.present or not commands:
+            return
+        of_gangs = [command for command in commands if self._gangs.takes(command)]
+        try:
+            agent.execute(DEFAULT_SHARD, epoch, [command for command in commands if not self._gangs.takes(command)])
+        except StaleEpoch:
+            return
+        if of_gangs:
+            self._gangs.execute(host, of_gangs)
+        self.store.delivered(DEFAULT_SHARD, OWNER, epoch, ids)
 
-    def _execute(self, commands: Sequence[Command]) -> None:
-        for host in dict.fromkeys(command.host for command in commands):
-            theirs = [command for command in commands if command.host == host]
-            outcomes = self._agents[host].execute(self._shard.name, self._shard.epoch, theirs)
-            refused = [outcome for outcome in outcomes if outcome.outcome != "accepted"]
-            assert not refused, refused  # noqa: S101  # commands come in order here, and once
+    def _report(self, host: str, reports: Sequence[Report]) -> None:
+        """Have an agent's reports heard, each once and in their order."""
+        self._unheard[host] += zip(itertools.islice(self._numbers, len(reports)), reports, strict=True)
+        if self._slow_s[host]:
+            self.engine.after(self._slow_s[host], partial(self._hear, host))
+        else:
+            self._hear(host)
 
-    def report(self, host: str, reports: Sequence[Report]) -> None:
-        """See Surroundings."""
-        numbered = list(zip(itertools.islice(self._numbers, len(reports)), reports, strict=True))
+    def _hear(self, host: str) -> None:
+        """Apply the reports of an agent that nobody has heard yet."""
+        numbered = self._unheard[host]
+        if self.headless or not numbered or not self.agents[host].present:
+            return
+        self._unheard[host] = []
         with self._transaction() as tx:
-            void = apply_reports(tx, host, "simulated", numbered, self._engine.now_s)
-        if any(cycle.family.waits for cycle in self._cycles):
-            self._engine.after(0.0, self._place_freed)
-        # Nothing that goes on is void; what ends may have been given up before.
-        ends = any(isinstance(report, JobReleased | JobFailed | JobEvicted) for report in reports)
-        assert ends or not void, void  # noqa: S101
+            apply_reports(tx, host, "simulated", numbered, self.engine.now_s)
+        told = [report for _, report in numbered]
+        if self._look_s is not None and any(map(makes_work, told)):
+            self._wake(self.plan)
+        elif any(cycle.family.waits for cycle in self._cycles) and any(map(frees_place, told)):
+            self._wake(self._place_freed)
 
-    def arrives_at(self, assignment: AssignJob) -> float:
-        """See Surroundings."""
-        job = self._job(assignment)
-        return (job.dispatched_at or 0.0) + (job.transfer[-1].end_s if job.transfer else 0.0) + self._behind_s(job)
+    def _beat_all(self) -> None:
+        for name, agent in self.agents.items():
+            if agent.present:
+                self.engine.after(self._slow_s[name], partial(self._beat, name))
 
-    def received_bytes(self, assignment: AssignJob) -> int:
-        """See Surroundings."""
-        job = self._job(assignment)
-        since_s = self._engine.now_s - (job.dispatched_at or 0.0)
-        return int(moved_bytes(job.transfer, job.input_bytes, since_s - self._behind_s(job)))
-
-    def seconds(self, assignment: AssignJob, board: str) -> float:
-        """See Surroundings."""
-        estimated_s = self._models[assignment.function, board].seconds(assignment.input_bytes)
-        return self._actual(assignment.job, estimated_s)
-
-    def _job(self, assignment: AssignJob) -> Job:
+    def _beat(self, host: str) -> None:
+        """Apply a heartbeat of an agent."""
+        agent = self.agents[host]
+        if self.headless or not agent.present:
+            return
+        self._hear(host)
+        processors, processes = self._gangs.observed(host)
+        beat = replace(agent.heartbeat(), processors=processors, processes=processes)
         with self._transaction() as tx:
-            return tx.job(assignment.job)
-
-    def _behind_s(self, job: Job) -> float:
-        """Return by how much an input is later than its plan; one for what is left of it is followed as it is."""
-        if not job.transfer or planned_bytes(job.transfer) < 0.999 * job.input_bytes:
-            return 0.0
-        begins_at = (job.dispatched_at or 0.0) + job.transfer[0].begin_s
-        sends_at = self._sends_at.setdefault((job.uuid, job.attempt), begins_at + self._sends_late(job.uuid))
-        return max(sends_at - begins_at, 0.0)
+            repairs = apply_heartbeat(tx, beat, self.engine.now_s)
+        self._heard_s[host] = self.engine.now_s
+        if repairs and self._cycles:
+            self.plan()

@@ -1,347 +1,18 @@
-"""The pool's objects in memory: the simulator's side of `model.transaction`."""
+"""The pool's objects in memory."""
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import groupby
-from operator import attrgetter
 from typing import Any, TypeVar
 
 from fpga_pool.core.timemodel import TimeModel
-from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound, StaleEpoch
-from fpga_pool.model.gangs import Gang, Migration, Process, Processor
+from fpga_pool.model.exceptions import StaleEpoch
 from fpga_pool.model.messages import Command
-from fpga_pool.model.objects import (
-    Backlog,
-    Batch,
-    Host,
-    Job,
-    JobState,
-    Lease,
-    PendingBatch,
-    Run,
-    Shard,
-    Slot,
-    input_due_at,
-)
-from fpga_pool.model.policy_memory import PolicyMemory
-from fpga_pool.model.tasks import Task
-from fpga_pool.model.transaction import Stored
+from fpga_pool.model.objects import Host, Run, Shard
 from fpga_pool.sim.store_index import Index
+from fpga_pool.sim.store_transaction import MemoryTransaction, key_of
 
 T = TypeVar("T")
-OfShard = TypeVar("OfShard", Slot, Job, Processor, Gang, Process, Task)
-
-
-def _key(thing: Stored) -> str:
-    return thing.name if isinstance(thing, Host | Slot | Processor) else thing.uuid
-
-
-class MemoryTransaction:
-    """One transaction; what it does is undone if it fails."""
-
-    def __init__(self, store: "MemoryStore", shard: Shard) -> None:
-        self._store = store
-        self._shard = shard
-
-    @property
-    def shard(self) -> Shard:
-        """See Transaction."""
-        return self._shard
-
-    def batch(self, uuid: str) -> Batch:
-        """See Transaction."""
-        return self._get(Batch, uuid)
-
-    def job(self, uuid: str) -> Job:
-        """See Transaction."""
-        return self._get(Job, uuid)
-
-    def jobs(self, uuids: Collection[str]) -> Sequence[Job]:
-        """See Transaction."""
-        return [job for uuid in uuids if (job := self._store.get(Job, uuid)) is not None]
-
-    def host(self, name: str) -> Host:
-        """See Transaction."""
-        return self._get(Host, name)
-
-    def slot(self, name: str) -> Slot:
-        """See Transaction."""
-        return self._get(Slot, name)
-
-    def hosts(self) -> Sequence[Host]:
-        """See Transaction."""
-        return sorted(self._all(Host), key=lambda host: host.name)
-
-    def slots(self, host: str | None = None) -> Sequence[Slot]:
-        """See Transaction."""
-        found = [slot for slot in self._ours(Slot) if host in (None, slot.host)]
-        return sorted(found, key=lambda slot: slot.name)
-
-    def batch_jobs(self, batch_uuid: str) -> Sequence[Job]:
-        """See Transaction."""
-        return sorted(self._store.members("batch", batch_uuid), key=lambda job: job.index)
-
-    def pending_batches(self) -> Mapping[str, PendingBatch]:
-        """See Transaction."""
-        functions: dict[str, set[str]] = {}
-        for job in self._pending():
-            functions.setdefault(job.batch_uuid, set()).add(job.function)
-        oldest_first = sorted(map(self.batch, functions), key=lambda batch: (batch.created_at, batch.uuid))
-        return {
-            batch.uuid: PendingBatch(
-                created_at=batch.created_at, policy=batch.policy, functions=frozenset(functions[batch.uuid])
-            )
-            for batch in oldest_first
-        }
-
-    def policies_at_work(self) -> Collection[str]:
-        """See Transaction."""
-        return {self.batch(job.batch_uuid).policy for job in [*self._pending(), *self.active_jobs()]}
-
-    def newest_jobs(self, policies: Collection[str], since: float, most: int) -> Sequence[Job]:
-        """See Transaction."""
-        batches = {batch.uuid: batch for batch in self._all(Batch) if batch.policy in policies}
-        found = [job for job in self._ours(Job) if job.batch_uuid in batches]
-        found = [job for job in found if batches[job.batch_uuid].created_at >= since]
-        found.sort(key=lambda job: (batches[job.batch_uuid].created_at, job.batch_uuid, job.index), reverse=True)
-        return found[:most]
-
-    def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
-        """See Transaction."""
-        return sorted((job for job in self._pending() if job.batch_uuid == batch_uuid), key=attrgetter("index"))
-
-    def unchanged(self, jobs: Sequence[Job]) -> Sequence[Job]:
-        """See Transaction."""
-        stored = {job.uuid: job.generation for job in self.jobs([job.uuid for job in jobs])}
-        return [job for job in jobs if stored.get(job.uuid) == job.generation]
-
-    def exhausted_jobs(self, attempts: int) -> Sequence[Job]:
-        """See Transaction."""
-        return [job for job in self._pending() if job.attempt >= attempts]
-
-    def overdue_inputs(self, due_before: float) -> Sequence[Job]:
-        """See Transaction."""
-        waiting = [job for job in self.active_jobs() if job.state is JobState.WAITING_INPUT]
-        return [job for job in waiting if input_due_at(job) < due_before]
-
-    def inputs_due(self, due_after: float) -> Sequence[Job]:
-        """See Transaction."""
-        waiting = [job for job in self.active_jobs() if job.state is JobState.WAITING_INPUT]
-        return [job for job in waiting if input_due_at(job) > due_after]
-
-    def overdue(self, due_before: float) -> dict[str, float]:
-        """See Transaction."""
-        due_at = {
-            job.uuid: (job.dispatched_at or 0.0)
-            + ((job.end_s if job.state is JobState.RUNNING else job.start_s) or 0.0)
-            for job in self.active_jobs()
-        }
-        return {uuid: at for uuid, at in due_at.items() if at < due_before}
-
-    def astray(self) -> Sequence[Job]:
-        """See Transaction."""
-        waiting = (job for job in self.active_jobs() if job.state is JobState.WAITING_INPUT)
-        return [job for job in waiting if job.moved_bytes is not None]
-
-    def jobs_by_shard(self) -> dict[str, int]:
-        """See Transaction."""
-        return dict(Counter(job.shard for noun in ("pending", "active") for job in self._store.members(noun)))
-
-    def active_jobs(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Job]:
-        """See Transaction."""
-        active = self._store.members("active") if slot is None else self._store.members("slot", slot)
-        found = [job for job in self._of_shard(active) if host in (None, job.host)]
-        return sorted(found, key=lambda job: (job.slot, job.order, job.uuid))
-
-    def backlogs(self) -> Sequence[Backlog]:
-        """See Transaction."""
-        return [
-            Backlog(
-                slot=slot,
-                free_at=max((job.dispatched_at or 0.0) + (job.end_s or 0.0) for job in jobs),
-                inputs_due_at=max(
-                    (input_due_at(job) for job in jobs if job.state is JobState.WAITING_INPUT), default=0.0
-                ),
-                last_order=max(job.order for job in jobs),
-            )
-            for slot, queue in groupby(self.active_jobs(), attrgetter("slot"))
-            for jobs in [list(queue)]
-        ]
-
-    def occupied(self, slots: Collection[str]) -> set[str]:
-        """See Transaction."""
-        return {slot for slot in slots if self._of_shard(self._store.members("slot", slot))}
-
-    def held_results(self, host: str) -> Sequence[Job]:
-        """See Transaction."""
-        return sorted(self._store.members("held", host), key=lambda job: (job.finished_at or 0.0, job.uuid))
-
-    def leases(
-        self,
-        *,
-        slots: Collection[str] | None = None,
-        host: str | None = None,
-        holders: Collection[str] | None = None,
-    ) -> Sequence[Lease]:
-        """See Transaction."""
-        if slots is not None:
-            found = [lease for slot in set(slots) for lease in self._store.members("lease", slot)]
-        else:
-            known = self._store.table(Slot)
-            found = [
-                lease
-                for lease in self._store.members("lease")
-                if (held := known.get(lease.slot))
-                and self._is_ours(held)
-                and host in (None, held.host)
-                and (holders is None or lease.holder in holders)
-            ]
-        return sorted(found, key=lambda lease: lease.slot)
-
-    def processor(self, name: str) -> Processor:
-        """See Transaction."""
-        return self._get(Processor, name)
-
-    def processors(self, host: str | None = None) -> Sequence[Processor]:
-        """See Transaction."""
-        found = [processor for processor in self._ours(Processor) if host in (None, processor.host)]
-        return sorted(found, key=attrgetter("name"))
-
-    def gang(self, uuid: str) -> Gang:
-        """See Transaction."""
-        return self._get(Gang, uuid)
-
-    def open_gangs(self) -> Sequence[Gang]:
-        """See Transaction."""
-        return sorted(self._of_shard(self._store.members("gang")), key=attrgetter("created_at", "uuid"))
-
-    def gang_run_times(self, user_id: str, most: int) -> Sequence[float]:
-        """See Transaction."""
-        done = [gang for gang in self._all(Gang) if gang.user_id == user_id and gang.ran_s is not None]
-        done.sort(key=lambda gang: (gang.ended_at or 0.0, gang.created_at, gang.uuid))
-        return [gang.ran_s for gang in done[len(done) - most :] if gang.ran_s is not None] if most else []
-
-    def process(self, uuid: str) -> Process:
-        """See Transaction."""
-        return self._get(Process, uuid)
-
-    def processes(self, *, gang: str | None = None, host: str | None = None) -> Sequence[Process]:
-        """See Transaction."""
-        found = [
-            process
-            for process in self._of_shard(self._store.members("process", gang or ""))
-            if host in (None, process.host)
-        ]
-        return sorted(found, key=attrgetter("gang_uuid", "attempt", "index"))
-
-    def migration(self, uuid: str) -> Migration:
-        """See Transaction."""
-        return self._get(Migration, uuid)
-
-    def migrations(self, gang_uuid: str) -> Sequence[Migration]:
-        """See Transaction."""
-        found = [migration for migration in self._all(Migration) if migration.gang_uuid == gang_uuid]
-        return sorted(found, key=attrgetter("attempt"))
-
-    def task(self, uuid: str) -> Task:
-        """See Transaction."""
-        return self._get(Task, uuid)
-
-    def open_tasks(self) -> Sequence[Task]:
-        """See Transaction."""
-        return sorted(self._of_shard(self._store.members("task")), key=attrgetter("created_at", "uuid"))
-
-    def policy_memory(self, uuid: str) -> PolicyMemory | None:
-        """See Transaction."""
-        return self._store.get(PolicyMemory, uuid)
-
-    def time_models(self) -> dict[tuple[str, str], TimeModel]:
-        """See Transaction."""
-        return dict(self._store.time_models)
-
-    def add(self, *things: Stored) -> None:
-        """See Transaction."""
-        for thing in things:
-            if self._store.get(type(thing), _key(thing)) is not None:
-                raise DuplicateId(f"{type(thing).__name__.lower()} {_key(thing)}: exists already")
-            if isinstance(thing, Lease) and self.leases(slots=[thing.slot]):
-                raise Conflict(f"slot {thing.slot}: another lease on it is in force")
-            if isinstance(thing, Process):
-                self._refuse_held(thing)
-            self._store.put(thing)
-
-    def save(self, thing: Stored) -> None:
-        """See Transaction."""
-        stored = self._get(type(thing), _key(thing))
-        if stored.generation != thing.generation:
-            raise Conflict(
-                f"{type(thing).__name__.lower()} {_key(thing)}: changed meanwhile"
-                f" (generation {stored.generation}, expected {thing.generation}); read it again and decide anew"
-            )
-        if isinstance(thing, Process):
-            self._refuse_held(thing)
-        self._store.put(replace(thing, generation=thing.generation + 1))
-
-    def send(self, command: Command) -> None:
-        """See Transaction."""
-        self._store.outbox.append(command)
-
-    def drop_commands(self, host: str) -> None:
-        """See Transaction."""
-        self._store.outbox[:] = [command for command in self._store.outbox if command.host != host or not command.slot]
-
-    def record_run(self, run: Run) -> None:
-        """See Transaction."""
-        if self._store.get(Run, run.job) is not None:
-            raise DuplicateId(f"run {run.job}: exists already")
-        self._store.put(run)
-
-    def shards(self) -> Sequence[Shard]:
-        """Return all shards."""
-        return self._store.shards
-
-    def commands(self) -> Sequence[Command]:
-        """Return what the outbox holds, in the order of the commits."""
-        return list(self._store.outbox)
-
-    def batches(self) -> Sequence[Batch]:
-        """Return all batches, newest first."""
-        return sorted(self._all(Batch), key=attrgetter("created_at", "uuid"), reverse=True)
-
-    def completions(self, batch_uuid: str) -> Mapping[str, int]:
-        """Return the attempts whose completions are recorded, by job of a batch."""
-        jobs = [job.uuid for job in self.batch_jobs(batch_uuid)]
-        return {uuid: run.attempt for uuid in jobs if (run := self._store.get(Run, uuid)) is not None}
-
-    def _refuse_held(self, wanted: Process) -> None:
-        place = wanted.held_place
-        others = (process for process in self._store.members("process") if process.uuid != wanted.uuid)
-        if place is not None and any(process.held_place == place for process in others):
-            raise Conflict(f"{place}: another process has it")
-
-    def _get(self, kind: type[T], key: str) -> T:
-        found = self._store.get(kind, key)
-        if found is None:
-            raise NotFound(f"no {kind.__name__.lower()} {key}")
-        return found
-
-    def _all(self, kind: type[T]) -> list[T]:
-        return self._store.all(kind)
-
-    def _pending(self) -> list[Job]:
-        return self._of_shard(self._store.members("pending"))
-
-    def _ours(self, kind: type[OfShard]) -> list[OfShard]:
-        """Return the things of a kind that are of the transaction's shard; of all in a transaction on none."""
-        return self._of_shard(self._all(kind))
-
-    def _of_shard(self, things: Iterable[OfShard]) -> list[OfShard]:
-        return [thing for thing in things if self._is_ours(thing)]
-
-    def _is_ours(self, thing: OfShard) -> bool:
-        return self._shard.name in ("", thing.shard)
 
 
 class MemoryStore:
@@ -356,6 +27,8 @@ class MemoryStore:
         self.outbox: list[Command] = []
         self.time_models: dict[tuple[str, str], TimeModel] = {}
         self._shards: dict[str, Shard] = {}
+        #: How many transactions have changed anything else than what was last heard of a host.
+        self.changes = 0
         #: Called with each object that a transaction has changed, as it was (None = it is new) and as it is.
         self.watch: Callable[[Any, Any], None] | None = None
         #: What the current transaction replaced, oldest first: kind, key, the thing before (None = nothing).
@@ -381,6 +54,7 @@ class MemoryStore:
             self.outbox[:] = outbox
             raise
         self._shards[shard] = replace(held, pool_generation=held.pool_generation + 1)
+        self.changes += any(kind is not Host for kind, _, _ in self._replaced)
         if self.watch is not None:
             first = {(kind, key): before for kind, key, before in reversed(self._replaced)}
             for kind, key in dict.fromkeys((kind, key) for kind, key, _ in self._replaced):
@@ -390,6 +64,15 @@ class MemoryStore:
     def reading(self) -> Iterator[MemoryTransaction]:
         """Begin a transaction on no shard, which sees the whole pool and changes nothing."""
         yield MemoryTransaction(self, Shard(name="", owner="", epoch=0, renewed_at=0.0))
+
+    @contextmanager
+    def trial(self) -> Iterator[MemoryTransaction]:
+        """Begin a transaction on no shard of which nothing is left afterwards."""
+        self._replaced = []
+        try:
+            yield MemoryTransaction(self, Shard(name="", owner="", epoch=0, renewed_at=0.0))
+        finally:
+            self._undo()
 
     @property
     def shards(self) -> list[Shard]:
@@ -420,7 +103,7 @@ class MemoryStore:
 
     def put(self, thing: Any) -> None:
         """Store an object."""
-        key = thing.job if isinstance(thing, Run) else _key(thing)
+        key = thing.job if isinstance(thing, Run) else key_of(thing)
         table = self._tables.setdefault(type(thing), {})
         before = table.get(key)
         self._replaced.append((type(thing), key, before))

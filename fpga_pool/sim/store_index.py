@@ -6,6 +6,9 @@ from fpga_pool.model.gangs import ENDED_GANGS, LIVE_PROCESSES, Gang, Process
 from fpga_pool.model.objects import ACTIVE_JOBS, Job, JobState, Lease, LeaseState
 from fpga_pool.model.tasks import ENDED_TASKS, Task
 
+#: The group of all work that has not ended, results that nobody has fetched included.
+_OPEN = ("open", "")
+
 
 class Index:
     """Objects that are asked for by something else than their names, by group; in a group by name.
@@ -35,20 +38,19 @@ class Index:
 
 def _groups_of(thing: Any) -> tuple[tuple[str, str], ...]:
     if isinstance(thing, Job):
-        groups = [("batch", thing.batch_uuid)]
+        batch = ("batch", thing.batch_uuid)
         if thing.state is JobState.PENDING:
-            groups.append(("pending", ""))
-        elif thing.state in ACTIVE_JOBS:
-            groups += [("active", ""), ("slot", thing.slot)]
-        elif thing.state is JobState.RESULT_HELD:
-            groups.append(("held", thing.host))
-        return tuple(groups)
+            return batch, _OPEN, ("pending", "")
+        if thing.state in ACTIVE_JOBS:
+            return batch, _OPEN, ("active", ""), ("slot", thing.slot)
+        return (batch, _OPEN, ("held", thing.host)) if thing.state is JobState.RESULT_HELD else (batch,)
     if isinstance(thing, Lease):
         return (("lease", ""), ("lease", thing.slot)) if thing.state is LeaseState.HELD else ()
     if isinstance(thing, Process):
-        return (("process", ""), ("process", thing.gang_uuid)) if thing.state in LIVE_PROCESSES else ()
+        live = thing.state in LIVE_PROCESSES
+        return (_OPEN, ("process", ""), ("process", thing.gang_uuid)) if live else ()
     if isinstance(thing, Gang):
-        return (("gang", ""),) if thing.state not in ENDED_GANGS else ()
+        return (_OPEN, ("gang", "")) if thing.state not in ENDED_GANGS else ()
     if isinstance(thing, Task):
-        return (("task", ""),) if thing.state not in ENDED_TASKS else ()
+        return (_OPEN, ("task", "")) if thing.state not in ENDED_TASKS else ()
     return ()

@@ -120,7 +120,7 @@ class OnlineFamily:
 
     def _count_arrivals(self, view: OnlineView) -> None:
         pending = {asking.job.uuid: asking for asking in view.waiting if asking.job.attempt == 0}
-        for uuid in pending.keys() - self._arrived:
+        for uuid in sorted(pending.keys() - self._arrived):
             self._count_arrival(pending[uuid].job, pending[uuid].work_s)
         self._arrived = set(pending)
 

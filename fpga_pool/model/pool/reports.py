@@ -7,8 +7,8 @@ from fpga_pool.model.exceptions import HostTaken, NotFound
 from fpga_pool.model.gang_messages import ProcessReport
 from fpga_pool.model.lifecycle.job import JOB
 from fpga_pool.model.lifecycle.slot import SLOT
-from fpga_pool.model.messages import JobFinished, Report, SlotChanged
-from fpga_pool.model.objects import ACTIVE_JOBS, Host, Job, Run
+from fpga_pool.model.messages import JobEvicted, JobFailed, JobFinished, JobReleased, Report, SlotChanged
+from fpga_pool.model.objects import ACTIVE_JOBS, Host, Job, Run, SlotState
 from fpga_pool.model.pool.changes import change_job, change_slot, settle_slots
 from fpga_pool.model.pool.gang_reports import apply_gang_report
 from fpga_pool.model.transaction import Transaction
@@ -46,6 +46,18 @@ def apply_reports(
     if left:
         settle_slots(tx, list(left), now_s)
     return void
+
+
+def makes_work(report: Report) -> bool:
+    """Say whether jobs may need a place, or an agent a command, after this report."""
+    if isinstance(report, SlotChanged):
+        return report.state in (SlotState.EMPTY, SlotState.FAULTED)
+    return isinstance(report, JobFailed | JobEvicted | JobReleased | ProcessReport)
+
+
+def frees_place(report: Report) -> bool:
+    """Say whether a slot or a CPU may have nothing to do after this report."""
+    return isinstance(report, JobFinished) or (isinstance(report, SlotChanged) and report.state is SlotState.READY)
 
 
 def _apply(tx: Transaction, host: str, report: Report, now_s: float) -> str:

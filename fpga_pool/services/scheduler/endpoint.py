@@ -14,13 +14,13 @@ from fpga_pool.model.encoding import REPORTS, from_plain, to_plain
 from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMessage, NotFound
 from fpga_pool.model.exchange import SMALL_INPUT_BYTES, FunctionInfo, Ticket, TicketRequest
 from fpga_pool.model.flavor import AcceleratorRequest
-from fpga_pool.model.gang_messages import ProcessReport
-from fpga_pool.model.messages import Heartbeat, JobEvicted, JobFailed, JobFinished, JobReleased, Report, SlotChanged
-from fpga_pool.model.objects import Job, JobState, SlotState
+from fpga_pool.model.messages import Heartbeat
+from fpga_pool.model.objects import Job, JobState
 from fpga_pool.model.pool.admission import BatchRequest, cancel_batch, cancel_jobs, create_batch, owned_batch
 from fpga_pool.model.pool.changes import admit_flow
 from fpga_pool.model.pool.online import slot_benefits
 from fpga_pool.model.pool.operations import drain_slot, resume_slot
+from fpga_pool.model.pool.reports import frees_place, makes_work
 from fpga_pool.model.tasks import TASK_POLICY
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.rpc.transport import VERSION_1, answers, read, read_all
@@ -331,9 +331,9 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
             void = self._service.hearing.report(host, agent_id, told)
         for complaint in void:
             LOG.debug("void report of %s: %s", host, complaint)
-        if any(_makes_work(report) for _, report in told):
+        if any(makes_work(report) for _, report in told):
             self._service.work_arrived()
-        elif any(_frees_place(report) for _, report in told):
+        elif any(frees_place(report) for _, report in told):
             self._service.ownership.place_freed()
 
     @answers
@@ -365,15 +365,3 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
         except (InvalidInput, HostTaken, LateMessage):
             self._service.hearing.refused(str(host))
             raise
-
-
-def _makes_work(report: Report) -> bool:
-    """Say whether jobs may need a place, or an agent a command, after this report."""
-    if isinstance(report, SlotChanged):
-        return report.state in (SlotState.EMPTY, SlotState.FAULTED)
-    return isinstance(report, JobFailed | JobEvicted | JobReleased | ProcessReport)
-
-
-def _frees_place(report: Report) -> bool:
-    """Say whether a slot or a CPU may have nothing to do after this report."""
-    return isinstance(report, JobFinished) or (isinstance(report, SlotChanged) and report.state is SlotState.READY)

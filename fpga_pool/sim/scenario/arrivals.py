@@ -24,9 +24,6 @@ from fpga_pool.sim.scenario.tables import (
     TaskGroup,
 )
 
-#: Who submits everything.
-USER = "demo"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRequest:
@@ -119,7 +116,7 @@ class _Draw:
 
 def _request(group: Group, name: str, scenario: Scenario, drawn: _Draw) -> Request:
     rng = drawn._rng  # noqa: SLF001  # the generator of the group
-    who: dict[str, Any] = {"uuid": name, "project_id": group.project, "user_id": USER, "name": name}
+    who: dict[str, Any] = {"uuid": name, "project_id": group.project, "user_id": group.project, "name": name}
     if isinstance(group, BatchGroup):
         jobs = tuple(drawn.job(part) for part in group.parts for _ in range(part.count))
         return BatchRequest(**who, policy=group.policy or scenario.scheduler.default_policy, jobs=jobs)
@@ -157,10 +154,11 @@ def _swf_gangs(scenario: Scenario, group: GangGroup) -> Iterator[Arrival]:
     count = len(trace.job) if group.most is None else group.most
     for number in range(min(count, len(trace.job))):
         name = f"{group.name}-{trace.job[number]}"
+        user = group.project if trace.user[number] < 0 else f"user-{trace.user[number]}"
         request = GangRequest(
             uuid=name,
-            project_id=group.project if trace.user[number] < 0 else f"user-{trace.user[number]}",
-            user_id=USER,
+            project_id=user,
+            user_id=user,
             name=name,
             processes=int(trace.width[number]),
             runtime_s=float(trace.estimate_s[number]),

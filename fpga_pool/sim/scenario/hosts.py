@@ -35,6 +35,7 @@ def _host(table: HostTable, name: str, catalogue: Catalogue) -> SimulatedHost:
         egress_bps=table.egress_mbps * 1e6,
         ingress_bps=table.ingress_mbps * 1e6,
         slots=(*_slots(table, name, catalogue), *workers),
+        gang_processors=table.gang_processors,
     )
 
 

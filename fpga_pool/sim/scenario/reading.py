@@ -11,7 +11,9 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.scenario.hosts import simulated_hosts
 from fpga_pool.sim.scenario.tables import (
+    AgentTable,
     BatchGroup,
+    DelaysTable,
     EventTable,
     GangGroup,
     Group,
@@ -33,7 +35,9 @@ FORMAT_VERSION = 1
 #: Prefix of the tables with parameters of policies.
 _POLICY = "policy_"
 #: The tables of single things, and those of lists.
-_TABLES = ("pool", "scheduler", "hosts")
+_TABLES: Mapping[str, Any] = {
+    "pool": PoolTable, "scheduler": SchedulerTable, "agent": AgentTable, "delays": DelaysTable,
+}  # fmt: skip
 _LISTS: Mapping[str, Any] = {
     "batches": BatchGroup, "online": OnlineGroup, "tasks": TaskGroup, "gangs": GangGroup, "instances": InstanceGroup,
     "events": EventTable,
@@ -107,16 +111,16 @@ def _scenario(path: Path, content: Mapping[str, Any]) -> Scenario:
         raise InvalidInput(f"format_version: expected {FORMAT_VERSION}, found {version!r}")
     parameters = {name: content.pop(name) for name in list(content) if name.startswith(_POLICY)}
     for name in content:
-        if name not in (*_TABLES, *_LISTS):
-            known = ", ".join(("format_version", *_TABLES, *_LISTS, f"{_POLICY}NAME"))
+        if name not in ("hosts", *_TABLES, *_LISTS):
+            known = ", ".join(("format_version", *_TABLES, "hosts", *_LISTS, f"{_POLICY}NAME"))
             raise InvalidInput(f"{name}: unknown table; tables are {known}")
+    tables: dict[str, Any] = {name: read_table(kind, content.get(name, {}), name) for name, kind in _TABLES.items()}
+    lists = {name: tuple(_listed(name, kind, content.get(name, []))) for name, kind in _LISTS.items()}
     found = Scenario(
         path=str(path),
-        pool=read_table(PoolTable, content.get("pool", {}), "pool"),
-        scheduler=read_table(SchedulerTable, content.get("scheduler", {}), "scheduler"),
         policies={name.removeprefix(_POLICY): _parameters(name, values) for name, values in parameters.items()},
         hosts=_hosts(content.get("hosts")),
-        **{name: tuple(_listed(name, kind, content.get(name, []))) for name, kind in _LISTS.items()},
+        **(tables | lists),
     )
     _refuse_repeated((group.place, name) for group in found.groups for name in {group.name, *group.names})
     return found

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fpga_pool.core.lattice.tasks import Topology as Cables
+from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.links import NOT_LINKED
 from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.sim.agents import Delays
 from fpga_pool.sim.scenario.values import (
+    AT_LEAST_ONE,
     COUNT,
     COUNT_OF_SOME,
     COUNT_SPREAD,
@@ -33,7 +36,7 @@ from fpga_pool.sim.scenario.values import (
     key,
 )
 
-_DEFAULTS = PoolSettings()
+_DEFAULTS, _PATIENCE, _DELAYS = PoolSettings(), AgentParameters(), Delays()
 _CABLES = choice(*(topology.name.lower() for topology in Cables), NOT_LINKED)
 _TOPOLOGY = choice(*(str(topology) for topology in Topology))
 _ONE = Spread(1.0, 1.0)
@@ -74,6 +77,26 @@ class SchedulerTable:
     max_attempts: int = key(COUNT_OF_SOME, _DEFAULTS.max_attempts)
     host_timeout_s: float = key(POSITIVE, _DEFAULTS.host_timeout_s)
     input_timeout_s: float = key(POSITIVE, _DEFAULTS.input_timeout_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTable:
+    """`[agent]`: the options of `[agent]` of fpga_pool.conf that simulated agents have."""
+
+    heartbeat_s: float = key(POSITIVE, 1.0)
+    hang_factor: float = key(AT_LEAST_ONE, _PATIENCE.hang_factor)
+    hang_grace_s: float = key(SECONDS, _PATIENCE.hang_grace_s)
+    fault_pause_s: float = key(POSITIVE, _PATIENCE.fault_pause_s[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelaysTable:
+    """`[delays]`: what takes time around the decisions."""
+
+    command_s: float = key(SECONDS, _DELAYS.command_s)
+    staging_s: float = key(SECONDS, _DELAYS.staging_s)
+    turnaround_s: float = key(SECONDS, _DELAYS.turnaround_s)
+    migration_s: float | None = key(SECONDS, None, as_told="``gang_migration_s``")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +223,8 @@ class Scenario:
     path: str
     pool: PoolTable
     scheduler: SchedulerTable
+    agent: AgentTable
+    delays: DelaysTable
     #: Parameters of policies by the names of policies, as they are there.
     policies: Mapping[str, Mapping[str, Any]]
     hosts: tuple[HostTable, ...]

@@ -53,7 +53,7 @@ def test_hosts_of_a_kind_are_numbered(read):
     [
         ("", "hosts: missing; expected a table [hosts.NAME] for each host, or kind of host"),
         ("format_version = 2\n" + HOST, "format_version: expected 1, found 2"),
-        ("[nodes.a]\n" + HOST, "nodes: unknown table; tables are format_version, pool, scheduler, hosts, batches"),
+        ("[nodes.a]\n" + HOST, "nodes: unknown table; tables are format_version, pool, scheduler, agent, delays, ho"),
         (HOST + "color = 1\n", "hosts.node: color: unknown key; keys are count, board"),
         (HOST + "count = 0\n", "hosts.node: count: expected a whole number, 1 or more, found 0"),
         (HOST + "egress_mbps = nan\n", "hosts.node: egress_mbps: expected a finite number above 0, found nan"),

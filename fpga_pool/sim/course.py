@@ -1,0 +1,79 @@
+"""How inputs move and how long computations take in a simulated pool: what agents do not decide."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from fpga_pool.core.timemodel import TimeModel
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.messages import AssignJob, Report
+from fpga_pool.model.objects import CPU, Job
+from fpga_pool.model.pool.planning import known_time_models
+from fpga_pool.model.progress import moved_bytes, planned_bytes
+from fpga_pool.sim.engine import Engine
+from fpga_pool.sim.hosts import SimulatedHost
+from fpga_pool.sim.store import MemoryStore
+
+
+class Course:
+    """See `sim.agents.Surroundings`.
+
+    `actual` says how long a computation really takes, of (job, estimated seconds); `sends_late` how many seconds after
+    its time a client begins to send the input of a job.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: MemoryStore,
+        catalogue: Catalogue,
+        hosts: Mapping[str, SimulatedHost],
+        report: Callable[[str, Sequence[Report]], None],
+        actual: Callable[[str, float], float],
+        sends_late: Callable[[str], float],
+    ) -> None:
+        self._engine, self._store, self._catalogue, self._hosts = engine, store, catalogue, hosts
+        self._models: Mapping[tuple[str, str], TimeModel] = known_time_models(catalogue, store.time_models)
+        self._actual, self._sends_late = actual, sends_late
+        #: See Surroundings.
+        self.report = report
+        #: When the client of an attempt begins to send, as (job, attempt).
+        self._sends_at: dict[tuple[str, int], float] = {}
+
+    def arrives_at(self, assignment: AssignJob) -> float:
+        """See Surroundings."""
+        job = self._job(assignment)
+        begun_at = job.dispatched_at or 0.0
+        moved_s = job.transfer[-1].end_s if job.transfer else self._unplanned_s(job)
+        return begun_at + moved_s + self._behind_s(job)
+
+    def received_bytes(self, assignment: AssignJob) -> int:
+        """See Surroundings."""
+        job = self._job(assignment)
+        since_s = self._engine.now_s - (job.dispatched_at or 0.0)
+        return int(moved_bytes(job.transfer, job.input_bytes, since_s - self._behind_s(job)))
+
+    def seconds(self, assignment: AssignJob, board: str) -> float:
+        """See Surroundings."""
+        model = self._models.get((assignment.function, board))
+        if board == CPU:
+            model = self._catalogue.function(assignment.function).cpu_time
+        estimated_s = model.seconds(assignment.input_bytes) if model is not None else assignment.expected_s
+        return self._actual(assignment.job, estimated_s)
+
+    def _job(self, assignment: AssignJob) -> Job:
+        with self._store.reading() as tx:
+            return tx.job(assignment.job)
+
+    def _unplanned_s(self, job: Job) -> float:
+        """Return how long an input takes that moves without a plan, alone on its way."""
+        if job.requester == job.host or job.requester not in self._hosts:
+            return 0.0
+        sender, receiver = self._hosts[job.requester], self._hosts[job.host]
+        return 8.0 * job.input_bytes / min(sender.egress_bps, receiver.ingress_bps)
+
+    def _behind_s(self, job: Job) -> float:
+        """Return by how much an input is later than its plan; one for what is left of it is followed as it is."""
+        if job.transfer and planned_bytes(job.transfer) < 0.999 * job.input_bytes:
+            return 0.0
+        begins_at = (job.dispatched_at or 0.0) + (job.transfer[0].begin_s if job.transfer else 0.0)
+        sends_at = self._sends_at.setdefault((job.uuid, job.attempt), begins_at + self._sends_late(job.uuid))
+        return max(sends_at - begins_at, 0.0)

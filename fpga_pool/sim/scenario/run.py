@@ -1,0 +1,303 @@
+"""A scenario as it goes: work arrives, things fail, instances come and leave, in simulated time."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from fpga_pool.model.agent.objects import AgentParameters
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.exceptions import Conflict, InvalidInput
+from fpga_pool.model.gangs import Gang
+from fpga_pool.model.lifecycle.slot import SLOT, DrainRequested, ResumeRequested
+from fpga_pool.model.objects import CPU, Batch, Host
+from fpga_pool.model.pool.admission import BatchRequest, cancel_batch, cancel_jobs, create_batch
+from fpga_pool.model.pool.audit import ENDED_BATCHES
+from fpga_pool.model.pool.families import PoolPolicies
+from fpga_pool.model.pool.gang_admission import GangRequest, cancel_gang, create_gang
+from fpga_pool.model.pool.instances import Claim, claim_slots, release_slots
+from fpga_pool.model.pool.operations import drain_slot, resume_slot
+from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.pool.task_admission import TaskRequest, cancel_task, create_task
+from fpga_pool.model.tasks import Task
+from fpga_pool.model.transaction import Transaction
+from fpga_pool.sim.agents import Delays
+from fpga_pool.sim.pool import Intervals, SimulatedPool
+from fpga_pool.sim.scenario.arrivals import Arrival, InstanceRequest, Request, arrivals
+from fpga_pool.sim.scenario.boots import explanations, hosts_by_cost, pool_columns
+from fpga_pool.sim.scenario.hosts import simulated_hosts
+from fpga_pool.sim.scenario.recording import Happening, Recorder
+from fpga_pool.sim.scenario.tables import EventTable, Scenario
+
+#: What cannot be done while nobody owns the shard is tried again after so many seconds.
+RETRY_S = 1.0
+#: How long an instance is taken to stay where the scenario does not say.
+STAY_S = 3600.0
+#: How long nobody owns the shard after a takeover that does not say; as [scheduler] shard_timeout_s.
+TAKEOVER_S = 5.0
+#: The longest pause of a slot that fails again and again, as of a live agent.
+LONGEST_FAULT_PAUSE_S = 60.0
+
+
+@dataclass(slots=True)
+class Instance:
+    """A virtual machine of the scenario."""
+
+    request: InstanceRequest
+    arrived_s: float
+    #: As Nova calls it: BUILD, ACTIVE, DELETED or ERROR.
+    state: str = "BUILD"
+    host: str = ""
+    ended_s: float | None = None
+    why: str = ""
+
+
+class ScenarioRun:
+    """One run of a scenario; `run` is called once."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        catalogue: Catalogue,
+        settings: PoolSettings,
+        policies: PoolPolicies,
+        seed: int,
+    ) -> None:
+        self.scenario, self.catalogue, self.settings, self.policies = scenario, catalogue, settings, policies
+        self.seed = seed
+        self.instances: list[Instance] = []
+        #: What the pool has refused on the way, for people.
+        self.refused: list[str] = []
+        self._arrivals = arrivals(scenario, seed)
+        self._takes = {job: factor for arrival in self._arrivals for job, factor in arrival.takes.items()}
+        self._late_s = {job: late_s for arrival in self._arrivals for job, late_s in arrival.late_s.items()}
+        self._arrived: list[Arrival] = []
+        self._pool = SimulatedPool(
+            catalogue,
+            simulated_hosts(scenario, catalogue),
+            settings,
+            Delays(
+                command_s=scenario.delays.command_s,
+                staging_s=scenario.delays.staging_s,
+                turnaround_s=scenario.delays.turnaround_s,
+            ),
+            migration_s=scenario.delays.migration_s,
+            actual=lambda job, estimated_s: self._takes.get(job, 1.0) * estimated_s,
+            sends_late=lambda job: self._late_s.get(job, 0.0),
+            patience=AgentParameters(
+                hang_factor=scenario.agent.hang_factor,
+                hang_grace_s=scenario.agent.hang_grace_s,
+                fault_pause_s=(scenario.agent.fault_pause_s, max(scenario.agent.fault_pause_s, LONGEST_FAULT_PAUSE_S)),
+            ),
+        )
+        self._engine = self._pool.engine
+        self.store = self._pool.store
+        self.recorder = Recorder()
+        self._changed_s = 0.0
+        self._until_s = 0.0
+
+    @property
+    def now_s(self) -> float:
+        """The simulated time from 0; of a run that is over, when the last thing happened."""
+        return self._changed_s if self.is_over else max(self._engine.now_s, self._until_s)
+
+    @property
+    def rows(self) -> list[str]:
+        """Names of all slots, those of CPU workers included: rows of a chart."""
+        return [slot.slot for agent in self._pool.agents.values() for slot in agent.host.slots]
+
+    def check_requests(self) -> None:
+        """Raise InvalidInput for work that the pool would refuse with all its hosts and slots in service."""
+        for arrival in self._arrivals:
+            try:
+                with self.store.trial() as tx:
+                    self._create(tx, arrival.request)
+            except InvalidInput as error:
+                raise InvalidInput(f"{self.scenario.path}: {arrival.place}: {error}") from None
+
+    def run(self, until_s: float) -> None:
+        """Let time pass until all work has ended, nothing can happen any more, or `until_s`."""
+        self._until_s = until_s
+        self.store.watch = self._note
+        for arrival in self._arrivals:
+            self._pool.at(arrival.at_s, partial(self._arrive, arrival))
+        for event in self.scenario.events:
+            self._plan_event(event)
+        chosen = self.scenario.scheduler
+        intervals = Intervals(
+            scheduler_s=chosen.interval_s,
+            online_s=chosen.online_interval_s,
+            heartbeat_s=self.scenario.agent.heartbeat_s,
+        )
+        self._pool.run_families(
+            self.policies,
+            seed=self.seed,
+            until_s=until_s,
+            intervals=intervals,
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all is done, or nothing will be done any more."""
+        return self._pool.is_over
+
+    def unfinished(self) -> list[str]:
+        """Return the names of the work that has arrived and not ended."""
+        with self.store.reading() as tx:
+            batches = [batch.uuid for batch in tx.batches() if batch.state not in ENDED_BATCHES]
+            tasks, gangs = tx.open_tasks(), tx.open_gangs()
+        return sorted({*batches, *(task.uuid for task in tasks), *(gang.uuid for gang in gangs)})
+
+    # The course of things ---------------------------------------------------------------------------------------
+
+    def _note(self, before: Any, after: Any) -> None:
+        self.recorder.note(before, after, self._engine.now_s)
+        if not isinstance(after, Host):
+            self._changed_s = self._engine.now_s
+
+    def _when_owned(self, action: Callable[[], None]) -> None:
+        """Do what only the owner of the shard can do; while there is none it is tried again and again."""
+        if self._pool.headless:
+            self._pool.at(self._engine.now_s + RETRY_S, partial(self._when_owned, action))
+        else:
+            action()
+
+    def _arrive(self, arrival: Arrival) -> None:
+        request = arrival.request
+        self._arrived.append(arrival)
+        if isinstance(request, InstanceRequest):
+            instance = Instance(request, self._engine.now_s)
+            self.instances.append(instance)
+            self._when_owned(partial(self._boot, instance))
+        else:
+            self._pool.change(lambda tx: self._create(tx, request))
+
+    def _create(self, tx: Transaction, request: Request) -> None:
+        now_s = self._engine.now_s
+        if isinstance(request, BatchRequest):
+            create_batch(tx, request, self.catalogue, self.settings, now_s)
+        elif isinstance(request, TaskRequest):
+            create_task(tx, request, self.catalogue, self.settings, now_s)
+        elif isinstance(request, GangRequest):
+            create_gang(tx, request, now_s)
+
+    # Instances --------------------------------------------------------------------------------------------------
+
+    def _boot(self, instance: Instance) -> None:
+        """Claim slots on the best host, or on the next one where it cannot give them after all."""
+        request, stay_s = instance.request, instance.request.stays_s or STAY_S
+        if instance.state != "BUILD":
+            return
+        with self.store.reading() as tx:
+            pool = pool_columns(tx)
+        able = hosts_by_cost(pool, self.catalogue, request.wanted, stay_s)
+        why = explanations(pool, self.catalogue, request.wanted, stay_s)
+        reasons = [f"{host}: {reason}" for host, reason in why.items() if reason and request.host in ("", host)]
+        for host in able:
+            if request.host not in ("", host):
+                continue
+            claim = Claim(host=host, instance=request.uuid, project_id=request.project_id, wanted=request.wanted)
+            try:
+                self._pool.change(partial(self._claim, claim))
+            except Conflict as error:
+                reasons.append(str(error))
+                continue
+            instance.host = host
+            self._becomes(instance, "ACTIVE")
+            if request.stays_s is not None:
+                self._pool.at(self._engine.now_s + request.stays_s, partial(self._delete, instance))
+            return
+        instance.why, instance.ended_s = "; ".join(reasons), self._engine.now_s
+        self._becomes(instance, "ERROR")
+
+    def _claim(self, claim: Claim, tx: Transaction) -> None:
+        claim_slots(tx, claim, self.catalogue, self.settings, self._engine.now_s)
+
+    def _delete(self, instance: Instance) -> None:
+        self._when_owned(partial(self._release, instance))
+
+    def _release(self, instance: Instance) -> None:
+        if instance.state == "ACTIVE":
+            request, now_s = instance.request, self._engine.now_s
+            self._pool.change(lambda tx: release_slots(tx, instance.host, request.uuid, now_s))
+            instance.ended_s = now_s
+            self._becomes(instance, "DELETED")
+
+    def _becomes(self, instance: Instance, state: str) -> None:
+        happened = Happening(
+            self._engine.now_s, "instance", instance.request.uuid, "", instance.state, state, instance.host
+        )
+        self.recorder.history.append(happened)
+        instance.state = state
+
+    # Events -----------------------------------------------------------------------------------------------------
+
+    def _plan_event(self, event: EventTable) -> None:
+        pool, end_s = self._pool, None if event.for_s is None else event.at_s + event.for_s
+        if event.kind == "fail":
+            for slot in self._slots(event.target):
+                self._pool.at(event.at_s, partial(pool.fail_slot, slot))
+                if end_s is not None:
+                    self._pool.at(end_s, partial(pool.repair_slot, slot))
+        elif event.kind == "drain":
+            for slot in self._slots(event.target):
+                self._pool.at(event.at_s, partial(self._when_owned, partial(self._drain, slot)))
+                if end_s is not None:
+                    self._pool.at(end_s, partial(self._when_owned, partial(self._resume, slot)))
+        elif event.kind == "leave":
+            self._pool.at(event.at_s, partial(pool.vanish, event.target))
+            if end_s is not None:
+                self._pool.at(end_s, partial(pool.come_back, event.target))
+        elif event.kind == "slow":
+            self._pool.at(event.at_s, partial(pool.slow_host, event.target, event.delay_s or 0.0))
+            if end_s is not None:
+                self._pool.at(end_s, partial(pool.slow_host, event.target, 0.0))
+        elif event.kind == "takeover":
+            self._pool.at(event.at_s, partial(pool.take_over, event.for_s or TAKEOVER_S, self.policies, self.seed))
+        else:
+            self._pool.at(event.at_s, partial(self._when_owned, partial(self._cancel, event)))
+
+    def _slots(self, target: str) -> list[str]:
+        """Return the slots of a host or a card, or the one slot, of this name."""
+        slots = [slot for agent in self._pool.agents.values() for slot in agent.host.slots if slot.kind != CPU]
+        return [slot.slot for slot in slots if f"{slot.slot}/".startswith(f"{target}/")]
+
+    def _drain(self, slot: str) -> None:
+        def drain(tx: Transaction) -> None:
+            if SLOT.allows(tx.slot(slot).state, DrainRequested):
+                drain_slot(tx, slot, "", self._engine.now_s)
+
+        self._pool.change(drain)
+
+    def _resume(self, slot: str) -> None:
+        def resume(tx: Transaction) -> None:
+            if SLOT.allows(tx.slot(slot).state, ResumeRequested):
+                resume_slot(tx, slot, self._engine.now_s)
+
+        self._pool.change(resume)
+
+    def _cancel(self, event: EventTable) -> None:
+        """Cancel what has arrived under a name, piece by piece."""
+        for arrival in self._arrived:
+            if event.target in (arrival.group, arrival.request.uuid):
+                try:
+                    self._cancel_one(arrival.request)
+                except Conflict as error:
+                    self.refused.append(f"{event.place}: {str(error).splitlines()[0]}")
+
+    def _cancel_one(self, request: Request) -> None:
+        uuid, project, now_s = request.uuid, request.project_id, self._engine.now_s
+
+        def cancel(tx: Transaction) -> None:
+            if self.store.get(Task, uuid) is not None:
+                cancel_task(tx, uuid, project, now_s)
+            elif self.store.get(Gang, uuid) is not None:
+                cancel_gang(tx, uuid, project, now_s)
+            elif self.store.get(Batch, uuid) is not None:
+                cancel_batch(tx, uuid, project, now_s)
+                cancel_jobs(tx, uuid, now_s)
+
+        for instance in self.instances:
+            if instance.request.uuid == uuid:
+                self._release(instance)
+        self._pool.change(cancel)

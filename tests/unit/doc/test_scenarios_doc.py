@@ -1,0 +1,77 @@
+"""The page on scenarios names every key of every table, with the default that it has, and no others."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg
+
+from fpga_pool.conf.opts import register_opts
+from fpga_pool.sim.scenario import tables
+from fpga_pool.sim.scenario.values import Spread
+
+PAGE = Path(__file__).parents[3] / "doc" / "source" / "user" / "scenarios.rst"
+#: By heading of the page.
+SECTIONS = {
+    "``[pool]``": tables.PoolTable,
+    "``[scheduler]``": tables.SchedulerTable,
+    "``[agent]``": tables.AgentTable,
+    "``[delays]``": tables.DelaysTable,
+    "``[hosts.NAME]``": tables.HostTable,
+    "Work: keys that all kinds have": tables.Group,
+    "Work on slots: keys of inputs": tables.Inputs,
+    "``[[batches]]``": tables.BatchGroup,
+    "``[[tasks]]``": tables.TaskGroup,
+    "``[[gangs]]``": tables.GangGroup,
+    "``[[instances]]``": tables.InstanceGroup,
+    "``[[events]]``": tables.EventTable,
+}
+
+
+def told(heading):
+    """Return the keys of a section's first table, with their defaults."""
+    text = PAGE.read_text()
+    section = text[text.index(f"\n{heading}\n") :]
+    section = section[: re.search(r"\n(-{4,}|={4,})\n(?s:.*?)\n(-{4,}|={4,})\n|\Z", section[5:]).end() + 5]
+    table = section[section.index("list-table") :].split("\n\n", 2)[1]
+    rows = [[cell.strip() for cell in re.split(r"\n     -", row)] for row in re.split(r"(?:^|\n)   \* - ", table)[2:]]
+    return {row[0].strip("`"): row[2] for row in rows}
+
+
+def shown(field):
+    """Return how the page shows a default."""
+    if field.metadata["as_told"]:
+        return field.metadata["as_told"]
+    value = field.default
+    if value is dataclasses.MISSING:
+        return ""
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Spread):
+        return f"{value.low:g}"
+    if isinstance(value, tuple):
+        return str(list(value))
+    return str(value) if isinstance(value, str | int) else f"{value:g}"
+
+
+@pytest.mark.parametrize(("heading", "table"), SECTIONS.items())
+def test_keys_and_defaults_are_those_of_the_code(heading, table):
+    inherited = {name for base in table.__mro__[1:-1] for name in base.__dataclass_fields__}
+    keys = {
+        field.name: shown(field)
+        for field in dataclasses.fields(table)
+        if "kind" in field.metadata and field.name not in inherited
+    }
+    assert told(heading) == keys
+
+
+@pytest.mark.parametrize(("group", "table"), [("scheduler", tables.SchedulerTable), ("agent", tables.AgentTable)])
+def test_defaults_are_those_of_the_live_pool(group, table):
+    conf = cfg.ConfigOpts()
+    register_opts(conf)
+    conf([], default_config_files=[], default_config_dirs=[])
+    for field in dataclasses.fields(table):
+        assert getattr(conf[group], field.name) == field.default, field.name
