@@ -176,7 +176,7 @@ class StopComputation(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class RecordEnds(Instruction):
-    """An end of a job waits to be recorded: EndsDue, soon; several may be recorded together."""
+    """An end, and its slot's state, wait to be recorded: EndsDue, soon; several may be recorded together."""
 
 
 @dataclass(frozen=True, slots=True)

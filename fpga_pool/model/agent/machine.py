@@ -206,9 +206,9 @@ class Agent(Commanding):
             if isinstance(action, Load):
                 slot = self._slot(slot, LoadBegun(function=action.function), now_s)
             elif isinstance(action, Run):
-                job = self._job(self.state.jobs[action.entry.key], Begun(), now_s)
-                assert job is not None  # noqa: S101  # it has only begun
-                slot = self._slot(slot, ComputationBegun(job=job), now_s)
+                job = self.state.jobs[action.entry.key]
+                slot = self._slot(slot, ComputationBegun(job=job.at(Phase.RUNNING)), now_s)
+                self._job(job, Begun(), now_s)
             else:
                 return
 
@@ -244,9 +244,9 @@ class Agent(Commanding):
         self._slot(self._computing(event, now_s), event, now_s)
         if self._is_current(event):
             self._job(self.state.jobs[event.job], event, now_s)
-            self._out.append(i.RecordEnds())
         else:
             self._discard(event)
+        self._out.append(i.RecordEnds())
 
     def _computation_failed(self, event: e.ComputationFailed, now_s: float) -> None:
         slot = self._computing(event, now_s)

@@ -4,7 +4,8 @@ import os
 from collections.abc import Container, Sequence
 from pathlib import Path
 
-from fpga_pool.services.agent.journal import HeldJob, Journal
+from fpga_pool.model.agent.objects import HeldJob
+from fpga_pool.services.agent.journal import Journal
 
 #: Small inputs that are kept in memory: 16 MiB at most.
 RECENT = 256
@@ -37,9 +38,9 @@ class JobFiles:
         """Where a job's result is."""
         return self._results / uuid
 
-    def sink_path(self, job: HeldJob) -> Path:
+    def sink_path(self, uuid: str, attempt: int) -> Path:
         """Where an attempt's result grows; an older attempt may still compute when a newer one begins."""
-        return self._results / f"{job.uuid}.{job.assignment.attempt}"
+        return self._results / f"{uuid}.{attempt}"
 
     def small_input(self, uuid: str) -> bytes | None:
         """Return a job's input if it is a small one; else it is in a file."""
@@ -70,7 +71,7 @@ class JobFiles:
     def name_results(self, jobs: Sequence[HeldJob]) -> None:
         """Give large results the names under which they are found."""
         for job in jobs:
-            self.sink_path(job).replace(self.result_path(job.uuid))
+            self.sink_path(job.uuid, job.attempt).replace(self.result_path(job.uuid))
         if jobs:
             _sync_directory(self._results)
 

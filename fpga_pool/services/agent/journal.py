@@ -9,20 +9,19 @@ import json
 import sqlite3
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 
+from fpga_pool.dataplane.handler import JobResult
+from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent.guests import Key
+from fpga_pool.model.agent.objects import HeldJob, Phase
 from fpga_pool.model.agent.process import Goal, HeldProcess
+from fpga_pool.model.agent.state import REMEMBERED
 from fpga_pool.model.encoding import ACTIONS, REPORTS, from_plain, to_plain
 from fpga_pool.model.exceptions import StorageFull
-from fpga_pool.model.messages import AssignJob, Command, HoldSlot, Report, ShapeFlow
-
-#: Commands whose repetition is answered; older ones are refused as late, which comes to the same.
-REMEMBERED = 100_000
+from fpga_pool.model.messages import Command, HoldSlot, Report, ShapeFlow
 
 #: What SQLite says where the disk has no room: for the file or its log, for the index of the log.
 _FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"})
@@ -44,38 +43,6 @@ CREATE TABLE IF NOT EXISTS flows (name TEXT PRIMARY KEY, action TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS holds (slot TEXT PRIMARY KEY, action TEXT NOT NULL, ready INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS agent (id TEXT NOT NULL, boot INTEGER NOT NULL);
 """
-
-
-class Phase(StrEnum):
-    """Where a job is, as its agent sees it."""
-
-    WAITING = "waiting"
-    STAGED = "staged"
-    RUNNING = "running"
-    HELD = "held"
-    #: The attempt failed; the input is kept in case the job comes back.
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldJob:
-    """A job that this agent holds."""
-
-    slot: str
-    assignment: AssignJob
-    phase: Phase = Phase.WAITING
-    result_bytes: int | None = None
-    result_sha256: str = ""
-    finished_at: float | None = None
-
-    @property
-    def uuid(self) -> str:
-        """Identity of the job."""
-        return self.assignment.job
-
-    def at(self, phase: Phase) -> "HeldJob":
-        """Return the job in another phase."""
-        return replace(self, phase=phase)
 
 
 class Journal:
@@ -144,16 +111,21 @@ class Journal:
 
     # Commands
 
-    def epoch(self, shard: str) -> int:
-        """Return the latest epoch of a shard in which somebody gave commands."""
+    def epochs(self) -> dict[str, int]:
+        """Return by shard the latest epoch in which somebody gave commands."""
         with self._lock:
-            row = self._db.execute("SELECT epoch FROM shards WHERE name = ?", (shard,)).fetchone()
-        return int(row[0]) if row else 0
+            return dict(self._db.execute("SELECT name, epoch FROM shards").fetchall())
 
-    def note_epoch(self, shard: str, epoch: int) -> None:
-        """Note who gives commands from now on."""
-        with self._transaction() as db:
-            db.execute("INSERT OR REPLACE INTO shards VALUES (?, ?)", (shard, epoch))
+    def commands(self) -> tuple[str, ...]:
+        """Return the identities of the commands whose repetition is answered, the oldest first."""
+        with self._lock:
+            return tuple(identity for (identity,) in self._db.execute("SELECT id FROM commands ORDER BY rowid"))
+
+    def fences(self) -> dict[str, tuple[int, int]]:
+        """Return by slot or processor epoch and sequence of the last command executed there."""
+        with self._lock:
+            rows = self._db.execute("SELECT slot, epoch, sequence FROM fences").fetchall()
+        return {slot: (epoch, sequence) for slot, epoch, sequence in rows}
 
     def executed(self, command: Command) -> bool:
         """Say whether this very command was executed before."""
@@ -167,30 +139,31 @@ class Journal:
             row = self._db.execute("SELECT epoch, sequence FROM fences WHERE slot = ?", (slot,)).fetchone()
         return (row[0], row[1]) if row else (0, 0)
 
-    def note_command(
-        self, command: Command, keep: HeldJob | None, forget: str | None, reports: Sequence[Report]
+    # What the agent's machine wants recorded
+
+    def record(
+        self,
+        instructions: Sequence[i.Instruction],
+        *,
+        durable: bool = True,
+        inputs: Mapping[str, bytes] | None = None,
+        results: Mapping[str, JobResult] | None = None,
     ) -> None:
-        """Note that a command is executed, together with what it changed."""
-        with self._transaction() as db:
-            _remember(db, command)
-            _advance(db, command)
-            _store(db, keep, forget, reports)
+        """Make one transaction of all that is to be recorded; see `_transaction` for `durable`.
 
-    # Slots kept for instances
-
-    def note_hold(self, command: Command, hold: HoldSlot | None, *, ready: bool = False) -> None:
-        """Note that a command is executed, and for whom its slot is kept from now on."""
-        with self._transaction() as db:
-            _remember(db, command)
-            _advance(db, command)
-            db.execute("DELETE FROM holds WHERE slot = ?", (command.slot,))
-            if hold is not None:
-                db.execute("INSERT INTO holds VALUES (?, ?, ?)", (command.slot, json.dumps(to_plain(hold)), ready))
-
-    def note_ready(self, slot: str, *, ready: bool) -> None:
-        """Note whether a slot that is kept is scrubbed and loaded for its instance."""
-        with self._transaction() as db:
-            db.execute("UPDATE holds SET ready = ? WHERE slot = ?", (ready, slot))
+        `inputs` and `results` are those of the jobs whose small ones are to be kept.  StorageFull if there is no room.
+        """
+        records = [one for one in instructions if isinstance(one, i.RecordInstruction)]
+        now = [one for one in records if not isinstance(one, i.ReportLater)]
+        if now:
+            with self._transaction(durable=durable) as db:
+                for one in now:
+                    _record(db, one, inputs or {}, results or {})
+                _tell(db, [one.report for one in now if isinstance(one, i.Report)])
+                if any(isinstance(one, i.KeepCommand) for one in now):
+                    _forget_old_commands(db)
+        # Told with the next transaction, or when reports are read; a kill may lose them until then.
+        self._later += [one.report for one in records if isinstance(one, i.ReportLater)]
 
     def holds(self) -> dict[str, tuple[HoldSlot, bool]]:
         """Return by slot for whom it is kept, and whether it is ready."""
@@ -204,6 +177,7 @@ class Journal:
         """Note that a command about a flow is executed."""
         with self._transaction() as db:
             _remember(db, command)
+            _forget_old_commands(db)
             if isinstance(command.action, ShapeFlow):
                 db.execute("INSERT OR REPLACE INTO flows VALUES (?, ?)", (name, json.dumps(to_plain(command.action))))
 
@@ -233,6 +207,7 @@ class Journal:
         with self._transaction() as db:
             if command is not None:
                 _remember(db, command)
+                _forget_old_commands(db)
                 _advance(db, command)
             if forget is not None:
                 db.execute("DELETE FROM processes WHERE name = ?", (str(forget),))
@@ -265,28 +240,6 @@ class Journal:
                 for slot, phase, action, result_bytes, sha256, finished_at in rows.fetchall()
             ]
 
-    def is_held(self, job: str) -> bool:
-        """Say whether a job's completion is recorded: the transaction at hand may be the first to see it."""
-        with self._lock:
-            row = self._db.execute("SELECT phase FROM jobs WHERE uuid = ?", (job,)).fetchone()
-        return row is not None and row[0] == Phase.HELD
-
-    def note(
-        self,
-        *,
-        keep: HeldJob | None = None,
-        forget: str | None = None,
-        reports: Sequence[Report] = (),
-        durable: bool = True,
-    ) -> None:
-        """Note a change of a job together with the reports that tell of it; see `_transaction` for `durable`."""
-        with self._transaction(durable=durable) as db:
-            _store(db, keep, forget, reports)
-
-    def tell_later(self, reports: Sequence[Report]) -> None:
-        """Have reports told with the next transaction, or when reports are read; a kill may lose them until then."""
-        self._later += reports
-
     def _write_later(self) -> None:
         if self._later:
             with self._transaction(durable=False):
@@ -312,20 +265,9 @@ class Journal:
 
     # Small inputs and results, which are not worth a file
 
-    def keep_input(self, job: str, data: bytes) -> None:
-        """Keep the whole input of a small job until it is complete."""
-        with self._transaction() as db:
-            db.execute("INSERT OR REPLACE INTO inputs VALUES (?, ?)", (job, data))
-
     def input(self, job: str) -> bytes | None:
         """Return a small job's input, if it is here."""
         return self._blob("SELECT data FROM inputs WHERE job = ?", job)
-
-    def keep_result(self, job: str, data: bytes) -> None:
-        """Keep a small result in the place of the job's input."""
-        with self._transaction() as db:
-            db.execute("DELETE FROM inputs WHERE job = ?", (job,))
-            db.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", (job, data))
 
     def result(self, job: str) -> bytes | None:
         """Return a small result, if it is here."""
@@ -363,8 +305,11 @@ def _full_disk_told() -> Iterator[None]:
 
 
 def _remember(db: sqlite3.Connection, command: Command) -> None:
-    """Note that a command is executed, and forget those that were so long ago."""
+    """Note that a command is executed."""
     db.execute("INSERT INTO commands VALUES (?)", (command.id,))
+
+
+def _forget_old_commands(db: sqlite3.Connection) -> None:
     db.execute("DELETE FROM commands WHERE rowid <= (SELECT MAX(rowid) FROM commands) - ?", (REMEMBERED,))
 
 
@@ -377,17 +322,39 @@ def _advance(db: sqlite3.Connection, command: Command) -> None:
     )
 
 
-def _store(db: sqlite3.Connection, keep: HeldJob | None, forget: str | None, reports: Sequence[Report]) -> None:
-    if forget is not None:
-        for table in ("jobs WHERE uuid", "inputs WHERE job", "results WHERE job"):
-            db.execute(f"DELETE FROM {table} = ?", (forget,))  # noqa: S608
-    if keep is not None:
-        action = json.dumps(to_plain(keep.assignment))
-        db.execute(
-            "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (keep.uuid, keep.slot, keep.phase, action, keep.result_bytes, keep.result_sha256, keep.finished_at),
-        )
-    _tell(db, reports)
+def _record(
+    db: sqlite3.Connection,
+    instruction: i.RecordInstruction,
+    inputs: Mapping[str, bytes],
+    results: Mapping[str, JobResult],
+) -> None:
+    match instruction:
+        case i.KeepEpoch(shard, epoch):
+            db.execute("INSERT OR REPLACE INTO shards VALUES (?, ?)", (shard, epoch))
+        case i.KeepCommand(command):
+            _remember(db, command)
+            _advance(db, command)
+        case i.KeepJob(job):
+            action = json.dumps(to_plain(job.assignment))
+            db.execute(
+                "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (job.uuid, job.slot, job.phase, action, job.result_bytes, job.result_sha256, job.finished_at),
+            )
+        case i.ForgetJob(uuid):
+            for table in ("jobs WHERE uuid", "inputs WHERE job", "results WHERE job"):
+                db.execute(f"DELETE FROM {table} = ?", (uuid,))  # noqa: S608
+        case i.KeepInput(uuid):
+            db.execute("INSERT OR REPLACE INTO inputs VALUES (?, ?)", (uuid, inputs[uuid]))
+        case i.KeepResult(job):
+            data = results[job.uuid].data
+            if data is not None:
+                db.execute("DELETE FROM inputs WHERE job = ?", (job.uuid,))
+                db.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", (job.uuid, data))
+        case i.KeepHold(slot, hold):
+            values = (slot, json.dumps(to_plain(hold.action)), hold.ready)
+            db.execute("INSERT OR REPLACE INTO holds VALUES (?, ?, ?)", values)
+        case i.ForgetHold(slot):
+            db.execute("DELETE FROM holds WHERE slot = ?", (slot,))
 
 
 def _tell(db: sqlite3.Connection, reports: Sequence[Report]) -> None:

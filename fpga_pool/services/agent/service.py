@@ -5,7 +5,8 @@ import logging
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -14,20 +15,23 @@ from fpga_pool.drivers.egress.base import EgressDriver
 from fpga_pool.drivers.runners.base import Runner
 from fpga_pool.drivers.slots.base import SlotAddress, SlotDriver
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
-from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, StaleEpoch, StorageFull
+from fpga_pool.model.agent.machine import Agent
+from fpga_pool.model.agent.objects import AgentParameters
+from fpga_pool.model.agent.telling import coalesced
+from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, StorageFull
 from fpga_pool.model.links import SlotLinks
-from fpga_pool.model.messages import Command, Heartbeat, Outcome, ReleaseFlow, ShapeFlow
+from fpga_pool.model.messages import Command, Heartbeat, ObservedSlot, Outcome, ReleaseFlow, ShapeFlow
+from fpga_pool.model.objects import SlotState
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
-from fpga_pool.services.agent.jobs import JobTable
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.processes import Processes
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.agent.shaper import FlowShaper
 from fpga_pool.services.agent.shaper import key as flow_key
+from fpga_pool.services.agent.shell import AgentShell
 from fpga_pool.services.agent.slot_worker import SlotWorker
 from fpga_pool.services.agent.streams import Streams
-from fpga_pool.services.agent.telling import coalesced
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.loop import Loop
 
@@ -69,7 +73,9 @@ class AgentService:
         self._beats = itertools.count(1)
         self._shaper = FlowShaper(egress, self._journal, clock) if egress is not None else None
         self.refusals = Refusals()
-        self.jobs = JobTable(self._journal, settings.state_dir, clock)
+        drivers = [cards for cards in (driver, cpu) if cards is not None]
+        self._machine = Agent(settings.host, _slots(settings.host, drivers), _parameters(settings))
+        self.jobs = AgentShell(self._machine, self._journal, settings.state_dir, clock)
         self.processes: Processes | None = None
         if runner is not None:
             numbers, changed = settings.gang_processors, self.jobs.changed
@@ -89,30 +95,27 @@ class AgentService:
         self._tls = ssl_context is not None
         self._reports_at_once = REPORTS
         self.slots = {
-            worker.name: worker
-            for cards in (driver, cpu)
-            if cards is not None
+            name: SlotWorker(
+                name,
+                SlotAddress(card.serial, slot.region),
+                card.board,
+                slot.kind,
+                cards,
+                library,
+                self.jobs,
+                settings.state_dir / "scratch",
+            )
+            for cards in drivers
             for card in cards.inventory()
-            for position, slot in enumerate(card.slots)
-            for worker in [
-                SlotWorker(
-                    f"{settings.host}/{card.serial}/{slot.region}",
-                    SlotAddress(card.serial, slot.region),
-                    card.board,
-                    slot.kind,
-                    cards,
-                    library,
-                    self.jobs,
-                    settings,
-                    clock,
-                    SlotLinks(card=card.links, slots=len(card.slots), position=position),
-                )
-            ]
+            for slot in card.slots
+            for name in [f"{settings.host}/{card.serial}/{slot.region}"]
         }
         self._watching = Loop(f"watch-{settings.host}", self._watch, settings.heartbeat_s)
         for worker in self.slots.values():
             worker.on_run = self._watching.wake
         self.jobs.progress = lambda slot: self.slots[slot].progress()
+        self.jobs.wake = lambda slot: self.slots[slot].wake()
+        self.jobs.stop = lambda slot, job, attempt: self.slots[slot].stop(job, attempt)
         #: A heartbeat that says "all is reported" must not be overtaken by a later report.
         self._heartbeat_first = threading.Lock()
         self._reporting = Loop(f"report-{settings.host}", self._report, settings.heartbeat_s)
@@ -178,38 +181,24 @@ class AgentService:
 
         StaleEpoch if a later owner of the shard was heard of.
         """
-        with self.jobs.together():
-            self._obey(shard, epoch)
-            outcomes = [self._execute(command) for command in commands]
+        outcomes = self.jobs.execute(shard, epoch, commands, [self._elsewhere(command) for command in commands])
         for outcome in outcomes:
             if outcome.outcome != "accepted":
                 self.refusals.note(f"fpga_pool.command_{outcome.outcome}")
                 LOG.warning("%s command %s: %s", outcome.outcome, outcome.command, outcome.reason or "done before")
-        for worker in self.slots.values():
-            worker.watch()
         if self._ganging is not None:
             self._ganging.wake()
         return outcomes
 
-    def _obey(self, shard: str, epoch: int) -> None:
-        known = self._journal.epoch(shard)
-        if epoch < known:
-            raise StaleEpoch(
-                f"host {self.settings.host} takes commands of epoch {known} of shard {shard}: {epoch} is over"
-            )
-        if epoch > known:
-            self._journal.note_epoch(shard, epoch)
-
-    def _execute(self, command: Command) -> Outcome:
-        if command.host == self.settings.host:
-            if command.slot in self.slots:
-                return self.jobs.execute(command)
-            if self.processes is not None and self.processes.takes(command.slot):
-                return self.processes.execute(command)
-            if self._shaper is not None and isinstance(command.action, ShapeFlow | ReleaseFlow):
-                return self._shape(self._shaper, command, command.action)
-        reason = f"no slot {command.slot} on host {self.settings.host}"
-        return Outcome(command=command.id, outcome="refused", reason=reason)
+    def _elsewhere(self, command: Command) -> Callable[[], Outcome] | None:
+        """Return what executes a command that is not for a slot; None: the machine does, or refuses it by name."""
+        if command.host != self.settings.host or command.slot in self.slots:
+            return None
+        if self.processes is not None and self.processes.takes(command.slot):
+            return partial(self.processes.execute, command)
+        if self._shaper is not None and isinstance(command.action, ShapeFlow | ReleaseFlow):
+            return partial(self._shape, self._shaper, command, command.action)
+        return None
 
     def _shape(self, shaper: FlowShaper, command: Command, action: ShapeFlow | ReleaseFlow) -> Outcome:
         if self._journal.executed(command):
@@ -248,7 +237,7 @@ class AgentService:
             ingress_bps=settings.ingress_bps,
             data_address=settings.data_address,
             data_port=self._port,
-            slots=tuple(worker.observed(self._journal.fence(name)) for name, worker in self.slots.items()),
+            slots=self._machine.observed_slots(),
             jobs=self.jobs.observed(),
             processors=self.processes.observed_processors() if self.processes else (),
             processes=self.processes.observed() if self.processes else (),
@@ -296,7 +285,7 @@ class AgentService:
     def _tidy_up(self) -> None:
         now_s = self._clock()
         try:
-            self.jobs.expire(now_s - self.settings.retention_s)
+            self.jobs.expire()
             self._journal.forget_tokens(now_s)
         except StorageFull as error:  # the host lives all the same, and says so
             LOG.warning("host %s: %s", self.settings.host, error)
@@ -325,3 +314,30 @@ class AgentService:
             self._call_took_s = time.monotonic() - asked_s
         self._journal.taken(reports[-1][0])
         return True
+
+
+def _slots(host: str, drivers: Iterable[SlotDriver]) -> list[ObservedSlot]:
+    """Return what does not change of the slots of a host."""
+    return [
+        ObservedSlot(
+            slot=f"{host}/{card.serial}/{slot.region}",
+            card=card.serial,
+            region=slot.region,
+            board=card.board,
+            kind=slot.kind,
+            state=SlotState.EMPTY,
+            links=str(SlotLinks(card=card.links, slots=len(card.slots), position=position)),
+        )
+        for cards in drivers
+        for card in cards.inventory()
+        for position, slot in enumerate(card.slots)
+    ]
+
+
+def _parameters(settings: AgentSettings) -> AgentParameters:
+    return AgentParameters(
+        hang_factor=settings.hang_factor,
+        hang_grace_s=settings.hang_grace_s,
+        fault_pause_s=settings.fault_pause_s,
+        retention_s=settings.retention_s,
+    )

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from fpga_pool.dataplane.handler import Admission, JobFailure, JobResult, SmallInput
 from fpga_pool.dataplane.tokens import TransferGrant
+from fpga_pool.model.agent.objects import HeldJob, Phase
 from fpga_pool.model.exceptions import TransferRefused
-from fpga_pool.services.agent.jobs import JobTable
-from fpga_pool.services.agent.journal import HeldJob, Phase
+from fpga_pool.services.agent.shell import AgentShell
 
 #: A client that is faster than the command that announces its job waits so long for it.
 ANNOUNCEMENT_S = 2.0
@@ -17,7 +17,7 @@ ANNOUNCEMENT_S = 2.0
 class Streams:
     """Decides about streams by the jobs that the agent holds."""
 
-    def __init__(self, jobs: JobTable) -> None:
+    def __init__(self, jobs: AgentShell) -> None:
         self._jobs = jobs
 
     def admit(self, grant: TransferGrant) -> Admission:

@@ -269,6 +269,35 @@ def test_a_load_ahead_is_for_this_moment_and_this_state(machine):
     assert machine.ask() == [i.LoadSlot(A, "g")]
 
 
+@pytest.mark.parametrize("busy_with", ["a load", "a computation", "a fault"])
+def test_a_slot_that_has_something_to_do_when_it_is_to_load_ahead_loads_nothing_afterwards(machine, busy_with):
+    ahead = LoadFunction(function="g", replaces="f")
+    if busy_with == "a load":
+        machine.stage("j")
+        machine.ask()
+        machine.give(ahead)
+        machine.give(ReleaseJob(job="j"))
+        machine.feed(e.Loaded(slot=A))
+    elif busy_with == "a computation":
+        machine.compute("j")
+        machine.give(ahead)
+        machine.end("j")
+    else:
+        machine.feed(e.CardSeen(slot=A, present=False))
+        machine.take()
+        machine.give(LoadFunction(function="g", replaces=""))
+        machine.feed(e.CardSeen(slot=A, present=True))
+    assert machine.ask() == []
+
+
+def test_a_slot_that_fails_forgets_what_it_was_to_load(machine):
+    machine.give(LoadFunction(function="g", replaces=""))
+    machine.feed(e.CardSeen(slot=A, present=False))
+    machine.take()
+    machine.feed(e.CardSeen(slot=A, present=True))
+    assert machine.ask() == []
+
+
 # Slots kept for instances
 
 

@@ -126,7 +126,7 @@ class Walk(Machine):
     def come_to_rest(self):
         """Have all go well from now on, until nothing happens any more."""
         for _ in range(300):
-            before = len(self.log)
+            before, busy = len(self.log), bool(self.recording or self.state.ended or any(self.hands.values()))
             for job in JOBS:
                 self.arrive(job)
             if self.recording or self.state.ended:
@@ -136,10 +136,8 @@ class Walk(Machine):
                     self.move(slot, goes_well=True)
                 else:
                     self.feed(e.SlotFree(slot=slot))
-            if not any(self.hands.values()) and not self.recording and not self.state.ended:
-                told = [one for _, _, them in self.log[before:] for one in them or ()]
-                if not told:
-                    return
+            if not busy and not any(them for _, _, them in self.log[before:]):
+                return
         raise AssertionError("the agent does not come to rest")
 
 

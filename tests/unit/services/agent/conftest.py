@@ -9,10 +9,10 @@ from fpga_pool.model.exceptions import HostTaken, ServiceUnavailable
 from fpga_pool.model.messages import AssignJob, Command, EvictJob, ReleaseJob, SlotChanged
 from fpga_pool.services.agent import service
 from fpga_pool.services.agent.instances import channel, keeper
-from fpga_pool.services.agent.jobs import JobTable
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.service import AgentService
 
+from .held import Jobs
 from .node import Host
 
 SLOT = "h0/sim0/slot0"
@@ -56,10 +56,10 @@ def journal(tmp_path):
 
 @pytest.fixture
 def new_jobs(tmp_path, journal, clock):
-    """A job table on the journal, as a starting agent makes it."""
+    """The shell of an agent on the journal, as at its start."""
 
     def restore():
-        jobs = JobTable(journal, tmp_path, clock)
+        jobs = Jobs(journal, tmp_path, clock)
         jobs.restore()
         return jobs
 
@@ -184,8 +184,11 @@ class Bench:
         return next((item for item in list(self.scheduler.reports)
                      if type(item).__name__ == "JobFailed" and item.job == job), None)  # fmt: skip
 
+    def observed(self, slot=SLOT):
+        return next(item for item in self.agent.heartbeat().slots if item.slot == slot)
+
     def state(self):
-        return self.worker.observed((0, 0)).state.value
+        return self.observed().state.value
 
     def files(self):
         root = self.settings.state_dir

@@ -1,31 +1,76 @@
 """Jobs of an agent, without slots, brought to the phases that tests begin with."""
 
 from fpga_pool.dataplane.handler import JobResult
-from fpga_pool.model.messages import SlotChanged
+from fpga_pool.model.agent import events as e
+from fpga_pool.model.agent import instructions as i
+from fpga_pool.model.agent.machine import Agent
+from fpga_pool.model.agent.objects import AgentParameters, Phase
+from fpga_pool.model.messages import ObservedSlot
 from fpga_pool.model.objects import SlotState
-from fpga_pool.services.agent.journal import Phase
+from fpga_pool.services.agent.shell import AgentShell
 
 SLOT, OTHER = "h0/sim0/slot0", "h0/sim0/slot1"
 
 
-def busy(slot=SLOT):
-    return SlotChanged(slot=slot, at=1.0, state=SlotState.BUSY, function="sha256")
+class Jobs(AgentShell):
+    """The shell of an agent with two slots, whose executors are the test."""
 
+    def __init__(self, journal, state_dir, clock):
+        slots = [
+            ObservedSlot(slot=name, card="sim0", region=name[-5:], board="b", kind="small", state=SlotState.EMPTY)
+            for name in (SLOT, OTHER)
+        ]
+        super().__init__(Agent("h0", slots, AgentParameters(retention_s=100.0)), journal, state_dir, clock)
 
-def ready(slot=SLOT):
-    return SlotChanged(slot=slot, at=1.0, state=SlotState.READY, function="sha256")
+    def order(self, command):
+        """Execute one command; every epoch is that of another shard, so that slots alone refuse what is late."""
+        (outcome,) = self.execute(f"s{command.epoch}", command.epoch, [command])
+        return outcome
+
+    def next(self, slot=SLOT):
+        """Have the executor of a slot ask what comes next, and do all but compute; return what is left to do."""
+        while True:
+            instructions = self.feed(e.SlotFree(slot=slot))
+            if not instructions or not isinstance(instructions[0], i.LoadSlot):
+                return instructions
+            self.feed(e.Loaded(slot=slot))
+
+    def started(self, slot=SLOT):
+        """Have a slot begin to compute; return what it computes."""
+        (compute,) = self.next(slot)
+        return compute.job
+
+    def failed(self, job, code, message, *, retryable):
+        self.feed(
+            e.ComputationFailed(
+                slot=job.slot, job=job.uuid, attempt=job.attempt, code=code, message=message, retryable=retryable
+            )
+        )
+
+    def finished(self, job, compute_s, result):
+        self.keep_result(job, result)
+        self.feed(
+            e.ComputationEnded(
+                slot=job.slot,
+                job=job.uuid,
+                attempt=job.attempt,
+                compute_s=compute_s,
+                result_bytes=result.size_bytes,
+                result_sha256=result.sha256,
+            )
+        )
 
 
 def give(jobs, commands, uuid="j", phase=Phase.STAGED, **fields):
     """Bring a job to a phase."""
-    assert jobs.execute(commands.assign(uuid, **fields)).outcome == "accepted"
+    assert jobs.order(commands.assign(uuid, **fields)).outcome == "accepted"
     if phase is Phase.WAITING:
         return None
     jobs.files.input_path(uuid).write_bytes(b"input")
     jobs.staged(uuid)
     if phase is Phase.STAGED:
         return None
-    running = jobs.started(uuid, busy(fields.get("slot", SLOT)))
+    running = jobs.started(fields.get("slot", SLOT))
     if phase is Phase.FAILED:
         jobs.failed(running, "c", "m", retryable=True)
     if phase is Phase.HELD:
@@ -34,8 +79,8 @@ def give(jobs, commands, uuid="j", phase=Phase.STAGED, **fields):
 
 
 def finish(jobs, running):
-    jobs.files.sink_path(running).write_bytes(b"output")
-    jobs.finished(running, 0.5, JobResult(jobs.files.result_path(running.uuid), 6, "ab"), ready(running.slot))
+    jobs.files.sink_path(running.uuid, running.attempt).write_bytes(b"output")
+    jobs.finished(running, 0.5, JobResult(jobs.files.result_path(running.uuid), 6, "ab"))
 
 
 def files(tmp_path):
@@ -44,11 +89,11 @@ def files(tmp_path):
 
 def give_small(jobs, commands, uuid="j", phase=Phase.STAGED, **fields):
     """Bring a job to a phase whose input and result are in the journal."""
-    jobs.execute(commands.assign(uuid, **fields))
+    jobs.order(commands.assign(uuid, **fields))
     jobs.staged_small([(uuid, b"input")])
     if phase is Phase.STAGED:
         return None
-    running = jobs.started(uuid, busy())
+    running = jobs.started(fields.get("slot", SLOT))
     if phase is Phase.HELD:
         finish_small(jobs, running)
     return running
@@ -56,4 +101,4 @@ def give_small(jobs, commands, uuid="j", phase=Phase.STAGED, **fields):
 
 def finish_small(jobs, running):
     result = JobResult(jobs.files.result_path(running.uuid), 6, "ab", b"output")
-    jobs.finished(running, 0.5, result, ready(running.slot))
+    jobs.finished(running, 0.5, result)

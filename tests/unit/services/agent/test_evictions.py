@@ -2,11 +2,10 @@
 
 import pytest
 
-from fpga_pool.core.dispatch import Wait
+from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.messages import JobEvicted
-from fpga_pool.services.agent.journal import Phase
 
-from .held import SLOT, give
+from .held import finish, give
 
 
 @pytest.mark.parametrize(("keep_progress", "done"), [(True, 0.75), (False, 0.0)])
@@ -14,16 +13,16 @@ def test_an_evicted_job_keeps_its_input_and_says_how_much_is_done(jobs, commands
     jobs.progress = lambda _: 0.75
     give(jobs, commands, phase=Phase.RUNNING)
     command = commands.evict("j", keep_progress=keep_progress)
-    assert [jobs.execute(command).outcome for _ in range(2)] == ["accepted", "repeated"]
+    assert [jobs.order(command).outcome for _ in range(2)] == ["accepted", "repeated"]
     assert [item.done for _, item in journal.reports(100) if isinstance(item, JobEvicted)] == [done]
     # It comes back and need not be sent again.
-    jobs.execute(commands.assign("j", attempt=2, done=done))
+    jobs.order(commands.assign("j", attempt=2, done=done))
     assert (jobs.get("j").phase, jobs.get("j").assignment.done) == (Phase.STAGED, done)
 
 
 def test_a_job_that_was_evicted_before_it_began_has_done_what_it_had_done(jobs, commands, journal):
     give(jobs, commands, attempt=2, done=0.5)
-    jobs.execute(commands.evict("j", attempt=2))
+    jobs.order(commands.evict("j", attempt=2))
     assert [item.done for _, item in journal.reports(100) if isinstance(item, JobEvicted)] == [0.5]
 
 
@@ -38,21 +37,23 @@ def test_an_eviction_of_another_attempt_or_of_one_that_has_ended_changes_nothing
     jobs, commands, reported, phase, attempt
 ):
     give(jobs, commands, phase=phase)
-    assert jobs.execute(commands.evict("j", attempt=attempt)).outcome == "accepted"
+    assert jobs.order(commands.evict("j", attempt=attempt)).outcome == "accepted"
     assert (jobs.get("j").phase, evicted(reported)) == (phase, [])
 
 
-def test_an_eviction_that_meets_an_end_on_its_way_into_the_table_leaves_it_an_end(jobs, commands, journal, reported):
+def test_an_eviction_of_a_job_whose_end_is_being_recorded_leaves_it_an_end(jobs, commands, reported):
     running = give(jobs, commands, phase=Phase.RUNNING)
-    journal.note(keep=running.at(Phase.HELD))
-    jobs.execute(commands.evict("j"))
-    assert (jobs.get("j").phase, evicted(reported)) == (Phase.RUNNING, [])
+    jobs.on_end = lambda: None  # somebody else records it
+    finish(jobs, running)
+    assert jobs.order(commands.evict("j")).outcome == "accepted"
+    jobs.record_ends()
+    assert (jobs.get("j").phase, evicted(reported)) == (Phase.HELD, [])
 
 
 def test_an_agent_that_dies_after_an_eviction_does_not_begin_again_by_itself(jobs, new_jobs, commands):
     give(jobs, commands, phase=Phase.RUNNING)
-    jobs.execute(commands.evict("j"))
+    jobs.order(commands.evict("j"))
     again = new_jobs()
-    assert isinstance(again.next_action(SLOT, "sha256"), Wait)
-    again.execute(commands.assign("j", attempt=2))
+    assert again.next() == []
+    again.order(commands.assign("j", attempt=2))
     assert again.get("j").phase is Phase.STAGED

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from fpga_pool.model.exceptions import Conflict, FpgaPoolError, ServiceUnavailable, SlotFault
+from fpga_pool.model.exceptions import Conflict, FpgaPoolError, ServiceUnavailable, SlotFault, StorageFull
 from fpga_pool.model.messages import FreeSlot, HoldSlot, JobEvicted
 from fpga_pool.services.agent.journal import Journal
 
@@ -120,7 +120,7 @@ def test_a_load_that_fails_is_told_to_whoever_waits_and_tried_again(bench):
     with pytest.raises(SlotFault, match="loading sha256 failed"):
         bench.jobs.holds.wait_ready("vm", [SLOT], PATIENCE_S)
     with bench.jobs.changed:
-        ready = bench.jobs.holds._changed.wait_for(lambda: bench.jobs.holds.of(SLOT).ready, PATIENCE_S)
+        ready = bench.jobs.holds.changed.wait_for(lambda: bench.jobs.holds.of(SLOT).ready, PATIENCE_S)
     assert ready
 
 
@@ -197,13 +197,13 @@ def test_a_late_hold_is_refused(bench):
     assert bench.jobs.holds.slots_of("vm") == [SLOT]
 
 
-def test_holds_of_a_change_that_the_journal_did_not_take_are_forgotten(bench):
-    def fail():
-        with bench.jobs.together():
-            hold(bench)
-            assert bench.jobs.holds.slots_of("vm") == [SLOT]
-            raise RuntimeError
+def test_holds_of_a_change_that_the_journal_did_not_take_are_forgotten(bench, monkeypatch):
+    def full(*_, **__):
+        assert bench.jobs.holds.slots_of("vm") == [SLOT]
+        raise StorageFull("no room")
 
-    with pytest.raises(RuntimeError):
-        fail()
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.agent._journal, "record", full)
+        with pytest.raises(StorageFull):
+            hold(bench)
     assert bench.jobs.holds.slots_of("vm") == []

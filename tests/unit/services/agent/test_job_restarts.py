@@ -2,9 +2,9 @@
 
 import pytest
 
-from fpga_pool.services.agent.journal import Phase
+from fpga_pool.model.agent.objects import Phase
 
-from .held import files, give
+from .held import OTHER, files, give
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_an_input_that_was_lost_in_a_restart_is_asked_for_again(jobs, new_jobs, 
     restarted = new_jobs()
     _, failed = journal.reports(100)[-1]
     assert (failed.code, failed.retryable) == ("fpga_pool.input_lost", True)
-    restarted.execute(commands.assign("j", attempt=2))
+    restarted.order(commands.assign("j", attempt=2))
     assert restarted.get("j").phase is Phase.WAITING
 
 
@@ -44,9 +44,9 @@ def test_a_result_that_was_lost_in_a_restart_has_expired(jobs, new_jobs, command
 
 def test_a_restart_removes_what_belongs_to_no_job_and_what_was_being_computed(jobs, new_jobs, commands, tmp_path):
     running = give(jobs, commands, "a", Phase.RUNNING)
-    jobs.files.sink_path(running).write_bytes(b"half")
+    jobs.files.sink_path(running.uuid, running.attempt).write_bytes(b"half")
     give(jobs, commands, "b", Phase.WAITING)
-    give(jobs, commands, "c", Phase.HELD)
+    give(jobs, commands, "c", Phase.HELD, slot=OTHER)
     for name in ("inputs/b.part", "inputs/stray", "inputs/stray.part", "results/stray"):
         (tmp_path / name).write_bytes(b"x")
     new_jobs()

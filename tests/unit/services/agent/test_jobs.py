@@ -2,31 +2,30 @@
 
 import pytest
 
-from fpga_pool.core.dispatch import Load, Run, Wait
 from fpga_pool.dataplane.handler import JobFailure, JobResult
+from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.messages import RetimeJob
 from fpga_pool.model.objects import RateSegment
-from fpga_pool.services.agent.journal import Phase
 
-from .held import OTHER, SLOT, busy, files, finish, give
+from .held import OTHER, SLOT, files, finish, give
 
 # Commands
 
 
 def test_a_command_is_executed_once_and_a_repeat_is_answered(jobs, commands, reported):
     command = commands.assign("j")
-    assert jobs.execute(command).outcome == "accepted"
+    assert jobs.order(command).outcome == "accepted"
     jobs.files.input_path("j").write_bytes(b"input")
     jobs.staged("j")
-    assert jobs.execute(command).outcome == "repeated"
+    assert jobs.order(command).outcome == "repeated"
     assert jobs.get("j").phase is Phase.STAGED
     assert reported() == [("InputStaged", "j", 1)]
 
 
 def test_a_command_that_is_late_is_refused_and_says_why(jobs, commands):
     late, newer = commands.assign("late"), commands.assign("newer")
-    jobs.execute(newer)
-    outcome = jobs.execute(late)
+    jobs.order(newer)
+    outcome = jobs.order(late)
     assert (outcome.outcome, outcome.command) == ("refused", late.id)
     assert outcome.reason == (
         f"{SLOT} has executed command 2 of epoch 1: 1 of epoch 1 is late, or from a scheduler that was replaced"
@@ -35,15 +34,15 @@ def test_a_command_that_is_late_is_refused_and_says_why(jobs, commands):
 
 
 def test_an_older_epoch_is_refused_whatever_its_sequence_and_a_newer_one_begins_anew(jobs, commands):
-    jobs.execute(commands.assign("a", epoch=3))
-    assert jobs.execute(commands.assign("b", epoch=2)).outcome == "refused"
+    jobs.order(commands.assign("a", epoch=3))
+    assert jobs.order(commands.assign("b", epoch=2)).outcome == "refused"
     commands.sequences.clear()
-    assert jobs.execute(commands.assign("c", epoch=4)).outcome == "accepted"
+    assert jobs.order(commands.assign("c", epoch=4)).outcome == "accepted"
 
 
 def test_slots_have_fences_of_their_own(jobs, commands):
-    jobs.execute(commands.assign("a", epoch=5))
-    assert jobs.execute(commands.assign("b", slot=OTHER, epoch=1)).outcome == "accepted"
+    jobs.order(commands.assign("a", epoch=5))
+    assert jobs.order(commands.assign("b", slot=OTHER, epoch=1)).outcome == "accepted"
 
 
 def test_of_an_input_is_told_what_is_here_while_that_is_not_as_planned(jobs, commands, tmp_path, clock):
@@ -56,7 +55,7 @@ def test_of_an_input_is_told_what_is_here_while_that_is_not_as_planned(jobs, com
     assert {job.job: job.moved_bytes for job in jobs.observed()} == {"punctual": None, "late": 1_000_000}
     # By another plan, that is what was to be here.
     other = RetimeJob(job="late", attempt=1, dispatched_at=now_s, transfer=(RateSegment(0.0, 400.0, 8e4),))
-    assert jobs.execute(commands.command(other)).outcome == "accepted"
+    assert jobs.order(commands.command(other)).outcome == "accepted"
     assert {job.moved_bytes for job in jobs.observed()} == {None}
 
 
@@ -64,7 +63,7 @@ def test_of_an_input_is_told_what_is_here_while_that_is_not_as_planned(jobs, com
 def test_other_times_for_what_is_not_waited_for_change_nothing(jobs, commands, job, attempt):
     give(jobs, commands, phase=Phase.WAITING)
     before = jobs.all()
-    jobs.execute(commands.command(RetimeJob(job=job, attempt=attempt, dispatched_at=9.0, transfer=())))
+    jobs.order(commands.command(RetimeJob(job=job, attempt=attempt, dispatched_at=9.0, transfer=())))
     assert jobs.all() == before
 
 
@@ -72,7 +71,7 @@ def test_other_times_for_what_is_not_waited_for_change_nothing(jobs, commands, j
 def test_a_released_job_leaves_no_file_and_is_reported(jobs, commands, tmp_path, reported, phase):
     give(jobs, commands, phase=phase)
     (tmp_path / "inputs" / "j.part").write_bytes(b"half")
-    jobs.execute(commands.release("j"))
+    jobs.order(commands.release("j"))
     assert files(tmp_path) == []
     assert reported()[-1] == ("JobReleased", "j", 1)
     assert jobs.all() == []
@@ -80,21 +79,21 @@ def test_a_released_job_leaves_no_file_and_is_reported(jobs, commands, tmp_path,
 
 def test_the_files_of_a_released_running_job_stay_until_its_slot_is_done_with_them(jobs, commands, tmp_path):
     running = give(jobs, commands, phase=Phase.RUNNING)
-    jobs.files.sink_path(running).write_bytes(b"half")
-    jobs.execute(commands.release("j"))
+    jobs.files.sink_path(running.uuid, running.attempt).write_bytes(b"half")
+    jobs.order(commands.release("j"))
     assert files(tmp_path) == ["inputs/j", "results/j.1"]
-    jobs.clean_up(running)
+    jobs.failed(running, "fpga_pool.stopped", "stopped", retryable=True)
     assert files(tmp_path) == []
 
 
 def test_the_release_of_a_job_that_is_not_held_is_noted_and_not_reported(jobs, commands, journal, reported):
-    assert jobs.execute(commands.release("nobody")).outcome == "accepted"
+    assert jobs.order(commands.release("nobody")).outcome == "accepted"
     assert (journal.fence(SLOT), reported()) == ((1, 1), [])
 
 
 def test_an_input_that_was_kept_is_used_by_the_next_attempt(jobs, commands, reported):
     give(jobs, commands, phase=Phase.FAILED)
-    jobs.execute(commands.assign("j", attempt=2, slot=OTHER))
+    jobs.order(commands.assign("j", attempt=2, slot=OTHER))
     assert (jobs.get("j").phase, jobs.get("j").slot) == (Phase.STAGED, OTHER)
     assert reported()[-1] == ("InputStaged", "j", 2)
 
@@ -104,13 +103,11 @@ def test_an_input_that_was_kept_is_used_by_the_next_attempt(jobs, commands, repo
 
 def test_an_older_attempt_that_ends_late_does_not_touch_the_newer_one(jobs, commands, tmp_path, reported):
     old = give(jobs, commands, phase=Phase.RUNNING)
-    jobs.execute(commands.assign("j", attempt=2, slot=OTHER))
-    jobs.failed(old, "c", "m", retryable=True)
+    jobs.order(commands.assign("j", attempt=2, slot=OTHER))
     finish(jobs, old)
-    jobs.clean_up(old)
     assert (jobs.get("j").assignment.attempt, jobs.get("j").phase) == (2, Phase.STAGED)
     assert files(tmp_path) == ["inputs/j"]
-    new = jobs.started("j", busy(OTHER))
+    new = jobs.started(OTHER)
     finish(jobs, new)
     assert files(tmp_path) == ["results/j"]
     told = [entry for entry in reported() if len(entry) == 3]
@@ -123,50 +120,44 @@ def test_an_older_attempt_that_ends_late_does_not_touch_the_newer_one(jobs, comm
     ]
 
 
-def test_a_job_that_was_moved_to_another_slot_between_choice_and_start_does_not_start(jobs, commands):
+def test_a_job_that_was_moved_to_another_slot_computes_there_only(jobs, commands):
     give(jobs, commands)
-    assert isinstance(jobs.next_action(SLOT, "sha256"), Run)
-    jobs.execute(commands.assign("j", attempt=2, slot=OTHER))
-    assert jobs.started("j", busy(SLOT)) is None
-    assert jobs.started("j", busy(OTHER)).assignment.attempt == 2
+    jobs.order(commands.assign("j", attempt=2, slot=OTHER))
+    assert jobs.next(SLOT) == []
+    assert jobs.started(OTHER).attempt == 2
 
 
-def test_a_job_that_was_released_between_choice_and_start_does_not_start(jobs, commands, reported):
+def test_a_job_that_was_released_does_not_start(jobs, commands, reported):
     give(jobs, commands)
-    jobs.execute(commands.release("j"))
-    assert jobs.started("j", busy()) is None
+    jobs.order(commands.release("j"))
+    assert jobs.next() == []
     assert ("BUSY", "sha256") not in reported()
 
 
 def test_a_job_that_was_released_before_it_ended_does_not_finish(jobs, commands, reported):
     running = give(jobs, commands, phase=Phase.RUNNING)
-    jobs.execute(commands.release("j"))
+    jobs.order(commands.release("j"))
     finish(jobs, running)
-    jobs.failed(running, "c", "m", retryable=True)
     assert reported()[-2:] == [("JobReleased", "j", 1), ("READY", "sha256")]
 
 
-def test_a_job_fails_once_and_a_result_that_is_held_does_not_fail(jobs, commands, reported):
-    running = give(jobs, commands, phase=Phase.RUNNING)
-    finish(jobs, running)
-    jobs.failed(running, "c", "m", retryable=True)
-    assert jobs.get("j").phase is Phase.HELD
-    failed = give(jobs, commands, "k", Phase.FAILED)
-    jobs.failed(failed, "c", "m", retryable=True)
+def test_a_job_that_failed_is_reported_once_and_is_not_computed_again_by_itself(jobs, commands, reported):
+    give(jobs, commands, "k", Phase.FAILED)
     assert reported().count(("JobFailed", "k", 1)) == 1
+    assert jobs.next() == []
 
 
 # The queue
 
 
 def test_the_slot_gets_the_staged_job_of_lowest_order(jobs, commands):
-    assert isinstance(jobs.next_action(SLOT, ""), Wait)
+    assert jobs.next() == []
     give(jobs, commands, "a", Phase.WAITING, order=0)
-    assert jobs.next_action(SLOT, "") == Load("sha256")
+    assert jobs.next() == []
     give(jobs, commands, "b", order=2)
     give(jobs, commands, "c", order=1)
     give(jobs, commands, "d", order=0, slot=OTHER)
-    assert jobs.next_action(SLOT, "sha256").entry.key == "c"
+    assert jobs.started().uuid == "c"
 
 
 # Results and those who wait for them
@@ -178,7 +169,7 @@ def test_whoever_waits_for_a_job_is_told_its_end(jobs, commands):
     cancelled.cancel()
     assert not waiting.done()
     finish(jobs, running)
-    expected = JobResult(jobs.files.result_path("j"), 6, "ab")
+    expected = JobResult(jobs.files.result_path("j"), 6, "ab", ended_at=jobs.get("j").finished_at)
     assert waiting.result(0) == expected == jobs.end_of("j").result(0)
     assert jobs._waiters == {}
 
@@ -191,7 +182,7 @@ def test_whoever_waits_for_a_job_without_result_is_told_why(jobs, commands, end)
         jobs.failed(running, "fpga_pool.slot_fault", "smoke", retryable=False)
         assert waiting.result(0) == JobFailure("fpga_pool.slot_fault", "smoke")
     else:
-        jobs.execute(commands.release("j"))
+        jobs.order(commands.release("j"))
         assert waiting.result(0).code == "fpga_pool.released"
     assert jobs.end_of("j").result(0).code == "fpga_pool.released"
 
@@ -208,7 +199,7 @@ def test_a_delivered_result_is_deleted_and_reported_once(jobs, commands, tmp_pat
 def test_who_waits_for_an_attempt_does_not_get_the_result_of_the_next_and_cannot_end_its_retention(jobs, commands):
     give(jobs, commands, phase=Phase.RUNNING)
     waiting = jobs.end_of("j")
-    give(jobs, commands, phase=Phase.HELD, attempt=2)
+    give(jobs, commands, phase=Phase.HELD, attempt=2, slot=OTHER)
     assert waiting.result(0).code == "fpga_pool.released"
     jobs.delivered([("j", 1)])
     assert jobs.get("j").phase is Phase.HELD
@@ -216,15 +207,17 @@ def test_who_waits_for_an_attempt_does_not_get_the_result_of_the_next_and_cannot
 
 def test_delivery_and_cancellation_at_the_same_moment_end_the_job_once(jobs, commands, reported):
     give(jobs, commands, phase=Phase.HELD)
-    jobs.execute(commands.release("j"))
+    jobs.order(commands.release("j"))
     jobs.delivered([("j", 1)])
     assert [entry[0] for entry in reported()[-2:]] == ["READY", "JobReleased"]
 
 
-def test_a_result_that_is_not_fetched_in_time_expires(jobs, commands, tmp_path, clock, reported):
+def test_a_result_that_is_not_fetched_in_time_expires(jobs, commands, tmp_path, clock, reported, monkeypatch):
     give(jobs, commands, phase=Phase.HELD)
-    jobs.expire(clock() - 100)
+    jobs.expire()
     assert files(tmp_path) == ["results/j"]
-    jobs.expire(clock() + 1)
+    later_s = clock() + 101.0
+    monkeypatch.setattr(jobs, "_clock", lambda: later_s)
+    jobs.expire()
     assert files(tmp_path) == []
     assert reported()[-1] == ("ResultExpired", "j", 1)

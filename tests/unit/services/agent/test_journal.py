@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from fpga_pool.model.agent import instructions as i
+from fpga_pool.model.agent.objects import HeldJob, Phase
 from fpga_pool.model.exceptions import StorageFull
 from fpga_pool.model.messages import InputStaged, JobFailed, ReleaseJob
 from fpga_pool.services.agent import journal as journal_module
-from fpga_pool.services.agent.journal import HeldJob, Journal, Phase
+from fpga_pool.services.agent.journal import Journal
 
 ROOT = Path(__file__).parents[4]
 
@@ -20,13 +22,19 @@ def held(commands, job="j", phase=Phase.WAITING, **fields):
     return HeldJob(slot="h0/sim0/slot0", assignment=commands.assign(job).action, phase=phase, **fields)
 
 
+def keep(journal, *jobs, reports=(), command=None):
+    """Record jobs, and reports on them."""
+    commands = [] if command is None else [i.KeepCommand(command)]
+    journal.record([*commands, *map(i.KeepJob, jobs), *map(i.Report, reports)])
+
+
 def staged(job):
     return InputStaged(job=job, attempt=1, at=1.5)
 
 
 def test_a_command_is_known_once_it_was_executed(journal, commands):
     command, other = commands.assign("a"), commands.assign("b")
-    journal.note_command(command, None, None, [])
+    journal.record([i.KeepCommand(command)])
     assert journal.executed(command)
     assert not journal.executed(other)
     assert journal.fence(command.slot) == (1, 1)
@@ -34,14 +42,14 @@ def test_a_command_is_known_once_it_was_executed(journal, commands):
 
 
 def test_a_full_disk_is_told_as_such_and_nothing_is_half_done(journal, commands):
-    journal.note(keep=held(commands))
+    keep(journal, held(commands))
     (pages,) = journal._db.execute("PRAGMA page_count").fetchone()
     journal._db.execute(f"PRAGMA max_page_count = {pages}")
 
     def keep_both():
         with journal.together():
-            journal.note(reports=[staged("j")])
-            journal.keep_input("j", bytes(1 << 20))
+            keep(journal, reports=[staged("j")])
+            journal.record([i.KeepInput("j")], inputs={"j": bytes(1 << 20)})
 
     with pytest.raises(StorageFull, match=r"free space on the disk of \[agent\] state_dir"):
         keep_both()
@@ -55,7 +63,7 @@ def test_only_the_newest_commands_are_remembered(journal, commands, monkeypatch)
     monkeypatch.setattr(journal_module, "REMEMBERED", 2)
     sent = [commands.release("j") for _ in range(4)]
     for command in sent:
-        journal.note_command(command, None, None, [])
+        journal.record([i.KeepCommand(command)])
     assert [journal.executed(command) for command in sent] == [False, False, True, True]
 
 
@@ -64,7 +72,7 @@ def test_a_new_journal_on_the_same_file_knows_everything(tmp_path, commands):
     job = held(commands, phase=Phase.HELD, result_bytes=7, result_sha256="ab", finished_at=2.5)
     command = commands.assign("j")
     failed = JobFailed(job="j", attempt=1, at=2.0, code="c", message="Märchen", retryable=True)
-    first.note_command(command, job, None, [staged("j"), failed])
+    keep(first, job, command=command, reports=[staged("j"), failed])
     assert first.use([("token", 10.0)]) == [True]
     first.close()
     again = Journal(tmp_path / "j.sqlite")
@@ -76,23 +84,23 @@ def test_a_new_journal_on_the_same_file_knows_everything(tmp_path, commands):
 
 
 def test_reports_wait_in_their_order_until_they_are_taken(journal):
-    journal.note(reports=[staged("a"), staged("b")])
-    journal.note(reports=[staged("c")])
+    keep(journal, reports=[staged("a"), staged("b")])
+    keep(journal, reports=[staged("c")])
     first_two = journal.reports(2)
     assert [report.job for _, report in first_two] == ["a", "b"]
     assert journal.reports(2) == first_two
     last = first_two[-1][0]
-    journal.note(reports=[staged("d")])
+    keep(journal, reports=[staged("d")])
     journal.taken(last)
     assert [report.job for _, report in journal.reports(10)] == ["c", "d"]
     assert journal.unreported() == 2
 
 
 def test_a_number_is_never_given_to_a_second_report(journal):
-    journal.note(reports=[staged("a")])
+    keep(journal, reports=[staged("a")])
     ((last, _),) = journal.reports(1)
     journal.taken(last)
-    journal.note(reports=[staged("b")])
+    keep(journal, reports=[staged("b")])
     journal.taken(last)  # late, and again
     assert [report.job for _, report in journal.reports(10)] == ["b"]
 
@@ -108,10 +116,10 @@ def test_a_token_is_used_once_until_it_has_expired_by_itself(journal):
 
 def test_a_change_that_fails_leaves_nothing_behind(journal, commands):
     command = commands.assign("j")
-    journal.note_command(command, None, None, [])
+    journal.record([i.KeepCommand(command)])
     before = journal.fence(command.slot)
     with pytest.raises(Exception, match="UNIQUE"):
-        journal.note_command(command, held(commands), None, [staged("j")])
+        keep(journal, held(commands), command=command, reports=[staged("j")])
     assert (journal.jobs(), journal.unreported(), journal.fence(command.slot)) == ([], 0, before)
 
 
@@ -119,17 +127,21 @@ CHILD = """
 import sys, uuid
 from pathlib import Path
 from fpga_pool.model.messages import AssignJob, Command
-from fpga_pool.services.agent.jobs import JobTable
+from fpga_pool.model.agent.machine import Agent
+from fpga_pool.model.messages import ObservedSlot
+from fpga_pool.model.objects import SlotState
 from fpga_pool.services.agent.journal import Journal
+from fpga_pool.services.agent.shell import AgentShell
 
 home = Path(sys.argv[1])
-jobs = JobTable(Journal(home / "journal.sqlite"), home, lambda: 1.0)
+slot = ObservedSlot(slot="h0/sim0/slot0", card="sim0", region="slot0", board="b", kind="small", state=SlotState.EMPTY)
+jobs = AgentShell(Agent("h0", [slot]), Journal(home / "journal.sqlite"), home, lambda: 1.0)
 jobs.restore()
 for number in range(1, 100_000):
     job = f"job{number}"
     action = AssignJob(job=job, attempt=1, project_id="p", function="f", input_bytes=1, order=0, expected_s=1.0)
-    command = Command(id=job, shard="s", epoch=1, host="h", slot="s0", sequence=number, action=action)
-    assert jobs.execute(command).outcome == "accepted"
+    command = Command(id=job, shard="s", epoch=1, host="h0", slot=slot.slot, sequence=number, action=action)
+    assert jobs.execute("s", 1, [command])[0].outcome == "accepted"
     jobs.files.input_path(job).write_bytes(b"x")
     jobs.staged(job)
     print(number, flush=True)
@@ -153,7 +165,7 @@ def test_an_agent_that_is_killed_between_any_two_steps_has_lost_nothing_it_ackno
 
     jobs = new_jobs()
     journal = jobs._journal
-    _, executed = journal.fence("s0")
+    _, executed = journal.fence("h0/sim0/slot0")
     assert acknowledged <= executed <= acknowledged + 1
     phases = {job.uuid: job.phase for job in jobs.all()}
     assert set(phases) == {f"job{number}" for number in range(1, executed + 1)}
@@ -164,9 +176,9 @@ def test_an_agent_that_is_killed_between_any_two_steps_has_lost_nothing_it_ackno
 
 def test_an_action_is_kept_as_it_was(journal, commands):
     job = held(commands)
-    journal.note(keep=job)
+    keep(journal, job)
     assert journal.jobs() == [job]
-    journal.note(forget="j")
+    journal.record([i.ForgetJob("j")])
     assert journal.jobs() == []
     assert commands.release("j").action == ReleaseJob(job="j")
 
@@ -177,7 +189,7 @@ def test_what_is_noted_together_is_kept_together_or_not_at_all(journal, commands
     def note(*noted, fails=False):
         with journal.together():
             for command in noted:
-                journal.note_command(command, HeldJob(slot=command.slot, assignment=command.action), None, [])
+                keep(journal, HeldJob(slot=command.slot, assignment=command.action), command=command)
             if fails:
                 raise OSError("disk full")
 

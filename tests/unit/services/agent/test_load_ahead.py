@@ -1,10 +1,6 @@
 """A slot that is told to load ahead of jobs: one agent with the real simulated driver."""
 
-import pytest
-
-from fpga_pool.core.dispatch import Load, Wait
-from fpga_pool.model.messages import HoldSlot, LoadFunction, SlotChanged
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.messages import HoldSlot, LoadFunction
 
 SLOT = "h0/sim0/slot0"
 PATIENCE_S = 10.0
@@ -73,30 +69,6 @@ def test_a_function_without_bitstream_leaves_the_slot_as_it_was(bench, until):
     bench.library._path("aes", "fast", "small").unlink()
     bench.execute(ahead(bench, "aes"))
     until(lambda: bench.slot_states() == ["LOADING", "EMPTY"])
-
-
-def test_a_slot_that_fails_forgets_what_it_was_to_load(jobs, commands, clock):
-    def becomes(state):
-        jobs.slot_changed(SlotChanged(slot=SLOT, at=clock(), state=state))
-
-    action = LoadFunction(function="aes", replaces="")
-    becomes(SlotState.EMPTY)
-    jobs.execute(commands.command(action))
-    becomes(SlotState.FAULTED)
-    becomes(SlotState.EMPTY)
-    assert jobs.next_action(SLOT, "") == Wait()
-    jobs.execute(commands.command(action))
-    assert jobs.next_action(SLOT, "") == Load("aes")
-
-
-@pytest.mark.parametrize("state", [SlotState.FAULTED, SlotState.LOADING, SlotState.BUSY])
-def test_a_slot_that_has_something_else_to_do_when_it_is_told_loads_nothing_afterwards(jobs, commands, clock, state):
-    for now in (state, SlotState.EMPTY):
-        jobs.slot_changed(SlotChanged(slot=SLOT, at=clock(), state=now))
-        if now is state:
-            command = commands.command(LoadFunction(function="aes", replaces=""))
-            assert jobs.execute(command).outcome == "accepted"
-    assert jobs.next_action(SLOT, "") == Wait()
 
 
 def test_a_card_that_is_back_loads_nothing_it_was_told_while_it_was_away(bench, until):

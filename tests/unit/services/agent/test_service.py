@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 from fpga_pool.core.lattice.tasks import Topology
+from fpga_pool.model.agent.telling import coalesced
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.links import CardLinks
 from fpga_pool.model.messages import JobFinished, ObservedJob
 from fpga_pool.model.objects import SlotState
 from fpga_pool.services.agent import service
 from fpga_pool.services.agent.journal import Journal
-from fpga_pool.services.agent.telling import coalesced
 
 SLOT, OTHER = "h0/sim0/slot0", "h0/sim0/slot1"
 

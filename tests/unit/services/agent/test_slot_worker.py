@@ -3,7 +3,7 @@
 import hashlib
 
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
-from fpga_pool.services.agent.journal import Phase
+from fpga_pool.model.agent.objects import Phase
 
 OTHER = "h0/sim0/slot1"
 DONE = ["InputStaged", "JobStarted", "JobFinished"]
@@ -83,7 +83,7 @@ def test_a_card_that_disappears_under_a_job_fails_it_and_comes_back(new_bench, u
 def test_a_card_that_disappears_while_idle_is_noticed(bench, until):
     bench.driver.remove_card("sim0")
     until(lambda: bench.slot_states() == ["FAULTED"])
-    assert bench.worker.observed((0, 0)).reason == "the card does not answer"
+    assert bench.observed().reason == "the card does not answer"
     bench.driver.restore_card("sim0")
     until(lambda: bench.slot_states() == ["FAULTED", "EMPTY"])
 
@@ -119,7 +119,7 @@ def test_a_missing_bitstream_fails_its_jobs_and_the_function_before_stays_loaded
     until(lambda: bench.failure("k"))
     assert bench.failure("k").code == "fpga_pool.not_found"
     until(lambda: bench.state() == "READY")
-    assert bench.worker.observed((0, 0)).function == "sha256"
+    assert bench.observed().function == "sha256"
 
 
 def test_a_library_that_cannot_be_read_faults_the_slot_and_is_tried_again(bench, until, monkeypatch):
@@ -195,7 +195,7 @@ def test_a_job_that_comes_back_to_another_slot_is_stopped_on_the_first_one(new_b
     until(lambda: bench.state() == "BUSY")
     bench.execute(bench.commands.assign("j", attempt=2, slot=OTHER, function="wordcount"))
     until(lambda: bench.state() == "READY")
-    until(lambda: bench.agent.slots[OTHER].observed((0, 0)).job == "j")
+    until(lambda: bench.observed(OTHER).job == "j")
     assert "JobFailed" not in bench.told("j")
     bench.execute(bench.commands.release("j", slot=OTHER))
     until(lambda: bench.files() == [])
@@ -248,7 +248,7 @@ def test_an_evicted_job_leaves_its_slot_at_once_and_ends_on_the_cpu(new_bench, u
     until(lambda: bench.told("j")[-1:] == ["JobFinished"])
     assert bench.told("j") == ["InputStaged", "JobStarted", "JobEvicted", "InputStaged", "JobStarted", "JobFinished"]
     until(lambda: bench.slot_states()[-1:] == ["READY"])
-    assert bench.agent.slots[CPU_WORKER].observed((0, 0)).kind == "cpu"
+    assert bench.observed(CPU_WORKER).kind == "cpu"
 
 
 def test_a_worker_of_the_cpu_loads_nothing(bench, until):

@@ -5,10 +5,10 @@ import sqlite3
 import pytest
 
 from fpga_pool.dataplane.handler import JobResult
+from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.exceptions import StorageFull
-from fpga_pool.services.agent.journal import Phase
 
-from .held import busy, files, finish_small, give, give_small, ready
+from .held import OTHER, SLOT, files, finish_small, give, give_small
 
 
 def test_a_small_job_needs_no_files(jobs, commands, tmp_path, reported):
@@ -22,7 +22,7 @@ def test_a_small_job_needs_no_files(jobs, commands, tmp_path, reported):
     assert jobs.get("j") is None
     assert files(tmp_path) == []
     assert [entry[0] for entry in reported()] == [
-        "InputStaged", "BUSY", "JobStarted", "JobFinished", "READY", "ResultDelivered",
+        "InputStaged", "LOADING", "READY", "BUSY", "JobStarted", "JobFinished", "READY", "ResultDelivered",
     ]  # fmt: skip
 
 
@@ -51,22 +51,21 @@ def test_a_released_job_leaves_nothing_in_the_journal(jobs, commands, journal):
     give_small(jobs, commands, "a")
     give_small(jobs, commands, "b", Phase.HELD)
     for uuid in "ab":
-        jobs.execute(commands.release(uuid))
+        jobs.order(commands.release(uuid))
     assert (journal.input("a"), journal.result("b")) == (None, None)
 
 
 def test_ends_are_told_when_they_are_recorded_and_those_that_wait_are_recorded_together(
     jobs, commands, journal, monkeypatch
 ):
-    running = [give_small(jobs, commands, uuid, Phase.RUNNING) for uuid in "abc"]
+    jobs.on_end = lambda: None  # somebody else records them
+    for uuid, slot in (("a", SLOT), ("b", OTHER), ("c", SLOT)):
+        finish_small(jobs, give_small(jobs, commands, uuid, Phase.RUNNING, slot=slot))
     waiting = jobs.end_of("a")
+    assert not waiting.done()
+    assert [jobs.get(uuid).phase for uuid in "abc"] == [Phase.ENDED] * 3
     together, transactions = journal.together, []
     monkeypatch.setattr(journal, "together", lambda **options: transactions.append(1) or together(**options))
-    jobs.on_end = lambda: None  # somebody else records them
-    for job in running:
-        finish_small(jobs, job)
-    assert not waiting.done()
-    assert [jobs.get(uuid).phase for uuid in "abc"] == [Phase.RUNNING] * 3
     jobs.record_ends()
     assert waiting.result(0).data == b"output"
     assert [jobs.get(uuid).phase for uuid in "abc"] == [Phase.HELD] * 3
@@ -75,10 +74,10 @@ def test_ends_are_told_when_they_are_recorded_and_those_that_wait_are_recorded_t
 
 def test_an_end_that_is_recorded_after_its_job_was_released_leaves_nothing(jobs, commands, tmp_path, reported):
     running = give(jobs, commands, phase=Phase.RUNNING)
-    jobs.files.sink_path(running).write_bytes(b"output")
+    jobs.files.sink_path(running.uuid, running.attempt).write_bytes(b"output")
     jobs.on_end = lambda: None
-    jobs.finished(running, 0.5, JobResult(jobs.files.result_path("j"), 6, "ab"), ready(running.slot))
-    jobs.execute(commands.release("j"))
+    jobs.finished(running, 0.5, JobResult(jobs.files.result_path("j"), 6, "ab"))
+    jobs.order(commands.release("j"))
     jobs.record_ends()
     assert files(tmp_path) == []
     assert "JobFinished" not in [entry[0] for entry in reported()]
@@ -87,42 +86,54 @@ def test_an_end_that_is_recorded_after_its_job_was_released_leaves_nothing(jobs,
 def test_an_end_that_cannot_be_recorded_is_computed_again(jobs, commands, journal, monkeypatch):
     running = give_small(jobs, commands, phase=Phase.RUNNING)
 
-    def full(job, data):
+    def full(*_, **__):
         raise sqlite3.OperationalError("database or disk is full")
 
+    jobs.on_end = lambda: None
+    finish_small(jobs, running)
     with monkeypatch.context() as patch:
-        patch.setattr(journal, "keep_result", full)
+        patch.setattr(journal, "record", full)
         with pytest.raises(sqlite3.OperationalError):
-            finish_small(jobs, running)
+            jobs.record_ends()
+    jobs.on_end = jobs.record_ends
     assert jobs.get("j").phase is Phase.STAGED
-    again = jobs.started("j", busy())
+    again = jobs.started()
     finish_small(jobs, again)
     assert jobs.get("j").phase is Phase.HELD
 
 
-def test_commands_that_cannot_be_recorded_change_nothing(jobs, commands, journal):
-    give_small(jobs, commands)
-    (kept,) = jobs.all()
+def fill_the_disk(patch, journal):
+    """Have the first part of a change recorded, and the next one not."""
+    record = journal.record
 
-    def execute():
-        with jobs.together():
-            jobs.execute(commands.release(kept.uuid))
-            jobs.execute(commands.assign("new"))
-            raise StorageFull("no room")
-
-    with pytest.raises(StorageFull):
-        execute()
-    assert jobs.all() == journal.jobs() == [kept]
-
-
-def test_a_failure_that_cannot_be_recorded_is_computed_again(jobs, commands, journal, monkeypatch):
-    running = give_small(jobs, commands, phase=Phase.RUNNING)
-
-    def full(**_change):
+    def full(instructions, **options):
+        record(instructions[:1], **options)
         raise StorageFull("no room")
 
+    patch.setattr(journal, "record", full)
+
+
+def test_commands_that_cannot_be_recorded_change_nothing(jobs, commands, journal, monkeypatch):
+    give_small(jobs, commands)
+    (kept,) = jobs.all()
     with monkeypatch.context() as patch:
-        patch.setattr(journal, "note", full)
+        fill_the_disk(patch, journal)
+        with pytest.raises(StorageFull):
+            jobs.execute("s", 1, [commands.release(kept.uuid), commands.assign("new")])
+    assert jobs.all() == journal.jobs() == [kept]
+    assert jobs.order(commands.release(kept.uuid)).outcome == "accepted"
+
+
+def test_a_failure_that_cannot_be_recorded_is_told_when_it_can(jobs, commands, journal, monkeypatch, reported):
+    running = give_small(jobs, commands, phase=Phase.RUNNING)
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "record", lambda *_, **__: raise_full())
         with pytest.raises(StorageFull):
             jobs.failed(running, "fpga_pool.stopped", "stopped", retryable=True)
-    assert jobs.get("j").phase is Phase.STAGED
+    assert jobs.get("j") == running
+    jobs.failed(running, "fpga_pool.stopped", "stopped", retryable=True)
+    assert reported()[-2:] == [("JobFailed", "j", 1), ("READY", "sha256")]
+
+
+def raise_full():
+    raise StorageFull("no room")

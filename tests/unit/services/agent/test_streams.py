@@ -7,11 +7,9 @@ import pytest
 
 from fpga_pool.dataplane.handler import SmallInput
 from fpga_pool.dataplane.tokens import TransferGrant
+from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.exceptions import TransferRefused
-from fpga_pool.model.messages import SlotChanged
-from fpga_pool.model.objects import SlotState
 from fpga_pool.services.agent import streams as streams_module
-from fpga_pool.services.agent.journal import Phase
 from fpga_pool.services.agent.streams import Streams
 
 GRANT = TransferGrant(
@@ -32,25 +30,25 @@ def refusal(call, *arguments):
 
 
 def test_the_input_of_a_job_that_waits_for_it_is_admitted(streams, jobs, commands):
-    jobs.execute(commands.assign("j"))
+    jobs.order(commands.assign("j"))
     assert streams.admit(GRANT).spool_path == jobs.files.input_path("j")
 
 
 def test_a_client_that_is_faster_than_the_command_waits_for_it(streams, jobs, commands, monkeypatch):
     monkeypatch.setattr(streams_module, "ANNOUNCEMENT_S", 10.0)
-    threading.Timer(0.02, jobs.execute, [commands.assign("j")]).start()
+    threading.Timer(0.02, jobs.order, [commands.assign("j")]).start()
     assert streams.admit(GRANT).spool_path == jobs.files.input_path("j")
 
 
 def test_a_job_that_is_not_held_or_of_another_project_is_unknown(streams, jobs, commands):
     assert refusal(streams.admit, GRANT) == "unknown_job"
-    jobs.execute(commands.assign("j", project_id="q"))
+    jobs.order(commands.assign("j", project_id="q"))
     assert refusal(streams.admit, GRANT) == "unknown_job"
 
 
 @pytest.mark.parametrize("attempt", [1, 3])
 def test_a_token_of_another_attempt_is_refused(streams, jobs, commands, attempt):
-    jobs.execute(commands.assign("j", attempt=2))
+    jobs.order(commands.assign("j", attempt=2))
     grant = replace(GRANT, attempt=attempt)
     for call in (streams.admit, streams.result):
         assert refusal(call, grant) == "wrong_attempt"
@@ -60,7 +58,7 @@ def test_a_token_of_another_attempt_is_refused(streams, jobs, commands, attempt)
 
 
 def test_an_input_that_is_complete_is_not_sent_again(streams, jobs, commands):
-    jobs.execute(commands.assign("j"))
+    jobs.order(commands.assign("j"))
     jobs.files.input_path("j").write_bytes(b"x")
     streams.staged(GRANT, "ab", 20)
     assert jobs.get("j").phase is Phase.STAGED
@@ -68,27 +66,27 @@ def test_an_input_that_is_complete_is_not_sent_again(streams, jobs, commands):
 
 
 def test_a_stream_whose_job_is_withdrawn_is_stopped(streams, jobs, commands):
-    jobs.execute(commands.assign("j"))
+    jobs.order(commands.assign("j"))
     streams.progress(GRANT, 10)
-    jobs.execute(commands.release("j"))
+    jobs.order(commands.release("j"))
     assert refusal(streams.progress, GRANT, 11) == "unknown_job"
     assert refusal(streams.staged, GRANT, "ab", 20) == "unknown_job"
 
 
 def test_the_stream_of_an_older_attempt_is_stopped_when_the_job_comes_back(streams, jobs, commands):
-    jobs.execute(commands.assign("j"))
+    jobs.order(commands.assign("j"))
     streams.progress(GRANT, 10)
-    jobs.execute(commands.assign("j", attempt=2))
+    jobs.order(commands.assign("j", attempt=2))
     assert refusal(streams.progress, GRANT, 11) == "wrong_attempt"
     assert streams.admit(replace(GRANT, attempt=2)).spool_path == jobs.files.input_path("j")
 
 
 def test_the_end_of_a_job_is_told_and_its_delivery_noted(streams, jobs, commands):
-    jobs.execute(commands.assign("j"))
+    jobs.order(commands.assign("j"))
     jobs.files.input_path("j").write_bytes(b"x")
     streams.staged(GRANT, "ab", 20)
     end = streams.result(GRANT)
-    running = jobs.started("j", SlotChanged(slot="h0/sim0/slot0", at=1.0, state=SlotState.BUSY))
+    running = jobs.started()
     jobs.failed(running, "fpga_pool.slot_fault", "smoke", retryable=True)
     assert (end.result(0).code, end.result(0).message) == ("fpga_pool.slot_fault", "smoke")
     streams.delivered([GRANT])
@@ -96,8 +94,8 @@ def test_the_end_of_a_job_is_told_and_its_delivery_noted(streams, jobs, commands
 
 
 def test_small_inputs_are_taken_together_and_those_that_are_here_already_too(streams, jobs, commands):
-    jobs.execute(commands.assign("j"))
-    jobs.execute(commands.assign("k", attempt=2))
+    jobs.order(commands.assign("j"))
+    jobs.order(commands.assign("k", attempt=2))
     both = [SmallInput(GRANT, b"x"), SmallInput(replace(GRANT, job="k"), b"y")]
     none, refused = streams.stage_small(both)
     assert (none, refused.reason) == (None, "wrong_attempt")
@@ -107,7 +105,7 @@ def test_small_inputs_are_taken_together_and_those_that_are_here_already_too(str
 
 def test_small_inputs_wait_for_the_command_that_announces_them(streams, jobs, commands, monkeypatch):
     monkeypatch.setattr(streams_module, "ANNOUNCEMENT_S", 10.0)
-    threading.Timer(0.02, jobs.execute, [commands.assign("j")]).start()
+    threading.Timer(0.02, jobs.order, [commands.assign("j")]).start()
     assert streams.stage_small([SmallInput(GRANT, b"x")]) == [None]
 
 

@@ -1,8 +1,8 @@
 import pytest
 
+from fpga_pool.model.agent.telling import coalesced
 from fpga_pool.model.messages import InputStaged, JobFailed, JobFinished, JobStarted, ResultDelivered, SlotChanged
 from fpga_pool.model.objects import SlotState
-from fpga_pool.services.agent.telling import coalesced
 
 
 def staged(job, at=1.0, attempt=1):

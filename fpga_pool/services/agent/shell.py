@@ -1,0 +1,308 @@
+"""The machine of an agent among its threads: one event after the other, each recorded before anybody acts on it."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from fpga_pool.dataplane.handler import JobFailure, JobResult
+from fpga_pool.model.agent import events as e
+from fpga_pool.model.agent import instructions as i
+from fpga_pool.model.agent.machine import Agent
+from fpga_pool.model.agent.objects import HeldJob, Phase
+from fpga_pool.model.messages import (
+    AssignJob,
+    Command,
+    EvictJob,
+    ObservedJob,
+    Outcome,
+    Report,
+    ResultExpired,
+    SlotChanged,
+)
+from fpga_pool.model.objects import SlotState
+from fpga_pool.services.agent.holds import HoldTable
+from fpga_pool.services.agent.job_files import JobFiles
+from fpga_pool.services.agent.journal import Journal
+from fpga_pool.services.clock import Clock
+
+LOG = logging.getLogger(__name__)
+
+End = JobResult | JobFailure
+
+
+class AgentShell:
+    """The machine with its journal and files.  All methods may be called from any thread."""
+
+    def __init__(self, machine: Agent, journal: Journal, state_dir: Path, clock: Clock) -> None:
+        self.machine = machine
+        self._journal = journal
+        self.files = JobFiles(journal, state_dir)
+        self._clock = clock
+        self._lock = threading.RLock()
+        #: Notified when commands were executed.
+        self.changed = threading.Condition(self._lock)
+        #: Slots that are kept for instances, and take no jobs meanwhile.
+        self.holds = HoldTable(machine.state, self._lock)
+        self._waiters: dict[str, list[Future[End]]] = {}
+        #: Results that are not recorded yet, by job and attempt.
+        self._results: dict[tuple[str, int], JobResult] = {}
+        self._recording = threading.Lock()
+        #: Called after every change that made a report.
+        self.on_report: Callable[[], object] = lambda: None
+        #: Called after every end of a job; sees to it that `record_ends` is called, by this thread or another.
+        self.on_end: Callable[[], object] = self.record_ends
+        #: Wake the executor of a slot, stop what it computes if it is this attempt, return how much of it is done.
+        self.wake: Callable[[str], object] = lambda _: None
+        self.stop: Callable[[str, str, int], object] = lambda _slot, _job, _attempt: None
+        self.progress: Callable[[str], float] = lambda _: 0.0
+        self._carried_out: dict[type, Callable[[Any], object]] = {
+            i.Report: lambda one: self._reported(one.report),
+            i.KeepInput: lambda _: None,
+            i.KeepHold: self._hold_changed,
+            i.ForgetHold: self._hold_changed,
+            i.WakeSlot: lambda one: self.wake(one.slot),
+            i.StopComputation: lambda one: self.stop(one.slot, one.job, one.attempt),
+            i.RecordEnds: lambda _: None,
+            i.Answer: lambda _: None,
+            i.Settle: self._settle,
+            i.DeleteFiles: lambda one: self.files.delete(one.job),
+            i.DeleteInput: lambda one: self.files.input_path(one.job).unlink(missing_ok=True),
+            i.DeleteOutput: self._delete_output,
+            i.DeleteStrays: lambda _: self.files.delete_strays(self.machine.state.jobs),
+        }
+
+    # Looking ----------------------------------------------------------------------------------------------------
+
+    def get(self, uuid: str) -> HeldJob | None:
+        """Return a job, if it is held."""
+        with self.changed:
+            return self.machine.state.jobs.get(uuid)
+
+    def all(self) -> list[HeldJob]:
+        """Return all jobs held."""
+        with self.changed:
+            return list(self.machine.state.jobs.values())
+
+    def asks(self, slot: str) -> bool:
+        """Say whether the executor of a slot may ask what comes next."""
+        with self.changed:
+            return self.machine.state.slots[slot].asks
+
+    def observed(self) -> tuple[ObservedJob, ...]:
+        """Return all jobs held, and how far those inputs are that do not move as planned."""
+        with self.changed:
+            return self.machine.observed_jobs(self.files.received_bytes, self._clock())
+
+    def end_of(self, uuid: str) -> "Future[End]":
+        """Return a future of the job's end; resolved at once if it has ended."""
+        future: Future[End] = Future()
+        with self.changed:
+            job = self.machine.state.jobs.get(uuid)
+            if job is None or job.phase is Phase.FAILED:
+                future.set_result(JobFailure("fpga_pool.released", "the job is not held by this host"))
+            elif job.phase is Phase.HELD:
+                future.set_result(self._held_result(job, self._journal.result(uuid)))
+            else:
+                self._waiters.setdefault(uuid, []).append(future)
+        return future
+
+    def _held_result(self, job: HeldJob, data: bytes | None) -> JobResult:
+        return JobResult(
+            self.files.result_path(job.uuid),
+            job.result_bytes or 0,
+            job.result_sha256,
+            data,
+            job.assignment.result_transfer,
+            job.finished_at or 0.0,
+        )
+
+    # Events -----------------------------------------------------------------------------------------------------
+
+    def feed(self, event: e.AgentEvent, *, inputs: Mapping[str, bytes] | None = None) -> list[i.SlotInstruction]:
+        """Handle one event; return what the executor that told of it is to do.
+
+        StorageFull if it could not be recorded: nothing has changed then.
+        """
+        with self.changed:
+            with self._handled(event) as instructions:
+                self._journal.record(instructions, durable=event.durable, inputs=inputs)
+            self._carry_out(instructions)
+        if any(isinstance(one, i.RecordEnds) for one in instructions):
+            self.on_end()
+        return [one for one in instructions if isinstance(one, i.SlotInstruction)]
+
+    @contextmanager
+    def _handled(self, event: e.AgentEvent) -> Iterator[list[i.Instruction]]:
+        """Handle an event, and take it back if what is done inside fails."""
+        instructions = self.machine.handle(event, self._clock())
+        LOG.debug("%s -> %s", event, instructions)
+        try:
+            yield instructions
+        except BaseException:
+            self.machine.undo()
+            raise
+
+    def restore(self) -> None:
+        """Take up what the journal holds after a restart."""
+        self.files.make_directories()
+        jobs, slots = self._journal.jobs(), self.machine.state.slots
+        staged = (Phase.STAGED, Phase.RUNNING)
+        self.feed(
+            e.Restarted(
+                jobs=tuple(job for job in jobs if job.slot in slots),
+                holds={slot: hold for slot, hold in self._journal.holds().items() if slot in slots},
+                fences={slot: fence for slot, fence in self._journal.fences().items() if slot in slots},
+                epochs=self._journal.epochs(),
+                executed=self._journal.commands(),
+                inputs=frozenset(
+                    job.uuid
+                    for job in jobs
+                    if (job.phase in staged and self.files.has_input(job.uuid))
+                    or (job.phase is Phase.WAITING and self.files.input_path(job.uuid).exists())
+                ),
+                results=frozenset(
+                    job.uuid for job in jobs if job.phase is Phase.HELD and self.files.has_result(job.uuid)
+                ),
+            )
+        )
+
+    def execute(
+        self,
+        shard: str,
+        epoch: int,
+        commands: Sequence[Command],
+        others: Sequence[Callable[[], Outcome] | None] | None = None,
+    ) -> list[Outcome]:
+        """Execute commands in the name of a shard's owner; return an outcome for each, in their order.
+
+        Where one of `others`, which correspond to the commands, is not None, it executes its command in the same
+        transaction.  StaleEpoch if a later owner of the shard was heard of.
+        """
+        others = others or [None] * len(commands)
+        with self.changed:
+            ours = tuple(command for command, other in zip(commands, others, strict=True) if other is None)
+            with self._handled(self._received(shard, epoch, ours)) as instructions, self._journal.together():
+                answers = iter([one.outcome for one in instructions if isinstance(one, i.Answer)])
+                outcomes = [next(answers) if other is None else other() for other in others]
+                self._journal.record(instructions)
+            self._carry_out(instructions)
+            self.changed.notify_all()
+        return outcomes
+
+    def _received(self, shard: str, epoch: int, commands: tuple[Command, ...]) -> e.CommandsReceived:
+        jobs = self.machine.state.jobs
+        again = {one.action.job for one in commands if isinstance(one.action, AssignJob) and one.action.attempt > 1}
+        evicted = [jobs.get(one.action.job) for one in commands if isinstance(one.action, EvictJob)]
+        running = [job for job in evicted if job is not None and job.phase is Phase.RUNNING]
+        return e.CommandsReceived(
+            shard=shard,
+            epoch=epoch,
+            commands=commands,
+            inputs=frozenset(uuid for uuid in again if self.files.has_input(uuid)),
+            progress={job.uuid: self.progress(job.slot) for job in running},
+        )
+
+    def staged(self, uuid: str) -> None:
+        """Note that a job's input is complete, in its file."""
+        self.feed(e.InputArrived(job=uuid))
+
+    def staged_small(self, inputs: Sequence[tuple[str, bytes]]) -> None:
+        """Note that small jobs' inputs are complete: they are in the journal when this returns."""
+        with self.changed:
+            event = e.SmallInputsArrived(jobs=tuple(uuid for uuid, _ in inputs))
+            data = dict(inputs)
+            with self._handled(event) as instructions:
+                self._journal.record(instructions, inputs=data)
+            self.files.remember([(one.job, data[one.job]) for one in instructions if isinstance(one, i.KeepInput)])
+            self._carry_out(instructions)
+
+    def delivered(self, attempts: Sequence[tuple[str, int]]) -> None:
+        """Note that clients have the results of these attempts of jobs; they are deleted."""
+        self.feed(e.ResultsDelivered(attempts=tuple(attempts)))
+
+    def expire(self) -> None:
+        """Delete results that were not fetched in time."""
+        self.feed(e.TimePassed())
+
+    # Ends of jobs -----------------------------------------------------------------------------------------------
+
+    def keep_result(self, job: HeldJob, result: JobResult) -> None:
+        """Keep what an attempt has computed until its end is recorded; before the machine is told that it ended."""
+        self._results[job.uuid, job.attempt] = result
+
+    def record_ends(self) -> None:
+        """Record all ends that have come, in one transaction, and tell whoever waits for them.
+
+        The disk takes as long for many ends as for one, and the slots go on meanwhile: it is waited for without the
+        lock on the machine.
+        """
+        with self._recording:
+            held: tuple[HeldJob, ...] = ()
+            results: dict[str, JobResult] = {}
+            try:
+                with ExitStack() as transaction:
+                    with self.changed:
+                        instructions = self.machine.handle(e.EndsDue(), self._clock())
+                        held = tuple(one.job for one in instructions if isinstance(one, i.KeepJob))
+                        if not instructions:
+                            return
+                        # Begun before the lock is released, so that nothing else is recorded in between.
+                        transaction.enter_context(self._journal.together())
+                    results = {job.uuid: self._results.pop((job.uuid, job.attempt)) for job in held}
+                    self.files.name_results([job for job in held if results[job.uuid].data is None])
+                    self._journal.record(instructions, results=results)
+            except BaseException:
+                with self.changed:
+                    self._carry_out(self.machine.handle(e.EndsLost(jobs=held), self._clock()))
+                raise
+            with self.changed:
+                recorded = self.machine.handle(e.EndsRecorded(jobs=held), self._clock())
+                settled = {one.job for one in recorded if isinstance(one, i.Settle)}
+                for job in held:
+                    if job.uuid in settled:
+                        self._tell(job.uuid, self._held_result(job, results[job.uuid].data))
+                self._carry_out(recorded)
+                self._carry_out(instructions)
+
+    # Instructions -----------------------------------------------------------------------------------------------
+
+    def _carry_out(self, instructions: Sequence[i.Instruction]) -> None:
+        """Do what is not recorded, and not for an executor."""
+        for one in instructions:
+            act = self._carried_out.get(type(one))
+            if act is not None:
+                act(one)
+            elif not isinstance(one, i.RecordInstruction | i.SlotInstruction):
+                raise NotImplementedError(f"{type(one).__name__} is not carried out")
+
+    def _reported(self, report: Report) -> None:
+        if isinstance(report, SlotChanged) and report.state is SlotState.FAULTED:
+            LOG.warning("slot %s failed: %s", report.slot, report.reason)
+        elif isinstance(report, ResultExpired):
+            LOG.info("job %s: result expired", report.job)
+        self.on_report()
+
+    def _hold_changed(self, one: i.KeepHold | i.ForgetHold) -> None:
+        if isinstance(one, i.ForgetHold):
+            LOG.info("slot %s: kept for no instance", one.slot)
+        elif one.hold.ready:
+            LOG.info("slot %s: ready for instance %s with %s", one.slot, one.hold.action.instance,
+                     one.hold.action.function)  # fmt: skip
+        self.holds.changed.notify_all()
+
+    def _settle(self, one: i.Settle) -> None:
+        if one.code:
+            self._tell(one.job, JobFailure(one.code, one.message))
+
+    def _tell(self, uuid: str, end: End) -> None:
+        for future in self._waiters.pop(uuid, []):
+            if future.set_running_or_notify_cancel():
+                future.set_result(end)
+
+    def _delete_output(self, one: i.DeleteOutput) -> None:
+        self._results.pop((one.job, one.attempt), None)
+        self.files.sink_path(one.job, one.attempt).unlink(missing_ok=True)
