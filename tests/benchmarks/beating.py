@@ -14,6 +14,7 @@ import time
 from oslo_config import cfg
 
 import fpga_pool.rpc  # noqa: F401  # chooses native threads before oslo.messaging is used
+from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.messages import Heartbeat, ObservedSlot
 from fpga_pool.model.objects import SlotState
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
@@ -24,8 +25,9 @@ CARDS, REGIONS = ("0000:3b:00.0", "0000:af:00.0"), range(4)
 JOINING = threading.Semaphore(8)
 
 
-def heartbeat(host, beat):
-    slots = tuple(
+def machine(host):
+    """The agent's own state machine, for what its heartbeats say."""
+    slots = [
         ObservedSlot(
             slot=f"{host}/{card}/r{region}",
             card=card,
@@ -36,19 +38,24 @@ def heartbeat(host, beat):
         )
         for card in CARDS
         for region in REGIONS
-    )
+    ]
+    return Agent(host, slots)
+
+
+def heartbeat(agent, beat):
+    host = agent.host
     return Heartbeat(
         host=host, agent_id=host, boot=1, beat=beat, at=time.time(), egress_bps=1e10, ingress_bps=1e10,
-        data_address="192.0.2.1", data_port=7000, slots=slots, jobs=(),
+        data_address="192.0.2.1", data_port=7000, slots=agent.observed_slots(), jobs=(),
     )  # fmt: skip
 
 
-class Agent(threading.Thread):
+class Beating(threading.Thread):
     """One agent; its phase is its share of the interval."""
 
     def __init__(self, api, host, phase_s, interval_s, begin, until):
         super().__init__(daemon=True)
-        self._api, self._host, self._phase_s = api, host, phase_s
+        self._api, self._agent, self._phase_s = api, machine(host), phase_s
         self._interval_s, self._begin, self._until = interval_s, begin, until
         self.known = threading.Event()
         self.times_s, self.unanswered = [], 0
@@ -57,7 +64,7 @@ class Agent(threading.Thread):
         with JOINING:
             while not self.known.is_set():
                 try:
-                    self._api.heartbeat(heartbeat(self._host, 1))
+                    self._api.heartbeat(heartbeat(self._agent, 1))
                 except MessagingError:
                     continue
                 self.known.set()
@@ -70,7 +77,7 @@ class Agent(threading.Thread):
             beat += 1
             asked_s = time.monotonic()
             try:
-                self._api.heartbeat(heartbeat(self._host, beat))
+                self._api.heartbeat(heartbeat(self._agent, beat))
             except MessagingError:
                 self.unanswered += 1
             else:
@@ -82,7 +89,7 @@ def main(url, prefix, agents, interval_s, seconds):
     api = SchedulerAPI(messages)
     begin, until = threading.Event(), [0.0]
     all_of_them = [
-        Agent(api, f"{prefix}-{number:04d}", interval_s * number / agents, interval_s, begin, until)
+        Beating(api, f"{prefix}-{number:04d}", interval_s * number / agents, interval_s, begin, until)
         for number in range(agents)
     ]
     for agent in all_of_them:

@@ -14,12 +14,20 @@ from sphinx.util.docutils import SphinxDirective
 
 from fpga_pool.model import gang_messages as gm
 from fpga_pool.model import messages as m
+from fpga_pool.model.agent import events as agent_events
+from fpga_pool.model.agent import hold as agent_hold
+from fpga_pool.model.agent import job as agent_job
+from fpga_pool.model.agent import slot as agent_slot
+from fpga_pool.model.agent.objects import Activity, AgentParameters, AgentSlot, HeldJob, Hold, HoldState, Phase
+from fpga_pool.model.agent.table import AgentTable
 from fpga_pool.model.flavor import Tier, Topology
 from fpga_pool.model.gangs import Gang, GangState, Migration, MigrationState, Process, ProcessState
 from fpga_pool.model.lifecycle import batch, gang, job, lease, migration, process, slot, task
 from fpga_pool.model.lifecycle.table import Table
 from fpga_pool.model.objects import Batch, BatchState, Job, JobState, Lease, LeaseKind, Slot, SlotState
 from fpga_pool.model.tasks import Task, TaskState
+
+AnyTable = Table[Any] | AgentTable[Any]
 
 _NAME = "00000000-0000-0000-0000-000000000000"
 _ABOUT = {"job": _NAME, "attempt": 1, "at": 0.0}
@@ -63,9 +71,16 @@ _ABOUT_PROCESS = {"gang": _NAME, "index": 0, "attempt": 1, "at": 0.0}
 _PLANNED = job.Planned(host="h", slot="h/c/r", order=0, dispatched_at=0.0, start_s=0.0, end_s=0.0, transfer=())
 _ENDS = (JobState.RESULT_HELD, JobState.FAILED, JobState.CANCELLED)
 
+_ASSIGNMENT = m.AssignJob(job=_NAME, attempt=1, project_id="p", function="f", input_bytes=0, order=0, expected_s=0.0)
+_HELD = HeldJob(slot="h/c/r", assignment=_ASSIGNMENT)
+_HOLD_SLOT = m.HoldSlot(instance=_NAME, project_id="p", function="f", lease_epoch=1)
+_OF_SLOT = {"slot": "h/c/r"}
+_OF_ATTEMPT = {**_OF_SLOT, "job": _NAME, "attempt": 1}
+_FAILURE = {"code": "", "message": "", "retryable": True}
+
 #: What each table is asked about: its states, objects that make a difference to its rules, and one event of each kind,
 #: with the words that tell variants apart.
-SAMPLES: Mapping[str, tuple[Table[Any], Iterable[Any], Iterable[tuple[str, Any]], Iterable[tuple[str, Any]]]] = {
+SAMPLES: Mapping[str, tuple[AnyTable, Iterable[Any], Iterable[tuple[str, Any]], Iterable[tuple[str, Any]]]] = {
     "job": (
         job.JOB,
         JobState,
@@ -184,6 +199,65 @@ SAMPLES: Mapping[str, tuple[Table[Any], Iterable[Any], Iterable[tuple[str, Any]]
         [("", _MIGRATION)],
         [("", migration.AllSaved()), ("", migration.AllResumed()), ("", migration.MigrationFailed(reason=""))],
     ),
+    "agent-job": (
+        agent_job.JOB,
+        Phase,
+        [("", _HELD)],
+        [
+            ("", agent_events.InputArrived(job=_NAME)),
+            ("", agent_job.Begun()),
+            ("", agent_events.ComputationEnded(**_OF_ATTEMPT, compute_s=0.0, result_bytes=0, result_sha256="")),
+            ("", agent_events.ComputationFailed(**_OF_ATTEMPT, **_FAILURE)),
+            ("", agent_job.AttemptFailed(**_FAILURE)),
+            ("", agent_events.EndsRecorded(jobs=(_HELD.at(Phase.HELD),))),
+            ("", agent_events.EndsLost(jobs=())),
+            ("", agent_job.Delivered()),
+            ("", agent_job.RetentionEnded()),
+            ("", m.RetimeJob(job=_NAME, attempt=1, dispatched_at=0.0, transfer=())),
+            ("", agent_job.Evicted(done=0.0)),
+            ("", agent_job.Replaced()),
+            ("", m.ReleaseJob(job=_NAME)),
+        ],
+    ),
+    "agent-slot": (
+        agent_slot.SLOT,
+        Activity,
+        [("", AgentSlot(name="h/c/r", parameters=AgentParameters(), function="f", preparing=_HOLD_SLOT))],
+        [
+            ("", agent_slot.LoadBegun(function="f")),
+            ("", agent_slot.ComputationBegun(job=_HELD)),
+            ("", agent_slot.PreparationBegun(hold=_HOLD_SLOT)),
+            ("", agent_slot.UseBegun(hold=_HOLD_SLOT)),
+            ("", agent_slot.UseEnded()),
+            ("", agent_slot.RestBegun(after_s=0.0)),
+            ("", agent_slot.RestEnded()),
+            ("", agent_slot.AheadWanted(action=None)),
+            ("", agent_events.Loaded(**_OF_SLOT)),
+            ("", agent_events.LoadRefused(**_OF_SLOT, code="", message="")),
+            ("", agent_events.LoadFailed(**_OF_SLOT, reason="")),
+            ("for an instance", agent_events.Scrubbed(**_OF_SLOT)),
+            ("", agent_events.ScrubFailed(**_OF_SLOT, reason="")),
+            ("", agent_events.ComputationEnded(**_OF_ATTEMPT, compute_s=0.0, result_bytes=0, result_sha256="")),
+            ("", agent_events.ComputationFailed(**_OF_ATTEMPT, **_FAILURE)),
+            ("of the slot", agent_events.ComputationFailed(**_OF_ATTEMPT, **_FAILURE, slot_failed=True)),
+            ("", agent_events.ComputationOverdue(**_OF_ATTEMPT)),
+            ("as it was", agent_events.CardSeen(**_OF_SLOT, present=True, function="f")),
+            ("absent", agent_events.CardSeen(**_OF_SLOT, present=False)),
+        ],
+    ),
+    "agent-hold": (
+        agent_hold.HOLD,
+        HoldState,
+        [("", Hold(action=_HOLD_SLOT))],
+        [
+            ("the same use", agent_hold.HoldRequested(slot="h/c/r", action=_HOLD_SLOT)),
+            ("another use", agent_hold.HoldRequested(slot="h/c/r", action=replace(_HOLD_SLOT, function="g"))),
+            ("", agent_hold.PreparationBegan(slot="h/c/r")),
+            ("", agent_hold.Prepared(slot="h/c/r")),
+            ("", agent_hold.PreparationFailed(slot="h/c/r", problem="")),
+            ("", agent_hold.FreeRequested(slot="h/c/r", action=m.FreeSlot(instance=_NAME, lease_epoch=1))),
+        ],
+    ),
     "lease": (lease.LEASE, type(_LEASE.state), [("", _LEASE)], [("", lease.LeaseReleased())]),
 }
 
@@ -196,7 +270,7 @@ def transitions(noun: str) -> list[tuple[str, str, str, str]]:
         for variant, event in events:
             if not table.allows(state, type(event)):
                 continue
-            outcomes = {words: _outcome(table, replace(thing, state=state), event) for words, thing in things}
+            outcomes = {words: _outcome(table, _at(table, thing, state), event) for words, thing in things}
             same = len(set(outcomes.values())) == 1
             for words, (after, told) in outcomes.items():
                 key = (str(state), type(event).__name__, after, told)
@@ -207,9 +281,18 @@ def transitions(noun: str) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def _outcome(table: Table[Any], thing: Any, event: object) -> tuple[str, str]:
+def _at(table: AnyTable, thing: Any, state: Any) -> Any:
+    return replace(thing, **{_state_field(table): state})
+
+
+def _outcome(table: AnyTable, thing: Any, event: object) -> tuple[str, str]:
     changed, actions = table.transition(thing, event, 0.0)
-    return str(changed.state), ", ".join(type(action).__name__ for action in actions)
+    after = "(gone)" if changed is None else str(getattr(changed, _state_field(table)))
+    return after, ", ".join(dict.fromkeys(type(action).__name__ for action in actions))
+
+
+def _state_field(table: AnyTable) -> str:
+    return table.state_field if isinstance(table, AgentTable) else "state"
 
 
 class Transitions(SphinxDirective):
@@ -219,8 +302,9 @@ class Transitions(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the table, written as reStructuredText and parsed."""
+        told = "Instructions" if self.arguments[0].startswith("agent-") else "Told to the agent"
         lines = [".. list-table::", "   :header-rows: 1", "   :widths: 16 44 16 16", ""]
-        for cells in [("State", "Event", "Next", "Told to the agent"), *transitions(self.arguments[0])]:
+        for cells in [("State", "Event", "Next", told), *transitions(self.arguments[0])]:
             lines += [f"   {'*' if i == 0 else ' '} - {cell}" for i, cell in enumerate(cells)]
         container = nodes.Element()
         self.state.nested_parse(StringList(lines, source="transitions"), self.content_offset, container)

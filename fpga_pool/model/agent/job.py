@@ -33,6 +33,7 @@ from fpga_pool.model.messages import (
     ResultExpired,
     RetimeJob,
 )
+from fpga_pool.model.values import changed
 
 Outcome = tuple[HeldJob | None, list[Instruction]]
 
@@ -95,7 +96,7 @@ def _begun(job: HeldJob, event: Begun, now_s: float) -> Outcome:
 
 
 def _ended(job: HeldJob, event: ComputationEnded, now_s: float) -> Outcome:
-    ended = replace(
+    ended = changed(
         job,
         phase=Phase.ENDED,
         compute_s=event.compute_s,

@@ -27,6 +27,7 @@ from fpga_pool.model.exceptions import InvalidTransition
 from fpga_pool.model.messages import JobFinished, ObservedJob, ObservedSlot
 from fpga_pool.model.objects import CPU, SlotState
 from fpga_pool.model.progress import told_bytes
+from fpga_pool.model.values import changed
 
 #: Events that are told where a transition is not possible.
 HISTORY_LENGTH = 20
@@ -285,7 +286,7 @@ class Agent(Commanding):
         for uuid in list(self.state.ended):
             job = self.state.jobs[uuid]
             self.state.drop(self.state.ended, uuid)
-            held = replace(job, phase=Phase.HELD, compute_s=0.0, finished_at=now_s)
+            held = changed(job, phase=Phase.HELD, compute_s=0.0, finished_at=now_s)
             finished = JobFinished(
                 **about(job, now_s),
                 compute_s=job.compute_s,
@@ -295,7 +296,7 @@ class Agent(Commanding):
             self._out += [i.KeepResult(job), i.KeepJob(held), i.Report(finished)]
         for slot in self.state.slots.values():
             if slot.untold:
-                self.state.put(self.state.slots, slot.name, replace(slot, untold=False))
+                self.state.put(self.state.slots, slot.name, changed(slot, untold=False))
                 self._out.append(i.Report(slot.report()))
 
     def _ends_recorded(self, event: e.EndsRecorded, now_s: float) -> None:

@@ -1,10 +1,11 @@
 """What an agent knows: its slots, the jobs it holds, and the instances that slots are kept for."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from fpga_pool.model.messages import AssignJob, HoldSlot, LoadFunction, SlotChanged
 from fpga_pool.model.objects import SlotState
+from fpga_pool.model.values import changed
 
 #: Content of a slot's memory that nobody can tell: it is cleared before anybody uses it.
 UNKNOWN = ""
@@ -65,7 +66,7 @@ class HeldJob:
 
     def at(self, phase: Phase) -> "HeldJob":
         """Return the job in another phase."""
-        return replace(self, phase=phase)
+        return changed(self, phase=phase)
 
 
 class HoldState(StrEnum):

@@ -22,6 +22,7 @@ class AgentTable(Generic[T]):
         """`state` and `name` are the attributes of the object that hold these."""
         self.noun = noun
         self.rules = rules
+        self.state_field = state
         self.state_of: Callable[[T], StrEnum] = attrgetter(state)
         self._name_of: Callable[[T], str] = attrgetter(name)
 

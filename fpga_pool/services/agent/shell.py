@@ -50,6 +50,8 @@ class AgentShell:
         self._waiters: dict[str, list[Future[End]]] = {}
         #: Results that are not recorded yet, by job and attempt.
         self._results: dict[tuple[str, int], JobResult] = {}
+        #: Jobs of which all that is kept is in the journal, as far as is known: no file is to be deleted.
+        self._without_files: set[str] = set()
         self._recording = threading.Lock()
         #: Called after every change that made a report.
         self.on_report: Callable[[], object] = lambda: None
@@ -69,8 +71,8 @@ class AgentShell:
             i.RecordEnds: lambda _: None,
             i.Answer: lambda _: None,
             i.Settle: self._settle,
-            i.DeleteFiles: lambda one: self.files.delete(one.job),
-            i.DeleteInput: lambda one: self.files.input_path(one.job).unlink(missing_ok=True),
+            i.DeleteFiles: self._delete_files,
+            i.DeleteInput: self._delete_input,
             i.DeleteOutput: self._delete_output,
             i.DeleteStrays: lambda _: self.files.delete_strays(self.machine.state.jobs),
         }
@@ -217,7 +219,9 @@ class AgentShell:
             data = dict(inputs)
             with self._handled(event) as instructions:
                 self._journal.record(instructions, inputs=data)
-            self.files.remember([(one.job, data[one.job]) for one in instructions if isinstance(one, i.KeepInput)])
+            kept = [one.job for one in instructions if isinstance(one, i.KeepInput)]
+            self.files.remember([(uuid, data[uuid]) for uuid in kept])
+            self._without_files.update(kept)
             self._carry_out(instructions)
 
     def delivered(self, attempts: Sequence[tuple[str, int]]) -> None:
@@ -253,7 +257,9 @@ class AgentShell:
                         # Begun before the lock is released, so that nothing else is recorded in between.
                         transaction.enter_context(self._journal.together())
                     results = {job.uuid: self._results.pop((job.uuid, job.attempt)) for job in held}
-                    self.files.name_results([job for job in held if results[job.uuid].data is None])
+                    large = [job for job in held if results[job.uuid].data is None]
+                    self._without_files.difference_update(job.uuid for job in large)
+                    self.files.name_results(large)
                     self._journal.record(instructions, results=results)
             except BaseException:
                 with self.changed:
@@ -302,6 +308,16 @@ class AgentShell:
         for future in self._waiters.pop(uuid, []):
             if future.set_running_or_notify_cancel():
                 future.set_result(end)
+
+    def _delete_files(self, one: i.DeleteFiles) -> None:
+        if one.job in self._without_files:
+            self._without_files.remove(one.job)
+        else:
+            self.files.delete(one.job)
+
+    def _delete_input(self, one: i.DeleteInput) -> None:
+        if one.job not in self._without_files:
+            self.files.input_path(one.job).unlink(missing_ok=True)
 
     def _delete_output(self, one: i.DeleteOutput) -> None:
         self._results.pop((one.job, one.attempt), None)
