@@ -129,7 +129,9 @@ def _request(group: Group, name: str, scenario: Scenario, drawn: _Draw) -> Reque
             ShareRequest(uuid=job.uuid, name=job.name, requester=job.requester, input_bytes=job.input_bytes)
             for job in jobs
         )
-        return TaskRequest(**who, function=function, topology=Topology(group.topology), shares=shares)
+        return TaskRequest(
+            **who, function=function, topology=Topology(group.topology), shares=shares, shapes=group.shapes
+        )
     if isinstance(group, GangGroup):
         if group.processes is None or group.runtime_s is None:
             raise AssertionError(group.place)  # checked as it was read

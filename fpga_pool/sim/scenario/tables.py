@@ -11,6 +11,7 @@ from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.links import NOT_LINKED
 from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.tasks import TaskShape
 from fpga_pool.sim.agents import Delays
 from fpga_pool.sim.scenario.values import (
     AT_LEAST_ONE,
@@ -27,6 +28,7 @@ from fpga_pool.sim.scenario.values import (
     POSITIVE_SPREAD,
     SECONDS,
     SECONDS_SPREAD,
+    SHAPES,
     SHARE,
     TABLES,
     TEXT,
@@ -179,6 +181,7 @@ class TaskGroup(Inputs, Group):
 
     slots: Spread = key(WIDTH_SPREAD)
     topology: str = key(_TOPOLOGY, "any")
+    shapes: tuple[TaskShape, ...] = key(SHAPES, (), as_told="``slots`` slots")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.tasks import TaskShape
 
 TableT = TypeVar("TableT")
 
@@ -163,6 +164,13 @@ def _lines(value: Any) -> tuple[str, ...]:
     return tuple(TEXT.read(line) for line in value)
 
 
+def _shapes(value: Any) -> tuple[TaskShape, ...]:
+    if not isinstance(value, list):
+        raise TypeError
+    shapes = [shape if isinstance(shape, list) else [shape] for shape in value]
+    return tuple(TaskShape(COUNT_OF_SOME.read(slots), *map(POSITIVE.read, seconds)) for slots, *seconds in shapes)
+
+
 NAME = Kind("a name of letters, digits, '.', '_' and '-'", _text(_NAME.fullmatch))
 TEXT = Kind("a text that is not empty", _text(bool))
 PLACE = Kind("the name of a host, HOST/CARD or HOST/CARD/SLOT", _text(bool))
@@ -181,3 +189,4 @@ SECONDS_SPREAD = Kind("seconds, 0 or more, or a range [low, high] of such", _spr
 POSITIVE_SPREAD = Kind("a number above 0, or a range [low, high] of such", _spread(POSITIVE.read))
 COUNT_SPREAD = Kind("a whole number, 0 or more, or a range [low, high] of such", _spread(COUNT.read))
 WIDTH_SPREAD = Kind("a whole number, 1 or more, or a range [low, high] of such", _spread(COUNT_OF_SOME.read))
+SHAPES = Kind("a list of numbers of slots, each alone or as [slots, seconds]", _shapes)

@@ -147,6 +147,25 @@ def test_tasks_that_still_have_a_line_run_while_the_ring_is_broken(example):
     assert 3.0 <= first[0]["at_s"] < first[1]["at_s"] <= second[0]["at_s"] < second[1]["at_s"] < 23.0
 
 
+def test_a_malleable_task_gets_one_of_its_shapes(tmp_path):
+    task = """
+    [hosts.node]
+    board = "demo"
+
+    [[tasks]]
+    name = "t"
+    function = "aes"
+    slots = 8
+    shapes = [4, [8, 1.0]]
+    input_bytes = 1000
+    requester = "node"
+    """
+    told = run(scenario(tmp_path, task))
+    # The host has four slots: each computes two of the eight shares.
+    slots = [share["slot"] for share in told.jobs("t")]
+    assert (told["tasks"][0]["state"], sorted(map(slots.count, set(slots)))) == ("FINISHED", [2, 2, 2, 2])
+
+
 # Gangs --------------------------------------------------------------------------------------------------------------
 
 

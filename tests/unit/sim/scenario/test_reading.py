@@ -87,6 +87,7 @@ def test_hosts_of_a_kind_are_numbered(read):
         (HOST + ONLINE.replace('"aes"', "{aes = 0}"), "online[0] (o): function: expected a name, or a table of names"),
         (HOST + TASK + 'topology = "star"\n', "tasks[0] (t): topology: expected any, line or ring, found 'star'"),
         (HOST + TASK.replace("slots = 2", "slots = 0"), "tasks[0] (t): slots: expected a whole number, 1 or more, or"),
+        (HOST + TASK + "shapes = [[1, 2, 3]]\n", "tasks[0] (t): shapes: expected a list of numbers of slots, each"),
         (HOST + GANG.replace("processes = 2\n", ""), "gangs[0] (g): processes: missing, and there is no swf that says"),
         (HOST + GANG + 'swf = "x"\n', "gangs[0] (g): processes: the file of swf says that"),
         (HOST + GANG + "most = 2\n", "gangs[0] (g): most: without effect where there is no swf"),
