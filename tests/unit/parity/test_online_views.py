@@ -1,0 +1,109 @@
+"""Online policies decide the same on a view that is kept up to date, as in the fast simulator, and on one made anew.
+
+The live pool makes its view from the store for each decision.  What the store does not keep, such as the order in which
+slots became idle, may only choose among slots that are alike.
+
+    FPGA_POOL_PARITY_TRACES=200 pytest tests/unit/parity/test_online_views.py
+
+Not compared here are what the two do with a decision, and faults, which the fast simulator does not have.
+"""
+
+import os
+
+import numpy as np
+import pytest
+
+from fpga_pool.conf.policies import load_policy, policy_names
+from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
+from fpga_pool.core.benefit.pool import OnlinePool
+from fpga_pool.sim.benefit.simulator import simulate
+from fpga_pool.sim.benefit.trace import Trace
+
+#: Random traces per policy.
+TRACES = int(os.environ.get("FPGA_POOL_PARITY_TRACES", "12"))
+JOBS, FUNCTIONS = 120, 4
+
+
+def random_case(seed):
+    """Return a pool of a few cards whose DMA is short, and jobs of two projects that come a little too fast."""
+    rng = np.random.default_rng(seed)
+    cards, slots = int(rng.integers(1, 4)), int(rng.integers(1, 4))
+    kind = rng.integers(0, 2, cards * slots)
+    fits = rng.random((2, FUNCTIONS)) < 0.8
+    fits[0] |= ~fits.any(axis=0)
+    pool = OnlinePool(
+        functions=tuple("abcd"), speedup=rng.uniform(2, 20, FUNCTIONS), preemptible=rng.random(FUNCTIONS) < 0.5,
+        progress_kept=rng.random(FUNCTIONS) < 0.5, fits=fits,
+        io_bps=np.tile(rng.uniform(1e8, 9e8, FUNCTIONS), (2, 1)), load_s=rng.choice([0.05, 0.5], 2),
+        dma_bps=np.full(cards, 1e9), slot_card=np.repeat(np.arange(cards), slots), slot_kind=kind,
+    )  # fmt: skip
+    function = rng.integers(0, FUNCTIONS, JOBS)
+    trace = Trace(
+        jobs=tuple(f"j{i}" for i in range(JOBS)),
+        function=np.where(fits[np.unique(kind)].any(axis=0)[function], function, -1),
+        arrival_s=np.cumsum(rng.exponential(0.6 / pool.slots, JOBS)), work_s=rng.choice([0.5, 1.0, 1.3], JOBS),
+        patience_s=rng.choice([0.5, 1.0, 20.0], JOBS), project=tuple(rng.choice(["p", "q"], JOBS).tolist()),
+    )  # fmt: skip
+    return pool, trace
+
+
+def made_anew(view):
+    """Return the same occupancy, made slot by slot and job by job as the live pool makes it."""
+    slots = range(view.pool.slots)
+    loads = [view.job[slot] < 0 and slot not in view.idle[view.kind[slot]][view.holds[slot]] for slot in slots]
+    fresh = Occupancy(view.pool, view.demand)
+    fresh.preloads = view.preloads
+    for slot in sorted(slots, key=loads.__getitem__):
+        if view.holds[slot] == EMPTY:
+            continue
+        fresh.loads(slot, view.holds[slot])
+        if loads[slot]:
+            continue
+        fresh.loaded(slot, view.loaded_s[slot])
+        if view.job[slot] >= 0:
+            fresh.started(slot, view.job[slot], view.end_s[slot])
+    waiting = [(job, function, until) for function in view.functions for job, until in view.waiting[function].items()]
+    for job, function, give_up_s in sorted(waiting):
+        fresh.waits(job, function, give_up_s)
+    fresh.news = None, None
+    return fresh
+
+
+def meaning(view, move):
+    """Return what a move does, and to what kind of slot: all that tells slots apart but their numbers."""
+    if move is None:
+        return None
+    slot, card = move.slot, view.card[move.slot]
+    left_bps = round(view.dma_bps[card] - view.asked_bps[card])
+    return type(move), move.function, view.kind[slot], view.holds[slot], view.job[slot] >= 0, left_bps
+
+
+class Compared:
+    """Decides on both views; goes on by what was decided on the one that is kept."""
+
+    def __init__(self, policy):
+        self._policy, self.name = policy, policy.name
+        self.decisions, self.differences = 0, []
+
+    def decide(self, view, state, now_s, rng):
+        # The live pool looks at everything each time, not at what is new.
+        view.news = None, None
+        move = self._policy.decide(view, state, now_s, rng)
+        other = self._policy.decide(made_anew(view), state, now_s, rng)
+        self.decisions += 1
+        if meaning(view, move) != meaning(view, other):
+            self.differences.append((now_s, move, other))
+        return move
+
+
+@pytest.mark.parametrize("name", policy_names("online"))
+def test_no_decision_differs(name):
+    decisions, differences = 0, []
+    for seed in range(TRACES):
+        pool, trace = random_case(seed)
+        compared = Compared(load_policy("online", name))
+        simulate(pool, trace, compared, tenant_share=(1.0, 0.5)[seed % 2])
+        decisions += compared.decisions
+        differences += [(seed, *difference) for difference in compared.differences]
+    assert differences == []
+    assert decisions > TRACES * JOBS
