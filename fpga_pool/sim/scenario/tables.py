@@ -68,6 +68,7 @@ class SchedulerTable:
     dispatch_lead_s: float = key(SECONDS, _DEFAULTS.dispatch_lead_s)
     replan_horizon_s: float = key(SECONDS, _DEFAULTS.replan_horizon_s)
     replan_late_s: float = key(POSITIVE, _DEFAULTS.replan_late_s)
+    plan_results: bool = key(FLAG, _DEFAULTS.plan_results)
     online_patience_s: float = key(SECONDS, _DEFAULTS.online_patience_s)
     load_ahead: bool = key(FLAG, _DEFAULTS.load_ahead)
     tenant_share: float = key(SHARE, _DEFAULTS.tenant_share)
