@@ -17,6 +17,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.conf.catalogue import load_catalogue
+from fpga_pool.core.gangs.paper import Easy
 from fpga_pool.dataplane.handler import Admission, JobFailure, JobResult
 from fpga_pool.dataplane.port import Limits
 from fpga_pool.dataplane.server import DataServer
@@ -329,7 +330,7 @@ class PoolBench:
     def gang(self, project_id, uuid):
         with self._answering("gang"):
             gang_admission.owned_gang(self.tx, uuid, project_id)
-            return gang_detail(self.tx, uuid, self.settings, 0.0, time.time())
+            return gang_detail(self.tx, uuid, self.settings, Easy(), time.time())
 
     def cancel_gang(self, project_id, uuid):
         with self._answering("cancel_gang"):
