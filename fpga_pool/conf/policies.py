@@ -74,7 +74,7 @@ def policy_with(group: str, name: str, values: Mapping[str, Any]) -> Any:
 
 def _defaults(policy: Any) -> dict[str, Any]:
     """Return the parameters of a policy with their defaults."""
-    return {field.name: field.default for field in fields(policy.Params)} if hasattr(policy, "Params") else {}
+    return {field.name: field.default for field in fields(policy.Params)} if isinstance(policy, Parametrised) else {}
 
 
 def policy_as(group: str, text: str) -> Any:
