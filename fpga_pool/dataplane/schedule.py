@@ -84,11 +84,17 @@ class RateSchedule:
             return math.inf
         return self._before_bytes[i] + segment.bps * (min(t_s, segment.end_s) - segment.begin_s) / 8
 
+    def surplus_bytes(self, t_s: float) -> float:
+        """Return the bytes that have followed until `t_s` since the end, at the last rate."""
+        return self._rate_afterwards * max(t_s - self.end_s, 0.0) / 8
+
     def next_byte(self, carried_bytes: float) -> tuple[float, float]:
         """Return when the byte after so many leaves, and at which rate; from the end on at the last one."""
         i = self._segment_of(carried_bytes)
         if i >= len(self.segments):
-            return self.end_s, self._rate_afterwards if self.segments else math.inf
+            rate_bps = self._rate_afterwards if self.segments else math.inf
+            surplus_bytes = max(carried_bytes - self.total_bytes, 0.0)
+            return self.end_s + (8 * surplus_bytes / rate_bps if rate_bps > 0 else 0.0), rate_bps
         segment = self.segments[i]
         in_segment_bytes = max(carried_bytes - self._before_bytes[i], 0.0)
         return segment.begin_s + 8 * in_segment_bytes / segment.bps, segment.bps
@@ -102,6 +108,11 @@ class RateSchedule:
                 return self._before_bytes[i + 1] - carried_bytes
             i += 1
         return math.inf
+
+    def piece_bytes(self, carried_bytes: float) -> float:
+        """Return how many bytes leave after so many at one rate; `inf` from the end on."""
+        i = self._segment_of(carried_bytes)
+        return self._before_bytes[i + 1] - carried_bytes if i < len(self.segments) else math.inf
 
     def _segment_of(self, carried_bytes: float) -> int:
         """Return the segment that carries the byte after so many; one with a rate of 0 carries none."""
@@ -126,7 +137,8 @@ class Pacer:
     """Says how much of an input may leave by now, so that it is never ahead of its plan; it has no thread of its own.
 
     One thread sends, any may replace the schedule.  A schedule may be for what is left of the input: then it is about
-    the last bytes of it.  `anchor_s` is the moment on `clock` from which the schedule counts.
+    the last bytes of it, unless it is `from_first_byte`: then what it does not carry follows at its last rate.
+    `anchor_s` is the moment on `clock` from which the schedule counts.
     """
 
     def __init__(
@@ -137,9 +149,11 @@ class Pacer:
         *,
         anchor_s: float,
         clock: Callable[[], float] = time.monotonic,
+        from_first_byte: bool = False,
     ) -> None:
         self._limiter = limiter
         self._input_bytes = input_bytes
+        self._from_first_byte = from_first_byte
         self._anchor_s = anchor_s
         self._clock = clock
         self._applied_bps: float | None = None
@@ -150,7 +164,7 @@ class Pacer:
     def _follow(self, schedule: RateSchedule) -> None:
         self._schedule = schedule
         #: What has left before the schedule begins.
-        self._before_bytes = max(self._input_bytes - schedule.total_bytes, 0.0)
+        self._before_bytes = 0.0 if self._from_first_byte else max(self._input_bytes - schedule.total_bytes, 0.0)
         #: By how much the sender is later than the schedule and will not make up for.
         self._late_s = 0.0
 
@@ -172,7 +186,10 @@ class Pacer:
             if t_s < due_s:
                 return 0
             planned_bytes = self._before_bytes + self._schedule.carried_bytes(t_s)
-            if t_s >= self._schedule.end_s or math.isinf(planned_bytes):
+            if self._from_first_byte:
+                planned_bytes += self._schedule.surplus_bytes(t_s)
+            ends = t_s >= self._schedule.end_s and not (self._from_first_byte and rate_bps > 0)
+            if ends or math.isinf(planned_bytes):
                 return wanted_bytes
             allowed = int(planned_bytes) - self._sent_bytes
             worthwhile = allowed + _ROUNDING_BYTES >= self._piece_bytes(wanted_bytes, rate_bps)
@@ -209,8 +226,9 @@ class Pacer:
         return t_s, due_s, rate_bps
 
     def _piece_bytes(self, wanted_bytes: int, rate_bps: float) -> float:
-        run_bytes = self._schedule.run_bytes(self._sent_bytes - self._before_bytes)
-        return min(wanted_bytes, run_bytes, max(rate_bps * _PIECE_S / 8, 1.0))
+        # The rest of a piece at a lower rate would come later than a sender makes up for.
+        at_one_rate = self._schedule.piece_bytes(self._sent_bytes - self._before_bytes)
+        return min(wanted_bytes, at_one_rate, max(rate_bps * _PIECE_S / 8, 1.0))
 
     def _limit(self, rate_bps: float) -> None:
         if rate_bps != self._applied_bps:

@@ -238,7 +238,15 @@ class Session:
     def _pacer_of(self, result: JobResult) -> Pacer:
         """Return what holds a result to its planned rates, which count from the end of the computation."""
         anchor_s = self._now_s() - (self._port.clock() - result.ended_at)
-        return Pacer(RateSchedule(result.transfer), NoLimit(), result.size_bytes, anchor_s=anchor_s, clock=self._now_s)
+        return Pacer(
+            RateSchedule(result.transfer),
+            NoLimit(),
+            result.size_bytes,
+            anchor_s=anchor_s,
+            clock=self._now_s,
+            # Its size was predicted; what is more than that follows at the last rate.
+            from_first_byte=True,
+        )
 
     async def _quota(self, pacer: Pacer, wanted_bytes: int) -> int:
         """Return how many of so many bytes may be sent, once some may; the client hears of us meanwhile."""

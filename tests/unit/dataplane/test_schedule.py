@@ -1,6 +1,9 @@
 import math
+from itertools import accumulate, pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fpga_pool.dataplane.schedule import Pacer, RateSchedule
 from fpga_pool.model.exceptions import InvalidInput
@@ -85,10 +88,10 @@ class Rates(list):
 class Sender:
     """Sends an input as the pacer lets it, on a clock of its own; the pacer's time 0 is at 100 s."""
 
-    def __init__(self, schedule, input_bytes):
+    def __init__(self, schedule, input_bytes, **options):
         self.now_s = 100.0
         self.rates = Rates()
-        self.pacer = Pacer(schedule, self.rates, input_bytes, anchor_s=100.0, clock=lambda: self.now_s)
+        self.pacer = Pacer(schedule, self.rates, input_bytes, anchor_s=100.0, clock=lambda: self.now_s, **options)
         self.left_bytes = input_bytes
         #: (seconds since time 0, bytes that have left)
         self.story = [(0.0, 0)]
@@ -176,3 +179,27 @@ def test_unplanned_input_waits_for_time_0_alone():
     assert sender.pacer.quota(65_536) == 0
     sender.now_s = 100.0
     assert sender.pacer.quota(65_536) == 65_536
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 1.0), st.sampled_from([1e5, 1e6, 1e7, 1e8, 1e9])), min_size=1, max_size=6))
+def test_rates_that_rise_and_fall_without_a_gap_never_stop_the_sender(pieces):
+    """However far the rate falls, the sender is never ahead, waits between its looks, and ends with the plan."""
+    times_s = list(accumulate((length_s for length_s, _ in pieces), initial=0.0))
+    spans = zip(pairwise(times_s), pieces, strict=True)
+    schedule = RateSchedule([RateSegment(begin_s, end_s, bps) for (begin_s, end_s), (_, bps) in spans])
+    sender = Sender(schedule, int(schedule.total_bytes))
+    while sender.left_bytes and sender.now_s < 110.0:
+        count = sender.pacer.quota(min(sender.left_bytes, 524_288))
+        sender.pacer.sent(count)
+        sender.left_bytes -= count
+        assert int(schedule.total_bytes) - sender.left_bytes <= schedule.carried_bytes(sender.now_s - 100.0) + 1
+        assert count or sender.pacer.hold_s() > 0
+        sender.now_s += 0.0 if count else max(min(sender.pacer.hold_s(), 0.05), 1e-4)
+    assert sender.now_s - 100.0 <= times_s[-1] + 0.06
+
+
+def test_what_is_more_than_was_planned_follows_at_the_last_rate():
+    """2 MB where 1 MB was predicted to leave within a second: as long again."""
+    sender = Sender(RateSchedule([RateSegment(0.0, 1.0, 8e6)]), 2_000_000, from_first_byte=True)
+    assert sender.run(10.0) == pytest.approx(2.0, abs=0.002)
+    assert all(sent <= 1e6 * t_s + 1 for t_s, sent in sender.story)
