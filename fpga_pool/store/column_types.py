@@ -71,7 +71,7 @@ class Records(TypeDecorator[tuple[Any, ...]]):
 class ActionText(TypeDecorator[Action]):
     """The action of a command, as JSON."""
 
-    impl = Text
+    impl = LongText
     cache_ok = True
 
     def process_bind_param(self, value: Action | None, dialect: Dialect) -> str:

@@ -45,12 +45,17 @@ def plan_arriving(
     if len(earlier.bps) == 0 or not moves_over_network(problem, alone.accelerator).any():
         return alone
     inside = _sent(problem, alone, _filling(problem, alone, earlier), alone)
-    if inside.makespan_s <= alone.makespan_s:
+    if _ends(inside) <= _ends(alone):
         return inside
     later_s = np.where(problem.input_bytes > 0, np.maximum(problem.release_s, earlier.end_s.max()), problem.release_s)
     behind = policy.decide(replace(problem, release_s=floats(later_s)), state, 0.0, rng)
     behind = _sent(problem, behind, _transfers(problem, behind), alone)
-    return behind if behind.makespan_s < inside.makespan_s else inside
+    return behind if _ends(behind) < _ends(inside) else inside
+
+
+def _ends(found: BatchPlan) -> tuple[float, float]:
+    """Return when the last result is back, and when the last job ends."""
+    return found.completion_s, found.makespan_s
 
 
 def _sent(problem: BatchProblem, planned: BatchPlan, transfers: Transfers, bound: BatchPlan) -> BatchPlan:

@@ -58,6 +58,8 @@ class Exact:
         search = balance if is_balance(view) else sequence
         found = search(view, horizon_s, self._limits(horizon_s), known.lower_bound_s)
         bound_s = min(found.bound_s, horizon_s * (1 - self._params.gap))
+        if view.head_start_s > 0 and view.load_s.any():
+            bound_s = known.lower_bound_s  # the programmes let loads begin at time 0, in a pool they begin before
         if found.schedule is None or found.schedule.makespan_s >= horizon_s:
             best = replace(known, policy=self.name, lower_bound_s=max(known.lower_bound_s, bound_s))
         else:

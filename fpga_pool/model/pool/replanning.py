@@ -291,7 +291,8 @@ def _promise(
     problem = asked.underway.problem
     ends_s: Floats = found.plan.start_s[rows] + problem.seconds[rows, found.plan.accelerator[rows]]
     fastest_s = problem.seconds[rows].min(axis=1)
-    bound_s = max(float(fastest_s.max()), even_work_s(fastest_s, problem.ready_s))
+    # What runs is only expected to end when `ready_s` says: it may end, or be cancelled, at once.
+    bound_s = max(float(fastest_s.max()), even_work_s(fastest_s, np.zeros(problem.accelerators)))
     makespan_s = float(ends_s.max())
     of_batch = np.isin(found.plan.result_job, rows)
     completion_s = max(makespan_s, float(found.plan.result_end_s[of_batch].max(initial=0.0)))

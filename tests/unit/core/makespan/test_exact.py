@@ -264,3 +264,14 @@ def test_cbc_finds_the_same_where_highs_is_missing(monkeypatch):
     found = decide(Exact(), problem)
     assert found.makespan_s == pytest.approx(best.makespan_s, rel=1e-6)
     assert found.lower_bound_s == pytest.approx(best.makespan_s, rel=1e-5)
+
+
+def test_bound_is_none_that_a_pool_beats_by_loading_before_time_0():
+    # A pool loads for half a second before time 0 and computes for one second after 0.5 s.
+    loads = {"function": [1, 1], "loaded": [-1, -1], "load_s": [1.0, 1.0]}
+    problem = BatchProblem(
+        seconds=[[1.0, 1.0]] * 2, input_bytes=[0, 0], requester=[0, 0], egress_bps=[np.inf], responder=[0, 0],
+        ingress_bps=[np.inf], head_start_s=0.5, **loads,
+    )  # fmt: skip
+    found = Exact().decide(problem, None, 0.0, np.random.default_rng(0))
+    assert found.lower_bound_s <= 1.5 + 1e-9

@@ -196,3 +196,13 @@ def test_both_ends_of_a_transfer_under_way_are_told_of_its_new_rates(moving):
     pieces = [(piece.begin_s, piece.end_s, piece.bps) for piece in told.transfer]
     assert pieces == [pytest.approx((-pool.settings.dispatch_lead_s, 0.0, 8e6)), pytest.approx((0.0, 0.5, 8e6))]
     assert commands["RetimeJob"].action.transfer == told.transfer
+
+
+def test_promised_bound_holds_where_what_is_late_ends_at_once(queued):
+    """Three slots compute jobs that are 4 s late: they are expected to be as late again, and may end at once."""
+    queued.now_s += 4.751
+    batch = queued.create("aes")
+    changes = queued.replan()
+    assert [job.batch_uuid for job in changes.placed] == [batch]
+    # One job of a second and a thousandth, on any of three slots.
+    assert queued.batch(batch).lower_bound_s == pytest.approx(1.001)
