@@ -1,6 +1,6 @@
 """The state of an agent: what `machine.Agent` changes, and takes back if it could not be recorded."""
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from typing import Any
 
 from fpga_pool.model.agent.objects import AgentSlot, HeldJob, Hold, Phase
@@ -30,8 +30,9 @@ class AgentState:
         self.fences: dict[str, tuple[int, int]] = {}
         #: By shard: the latest epoch in which somebody gave commands.
         self.epochs: dict[str, int] = {}
-        #: The latest commands, the oldest first.
-        self.executed: dict[str, None] = {}
+        #: The latest commands, the oldest first.  Not a dict, which finds its first entry the more slowly the more were
+        #: removed before it.
+        self.executed: OrderedDict[str, None] = OrderedDict()
         self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
 
     def put(self, table: dict[Any, Any], key: Any, value: Any) -> None:
@@ -64,14 +65,14 @@ class AgentState:
         self.drop(self.ended, uuid)
 
     def remember(self, command: str) -> None:
-        """Note that a command is executed, and forget the oldest."""
+        """Note that a command is executed; the oldest are forgotten when the change is kept."""
         self.put(self.executed, command, None)
-        if len(self.executed) > REMEMBERED:
-            self.drop(self.executed, next(iter(self.executed)))
 
     def keep(self) -> None:
         """Keep all changes made so far, whatever comes."""
         self._undo.clear()
+        while len(self.executed) > REMEMBERED:
+            self.executed.popitem(last=False)
 
     def undo(self) -> None:
         """Take back all changes since `keep`."""
