@@ -117,8 +117,9 @@ class Commanding:
     def _execute(self, command: Command, event: CommandsReceived, now_s: float) -> Outcome:
         action, slot = command.action, command.slot
         if isinstance(action, AssignJob):
-            # An earlier one of these commands may have deleted it.
-            input_here = action.job in event.inputs and i.DeleteFiles(action.job) not in self._out
+            # An earlier one of these commands may have deleted it, from the disk or from the journal.
+            deleted = i.DeleteFiles(action.job) in self._out or i.ForgetJob(action.job) in self._out
+            input_here = action.job in event.inputs and not deleted
             self._assign(slot, action, input_here, now_s)
         elif isinstance(action, RetimeJob):
             self._job_if_possible(action.job, action, now_s, action.attempt)
