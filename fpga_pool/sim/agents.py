@@ -230,9 +230,10 @@ class SimulatedAgent:
         executor.broken = True
         if executor.computing is not None:
             self._end_computation(name, "fpga_pool.slot_fault", "simulated", slot_failed=True)
-        elif slot.activity is Activity.LOADING:
+        elif slot.activity in (Activity.LOADING, Activity.SCRUBBING):
             executor.number = next(self._numbers)
-            self._answer(e.LoadFailed(slot=name, reason="simulated"))
+            failed = e.LoadFailed if slot.activity is Activity.LOADING else e.ScrubFailed
+            self._answer(failed(slot=name, reason="simulated"))
         else:
             self._feed(e.CardSeen(slot=name, present=False, reason="simulated"))
 
@@ -262,6 +263,7 @@ class SimulatedAgent:
         self._feed(self._journal.restarted(self._inputs))
         for job in list(self.machine.state.jobs.values()):
             self._await_input(job.uuid, job.attempt)
+            self._await_delivery(job)
         for slot in self._slots:
             self._ask(slot)
 
@@ -417,11 +419,18 @@ class SimulatedAgent:
         held = tuple(self._journal.jobs[job.uuid] for job in ended)
         self._feed(e.EndsRecorded(jobs=held))
         for job in held:
-            transfer = job.assignment.result_transfer
-            if transfer:
-                self._engine.after(transfer[-1].end_s, partial(self._deliver, job))
-            else:
-                self._deliver(job)
+            self._await_delivery(job)
+
+    def _await_delivery(self, job: HeldJob) -> None:
+        """Deliver a result when it has moved as planned since its job's end."""
+        if job.finished_at is None:
+            return
+        transfer = job.assignment.result_transfer
+        due_s = job.finished_at + (transfer[-1].end_s if transfer else 0.0)
+        if due_s > self._engine.now_s:
+            self._engine.at(due_s, partial(self._deliver, job))
+        else:
+            self._deliver(job)
 
     def _deliver(self, job: HeldJob) -> None:
         self._feed(e.ResultsDelivered(attempts=((job.uuid, job.attempt),)))

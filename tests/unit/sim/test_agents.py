@@ -19,6 +19,7 @@ from fpga_pool.model.messages import (
     ResultDelivered,
     SlotChanged,
 )
+from fpga_pool.model.objects import RateSegment
 from fpga_pool.sim.agents import Delays, SimulatedAgent
 from fpga_pool.sim.engine import Engine
 from fpga_pool.sim.hosts import fresh_hosts
@@ -162,6 +163,29 @@ def test_a_slot_that_fails_stays_so_until_it_is_repaired(bench, at_s):
     bench.assign("j", attempt=2)
     bench.wait(200.0)
     assert len(bench.told(JobFinished)) == 1
+
+
+def test_a_slot_that_fails_while_it_is_scrubbed_for_an_instance_is_prepared_when_it_is_repaired(bench):
+    bench.execute(HoldSlot(instance="vm", project_id="p", function="sha256", lease_epoch=1))
+    bench.agent.fail_slot(SLOT)
+    bench.wait(20.0)
+    assert bench.states() == [("FAULTED", 0.0)]
+    bench.agent.repair_slot(SLOT)
+    bench.wait(40.0)
+    (slot, _) = bench.agent.heartbeat().slots
+    assert (slot.instance, slot.state.value) == ("vm", "READY")
+
+
+@pytest.mark.parametrize(("back_s", "delivered_s"), [(12.0, 20.5), (30.0, 30.0)], ids=["in transit", "overdue"])
+def test_a_result_in_transit_when_its_host_vanishes_is_delivered_when_it_is_back(bench, back_s, delivered_s):
+    bench.assign("j", result_transfer=(RateSegment(0.0, 10.0, 8.0),))
+    bench.wait(11.0)
+    bench.agent.vanish()
+    bench.wait(back_s)
+    bench.agent.come_back()
+    bench.wait(100.0)
+    assert [at for _, at in bench.told(ResultDelivered)] == [delivered_s]
+    assert bench.agent.heartbeat().jobs == ()
 
 
 def test_a_host_that_comes_back_goes_on_with_what_its_journal_holds(bench):

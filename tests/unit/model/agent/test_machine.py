@@ -110,8 +110,9 @@ def test_a_running_job_that_gets_another_slot_is_stopped_and_what_it_computed_is
     assert states(machine)[-1] == "READY"
 
 
-def test_an_input_that_was_released_by_an_earlier_one_of_the_same_commands_is_waited_for(machine):
-    machine.stage("j")
+@pytest.mark.parametrize("bring", [Machine.stage, Machine.compute], ids=["staged", "running"])
+def test_an_input_that_was_released_by_an_earlier_one_of_the_same_commands_is_waited_for(machine, bring):
+    bring(machine, "j")
     release, again = machine.command(ReleaseJob(job="j")), machine.command(assign("j", attempt=2))
     machine.execute(release, again, inputs=frozenset({"j"}))
     assert machine.state.jobs["j"].phase is Phase.WAITING
@@ -194,9 +195,14 @@ def test_commands_for_others_and_of_other_kinds_are_refused_by_name(machine):
 def test_only_the_newest_commands_are_remembered(monkeypatch):
     monkeypatch.setattr(state_module, "REMEMBERED", 2)
     machine = Machine()
-    sent = [machine.command(ReleaseJob(job="")) for _ in range(4)]
-    machine.execute(*sent)
-    assert list(machine.state.executed) == [command.id for command in sent[-2:]]
+    first, second, third, fourth = sent = [machine.command(ReleaseJob(job="")) for _ in range(4)]
+    for command in sent[:3]:
+        machine.execute(command)
+    machine.execute(fourth)
+    machine.agent.undo()  # it could not be recorded: those before it are as they were
+    assert list(machine.state.executed) == [second.id, third.id]
+    assert outcomes(machine.execute(second)) == ["repeated"]
+    assert outcomes(machine.execute(first)) == ["refused"]
 
 
 # Loads
