@@ -43,7 +43,8 @@ class Commanding:
             self._wake(job.slot)
 
     def _wake(self, slot: str) -> None:
-        if self.state.slots[slot].asks:
+        known = self.state.slots.get(slot)  # None: a job's slot that this host had before it was started again
+        if known is not None and known.asks:
             self._wakes[slot] = None
 
     def _job(self, job: HeldJob, event: object, now_s: float) -> HeldJob | None:

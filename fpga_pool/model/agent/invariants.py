@@ -30,9 +30,10 @@ def _broken_jobs(state: AgentState) -> Iterator[str]:
     if indexed != {(job.slot, job.uuid): job for job in state.jobs.values()}:
         yield "the jobs by slot are not the jobs"
     for job in state.jobs.values():
-        slot = state.slots[job.slot]
-        if job.phase is Phase.RUNNING and (slot.job, slot.attempt) != (job.uuid, job.attempt):
-            yield f"{job.uuid} is running, but {slot.name} computes {slot.job or 'nothing'}"
+        slot = state.slots.get(job.slot)  # None: the host had it before it was started again
+        computed = ("", 0) if slot is None else (slot.job, slot.attempt)
+        if job.phase is Phase.RUNNING and computed != (job.uuid, job.attempt):
+            yield f"{job.uuid} is running, but {job.slot} computes {computed[0] or 'nothing'}"
         ended = job.phase in (Phase.ENDED, Phase.HELD)
         if ended != (job.result_bytes is not None) or (job.phase is Phase.HELD) != (job.finished_at is not None):
             yield f"{job.uuid} is {job.phase}, with a result of {job.result_bytes} bytes since {job.finished_at}"

@@ -155,7 +155,7 @@ class AgentShell:
         staged = (Phase.STAGED, Phase.RUNNING)
         self.feed(
             e.Restarted(
-                jobs=tuple(job for job in jobs if job.slot in slots),
+                jobs=tuple(jobs),
                 holds={slot: hold for slot, hold in self._journal.holds().items() if slot in slots},
                 fences={slot: fence for slot, fence in self._journal.fences().items() if slot in slots},
                 epochs=self._journal.epochs(),

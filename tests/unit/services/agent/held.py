@@ -13,12 +13,12 @@ SLOT, OTHER = "h0/sim0/slot0", "h0/sim0/slot1"
 
 
 class Jobs(AgentShell):
-    """The shell of an agent with two slots, whose executors are the test."""
+    """The shell of an agent with two slots unless others are named, whose executors are the test."""
 
-    def __init__(self, journal, state_dir, clock):
+    def __init__(self, journal, state_dir, clock, slots=(SLOT, OTHER)):
         slots = [
             ObservedSlot(slot=name, card="sim0", region=name[-5:], board="b", kind="small", state=SlotState.EMPTY)
-            for name in (SLOT, OTHER)
+            for name in slots
         ]
         super().__init__(Agent("h0", slots, AgentParameters(retention_s=100.0)), journal, state_dir, clock)
 

@@ -2,9 +2,10 @@
 
 import pytest
 
+from fpga_pool.model.agent.invariants import validate
 from fpga_pool.model.agent.objects import Phase
 
-from .held import OTHER, files, give
+from .held import OTHER, SLOT, Jobs, files, give
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,28 @@ def test_a_result_that_was_lost_in_a_restart_has_expired(jobs, new_jobs, command
     jobs.files.result_path("j").unlink()
     assert new_jobs().all() == []
     assert reported()[-1] == ("ResultExpired", "j", 1)
+
+
+@pytest.mark.parametrize("phase", [Phase.WAITING, Phase.STAGED, Phase.HELD])
+def test_jobs_of_a_slot_that_is_missing_after_a_restart_are_held_all_the_same(
+    jobs, new_jobs, commands, journal, tmp_path, clock, reported, monkeypatch, phase
+):
+    give(jobs, commands, phase=phase, slot=OTHER)
+    (tmp_path / "inputs" / "j.part").write_bytes(b"half")
+    before, kept = reported(), files(tmp_path)
+    restarted = Jobs(journal, tmp_path, clock, slots=(SLOT,))
+    restarted.restore()
+    validate(restarted.machine.state)
+    assert [(job.uuid, job.phase) for job in restarted.all()] == [("j", phase)]
+    assert (files(tmp_path), reported()) == (kept, before)
+    if phase is Phase.HELD:
+        assert restarted.end_of("j").result(0).size_bytes == 6
+        later_s = clock() + 101.0
+        monkeypatch.setattr(restarted, "_clock", lambda: later_s)
+        restarted.expire()
+        assert (restarted.all(), reported()[-1]) == ([], ("ResultExpired", "j", 1))
+    # The slot is back.
+    assert [job.phase for job in new_jobs().all()] == ([] if phase is Phase.HELD else [phase])
 
 
 def test_a_restart_removes_what_belongs_to_no_job_and_what_was_being_computed(jobs, new_jobs, commands, tmp_path):
