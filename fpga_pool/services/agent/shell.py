@@ -63,6 +63,7 @@ class AgentShell:
         self.progress: Callable[[str], float] = lambda _: 0.0
         self._carried_out: dict[type, Callable[[Any], object]] = {
             i.Report: lambda one: self._reported(one.report),
+            i.ReportLater: lambda _: self.on_report(),
             i.KeepInput: lambda _: None,
             i.KeepHold: self._hold_changed,
             i.ForgetHold: self._hold_changed,

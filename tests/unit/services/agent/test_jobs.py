@@ -67,6 +67,14 @@ def test_other_times_for_what_is_not_waited_for_change_nothing(jobs, commands, j
     assert jobs.all() == before
 
 
+def test_who_reports_is_told_at_once_that_a_job_has_begun(jobs, commands, reported):
+    heard = []
+    give(jobs, commands, phase=Phase.STAGED)
+    jobs.on_report = lambda: heard.append(reported()[-1][0])
+    jobs.started()
+    assert heard[-1] == "JobStarted"
+
+
 @pytest.mark.parametrize("phase", [Phase.WAITING, Phase.STAGED, Phase.FAILED, Phase.HELD])
 def test_a_released_job_leaves_no_file_and_is_reported(jobs, commands, tmp_path, reported, phase):
     give(jobs, commands, phase=phase)
