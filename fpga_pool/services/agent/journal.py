@@ -69,6 +69,12 @@ class Journal:
             self._reader.close()
 
     @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Have nothing recorded by another thread inside: what is read remains so, unless this one changes it."""
+        with self._lock:
+            yield
+
+    @contextmanager
     def together(self, *, durable: bool = True) -> Iterator[None]:
         """Make one transaction of all that is noted inside, in this thread; see `_transaction` for `durable`."""
         with self._transaction(durable=durable):

@@ -188,10 +188,13 @@ class AgentShell:
         others = others or [None] * len(commands)
         with self.changed:
             ours = tuple(command for command, other in zip(commands, others, strict=True) if other is None)
-            with self._handled(self._received(shard, epoch, ours)) as instructions, self._journal.together():
-                answers = iter([one.outcome for one in instructions if isinstance(one, i.Answer)])
-                outcomes = [next(answers) if other is None else other() for other in others]
-                self._journal.record(instructions)
+            # What is being recorded, as by `record_ends`, ends first: it may delete inputs.
+            with self._journal.alone():
+                event = self._received(shard, epoch, ours)
+                with self._handled(event) as instructions, self._journal.together():
+                    answers = iter([one.outcome for one in instructions if isinstance(one, i.Answer)])
+                    outcomes = [next(answers) if other is None else other() for other in others]
+                    self._journal.record(instructions)
             self._carry_out(instructions)
             self.changed.notify_all()
         return outcomes

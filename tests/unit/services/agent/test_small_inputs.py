@@ -1,6 +1,7 @@
 """Small inputs and results, which the journal keeps, and ends that are recorded together or cannot be."""
 
 import sqlite3
+import threading
 
 import pytest
 
@@ -100,6 +101,29 @@ def test_an_end_that_cannot_be_recorded_is_computed_again(jobs, commands, journa
     again = jobs.started()
     finish_small(jobs, again)
     assert jobs.get("j").phase is Phase.HELD
+
+
+def test_an_attempt_that_is_assigned_while_the_end_of_the_one_before_is_recorded_waits_for_its_input(
+    jobs, commands, journal, monkeypatch
+):
+    running = give_small(jobs, commands, phase=Phase.RUNNING)
+    jobs.on_end = lambda: None
+    finish_small(jobs, running)
+    looked, record = threading.Event(), journal.record
+    has_input = jobs.files.has_input
+    monkeypatch.setattr(jobs.files, "has_input", lambda uuid: (has_input(uuid), looked.set())[0])
+    assigning = threading.Thread(target=jobs.order, args=(commands.assign("j", attempt=2),))
+
+    def record_slowly(instructions, **options):
+        monkeypatch.setattr(journal, "record", record)
+        assigning.start()
+        looked.wait(0.2)  # it must not look before the end is recorded, which deletes the input
+        record(instructions, **options)
+
+    monkeypatch.setattr(journal, "record", record_slowly)
+    jobs.record_ends()
+    assigning.join()
+    assert (jobs.get("j").attempt, jobs.get("j").phase, journal.input("j")) == (2, Phase.WAITING, None)
 
 
 def fill_the_disk(patch, journal):
