@@ -1,7 +1,8 @@
-"""A small pool in memory: the scheduler's calls on the real rules, and hosts with real data ports.
+"""A small pool in memory: the scheduler's calls on the real rules, and hosts with real agents and data ports.
 
-What makes it small: one transaction at a time, no outbox, no clock but the wall's, and jobs compute when a test says
-so or at once.  `PoolBench.plan` stands for the planner, so that a test decides what is planned where and when.
+What makes it small: one transaction at a time, commands and reports that arrive at once, no clock but the wall's, and
+slots that compute when a test says so or at once.  `PoolBench.plan` stands for the planner, so that a test decides what
+is planned where and when.
 """
 
 import contextlib
@@ -10,7 +11,6 @@ import hashlib
 import threading
 import time
 import uuid
-from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,21 +18,28 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.conf.catalogue import load_catalogue
 from fpga_pool.core.gangs.paper import Easy
-from fpga_pool.dataplane.handler import Admission, JobFailure, JobResult
+from fpga_pool.dataplane.handler import JobResult
 from fpga_pool.dataplane.port import Limits
 from fpga_pool.dataplane.server import DataServer
 from fpga_pool.dataplane.tokens import TransferGrant, sign
+from fpga_pool.model.agent import events as e
+from fpga_pool.model.agent import instructions as i
+from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.exceptions import Conflict, NotFound, TransferRefused
 from fpga_pool.model.exchange import Calibration, FunctionInfo, JobChanges, Ticket
 from fpga_pool.model.gangs import Gang, Processor
 from fpga_pool.model.lifecycle.job import Displaced, Planned, Retimed
-from fpga_pool.model.messages import InputStaged, JobFailed, JobFinished, JobStarted, ResultDelivered
-from fpga_pool.model.objects import ACTIVE_JOBS, Batch, Host, JobState, Shard, Slot
+from fpga_pool.model.messages import ObservedSlot
+from fpga_pool.model.objects import Batch, Host, JobState, Shard, Slot
 from fpga_pool.model.pool import admission, changes, gang_admission, operations, task_admission
 from fpga_pool.model.pool.gangs import gang_detail
+from fpga_pool.model.pool.reports import apply_reports
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.pool.tasks import task_detail
 from fpga_pool.model.tasks import Task
+from fpga_pool.services.agent.journal import Journal
+from fpga_pool.services.agent.shell import AgentShell
+from fpga_pool.services.agent.streams import Streams
 from fpga_pool.sim.store import MemoryStore, MemoryTransaction
 
 CATALOGUE = Path(__file__).parents[2] / "etc" / "fpga_pool" / "catalogue.toml"
@@ -47,9 +54,6 @@ def shipped_catalogue():
 class EndlessTransaction(MemoryTransaction):
     """The simulator's store, in one transaction that every call takes part in."""
 
-    def __init__(self):
-        super().__init__(MemoryStore(), Shard(name="default", owner="test", epoch=1, renewed_at=0.0))
-
     def batches(self):
         return self._all(Batch)
 
@@ -60,91 +64,80 @@ class EndlessTransaction(MemoryTransaction):
         return self._all(Gang)
 
 
-class Responder:
-    """The agent of one host, seen from its data port: computes a digest of what it gets."""
+class SlotAgent(Streams):
+    """The agent of a host with one slot, which computes digests; its executor is whichever thread brings it work."""
 
-    def __init__(self, pool, host, directory):
-        self._pool = pool
-        self._host = host
-        self._directory = directory
-        self._used = set()
-        self._results = {}
-        self._waiting = []
-        #: Without it a staged job waits until the test calls `compute`.
+    def __init__(self, slot, fails, directory):
+        directory.mkdir()
+        self.journal = Journal(directory / "journal.sqlite")
+        facts = {name: getattr(slot, name) for name in ("card", "region", "board", "kind", "state")}
+        machine = Agent(slot.host, [ObservedSlot(slot=slot.name, **facts)])
+        # The API shows times in microseconds; tests compare them with what is stored.
+        super().__init__(AgentShell(machine, self.journal, directory, lambda: round(time.time(), 6)))
+        self._jobs.restore()
+        self._slot, self._fails = slot.name, fails
+        self._executing = threading.Lock()
+        #: Without it the slot does nothing until the test calls `compute`.
         self.computes_at_once = True
-        self.refusals = []
-        self.streams = []
+        #: Jobs whose inputs were offered, and why the next ones are refused.
+        self.streams, self.refusals = [], []
 
-    def use(self, tokens):
-        return [token_id not in self._used and not self._used.add(token_id) for token_id, _ in tokens]
+    def execute(self, shard, command):
+        (outcome,) = self._jobs.execute(shard.name, shard.epoch, [command])
+        assert outcome.outcome == "accepted", outcome
+        self._work()
 
     def admit(self, grant):
-        self.streams.append(grant.job)
-        if self.refusals:
-            raise TransferRefused(self.refusals.pop(0), "as the test wants it")
-        return Admission(self._directory / f"{grant.job}-{grant.attempt}")
-
-    def progress(self, grant, received_bytes):
-        pass
+        if refused := self._offered(grant):
+            raise refused
+        return super().admit(grant)
 
     def staged(self, grant, sha256, size_bytes):
-        self._pool.report(grant.job, InputStaged, attempt=grant.attempt)
-        if self.computes_at_once:
-            self.compute(grant.job, grant.attempt)
-
-    def compute(self, job, attempt=1):
-        """Do the job: its result is the digest of its input."""
-        if self._pool.fails.get(job):
-            self._end(job, JobFailure("slot_fault", self._pool.fails[job]))
-            self._pool.report(job, JobFailed, attempt=attempt, code="slot_fault", message="broken", retryable=False)
-            return
-        self._pool.report(job, JobStarted, attempt=attempt)
-        output = f"{hashlib.sha256((self._directory / f'{job}-{attempt}').read_bytes()).hexdigest()}\n".encode()
-        path = self._directory / f"{job}-{attempt}.result"
-        path.write_bytes(output)
-        result = JobResult(path, len(output), hashlib.sha256(output).hexdigest(), output)
-        self._pool.report(
-            job, JobFinished, attempt=attempt, compute_s=0.25, result_bytes=len(output), result_sha256=result.sha256
-        )
-        self._end(job, result)
-
-    def _end(self, job, end):
-        self._results[job] = end
-        for waiter, waits_for in self._waiting:
-            if waits_for == job and waiter.set_running_or_notify_cancel():
-                waiter.set_result(end)
-        self._waiting = [(waiter, waits_for) for waiter, waits_for in self._waiting if waits_for != job]
-
-    def result(self, grant):
-        future = Future()
-        if grant.job in self._results:
-            future.set_result(self._results[grant.job])
-        else:
-            self._waiting.append((future, grant.job))
-        return future
-
-    def delivered(self, grants):
-        for grant in grants:
-            with contextlib.suppress(Conflict):
-                self._pool.report(grant.job, ResultDelivered, attempt=grant.attempt)
+        super().staged(grant, sha256, size_bytes)
+        self._work()
 
     def stage_small(self, inputs):
-        return [self._stage_small(one.grant, one.data) for one in inputs]
+        offered = [self._offered(one.grant) for one in inputs]
+        taken = iter(super().stage_small([one for one, refused in zip(inputs, offered, strict=True) if not refused]))
+        self._work()
+        return [refused or next(taken) for refused in offered]
 
-    def _stage_small(self, grant, data):
-        try:
-            self.admit(grant).spool_path.write_bytes(data)
-        except TransferRefused as refused:
-            return refused
-        self.staged(grant, "", len(data))
-        return None
+    def _offered(self, grant):
+        self.streams.append(grant.job)
+        return TransferRefused(self.refusals.pop(0), "as the test wants it") if self.refusals else None
+
+    def _work(self):
+        if self.computes_at_once:
+            self.compute()
+
+    def compute(self):
+        """Have the slot do all that it has to do now."""
+        with self._executing:
+            while instructions := self._jobs.feed(e.SlotFree(slot=self._slot)):
+                for instruction in instructions:
+                    self._jobs.feed(self._carry_out(instruction))
+
+    def _carry_out(self, instruction):
+        if isinstance(instruction, i.LoadSlot):
+            return e.Loaded(slot=self._slot)
+        job, files = instruction.job, self._jobs.files
+        about = {"slot": self._slot, "job": job.uuid, "attempt": job.attempt}
+        if message := self._fails.get(job.uuid):
+            return e.ComputationFailed(**about, code="slot_fault", message=message, retryable=False)
+        data = files.small_input(job.uuid)
+        data = files.input_path(job.uuid).read_bytes() if data is None else data
+        output = f"{hashlib.sha256(data).hexdigest()}\n".encode()
+        digest = hashlib.sha256(output).hexdigest()
+        self._jobs.keep_result(job, JobResult(files.result_path(job.uuid), len(output), digest, output))
+        return e.ComputationEnded(**about, compute_s=0.25, result_bytes=len(output), result_sha256=digest)
 
 
 class PoolBench:
     """The pool, and what a test may do to it."""
 
     def __init__(self, directory, max_batch_jobs):
-        self.tx = EndlessTransaction()
+        self.store = MemoryStore()
+        self.tx = EndlessTransaction(self.store, Shard(name="default", owner="test", epoch=1, renewed_at=0.0))
         self.lock = threading.RLock()
         self.settings = PoolSettings(max_batch_jobs=max_batch_jobs)
         self.catalogue = shipped_catalogue()
@@ -169,7 +162,7 @@ class PoolBench:
             )  # fmt: skip
             self.tx.add(Slot(name=f"{name}/card-0/r0", host=name, card="card-0", region="r0", board=board, kind=kind))
             self.tx.add(Processor(name=f"{name}/pcpu/0", host=name, number=0))
-        self.responders = {}
+        self.agents = {}
 
     def close(self):
         self._stack.close()
@@ -177,29 +170,21 @@ class PoolBench:
     # What a test does
 
     def open_data_port(self, host="node-1"):
-        """Start the data port of a host, again after a stop on another port."""
-        responder = self.responders.get(host)
-        if responder is None:
-            directory = self.directory / host
-            directory.mkdir()
-            responder = self.responders[host] = Responder(self, host, directory)
-        server = DataServer(
-            responder,
-            responder,
-            host=host,
-            public_key=self.key.public_key(),
-            bind_address="127.0.0.1",
-            limits=Limits(linger_s=0.2, keepalive_s=1.0),
-        )
-        address, port = server.start()
-        self._stack.callback(server.stop)
-        with self.lock:
+        """Start the data port of a host; return its agent."""
+        with self._turn():
+            agent = self._agent(host)
+            server = DataServer(
+                agent, agent.journal, host=host, public_key=self.key.public_key(), bind_address="127.0.0.1",
+                limits=Limits(linger_s=0.2, keepalive_s=1.0),
+            )  # fmt: skip
+            address, port = server.start()
+            self._stack.callback(server.stop)
             self.tx.save(replace(self.tx.host(host), data_address=address, data_port=port))
-        return responder
+        return agent
 
     def plan(self, batch_uuid, host="node-1", *, transfer=(), lead_s=0.0):
         """Give each pending job of a batch its place."""
-        with self.lock:
+        with self._turn():
             for job in self.tx.batch_jobs(batch_uuid):
                 if job.state is JobState.PENDING:
                     planned = Planned(
@@ -210,29 +195,48 @@ class PoolBench:
 
     def retime(self, job, transfer):
         """Give the input of a job another plan, whose time 0 is now."""
-        with self.lock:
+        with self._turn():
             retimed = Retimed(dispatched_at=time.time(), start_s=0.0, end_s=1.0, transfer=transfer)
             changes.change_job(self.tx, self.tx.job(job), retimed, time.time())
 
     def displace(self, job):
-        with self.lock:
+        with self._turn():
             changes.change_job(self.tx, self.tx.job(job), Displaced(reason="the slot is drained"), time.time())
 
-    def report(self, job, kind, *, attempt, **content):
-        with self.lock:
-            found = self.tx.job(job)
-            if found.attempt != attempt:
-                return
-            event = kind(job=job, attempt=attempt, at=time.time(), **content)
-            changes.change_job(self.tx, found, event, time.time())
-
     def batch_uuids(self):
-        with self.lock:
+        with self._turn():
             return [batch.uuid for batch in self.tx.batches()]
 
     def first_jobs(self):
-        with self.lock:
+        with self._turn():
             return self.tx.batch_jobs(self.tx.batches()[0].uuid)
+
+    # Agents
+
+    @contextlib.contextmanager
+    def _turn(self):
+        """Do something between two exchanges of all reports and commands that wait."""
+        with self.lock:
+            self._exchange()
+            yield
+            self._exchange()
+
+    def _exchange(self):
+        for host, agent in self.agents.items():
+            if reports := agent.journal.reports(1000):
+                apply_reports(self.tx, host, self.tx.host(host).agent_id, reports, time.time())
+                agent.journal.taken(reports[-1][0])
+        commands, self.store.outbox = self.store.outbox, []
+        for command in commands:
+            self._agent(command.host).execute(self.tx.shard, command)
+
+    def _agent(self, host):
+        """Return the agent of a host, which starts when it is first needed."""
+        if host not in self.agents:
+            (slot,) = self.tx.slots(host)
+            agent = self.agents[host] = SlotAgent(slot, self.fails, self.directory / host)
+            self._stack.callback(agent.journal.close)
+        return self.agents[host]
 
     # SchedulerAPI
 
@@ -241,8 +245,13 @@ class PoolBench:
         breaks = self.breaks.get(method, [])
         if breaks and (error := breaks.pop(0)):
             raise error
-        with self.lock:
+        with self._turn():
             yield
+
+    def _page(self, things, project_id, limit, marker):
+        own = [thing for thing in reversed(things) if thing.project_id == project_id]
+        begin = [thing.uuid for thing in own].index(marker) + 1 if marker else 0
+        return own[begin : begin + limit]
 
     def create_batch(self, request):
         with self._answering("create_batch"):
@@ -256,10 +265,7 @@ class PoolBench:
 
     def batches(self, project_id, limit, marker=None):
         with self._answering("batches"):
-            own = [batch for batch in self.tx.batches() if batch.project_id == project_id]
-            own.sort(key=lambda batch: (batch.created_at, batch.uuid), reverse=True)
-            begin = [batch.uuid for batch in own].index(marker) + 1 if marker else 0
-            return own[begin : begin + limit]
+            return self._page(self.tx.batches(), project_id, limit, marker)
 
     def batch(self, project_id, uuid):
         with self._answering("batch"):
@@ -287,9 +293,6 @@ class PoolBench:
         with self._answering("cancel_batch"):
             admission.cancel_batch(self.tx, uuid, project_id, time.time())
             admission.cancel_jobs(self.tx, uuid, time.time())
-            for job in self.tx.batch_jobs(uuid):
-                if job.state in ACTIVE_JOBS:
-                    changes.change_job(self.tx, job, Displaced(reason="cancelled"), time.time())
             return self.tx.batch(uuid)
 
     def tickets(self, project_id, batch_uuid, requests):
@@ -323,9 +326,7 @@ class PoolBench:
 
     def gangs(self, project_id, limit, marker=None):
         with self._answering("gangs"):
-            own = [gang for gang in self.tx.all_gangs() if gang.project_id == project_id][::-1]
-            begin = [gang.uuid for gang in own].index(marker) + 1 if marker else 0
-            return own[begin : begin + limit]
+            return self._page(self.tx.all_gangs(), project_id, limit, marker)
 
     def gang(self, project_id, uuid):
         with self._answering("gang"):
@@ -342,9 +343,7 @@ class PoolBench:
 
     def tasks(self, project_id, limit, marker=None):
         with self._answering("tasks"):
-            own = [task for task in self.tx.all_tasks() if task.project_id == project_id][::-1]
-            begin = [task.uuid for task in own].index(marker) + 1 if marker else 0
-            return own[begin : begin + limit]
+            return self._page(self.tx.all_tasks(), project_id, limit, marker)
 
     def task(self, project_id, uuid):
         with self._answering("task"):

@@ -131,8 +131,7 @@ def test_jobs_that_wait_for_their_slot_do_not_hold_the_streams_of_others(start, 
         [b"0", b"1", b"2"], settings=RunSettings(max_streams=2, fast_poll_s=0.02, slow_poll_s=0.05, timeout_s=20.0)
     )
     in_state(JobState.STAGED, 3)
-    for job in pool.first_jobs():
-        responder.compute(job.uuid)
+    responder.compute()
     assert texts(outcome.result(WAIT_S)) == [digest(b"0"), digest(b"1"), digest(b"2")]
     assert "fetch" in [flow[0] for flow in pool.flows]
 
@@ -242,7 +241,7 @@ def test_api_that_restarts_in_the_middle(pool, responder, serve, tmp_path, in_st
         thread.start()
         in_state(JobState.STAGED)
         serve.stop()
-        responder.compute(pool.first_jobs()[0].uuid)
+        responder.compute()
         serve(pool, port=port)
         assert texts(outcome.result(WAIT_S)) == [digest(b"x")]
         thread.join()
