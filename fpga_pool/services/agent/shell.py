@@ -281,11 +281,18 @@ class AgentShell:
     # Instructions -----------------------------------------------------------------------------------------------
 
     def _carry_out(self, instructions: Sequence[i.Instruction]) -> None:
-        """Do what is not recorded, and not for an executor."""
+        """Do what is not recorded, and not for an executor.
+
+        The event itself is recorded by now, so what fails is logged and all the rest is done; files that could not be
+        deleted are deleted at the next start.
+        """
         for one in instructions:
             act = self._carried_out.get(type(one))
             if act is not None:
-                act(one)
+                try:
+                    act(one)
+                except Exception:
+                    LOG.exception("%s failed", one)
             elif not isinstance(one, i.RecordInstruction | i.SlotInstruction):
                 raise NotImplementedError(f"{type(one).__name__} is not carried out")
 

@@ -3,6 +3,8 @@
 import pytest
 
 from fpga_pool.dataplane.handler import JobFailure, JobResult
+from fpga_pool.model.agent import events as e
+from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.messages import RetimeJob
 from fpga_pool.model.objects import RateSegment
@@ -153,6 +155,29 @@ def test_a_job_that_failed_is_reported_once_and_is_not_computed_again_by_itself(
     give(jobs, commands, "k", Phase.FAILED)
     assert reported().count(("JobFailed", "k", 1)) == 1
     assert jobs.next() == []
+
+
+# What fails after an event is recorded
+
+
+def test_a_file_that_cannot_be_deleted_keeps_no_other_command_from_its_effect(jobs, commands, tmp_path):
+    give(jobs, commands, "j", Phase.WAITING)
+    give(jobs, commands, "k", Phase.RUNNING)
+    (tmp_path / "inputs" / "j").mkdir()  # cannot be removed as a file is
+    stopped, waiting = [], [jobs.end_of("j"), jobs.end_of("k")]
+    jobs.stop = lambda *attempt: stopped.append(attempt)
+    outcomes = jobs.execute("s", 1, [commands.release("j"), commands.release("k")])
+    assert [outcome.outcome for outcome in outcomes] == ["accepted", "accepted"]
+    assert stopped == [(SLOT, "k", 1)]
+    assert all(end.result(0).code == "fpga_pool.released" for end in waiting)
+
+
+def test_an_executor_learns_what_to_do_though_a_file_cannot_be_deleted(jobs, commands):
+    running = give(jobs, commands, phase=Phase.RUNNING)
+    jobs.files.sink_path("j", 1).mkdir()
+    failed = e.ComputationFailed(slot=SLOT, job="j", attempt=1, code="c", message="m", retryable=True, slot_failed=True)
+    assert [type(one) for one in jobs.feed(failed)] == [i.LookAtCard]
+    assert jobs.get(running.uuid).phase is Phase.FAILED
 
 
 # The queue
