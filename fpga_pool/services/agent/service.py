@@ -128,6 +128,7 @@ class AgentService:
         self._ganging = self._gang_loop()
         self._call_took_s = 0.0
         self._recording = Loop(f"record-{settings.host}", self._record, settings.heartbeat_s)
+        self.jobs.on_end = self._recording.wake
 
     def _gang_loop(self) -> Loop | None:
         if self.processes is None:
@@ -144,7 +145,6 @@ class AgentService:
         self._beat()  # learns what time it is in the pool before anything happens here, if the pool answers
         for worker in self.slots.values():
             worker.start()
-        self.jobs.on_end = self._recording.wake
         self._recording.start()
         self._watching.start()
         self._reporting.start()

@@ -1,8 +1,10 @@
 """One agent: commands, reports and heartbeats, restarts."""
 
+import threading
 from dataclasses import replace
 
 from fpga_pool.core.lattice.tasks import Topology
+from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.agent.telling import coalesced
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.links import CardLinks
@@ -10,6 +12,8 @@ from fpga_pool.model.messages import JobFinished, ObservedJob
 from fpga_pool.model.objects import SlotState
 from fpga_pool.services.agent import service
 from fpga_pool.services.agent.journal import Journal
+from fpga_pool.services.agent.shell import AgentShell
+from fpga_pool.services.agent.slot_worker import SlotWorker
 
 SLOT, OTHER = "h0/sim0/slot0", "h0/sim0/slot1"
 
@@ -148,6 +152,30 @@ def test_a_restarted_agent_computes_what_was_computing_and_refuses_what_is_late(
     bench.jobs.files.input_path("j").write_bytes(b"what the client sent")
     bench.jobs.staged("j")
     until(lambda: bench.told("j") == ["InputStaged", "JobStarted", "JobFinished"])
+
+
+def test_ends_are_recorded_by_no_slot_from_the_first_one_after_a_start_on(new_bench, until, monkeypatch):
+    bench = new_bench(hang_grace_s=60.0, drain_timeout_s=0.05)
+    bench.assign("stopped", function="wordcount")
+    bench.assign("j", order=1)
+    until(lambda: bench.state() == "BUSY")
+    bench.stop()
+    start, record_ends, recorded_by = SlotWorker.start, AgentShell.record_ends, []
+
+    def start_slowly(worker):
+        start(worker)
+        if worker.name == SLOT:
+            until(lambda: bench.jobs.get("j").phase in (Phase.ENDED, Phase.HELD))
+
+    def record(shell):
+        recorded_by.append(threading.current_thread().name)
+        record_ends(shell)
+
+    monkeypatch.setattr(SlotWorker, "start", start_slowly)
+    monkeypatch.setattr(AgentShell, "record_ends", record)
+    bench.start()
+    until(lambda: bench.jobs.get("j").phase is Phase.HELD)
+    assert set(recorded_by) == {"record-h0"}
 
 
 def test_results_expire_after_the_retention_time(new_bench, until):
