@@ -141,7 +141,7 @@ class ComputationFailed(SlotEvent):
     code: str
     message: str
     retryable: bool
-    #: The slot itself failed.
+    #: The slot itself failed, or its memory was to be cleared and could not be.
     slot_failed: bool = False
 
 

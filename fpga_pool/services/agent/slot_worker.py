@@ -17,7 +17,14 @@ from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.agent import events as e
 from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent.objects import HeldJob
-from fpga_pool.model.exceptions import BitstreamRefused, FpgaPoolError, InvalidInput, NotFound, SlotFault
+from fpga_pool.model.exceptions import (
+    BitstreamRefused,
+    FpgaPoolError,
+    InvalidInput,
+    InvalidTransition,
+    NotFound,
+    SlotFault,
+)
 from fpga_pool.model.objects import SlotState
 from fpga_pool.services.agent.guest_use import GuestUse
 from fpga_pool.services.agent.shell import AgentShell
@@ -26,7 +33,7 @@ LOG = logging.getLogger(__name__)
 
 #: How often an idle slot looks whether its card is still there.
 IDLE_S = 0.5
-#: How long an event waits that could not be recorded.
+#: How long an event waits that could not be recorded, and an instruction that could not be carried out.
 AGAIN_S = 1.0
 #: How long a job that was stopped at the end of a drain may take to end.
 STOP_S = 5.0
@@ -126,7 +133,14 @@ class SlotWorker:
     def _run(self) -> None:
         instructions: deque[i.SlotInstruction] = deque()
         while not self._stop.is_set():
-            event = self._carry_out(instructions.popleft()) if instructions else self._idle()
+            try:
+                event = self._carry_out(instructions[0]) if instructions else self._idle()
+            except Exception as error:
+                self._log("the driver failed; tried again", error)
+                self._stop.wait(AGAIN_S)
+                continue
+            if instructions:
+                instructions.popleft()
             if event is not None:
                 self._wake.clear()
                 instructions += self._tell(event)
@@ -134,16 +148,21 @@ class SlotWorker:
                     self._wake.wait(IDLE_S)
 
     def _tell(self, event: e.SlotEvent) -> list[i.SlotInstruction]:
-        """Tell the machine, again and again if that cannot be recorded, as when the disk is full."""
+        """Feed the machine an event, again and again if that cannot be recorded, as when the disk is full."""
         while True:
             try:
                 return self._shell.feed(event)
-            except FpgaPoolError as error:  # known and named; its message says it all
-                LOG.error("slot %s: %s", self.name, error)  # noqa: TRY400
-            except Exception:
-                LOG.exception("slot %s: %s was not taken", self.name, type(event).__name__)
+            except InvalidTransition as error:  # it will not become possible by waiting
+                self._log(f"{type(event).__name__} is dropped", error)
+                return []
+            except Exception as error:
+                self._log(f"{type(event).__name__} was not recorded", error)
             if self._stop.wait(AGAIN_S):
                 return []
+
+    def _log(self, what: str, error: Exception) -> None:
+        known = isinstance(error, FpgaPoolError)  # and named; its message says it all
+        LOG.error("slot %s: %s: %s", self.name, what, error, exc_info=None if known else error)
 
     def _idle(self) -> e.SlotEvent | None:
         """Look at the slot from time to time, and ask what comes next."""
@@ -185,7 +204,7 @@ class SlotWorker:
             return e.LoadFailed(slot=self.name, reason=repr(error))
         return e.Loaded(slot=self.name)
 
-    def _scrub(self) -> e.SlotEvent:
+    def _scrub(self) -> e.Scrubbed | e.ScrubFailed:
         try:
             self._driver.scrub(self.address)
         except FpgaPoolError as error:
@@ -206,10 +225,13 @@ class SlotWorker:
         return None if self._stop.is_set() else self._look()
 
     def _look(self) -> e.CardSeen | None:
-        """Look at the slot; None while its instance computes there."""
+        """Look at the slot; None while its instance computes there.
+
+        A slot that failed is seen in any case: nobody may ask what comes next there until it was.
+        """
         self._looked_s = time.monotonic()
         status = self._driver.state(self.address)
-        if status.state is SlotState.BUSY:
+        if status.state is SlotState.BUSY and self._shell.asks(self.name):
             return None
         present = any(card.present for card in self._driver.inventory() if card.serial == self.address.card)
         function = status.function if status.state is SlotState.READY else ""
@@ -255,8 +277,9 @@ class SlotWorker:
     def _run_watched(self, job: HeldJob, compute: i.Compute) -> float:
         """Compute under `watch`; a job that hangs is stopped, which the driver tells as a fault of the slot."""
         assignment = job.assignment
-        if compute.scrub:
-            self._driver.scrub(self.address)
+        if compute.scrub and isinstance(scrub := self._scrub(), e.ScrubFailed):
+            # Whatever the error: the memory may still hold the data of another project.
+            raise SlotFault(scrub.reason)
         source = self._place_input(job)
         with self._running_lock:
             self._running, self._late_at_s = (job.uuid, job.attempt), time.monotonic() + compute.limit_s

@@ -1,11 +1,20 @@
 """One slot with the real simulated driver."""
 
 import hashlib
+import threading
 
+import pytest
+
+from fpga_pool.drivers.slots.base import SlotStatus
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
+from fpga_pool.model.agent.events import CardSeen
 from fpga_pool.model.agent.objects import Phase
+from fpga_pool.model.exceptions import InvalidTransition
+from fpga_pool.model.messages import FreeSlot, HoldSlot
+from fpga_pool.model.objects import SlotState
+from fpga_pool.services.agent import slot_worker
 
-OTHER = "h0/sim0/slot1"
+SLOT, OTHER = "h0/sim0/slot0", "h0/sim0/slot1"
 DONE = ["InputStaged", "JobStarted", "JobFinished"]
 
 
@@ -13,6 +22,29 @@ def held(bench, job):
     """Say whether a result is held."""
     found = bench.jobs.get(job)
     return found is not None and found.phase is Phase.HELD
+
+
+@pytest.fixture
+def fails_once(monkeypatch):
+    """Make a method fail at its next call by the slot's thread, with an error of no known kind.
+
+    Returns a list that holds the error then.
+    """
+    monkeypatch.setattr(slot_worker, "AGAIN_S", 0.02)
+
+    def patch(owner, name):
+        method, errors = getattr(owner, name), []
+
+        def failing(*arguments):
+            if not errors and threading.current_thread().name == f"slot-{SLOT}":
+                errors.append(RuntimeError(f"{name}: smoke"))
+                raise errors[0]
+            return method(*arguments)
+
+        monkeypatch.setattr(owner, name, failing)
+        return errors
+
+    return patch
 
 
 def test_a_job_is_loaded_computed_and_its_result_held(bench, until):
@@ -159,6 +191,72 @@ def test_slot_memory_is_scrubbed_between_projects(bench, until):
     bench.assign("b", data=b"q", project_id="q", order=1)
     until(lambda: held(bench, "b") and bench.state() == "READY")
     assert bench.driver.memory(bench.address).rstrip(b"\0") == b"q"
+
+
+# Drivers that fail, and events that are not possible
+
+
+def test_a_faulted_slot_whose_card_says_busy_is_offered_again(bench, until, monkeypatch):
+    bench.driver.remove_card("sim0")
+    until(lambda: bench.slot_states() == ["FAULTED"])
+    monkeypatch.setattr(bench.driver, "state", lambda slot: SlotStatus(SlotState.BUSY))
+    bench.driver.restore_card("sim0")
+    until(lambda: bench.slot_states() == ["FAULTED", "EMPTY"])
+
+
+@pytest.mark.parametrize("look", ["state", "inventory"])
+@pytest.mark.parametrize("faulted", [False, True])
+def test_a_slot_outlives_a_look_that_fails(bench, until, fails_once, look, faulted):
+    if faulted:
+        bench.driver.remove_card("sim0")
+        until(lambda: bench.slot_states() == ["FAULTED"])
+        failed = fails_once(bench.driver, look)
+        bench.driver.restore_card("sim0")
+    else:
+        failed = fails_once(bench.driver, look)
+    until(lambda: failed)
+    bench.assign("j")
+    until(lambda: held(bench, "j"))
+
+
+def test_a_slot_is_taken_from_its_instance_though_that_fails_at_first(bench, until, fails_once):
+    bench.execute(bench.commands.command(HoldSlot(instance="vm", project_id="p", function="sha256", lease_epoch=1)))
+    until(lambda: bench.worker.guest.is_for("vm"))
+    failed = fails_once(bench.worker.guest, "end")
+    bench.execute(bench.commands.command(FreeSlot(instance="vm", lease_epoch=1)))
+    bench.assign("j")
+    until(lambda: held(bench, "j"))
+    assert failed
+    assert not bench.worker.guest.is_for("vm")
+
+
+def test_an_event_that_is_not_possible_is_not_repeated(bench, until, monkeypatch):
+    feed, refused = bench.jobs.feed, []
+
+    def refuse_first_look(event, **others):
+        if isinstance(event, CardSeen) and event.slot == bench.slot and not refused:
+            refused.append(event)
+        if event in refused:
+            raise InvalidTransition("slot: CardSeen is not possible")
+        return feed(event, **others)
+
+    monkeypatch.setattr(bench.jobs, "feed", refuse_first_look)
+    until(lambda: refused)
+    bench.assign("j")
+    until(lambda: held(bench, "j"))
+
+
+def test_no_job_computes_on_memory_that_could_not_be_cleared_of_anothers_data(bench, until, fails_once):
+    bench.assign("a", data=b"secret of p, and long", project_id="p")
+    until(lambda: held(bench, "a") and bench.state() == "READY")
+    fails_once(bench.driver, "scrub")
+    bench.assign("b", data=b"b", project_id="q")
+    until(lambda: bench.failure("b"))
+    assert bench.failure("b").retryable
+    until(lambda: bench.slot_states()[-2:] == ["FAULTED", "EMPTY"])
+    bench.assign("c", data=b"c", project_id="q")
+    until(lambda: held(bench, "c"))
+    assert bench.driver.memory(bench.address).rstrip(b"\0") == b"c"
 
 
 # Withdrawal
