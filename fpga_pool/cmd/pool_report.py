@@ -46,6 +46,7 @@ class PoolReport(dict[str, Any]):
             jobs=[views.job(job) for job in jobs],
             unfinished=unfinished,
             refused=run.refused,
+            failures=[asdict(failure) for failure in run.failures],
             audit=audit(run.store, idle=run.is_over and not unfinished),
             explain={name: _plain_details(found) for name, found in self.explained.items()},
             history=[asdict(happening) for happening in run.recorder.history],
@@ -70,6 +71,10 @@ class PoolReport(dict[str, Any]):
             print(f"\nnot ended: {', '.join(self['unfinished'][: self.limit])}", file=out)
         for line in self["refused"]:
             print(f"\nrefused: {line}", file=out)
+        if self["failures"]:
+            print("\nfailures", file=out)
+        for failure in self["failures"]:
+            print(f"{failure['message']}; {failure['times']} in all, first at {failure['first_s']:.3f} s", file=out)
         print("\naudit", file=out)
         for line in self["audit"] or [NOTHING_WRONG]:
             print(line, file=out)

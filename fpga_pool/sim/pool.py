@@ -19,7 +19,7 @@ from fpga_pool.core.policy import BatchPolicy
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.cycle import Cycle
+from fpga_pool.model.cycle import Cycle, PolicyFailure
 from fpga_pool.model.exceptions import StaleEpoch
 from fpga_pool.model.messages import Report
 from fpga_pool.model.objects import DEFAULT_SHARD, Batch, Job, JobState, Slot
@@ -59,6 +59,16 @@ class Intervals:
     scheduler_s: float = 1.0
     online_s: float = 0.5
     heartbeat_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureCount:
+    """A policy that failed, each time in the same way."""
+
+    message: str
+    #: When it failed first, and how many times in all.
+    first_s: float
+    times: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +114,9 @@ class SimulatedPool:
         self.store.time_models.update(models or {})
         self._shard = self.store.acquire_shard(DEFAULT_SHARD, OWNER, 0.0)
         self._cycles: Sequence[Cycle[Any, Any]] = ()
+        #: Failures of policies that the pool went on after, by message; whether an error of a policy ends the run.
+        self.failures: dict[str, FailureCount] = {}
+        self._raises = True
         self._replans = False
         #: A look at how inputs move is on the agenda.
         self._looking = False
@@ -121,6 +134,8 @@ class SimulatedPool:
         self._slow_s: defaultdict[str, float] = defaultdict(float)
         #: Commands on their way, and reports that nobody has heard yet, by host.
         self._in_flight: set[str] = set()
+        #: By host: when the last commands on their way arrive; none overtakes another.
+        self._due_s: defaultdict[str, float] = defaultdict(float)
         self._unheard: defaultdict[str, list[tuple[int, Report]]] = defaultdict(list)
         self._numbers = itertools.count(1)
         known = {host.name: host for host in hosts}
@@ -223,7 +238,10 @@ class SimulatedPool:
     # Time -------------------------------------------------------------------------------------------------------
 
     def run(self, policy: BatchPolicy, *, seed: int = 0, until_s: float = 1e9) -> None:
-        """Let time pass until nothing is left to happen, or until `until_s`; all batches are planned by one policy."""
+        """Let time pass until nothing is left to happen, or until `until_s`; all batches are planned by one policy.
+
+        An error of the policy is raised.
+        """
         batches = BatchFamily(self.catalogue, self.settings, lambda _: policy, policy.name, lambda _: True)
         self._have_cycles([batches], seed)
         self.engine.run(until_s)
@@ -239,7 +257,9 @@ class SimulatedPool:
         """Let time pass until it is over, or until `until_s`, with loops that look as often as those of a live pool.
 
         It is over when everything has arrived and happened (`at`), and all work has ended or nothing happens any more.
+        Work whose policy fails is put off, as in a live pool; see `failures`.
         """
+        self._raises = False
         self._have_cycles(new_families(self.catalogue, self.settings, policies), seed)
         every = intervals or Intervals()
         self._look_s = CYCLE_S_PER_SLOT * sum(len(agent.host.slots) for agent in self.agents.values())
@@ -310,8 +330,18 @@ class SimulatedPool:
             while again:
                 result = cycle.run()
                 again = result.again
-                if result.failures:
-                    raise result.failures[0].error
+                for failure in result.failures:
+                    if self._raises:
+                        raise failure.error
+                    self._note_failure(failure)
+
+    def _note_failure(self, failure: PolicyFailure) -> None:
+        """Count a failure, as the live scheduler logs it."""
+        error = failure.error
+        message = f"{failure.message} ({' '.join(f'{type(error).__name__}: {error}'.split())})"
+        known = self.failures.get(message)
+        first_s, times = (known.first_s, known.times) if known else (self.engine.now_s, 0)
+        self.failures[message] = FailureCount(message=message, first_s=first_s, times=times + 1)
 
     def _place_freed(self) -> None:
         """Let jobs and tasks that wait for a place have what has become free."""
@@ -348,6 +378,7 @@ class SimulatedPool:
         self._shard = self.store.acquire_shard(DEFAULT_SHARD, OWNER, self.engine.now_s)
         self.headless = False
         self._in_flight.clear()
+        self._due_s.clear()
         self._heard_s = dict.fromkeys(self._heard_s, self.engine.now_s)
         for agent in self.agents.values():
             agent.execute(self._shard.name, self._shard.epoch, ())
@@ -367,8 +398,9 @@ class SimulatedPool:
                 by_host.setdefault(command.host, []).append(command.id)
         for host, ids in by_host.items():
             self._in_flight.update(ids)
-            after_s = self._delays.command_s + self._slow_s[host]
-            self.engine.after(after_s, partial(self._execute, host, self._shard.epoch, frozenset(ids)))
+            due_s = self.engine.now_s + self._delays.command_s + self._slow_s[host]
+            self._due_s[host] = due_s = max(due_s, self._due_s[host])
+            self.engine.at(due_s, partial(self._execute, host, self._shard.epoch, frozenset(ids)))
 
     def _execute(self, host: str, epoch: int, ids: frozenset[str]) -> None:
         """Have an agent execute commands; those of a host that is not there are sent again."""

@@ -22,7 +22,7 @@ from fpga_pool.model.pool.task_admission import TaskRequest, cancel_task, create
 from fpga_pool.model.tasks import Task
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.sim.agents import Delays
-from fpga_pool.sim.pool import Intervals, SimulatedPool
+from fpga_pool.sim.pool import FailureCount, Intervals, SimulatedPool
 from fpga_pool.sim.scenario.arrivals import Arrival, InstanceRequest, Request, arrivals
 from fpga_pool.sim.scenario.boots import explanations, hosts_by_cost, pool_columns
 from fpga_pool.sim.scenario.hosts import simulated_hosts
@@ -141,6 +141,11 @@ class ScenarioRun:
         """Whether all is done, or nothing will be done any more."""
         return self._pool.is_over
 
+    @property
+    def failures(self) -> list[FailureCount]:
+        """Failures of policies, in the order in which each was first seen."""
+        return list(self._pool.failures.values())
+
     def unfinished(self) -> list[str]:
         """Return the names of the work that has arrived and not ended."""
         with self.store.reading() as tx:
@@ -179,7 +184,7 @@ class ScenarioRun:
         elif isinstance(request, TaskRequest):
             create_task(tx, request, self.catalogue, self.settings, now_s)
         elif isinstance(request, GangRequest):
-            create_gang(tx, request, now_s)
+            create_gang(tx, request, now_s, self.policies.gangs.last_runs)
 
     # Instances --------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import pytest
 from fpga_pool.cmd.pool import load
 from fpga_pool.cmd.pool_report import PoolReport
 from fpga_pool.cmd.sim import main
+from fpga_pool.model.gangs import Gang
 
 EXAMPLES = Path(__file__).parents[3] / "doc" / "source" / "user" / "scenarios"
 
@@ -292,6 +293,45 @@ def test_a_finding_of_the_audit_is_status_1(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("fpga_pool.cmd.pool_report.audit", lambda *_, **__: ["slot x: is wrong"])
     assert main(["pool", str(scenario(tmp_path, SMALL))]) == 1
     assert capsys.readouterr().out.endswith("audit\nslot x: is wrong\n")
+
+
+def test_gangs_are_expected_to_run_as_the_last_ones_of_their_user_where_the_policy_asks_for_it(tmp_path):
+    text = """
+[policy_measy_plus]
+last_runs = {}
+[hosts.node]
+gang_processors = 2
+[[gangs]]
+name = "g"
+count = 3
+every_s = 20
+processes = 1
+runtime_s = 100
+takes = 0.1
+"""
+    expected_s = {}
+    for last_runs in (0, 2):
+        simulation = load(scenario(tmp_path, text.format(last_runs)))
+        simulation.run(100.0)
+        gangs = {gang.uuid: gang.expected_s for gang in simulation.store.all(Gang)}
+        expected_s[last_runs] = [gangs[f"g-{number}"] for number in (1, 2, 3)]
+    assert expected_s[0] == [None, None, None]
+    assert expected_s[2] == [100.0, 100.0, pytest.approx(10.0, abs=1.0)]
+
+
+def test_a_policy_that_fails_ends_nothing_and_is_told(tmp_path, capsys, monkeypatch):
+    def fail(*_):
+        raise ValueError("does not apply\nhere")
+
+    monkeypatch.setattr("fpga_pool.model.pool.batch_family.plan_arriving", fail)
+    path = scenario(tmp_path, "[pool]\nuntil_s = 61.5\n" + SMALL)
+    said = "batch a: policy makespan failed; next try in 60 s (ValueError: does not apply here)"
+    assert main(["pool", str(path)]) == 0
+    assert f"failures\n{said}; 2 in all, first at 0.000 s\n" in capsys.readouterr().out
+    assert main(["pool", str(path), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["failures"] == [{"message": said, "first_s": 0.0, "times": 2}]
+    assert report["unfinished"] == ["a"]
 
 
 def test_draws_what_slots_did(tmp_path):

@@ -122,3 +122,30 @@ def test_policies_of_each_family_decide_with_what_became_of_their_decisions(pool
     assert online.states[0] is None
     assert online.states[-1] == {"job online-a.0": "DONE"}
     assert tasks.states[-1]["task task-a0"] == "FINISHED"
+
+
+class DoesNotApply(Ect):
+    """A policy that is wrong until a given call."""
+
+    name = "does not apply"
+
+    def __init__(self, fails):
+        super().__init__()
+        self.fails = fails
+
+    def decide(self, view, state, now_s, rng):
+        self.fails -= 1
+        if self.fails >= 0:
+            raise ValueError("no such view")
+        return super().decide(view, state, now_s, rng)
+
+
+def test_work_whose_policy_fails_is_put_off_and_tried_again(pool):
+    policy = DoesNotApply(fails=2)
+    pool.submit_at(0.0, batch("a", "aes"))
+    pool.run_families(replace(policies(Benefit()), batches=lambda _: policy, default_batch=policy.name))
+    (job,) = pool.outcome("a").jobs
+    assert job.state is JobState.DONE
+    (failure,) = pool.failures.values()
+    assert (failure.first_s, failure.times) == (0.0, 2)
+    assert failure.message == "batch a: policy does not apply failed; next try in 60 s (ValueError: no such view)"

@@ -6,6 +6,7 @@ import pytest
 from fpga_pool.core.makespan import Ect, Ljf, Sjf
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.messages import AssignJob
 from fpga_pool.model.objects import BatchState, JobState, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest
 from fpga_pool.model.pool.settings import PoolSettings
@@ -140,3 +141,21 @@ def test_results_are_back_when_the_plan_says(make_catalogue):
     assert back_s == pytest.approx(outcome.batch.planned_completion_s, abs=1e-5)
     # Four results of 0.4 s leave by one link, which the last of two jobs on a slot cannot leave free.
     assert back_s > outcome.makespan_s + 0.39
+
+
+def test_commands_do_not_overtake_those_that_were_sent_while_their_host_was_slow(make_pool):
+    pool = make_pool(settings=NO_LEAD)
+    agent, executed = pool.agents["node-1"], []
+    execute = agent.execute
+
+    def noted(shard, epoch, commands):
+        executed.extend(command.action.job for command in commands if isinstance(command.action, AssignJob))
+        return execute(shard, epoch, commands)
+
+    agent.execute = noted
+    pool.slow_host("node-1", 5.0)
+    pool.at(1.0, lambda: pool.slow_host("node-1", 0.0))
+    pool.submit_at(0.5, batch(["aes"], uuid="first"))
+    pool.submit_at(2.0, batch(["aes"], uuid="second"))
+    pool.run(Ect())
+    assert executed == ["first.0", "second.0"]
