@@ -12,6 +12,7 @@ Each has ``event``, ``at`` (UTC seconds), ``kind`` (``job``, ``gang`` or ``task`
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -74,8 +75,8 @@ class Learning:
 
     @property
     def state(self) -> PolicyState:
-        """What the policy decides with."""
-        return self._memory.state
+        """What the policy decides with: a copy, for a policy that changes it in place."""
+        return deepcopy(self._memory.state)
 
     @property
     def has_changed(self) -> bool:
@@ -110,7 +111,7 @@ class Learning:
     def _observe(self, kind: str, works: Sequence[Work], now_s: float) -> None:
         if not works:
             return
-        state = self._memory.state
+        state = self.state
         try:
             for work in works:
                 state = self._policy.observe(_event(kind, work, now_s), state)

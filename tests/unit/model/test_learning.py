@@ -178,3 +178,26 @@ def test_a_policy_that_does_not_learn_has_no_memory(pool):
 
     assert pool.cycle(Plain()).run().outcome.changed
     assert pool.memory() is None
+
+
+def test_a_policy_that_changes_its_state_in_place_has_it_stored_and_breaks_nothing(pool):
+    class InPlace(Counting):
+        def observe(self, event, state):
+            state = {} if state is None else state
+            state[event["event"]] = state.get(event["event"], 0) + 1
+            if self.breaks and event["uuid"] == "b.1":
+                raise ZeroDivisionError
+            return state
+
+    policy = InPlace()
+    cycle = pool.cycle(policy)
+    cycle.run()
+    pool.end("b.0")
+    pool.end("b.1")
+    policy.breaks = True
+    cycle.run()
+    assert pool.memory().state == {"placed": 2}
+    pool.end("b.0", JobState.PENDING)
+    policy.breaks = False
+    cycle.run()
+    assert pool.memory().state == {"placed": 3}
