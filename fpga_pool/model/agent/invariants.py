@@ -37,9 +37,11 @@ def _broken_jobs(state: AgentState) -> Iterator[str]:
         ended = job.phase in (Phase.ENDED, Phase.HELD)
         if ended != (job.result_bytes is not None) or (job.phase is Phase.HELD) != (job.finished_at is not None):
             yield f"{job.uuid} is {job.phase}, with a result of {job.result_bytes} bytes since {job.finished_at}"
+        if job.phase is not Phase.ENDED and (job.phase is Phase.EVICTED) != (job.evicted_done is not None):
+            yield f"{job.uuid} is {job.phase}, and its share done at an eviction is {job.evicted_done}"
     for uuid in state.ended:
-        if uuid not in state.jobs or state.jobs[uuid].phase is not Phase.ENDED:
-            yield f"{uuid} is to be recorded as ended, and has not"
+        if uuid not in state.jobs or state.jobs[uuid].phase not in (Phase.ENDED, Phase.EVICTED):
+            yield f"the end of {uuid} is to be recorded, and it has not ended"
 
 
 def _broken_slots(state: AgentState) -> Iterator[str]:

@@ -121,6 +121,11 @@ def _evicted(job: HeldJob, event: Evicted, now_s: float) -> Outcome:
     return failed, [*_stop(job), KeepJob(failed), Report(JobEvicted(**about(job, now_s), done=event.done))]
 
 
+def _evicted_at_end(job: HeldJob, event: Evicted, now_s: float) -> Outcome:
+    """Let an end be an end, unless it is lost."""
+    return changed(job, evicted_done=event.done), []
+
+
 def _replaced(job: HeldJob, event: Replaced, now_s: float) -> Outcome:
     # Whoever waits for the end of this attempt must not take the next one's for it.
     settle = Settle(job.uuid, "fpga_pool.released", "the job was given to this host again")
@@ -147,8 +152,19 @@ def _recorded(job: HeldJob, event: EndsRecorded, now_s: float) -> Outcome:
 
 
 def _lost(job: HeldJob, event: EndsLost, now_s: float) -> Outcome:
-    """Compute it again: nobody has heard of its end."""
+    """Compute it again, nobody has heard of its end; or let go of it, if it was evicted meanwhile."""
+    if job.evicted_done is not None:
+        evicted = changed(job, phase=Phase.EVICTED, compute_s=0.0, result_bytes=None, result_sha256="")
+        return evicted, [DeleteOutput(job.uuid, job.attempt)]
     return HeldJob(slot=job.slot, assignment=job.assignment, phase=Phase.STAGED), []
+
+
+def _eviction_recorded(job: HeldJob, event: EndsRecorded, now_s: float) -> Outcome:
+    return next(failed for failed in event.jobs if failed.uuid == job.uuid), []
+
+
+def _eviction_lost(job: HeldJob, event: EndsLost, now_s: float) -> Outcome:
+    return job, []
 
 
 def _delivered(job: HeldJob, event: Delivered, now_s: float) -> Outcome:
@@ -175,6 +191,9 @@ _RULES: dict[tuple[Phase, type], AgentRule[HeldJob]] = {
     **{(phase, ReleaseJob): _released for phase in Phase},
     (Phase.ENDED, EndsRecorded): _recorded,
     (Phase.ENDED, EndsLost): _lost,
+    (Phase.ENDED, Evicted): _evicted_at_end,
+    (Phase.EVICTED, EndsRecorded): _eviction_recorded,
+    (Phase.EVICTED, EndsLost): _eviction_lost,
     (Phase.HELD, Delivered): _delivered,
     (Phase.HELD, RetentionEnded): _expired,
 }

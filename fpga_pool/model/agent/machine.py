@@ -24,7 +24,7 @@ from fpga_pool.model.agent.slot import (
     UseEnded,
 )
 from fpga_pool.model.exceptions import InvalidTransition
-from fpga_pool.model.messages import JobFinished, ObservedJob, ObservedSlot
+from fpga_pool.model.messages import JobEvicted, JobFinished, ObservedJob, ObservedSlot
 from fpga_pool.model.objects import CPU, SlotState
 from fpga_pool.model.progress import told_bytes
 from fpga_pool.model.values import changed
@@ -245,6 +245,7 @@ class Agent(Commanding):
         self._slot(self._computing(event, now_s), event, now_s)
         if self._is_current(event):
             self._job(self.state.jobs[event.job], event, now_s)
+            self.state.put(self.state.ended, event.job, None)
         else:
             self._discard(event)
         self._out.append(i.RecordEnds())
@@ -286,7 +287,12 @@ class Agent(Commanding):
         for uuid in list(self.state.ended):
             job = self.state.jobs[uuid]
             self.state.drop(self.state.ended, uuid)
-            held = changed(job, phase=Phase.HELD, compute_s=0.0, finished_at=now_s)
+            if job.phase is Phase.EVICTED:
+                evicted = JobEvicted(**about(job, now_s), done=job.evicted_done or 0.0)
+                failed = changed(job, phase=Phase.FAILED, evicted_done=None)
+                self._out += [i.KeepJob(failed), i.Report(evicted)]
+                continue
+            held = changed(job, phase=Phase.HELD, compute_s=0.0, finished_at=now_s, evicted_done=None)
             finished = JobFinished(
                 **about(job, now_s),
                 compute_s=job.compute_s,
@@ -305,7 +311,9 @@ class Agent(Commanding):
 
     def _ends_lost(self, event: e.EndsLost, now_s: float) -> None:
         for job in event.jobs:
-            self._job_if_possible(job.uuid, event, now_s, job.attempt)
+            lost = self._job_if_possible(job.uuid, event, now_s, job.attempt)
+            if lost and self.state.jobs[job.uuid].phase is Phase.EVICTED:
+                self.state.put(self.state.ended, job.uuid, None)
 
     # Restart ----------------------------------------------------------------------------------------------------
 

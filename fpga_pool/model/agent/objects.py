@@ -33,6 +33,8 @@ class Phase(StrEnum):
     RUNNING = "running"
     #: Computed; its end is not durable yet, and nobody has been told.
     ENDED = "ended"
+    #: Evicted when it had ended, and the end could not be made durable; nor is the eviction yet, and nobody was told.
+    EVICTED = "evicted"
     #: Its result can be fetched.
     HELD = "held"
     #: The attempt failed or was evicted; the input is kept in case the job comes back.
@@ -53,6 +55,8 @@ class HeldJob:
     result_sha256: str = ""
     #: When its end became durable.
     finished_at: float | None = None
+    #: Share of the work that is done if it is EVICTED, or becomes so because its end cannot be made durable.
+    evicted_done: float | None = None
 
     @property
     def uuid(self) -> str:

@@ -22,7 +22,7 @@ class AgentState:
         self.jobs: dict[str, HeldJob] = {}
         #: The same jobs by slot.
         self.jobs_of_slot: defaultdict[str, dict[str, HeldJob]] = defaultdict(dict)
-        #: Jobs that have ended since ends were last recorded, in this order.
+        #: Jobs whose end, or eviction after it, is to be recorded, in this order.
         self.ended: dict[str, None] = {}
         #: By slot.
         self.holds: dict[str, Hold] = {}
@@ -52,9 +52,7 @@ class AgentState:
             self.drop(self.jobs_of_slot[known.slot], job.uuid)
         self.put(self.jobs, job.uuid, job)
         self.put(self.jobs_of_slot[job.slot], job.uuid, job)
-        if job.phase is Phase.ENDED:
-            self.put(self.ended, job.uuid, None)
-        else:
+        if job.phase not in (Phase.ENDED, Phase.EVICTED):
             self.drop(self.ended, job.uuid)
 
     def drop_job(self, uuid: str) -> None:

@@ -260,8 +260,9 @@ class AgentShell:
                             return
                         # Begun before the lock is released, so that nothing else is recorded in between.
                         transaction.enter_context(self._journal.together())
-                    results = {job.uuid: self._results.pop((job.uuid, job.attempt)) for job in held}
-                    large = [job for job in held if results[job.uuid].data is None]
+                    ended = [job for job in held if job.phase is Phase.HELD]  # the others were evicted
+                    results = {job.uuid: self._results.pop((job.uuid, job.attempt)) for job in ended}
+                    large = [job for job in ended if results[job.uuid].data is None]
                     self._without_files.difference_update(job.uuid for job in large)
                     self.files.name_results(large)
                     self._journal.record(instructions, results=results)

@@ -100,6 +100,21 @@ def test_an_end_that_is_being_recorded_is_neither_evicted_nor_recorded_twice(mac
     assert machine.reports(JobEvicted) == []
 
 
+def test_an_eviction_of_a_job_whose_end_cannot_be_recorded_is_reported_when_it_can_be(machine):
+    machine.compute("j", done=0.25)
+    machine.end("j")
+    held = tuple(one.job for one in machine.feed(e.EndsDue()) if isinstance(one, i.KeepJob))
+    machine.give(EvictJob(job="j", attempt=1, keep_progress=True))
+    assert machine.feed(e.EndsLost(jobs=held)) == [i.DeleteOutput("j", 1)]
+    failed = HeldJob(slot=A, assignment=assign("j", done=0.25), phase=Phase.FAILED)
+    recorded = [i.KeepJob(failed), i.Report(JobEvicted(job="j", attempt=1, at=0.0, done=0.25))]
+    assert machine.feed(e.EndsDue())[:2] == recorded
+    machine.feed(e.EndsLost(jobs=(failed,)))
+    assert machine.record()[0][:2] == recorded
+    assert (machine.state.jobs["j"], machine.ask()) == (failed, [])
+    assert machine.reports(JobFinished)[1:] == []  # the one that was lost
+
+
 def test_a_running_job_that_gets_another_slot_is_stopped_and_what_it_computed_is_deleted(machine):
     machine.compute("j")
     moved = machine.give(assign("j", attempt=2), B, inputs=frozenset({"j"}))

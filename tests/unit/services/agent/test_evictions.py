@@ -5,7 +5,7 @@ import pytest
 from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.messages import JobEvicted
 
-from .held import finish, give
+from .held import files, finish, give
 
 
 @pytest.mark.parametrize(("keep_progress", "done"), [(True, 0.75), (False, 0.0)])
@@ -48,6 +48,31 @@ def test_an_eviction_of_a_job_whose_end_is_being_recorded_leaves_it_an_end(jobs,
     assert jobs.order(commands.evict("j")).outcome == "accepted"
     jobs.record_ends()
     assert (jobs.get("j").phase, evicted(reported)) == (Phase.HELD, [])
+
+
+def test_an_eviction_of_a_job_whose_end_cannot_be_recorded_is_recorded_later_and_the_next_attempt_has_the_input(
+    jobs, commands, reported, journal, monkeypatch, tmp_path
+):
+    running = give(jobs, commands, phase=Phase.RUNNING)
+    jobs.on_end = lambda: None
+    finish(jobs, running)
+    jobs.order(commands.evict("j"))
+    for _ in range(2):  # the end, then the eviction
+        with monkeypatch.context() as patch:
+            patch.setattr(journal, "record", no_room)
+            with pytest.raises(OSError, match="disk"):
+                jobs.record_ends()
+        assert (jobs.next(), evicted(reported)) == ([], [])
+    jobs.record_ends()
+    assert (jobs.get("j").phase, evicted(reported)) == (Phase.FAILED, [("JobEvicted", "j", 1)])
+    assert journal.jobs() == jobs.all()
+    assert "inputs/j" in files(tmp_path)
+    jobs.order(commands.assign("j", attempt=2))
+    assert jobs.get("j").phase is Phase.STAGED
+
+
+def no_room(*_, **__):
+    raise OSError("the disk is full")
 
 
 def test_an_agent_that_dies_after_an_eviction_does_not_begin_again_by_itself(jobs, new_jobs, commands):
