@@ -21,6 +21,7 @@ from fpga_pool.sim.scenario.run import ScenarioRun
 from fpga_pool.sim.scenario.tables import Scenario
 
 _PICTURES = (".svg", ".png")
+_FAMILIES = ("batch", "online", "gang", "task")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,8 +60,7 @@ def load(path: Path, seed: int | None = None) -> ScenarioRun:
     scenario = read_scenario(path)
     told = scenario.pool.catalogue
     catalogue = load_catalogue(path.parent / told if told else installed_catalogue())
-    families = ("batch", "online", "gang", "task")
-    check_scenario(scenario, catalogue, Policies(**{family: policy_names(family) for family in families}))
+    check_scenario(scenario, catalogue, Policies(**{family: policy_names(family) for family in _FAMILIES}))
     policies = _pool_policies(scenario)
     said = scenario.scheduler.__slots__
     settings = PoolSettings(
@@ -83,6 +83,10 @@ def _pool_policies(scenario: Scenario) -> PoolPolicies:
         except InvalidInput as error:
             raise InvalidInput(f"{scenario.path}: policy_{error}") from None
 
+    for name in scenario.policies:
+        for family in _FAMILIES:
+            if name in policy_names(family):
+                policy(family, name)
     batches = {name: policy("batch", name) for name in policy_names("batch")}
     online = {*policy_names("online")} - batches.keys()
     return PoolPolicies(

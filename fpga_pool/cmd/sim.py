@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -53,10 +54,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(arguments, error, WRONG_USAGE)
     except (FpgaPoolError, OSError, MemoryError) as error:
         return _complain(arguments, error, FAILED)
-    if arguments.json:
-        print(json.dumps(result))
-    else:
-        command.show(result)
+    try:
+        if arguments.json:
+            print(json.dumps(result))
+        else:
+            command.show(result)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads has seen enough; what is left in the buffer is flushed at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return command.status(result)
 
 

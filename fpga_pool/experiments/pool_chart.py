@@ -14,6 +14,8 @@ from fpga_pool.sim.scenario.recording import Span
 
 #: What is not a function's or a gang's: its colour and hatch.
 _MARKS = {"load": ("#d9d9d9", "////"), "fault": ("#b30000", ""), "instance": ("#fdd0a2", "....")}
+#: Colours of functions and gangs: those of tab20 that are not like one of the marks.
+_COLOURS = [number for number in range(20) if number not in (3, 6, 15)]
 _ROW_IN, _TALLEST_IN = 0.22, 60.0
 
 
@@ -22,7 +24,7 @@ def draw_pool(spans: Sequence[Span], rows: Sequence[str], end_s: float, title: s
     order = sorted({*rows, *(span.row for span in spans)}, key=_natural)
     place = {row: number for number, row in enumerate(order)}
     names = sorted({span.name for span in spans if span.what not in _MARKS})
-    colour = {name: plt.get_cmap("tab20")(number % 20) for number, name in enumerate(names)}
+    colour = {name: plt.get_cmap("tab20")(_COLOURS[number % len(_COLOURS)]) for number, name in enumerate(names)}
     height_in = min(_ROW_IN * len(order) + 1.6, _TALLEST_IN)
     figure, axes = plt.subplots(figsize=(12, height_in), layout="constrained")
     for span in spans:
@@ -43,7 +45,7 @@ def draw_pool(spans: Sequence[Span], rows: Sequence[str], end_s: float, title: s
     axes.set_xlim(0.0, max(end_s, 1e-9))
     axes.set_xlabel("simulated seconds")
     axes.set_title(title, fontsize=10)
-    patches = [Patch(facecolor=colour[name], label=name) for name in names[:20]]
+    patches = [Patch(facecolor=colour[name], label=name) for name in names[: len(_COLOURS)]]
     patches += [Patch(facecolor=face, hatch=hatch, label=what) for what, (face, hatch) in _MARKS.items()]
     figure.legend(handles=patches, fontsize=7, loc="outside lower center", ncols=min(len(patches), 8))
     figure.savefig(path, dpi=100, metadata={"Date": None} if path.suffix == ".svg" else None)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import AcceleratorRequest, Topology
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest
 from fpga_pool.model.pool.gang_admission import GangRequest
@@ -53,15 +54,26 @@ class Arrival:
     #: By job: how many times as long as estimated it computes; and how much later than planned its client sends.
     takes: Mapping[str, float] = field(default_factory=dict)
     late_s: Mapping[str, float] = field(default_factory=dict)
+    #: It is named by a file of gangs, not by the scenario.
+    is_of_file: bool = False
 
 
 def arrivals(scenario: Scenario, seed: int) -> list[Arrival]:
     """Return everything that arrives, by time, and of one instant in the order of the file.
 
     Each group draws from a generator of its own, so a change of one leaves the others as they are.  InvalidInput names
-    a file of gangs that cannot be read.
+    a file of gangs that cannot be read, and a gang of a file that is called as other work is.
     """
     found = [arrival for group in scenario.groups for arrival in _of_group(scenario, group, seed)]
+    first: dict[str, str] = {}
+    for group in scenario.groups:
+        of_file = isinstance(group, GangGroup) and group.swf
+        first |= dict.fromkeys((group.name, *(() if of_file else group.names)), group.place)
+    for arrival in found:
+        name = arrival.request.uuid
+        if arrival.is_of_file and name in first:
+            raise InvalidInput(f"{scenario.path}: {arrival.place}: name: {name!r} is that of {first[name]} too")
+        first[name] = arrival.place
     return sorted(found, key=lambda arrival: arrival.at_s)
 
 
@@ -168,4 +180,4 @@ def _swf_gangs(scenario: Scenario, group: GangGroup) -> Iterator[Arrival]:
             work_s=float(trace.run_s[number]),
         )
         at_s = group.arrives_s + float(trace.submit_s[number] - trace.submit_s[0])
-        yield Arrival(at_s=at_s, place=group.place, group=group.name, request=request)
+        yield Arrival(at_s=at_s, place=group.place, group=group.name, request=request, is_of_file=True)

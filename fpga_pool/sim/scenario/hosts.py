@@ -18,7 +18,7 @@ def simulated_hosts(scenario: Scenario, catalogue: Catalogue) -> list[SimulatedH
         try:
             hosts += [_host(table, name, catalogue) for name in table.names]
         except InvalidInput as error:
-            raise InvalidInput(f"{scenario.path}: hosts.{table.name}: enclosures: {error}") from None
+            raise InvalidInput(f"hosts.{table.name}: enclosures: {error}") from None
     return hosts
 
 

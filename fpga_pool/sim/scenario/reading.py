@@ -27,7 +27,7 @@ from fpga_pool.sim.scenario.tables import (
     SchedulerTable,
     TaskGroup,
 )
-from fpga_pool.sim.scenario.values import NAME, read_table, read_value
+from fpga_pool.sim.scenario.values import MOST_THINGS, NAME, read_table, read_value, shown
 
 GroupT = TypeVar("GroupT", bound=Group)
 
@@ -72,7 +72,7 @@ def read_scenario(path: Path) -> Scenario:
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise InvalidInput(f"{path}: line {line}: not UTF-8 text") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also a whole number of thousands of digits
         raise InvalidInput(f"{path}: {error}") from None
     try:
         return _scenario(path, content)
@@ -108,7 +108,7 @@ def _scenario(path: Path, content: Mapping[str, Any]) -> Scenario:
     content = dict(content)
     version = content.pop("format_version", FORMAT_VERSION)
     if version != FORMAT_VERSION or isinstance(version, bool):
-        raise InvalidInput(f"format_version: expected {FORMAT_VERSION}, found {version!r}")
+        raise InvalidInput(f"format_version: expected {FORMAT_VERSION}, found {shown(version)}")
     parameters = {name: content.pop(name) for name in list(content) if name.startswith(_POLICY)}
     for name in content:
         if name not in ("hosts", *_TABLES, *_LISTS):
@@ -122,16 +122,21 @@ def _scenario(path: Path, content: Mapping[str, Any]) -> Scenario:
         hosts=_hosts(content.get("hosts")),
         **(tables | lists),
     )
+    for group in found.groups:
+        _refuse_too_many(group.place, "jobs, shares and processes", group.count * _size(group))
+    _refuse_too_many("scenario", "pieces of work", sum(group.count for group in found.groups))
     _refuse_repeated((group.place, name) for group in found.groups for name in {group.name, *group.names})
     return found
 
 
 def _parameters(name: str, values: Any) -> Mapping[str, Any]:
     if not isinstance(values, Mapping):
-        raise InvalidInput(f"{name}: expected a table, found {values!r}")
+        raise InvalidInput(f"{name}: expected a table, found {shown(values)}")
     for parameter, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise InvalidInput(f"{name}: {parameter}: expected a finite number, found {value!r}")
+        if isinstance(value, int) and abs(value) > 2**63:
+            raise InvalidInput(f"{name}: {parameter}: expected a whole number of 64 bits, found {shown(value)}")
     return values
 
 
@@ -146,13 +151,17 @@ def _hosts(content: Any) -> tuple[HostTable, ...]:
             if not host.board and given in values:
                 raise InvalidInput(f"{place}: {given}: there are no cards without a board")
         hosts.append(host)
+    _refuse_too_many("hosts", "hosts", sum(host.count for host in hosts))
+    parts = (host.cpu_workers + host.gang_processors + (host.cards if host.board else 0) for host in hosts)
+    what = "cards, CPU workers and gang processors"
+    _refuse_too_many("hosts", what, sum(host.count * part for host, part in zip(hosts, parts, strict=True)))
     _refuse_repeated((f"hosts.{host.name}", name) for host in hosts for name in host.names)
     return tuple(hosts)
 
 
 def _listed(name: str, kind: Any, content: Any) -> Iterable[Any]:
     if not isinstance(content, list):
-        raise InvalidInput(f"{name}: expected a list of tables [[{name}]], found {content!r}")
+        raise InvalidInput(f"{name}: expected a list of tables [[{name}]], found {shown(content)}")
     for number, values in enumerate(content):
         called = values.get("name") if isinstance(values, Mapping) else None
         place = f"{name}[{number}]" + (f" ({called})" if isinstance(called, str) else "")
@@ -200,6 +209,20 @@ def _check_event(event: EventTable) -> None:
         raise InvalidInput(f"{event.place}: delay_s: {problem}")
     if not lasts and event.for_s is not None:
         raise InvalidInput(f"{event.place}: for_s: a {event.kind} is for ever")
+
+
+def _size(group: Group) -> int:
+    """Return of how many jobs, shares or processes a piece of work consists at most."""
+    if isinstance(group, BatchGroup):
+        return sum(part.count for part in group.parts)
+    if isinstance(group, TaskGroup):
+        return int(group.slots.high)
+    return int(group.processes.high) if isinstance(group, GangGroup) and group.processes else 1
+
+
+def _refuse_too_many(place: str, what: str, count: int) -> None:
+    if count > MOST_THINGS:
+        raise InvalidInput(f"{place}: expected {MOST_THINGS} {what} at most, found {count}")
 
 
 def _refuse_repeated(names: Iterable[tuple[str, str]]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fpga_pool.core.lattice.tasks import Topology as Cables
 from fpga_pool.model.agent.objects import AgentParameters
-from fpga_pool.model.flavor import Topology
+from fpga_pool.model.flavor import MAX_COUNT, Topology
 from fpga_pool.model.links import NOT_LINKED
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.tasks import TaskShape
@@ -36,6 +36,9 @@ from fpga_pool.sim.scenario.values import (
     Spread,
     choice,
     key,
+    seconds,
+    share,
+    whole,
 )
 
 _DEFAULTS, _PATIENCE, _DELAYS = PoolSettings(), AgentParameters(), Delays()
@@ -62,34 +65,34 @@ class SchedulerTable:
     online_policy: str = key(NAME, "benefit_plus")
     gang_policy: str = key(NAME, "measy_plus")
     task_policy: str = key(NAME, "lattice_plus")
-    interval_s: float = key(POSITIVE, 1.0)
-    online_interval_s: float = key(POSITIVE, 0.5)
-    planning_share: float = key(SHARE, 0.02)
+    interval_s: float = key(seconds(0.01), 1.0)
+    online_interval_s: float = key(seconds(0.01), 0.5)
+    planning_share: float = key(share(0.001), 0.02)
     dispatch_lead_s: float = key(SECONDS, _DEFAULTS.dispatch_lead_s)
     replan_horizon_s: float = key(SECONDS, _DEFAULTS.replan_horizon_s)
-    replan_late_s: float = key(POSITIVE, _DEFAULTS.replan_late_s)
+    replan_late_s: float = key(seconds(0.1), _DEFAULTS.replan_late_s)
     plan_results: bool = key(FLAG, _DEFAULTS.plan_results)
     online_patience_s: float = key(SECONDS, _DEFAULTS.online_patience_s)
     load_ahead: bool = key(FLAG, _DEFAULTS.load_ahead)
-    tenant_share: float = key(SHARE, _DEFAULTS.tenant_share)
+    tenant_share: float = key(share(0.001), _DEFAULTS.tenant_share)
     task_patience_s: float = key(SECONDS, _DEFAULTS.task_patience_s)
     gang_migration_s: float = key(SECONDS, _DEFAULTS.gang_migration_s)
     claim_patience_s: float = key(SECONDS, _DEFAULTS.claim_patience_s)
     max_batch_jobs: int = key(COUNT_OF_SOME, _DEFAULTS.max_batch_jobs)
     max_input_bytes: int = key(COUNT, _DEFAULTS.max_input_bytes)
     max_attempts: int = key(COUNT_OF_SOME, _DEFAULTS.max_attempts)
-    host_timeout_s: float = key(POSITIVE, _DEFAULTS.host_timeout_s)
-    input_timeout_s: float = key(POSITIVE, _DEFAULTS.input_timeout_s)
+    host_timeout_s: float = key(seconds(0.1), _DEFAULTS.host_timeout_s)
+    input_timeout_s: float = key(seconds(0.1), _DEFAULTS.input_timeout_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTable:
     """`[agent]`: the options of `[agent]` of fpga_pool.conf that simulated agents have."""
 
-    heartbeat_s: float = key(POSITIVE, 1.0)
+    heartbeat_s: float = key(seconds(0.05), 1.0)
     hang_factor: float = key(AT_LEAST_ONE, _PATIENCE.hang_factor)
     hang_grace_s: float = key(SECONDS, _PATIENCE.hang_grace_s)
-    fault_pause_s: float = key(POSITIVE, _PATIENCE.fault_pause_s[0])
+    fault_pause_s: float = key(seconds(0.01), _PATIENCE.fault_pause_s[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +110,14 @@ class HostTable:
     """`[hosts.NAME]`: one host, or `count` of a kind."""
 
     name: str
-    count: int = key(COUNT_OF_SOME, 1)
+    count: int = key(whole(1), 1)
     board: str = key(NAME, "", as_told="no cards")
-    cards: int = key(COUNT_OF_SOME, 1)
+    cards: int = key(whole(1), 1)
     links: str = key(_CABLES, "ring")
     enclosures: tuple[str, ...] = key(LINES, ())
     slot_links: str = key(_CABLES, "full")
-    cpu_workers: int = key(COUNT, 0)
-    gang_processors: int = key(COUNT, 0)
+    cpu_workers: int = key(whole(0), 0)
+    gang_processors: int = key(whole(0), 0)
     egress_mbps: float = key(POSITIVE, float("inf"), as_told="no limit")
     ingress_mbps: float = key(POSITIVE, float("inf"), as_told="no limit")
 
@@ -133,7 +136,7 @@ class Group:
     name: str = key(NAME)
     project: str = key(NAME, "demo")
     arrives_s: float = key(SECONDS, 0.0)
-    count: int = key(COUNT_OF_SOME, 1)
+    count: int = key(whole(1), 1)
     every_s: float | None = key(SECONDS, None, as_told="all at once")
     rate_per_s: float | None = key(POSITIVE, None, as_told="not random")
 
@@ -158,7 +161,7 @@ class Inputs:
 class JobsTable(Inputs):
     """`[[batches.jobs]]`: jobs of a batch that are alike."""
 
-    count: int = key(COUNT_OF_SOME, 1)
+    count: int = key(whole(1), 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +197,7 @@ class GangGroup(Group):
     takes: Spread = key(POSITIVE_SPREAD, _ONE, as_told="1")
     cpu_usage: float = key(SHARE, 1.0)
     swf: str = key(TEXT, "", as_told="no file")
-    most: int | None = key(COUNT_OF_SOME, None, as_told="all")
+    most: int | None = key(whole(1), None, as_told="all")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +205,7 @@ class InstanceGroup(Group):
     """`[[instances]]`: virtual machines with slots."""
 
     function: str = key(NAME)
-    slots: int = key(COUNT_OF_SOME, 1)
+    slots: int = key(whole(1, MAX_COUNT), 1)
     topology: str = key(_TOPOLOGY, "any")
     host: str = key(NAME, "", as_told="the best one")
     stays_s: Spread | None = key(POSITIVE_SPREAD, None, as_told="to the end")

@@ -15,6 +15,8 @@ TableT = TypeVar("TableT")
 
 #: Names end up in names of slots, which have "/" between their parts, and in messages.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+#: How many of a kind of thing there may be, so that a wrong number does not fill the memory.
+MOST_THINGS = 1_000_000
 #: Sums of times and sizes stay exact.
 _MOST = 2**53
 
@@ -61,7 +63,7 @@ def read_table(table: type[TableT], content: Any, where: str, /, **known: Any) -
         item.name: item for item in fields(table) if "kind" in item.metadata  # type: ignore[arg-type]
     }  # fmt: skip
     if not isinstance(content, Mapping):
-        raise InvalidInput(f"{where}: expected a table, found {_shown(content)}")
+        raise InvalidInput(f"{where}: expected a table, found {shown(content)}")
     for name in content:
         if name not in keys:
             raise InvalidInput(f"{where}: {name}: unknown key; keys are {', '.join(keys)}")
@@ -79,11 +81,15 @@ def read_value(kind: Kind, value: Any, place: str) -> Any:
     try:
         return kind.read(value)
     except (ValueError, TypeError, OverflowError):
-        raise InvalidInput(f"{place}: expected {kind.expected}, found {_shown(value)}") from None
+        raise InvalidInput(f"{place}: expected {kind.expected}, found {shown(value)}") from None
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
+def shown(value: Any) -> str:
+    """Return a value for a message, not too long."""
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number, written as hexadecimal
+        return "a number of too many digits"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -98,9 +104,9 @@ def _number(accepts: Callable[[float], bool]) -> Callable[[Any], float]:
     return read
 
 
-def _whole(least: int) -> Callable[[Any], int]:
+def _whole(least: int, most: int = _MOST) -> Callable[[Any], int]:
     def read(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise ValueError
         return value
 
@@ -125,6 +131,25 @@ def _text(accepts: Callable[[str], object]) -> Callable[[Any], str]:
         return value
 
     return read
+
+
+def whole(least: int, most: int = MOST_THINGS) -> Kind:
+    """Return a kind that accepts a number of things."""
+    return Kind(f"a whole number, {least} to {most}", _whole(least, most))
+
+
+def seconds(least: float) -> Kind:
+    """Return a kind that accepts an interval of time."""
+    return Kind(f"finite seconds, {least:g} or more", _number(lambda value: value >= least))
+
+
+def share(least: float) -> Kind:
+    """Return a kind that accepts a share that is not too small."""
+    return Kind(f"a number, {least:g} to 1", _number(lambda value: least <= value <= 1))
+
+
+def _is_plain(text: str) -> bool:
+    return bool(text) and not any(character < " " or character == "\x7f" for character in text)
 
 
 def choice(*words: str) -> Kind:
@@ -172,7 +197,7 @@ def _shapes(value: Any) -> tuple[TaskShape, ...]:
 
 
 NAME = Kind("a name of letters, digits, '.', '_' and '-'", _text(_NAME.fullmatch))
-TEXT = Kind("a text that is not empty", _text(bool))
+TEXT = Kind("a text that is not empty, without control characters", _text(_is_plain))
 PLACE = Kind("the name of a host, HOST/CARD or HOST/CARD/SLOT", _text(bool))
 COUNT = Kind("a whole number, 0 or more", _whole(0))
 COUNT_OF_SOME = Kind("a whole number, 1 or more", _whole(1))
@@ -188,5 +213,5 @@ LINES = Kind("a list of texts", _lines)
 SECONDS_SPREAD = Kind("seconds, 0 or more, or a range [low, high] of such", _spread(SECONDS.read))
 POSITIVE_SPREAD = Kind("a number above 0, or a range [low, high] of such", _spread(POSITIVE.read))
 COUNT_SPREAD = Kind("a whole number, 0 or more, or a range [low, high] of such", _spread(COUNT.read))
-WIDTH_SPREAD = Kind("a whole number, 1 or more, or a range [low, high] of such", _spread(COUNT_OF_SOME.read))
+WIDTH_SPREAD = Kind(f"{whole(1).expected}, or a range [low, high] of such", _spread(whole(1).read))
 SHAPES = Kind("a list of numbers of slots, each alone or as [slots, seconds]", _shapes)

@@ -11,6 +11,7 @@ from fpga_pool.cmd.pool import load
 from fpga_pool.cmd.pool_report import PoolReport
 from fpga_pool.cmd.sim import main
 from fpga_pool.model.gangs import Gang
+from fpga_pool.sim.scenario.recording import Span
 
 EXAMPLES = Path(__file__).parents[3] / "doc" / "source" / "user" / "scenarios"
 
@@ -276,6 +277,8 @@ def test_says_which_hosts_could_take_an_instance_and_why_not():
             "policy_makespan: x: no such knob; there is: ",
         ),
         (SMALL.replace("[hosts", "[policy_makespan]\neffort = -1\n[hosts"), [], "s.toml: "),
+        (SMALL + "[policy_measy]\nx = 1\n", [], "s.toml: policy_measy: x: no such knob; there is: "),
+        (SMALL + "[policy_benefit]\nx = 1\n", [], "s.toml: policy_benefit: x: no such knob; there is: "),
         (SMALL, ["--explain", "b"], "--explain: no batch, job, task, gang or instance 'b' has arrived by"),
         (SMALL, ["--gantt", "x.pdf"], "--gantt x.pdf: expected a name that ends with .svg or .png"),
         (SMALL, ["--until", "-1"], "expected a positive number of seconds, got '-1'"),
@@ -334,11 +337,33 @@ def test_a_policy_that_fails_ends_nothing_and_is_told(tmp_path, capsys, monkeypa
     assert report["unfinished"] == ["a"]
 
 
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
+    command = [sys.executable, "-m", "fpga_pool.cmd.sim", "pool", str(scenario(tmp_path, SMALL)), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        running.stdout.close()
+        assert running.stderr.read() == b""
+    assert running.returncode == 0
+
+
 def test_draws_what_slots_did(tmp_path):
     pytest.importorskip("matplotlib", reason="the extra for figures is not installed")
     picture = tmp_path / "pool.svg"
     assert main(["pool", str(scenario(tmp_path, SMALL)), "--json", "--gantt", str(picture)]) == 0
     assert picture.read_text().count("node/sim0/slot") >= 4
+
+
+def test_no_function_has_a_colour_like_that_of_a_fault_an_instance_or_a_load(tmp_path):
+    pytest.importorskip("matplotlib", reason="the extra for figures is not installed")
+    from fpga_pool.experiments.pool_chart import draw_pool
+
+    spans = [
+        Span(row="node/sim0/slot0", name=f"f{number:02}", what="run", begin_s=number, end_s=number + 1.0)
+        for number in range(40)
+    ]
+    draw_pool(spans, [], 40.0, "", tmp_path / "pool.svg")
+    drawn = (tmp_path / "pool.svg").read_text()
+    assert "#1f77b4" in drawn
+    assert not [colour for colour in ("#d62728", "#ffbb78", "#c7c7c7") if colour in drawn]
 
 
 def test_the_same_scenario_prints_the_same_bytes_whatever_the_order_of_sets():

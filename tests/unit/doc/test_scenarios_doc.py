@@ -75,3 +75,16 @@ def test_defaults_are_those_of_the_live_pool(group, table):
     conf([], default_config_files=[], default_config_dirs=[])
     for field in dataclasses.fields(table):
         assert getattr(conf[group], field.name) == field.default, field.name
+
+
+@pytest.mark.parametrize(("group", "table"), [("scheduler", tables.SchedulerTable), ("agent", tables.AgentTable)])
+def test_the_least_values_are_those_of_the_live_pool(group, table):
+    conf = cfg.ConfigOpts()
+    register_opts(conf)
+    for field in dataclasses.fields(table):
+        least = getattr(conf._get_opt_info(field.name, group)["opt"].type, "min", None)
+        if least is not None:
+            read = field.metadata["kind"].read
+            assert read(least) == least, field.name
+            with pytest.raises(ValueError):  # noqa: PT011  # that of a kind says nothing
+                read(least - 1 if isinstance(field.default, int) else 0.99 * least - 1e-9)

@@ -55,7 +55,7 @@ def test_hosts_of_a_kind_are_numbered(read):
         ("format_version = 2\n" + HOST, "format_version: expected 1, found 2"),
         ("[nodes.a]\n" + HOST, "nodes: unknown table; tables are format_version, pool, scheduler, agent, delays, ho"),
         (HOST + "color = 1\n", "hosts.node: color: unknown key; keys are count, board"),
-        (HOST + "count = 0\n", "hosts.node: count: expected a whole number, 1 or more, found 0"),
+        (HOST + "count = 0\n", "hosts.node: count: expected a whole number, 1 to 1000000, found 0"),
         (HOST + "egress_mbps = nan\n", "hosts.node: egress_mbps: expected a finite number above 0, found nan"),
         (HOST + "egress_mbps = -1\n", "hosts.node: egress_mbps: expected a finite number above 0, found -1"),
         (HOST + 'links = "star"\n', "hosts.node: links: expected line, ring, full or none, found 'star'"),
@@ -67,7 +67,7 @@ def test_hosts_of_a_kind_are_numbered(read):
         ("[pool]\nseed = -1\n" + HOST, "pool: seed: expected a whole number, 0 or more, found -1"),
         ("[pool]\nuntil_s = inf\n" + HOST, "pool: until_s: expected a finite number above 0, found inf"),
         ("[scheduler]\nload_ahead = 1\n" + HOST, "scheduler: load_ahead: expected true or false, found 1"),
-        ("[scheduler]\ntenant_share = 1.5\n" + HOST, "scheduler: tenant_share: expected a number above 0, 1 at most"),
+        ("[scheduler]\ntenant_share = 1.5\n" + HOST, "scheduler: tenant_share: expected a number, 0.001 to 1"),
         ('[scheduler]\ngang_policy = "x"\n' + HOST, "scheduler: gang_policy: no gang policy is called 'x'; there is"),
         ("[policy_x]\n" + HOST, "policy_x: no policy is called 'x'; there is benefit, benefit_plus, ect"),
         ("[policy_ect]\na = nan\n" + HOST, "policy_ect: a: expected a finite number, found nan"),
@@ -86,7 +86,7 @@ def test_hosts_of_a_kind_are_numbered(read):
         (HOST + ONLINE + "rate_per_s = 1\n", "online[0] (o): rate_per_s: without effect where count is 1"),
         (HOST + ONLINE.replace('"aes"', "{aes = 0}"), "online[0] (o): function: expected a name, or a table of names"),
         (HOST + TASK + 'topology = "star"\n', "tasks[0] (t): topology: expected any, line or ring, found 'star'"),
-        (HOST + TASK.replace("slots = 2", "slots = 0"), "tasks[0] (t): slots: expected a whole number, 1 or more, or"),
+        (HOST + TASK.replace("slots = 2", "slots = 0"), "tasks[0] (t): slots: expected a whole number, 1 to 1000000"),
         (HOST + TASK + "shapes = [[1, 2, 3]]\n", "tasks[0] (t): shapes: expected a list of numbers of slots, each"),
         (HOST + GANG.replace("processes = 2\n", ""), "gangs[0] (g): processes: missing, and there is no swf that says"),
         (HOST + GANG + 'swf = "x"\n', "gangs[0] (g): processes: the file of swf says that"),
@@ -94,6 +94,19 @@ def test_hosts_of_a_kind_are_numbered(read):
         (HOST + GANG + "cpu_usage = 1.1\n", "gangs[0] (g): cpu_usage: expected a number above 0, 1 at most, found 1.1"),
         (HOST + INSTANCE + 'host = "x"\n', "instances[0] (vm): host: no host is called 'x'; there is node"),
         (HOST + INSTANCE.replace('"aes"', '"x"'), "instances[0] (vm): function: no function of the catalogue"),
+        (HOST + BATCH + f"takes = 1{'0' * 5000}\n", "integer string conversion"),
+        (HOST + BATCH + f"takes = 0x1{'0' * 5000}\n", "takes: expected a number above 0, or a range [low, high] of"),
+        (f"[policy_ect]\na = 0x1{'0' * 5000}\n" + HOST, "policy_ect: a: expected a whole number of 64 bits, found a"),
+        ('[pool]\ncatalogue = "a\\u0000b"\n' + HOST, "pool: catalogue: expected a text that is not empty, without con"),
+        (HOST + '[[gangs]]\nname = "g"\nswf = "a\\u0000b"\n', "gangs[0] (g): swf: expected a text that is not empty"),
+        (HOST + f"count = {2**53}\n", "hosts.node: count: expected a whole number, 1 to 1000000, found 9007199"),
+        (HOST + "count = 1000\ncards = 1001\n", "hosts: expected 1000000 cards, CPU workers and gang processors at"),
+        (HOST + "count = 600000\n[hosts.b]\ncount = 600000\n", "hosts: expected 1000000 hosts at most, found 1200000"),
+        (HOST + ONLINE + f"count = {2**53}\n", "online[0] (o): count: expected a whole number, 1 to 1000000, found"),
+        (HOST + BATCH.replace('"a"', '"a"\ncount = 1001') + "count = 1000\n", "batches[0] (a): expected 1000000 jobs"),
+        (HOST + ONLINE + "count = 600000\n" + INSTANCE + "count = 600000\n", "expected 1000000 pieces of work at most"),
+        (HOST + TASK.replace("slots = 2", f"slots = {2**53}"), "(t): slots: expected a whole number, 1 to 10000"),
+        (HOST + INSTANCE + "slots = 65\n", "instances[0] (vm): slots: expected a whole number, 1 to 64, found 65"),
         (HOST + EVENT + 'kind = "explode"\n', "events[0]: kind: expected fail, drain, leave, slow, takeover or cancel"),
         (HOST + EVENT + 'kind = "fail"\n', "events[0]: target: missing; expected the name of slots"),
         (HOST + EVENT + 'kind = "fail"\ntarget = "node/sim1"\n', "events[0]: target: no host with cards, card or slot"),
@@ -109,6 +122,7 @@ def test_what_is_wrong_is_named_with_its_place(read, tmp_path, text, said):
         read(text)
     assert str(refused.value).startswith(f"{tmp_path / 's.toml'}: ")
     assert said in str(refused.value)
+    assert str(refused.value).count("s.toml") == 1
     assert "\n" not in str(refused.value)
 
 
@@ -175,3 +189,11 @@ def test_gangs_of_a_file_arrive_as_it_says(read, tmp_path):
     request = gang.request
     assert (request.uuid, request.project_id, gang.at_s) == ("g-7", "user-4", 3.0)
     assert (request.processes, request.runtime_s, request.work_s) == (2, 60.0, 30.0)
+
+
+def test_a_gang_of_a_file_that_is_called_as_other_work_is_refused(read, tmp_path):
+    lines = [f"{job} 100 -1 30 2 -1 -1 2 60 -1 1 4 -1 -1 -1 -1 -1 -1" for job in (1, 2)]
+    (tmp_path / "t.swf").write_text("\n".join(lines) + "\n")
+    text = HOST + "gang_processors = 2\n" + GANG.replace('"g"', '"g-2"') + '[[gangs]]\nname = "g"\nswf = "t.swf"\n'
+    with pytest.raises(InvalidInput, match=r"gangs\[1\] \(g\): name: 'g-2' is that of gangs\[0\] \(g-2\) too"):
+        arrivals(read(text), seed=0)
