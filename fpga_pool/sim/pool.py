@@ -21,7 +21,7 @@ from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle, PolicyFailure
 from fpga_pool.model.exceptions import StaleEpoch
-from fpga_pool.model.messages import Report
+from fpga_pool.model.messages import Heartbeat, Report
 from fpga_pool.model.objects import DEFAULT_SHARD, Batch, Job, JobState, Slot
 from fpga_pool.model.pool.admission import BatchRequest, create_batch
 from fpga_pool.model.pool.batch_family import BatchFamily
@@ -132,11 +132,13 @@ class SimulatedPool:
         self.headless = False
         #: By host: what is said to or by its agent takes so much longer.
         self._slow_s: defaultdict[str, float] = defaultdict(float)
-        #: Commands on their way, and reports that nobody has heard yet, by host.
+        #: Commands on their way; and by host what its agent has said and nobody has heard, with times of arrival.
         self._in_flight: set[str] = set()
         #: By host: when the last commands on their way arrive; none overtakes another.
         self._due_s: defaultdict[str, float] = defaultdict(float)
-        self._unheard: defaultdict[str, list[tuple[int, Report]]] = defaultdict(list)
+        self._unheard: defaultdict[str, list[tuple[float, tuple[int, Report] | Heartbeat]]] = defaultdict(list)
+        #: By host: when the last message of its agent arrives; none overtakes another.
+        self._arrives_s: defaultdict[str, float] = defaultdict(float)
         self._numbers = itertools.count(1)
         known = {host.name: host for host in hosts}
         course = Course(self.engine, self.store, catalogue, known, self._report, actual, sends_late)
@@ -204,6 +206,7 @@ class SimulatedPool:
         """Have a host that has vanished start again, with empty slots and what its journal holds."""
         self.agents[host].come_back()
         self._gangs.come_back(host)
+        self._unheard[host] = [(at_s, said) for at_s, said in self._unheard[host] if not isinstance(said, Heartbeat)]
 
     def at(self, time_s: float, action: Callable[[], object]) -> None:
         """Have something happen that the end of `run_families` waits for."""
@@ -419,18 +422,38 @@ class SimulatedPool:
 
     def _report(self, host: str, reports: Sequence[Report]) -> None:
         """Have an agent's reports heard, each once and in their order."""
-        self._unheard[host] += zip(itertools.islice(self._numbers, len(reports)), reports, strict=True)
-        if self._slow_s[host]:
-            self.engine.after(self._slow_s[host], partial(self._hear, host))
+        at_s = self._next_arrival_s(host)
+        numbered = zip(itertools.islice(self._numbers, len(reports)), reports, strict=True)
+        self._unheard[host] += ((at_s, said) for said in numbered)
+        if at_s > self.engine.now_s:
+            self.engine.at(at_s, partial(self._hear, host))
         else:
             self._hear(host)
 
+    def _next_arrival_s(self, host: str) -> float:
+        """Return when a message arrives that an agent sends now."""
+        self._arrives_s[host] = at_s = max(self.engine.now_s + self._slow_s[host], self._arrives_s[host])
+        return at_s
+
     def _hear(self, host: str) -> None:
-        """Apply the reports of an agent that nobody has heard yet."""
-        numbered = self._unheard[host]
-        if self.headless or not numbered or not self.agents[host].present:
+        """Apply what an agent has said that has arrived and that nobody has heard yet, in its order."""
+        if self.headless or not self.agents[host].present:
             return
-        self._unheard[host] = []
+        arrived = [said for at_s, said in self._unheard[host] if at_s <= self.engine.now_s]
+        del self._unheard[host][: len(arrived)]
+        reports: list[tuple[int, Report]] = []
+        for said in arrived:
+            if isinstance(said, Heartbeat):
+                self._apply_reports(host, reports)
+                reports = []
+                self._apply_heartbeat(said)
+            else:
+                reports.append(said)
+        self._apply_reports(host, reports)
+
+    def _apply_reports(self, host: str, numbered: Sequence[tuple[int, Report]]) -> None:
+        if not numbered:
+            return
         with self._transaction() as tx:
             apply_reports(tx, host, "simulated", numbered, self.engine.now_s)
         told = [report for _, report in numbered]
@@ -441,19 +464,28 @@ class SimulatedPool:
 
     def _beat_all(self) -> None:
         for name, agent in self.agents.items():
-            if agent.present:
-                self.engine.after(self._slow_s[name], partial(self._beat, name))
+            if not agent.present:
+                continue
+            at_s = self._next_arrival_s(name)
+            if at_s > self.engine.now_s:
+                self._unheard[name].append((at_s, self._heartbeat(name)))
+                self.engine.at(at_s, partial(self._hear, name))
+            else:
+                self.engine.after(0.0, partial(self._beat, name))
 
     def _beat(self, host: str) -> None:
-        """Apply a heartbeat of an agent."""
-        agent = self.agents[host]
-        if self.headless or not agent.present:
-            return
-        self._hear(host)
+        """Hear a heartbeat that an agent sends now."""
+        if not self.headless and self.agents[host].present:
+            self._hear(host)
+            self._apply_heartbeat(self._heartbeat(host))
+
+    def _heartbeat(self, host: str) -> Heartbeat:
         processors, processes = self._gangs.observed(host)
-        beat = replace(agent.heartbeat(), processors=processors, processes=processes)
+        return replace(self.agents[host].heartbeat(), processors=processors, processes=processes)
+
+    def _apply_heartbeat(self, beat: Heartbeat) -> None:
         with self._transaction() as tx:
             repairs = apply_heartbeat(tx, beat, self.engine.now_s)
-        self._heard_s[host] = self.engine.now_s
+        self._heard_s[beat.host] = self.engine.now_s
         if repairs and self._cycles:
             self.plan()

@@ -10,7 +10,7 @@ from fpga_pool.core.lattice.paper import Fifo
 from fpga_pool.core.lattice.plus import LatticePlus, LatticePlusParams
 from fpga_pool.core.makespan import Ect
 from fpga_pool.model.flavor import Topology
-from fpga_pool.model.objects import JobState
+from fpga_pool.model.objects import Job, JobState
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest
 from fpga_pool.model.pool.families import PoolPolicies
 from fpga_pool.model.pool.online_family import OnlineRule
@@ -149,3 +149,19 @@ def test_work_whose_policy_fails_is_put_off_and_tried_again(pool):
     (failure,) = pool.failures.values()
     assert (failure.first_s, failure.times) == (0.0, 2)
     assert failure.message == "batch a: policy does not apply failed; next try in 60 s (ValueError: no such view)"
+
+
+def test_what_an_agent_says_while_its_host_is_slow_is_heard_so_much_later(pool):
+    heard_s = {}
+
+    def note(before, after):
+        if isinstance(after, Job):
+            heard_s.setdefault(after.state, pool.engine.now_s)
+
+    pool.store.watch = note
+    pool.slow_host("node-1", 5.25)
+    pool.submit_at(0.0, batch("a", "aes"))
+    pool.run_families(policies(Benefit()))
+    (job,) = pool.outcome("a").jobs
+    assert heard_s[JobState.RUNNING] == pytest.approx(job.started_at + 5.25)
+    assert heard_s[JobState.DONE] == pytest.approx(job.finished_at + 5.25)
