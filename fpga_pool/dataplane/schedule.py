@@ -185,11 +185,13 @@ class Pacer:
             self._limit(0.0 if t_s < due_s else _HEADROOM * rate_bps)
             if t_s < due_s:
                 return 0
+            ends = t_s >= self._schedule.end_s and not (self._from_first_byte and rate_bps > 0)
+            if ends or math.isinf(rate_bps):
+                return wanted_bytes
             planned_bytes = self._before_bytes + self._schedule.carried_bytes(t_s)
             if self._from_first_byte:
                 planned_bytes += self._schedule.surplus_bytes(t_s)
-            ends = t_s >= self._schedule.end_s and not (self._from_first_byte and rate_bps > 0)
-            if ends or math.isinf(planned_bytes):
+            if math.isinf(planned_bytes):
                 return wanted_bytes
             allowed = int(planned_bytes) - self._sent_bytes
             worthwhile = allowed + _ROUNDING_BYTES >= self._piece_bytes(wanted_bytes, rate_bps)

@@ -203,3 +203,9 @@ def test_what_is_more_than_was_planned_follows_at_the_last_rate():
     sender = Sender(RateSchedule([RateSegment(0.0, 1.0, 8e6)]), 2_000_000, from_first_byte=True)
     assert sender.run(10.0) == pytest.approx(2.0, abs=0.002)
     assert all(sent <= 1e6 * t_s + 1 for t_s, sent in sender.story)
+
+
+def test_what_nobody_has_planned_leaves_at_once():
+    sender = Sender(RateSchedule(()), 1_000_000, from_first_byte=True)
+    assert sender.run(10.0) == 0.0
+    assert sender.left_bytes == 0
