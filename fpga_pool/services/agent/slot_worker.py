@@ -212,6 +212,7 @@ class SlotWorker:
         except Exception as error:
             LOG.exception("slot %s: scrubbing", self.name)
             return e.ScrubFailed(slot=self.name, reason=repr(error))
+        LOG.info("slot %s: memory scrubbed", self.name)
         return e.Scrubbed(slot=self.name)
 
     def _look_after(self, after_s: float) -> e.SlotEvent | None:

@@ -177,5 +177,5 @@ def test_a_look_at_the_shard_reads_no_host_by_itself_and_asks_once_what_equal_ta
         "fpga_pool.model.pool.tasks.holds", lambda room, topology, count: asked.append(count) or count == 2
     )
     view = tasks.view()
-    assert asked == [2, 4]  # the shard has one host
+    assert sorted(asked) == [2, 4]  # the shard has one host
     assert len(view.tasks) == len(view.left_out) == 5
