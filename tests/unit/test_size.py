@@ -1,0 +1,32 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SIZE = Path(__file__).parents[2] / "tools" / "size"
+
+
+def figures(directory):
+    command = [sys.executable, SIZE, "--json", directory]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)
+
+
+def test_counts_every_line_and_each_folder_by_itself(tmp_path):
+    package = tmp_path / "package"
+    (package / "inner").mkdir(parents=True)
+    (package / "a.py").write_text("# comment\n\nx = 1\n")
+    (package / "inner" / "b.py").write_text("y = 2")
+    (package / "inner" / "c.py").write_text("z = 3\nz = 4\n")
+    (package / "inner" / "data.toml").write_text("not = 'Python'\n")
+    assert figures(package) == {
+        "lines": 6,
+        "files": 3,
+        "files_per_folder": {"package/inner": 2, "package": 1},
+        "longest_files": {"package/a.py": 3, "package/inner/c.py": 2, "package/inner/b.py": 1},
+    }
+
+
+def test_measures_the_package_when_no_directory_is_given():
+    printed = subprocess.run([SIZE], check=True, capture_output=True, text=True, timeout=60).stdout
+    assert "  files\n" in printed
+    assert "fpga_pool/" in printed
