@@ -53,6 +53,14 @@ class ForgetJob(RecordInstruction):
 
 
 @dataclass(frozen=True, slots=True)
+class KeepEviction(RecordInstruction):
+    """A job is EVICTED, unless its end is recorded already; an end that is recorded later replaces this."""
+
+    job: str
+    done: float
+
+
+@dataclass(frozen=True, slots=True)
 class KeepInput(RecordInstruction):
     """The small input of a job is recorded, which came with the event."""
 

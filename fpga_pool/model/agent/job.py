@@ -14,6 +14,7 @@ from fpga_pool.model.agent.instructions import (
     DeleteOutput,
     ForgetJob,
     Instruction,
+    KeepEviction,
     KeepJob,
     Report,
     ReportLater,
@@ -123,7 +124,7 @@ def _evicted(job: HeldJob, event: Evicted, now_s: float) -> Outcome:
 
 def _evicted_at_end(job: HeldJob, event: Evicted, now_s: float) -> Outcome:
     """Let an end be an end, unless it is lost."""
-    return changed(job, evicted_done=event.done), []
+    return changed(job, evicted_done=event.done), [KeepEviction(job.uuid, event.done)]
 
 
 def _replaced(job: HeldJob, event: Replaced, now_s: float) -> Outcome:

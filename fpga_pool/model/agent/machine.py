@@ -288,9 +288,7 @@ class Agent(Commanding):
             job = self.state.jobs[uuid]
             self.state.drop(self.state.ended, uuid)
             if job.phase is Phase.EVICTED:
-                evicted = JobEvicted(**about(job, now_s), done=job.evicted_done or 0.0)
-                failed = changed(job, phase=Phase.FAILED, evicted_done=None)
-                self._out += [i.KeepJob(failed), i.Report(evicted)]
+                self._record_eviction(job, now_s)
                 continue
             held = changed(job, phase=Phase.HELD, compute_s=0.0, finished_at=now_s, evicted_done=None)
             finished = JobFinished(
@@ -304,6 +302,12 @@ class Agent(Commanding):
             if slot.untold:
                 self.state.put(self.state.slots, slot.name, changed(slot, untold=False))
                 self._out.append(i.Report(slot.report()))
+
+    def _record_eviction(self, job: HeldJob, now_s: float) -> HeldJob:
+        failed = changed(job, phase=Phase.FAILED, evicted_done=None)
+        evicted = JobEvicted(**about(job, now_s), done=job.evicted_done or 0.0)
+        self._out += [i.KeepJob(failed), i.Report(evicted)]
+        return failed
 
     def _ends_recorded(self, event: e.EndsRecorded, now_s: float) -> None:
         for job in event.jobs:
@@ -330,6 +334,10 @@ class Agent(Commanding):
         self._out.append(i.DeleteStrays())
 
     def _take_up(self, job: HeldJob, event: e.Restarted, now_s: float) -> None:
+        if job.phase is Phase.EVICTED:
+            # Its end was not recorded when the agent died, and is lost.
+            self._put(self._record_eviction(job, now_s))
+            return
         self._put(job.at(Phase.STAGED) if job.phase is Phase.RUNNING else job)
         if job.phase is Phase.HELD and job.uuid not in event.results:
             self._job(job, RetentionEnded(), now_s)

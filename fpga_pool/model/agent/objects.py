@@ -33,7 +33,7 @@ class Phase(StrEnum):
     RUNNING = "running"
     #: Computed; its end is not durable yet, and nobody has been told.
     ENDED = "ended"
-    #: Evicted when it had ended, and the end could not be made durable; nor is the eviction yet, and nobody was told.
+    #: Evicted when it had ended, and the end could not be made durable; nobody was told of the eviction yet.
     EVICTED = "evicted"
     #: Its result can be fetched.
     HELD = "held"

@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS fences (slot TEXT PRIMARY KEY, epoch INTEGER NOT NULL
 CREATE TABLE IF NOT EXISTS commands (id TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS jobs (
     uuid TEXT PRIMARY KEY, slot TEXT NOT NULL, phase TEXT NOT NULL, action TEXT NOT NULL,
-    result_bytes INTEGER, result_sha256 TEXT NOT NULL, finished_at REAL);
+    result_bytes INTEGER, result_sha256 TEXT NOT NULL, finished_at REAL, evicted_done REAL);
 CREATE TABLE IF NOT EXISTS reports (number INTEGER PRIMARY KEY AUTOINCREMENT, report TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS inputs (job TEXT PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS results (job TEXT PRIMARY KEY, data BLOB NOT NULL);
@@ -233,7 +233,9 @@ class Journal:
     def jobs(self) -> list[HeldJob]:
         """Return all jobs held."""
         with self._lock:
-            rows = self._db.execute("SELECT slot, phase, action, result_bytes, result_sha256, finished_at FROM jobs")
+            rows = self._db.execute(
+                "SELECT slot, phase, action, result_bytes, result_sha256, finished_at, evicted_done FROM jobs"
+            )
             return [
                 HeldJob(
                     slot=slot,
@@ -242,8 +244,9 @@ class Journal:
                     result_bytes=result_bytes,
                     result_sha256=sha256,
                     finished_at=finished_at,
+                    evicted_done=evicted_done,
                 )
-                for slot, phase, action, result_bytes, sha256, finished_at in rows.fetchall()
+                for slot, phase, action, result_bytes, sha256, finished_at, evicted_done in rows.fetchall()
             ]
 
     def _write_later(self) -> None:
@@ -342,9 +345,13 @@ def _record(
             _advance(db, command)
         case i.KeepJob(job):
             action = json.dumps(to_plain(job.assignment))
+            result = (job.result_bytes, job.result_sha256, job.finished_at)
+            row = (job.uuid, job.slot, job.phase, action, *result, job.evicted_done)
+            db.execute("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        case i.KeepEviction(uuid, done):
             db.execute(
-                "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (job.uuid, job.slot, job.phase, action, job.result_bytes, job.result_sha256, job.finished_at),
+                "UPDATE jobs SET phase = ?, evicted_done = ? WHERE uuid = ? AND phase <> ?",
+                (Phase.EVICTED, done, uuid, Phase.HELD),
             )
         case i.ForgetJob(uuid):
             for table in ("jobs WHERE uuid", "inputs WHERE job", "results WHERE job"):

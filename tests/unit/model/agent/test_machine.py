@@ -93,7 +93,7 @@ def test_an_end_that_is_being_recorded_is_neither_evicted_nor_recorded_twice(mac
     machine.compute("j")
     machine.end("j")
     held = tuple(one.job for one in machine.feed(e.EndsDue()) if isinstance(one, i.KeepJob))
-    assert machine.give(EvictJob(job="j", attempt=1, keep_progress=True)) == []
+    assert machine.give(EvictJob(job="j", attempt=1, keep_progress=True)) == [i.KeepEviction("j", 0.0)]
     assert machine.feed(e.EndsDue()) == []
     machine.feed(e.EndsRecorded(jobs=held))
     assert machine.state.jobs["j"].phase is Phase.HELD

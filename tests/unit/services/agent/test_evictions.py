@@ -2,10 +2,11 @@
 
 import pytest
 
+from fpga_pool.model.agent.events import EndsRecorded
 from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.messages import JobEvicted
 
-from .held import files, finish, give
+from .held import files, finish, finish_small, give, give_small
 
 
 @pytest.mark.parametrize(("keep_progress", "done"), [(True, 0.75), (False, 0.0)])
@@ -69,6 +70,45 @@ def test_an_eviction_of_a_job_whose_end_cannot_be_recorded_is_recorded_later_and
     assert "inputs/j" in files(tmp_path)
     jobs.order(commands.assign("j", attempt=2))
     assert jobs.get("j").phase is Phase.STAGED
+
+
+@pytest.mark.parametrize(("give", "finish"), [(give, finish), (give_small, finish_small)], ids=["large", "small"])
+@pytest.mark.parametrize("lost", [False, True], ids=["not recorded yet", "could not be recorded"])
+def test_an_agent_that_dies_with_an_end_unrecorded_has_not_forgotten_the_eviction_after_it(
+    jobs, new_jobs, commands, reported, journal, monkeypatch, give, finish, lost
+):
+    running = give(jobs, commands, phase=Phase.RUNNING, attempt=2, done=0.5)
+    jobs.on_end = lambda: None
+    finish(jobs, running)
+    jobs.order(commands.evict("j", attempt=2, keep_progress=True))
+    if lost:
+        with monkeypatch.context() as patch:
+            patch.setattr(journal, "record", no_room)
+            with pytest.raises(OSError, match="disk"):
+                jobs.record_ends()
+    for _ in range(2):  # and is told once
+        again = new_jobs()
+        assert again.next() == []
+        assert evicted(reported) == [("JobEvicted", "j", 2)]
+    assert again.get("j").phase is Phase.FAILED
+    again.order(commands.assign("j", attempt=3))
+    assert again.get("j").phase is Phase.STAGED
+
+
+def test_an_eviction_in_the_moment_after_an_end_was_recorded_does_not_undo_it(jobs, new_jobs, commands, reported):
+    running = give(jobs, commands, phase=Phase.RUNNING)
+    jobs.on_end = lambda: None
+    finish(jobs, running)
+    handle = jobs.machine.handle
+
+    def evict_first(event, now_s):
+        if isinstance(event, EndsRecorded):
+            assert jobs.order(commands.evict("j")).outcome == "accepted"
+        return handle(event, now_s)
+
+    jobs.machine.handle = evict_first
+    jobs.record_ends()
+    assert (new_jobs().get("j").phase, evicted(reported)) == (Phase.HELD, [])
 
 
 def no_room(*_, **__):
