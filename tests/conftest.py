@@ -15,7 +15,7 @@ import fpga_pool.rpc  # noqa: F401  # chooses native threads before a test impor
 from fpga_pool.experiments.servers import MariaDB, PostgreSQL, RabbitMQ
 
 # The same examples in every run: who looks for new ones passes --hypothesis-profile=default.
-settings.register_profile("repeatable", derandomize=True, print_blob=True)
+settings.register_profile("repeatable", derandomize=True, print_blob=True, deadline=None)
 settings.load_profile("repeatable")
 
 

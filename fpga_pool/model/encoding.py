@@ -2,7 +2,7 @@
 
 A message is an object of its fields; where it could be of several classes it also has a `type`, the name of its
 class.  Decoding is strict: what it does not know or expect is refused by name.  Only a field that has a default may be
-missing, so that a message of the release before, which did not have the field yet, is still understood.
+missing.
 """
 
 import math

@@ -12,23 +12,10 @@ from fpga_pool.rpc.transport import AGENT_TOPIC, client, read_all
 
 
 class AgentAPI:
-    """Client side of the agents' RPC interface; one server per host, addressed by its name.
-
-    Version history
-    ---------------
-    1.0
-        Commands, in the name of a shard's owner.
-    1.1
-        EvictJob; AssignJob says what is done already.
-    1.2
-        Tiers of guests: `tiers`, `set_tiers`; an agent without tiers does not know them.
-        Processes of gangs: LaunchProcess, SetTier, SaveProcess, StopProcess.
-    1.3
-        LoadFunction.
-    """
+    """Client side of the agents' RPC interface; one server per host, addressed by its name."""
 
     def __init__(self, transport: Any, timeout_s: float = 10.0) -> None:
-        self._client = client(transport, AGENT_TOPIC, timeout_s, version="1.1", version_cap="1.2")
+        self._client = client(transport, AGENT_TOPIC, timeout_s)
         self._caller = Caller()
         self._timeout_s = timeout_s
 
@@ -46,7 +33,7 @@ class AgentAPI:
 
     def tiers(self, host: str) -> list[GuestTier]:
         """Return the guests of a host that are in a tier."""
-        call = self._client.prepare(server=host, version="1.2").call
+        call = self._client.prepare(server=host).call
         return read_all(GuestTier, self._caller.run(lambda: call({}, "tiers"), self._timeout_s))
 
     def set_tiers(self, host: str, tiers: Mapping[str, Tier]) -> None:
@@ -55,5 +42,5 @@ class AgentAPI:
         NotFound for a guest that is in no tier there, Conflict where there is no room in its tier.
         """
         plain = {instance: tier.value for instance, tier in tiers.items()}
-        call = self._client.prepare(server=host, version="1.2").call
+        call = self._client.prepare(server=host).call
         self._caller.run(lambda: call({}, "set_tiers", tiers=plain), self._timeout_s)

@@ -22,8 +22,7 @@ _JSON: dict[Any, tuple[type, ...]] = {
 def checked(method: Callable[..., T]) -> Callable[..., T]:
     """Return a method of an endpoint that raises InvalidInput where an argument is missing, unknown or of no such type.
 
-    What is inside of lists and objects is left to the method.  Only an argument that has a default may be missing: the
-    release before did not tell it.
+    What is inside of lists and objects is left to the method.  Only an argument that has a default may be missing.
     """
 
     @wraps(method)

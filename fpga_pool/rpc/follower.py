@@ -22,15 +22,12 @@ class PoolFollower:
 
     def now(self) -> PoolColumns:
         """Return the whole pool as it is now."""
-        found = self._known = self.asked(self._known)
-        return found
-
-    def asked(self, known: PoolColumns | None) -> PoolColumns:
-        """Return the pool as a scheduler knows it now, from an earlier snapshot and what has changed since."""
+        known = self._known
         found = self._scheduler.snapshot(None if known is None else known.seen)
-        if known is None:
-            return found
-        try:
-            return known.merged(found)
-        except Conflict:  # something was removed, or the database is another one
-            return self._scheduler.snapshot()
+        if known is not None:
+            try:
+                found = known.merged(found)
+            except Conflict:  # something was removed, or the database is another one
+                found = self._scheduler.snapshot()
+        self._known = found
+        return found

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import oslo_messaging as messaging
-
 from fpga_pool.model.encoding import to_plain
 from fpga_pool.model.exchange import (
     Calibration,
@@ -25,7 +23,7 @@ from fpga_pool.model.pool.gang_admission import GangRequest
 from fpga_pool.model.pool.task_admission import TaskRequest
 from fpga_pool.model.tasks import Task
 from fpga_pool.rpc.bounded import Caller
-from fpga_pool.rpc.transport import NO_ANSWER, POOL_TOPIC, SCHEDULER_TOPIC, client, read, read_all
+from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, client, read, read_all
 
 #: How long, and how often, a scheduler is looked for.
 FIND_S, FIND_ATTEMPTS = 2.0, 5
@@ -34,40 +32,15 @@ FIND_S, FIND_ATTEMPTS = 2.0, 5
 CREATE_S, SIGN_OF_LIFE_S = 60.0, 6
 #: A heartbeat that went to a scheduler that stalls is sent again before the host is taken for dead.
 BEAT_S = 4.0
-#: Calls that an older scheduler, which goes on while the pool is upgraded, does not know; it knows all others.
-NEEDED_VERSION = {
-    **dict.fromkeys(("claim_slots", "release_slots", "instance_slots"), "1.2"),
-    **dict.fromkeys(("create_gang", "gangs", "gang", "cancel_gang"), "1.3"),
-    **dict.fromkeys(("create_task", "tasks", "task", "cancel_task"), "1.4"),
-}
-#: The first version that packs a snapshot.
-PACKS_VERSION = "1.5"
 #: A question that waits for changes is answered within this.
 LONGEST_WAIT_S = 5.0
 
 
 class SchedulerAPI:
-    """Client side of the scheduler's RPC interface.
-
-    Version history
-    ---------------
-    1.0
-        Batches, tickets, slots, hosts, functions, snapshots and who follows them; reports and heartbeats of agents.
-    1.1
-        JobEvicted among the reports; jobs say what is done already; benefits of slots.
-    1.2
-        Slots for virtual machines: claim_slots, release_slots, instance_slots.
-    1.3
-        Slots say how they are linked, in heartbeats, lists and snapshots.
-        Gangs: create_gang, gangs, gang, cancel_gang; processors and processes in heartbeats, and reports of these.
-    1.4
-        Tasks that take several slots: create_task, tasks, task, cancel_task.
-    1.5
-        snapshot may be asked for packed columns.
-    """
+    """Client side of the scheduler's RPC interface."""
 
     def __init__(self, transport: Any, timeout_s: float = 10.0, *, any_server: bool = False) -> None:
-        self._client = client(transport, SCHEDULER_TOPIC, timeout_s, version="1.1", version_cap="1.5")
+        self._client = client(transport, SCHEDULER_TOPIC, timeout_s)
         self._caller = Caller()
         self._timeout_s = timeout_s
         #: Whoever takes a call answers it: one message less, for who cannot wait while a scheduler is looked for.
@@ -76,25 +49,18 @@ class SchedulerAPI:
         #: go to one that was heard of, until it does not answer.
         self._server = ""
 
-    def _call(self, method: str, timeout_s: float | None = None, version: str = "", **arguments: Any) -> Any:
+    def _call(self, method: str, timeout_s: float | None = None, **arguments: Any) -> Any:
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         server = None if self._any_server else self._server or self._find()
         try:
-            return self._ask(timeout_s, method, server=server, version=version, **arguments)
+            return self._ask(timeout_s, method, server=server, **arguments)
         except NO_ANSWER:
             self._server = ""
             raise
 
-    def _ask(
-        self, timeout_s: float, method: str, server: str | None = None, version: str = "", **arguments: Any
-    ) -> Any:
+    def _ask(self, timeout_s: float, method: str, server: str | None = None, **arguments: Any) -> Any:
         sign_of_life_s = SIGN_OF_LIFE_S if timeout_s > self._timeout_s else None
-        prepared = self._client.prepare(
-            server=server,
-            timeout=timeout_s,
-            call_monitor_timeout=sign_of_life_s,
-            version=version or NEEDED_VERSION.get(method, "1.1"),
-        )
+        prepared = self._client.prepare(server=server, timeout=timeout_s, call_monitor_timeout=sign_of_life_s)
         return self._caller.run(lambda: prepared.call({}, method, **arguments), timeout_s)
 
     def _find(self) -> str:
@@ -119,12 +85,6 @@ class SchedulerAPI:
     def wake(self) -> None:
         """Tell all schedulers that there may be something to do; nothing is lost when it does not reach them."""
         self._caller.run(lambda: self._client.prepare(fanout=True).cast({}, "wake"), FIND_S)
-
-    def tell_followers(self, after: Mapping[str, int], changes: PoolColumns) -> None:
-        """Tell all who follow the pool (`rpc.feed`) what changed after a moment: generations of the shards."""
-        told = self._client.prepare(topic=POOL_TOPIC, fanout=True)
-        plain = changes.to_plain()
-        self._caller.run(lambda: told.cast({}, "pool_changed", after=dict(after), changes=plain), FIND_S)
 
     # Tenants
 
@@ -229,19 +189,7 @@ class SchedulerAPI:
 
     def snapshot(self, seen: Mapping[str, int] | None = None) -> PoolColumns:
         """Return all hosts and slots as columns, or those that changed after what was seen before."""
-        seen = None if seen is None else dict(seen)
-        try:
-            told = self._call("snapshot", version=PACKS_VERSION, seen=seen, packed=True)
-        except (messaging.UnsupportedVersion, messaging.RemoteError) as error:
-            # Over the wire it is a RemoteError that names it.
-            if getattr(error, "exc_type", "UnsupportedVersion") != "UnsupportedVersion":
-                raise
-            told = self._call("snapshot", seen=seen)  # the scheduler is of the release before
-        return PoolColumns.from_plain(told)
-
-    def follow(self) -> None:
-        """Tell all schedulers that somebody follows the pool; who is not told must ask."""
-        self._caller.run(lambda: self._client.prepare(fanout=True).cast({}, "follow"), FIND_S)
+        return PoolColumns.from_plain(self._call("snapshot", seen=None if seen is None else dict(seen)))
 
     def functions(self) -> list[FunctionInfo]:
         """Return the catalogue as it is in force."""

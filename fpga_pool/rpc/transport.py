@@ -17,12 +17,12 @@ from fpga_pool.rpc.options import set_defaults
 
 LOG = logging.getLogger(__name__)
 
-#: Exchange and topics; a version of an interface is in its Target.
+#: Exchange and topics.
 EXCHANGE = "fpga_pool"
 SCHEDULER_TOPIC = "fpga_pool.scheduler"
 AGENT_TOPIC = "fpga_pool.agent"
-#: For all who follow the pool.
-POOL_TOPIC = "fpga_pool.pool"
+#: Version of the interfaces of this release: what endpoints implement, and clients ask for.
+VERSION = "1.0"
 
 #: Domain errors cross the wire as themselves.
 ERROR_MODULES = ["fpga_pool.model.exceptions"]
@@ -36,7 +36,7 @@ MessagingError = messaging.MessagingException
 NO_ANSWER = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure)
 
 #: What an endpoint implements.
-VERSION_1 = messaging.Target(version="1.5")
+TARGET = messaging.Target(version=VERSION)
 
 
 def answers(method: Callable[..., T]) -> Callable[..., T]:
@@ -163,7 +163,7 @@ def server(transport: Any, topic: str, name: str, endpoints: Sequence[object], r
     return RPCServer(transport, target, _Dispatcher(endpoints, refusals or Refusals()), "threading")
 
 
-def client(transport: Any, topic: str, timeout_s: float, version: str, version_cap: str) -> Any:
+def client(transport: Any, topic: str, timeout_s: float) -> Any:
     """Return a client of the servers of a topic."""
-    target = messaging.Target(exchange=EXCHANGE, topic=topic, version=version)
-    return messaging.get_rpc_client(transport, target, timeout=timeout_s, version_cap=version_cap)
+    target = messaging.Target(exchange=EXCHANGE, topic=topic, version=VERSION)
+    return messaging.get_rpc_client(transport, target, timeout=timeout_s)

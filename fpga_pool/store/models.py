@@ -235,7 +235,7 @@ class JobRow(Versioned, Base):
     start_s: Mapped[float | None]
     end_s: Mapped[float | None]
     transfer: Mapped[Segments]
-    result_transfer: Mapped[Segments] = mapped_column(nullable=True)
+    result_transfer: Mapped[Segments]
     done: Mapped[float]
     flow: Mapped[Name]
     moved_bytes: Mapped[int | None]

@@ -21,7 +21,7 @@ class TaskRow(Versioned, Base):
     function: Mapped[Word]
     slots: Mapped[int]
     shares: Mapped[int]
-    shapes: Mapped[tuple[TaskShape, ...]] = mapped_column(Records(TaskShape, "slots", "seconds"), nullable=True)
+    shapes: Mapped[tuple[TaskShape, ...]] = mapped_column(Records(TaskShape, "slots", "seconds"))
     topology: Mapped[Topology]
     input_bytes: Mapped[int]
     created_at: Mapped[float]

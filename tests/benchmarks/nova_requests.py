@@ -32,7 +32,7 @@ from fpga_pool.model.pool.columns import PoolColumns
 from fpga_pool.nova_plugin import all_filters, all_weighers
 from fpga_pool.nova_plugin import pool as plugin_pool
 from fpga_pool.nova_plugin.conf import register_opts
-from fpga_pool.rpc.transport import SCHEDULER_TOPIC, VERSION_1, answers, server, transport
+from fpga_pool.rpc.transport import SCHEDULER_TOPIC, TARGET, answers, server, transport
 
 CARDS, SLOTS = ("0000:3b:00.0", "0000:af:00.0"), 4
 #: For the mean of what takes microseconds.
@@ -43,7 +43,7 @@ CELL = uuidutils.generate_uuid()
 class PoolScheduler:
     """Keeps the pool as a scheduler does, after it has read from its database what has changed."""
 
-    target = VERSION_1
+    target = TARGET
 
     def __init__(self, hosts):
         self.generation, self.at, self.hosts = 1, 0, hosts
@@ -77,8 +77,8 @@ class PoolScheduler:
         self.pool = self.pool.merged(PoolColumns.of({"default": self.generation}, [], slots, None))
 
     @answers
-    def snapshot(self, context: dict, seen: dict | None, packed: bool) -> dict:
-        return (self.pool if seen is None else self.pool.changed_after(seen)).to_plain(packed)
+    def snapshot(self, context: dict, seen: dict | None) -> dict:
+        return (self.pool if seen is None else self.pool.changed_after(seen)).to_plain()
 
 
 def compute_node(number, host):

@@ -23,10 +23,9 @@ from fpga_pool.model.pool.columns import PoolColumns
 from fpga_pool.model.pool.online_family import OnlineRule
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.rpc.agent_api import AgentAPI
-from fpga_pool.rpc.feed import PoolFeed
 from fpga_pool.rpc.follower import PoolFollower
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.transport import SCHEDULER_TOPIC, answers, server, transport
+from fpga_pool.rpc.transport import SCHEDULER_TOPIC, server, transport
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
 from fpga_pool.services.scheduler.service import SchedulerService
@@ -94,7 +93,7 @@ def embedded(tmp_path):
         stack.callback(lambda: (listening.stop(), listening.wait()))
         service.start()
         stack.callback(service.stop)
-        yield "me", store, SchedulerAPI(messages), messages
+        yield "me", store, SchedulerAPI(messages)
 
 
 @pytest.fixture
@@ -103,7 +102,7 @@ def processes(scheduler_process, rabbitmq):
     _, url = scheduler_process
     store, messages = Store(url), transport(cfg.CONF, rabbitmq.url)
     api = SchedulerAPI(messages)
-    yield "scheduler-1", store, api, messages
+    yield "scheduler-1", store, api
     messages.cleanup()
     store.close()
 
@@ -129,13 +128,13 @@ def test_parts(database):
     known = asked.changed_after(None)
     times_ms = {f"{part}, {what}": [] for what in ("whole", f"{CHANGED} changed") for part in ("server", "asker")}
     for _ in range(ROUNDS):
-        told, took_ms = timed(lambda: asked.changed_after(None).to_plain(packed=True))
+        told, took_ms = timed(lambda: asked.changed_after(None).to_plain())
         times_ms["server, whole"].append(took_ms)
         known, took_ms = timed(PoolColumns.from_plain, told)
         times_ms["asker, whole"].append(took_ms)
     for turn in range(ROUNDS):
         change(store, some_of(slots, turn))
-        told, took_ms = timed(lambda seen: asked.changed_after(seen).to_plain(packed=True), known.seen)
+        told, took_ms = timed(lambda seen: asked.changed_after(seen).to_plain(), known.seen)
         times_ms[f"server, {CHANGED} changed"].append(took_ms)
         known, took_ms = timed(lambda old, plain: old.merged(PoolColumns.from_plain(plain)), known, told)
         times_ms[f"asker, {CHANGED} changed"].append(took_ms)
@@ -150,22 +149,7 @@ def test_processes(processes):
     measure("RabbitMQ, MariaDB", *processes)
 
 
-class Timed(PoolFeed):
-    """Notes how long each change that it is told takes until it is in the columns."""
-
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.took_ms = []
-
-    @answers
-    def pool_changed(self, context, after, changes):
-        before = self._known
-        _, took_ms = timed(lambda: super(Timed, self).pool_changed(context, after=after, changes=changes))
-        if self._known is not before and changes["words"]:
-            self.took_ms.append(took_ms)
-
-
-def measure(name, scheduler, store, api, messages):
+def measure(name, scheduler, store, api):
     while SHARD not in api.snapshot().seen:
         time.sleep(0.1)
     slots = fill(store)
@@ -181,27 +165,7 @@ def measure(name, scheduler, store, api, messages):
         assert expected <= busy(follower)
         times_ms[empty].append(timed(follower.now)[1])
         times_ms[call].append(timed(api.describe, scheduler)[1])
-    times_ms |= told(store, slots, api, messages)
     show(name, times_ms)
-
-
-def told(store, slots, api, messages):
-    """Have changes told rather than asked for: how long each takes to be in the columns, and to be seen there."""
-    feed, seen_ms = Timed(messages, api), []
-    feed.start()
-    feed.now()
-    for turn in range(ROUNDS, 2 * ROUNDS):
-        expected = change(store, some_of(slots, turn))
-        seen_ms.append(timed(lambda wanted: wait_until(lambda: wanted <= busy(feed)), expected)[1])
-    feed.stop()
-    return {f"{CHANGED} told: taken in": feed.took_ms, f"{CHANGED} told: seen": seen_ms}
-
-
-def wait_until(true, timeout_s=10.0):
-    give_up_s = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < give_up_s
-        time.sleep(0.002)
 
 
 def show(name, times_ms):

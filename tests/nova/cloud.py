@@ -24,7 +24,7 @@ from fpga_pool.model.flavor import (  # noqa: E402
 from fpga_pool.model.pool.columns import PoolColumns  # noqa: E402
 from fpga_pool.nova_plugin import conf as plugin_conf  # noqa: E402
 from fpga_pool.nova_plugin import pool as plugin_pool  # noqa: E402
-from fpga_pool.rpc.transport import SCHEDULER_TOPIC, VERSION_1, answers, server, transport  # noqa: E402
+from fpga_pool.rpc.transport import SCHEDULER_TOPIC, TARGET, answers, server, transport  # noqa: E402
 
 BOARD, KIND = "demo", "small"
 
@@ -40,7 +40,7 @@ plugin_conf.register_opts(cfg.CONF)
 class PoolScheduler:
     """Answers what the pool is: rows that tests change as agents would."""
 
-    target = VERSION_1
+    target = TARGET
 
     def __init__(self):
         self.hosts, self.slots, self.generation, self.asked = {}, {}, 0, 0
@@ -54,13 +54,13 @@ class PoolScheduler:
         )
 
     @answers
-    def snapshot(self, context: dict, seen: dict | None, packed: bool) -> dict:
+    def snapshot(self, context: dict, seen: dict | None) -> dict:
         self.asked += 1
         size = len(self.hosts), len(self.slots)
         everything = PoolColumns.of(
             {"default": self.generation}, list(self.hosts.values()), list(self.slots.values()), size
         )
-        return (everything if seen is None else everything.changed_after(seen)).to_plain(packed)
+        return (everything if seen is None else everything.changed_after(seen)).to_plain()
 
 
 class Cloud(integrated_helpers.ProviderUsageBaseTestCase):

@@ -29,10 +29,8 @@ SLOT_NUMBERS = ("revocable", "drain_requested", "changed_in")
 #: The columns that together name a row.
 HOST_KEY, SLOT_KEY = ("name",), ("host", "place")
 
-#: Versions of the form on the wire: columns as they are, and packed, for who can read them.
-PLAIN_FORMAT, PACKED_FORMAT = 1, 2
-#: Columns of words that the release before does not tell, and what they say of every row then.
-_TOLD_SINCE = {"links": ""}
+#: Version of the form on the wire.
+FORMAT = 1
 #: Numbers on the wire are little-endian and as short as the largest of their column allows.
 _WIRE_TYPES = {name: np.dtype(f"<{name}") for name in ("u1", "u2", "u4", "i8")}
 #: Words of rows that changed since are kept until there are so many for each row.
@@ -149,36 +147,29 @@ class PoolColumns:
             return self.numbers
         return {**self.numbers, **{word: number for number, word in enumerate(new, len(self.words))}}
 
-    def to_plain(self, packed: bool = False) -> dict[str, Any]:
-        """Return JSON types, with columns packed for who reads PACKED_FORMAT: a whole pool is half as long then."""
+    def to_plain(self) -> dict[str, Any]:
+        """Return JSON types."""
         return {
-            "format": PACKED_FORMAT if packed else PLAIN_FORMAT,
+            "format": FORMAT,
             "seen": dict(self.seen),
             "words": list(self.words),
-            "hosts": {name: _to_text(column, packed) for name, column in self.hosts.items()},
-            "slots": {name: _to_text(column, packed) for name, column in self.slots.items()},
+            "hosts": {name: _to_text(column) for name, column in self.hosts.items()},
+            "slots": {name: _to_text(column) for name, column in self.slots.items()},
             "size": self.size,
         }
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "PoolColumns":
         """Return what `to_plain` told of; InvalidInput if it cannot be that."""
-        if plain.get("format") not in (PLAIN_FORMAT, PACKED_FORMAT):
-            raise InvalidInput(f"format: expected {PLAIN_FORMAT} or {PACKED_FORMAT}, found {plain.get('format')!r}")
-        packed = plain["format"] == PACKED_FORMAT
+        if plain.get("format") != FORMAT:
+            raise InvalidInput(f"format: expected {FORMAT}, found {plain.get('format')!r}")
         try:
             words = tuple(plain["words"])
-            told = [name for name in SLOT_WORDS if name in plain["slots"] or name not in _TOLD_SINCE]
-            slots = _read_columns(plain["slots"], told, SLOT_NUMBERS, len(words), packed)
-            for name in SLOT_WORDS:
-                if name not in slots:
-                    words, number = _with_word(words, _TOLD_SINCE[name])
-                    slots[name] = np.full(len(slots["host"]), number, dtype=np.int64)
             return cls(
                 seen=dict(plain["seen"]),
                 words=words,
-                hosts=_read_columns(plain["hosts"], HOST_WORDS, HOST_NUMBERS, len(words), packed),
-                slots=slots,
+                hosts=_read_columns(plain["hosts"], HOST_WORDS, HOST_NUMBERS, len(words)),
+                slots=_read_columns(plain["slots"], SLOT_WORDS, SLOT_NUMBERS, len(words)),
                 size=None if plain["size"] is None else (int(plain["size"][0]), int(plain["size"][1])),
             )
         except (IndexError, KeyError, TypeError, ValueError, binascii.Error, zlib.error) as error:
@@ -188,11 +179,6 @@ class PoolColumns:
 def already_told(seen: Mapping[str, int], now: Mapping[str, int]) -> Mapping[str, int]:
     """Return of which generations nothing need be told to who has seen these; nothing is known of another database."""
     return seen if all(seen[shard] <= now.get(shard, -1) for shard in seen) else {}
-
-
-def _with_word(words: tuple[str, ...], word: str) -> tuple[tuple[str, ...], int]:
-    """Return words that have this one among them, and its number."""
-    return (words, words.index(word)) if word in words else ((*words, word), len(words))
 
 
 def _compacted(pool: PoolColumns) -> PoolColumns:
@@ -267,22 +253,22 @@ def _replaced(column: Ints, rows: Ints, values: Ints) -> Ints:
     return changed
 
 
-def _to_text(column: Ints, packed: bool) -> list[str]:
+def _to_text(column: Ints) -> list[str]:
     largest = int(column.max(initial=0))
     name = next(name for name, wire in _WIRE_TYPES.items() if largest <= np.iinfo(wire).max)
-    told = column.astype(_WIRE_TYPES[name]).tobytes()
-    # Most columns repeat one value or a pattern: the quickest level leaves a tenth of them.
-    return [name, base64.b64encode(zlib.compress(told, zlib.Z_BEST_SPEED) if packed else told).decode("ascii")]
+    # Most columns repeat one value or a pattern: the fastest level leaves a tenth of them.
+    packed = zlib.compress(column.astype(_WIRE_TYPES[name]).tobytes(), zlib.Z_BEST_SPEED)
+    return [name, base64.b64encode(packed).decode("ascii")]
 
 
 def _read_columns(
-    plain: Mapping[str, Sequence[str]], words: Sequence[str], numbers: Sequence[str], word_count: int, packed: bool
+    plain: Mapping[str, Sequence[str]], words: Sequence[str], numbers: Sequence[str], word_count: int
 ) -> dict[str, Ints]:
     columns = {}
     for name in (*words, *numbers):
         wire, text = plain[name]
-        told = base64.b64decode(text, validate=True)
-        columns[name] = ints(np.frombuffer(zlib.decompress(told) if packed else told, dtype=_WIRE_TYPES[wire]))
+        packed = base64.b64decode(text, validate=True)
+        columns[name] = ints(np.frombuffer(zlib.decompress(packed), dtype=_WIRE_TYPES[wire]))
         if name in words and columns[name].max(initial=-1) >= word_count:
             raise ValueError(f"{name}: a number without a word")
     if len({len(column) for column in columns.values()}) != 1:

@@ -14,7 +14,7 @@ from fpga_pool.model.lifecycle.slot import HostLost
 from fpga_pool.model.links import slot_links
 from fpga_pool.model.messages import Heartbeat, ObservedJob, ObservedSlot, ReleaseJob, ResultExpired, SlotChanged
 from fpga_pool.model.objects import ACTIVE_JOBS, Host, Job, JobState, Slot, SlotState
-from fpga_pool.model.pool.changes import change_job, change_slot, displace_jobs, send, settle_task
+from fpga_pool.model.pool.changes import change_job, change_slot, displace_jobs, send
 from fpga_pool.model.pool.gang_reports import (
     compare_gangs,
     lose_processes,
@@ -25,7 +25,6 @@ from fpga_pool.model.pool.gangs import give_up_gangs
 from fpga_pool.model.pool.instances import compare_hold, instance_leases
 from fpga_pool.model.pool.reports import require_agent
 from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.model.tasks import TaskState
 from fpga_pool.model.transaction import Transaction
 
 
@@ -293,28 +292,7 @@ def tick(tx: Transaction, settings: PoolSettings, now_s: float, silent_s: Mappin
         reason = f"no complete input within {settings.input_timeout_s:g} s after its planned transfer"
         change_job(tx, job, GaveUp(code="fpga_pool.input_timeout", reason=reason), now_s)
         repairs.append(Repair(job.uuid, reason))
-    repairs += _mend_tasks(tx, now_s)
     repairs += [Repair(gang.uuid, gang.reason) for gang in give_up_gangs(tx, settings, now_s)]
-    return repairs
-
-
-def _mend_tasks(tx: Transaction, now_s: float) -> list[Repair]:
-    """Have tasks follow their shares: a scheduler of a release that knows no tasks changes shares without them."""
-    tasks = tx.open_tasks()
-    if not tasks:
-        return []
-    waiting = tx.pending_batches()
-    held = {lease.slot: lease.holder for lease in tx.leases(holders=[task.uuid for task in tasks])}
-    working = {held[slot] for slot in tx.occupied(held)}
-    repairs = []
-    for task in tasks:
-        waits, works = task.uuid in waiting, task.uuid in working
-        if (works and not waits) if task.state is TaskState.RUNNING else waits:
-            continue
-        settle_task(tx, task.uuid, now_s)
-        mended = tx.task(task.uuid)
-        if mended.state is not task.state:
-            repairs.append(Repair(task.uuid, f"stored as {task.state}, is {mended.state} by its shares"))
     return repairs
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from fpga_pool.model.encoding import to_plain
 from fpga_pool.model.messages import Command
-from fpga_pool.rpc.transport import VERSION_1, answers, read_all
+from fpga_pool.rpc.transport import TARGET, answers, read_all
 from fpga_pool.services.agent.service import AgentService
 
 Plain = dict[str, Any]
@@ -13,7 +13,7 @@ Plain = dict[str, Any]
 class AgentEndpoint:
     """Takes commands."""
 
-    target = VERSION_1
+    target = TARGET
 
     def __init__(self, service: AgentService) -> None:
         self._service = service

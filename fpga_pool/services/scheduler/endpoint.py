@@ -23,7 +23,7 @@ from fpga_pool.model.pool.operations import drain_slot, resume_slot
 from fpga_pool.model.pool.reports import frees_place, makes_work
 from fpga_pool.model.tasks import TASK_POLICY
 from fpga_pool.model.transaction import Transaction
-from fpga_pool.rpc.transport import VERSION_1, answers, read, read_all
+from fpga_pool.rpc.transport import TARGET, answers, read, read_all
 from fpga_pool.services.scheduler.changes import LOOK_S
 from fpga_pool.services.scheduler.gang_requests import GangRequests
 from fpga_pool.services.scheduler.owned import log_repairs
@@ -44,7 +44,7 @@ TICKET_STATES = {
 class SchedulerEndpoint(GangRequests, TaskRequests):
     """Answers tenants, operators and agents; every change is committed before it is answered."""
 
-    target = VERSION_1
+    target = TARGET
 
     def __init__(self, service: SchedulerService) -> None:
         self._service = service
@@ -247,14 +247,9 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
             return [to_plain(host) for host in tx.hosts()]
 
     @answers
-    def snapshot(self, context: Plain, seen: Mapping[str, int] | None, packed: bool = False) -> Plain:
+    def snapshot(self, context: Plain, seen: Mapping[str, int] | None) -> Plain:
         """See SchedulerAPI."""
-        return self._service.snapshots.changed_after(seen).to_plain(packed)
-
-    @answers
-    def follow(self, context: Plain) -> None:
-        """See SchedulerAPI."""
-        self._service.teller.followed()
+        return self._service.snapshots.changed_after(seen).to_plain()
 
     @answers
     def functions(self, context: Plain) -> list[Plain]:

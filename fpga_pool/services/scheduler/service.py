@@ -35,7 +35,6 @@ from fpga_pool.services.scheduler.planner import Planner
 from fpga_pool.services.scheduler.policies import prepare, quick, sparing
 from fpga_pool.services.scheduler.settings import SchedulerSettings
 from fpga_pool.services.scheduler.snapshots import Snapshots
-from fpga_pool.services.scheduler.telling import TELL_S, Teller
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store.store import Store
 
@@ -74,7 +73,6 @@ class SchedulerService:
         self.hearing = Hearing(store, self.writer, settings.pool.shards, clock)
         self.ownership = Ownership(settings.name, settings.shard_timeout_s, store, clock, self._take_up)
         self.snapshots = Snapshots(store, clock)
-        self.teller = Teller(self.snapshots, self.ownership.shards, peers.tell_followers)
         self.instances = Instances(store, self.writer, catalogue, settings.pool, clock, placement)
         #: None where there is no Placement to settle what an instance may keep.
         self.departures = None if placement is None else Departures(store, self.writer, placement, clock)
@@ -104,7 +102,6 @@ class SchedulerService:
             Loop("refit", self.calibrator.refit, settings.refit_interval_s),
             Loop("hear", self._note_alive, settings.interval_s),
             Loop("listen", self._listen, settings.interval_s),
-            Loop("tell", self.teller.step, TELL_S),
             *([] if self.departures is None else [self.departures.loop]),
         ]
         for loop in self._loops:

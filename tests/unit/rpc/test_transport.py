@@ -11,11 +11,11 @@ from oslo_config import cfg
 from oslo_messaging._drivers import amqpdriver
 
 from fpga_pool.rpc.options import LOOK_AGAIN_S
-from fpga_pool.rpc.transport import VERSION_1, Refusals, answers, count_unreadable, server, transport
+from fpga_pool.rpc.transport import TARGET, Refusals, answers, count_unreadable, server, transport
 
 
 class Endpoint:
-    target = VERSION_1
+    target = TARGET
 
     @answers
     def double(self, context: dict, number: int) -> int:

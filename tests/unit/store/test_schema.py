@@ -46,6 +46,33 @@ def test_migrations_build_what_the_models_describe(store):
         assert compare_metadata(context, Base.metadata) == []
 
 
+def described(engine):
+    """Return of each table what the database says of its columns, keys, constraints and indexes, names included."""
+    inspector = sqlalchemy.inspect(engine)
+
+    def in_order(found):
+        return sorted(({name: str(value) for name, value in one.items()} for one in found), key=lambda one: one["name"])
+
+    return {
+        table: (
+            in_order(inspector.get_columns(table)),
+            inspector.get_pk_constraint(table),
+            in_order(inspector.get_foreign_keys(table)),
+            in_order(inspector.get_unique_constraints(table)),
+            in_order(inspector.get_indexes(table)),
+        )
+        for table in Base.metadata.tables
+    }
+
+
+def test_migrated_tables_are_those_that_the_models_would_create(store, empty):
+    migrated = described(store.engine)
+    with empty.engine.begin() as connection:
+        Base.metadata.drop_all(connection)
+        Base.metadata.create_all(connection)
+    assert migrated == described(empty.engine)
+
+
 def test_migrating_again_changes_nothing(store, make, saved):
     batch = saved(make.batch())
     store.migrate()

@@ -5,7 +5,7 @@ from typing import Any
 from fpga_pool.model.encoding import to_plain
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Tier
-from fpga_pool.rpc.transport import VERSION_1, answers
+from fpga_pool.rpc.transport import TARGET, answers
 from fpga_pool.services.agent.tiers.service import Tiers
 
 Plain = dict[str, Any]
@@ -14,7 +14,7 @@ Plain = dict[str, Any]
 class TierEndpoint:
     """Tells of tiers, and changes them."""
 
-    target = VERSION_1
+    target = TARGET
 
     def __init__(self, tiers: Tiers) -> None:
         self._tiers = tiers

@@ -1,6 +1,6 @@
-"""The first schema: every object of the pool, the outbox, and the runs that time models are fitted to.
+"""The schema of release 0.1.0: every object of the pool, the outbox, and the runs that time models are fitted to.
 
-A migration stands still while the code moves on: it names plain SQL types, not the classes of `store.models`.
+A migration stays as it is while the code moves on: it names plain SQL types, not the classes of `store.models`.
 """
 
 from typing import Any
@@ -12,33 +12,55 @@ from sqlalchemy.dialects import mysql
 revision = "0001"
 down_revision = None
 
+UUID, WORD, NAME, COMMAND, STATE = (sa.String(length) for length in (36, 64, 255, 1000, 32))
 LONG_TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
-POSITION = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+FLAG, INTEGER = sa.Boolean(), sa.BigInteger()
+NUMBER: Any = sa.Double()
+POSITION = INTEGER.with_variant(sa.Integer(), "sqlite")
 TABLE_OPTIONS: Any = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
 
 
 def upgrade() -> None:
     """Create everything."""
     _create_shards()
+    _create_schedulers()
     _create_hosts()
     _create_slots()
     _create_leases()
     _create_batches()
     _create_jobs()
-    _create_commands()
     _create_runs()
     _create_time_models()
+    _create_tasks()
+    _create_processors()
+    _create_gangs()
+    _create_processes()
+    _create_migrations()
+    _create_commands()
+    _create_policy_memories()
+
+
+def _columns(kind: Any, *names: str, nullable: bool = False) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind, nullable=nullable) for name in names]
 
 
 def _create_shards() -> None:
     op.create_table(
         "shards",
-        sa.Column("name", sa.String(255), primary_key=True),
-        sa.Column("owner", sa.String(255), nullable=False),
-        sa.Column("epoch", sa.BigInteger(), nullable=False),
-        sa.Column("renewed_at", sa.Double(), nullable=False),
-        sa.Column("pool_generation", sa.BigInteger(), nullable=False),
-        sa.Column("generation", sa.BigInteger(), nullable=False),
+        sa.Column("name", NAME, primary_key=True),
+        *_columns(NAME, "owner"),
+        *_columns(INTEGER, "epoch", "pool_generation", "generation"),
+        *_columns(NUMBER, "renewed_at"),
+        **TABLE_OPTIONS,
+    )
+
+
+def _create_schedulers() -> None:
+    op.create_table(
+        "schedulers",
+        sa.Column("name", NAME, primary_key=True),
+        *_columns(INTEGER, "generation"),
+        *_columns(NUMBER, "heard_at"),
         **TABLE_OPTIONS,
     )
 
@@ -46,88 +68,90 @@ def _create_shards() -> None:
 def _create_hosts() -> None:
     op.create_table(
         "hosts",
-        sa.Column("name", sa.String(255), primary_key=True),
-        sa.Column("egress_bps", sa.Double(), nullable=True),
-        sa.Column("ingress_bps", sa.Double(), nullable=True),
-        sa.Column("data_address", sa.String(255), nullable=False),
-        sa.Column("data_port", sa.BigInteger(), nullable=False),
-        sa.Column("data_tls", sa.Boolean(), nullable=False),
-        sa.Column("refused_streams", sa.BigInteger(), nullable=False),
-        sa.Column("boot_id", sa.String(64), nullable=False),
-        sa.Column("heard_at", sa.Double(), nullable=False),
-        sa.Column("alive", sa.Boolean(), nullable=False),
-        sa.Column("generation", sa.BigInteger(), nullable=False),
+        sa.Column("name", NAME, primary_key=True),
+        *_columns(WORD, "agent_id", "egress_driver"),
+        *_columns(NAME, "data_address", "shard", "availability_zone", "node"),
+        *_columns(FLAG, "alive", "data_tls"),
+        *_columns(
+            INTEGER,
+            "data_port",
+            "boot",
+            "beat",
+            "reported",
+            "refused_streams",
+            "refused_commands",
+            "refused_messages",
+            "changed_in",
+            "generation",
+        ),
+        *_columns(NUMBER, "heard_at"),
+        *_columns(NUMBER, "egress_bps", "ingress_bps", nullable=True),
         **TABLE_OPTIONS,
     )
+    op.create_index("ix_hosts_changed", "hosts", ["shard", "changed_in"])
 
 
 def _create_slots() -> None:
     op.create_table(
         "slots",
-        sa.Column("name", sa.String(255), primary_key=True),
-        sa.Column("uuid", sa.String(36), unique=True, nullable=False),
-        sa.Column("host", sa.String(255), sa.ForeignKey("hosts.name"), nullable=False),
-        sa.Column("card", sa.String(255), nullable=False),
-        sa.Column("region", sa.String(255), nullable=False),
-        sa.Column("board", sa.String(64), nullable=False),
-        sa.Column("kind", sa.String(64), nullable=False),
-        sa.Column("state", sa.String(32), nullable=False),
-        sa.Column("function", sa.String(64), nullable=False),
-        sa.Column("job", sa.String(36), nullable=False),
-        sa.Column("drain_requested", sa.Boolean(), nullable=False),
-        sa.Column("reason", LONG_TEXT, nullable=False),
-        sa.Column("sequence", sa.BigInteger(), nullable=False),
-        sa.Column("lease_epoch", sa.BigInteger(), nullable=False),
-        sa.Column("reconfigurations", sa.BigInteger(), nullable=False),
-        sa.Column("story", LONG_TEXT, nullable=False),
-        sa.Column("generation", sa.BigInteger(), nullable=False),
+        sa.Column("name", NAME, primary_key=True),
+        sa.Column("uuid", UUID, nullable=False, unique=True),
+        sa.Column("host", NAME, sa.ForeignKey("hosts.name"), nullable=False),
+        *_columns(UUID, "job"),
+        *_columns(WORD, "board", "kind", "function"),
+        *_columns(NAME, "card", "region", "links", "shard"),
+        *_columns(STATE, "state"),
+        *_columns(LONG_TEXT, "reason", "story"),
+        *_columns(FLAG, "drain_requested"),
+        *_columns(INTEGER, "sequence", "lease_epoch", "reconfigurations", "changed_in", "generation"),
+        *_columns(NUMBER, "loaded_at", nullable=True),
         **TABLE_OPTIONS,
     )
+    op.create_index("ix_slots_changed", "slots", ["shard", "changed_in"])
     op.create_index("ix_slots_host", "slots", ["host"])
 
 
 def _create_leases() -> None:
     op.create_table(
         "leases",
-        sa.Column("uuid", sa.String(36), primary_key=True),
-        sa.Column("slot", sa.String(255), sa.ForeignKey("slots.name"), nullable=False),
-        sa.Column("held_slot", sa.String(255), unique=True, nullable=True),
-        sa.Column("kind", sa.String(32), nullable=False),
-        sa.Column("holder", sa.String(255), nullable=False),
-        sa.Column("project_id", sa.String(64), nullable=False),
-        sa.Column("epoch", sa.BigInteger(), nullable=False),
-        sa.Column("revocable", sa.Boolean(), nullable=False),
-        sa.Column("granted_at", sa.Double(), nullable=False),
-        sa.Column("state", sa.String(32), nullable=False),
-        sa.Column("released_at", sa.Double(), nullable=True),
-        sa.Column("story", LONG_TEXT, nullable=False),
-        sa.Column("generation", sa.BigInteger(), nullable=False),
+        sa.Column("uuid", UUID, primary_key=True),
+        sa.Column("slot", NAME, sa.ForeignKey("slots.name"), nullable=False),
+        sa.Column("held_slot", NAME, nullable=True, unique=True),
+        *_columns(WORD, "project_id", "function"),
+        *_columns(NAME, "holder"),
+        *_columns(STATE, "kind", "state"),
+        *_columns(LONG_TEXT, "story"),
+        *_columns(FLAG, "revocable"),
+        *_columns(INTEGER, "epoch", "generation"),
+        *_columns(NUMBER, "granted_at"),
+        *_columns(NUMBER, "released_at", nullable=True),
         **TABLE_OPTIONS,
     )
+    op.create_index("ix_leases_holder", "leases", ["holder"])
     op.create_index("ix_leases_slot", "leases", ["slot"])
 
 
 def _create_batches() -> None:
     op.create_table(
         "batches",
-        sa.Column("uuid", sa.String(36), primary_key=True),
-        sa.Column("project_id", sa.String(64), nullable=False),
-        sa.Column("user_id", sa.String(64), nullable=False),
-        sa.Column("name", sa.String(255), nullable=False),
-        sa.Column("policy", sa.String(64), nullable=False),
-        sa.Column("created_at", sa.Double(), nullable=False),
-        sa.Column("jobs", sa.BigInteger(), nullable=False),
-        sa.Column("state", sa.String(32), nullable=False),
-        sa.Column("cancel_requested", sa.Boolean(), nullable=False),
-        sa.Column("jobs_completed", sa.BigInteger(), nullable=False),
-        sa.Column("jobs_failed", sa.BigInteger(), nullable=False),
-        sa.Column("jobs_cancelled", sa.BigInteger(), nullable=False),
-        sa.Column("dispatched_at", sa.Double(), nullable=True),
-        sa.Column("ended_at", sa.Double(), nullable=True),
-        sa.Column("planned_makespan_s", sa.Double(), nullable=True),
-        sa.Column("lower_bound_s", sa.Double(), nullable=True),
-        sa.Column("story", LONG_TEXT, nullable=False),
-        sa.Column("generation", sa.BigInteger(), nullable=False),
+        sa.Column("uuid", UUID, primary_key=True),
+        *_columns(WORD, "project_id", "user_id", "policy"),
+        *_columns(NAME, "name"),
+        *_columns(STATE, "state"),
+        *_columns(LONG_TEXT, "story"),
+        *_columns(FLAG, "cancel_requested"),
+        *_columns(INTEGER, "jobs", "jobs_completed", "jobs_failed", "jobs_cancelled", "generation"),
+        *_columns(NUMBER, "created_at"),
+        *_columns(
+            NUMBER,
+            "dispatched_at",
+            "ended_at",
+            "planned_makespan_s",
+            "lower_bound_s",
+            "planned_completion_s",
+            "completion_bound_s",
+            nullable=True,
+        ),
         **TABLE_OPTIONS,
     )
     op.create_index("ix_batches_newest", "batches", ["created_at", "uuid"])
@@ -137,73 +161,44 @@ def _create_batches() -> None:
 def _create_jobs() -> None:
     op.create_table(
         "jobs",
-        sa.Column("uuid", sa.String(36), primary_key=True),
-        sa.Column("batch_uuid", sa.String(36), sa.ForeignKey("batches.uuid"), nullable=False),
-        sa.Column("project_id", sa.String(64), nullable=False),
-        sa.Column("user_id", sa.String(64), nullable=False),
-        sa.Column("index", sa.BigInteger(), nullable=False),
-        sa.Column("name", sa.String(255), nullable=False),
-        sa.Column("function", sa.String(64), nullable=False),
-        sa.Column("requester", sa.String(255), nullable=False),
-        sa.Column("input_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("created_at", sa.Double(), nullable=False),
-        sa.Column("state", sa.String(32), nullable=False),
-        sa.Column("cancel_requested", sa.Boolean(), nullable=False),
-        sa.Column("attempt", sa.BigInteger(), nullable=False),
-        sa.Column("reason", LONG_TEXT, nullable=False),
-        sa.Column("error_code", sa.String(64), nullable=False),
-        sa.Column("host", sa.String(255), nullable=False),
-        sa.Column("slot", sa.String(255), nullable=False),
-        sa.Column("order", sa.BigInteger(), nullable=False),
-        sa.Column("dispatched_at", sa.Double(), nullable=True),
-        sa.Column("start_s", sa.Double(), nullable=True),
-        sa.Column("end_s", sa.Double(), nullable=True),
-        sa.Column("transfer", LONG_TEXT, nullable=False),
-        sa.Column("flow", sa.String(255), nullable=False),
-        sa.Column("staged_at", sa.Double(), nullable=True),
-        sa.Column("started_at", sa.Double(), nullable=True),
-        sa.Column("finished_at", sa.Double(), nullable=True),
-        sa.Column("ended_at", sa.Double(), nullable=True),
-        sa.Column("compute_s", sa.Double(), nullable=True),
-        sa.Column("result_bytes", sa.BigInteger(), nullable=True),
-        sa.Column("result_sha256", sa.String(64), nullable=False),
-        sa.Column("story", LONG_TEXT, nullable=False),
-        sa.Column("generation", sa.BigInteger(), nullable=False),
+        sa.Column("uuid", UUID, primary_key=True),
+        sa.Column("batch_uuid", UUID, sa.ForeignKey("batches.uuid"), nullable=False),
+        *_columns(WORD, "project_id", "user_id", "function", "error_code", "result_sha256"),
+        *_columns(NAME, "name", "requester", "shard", "host", "slot", "flow"),
+        *_columns(STATE, "state"),
+        *_columns(LONG_TEXT, "reason", "transfer", "result_transfer", "story"),
+        *_columns(FLAG, "cancel_requested"),
+        *_columns(INTEGER, "index", "input_bytes", "attempt", "order", "changed_in", "generation"),
+        *_columns(NUMBER, "created_at", "done", "input_due_at"),
+        *_columns(INTEGER, "moved_bytes", "result_bytes", nullable=True),
+        *_columns(
+            NUMBER,
+            "dispatched_at",
+            "start_s",
+            "end_s",
+            "moved_at",
+            "staged_at",
+            "started_at",
+            "finished_at",
+            "ended_at",
+            "compute_s",
+            nullable=True,
+        ),
         **TABLE_OPTIONS,
     )
+    op.create_index("ix_jobs_in_state_of_shard", "jobs", ["state", "shard"])
     op.create_index("ix_jobs_in_state_on_host", "jobs", ["state", "host"])
     op.create_index("ix_jobs_in_state_on_slot", "jobs", ["state", "slot", "order"])
     op.create_index("ix_jobs_of_batch", "jobs", ["batch_uuid", "index"])
 
 
-def _create_commands() -> None:
-    op.create_table(
-        "commands",
-        sa.Column("position", POSITION, primary_key=True, autoincrement=True),
-        sa.Column("id", sa.String(64), unique=True, nullable=False),
-        sa.Column("shard", sa.String(255), sa.ForeignKey("shards.name"), nullable=False),
-        sa.Column("epoch", sa.BigInteger(), nullable=False),
-        sa.Column("host", sa.String(255), nullable=False),
-        sa.Column("slot", sa.String(255), nullable=False),
-        sa.Column("sequence", sa.BigInteger(), nullable=False),
-        sa.Column("action", sa.Text(), nullable=False),
-        sqlite_autoincrement=True,
-        **TABLE_OPTIONS,
-    )
-    op.create_index("ix_commands_host", "commands", ["host"])
-    op.create_index("ix_commands_in_order", "commands", ["shard", "position"])
-
-
 def _create_runs() -> None:
     op.create_table(
         "runs",
-        sa.Column("job", sa.String(36), sa.ForeignKey("jobs.uuid"), primary_key=True),
-        sa.Column("attempt", sa.BigInteger(), nullable=False),
-        sa.Column("function", sa.String(64), nullable=False),
-        sa.Column("board", sa.String(64), nullable=False),
-        sa.Column("input_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("compute_s", sa.Double(), nullable=False),
-        sa.Column("finished_at", sa.Double(), nullable=False),
+        sa.Column("job", UUID, sa.ForeignKey("jobs.uuid"), primary_key=True),
+        *_columns(WORD, "function", "board"),
+        *_columns(INTEGER, "attempt", "input_bytes"),
+        *_columns(NUMBER, "compute_s", "finished_at"),
         **TABLE_OPTIONS,
     )
     op.create_index("ix_runs_newest", "runs", ["function", "board", "finished_at"])
@@ -212,11 +207,138 @@ def _create_runs() -> None:
 def _create_time_models() -> None:
     op.create_table(
         "time_models",
-        sa.Column("function", sa.String(64), primary_key=True),
-        sa.Column("board", sa.String(64), primary_key=True),
-        sa.Column("a_s", sa.Double(), nullable=False),
-        sa.Column("b_s_per_byte", sa.Double(), nullable=False),
-        sa.Column("samples", sa.BigInteger(), nullable=False),
-        sa.Column("fitted_at", sa.Double(), nullable=False),
+        sa.Column("function", WORD, primary_key=True),
+        sa.Column("board", WORD, primary_key=True),
+        *_columns(INTEGER, "samples"),
+        *_columns(NUMBER, "a_s", "b_s_per_byte", "fitted_at"),
+        **TABLE_OPTIONS,
+    )
+
+
+def _create_tasks() -> None:
+    op.create_table(
+        "tasks",
+        sa.Column("uuid", UUID, sa.ForeignKey("batches.uuid"), primary_key=True),
+        *_columns(WORD, "project_id", "user_id", "function"),
+        *_columns(NAME, "name", "shard"),
+        *_columns(STATE, "topology", "state"),
+        *_columns(LONG_TEXT, "shapes", "reason", "story"),
+        *_columns(FLAG, "cancel_requested"),
+        *_columns(INTEGER, "slots", "shares", "input_bytes", "attempt", "failures", "generation"),
+        *_columns(NUMBER, "created_at"),
+        *_columns(NUMBER, "ends_at", "started_at", "ended_at", nullable=True),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("ix_tasks_in_state", "tasks", ["state", "shard"])
+    op.create_index("ix_tasks_newest_of_project", "tasks", ["project_id", "created_at", "uuid"])
+
+
+def _create_processors() -> None:
+    op.create_table(
+        "processors",
+        sa.Column("name", NAME, primary_key=True),
+        sa.Column("host", NAME, sa.ForeignKey("hosts.name"), nullable=False),
+        *_columns(NAME, "shard"),
+        *_columns(FLAG, "offered"),
+        *_columns(INTEGER, "number", "sequence", "generation"),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("ix_processors_host", "processors", ["host"])
+
+
+def _create_gangs() -> None:
+    op.create_table(
+        "gangs",
+        sa.Column("uuid", UUID, primary_key=True),
+        *_columns(WORD, "project_id", "user_id"),
+        *_columns(NAME, "name", "image", "shard"),
+        *_columns(COMMAND, "command"),
+        *_columns(STATE, "state"),
+        *_columns(LONG_TEXT, "reason", "story"),
+        *_columns(FLAG, "cancel_requested"),
+        *_columns(INTEGER, "processes", "attempt", "failures", "migrations", "kills", "swaps", "generation"),
+        *_columns(
+            NUMBER, "runtime_s", "cpu_usage", "work_s", "created_at", "gave_way_s", "front_s", "behind_s", "cpu_s"
+        ),
+        *_columns(
+            NUMBER,
+            "ends_at",
+            "expected_s",
+            "ran_s",
+            "trial_ends_at",
+            "started_at",
+            "ended_at",
+            "tier_since",
+            nullable=True,
+        ),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("ix_gangs_done_of_user", "gangs", ["user_id", "ended_at"])
+    op.create_index("ix_gangs_in_state", "gangs", ["state", "shard"])
+    op.create_index("ix_gangs_newest_of_project", "gangs", ["project_id", "created_at", "uuid"])
+
+
+def _create_processes() -> None:
+    op.create_table(
+        "processes",
+        sa.Column("uuid", UUID, primary_key=True),
+        sa.Column("gang_uuid", UUID, sa.ForeignKey("gangs.uuid"), nullable=False),
+        sa.Column("processor", NAME, sa.ForeignKey("processors.name"), nullable=False),
+        sa.Column("held_place", NAME, nullable=True, unique=True),
+        *_columns(NAME, "host", "shard", "saved"),
+        *_columns(STATE, "tier", "state"),
+        *_columns(LONG_TEXT, "reason", "story"),
+        *_columns(FLAG, "exchanged"),
+        *_columns(INTEGER, "index", "attempt", "generation"),
+        *_columns(NUMBER, "done_s", "rate", "progress_at", "cpu_s"),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("ix_processes_in_state", "processes", ["state", "shard"])
+    op.create_index("ix_processes_in_state_on_host", "processes", ["state", "host"])
+    op.create_index("ix_processes_of_gang", "processes", ["gang_uuid", "attempt", "index"])
+    op.create_index("ix_processes_processor", "processes", ["processor"])
+
+
+def _create_migrations() -> None:
+    op.create_table(
+        "migrations",
+        sa.Column("uuid", UUID, primary_key=True),
+        sa.Column("gang_uuid", UUID, sa.ForeignKey("gangs.uuid"), nullable=False),
+        *_columns(NAME, "shard"),
+        *_columns(STATE, "state"),
+        *_columns(LONG_TEXT, "reason", "story"),
+        *_columns(INTEGER, "attempt", "generation"),
+        *_columns(NUMBER, "began_at"),
+        *_columns(NUMBER, "ended_at", nullable=True),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("ix_migrations_gang_uuid", "migrations", ["gang_uuid"])
+
+
+def _create_commands() -> None:
+    op.create_table(
+        "commands",
+        sa.Column("position", POSITION, primary_key=True, autoincrement=True),
+        sa.Column("id", WORD, nullable=False, unique=True),
+        sa.Column("shard", NAME, sa.ForeignKey("shards.name"), nullable=False),
+        *_columns(NAME, "host", "slot"),
+        *_columns(LONG_TEXT, "action"),
+        *_columns(INTEGER, "epoch", "sequence"),
+        # Positions are never used again.
+        sqlite_autoincrement=True,
+        **TABLE_OPTIONS,
+    )
+    op.create_index("ix_commands_host", "commands", ["host"])
+    op.create_index("ix_commands_in_order", "commands", ["shard", "position"])
+
+
+def _create_policy_memories() -> None:
+    op.create_table(
+        "policy_memories",
+        sa.Column("uuid", UUID, primary_key=True),
+        *_columns(WORD, "family"),
+        *_columns(NAME, "shard", "policy"),
+        *_columns(LONG_TEXT, "state", "watched"),
+        *_columns(INTEGER, "generation"),
         **TABLE_OPTIONS,
     )

@@ -35,7 +35,7 @@ from fpga_pool.model.pool.online_family import OnlineRule
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, VERSION_1, answers, read_all, server, transport
+from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, TARGET, answers, read_all, server, transport
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
 from fpga_pool.services.scheduler.planner import log_cycle
 from fpga_pool.services.scheduler.service import SchedulerService
@@ -48,7 +48,7 @@ KINDS = {"r0": "small", "r1": "small", "r2": "large"}
 class Agent:
     """An agent across the process boundary: takes commands, and tells what a test lets it tell."""
 
-    target = VERSION_1
+    target = TARGET
 
     def __init__(self, name):
         self.name = name

@@ -1,12 +1,8 @@
 """The pool as columns, from a scheduler over messages to those who follow it."""
 
-import oslo_messaging as messaging
 import pytest
 
-from fpga_pool.model.pool.columns import PoolColumns
 from fpga_pool.rpc.follower import PoolFollower
-from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.transport import SCHEDULER_TOPIC, answers
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
 from fpga_pool.services.scheduler.snapshots import COUNT_INTERVAL_S, Snapshots
 from fpga_pool.store.models import HostRow, SlotRow
@@ -47,26 +43,6 @@ def test_what_changed_is_told_by_any_scheduler(running, follower):
     delta = Snapshots(running.store, running.clock).changed_after(known.seen)
     assert [delta.slot_name(0)] == [slot(agent, "r0")]
     assert delta.to_plain() == another.snapshot({}, seen=dict(known.seen))
-
-
-class FormerEndpoint:
-    """A scheduler of the release that did not pack snapshots yet."""
-
-    target = messaging.Target(version="1.4")
-
-    def __init__(self, columns):
-        self._columns = columns
-
-    @answers
-    def snapshot(self, context: dict, seen: dict | None) -> dict:
-        return self._columns.to_plain()
-
-
-def test_a_scheduler_of_the_release_before_tells_what_it_can(bench):
-    columns = PoolColumns.of({"s": 1}, [("h0", "s", "nova", True, 1)], [], (1, 0))
-    bench._serve(SCHEDULER_TOPIC, "former", FormerEndpoint(columns))
-    api = SchedulerAPI(bench.transport, timeout_s=10.0, any_server=True)
-    assert api.snapshot().to_plain() == columns.to_plain()
 
 
 def test_a_removed_host_is_noticed(running, follower, until):
