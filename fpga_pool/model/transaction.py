@@ -100,8 +100,11 @@ class Transaction(Protocol):
         """Return the jobs in state PENDING that were planned at least so often."""
         ...
 
-    def overdue_inputs(self, due_before: float) -> Sequence[Job]:
-        """Return the jobs in state WAITING_INPUT whose planned transfer was over before a point in time."""
+    def overdue_inputs(self, due_before: float, *, above_bytes: int = -1) -> Sequence[Job]:
+        """Return the jobs in state WAITING_INPUT whose planned transfer was over before a point in time.
+
+        Only those with inputs of more than `above_bytes`.
+        """
         ...
 
     def inputs_due(self, due_after: float) -> Sequence[Job]:

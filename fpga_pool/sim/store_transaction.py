@@ -124,10 +124,10 @@ class MemoryTransaction:
         """See Transaction."""
         return [job for job in self._pending() if job.attempt >= attempts]
 
-    def overdue_inputs(self, due_before: float) -> Sequence[Job]:
+    def overdue_inputs(self, due_before: float, *, above_bytes: int = -1) -> Sequence[Job]:
         """See Transaction."""
         waiting = [job for job in self.active_jobs() if job.state is JobState.WAITING_INPUT]
-        return [job for job in waiting if input_due_at(job) < due_before]
+        return [job for job in waiting if input_due_at(job) < due_before and job.input_bytes > above_bytes]
 
     def inputs_due(self, due_after: float) -> Sequence[Job]:
         """See Transaction."""

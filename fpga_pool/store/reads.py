@@ -238,9 +238,13 @@ class Reads(GangReads, TaskReads):
         """Return the jobs in state PENDING that were planned at least so often."""
         return self._all(Job, exhausted_jobs(scoped=bool(self._scope)), {"attempts": attempts})
 
-    def overdue_inputs(self, due_before: float) -> Sequence[Job]:
-        """Return the jobs in state WAITING_INPUT whose planned transfer was over before a point in time."""
-        return self._all(Job, overdue_inputs(scoped=bool(self._scope)), {"due_before": due_before})
+    def overdue_inputs(self, due_before: float, *, above_bytes: int = -1) -> Sequence[Job]:
+        """Return the jobs in state WAITING_INPUT whose planned transfer was over before a point in time.
+
+        Only those with inputs of more than `above_bytes`.
+        """
+        values = {"due_before": due_before, "above_bytes": above_bytes}
+        return self._all(Job, overdue_inputs(scoped=bool(self._scope)), values)
 
     def inputs_due(self, due_after: float) -> Sequence[Job]:
         """Return the jobs in state WAITING_INPUT whose planned transfer is not over by a point in time."""

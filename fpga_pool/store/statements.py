@@ -129,10 +129,14 @@ def exhausted_jobs(*, scoped: bool) -> Select[Any]:
 
 @cache
 def overdue_inputs(*, scoped: bool) -> Select[Any]:
-    """Return the query for the jobs in state WAITING_INPUT whose planned transfer was over before `due_before`."""
+    """Return the query for the jobs in state WAITING_INPUT whose planned transfer was over before `due_before`.
+
+    Only those with inputs of more than `above_bytes`.
+    """
     jobs = table(Job).c
     waiting = all_of(Job).where(jobs.state == JobState.WAITING_INPUT, *_within(jobs.shard, scoped=scoped))
-    return waiting.where(jobs.input_due_at < bindparam("due_before")).order_by(jobs.uuid)
+    late = waiting.where(jobs.input_due_at < bindparam("due_before"), jobs.input_bytes > bindparam("above_bytes"))
+    return late.order_by(jobs.uuid)
 
 
 @cache

@@ -17,7 +17,7 @@ from fpga_pool.model.pool.placing import PlanRequest, require_answer
 from fpga_pool.model.pool.planning import Snapshot, all_placed, batch_problem, commit_plan, snapshot
 from fpga_pool.model.pool.replanning import Prospect, commit_replan, prospect, worth_replanning
 from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.model.pool.transfers import earlier_transfers
+from fpga_pool.model.pool.transfers import earlier_transfers, inputs_under_way
 from fpga_pool.model.transaction import Transaction
 
 #: A batch that its policy cannot plan holds up the others only for a moment, and is tried again after a while.
@@ -117,8 +117,8 @@ class BatchFamily:
             underway = prospect(tx, snap, self._settings, begin_s, self._may_change, late=bool(reason))
         if underway is not None:
             transfers = underway.transfers
-        elif snap.jobs and snap.inputs_move:
-            transfers = earlier_transfers(tx.inputs_due(begin_s), snap.view, begin_s)
+        elif snap.jobs:
+            transfers = earlier_transfers(inputs_under_way(tx, snap, now_s, begin_s), snap.view, now_s, begin_s)
         view = BatchView(snap=snap, policy=name, underway=underway, transfers=transfers, reason=reason)
         return Look(view=view, policy=policy, now_s=now_s)
 

@@ -33,8 +33,8 @@ class Snapshot:
     jobs: tuple[Job, ...]
     #: Policy the batch asks for; "" = the operator's default.
     policy: str
-    #: Inputs of earlier jobs are planned to move later than now.
-    inputs_move: bool
+    #: Until when inputs of earlier jobs were planned to move that are not complete, UTC seconds; 0 = all are.
+    inputs_due_at: float
     #: By function, how large its results are; empty where their way back is not planned.
     result_sizes: Mapping[str, SizeModel]
     #: Time between the commit of a plan and its time 0.
@@ -77,7 +77,7 @@ def snapshot(
                 view=view,
                 jobs=jobs,
                 policy=batch.policy,
-                inputs_move=_inputs_move(backlogs, now_s),
+                inputs_due_at=_inputs_due_at(backlogs),
                 result_sizes=_result_sizes(catalogue, settings),
                 lead_s=_lead_s(jobs, settings),
             )
@@ -96,13 +96,13 @@ def all_placed(tx: Transaction, catalogue: Catalogue, settings: PoolSettings, no
         view=_view(tx, catalogue, now_s, backlogs),
         jobs=(),
         policy=policy,
-        inputs_move=_inputs_move(backlogs, now_s),
+        inputs_due_at=_inputs_due_at(backlogs),
         result_sizes=_result_sizes(catalogue, settings),
     )
 
 
-def _inputs_move(backlogs: Sequence[Backlog], now_s: float) -> bool:
-    return any(backlog.inputs_due_at > now_s for backlog in backlogs)
+def _inputs_due_at(backlogs: Sequence[Backlog]) -> float:
+    return max((backlog.inputs_due_at for backlog in backlogs), default=0.0)
 
 
 def _view(tx: Transaction, catalogue: Catalogue, now_s: float, backlogs: Sequence[Backlog]) -> PoolView:

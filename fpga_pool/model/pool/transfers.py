@@ -5,8 +5,11 @@ from collections.abc import Iterable
 import numpy as np
 
 from fpga_pool.core.types import EarlierTransfers, PoolView
+from fpga_pool.model.exchange import SMALL_INPUT_BYTES
 from fpga_pool.model.objects import Job, JobState
+from fpga_pool.model.pool.planning import Snapshot
 from fpga_pool.model.progress import late_s
+from fpga_pool.model.transaction import Transaction
 
 #: No transfer is expected to take less.
 _INSTANT_S = 1e-6
@@ -65,14 +68,27 @@ class TransfersLeft:
         return begin_s, end_s, job.transfer[-1].bps
 
 
-def earlier_transfers(jobs: Iterable[Job], view: PoolView, now_s: float) -> EarlierTransfers:
-    """Return what is left of the transfers of jobs, on the links of the view's hosts."""
-    left = TransfersLeft(now_s)
+def inputs_under_way(tx: Transaction, snap: Snapshot, now_s: float, begin_s: float) -> list[Job]:
+    """Return the jobs whose inputs are expected to move after `begin_s`, when the plan of a snapshot begins.
+
+    An input that was to be complete before `now_s` and is not counts as well where one like it is to be planned: one
+    that takes no more than a burst is not late, its report is on its way.
+    """
+    under_way = list(tx.inputs_due(begin_s)) if snap.inputs_due_at > begin_s else []
+    if snap.inputs_due_at > 0.0 and any(job.input_bytes > SMALL_INPUT_BYTES for job in snap.jobs):
+        under_way += tx.overdue_inputs(now_s, above_bytes=SMALL_INPUT_BYTES)
+    return under_way
+
+
+def earlier_transfers(jobs: Iterable[Job], view: PoolView, now_s: float, begin_s: float) -> EarlierTransfers:
+    """Return what is left at `begin_s` of the transfers of jobs, as of `now_s`, on the links of the view's hosts."""
+    left, lead_s = TransfersLeft(now_s), begin_s - now_s
     rows = [
-        (view.host_index[job.requester], view.host_index[job.host], *piece)
+        (view.host_index[job.requester], view.host_index[job.host], max(from_s - lead_s, 0.0), until_s - lead_s, bps)
         for job in jobs
         if job.requester in view.host_index and job.host in view.host_index and job.requester != job.host
-        for piece in left.pieces(job)
+        for from_s, until_s, bps in left.pieces(job)
+        if until_s > lead_s
     ]
     columns = np.array(rows).reshape(-1, 5).T
     return EarlierTransfers(

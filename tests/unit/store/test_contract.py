@@ -323,6 +323,17 @@ def test_inputs_due_are_those_on_their_way_beyond_a_point_in_time(begin, make, s
         assert tx.inputs_due(105.0) == []
 
 
+def test_overdue_inputs_are_those_not_here_since_a_point_in_time_small_ones_left_out_if_asked(begin, make, saved):
+    batch = make.batch()
+    way = {"dispatched_at": 100.0, "transfer": (RateSegment(0.0, 2.0, 8e6),)}
+    waiting = [make.job(batch, index=n, state=JobState.WAITING_INPUT, input_bytes=n, **way) for n in range(2)]
+    saved(batch, *waiting, make.job(batch, index=2, state=JobState.STAGED, input_bytes=9, **way))
+    with begin() as tx:
+        assert tx.overdue_inputs(102.0) == []
+        assert {job.uuid for job in tx.overdue_inputs(102.1)} == {job.uuid for job in waiting}
+        assert [job.uuid for job in tx.overdue_inputs(102.1, above_bytes=0)] == [waiting[1].uuid]
+
+
 def test_a_backlog_is_what_the_active_jobs_of_a_slot_still_ask_of_it(begin, make, saved):
     batch = make.batch()
     on_it = {"host": "h0", "slot": "h0/c/0"}

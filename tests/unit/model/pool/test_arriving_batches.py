@@ -103,6 +103,19 @@ def test_inputs_of_the_same_requester_come_behind_those_of_earlier_batches(pool,
     assert overload(pool) < 1e-6
 
 
+def test_inputs_that_should_have_come_by_now_are_expected_to_go_on_for_as_long_again(pool, plan, first):
+    ends = {
+        job: pool.job(job).dispatched_at + pool.job(job).transfer[-1].end_s
+        for job in (f"{first}.{n}" for n in range(3))
+    }
+    pool.now_s = max(ends.values()) + 0.75
+    batch = pool.create("aes", requester="h0", input_bytes=10**6)
+    plan()
+    # Alone it would take a second.  The last one is 0.75 s late, so its requester is taken to send it for another
+    # 0.75 s, of which 0.25 s pass before the plan begins, at a third of its egress at least.
+    assert pool.job(f"{batch}.0").transfer[-1].end_s > 1.0 + 0.5 / 3 - 1e-9
+
+
 def test_inputs_that_are_there_are_waited_for_no_longer(pool, plan, first):
     for number in range(3):
         pool.bring(f"{first}.{number}", JobState.STAGED)
