@@ -21,8 +21,9 @@ from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, TransferRefu
 from fpga_pool.model.exchange import Ticket, TicketRequest
 from fpga_pool.model.objects import Host, Job, JobState
 
-#: Orders on one lane at once: enough to keep the slots of a host busy.
-_OPEN = 512
+#: Orders on one lane at once: enough to keep the slots of a host busy.  As many more are kept for results that wait on
+#: the host, which inputs that leave later, or that wait for a slot, must not hold up.  The host takes 1024 in all.
+_OPEN, _OPEN_RESULTS = 512, 256
 _TICK_S = 0.5
 
 Outcome = ResultInfo | BaseException
@@ -64,7 +65,10 @@ class Lane:
         #: Called with parcels that are through, or not, in the lane's thread.
         self._ended = ended
         self._lock = threading.Lock()
-        self._new = list(parcels)
+        #: Inputs to send and results to fetch that were not ordered yet.
+        self._inputs: list[Parcel] = []
+        self._results: list[Parcel] = []
+        self._note(parcels)
         self._open: dict[int, Parcel] = {}
         #: Parcels by number that leave when their plans say that they arrive, and when that is; the next one first.
         self._held: dict[int, tuple[Parcel, Ticket]] = {}
@@ -80,10 +84,14 @@ class Lane:
         with self._lock:
             if self._closing:
                 return False
-            self._new += parcels
+            self._note(parcels)
             if self._connection is not None:
                 self._connection.wake()
         return True
+
+    def _note(self, parcels: Sequence[Parcel]) -> None:
+        for parcel in parcels:
+            (self._results if parcel.purpose == "fetch" else self._inputs).append(parcel)
 
     def close(self) -> None:
         """End; what is open is cancelled."""
@@ -110,7 +118,8 @@ class Lane:
             error = caught
         with self._lock:
             self._closing = True
-            left = [*self._open.values(), *(parcel for parcel, _ in self._held.values()), *self._new]
+            held = [parcel for parcel, _ in self._held.values()]
+            left = [*self._open.values(), *held, *self._inputs, *self._results]
         for parcel in left:
             parcel.phase = Phase.OPENING
         self._ended([(parcel, error) for parcel in left])
@@ -126,14 +135,21 @@ class Lane:
     def _serve(self, connection: LaneConnection) -> None:
         while not self._closing:
             self._give_up_cancelled()
-            with self._lock:
-                room = max(_OPEN - len(self._open) - len(self._held), 0)
-                new, self._new = self._new[:room], self._new[room:]
+            new = self._next()
             if new:
                 self._order(connection, new)
             answers = connection.pump(self._send_due(connection))
             if answers:
                 self._take(connection, answers)
+
+    def _next(self) -> list[Parcel]:
+        """Return what is to be ordered now: as many inputs as there is room for, then results."""
+        room = _OPEN - len(self._open) - len(self._held)
+        with self._lock:
+            inputs = self._inputs[: max(room, 0)]
+            results = self._results[: max(room - len(inputs) + _OPEN_RESULTS, 0)]
+            del self._inputs[: len(inputs)], self._results[: len(results)]
+        return [*inputs, *results]
 
     def _give_up_cancelled(self) -> None:
         given_up = [self._open.pop(number) for number, parcel in list(self._open.items()) if parcel.cancelled]
