@@ -12,7 +12,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 import fpga_pool.rpc  # noqa: F401  # chooses native threads before a test imports oslo.messaging
-from fpga_pool.experiments.servers import MariaDB, PostgreSQL, RabbitMQ
+from support.servers import MariaDB, PostgreSQL, RabbitMQ
 
 # The same examples in every run: who looks for new ones passes --hypothesis-profile=default.
 settings.register_profile("repeatable", derandomize=True, print_blob=True, deadline=None)

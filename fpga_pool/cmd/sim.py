@@ -1,21 +1,24 @@
 """`fpga-pool-sim`: plan and simulate from files, and run experiments, without a cloud."""
 
 import argparse
+import importlib
 import json
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
+import fpga_pool
 from fpga_pool.cmd.arguments import positive_seconds
 from fpga_pool.cmd.proof import add_proof_arguments, proving
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.policy import Preparing, Searching
-from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, ServiceUnavailable
 from fpga_pool.sim import files
 
 OK, FAILED, WRONG_USAGE = 0, 1, 2
@@ -47,6 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = _parser(words).parse_args(words)
     except SystemExit as exit_:
         return int(exit_.code or OK)
+    except ServiceUnavailable as error:
+        print(f"fpga-pool-sim testbed: {error}", file=sys.stderr)
+        return FAILED
     command = COMMANDS[arguments.command]
     try:
         result = command.run(arguments)
@@ -231,22 +237,27 @@ def _workload(arguments: argparse.Namespace) -> Mapping[str, Any]:
     return workload.run(arguments)
 
 
-def _add_testbed_arguments(parser: argparse.ArgumentParser) -> None:
-    from fpga_pool.experiments.testbed import command
+def _of_testbed(name: str) -> Any:
+    """Import a module of the testbed, which starts servers: it is in the source tree, not in the package."""
+    tests = Path(fpga_pool.__file__).parents[1] / "tests"
+    if not (tests / "support" / "testbed").is_dir():
+        raise ServiceUnavailable("it starts servers of its own: run it from a source checkout of fpga_pool")
+    if str(tests) not in sys.path:
+        sys.path.append(str(tests))
+    return importlib.import_module(f"support.testbed.{name}")
 
-    command.add_arguments(parser)
+
+def _add_testbed_arguments(parser: argparse.ArgumentParser) -> None:
+    _of_testbed("command").add_arguments(parser)
 
 
 def _testbed(arguments: argparse.Namespace) -> Mapping[str, Any]:
-    from fpga_pool.experiments.testbed import command
-
-    return command.run(arguments)
+    result: Mapping[str, Any] = _of_testbed("command").run(arguments)
+    return result
 
 
 def _show_testbed(result: Mapping[str, Any]) -> None:
-    from fpga_pool.experiments.testbed import report
-
-    report.show(result)
+    _of_testbed("report").show(result)
 
 
 def _add_figures_arguments(parser: argparse.ArgumentParser) -> None:
@@ -297,7 +308,7 @@ COMMANDS: Mapping[str, _Command] = {
         "Make a trace of parallel jobs from a model.", _add_workload_arguments, _workload, _show_lines
     ),
     "testbed": _Command(
-        "Run the testbed of paper 000, section 5.1, in network namespaces; needs root.",
+        "Run the testbed of paper 000, section 5.1, in network namespaces; needs root and a source checkout.",
         _add_testbed_arguments,
         _testbed,
         _show_testbed,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fpga_pool.experiments.deployment import Deployment
+from support.deployment import Deployment
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ import pytest
 
 from fpga_pool.client import Client
 from fpga_pool.conf.catalogue import installed_catalogue
-from fpga_pool.experiments.deployment import Deployment
 from fpga_pool.experiments.embedded import start_pool
+from support.deployment import Deployment
 
 MEASURED_S = 20.0
 TICKS_PER_S = 100

@@ -16,13 +16,13 @@ import pytest
 from fpga_pool.client import Client, JobSpec
 from fpga_pool.client.outcome import BatchResult
 from fpga_pool.client.runner import RunSettings
-from fpga_pool.experiments.deployment import Deployment
 from fpga_pool.experiments.embedded import start_pool
-from fpga_pool.experiments.servers.server import free_port
 from fpga_pool.model.objects import BatchState, Job, JobState
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.audit import audit
 from fpga_pool.store import Store
+from support.deployment import Deployment
+from support.servers.server import free_port
 
 #: A pool that answers fast: real boards, heartbeats and retries in fractions of a second.
 FAST = {

@@ -14,12 +14,12 @@ import pytest
 from oslo_config import cfg
 
 from fpga_pool.dataplane import frames
-from fpga_pool.experiments.deployment import Deployment
-from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.exceptions import StaleEpoch
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, EXCHANGE, SCHEDULER_TOPIC, transport
+from support.deployment import Deployment
+from support.waiting import wait_until
 
 SCHEDULER, HOST, IMPOSTOR = "scheduler-1", "node-1", "node-2"
 OPTIONS = {"scheduler": {"interval_s": 0.2, "host_timeout_s": 30.0}, "agent": {"heartbeat_s": 0.5}}

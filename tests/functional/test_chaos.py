@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pytest
 
 from fpga_pool.client.runner import RunSettings
-from fpga_pool.experiments.deployment import Deployment
 from fpga_pool.store import Store
+from support.deployment import Deployment
 
 SEED = 11
 BATCHES, BATCH_JOBS = 10, 50

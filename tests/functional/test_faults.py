@@ -10,7 +10,7 @@ import pytest
 
 from fpga_pool.dataplane.client import Connection
 from fpga_pool.dataplane.lane_client import LaneConnection
-from fpga_pool.experiments.waiting import wait_until
+from support.waiting import wait_until
 
 JOBS, BATCHES, SEED = 500, 5, 7
 

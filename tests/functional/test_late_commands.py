@@ -5,8 +5,8 @@ import time
 import pytest
 
 from fpga_pool.client.runner import RunSettings
-from fpga_pool.experiments.waiting import SOON_S, wait_until
 from fpga_pool.store import Store
+from support.waiting import SOON_S, wait_until
 
 OPTIONS = {
     "scheduler": {"shard_timeout_s": 4.0},

@@ -5,9 +5,9 @@ import uuid
 
 import pytest
 
-from fpga_pool.experiments.servers import Libvirt
-from fpga_pool.experiments.servers.own_host import CGROUPS
-from fpga_pool.experiments.waiting import wait_until
+from support.servers import Libvirt
+from support.servers.own_host import CGROUPS
+from support.waiting import wait_until
 
 #: It has no disk, and runs the firmware that says so, for ever.
 DOMAIN = """

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from fpga_pool.experiments.servers import MariaDB, PostgreSQL, RabbitMQ
-from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.exceptions import ServiceUnavailable
+from support import environment
+from support.servers import MariaDB, PostgreSQL, RabbitMQ
+from support.waiting import wait_until
 
 KINDS = [RabbitMQ, MariaDB, PostgreSQL]
 
@@ -19,7 +20,7 @@ KINDS = [RabbitMQ, MariaDB, PostgreSQL]
 OWNER = """
 import sys
 from pathlib import Path
-from fpga_pool.experiments.servers import MariaDB, PostgreSQL, RabbitMQ
+from support.servers import MariaDB, PostgreSQL, RabbitMQ
 
 kind = {kind.name: kind for kind in (MariaDB, PostgreSQL, RabbitMQ)}[sys.argv[1]]
 with kind(Path(sys.argv[2])) as server:
@@ -76,13 +77,15 @@ def test_the_command_keeps_servers_until_it_is_told_to_stop_them(kind, directory
 
 
 def command(act, directory, kind):
-    arguments = [sys.executable, "-m", "fpga_pool.experiments.servers", act, str(directory), kind.name]
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=True).stdout
+    arguments = [sys.executable, "-m", "support.servers", act, str(directory), kind.name]
+    return subprocess.run(arguments, env=environment(), capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 def test_it_dies_with_the_process_that_started_it(kind, directory):
     command = [sys.executable, "-c", OWNER, kind.name, str(directory)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
+    with subprocess.Popen(
+        command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as owner:
         port = int(owner.stdout.readline())
         owner.kill()
     wait_until(lambda: not (processes_below(directory) or listens(port)), "it is dead", 30)

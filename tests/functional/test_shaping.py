@@ -15,15 +15,17 @@ import pytest
 
 from fpga_pool.dataplane.schedule import RateSchedule
 from fpga_pool.drivers.egress.tc import observe
-from fpga_pool.experiments.deployment import Deployment
-from fpga_pool.experiments.servers import RabbitMQ
-from fpga_pool.experiments.testbed import network as testbed
-from fpga_pool.experiments.testbed.network import Endpoint, Network, Nic, inside, switched_network
-from fpga_pool.experiments.waiting import SOON_S, wait_until
+from fpga_pool.experiments.testbed.cases import Nic
 from fpga_pool.model.exceptions import NotFound
 from fpga_pool.model.objects import BatchState, Job, JobState, RateSegment
 from fpga_pool.model.pool.admission import JobRequest
 from fpga_pool.services.agent.journal import Journal
+from support import environment
+from support.deployment import Deployment
+from support.servers import RabbitMQ
+from support.testbed import network as testbed
+from support.testbed.network import Endpoint, Network, inside, switched_network
+from support.waiting import SOON_S, wait_until
 
 REQUESTER = "requester-1"
 RESPONDERS = ("node-1", "node-2")
@@ -59,11 +61,11 @@ class Transfers:
         self._programs = [
             subprocess.Popen(
                 [
-                    sys.executable, "-P", "-m", "fpga_pool.experiments.testbed.send", "--api", pool.endpoint,
+                    sys.executable, "-P", "-m", "support.testbed.send", "--api", pool.endpoint,
                     "--namespace", namespace, "--job", request.name,
                     "--source", str(source), "--sink", str(source.with_name(request.name)),
                 ],
-                text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                env=environment(), text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )
             for request in requests
         ]  # fmt: skip

@@ -10,10 +10,10 @@ from signal import SIGCONT, SIGSTOP
 import pytest
 from sqlalchemy import event, text
 
-from fpga_pool.experiments.servers import MariaDB, PostgreSQL
 from fpga_pool.model.exceptions import Contended, InvalidInput, ServiceUnavailable
 from fpga_pool.model.objects import Batch
 from fpga_pool.store import Store
+from support.servers import MariaDB, PostgreSQL
 
 SHARD, OWNER = "shard-0", "scheduler-0"
 BATCH = Batch(uuid="b" * 36, project_id="p", user_id="u", name="", policy="ect", created_at=1.0, jobs=1)

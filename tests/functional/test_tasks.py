@@ -14,11 +14,11 @@ from uuid import uuid4
 import pytest
 
 from fpga_pool.client.runner import RunSettings
-from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.objects import BatchState
 from fpga_pool.model.pool.task_admission import ShareRequest
 from fpga_pool.model.tasks import TaskShape, TaskState
+from support.waiting import wait_until
 
 PATIENT = RunSettings(patience_s=90.0, timeout_s=150.0)
 SHAPES = [(1, "any"), (4, "ring"), (2, "line"), (3, "line"), (2, "ring"), (4, "line"), (3, "any"), (1, "line")]

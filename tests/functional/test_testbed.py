@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from pyroute2 import netns
 
-from fpga_pool.experiments.testbed.experiment import remove_left_over, what_is_missing
-from fpga_pool.experiments.testbed.network import Nic, switched_network
-from fpga_pool.experiments.waiting import wait_until
+from fpga_pool.experiments.testbed.cases import Nic
+from support.testbed.experiment import remove_left_over, what_is_missing
+from support.testbed.network import switched_network
+from support.waiting import wait_until
 
 SCALE = 0.05
 TIMEOUT_S = 300.0

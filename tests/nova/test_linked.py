@@ -22,9 +22,9 @@ from fpga_pool.model.objects import SlotState
 from fpga_pool.model.pool.instances import Claim, claim_slots, instance_leases, release_slots
 from fpga_pool.model.pool.reconcile import apply_heartbeat
 from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.nova_plugin.fake_compute import AcceleratedFakeDriver
 from fpga_pool.services.agent.instances.hook import HookServer
 from fpga_pool.sim.store import MemoryStore
+from support.cloud.fake_compute import AcceleratedFakeDriver
 
 CATALOGUE = load_catalogue(installed_catalogue())
 

@@ -15,8 +15,6 @@ PACKAGE = ROOT / "fpga_pool"
 
 #: Libraries of extras that the tests do without where a system package is missing.
 OPTIONAL = {"libvirt"}
-#: Groups of programs that are not installed beside the tests; the cloud of functional/test_all_in_one.py has them.
-ELSEWHERE = {"neutron.ml2.mechanism_drivers"}
 
 
 def read_setup_cfg() -> configparser.ConfigParser:
@@ -45,11 +43,7 @@ def runs_in_nova(entry_point: EntryPoint) -> bool:
 
 @pytest.mark.parametrize(
     "entry_point",
-    [
-        entry_point
-        for entry_point in declared_entry_points()
-        if not runs_in_nova(entry_point) and entry_point.group not in ELSEWHERE
-    ],
+    [entry_point for entry_point in declared_entry_points() if not runs_in_nova(entry_point)],
     ids=lambda entry: f"{entry.group}:{entry.name}",
 )
 def test_entry_point_loads(entry_point):
@@ -76,6 +70,12 @@ def test_entry_points_of_nova_load():
 
 def test_installed_entry_points_are_those_of_setup_cfg():
     assert set(distribution("fpga_pool").entry_points) == set(declared_entry_points()), "install fpga_pool anew"
+
+
+def test_servers_clouds_and_guest_images_for_tests_are_not_in_the_wheel():
+    assert (ROOT / "tests" / "support" / "servers").is_dir()
+    assert distribution("fpga_pool").read_text("top_level.txt").split() == ["fpga_pool"]
+    assert [entry.value for entry in declared_entry_points() if entry.module.partition(".")[0] != "fpga_pool"] == []
 
 
 def test_every_package_directory_has_an_init():

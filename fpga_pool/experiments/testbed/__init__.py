@@ -1,15 +1,10 @@
-"""The testbed of paper 000, section 5.1, on one machine: real agents, real TCP, real tc.
+"""The testbed of the makespan paper, section 5.1: what is run, and what the fluid model predicts of it.
+
+The testbed itself, network namespaces and servers, is in the source tree only (`tests/support/testbed`).
 
 ==============  =======================================================================
 `cases`         what is run
-`predict`       what fluid says of it
-`network`       one switch and its hosts, as network namespaces
-`pool`          the pool's processes on them
-`send`          the program of one requester
+`predict`       what the fluid model says of it
 `bytecount`     the software model of an accelerator that keeps up with its link
-`measure`       one batch, from its inputs to its make-span
-`experiment`    a case under several policies
-`report`        measured, fluid and paper side by side
-`command`       the command line
 ==============  =======================================================================
 """

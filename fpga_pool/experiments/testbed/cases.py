@@ -11,13 +11,27 @@ import numpy as np
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.core.types import BatchProblem, floats, ints
-from fpga_pool.experiments.testbed.network import GOODPUT, Nic
 from fpga_pool.model.exceptions import InvalidInput
 
 GBPS = 1e9
 MB = 1_000_000
 PHOTO_BYTES = 2048
 JOBS = 4
+MTU_BYTES = 1500
+#: Ethernet, IPv4 and TCP with time stamps: what a full segment takes on the wire, as tc counts it, and carries.
+_WIRE_BYTES = MTU_BYTES + 14
+_PAYLOAD_BYTES = MTU_BYTES - 20 - 32
+#: The share of a rate on the wire that is payload.
+GOODPUT = _PAYLOAD_BYTES / _WIRE_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nic:
+    """A host's cable to the switch; bits per second on the wire."""
+
+    host: str
+    egress_bps: float
+    ingress_bps: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from fpga_pool.experiments.waiting import wait_until
+from support.waiting import wait_until
 
 from .table import CREATE, ROWS, TWICE, assert_refused, assert_said, call, create, fpga_pool, job, one_job
 

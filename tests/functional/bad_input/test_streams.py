@@ -7,8 +7,8 @@ import pytest
 
 from fpga_pool.dataplane import frames
 from fpga_pool.dataplane.client import connect
-from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.exceptions import TransferRefused
+from support.waiting import wait_until
 
 from .table import ROWS, TIMEOUT_S, call, create, fits
 

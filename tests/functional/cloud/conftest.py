@@ -14,13 +14,13 @@ from keystoneauth1.identity import v3
 from keystoneauth1.session import Session
 from oslo_config import cfg
 
-from fpga_pool.experiments.cloud.cloud import libvirts
-from fpga_pool.experiments.cloud.pool import BOARD, HOOK, hosts_with_slots
-from fpga_pool.experiments.cloud.site import Site
-from fpga_pool.experiments.servers import Libvirt, MariaDB, RabbitMQ
-from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import transport
+from support.cloud.cloud import libvirts
+from support.cloud.pool import BOARD, HOOK, hosts_with_slots
+from support.cloud.site import Site
+from support.servers import Libvirt, MariaDB, RabbitMQ
+from support.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[3]
 TOOL = REPOSITORY / "tools" / "all-in-one"

@@ -11,10 +11,10 @@ from collections import Counter
 
 import pytest
 
-from fpga_pool.experiments import guest_image
-from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.flavor import provider_uuid
 from fpga_pool.services.scheduler.lease_watch import AUDIT_S
+from support import guest_image
+from support.waiting import wait_until
 
 from .conftest import FIRST_VM
 

@@ -14,12 +14,12 @@ import uuid
 import pytest
 from oslo_messaging.exceptions import MessagingTimeout
 
-from fpga_pool.experiments import guest_image
-from fpga_pool.experiments.servers import Libvirt
-from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.gangs import ENDED_GANGS, GangState, MigrationState, ProcessState
 from fpga_pool.model.pool.gang_admission import GangRequest
+from support import guest_image
+from support.servers import Libvirt
+from support.waiting import wait_until
 
 from .test_accelerated import upload
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fpga_pool.experiments.waiting import wait_until
+from support.waiting import wait_until
 
 from .conftest import Tenant
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from fpga_pool.experiments import guest_image as images
+from support import guest_image as images
 
 from . import gang_guests
 from . import hypervisor as hypervisors

@@ -17,7 +17,7 @@ from fpga_pool.drivers.runners.domain import ProcessDomain
 from fpga_pool.drivers.runners.libvirt import LibvirtRunner
 from fpga_pool.drivers.tiers.libvirt import LibvirtTiers
 from fpga_pool.drivers.tiers.metadata import PROCESS_URI
-from fpga_pool.experiments import guest_image
+from support import guest_image
 
 MEMORY_MIB = 96
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from fpga_pool.experiments.deployment import Deployment
 from fpga_pool.model.objects import LeaseKind, LeaseState
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.store import Store
+from support.deployment import Deployment
 
 from .conftest import DIGEST
 

@@ -10,11 +10,11 @@ import time
 import libvirt
 import pytest
 
-from fpga_pool.experiments.deployment import Deployment
 from fpga_pool.model.agent.guests import Key
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.gangs import ENDED_GANGS, GangState, MigrationState, ProcessState
+from support.deployment import Deployment
 
 from .gang_guests import domains
 

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import pytest
 from oslo_config import cfg
 
-from fpga_pool.experiments.deployment import Deployment
 from fpga_pool.model.exceptions import Conflict, NotFound
 from fpga_pool.model.flavor import Tier
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.transport import transport
+from support.deployment import Deployment
 
 FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
 FOREGROUND = {"fpga_pool:tier": "foreground"}

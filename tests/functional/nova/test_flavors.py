@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from fpga_pool.cmd.manage import ManageApp
-from fpga_pool.experiments.servers.server import free_port
+from support.servers.server import free_port
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # of what openstacksdk itself does
 

@@ -17,12 +17,12 @@ import pytest
 from fpga_pool.client import JobSpec
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.runner import RunSettings
-from fpga_pool.experiments.deployment import Deployment
-from fpga_pool.experiments.servers import RabbitMQ
-from fpga_pool.experiments.waiting import SOON_S, wait_until
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.objects import BatchState, Job, JobState, SlotState
 from fpga_pool.store import Store
+from support.deployment import Deployment
+from support.servers import RabbitMQ
+from support.waiting import SOON_S, wait_until
 
 #: Two slots a host, and a board on which a job computes 1 ms for each byte of its input.
 CATALOGUE = """\

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.objects import JobState
+from support.waiting import wait_until
 
 SCHEDULER_SILENT = "the scheduler does not answer; try again later"
 

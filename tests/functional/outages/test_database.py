@@ -5,10 +5,10 @@ from uuid import uuid4
 
 import pytest
 
-from fpga_pool.experiments.servers import MariaDB, PostgreSQL
-from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.objects import JobState
 from fpga_pool.model.pool.admission import JobRequest
+from support.servers import MariaDB, PostgreSQL
+from support.waiting import wait_until
 
 DATABASE_SILENT = "the database does not answer; try again later"
 #: Longer than a scheduler may be silent, and than a host may (conftest.OPTIONS).

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fpga_pool.experiments.servers import MariaDB, PostgreSQL
-from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.exceptions import StorageFull
 from fpga_pool.model.objects import JobState
 from fpga_pool.model.pool.admission import JobRequest
+from support.servers import MariaDB, PostgreSQL
+from support.waiting import wait_until
 
 NO_ROOM = "no room for the agent's journal; free space on the disk of [agent] state_dir"
 DATABASE_FULL = "the database is full: nothing was stored; free space on its disk and try again"

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from fpga_pool.experiments.servers import RabbitMQ
-from fpga_pool.experiments.waiting import wait_until
 from fpga_pool.model.objects import JobState, SlotState
+from support.servers import RabbitMQ
+from support.waiting import wait_until
 
 #: A cut of 2 s may be noticed for twice as long: TCP doubles the pause between two tries.
 HOST_TIMEOUT_S = 8.0

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.types import BatchProblem
-from fpga_pool.experiments.testbed.cases import CASES, COMPETITION, DNN, WORDCOUNT
-from fpga_pool.experiments.testbed.network import GOODPUT
+from fpga_pool.experiments.testbed.cases import CASES, COMPETITION, DNN, GOODPUT, WORDCOUNT
 from fpga_pool.experiments.testbed.predict import competing_arrivals_s, fair_rates_bps, optimum_s, predict
 
 #: Seconds that 300 MB take at 1 Gbit/s on the wire.

@@ -1,0 +1,127 @@
+"""The pool of the cloud: our scheduler, and an agent with simulated cards beside each compute."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from keystoneauth1.adapter import Adapter
+from openstack import exceptions
+
+from fpga_pool.experiments.embedded import Options
+from fpga_pool.model.flavor import RESOURCE_CLASS
+from support.cloud.first_use import GANG_FLAVOR, IMAGE, NETWORK
+from support.cloud.programs import BIN, Program, guests_directory, hook_socket
+from support.cloud.schemas import run
+from support.cloud.settings import account, settings_file, write_files
+from support.cloud.site import Site
+from support.servers import Libvirt, MariaDB
+
+DATABASE = "fpga_pool"
+BOARD = "kintex7"
+CARDS = 4
+#: pCPUs of this machine that gangs have, if it has as many: the libvirt computes get one each in turn.
+GANG_PROCESSORS = 2
+
+#: The first that can be asked for candidates by traits of their roots.
+PLACEMENT_VERSION = "1.35"
+
+#: Where the hook of the libvirt compute asks, as libvirtd sees it.
+HOOK_SOCKET = "/run/fpga_pool/agent.sock"
+#: What libvirt asks before a guest starts; it is with the sources, from which the packages' environment has the pool.
+HOOK = Path(__file__).parents[3] / "etc" / "fpga_pool" / "libvirt-qemu-hook"
+
+
+def agent(host: str) -> str:
+    """Return the name of the pool's process on a compute host."""
+    return f"fpga-pool-agent-{host}"
+
+
+def pool_programs(site: Site) -> dict[str, Program]:
+    """Return the pool's processes by name."""
+    found = {"fpga-pool-scheduler": _program(site, "scheduler", "scheduler")}
+    return found | {agent(host): _program(site, "agent", host) for host in (*site.fakes, *site.libvirts)}
+
+
+def _program(site: Site, service: str, name: str) -> Program:
+    files = [f"--config-file={settings_file(site, f'fpga_pool/{each}.conf')}" for each in ("fpga_pool", name)]
+    return Program([str(BIN / f"fpga-pool-{service}"), *files])
+
+
+def write_pool_settings(site: Site, database: MariaDB, transport_url: str, libvirt_names: Mapping[str, str]) -> None:
+    """Write the pool's configuration files, and make its database, which is empty.
+
+    `libvirt_names` are what libvirt calls its computes, by host.
+    """
+    options: dict[str, Options] = {"fpga_pool": _common(site, database.url, transport_url)}
+    options["scheduler"] = {"scheduler": {"state_dir": site.directory / "fpga_pool" / "scheduler"}}
+    options |= {host: _fake_host(site, host) for host in site.fakes}
+    options |= {host: _libvirt_host(site, host, libvirt_names[host]) for host in site.libvirts}
+    write_files(site, {f"fpga_pool/{name}.conf": groups for name, groups in options.items()})
+    for host in site.fakes:
+        guests_directory(site, host).mkdir(parents=True, exist_ok=True)
+    database.execute(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+
+
+def prepare_pool(site: Site) -> None:
+    """Do what an operator does once: make keys, schema and bitstreams, as far as they are missing."""
+    manage = ["fpga-pool-manage", f"--config-file={settings_file(site, 'fpga_pool/fpga_pool.conf')}"]
+    keys = keys_directory(site)
+    run(site, *manage, "db", "sync")
+    if not keys.exists():
+        run(site, *manage, "keys", "create", "--directory", str(keys))
+        run(site, *manage, "bitstreams", "stock", "--board", BOARD, "--key", str(keys / "bitstreams.pem"))
+
+
+def hosts_with_slots(placement: Adapter) -> int:
+    """Return how many compute nodes have free slots that Placement knows of, and are given machines by Nova."""
+    asked = {"resources": f"{RESOURCE_CLASS}:1,MEMORY_MB:1", "root_required": "!COMPUTE_STATUS_DISABLED"}
+    answer = placement.get("/allocation_candidates", params=asked, microversion=PLACEMENT_VERSION)
+    exceptions.raise_from_response(answer)
+    return len({provider["root_provider_uuid"] for provider in answer.json()["provider_summaries"].values()})
+
+
+def keys_directory(site: Site) -> Path:
+    """Return where the pool's keys are."""
+    return site.directory / "keys" / "fpga_pool"
+
+
+def _common(site: Site, database_url: str, transport_url: str) -> Options:
+    keys = keys_directory(site)
+    return {
+        "DEFAULT": {"transport_url": transport_url},
+        "database": {"connection": f"{database_url}/{DATABASE}"},
+        "placement": account(site),
+        "nova_notifications": {"transport_url": transport_url},
+        "scheduler": {"token_key": keys / "tokens.pem"},
+        "agent": {
+            "bitstream_library": site.directory / "fpga_pool" / "bitstreams",
+            "bitstream_public_key": keys / "bitstreams.pub",
+            "token_public_key": keys / "tokens.pub",
+            "data_address": "127.0.0.1",
+            "data_port": 0,
+            "egress_mbps": 1000,
+            "ingress_mbps": 1000,
+        },
+        "driver_simulated": {"board": BOARD, "cards": CARDS},
+    }
+
+
+def _fake_host(site: Site, host: str) -> Options:
+    guests = {"guest_driver": "simulated", "simulated_guests_dir": guests_directory(site, host)}
+    return {"agent": {**_host(site, host), **guests, "hook_socket": hook_socket(site, host)}}
+
+
+def _libvirt_host(site: Site, host: str, libvirt_name: str) -> Options:
+    # Nova calls the compute node what libvirt calls the machine.
+    guests = {"guest_driver": "libvirt", "hook_socket": HOOK_SOCKET, "node": libvirt_name}
+    options: dict[str, object] = {**_host(site, host), **guests}
+    if not Libvirt.control_groups():
+        return {"agent": options}
+    processors = range(min(GANG_PROCESSORS, os.cpu_count() or 1))[site.libvirts.index(host) :: len(site.libvirts)]
+    gangs = {"gang_runner": "nova", "gang_processors": ",".join(map(str, processors))}
+    machines = {"flavor": GANG_FLAVOR, "default_image": IMAGE, "networks": NETWORK}
+    return {"agent": {**options, **gangs}, "runner_nova": machines, "nova": account(site)}
+
+
+def _host(site: Site, host: str) -> dict[str, object]:
+    return {"host": host, "state_dir": site.directory / "fpga_pool" / host}

@@ -1,0 +1,103 @@
+"""What one cloud is made of: its directory, ports, passwords and computes, the same for the life of the directory."""
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from fpga_pool.model.exceptions import NotFound
+from support.servers.server import free_ports
+
+REGION = "RegionOne"
+ADMIN = "admin"
+#: Role of accounts by which services call each other; Neutron lets nobody else delete the port of a virtual machine.
+SERVICE = "service"
+
+#: By service: its type in Keystone's catalogue, the WSGI module that is its API, and the path of its endpoint.
+APIS: Mapping[str, tuple[str, str, str]] = {
+    "keystone": ("identity", "keystone.wsgi.api", "/v3"),
+    "placement": ("placement", "placement.wsgi.api", ""),
+    "glance": ("image", "glance.wsgi.api", ""),
+    "neutron": ("network", "neutron.wsgi.api", ""),
+    "nova": ("compute", "nova.wsgi.osapi_compute", "/v2.1"),
+}
+
+
+#: The ports of APIs, chosen before the servers choose theirs.
+PORTS = range(12_000, 16_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """See the module; the addresses of RabbitMQ and MariaDB are told by those."""
+
+    directory: Path
+    ports: Mapping[str, int]
+    password: str
+    fake_computes: int
+    libvirt_computes: int
+
+    @classmethod
+    def open(cls, directory: Path) -> "Site":
+        """Return the cloud that a directory holds."""
+        file = _file(directory)
+        if not file.exists():
+            raise NotFound(f"{directory} holds no cloud: start one there first")
+        told = json.loads(file.read_text()) | {"directory": directory}
+        if "libvirt_compute" in told:  # it was made before there could be two
+            told["libvirt_computes"] = int(told.pop("libvirt_compute"))
+        return cls(**told)
+
+    @classmethod
+    def open_or_make(cls, directory: Path, *, fake_computes: int, libvirt_computes: int) -> "Site":
+        """Return the cloud that a directory holds, or a new one of this shape."""
+        if _file(directory).exists():
+            return cls.open(directory)
+        site = cls(
+            directory=directory,
+            ports=dict(zip(APIS, free_ports(len(APIS), PORTS), strict=True)),
+            password=secrets.token_hex(16),
+            fake_computes=fake_computes,
+            libvirt_computes=libvirt_computes,
+        )
+        directory.mkdir(parents=True, exist_ok=True)
+        file = _file(directory)
+        file.touch(0o600)
+        file.write_text(json.dumps({name: value for name, value in asdict(site).items() if name != "directory"}))
+        return site
+
+    def endpoint(self, service: str) -> str:
+        """Return the URL of a service's API, as the catalogue has it."""
+        return f"http://127.0.0.1:{self.ports[service]}{APIS[service][2]}"
+
+    @property
+    def fakes(self) -> list[str]:
+        """The computes whose guests are a fiction."""
+        return [f"fake-{number}" for number in range(1, self.fake_computes + 1)]
+
+    @property
+    def libvirts(self) -> list[str]:
+        """The computes whose guests run, by libvirt."""
+        return [f"libvirt-{number}" for number in range(1, self.libvirt_computes + 1)]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the clients of OpenStack need to know, as its administrator."""
+        return {
+            "OS_AUTH_TYPE": "password",
+            "OS_AUTH_URL": self.endpoint("keystone"),
+            "OS_USERNAME": ADMIN,
+            "OS_PASSWORD": self.password,
+            "OS_PROJECT_NAME": ADMIN,
+            "OS_USER_DOMAIN_ID": "default",
+            "OS_PROJECT_DOMAIN_ID": "default",
+            "OS_REGION_NAME": REGION,
+            "OS_IDENTITY_API_VERSION": "3",
+            "OS_COMPUTE_API_VERSION": "2.95",
+            "OS_PLACEMENT_API_VERSION": "1.39",
+        }
+
+
+def _file(directory: Path) -> Path:
+    return directory / "site.json"

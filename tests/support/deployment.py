@@ -1,0 +1,258 @@
+"""A pool as an operator runs it, on one machine: its own services as processes, on given messages and database.
+
+Every process is started from files that an operator could have written, may be hurt, and is started again on the same
+files.  What the pool needs beside it, RabbitMQ and a database server, is in `support.servers`.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fpga_pool.client import Client
+from fpga_pool.experiments.embedded import Options, config_text
+from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
+from support.servers.process import spawn
+from support.servers.server import free_port
+
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 90.0
+COMMAND_TIMEOUT_S = 120.0
+POLL_INTERVAL_S = 0.1
+
+#: Lines of a log that are shown where something went wrong.
+LAST_LINES = 40
+
+API = "api"
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """One process of the pool: its module, and options that are its own."""
+
+    module: str
+    options: Options
+
+
+class Deployment:
+    """Processes `api`, `scheduler-1` ..., `node-1` ... (agents), and agents without cards, `requester-1` ...
+
+    `options` are for all of them; `own`, by name, for one; `launchers` are words before the command of one (such as
+    those that enter a network namespace).
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        transport_url: str,
+        database_url: str,
+        *,
+        schedulers: int = 1,
+        agents: int = 2,
+        requesters: int = 0,
+        options: Options | None = None,
+        own: Mapping[str, Options] | None = None,
+        launchers: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        self.directory = directory
+        self._launchers = dict(launchers or {})
+        self._common = _merged(self._defaults(transport_url, database_url), options or {})
+        self._programs = {f"scheduler-{number}": self._scheduler(number) for number in range(1, schedulers + 1)}
+        self.hosts = [f"node-{number}" for number in range(1, agents + 1)]
+        self._programs |= {host: self._agent(host) for host in self.hosts}
+        without_cards = [f"requester-{number}" for number in range(1, requesters + 1)]
+        self._programs |= {host: self._agent(host, {"driver_simulated": {"cards": 0}}) for host in without_cards}
+        self.hosts += without_cards
+        port = free_port()
+        self.endpoint = f"http://127.0.0.1:{port}"
+        self._programs[API] = _Program("fpga_pool.cmd.api", {"api": {"port": port}})
+        for name, more in (own or {}).items():
+            program = self._programs[name]
+            self._programs[name] = _Program(program.module, _merged(program.options, more))
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._clients: list[Client] = []
+
+    # What is in its files --------------------------------------------------------------------------------------
+
+    def _defaults(self, transport_url: str, database_url: str) -> Options:
+        keys = self.directory / "keys"
+        return {
+            "DEFAULT": {"transport_url": transport_url, "graceful_shutdown_timeout": 60},
+            "database": {"connection": database_url},
+            "scheduler": {"token_key": keys / "tokens.pem"},
+            "agent": {
+                "bitstream_library": self.directory / "bitstreams",
+                "bitstream_public_key": keys / "bitstreams.pub",
+                "token_public_key": keys / "tokens.pub",
+                "data_address": "127.0.0.1",
+                "data_port": 0,
+                "egress_mbps": 2000,
+                "ingress_mbps": 4000,
+            },
+            "driver_simulated": {"board": "kintex7"},
+        }
+
+    def _scheduler(self, number: int) -> _Program:
+        name = f"scheduler-{number}"
+        return _Program("fpga_pool.cmd.scheduler", {"scheduler": {"name": name, "state_dir": self.directory / name}})
+
+    def _agent(self, host: str, more: Options | None = None) -> _Program:
+        options = {"agent": {"host": host, "state_dir": self.directory / host}}
+        return _Program("fpga_pool.cmd.agent", _merged(options, more or {}))
+
+    # Life and death --------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> Self:
+        """Make keys, schema and bitstreams, start all processes, and return when every host is alive."""
+        self.prepare()
+        for name in self._programs:
+            self.restart(name)
+        self.wait_for_hosts(self.hosts)
+        return self
+
+    def prepare(self) -> None:
+        """Do what an operator does before the first start."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._write("pool", self._common)
+        for name, program in self._programs.items():
+            self._write(name, program.options)
+        keys = self.directory / "keys"
+        if not keys.exists():
+            self.manage("keys", "create", "--directory", str(keys))
+        self.manage("db", "sync")
+        self.manage("bitstreams", "stock", "--key", str(keys / "bitstreams.pem"))
+
+    def manage(self, *words: str) -> str:
+        """Run `fpga-pool-manage`; return what it prints."""
+        command = [sys.executable, "-P", "-m", "fpga_pool.cmd.manage", "--config-file", str(self._file("pool")), *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S)
+        if done.returncode:
+            raise ServiceUnavailable(f"fpga-pool-manage {' '.join(words)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def restart(self, name: str) -> None:
+        """Start a process on its files, after ending it at once where it still runs."""
+        self.kill(name)
+        files = [f"--config-file={self._file(part)}" for part in ("pool", name)]
+        command = [*self._launchers.get(name, ()), sys.executable, "-P", "-m", self._programs[name].module]
+        # A test that dies takes its processes with it.
+        self._processes[name] = spawn(["setpriv", "--pdeathsig=KILL", *command, *files], self.log_file(name))
+
+    def kill(self, name: str) -> None:
+        """End a process as kill -9 does, stalled or not."""
+        process = self._processes.pop(name, None)
+        if process is not None and process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(STOP_TIMEOUT_S)
+
+    def stop(self, name: str) -> None:
+        """Stall a process (SIGSTOP): its connections stay, nothing answers."""
+        os.killpg(self._processes[name].pid, signal.SIGSTOP)
+
+    def cont(self, name: str) -> None:
+        """Let a stalled process go on."""
+        os.killpg(self._processes[name].pid, signal.SIGCONT)
+
+    def terminate(self, name: str) -> int:
+        """End a process in order, as systemd does; return its exit status."""
+        self._processes[name].terminate()
+        return self._wait(name)
+
+    def end(self) -> dict[str, int]:
+        """End API, agents, then schedulers, those of a kind at once, in order; return the exit status of each."""
+        schedulers = [name for name in self._programs if name not in (API, *self.hosts)]
+        statuses: dict[str, int] = {}
+        for kind in ([API], self.hosts, schedulers):
+            for name in kind:
+                self._processes[name].terminate()
+            statuses |= {name: self._wait(name) for name in kind}
+        return statuses
+
+    def _wait(self, name: str) -> int:
+        status = self._processes[name].wait(STOP_TIMEOUT_S)
+        del self._processes[name]
+        return status
+
+    def pid(self, name: str) -> int:
+        """Return the number of a process."""
+        return self._processes[name].pid
+
+    def running(self) -> list[str]:
+        """Return the names of the processes that there are, stalled or not."""
+        return [name for name, process in self._processes.items() if process.poll() is None]
+
+    def close(self) -> None:
+        """End whatever is left, at once."""
+        for client in self._clients:
+            client.close()
+        for name in list(self._processes):
+            self.kill(name)
+
+    # Looking at it ---------------------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> list[str]:
+        """All processes."""
+        return list(self._programs)
+
+    def client(self, project_id: str = "demo") -> Client:
+        """Return a client of the pool's API."""
+        self._clients.append(Client(self.endpoint, project_id=project_id))
+        return self._clients[-1]
+
+    def wait_for_hosts(self, hosts: Sequence[str], timeout_s: float = START_TIMEOUT_S) -> None:
+        """Return when these hosts are alive; ServiceUnavailable tells what the first process said that has died."""
+        client = self.client()
+        until_s = time.monotonic() + timeout_s
+        while not set(hosts) <= _alive(client):
+            dead = set(self._processes) - set(self.running())
+            if dead or time.monotonic() > until_s:
+                name = min(dead, default=API)
+                raise ServiceUnavailable(f"{name} {'has ended' if dead else 'waits'}: {self.last_lines(name)}")
+            time.sleep(POLL_INTERVAL_S)
+
+    def log_file(self, name: str) -> Path:
+        """Return where a process logs to."""
+        return self.directory / f"{name}.log"
+
+    def last_lines(self, name: str) -> str:
+        """Return the end of a process's log."""
+        log = self.log_file(name)
+        return "\n".join(log.read_text(errors="replace").splitlines()[-LAST_LINES:]) if log.exists() else ""
+
+    def _file(self, name: str) -> Path:
+        return self.directory / f"{name}.conf"
+
+    def _write(self, name: str, options: Options) -> None:
+        file = self._file(name)
+        file.touch(0o600)
+        file.write_text(config_text(options))
+
+
+def _alive(client: Client) -> set[str]:
+    try:
+        return {host.name for host in client.hosts() if host.alive}
+    except FpgaPoolError:  # no API yet, or no scheduler behind it
+        return set()
+
+
+def _merged(first: Options, second: Options) -> Options:
+    return {group: {**first.get(group, {}), **second.get(group, {})} for group in [*first, *second]}

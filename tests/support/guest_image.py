@@ -1,0 +1,210 @@
+"""A guest that is built here: the installed Debian kernel, busybox, Python, and the guest's side of fpga_pool."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import fpga_pool
+from fpga_pool.model.exceptions import NotFound
+
+COMMAND_S = 60.0
+
+#: In the order in which the kernel needs them.
+MODULES = ("virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci", "virtio_console")
+PYTHON = "/usr/bin/python3"
+
+#: What a guest does: it asks its accelerators for the same thing over and over, and tells on its console.
+INIT = """#!/bin/busybox sh
+busybox mkdir -p /proc /sys /dev /tmp
+busybox mount -t proc proc /proc
+busybox mount -t sysfs sys /sys
+busybox mount -t devtmpfs dev /dev
+for module in {modules}; do busybox insmod /modules/$module.ko 2>/dev/null; done
+echo "guest: up"
+turn=0
+while true; do
+    turn=$((turn + 1))
+    echo "turn $turn: $({python} -m fpga_pool.guest --timeout 6 run sha256 /input 2>&1)"
+    [ $turn = 1 ] && echo "list: $({python} -m fpga_pool.guest list 2>&1)"
+    busybox sleep 0.5
+done
+"""
+
+#: What a guest does that is to be busy: every vCPU computes for a share of each fifth of a second, `duty` percent on
+#: the kernel's command line.
+BUSY_INIT = """#!/bin/busybox sh
+busybox mkdir -p /proc /dev
+busybox mount -t proc proc /proc
+busybox mount -t devtmpfs devtmpfs /dev
+echo "guest: up"
+busybox sleep 1
+burn() {
+    if [ "${duty:-100}" -ge 100 ]; then while true; do :; done; fi
+    while true; do
+        read up rest < /proc/uptime; now=${up%.*}${up#*.}; end=$((now + duty / 5))
+        while [ "$now" -lt "$end" ]; do read up rest < /proc/uptime; now=${up%.*}${up#*.}; done
+        busybox usleep $(((100 - duty) * 2000))
+    done
+}
+for vcpu in $(busybox seq $(busybox nproc)); do burn & done
+wait
+"""
+
+#: What a guest does that is a process of a gang: it counts up to N of its command, `count N` or `count N rest SECONDS`,
+#: and powers off.  The command is in the tables of its firmware, or `command="count N"` on the kernel's command line.
+#: What it counts for is drawn when it boots, and is nowhere but in its memory.
+COUNTING_INIT = """#!/bin/busybox sh
+busybox mkdir -p /proc /sys /dev
+busybox mount -t proc proc /proc
+busybox mount -t sysfs sys /sys
+busybox mount -t devtmpfs devtmpfs /dev
+read born < /proc/sys/kernel/random/uuid
+words=$(busybox strings /sys/firmware/dmi/tables/DMI | busybox grep '^fpga_pool[.]' | busybox tr '\\n' ' ')
+words="$words$command"
+echo "born $born: $words"
+until=${words##*count }; until=${until%% *}
+rest=${words##*rest }; rest=${rest%% *}
+count=0
+while [ "$count" -lt "$until" ]; do
+    step=0; while [ "$step" -lt 4000 ]; do step=$((step + 1)); done
+    count=$((count + 1)); echo "counted $born $count"
+    [ "$rest" = "${rest#fpga_pool}" ] && [ -n "$rest" ] && busybox sleep "$rest"
+done
+echo "done $born"
+busybox poweroff -f
+"""
+
+
+def kernel() -> Path | None:
+    """Return the newest installed kernel that has its modules here."""
+    found = [path for path in Path("/boot").glob("vmlinuz-*") if _modules(path).is_dir()]
+    return max(found, default=None)
+
+
+def _busybox() -> str:
+    found = shutil.which("busybox")
+    if found is None:
+        raise NotFound("busybox is not installed")
+    return found
+
+
+def _modules(kernel: Path) -> Path:
+    return Path("/lib/modules") / kernel.name.removeprefix("vmlinuz-")
+
+
+def build(kernel: Path, payload: bytes, directory: Path) -> Path:
+    """Build the initial file system of a guest that computes on a payload."""
+    root = directory / "root"
+    for name in ("bin", "modules"):
+        (root / name).mkdir(parents=True)
+    (root / "input").write_bytes(payload)
+    for name in MODULES:
+        source = next(_modules(kernel).rglob(f"{name}.ko*"), None)
+        if source is not None:  # or it is built in
+            _unpack(source, root / "modules" / f"{name}.ko")
+    _copy_busybox(root)
+    _copy(Path(PYTHON), root)
+    for path in _python_files():
+        _copy(path, root)
+    package = Path(fpga_pool.__file__).parent
+    place = root / _site() / "fpga_pool"
+    shutil.copytree(package / "guest", place / "guest", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy2(package / "__init__.py", place)
+    _write_init(root, INIT.format(modules=" ".join(MODULES), python=PYTHON))
+    return _packed(root, directory)
+
+
+def build_busy(directory: Path) -> Path:
+    """Build the initial file system of a guest that is busy; it has busybox and nothing else."""
+    root = directory / "root"
+    (root / "bin").mkdir(parents=True)
+    _copy_busybox(root)
+    _write_init(root, BUSY_INIT)
+    return _packed(root, directory)
+
+
+def build_counting(directory: Path) -> Path:
+    """Build the initial file system of a guest that counts up to `count N` of its command."""
+    root = directory / "root"
+    (root / "bin").mkdir(parents=True)
+    _copy_busybox(root)
+    _write_init(root, COUNTING_INIT)
+    return _packed(root, directory)
+
+
+def _packed(root: Path, directory: Path) -> Path:
+    image = directory / "initrd"
+    names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
+    image.write_bytes(_output([_busybox(), "cpio", "-o", "-H", "newc"], cwd=root, given=names))
+    shutil.rmtree(root)
+    return image
+
+
+def _copy_busybox(root: Path) -> None:
+    _copy(Path(_busybox()), root)
+    if not (root / "bin" / "busybox").exists():
+        (root / "bin" / "busybox").symlink_to(_busybox())
+
+
+def _write_init(root: Path, text: str) -> None:
+    init = root / "init"
+    init.write_text(text)
+    init.chmod(0o755)
+
+
+def _unpack(source: Path, target: Path) -> None:
+    if source.suffix == ".xz":
+        target.write_bytes(_output(["xz", "-dc", str(source)]))
+    else:
+        shutil.copy2(source, target)
+
+
+def _copy(path: Path, root: Path) -> None:
+    """Copy a file with the libraries that it needs."""
+    target = root / path.relative_to("/")
+    if target.exists():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(path, target)
+    if path.suffix not in (".py", ".pyc"):
+        for word in _output(["ldd", str(path)], check=False).decode().split():
+            if word.startswith("/"):
+                _copy(Path(word), root)
+
+
+def _ask(program: str) -> list[str]:
+    environment = {"PYTHONPATH": str(Path(fpga_pool.__file__).parents[1]), "PYTHONDONTWRITEBYTECODE": "1"}
+    return _output([PYTHON, "-c", program], environment=environment).decode().split("\n")[:-1]
+
+
+def _output(
+    command: list[str],
+    *,
+    cwd: Path | None = None,
+    given: str = "",
+    environment: dict[str, str] | None = None,
+    check: bool = True,
+) -> bytes:
+    done = subprocess.run(
+        command, cwd=cwd, input=given.encode(), env=environment, capture_output=True, check=check, timeout=COMMAND_S
+    )
+    return done.stdout
+
+
+def _python_files() -> list[Path]:
+    """Return what of the standard library a guest uses."""
+    names = "encodings.ascii, encodings.latin_1, encodings.idna, runpy, fpga_pool.guest.tool, fpga_pool.guest.__main__"
+    program = (
+        "import sys\nsys.argv = ['x', '--help']\ntry:\n    import " + names + "\nexcept SystemExit:\n    pass\n"
+        "for module in list(sys.modules.values()):\n"
+        "    for name in ('__file__', '__cached__'):\n"
+        "        print(getattr(module, name, None) or '')\n"
+    )
+    found = [Path(line) for line in _ask(program) if line.startswith("/")]
+    return [path for path in found if path.is_file() and not path.is_relative_to(Path(fpga_pool.__file__).parent)]
+
+
+def _site() -> Path:
+    """Return a directory where Python looks for modules by itself."""
+    standard = _ask("import os; print(os.path.dirname(os.__file__))")[0]
+    return Path(standard).relative_to("/")

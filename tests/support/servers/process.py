@@ -1,0 +1,154 @@
+"""One process of a server: it dies with us unless it is to be kept, and is found again by its pid file."""
+
+import contextlib
+import os
+import pwd
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+END_TIMEOUT_S = 30.0
+
+#: Where Debian and Ubuntu put programs that are not on every PATH.
+_DIRECTORIES = ("/usr/sbin", "/usr/bin", "/usr/lib/postgresql/*/bin")
+
+#: Linux takes the thread that forked for the parent, and tells the child of its death: this one lives as long as we.
+_forker = ThreadPoolExecutor(1, "servers")
+
+
+def find_program(name: str) -> str | None:
+    """Return the path of a program; of several versions the newest."""
+    if found := shutil.which(name):
+        return found
+    places = [str(place) for pattern in _DIRECTORIES for place in _newest_first(pattern)]
+    return shutil.which(name, path=os.pathsep.join(places))
+
+
+def _newest_first(pattern: str) -> list[Path]:
+    def version(place: Path) -> list[int]:
+        return [int(part) for part in place.parts if part.isdigit()]
+
+    return sorted(Path("/").glob(pattern.lstrip("/")), key=version, reverse=True)
+
+
+def spawn(
+    command: Sequence[str], log: Path, *, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own, so that an interrupt at our terminal is not for it."""
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+    with log.open("ab") as output:
+        return _forker.submit(start).result()
+
+
+def as_user(user: str, command: Sequence[str], *, orphan_signal: signal.Signals | None = None) -> list[str]:
+    """Return a command that runs as `user` if we are root, else as we do; `orphan_signal` is sent when we die."""
+    options = []
+    if os.geteuid() == 0:
+        entry = pwd.getpwnam(user)
+        options += [f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--init-groups"]
+    if orphan_signal is not None:
+        options.append(f"--pdeathsig={orphan_signal.name.removeprefix('SIG')}")
+    program = find_program(command[0]) or command[0]
+    return [*(["setpriv", *options] if options else []), program, *command[1:]]
+
+
+class Process:
+    """A process that this or an earlier run of ours started; `file` holds its number and when it was born."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        """Start it, and note who it is."""
+        self._child = spawn(command, log, cwd=log.parent, env=environment)
+        self.file.write_text(f"{self._child.pid} {_born(self._child.pid)}")
+
+    @property
+    def pid(self) -> int | None:
+        """Its number while it lives; the time of its birth tells it from a later process of the same number."""
+        if self._child is not None and self._child.poll() is not None:
+            return None
+        with contextlib.suppress(FileNotFoundError):
+            pid, born = self.file.read_text().split()
+            if str(_born(int(pid))) == born:
+                return int(pid)
+        return None
+
+    def end(self, sign: signal.Signals) -> None:
+        """Send a signal that ends it, and wait until it is gone; what does not go in time is killed."""
+        pid = self.pid
+        if pid is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            watched = os.pidfd_open(pid)
+            try:
+                signal.pidfd_send_signal(watched, sign)
+                if not select.select([watched], [], [], END_TIMEOUT_S)[0]:
+                    signal.pidfd_send_signal(watched, signal.SIGKILL)
+                    select.select([watched], [], [], END_TIMEOUT_S)
+            finally:
+                os.close(watched)
+        if self._child is not None:
+            self._child.wait(END_TIMEOUT_S)
+
+    def stall(self) -> None:
+        """Stop it and its children in their tracks; return when no thread runs any more."""
+        self._signal_family(signal.SIGSTOP)
+        end_s = time.monotonic() + END_TIMEOUT_S
+        while any(not _is_stalled(member) for member in self._family()) and time.monotonic() < end_s:
+            time.sleep(0.005)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._signal_family(signal.SIGCONT)
+
+    def _family(self) -> list[int]:
+        pid = self.pid
+        return [pid, *_children(pid)] if pid is not None else []
+
+    def _signal_family(self, sign: signal.Signals) -> None:
+        for member in self._family():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(member, sign)
+
+
+def _born(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot; None if it is gone."""
+    fields = _stat(Path(f"/proc/{pid}"))
+    return None if not fields or fields[0] == "Z" else int(fields[19])
+
+
+def _is_stalled(pid: int) -> bool:
+    states = [fields[0] for thread in Path(f"/proc/{pid}/task").glob("*") if (fields := _stat(thread))]
+    return all(state in ("T", "Z") for state in states)
+
+
+def _stat(process: Path) -> list[str]:
+    """Return the fields of /proc/PID/stat from the third one, the state, on (proc(5)); nothing if it is gone."""
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _children(pid: int) -> list[int]:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
