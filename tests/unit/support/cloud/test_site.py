@@ -1,5 +1,9 @@
 """What a cloud of one machine is made of stays the same for the life of its directory."""
 
+import os
+from importlib.metadata import distributions
+from pathlib import Path
+
 import pytest
 
 from fpga_pool.model.exceptions import NotFound
@@ -34,3 +38,15 @@ def test_each_compute_is_a_process_with_a_configuration_of_its_own(tmp_path):
     computes = {name: table.command for name, table in programs(site).items() if name.startswith("nova-compute-")}
     assert list(computes) == [f"nova-compute-{host}" for host in ("fake-1", "fake-2", "libvirt-1", "libvirt-2")]
     assert len({command[-1] for command in computes.values()}) == 4
+
+
+def test_neutron_finds_its_driver_though_it_is_not_installed(tmp_path):
+    site = Site.open_or_make(tmp_path, fake_computes=1, libvirt_computes=0)
+    path = programs(site)["neutron-api"].environment["PYTHONPATH"].split(os.pathsep)
+    (found,) = entry_points_of(path, "neutron.ml2.mechanism_drivers")
+    assert found.name == "fpga_pool_tap"
+    assert Path(path[0], *found.module.split(".")).with_suffix(".py").is_file()
+
+
+def entry_points_of(path, group):
+    return [entry for found in distributions(path=path) for entry in found.entry_points if entry.group == group]
