@@ -7,8 +7,10 @@ from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from fpga_pool.model.encoding import from_content
+from fpga_pool.model.codec import Message
+from fpga_pool.model.codec import read as read_plain
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
+from fpga_pool.model.values import field_names
 
 T = TypeVar("T")
 
@@ -50,7 +52,7 @@ def read(wanted: type[T], view: object) -> T:
         plain = _plain(wanted, view)
         hidden = _converters(whole)[0] - plain.keys() if isinstance(plain, dict) else frozenset()
         kind = _partial(whole) if hidden else whole
-        found: T = from_content(kind, plain)
+        found: T = read_plain(kind, plain, "")
     except (InvalidInput, ValueError) as error:
         raise FpgaPoolError(f"the API's answer is not understood: {error}") from error
     for name in hidden:
@@ -85,14 +87,14 @@ def _plain(wanted: Any, view: object) -> object:
 def _converters(wanted: Any) -> tuple[frozenset[str], tuple[tuple[str, Callable[[object], object]], ...]]:
     """Return the fields of a class, and of those that are shown otherwise what makes the plain value of the shown."""
     hints = get_type_hints(wanted)
-    names = [field.name for field in fields(wanted)]
+    names = field_names(wanted)
     found = [(name, _converter(name, hints[name])) for name in names]
     return frozenset(names), tuple((name, convert) for name, convert in found if convert is not None)
 
 
 def _converter(name: str, hint: Any) -> Callable[[object], object] | None:
-    if get_origin(hint) is tuple and is_dataclass(get_args(hint)[0]):
-        item = get_args(hint)[0]
+    item = get_args(hint)[0] if get_origin(hint) is tuple else None
+    if is_dataclass(item) or (isinstance(item, type) and issubclass(item, Message)):
         return lambda value: [_plain(item, one) for one in value] if isinstance(value, list) else value
     if hint is float and name.endswith("bps"):
         return _limit

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fpga_pool.model.codec import Message
 from fpga_pool.model.gangs import Gang, Migration, Process
 from fpga_pool.model.objects import Job, RateSegment
 from fpga_pool.model.tasks import Task
@@ -13,8 +14,7 @@ SMALL_INPUT_BYTES = 64 * 1024
 SMALL_RESULT_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TicketRequest:
+class TicketRequest(Message, frozen=True, kw_only=True):
     """A client's wish to move the bytes of one job; the source identifies its flow for rate control."""
 
     job: str

@@ -7,9 +7,9 @@ of its kinds of slots, so a large slot is never mistaken for a small one, and tr
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
+from fpga_pool.model.codec import Message, Number
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects import SLOT_NAMESPACE
 
@@ -53,8 +53,7 @@ TIER_CLASSES: Mapping[Tier, str] = {
 TIERS_TRAIT = "CUSTOM_FPGA_TIERS"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcceleratorRequest:
+class AcceleratorRequest(Message, frozen=True, kw_only=True):
     """What a flavor asks of the pool for each virtual machine."""
 
     function: str
@@ -63,9 +62,9 @@ class AcceleratorRequest:
     #: None = it shares its processors as any virtual machine does.
     tier: Tier | None = None
     #: How long it will run, as its owner expects; None = unknown.
-    runtime_s: float | None = None
+    runtime_s: Number | None = None
     #: How much of its processors it will use, percent; None = unknown.
-    cpu_usage_percent: float | None = None
+    cpu_usage_percent: Number | None = None
 
     @property
     def linked(self) -> bool:

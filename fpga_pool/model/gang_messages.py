@@ -1,14 +1,12 @@
 """What the scheduler and the agents say to each other about gangs; see `model.messages`."""
 
-from dataclasses import dataclass
-
+from fpga_pool.model.codec import Message, Number, Variant
 from fpga_pool.model.flavor import Tier
 
 # Commands; each is one of the processor's ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchProcess:
+class LaunchProcess(Variant, frozen=True, kw_only=True):
     """Launch a process in a tier of the processor."""
 
     gang: str
@@ -17,10 +15,10 @@ class LaunchProcess:
     tier: Tier
     #: Processes of the gang.
     processes: int
-    cpu_usage: float
-    work_s: float
+    cpu_usage: Number
+    work_s: Number
     #: What it has done already, where it goes on.
-    done_s: float = 0.0
+    done_s: Number = 0.0
     #: Name of the image that its guest runs, "" = that of the host; and what the image is told to do.
     image: str = ""
     command: str = ""
@@ -28,8 +26,7 @@ class LaunchProcess:
     saved: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetTier:
+class SetTier(Variant, frozen=True, kw_only=True):
     """Put a process into another tier of the processor where it is."""
 
     gang: str
@@ -38,8 +35,7 @@ class SetTier:
     tier: Tier
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveProcess:
+class SaveProcess(Variant, frozen=True, kw_only=True):
     """Stop a process so that it can go on elsewhere, and tell how far it was."""
 
     gang: str
@@ -47,8 +43,7 @@ class SaveProcess:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopProcess:
+class StopProcess(Variant, frozen=True, kw_only=True):
     """Stop a process for good, and tell when nothing of it is left; so too where there is none."""
 
     gang: str
@@ -64,51 +59,45 @@ GangAction = LaunchProcess | SetTier | SaveProcess | StopProcess
 # Reports -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessReport:
+class ProcessReport(Variant, frozen=True, kw_only=True):
     """Base of what is said about one process; `at` is the agent's UTC time."""
 
     gang: str
     index: int
     attempt: int
-    at: float
+    at: Number
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessStarted(ProcessReport):
+class ProcessStarted(ProcessReport, frozen=True, kw_only=True):
     """The process runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessExited(ProcessReport):
+class ProcessExited(ProcessReport, frozen=True, kw_only=True):
     """The process has done its work and is gone."""
 
-    cpu_s: float = 0.0
+    cpu_s: Number = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessSaved(ProcessReport):
+class ProcessSaved(ProcessReport, frozen=True, kw_only=True):
     """The process was stopped, and can go on elsewhere from what it had done."""
 
-    done_s: float
-    cpu_s: float = 0.0
+    done_s: Number
+    cpu_s: Number = 0.0
     #: Name of its saved memory, where all hosts find it; "" = what it has done is all there is to tell.
     saved: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessStopped(ProcessReport):
+class ProcessStopped(ProcessReport, frozen=True, kw_only=True):
     """Nothing of the process is left."""
 
-    cpu_s: float = 0.0
+    cpu_s: Number = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessFailed(ProcessReport):
+class ProcessFailed(ProcessReport, frozen=True, kw_only=True):
     """The process could not be launched, moved to another tier or saved, or has died; nothing of it is left."""
 
     message: str
-    cpu_s: float = 0.0
+    cpu_s: Number = 0.0
 
 
 GangReport = ProcessStarted | ProcessExited | ProcessSaved | ProcessStopped | ProcessFailed
@@ -117,8 +106,7 @@ GangReport = ProcessStarted | ProcessExited | ProcessSaved | ProcessStopped | Pr
 # Heartbeats ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedProcessor:
+class ObservedProcessor(Message, frozen=True, kw_only=True):
     """A processor that its host gives to gangs, and the last command executed on it; see `ObservedSlot`."""
 
     processor: str
@@ -129,8 +117,7 @@ class ObservedProcessor:
     offered: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedProcess:
+class ObservedProcess(Message, frozen=True, kw_only=True):
     """A process as its agent knows it now."""
 
     gang: str
@@ -140,8 +127,8 @@ class ObservedProcess:
     tier: Tier
     #: What it had done at a moment, in seconds on a processor of its own, and its rate since: the same in every beat
     #: as long as it goes on like that.
-    done_s: float = 0.0
-    rate: float = 0.0
-    progress_at: float = 0.0
+    done_s: Number = 0.0
+    rate: Number = 0.0
+    progress_at: Number = 0.0
     #: Its agent is about to stop or to save it.
     ending: bool = False

@@ -2,19 +2,19 @@
 
 Commands are executed at most once per id and refused when older than what the slot has seen (`Command.fence`).
 Reports are delivered at least once, in the order of the agent's journal; a report about an attempt that is over is
-void.  Both are encoded by `rpc.codec`, so field types are JSON types, enums and tuples of such dataclasses.
+void.  Both cross the wire and the disk by `model.codec`.
 """
 
-from dataclasses import dataclass, replace
+import msgspec
 
+from fpga_pool.model.codec import Message, Number, Variant
 from fpga_pool.model.gang_messages import GangAction, GangReport, ObservedProcess, ObservedProcessor
 from fpga_pool.model.objects import RateSegment, SlotState
 
 # Commands ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssignJob:
+class AssignJob(Variant, frozen=True, kw_only=True):
     """Queue a job on a slot: accept its input, load its function when due, compute, hold the result."""
 
     job: str
@@ -25,35 +25,32 @@ class AssignJob:
     #: Rank in the slot's queue; the staged job of lowest rank runs first.
     order: int
     #: Predicted computing time, from which the agent tells a hang.
-    expected_s: float
+    expected_s: Number
     #: Share of the work that an evicted attempt has done on this host, and that need not be done again.
-    done: float = 0.0
+    done: Number = 0.0
     #: How the input is planned to move, from time 0 at UTC seconds of the pool; empty for one that moves in no time.
-    dispatched_at: float = 0.0
+    dispatched_at: Number = 0.0
     transfer: tuple[RateSegment, ...] = ()
     #: How the result is planned to flow back, in seconds after the computation ends; empty for one without limits.
     result_transfer: tuple[RateSegment, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetimeJob:
+class RetimeJob(Variant, frozen=True, kw_only=True):
     """The input of an attempt is planned to move at other times or rates than said before."""
 
     job: str
     attempt: int
-    dispatched_at: float
+    dispatched_at: Number
     transfer: tuple[RateSegment, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseJob:
+class ReleaseJob(Variant, frozen=True, kw_only=True):
     """Forget a job: stop it if it computes, delete its input and result."""
 
     job: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvictJob:
+class EvictJob(Variant, frozen=True, kw_only=True):
     """Stop an attempt that computes or waits, and keep its input; nothing is done about one that has ended."""
 
     job: str
@@ -62,8 +59,7 @@ class EvictJob:
     keep_progress: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShapeFlow:
+class ShapeFlow(Variant, frozen=True, kw_only=True):
     """Hold the stream that brings a job's input to the rates of the plan; a command to the requester's agent.
 
     It is about one attempt only, and what is left of it ends with the plan's last segment.  Said again of the same
@@ -77,20 +73,18 @@ class ShapeFlow:
     destination_address: str
     destination_port: int
     #: Time 0 of the segments, UTC seconds of the pool.
-    dispatched_at: float
+    dispatched_at: Number
     transfer: tuple[RateSegment, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseFlow:
+class ReleaseFlow(Variant, frozen=True, kw_only=True):
     """Lift the limit of a job's stream."""
 
     job: str
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldSlot:
+class HoldSlot(Variant, frozen=True, kw_only=True):
     """Keep a slot for an instance: when the pool's jobs have left it, clear its memory and load the function."""
 
     instance: str
@@ -100,16 +94,14 @@ class HoldSlot:
     lease_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FreeSlot:
+class FreeSlot(Variant, frozen=True, kw_only=True):
     """An instance holds the slot no more: take it from the guest, and clear its memory."""
 
     instance: str
     lease_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadFunction:
+class LoadFunction(Variant, frozen=True, kw_only=True):
     """Load a function that no job of the slot asks for yet; nothing is done about a slot that has something to do.
 
     Nor about one that holds another function by now than when this was decided, so that a repeated decision costs no
@@ -125,8 +117,7 @@ JobAction = AssignJob | RetimeJob | ReleaseJob | EvictJob
 Action = JobAction | ShapeFlow | ReleaseFlow | HoldSlot | FreeSlot | LoadFunction | GangAction
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Message, frozen=True, kw_only=True):
     """An action for one host, with what its agent needs to refuse a late or repeated one.
 
     Actions on a slot, or on a processor that gangs have, are fenced; those on the host itself (flows) have no slot, and
@@ -154,11 +145,10 @@ class Command:
         A command that was merely left out would leave its slot behind the number of the last one, as if it were still
         under way.
         """
-        return replace(self, action=ReleaseJob(job=""))
+        return msgspec.structs.replace(self, action=ReleaseJob(job=""))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Message, frozen=True, kw_only=True):
     """What an agent did with a command: "accepted", "repeated" (done before) or "refused", and why."""
 
     command: str
@@ -169,38 +159,33 @@ class Outcome:
 # Reports -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobReport:
+class JobReport(Variant, frozen=True, kw_only=True):
     """Base of what is said about one attempt of a job; `at` is the agent's UTC time."""
 
     job: str
     attempt: int
-    at: float
+    at: Number
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputStaged(JobReport):
+class InputStaged(JobReport, frozen=True, kw_only=True):
     """The responder holds the whole input."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobStarted(JobReport):
+class JobStarted(JobReport, frozen=True, kw_only=True):
     """The job computes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFinished(JobReport):
+class JobFinished(JobReport, frozen=True, kw_only=True):
     """The job is complete and its result is held; of a short one the earlier steps are told together with it."""
 
-    compute_s: float
+    compute_s: Number
     result_bytes: int
     result_sha256: str
-    staged_at: float | None = None
-    started_at: float | None = None
+    staged_at: Number | None = None
+    started_at: Number | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFailed(JobReport):
+class JobFailed(JobReport, frozen=True, kw_only=True):
     """The attempt failed; `retryable` where the job itself may be sound."""
 
     code: str
@@ -208,34 +193,29 @@ class JobFailed(JobReport):
     retryable: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobEvicted(JobReport):
+class JobEvicted(JobReport, frozen=True, kw_only=True):
     """The attempt was stopped, as its agent was told; the input stays, with this share of the work done."""
 
-    done: float
+    done: Number
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobReleased(JobReport):
+class JobReleased(JobReport, frozen=True, kw_only=True):
     """The agent has forgotten the job, as it was told."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultDelivered(JobReport):
+class ResultDelivered(JobReport, frozen=True, kw_only=True):
     """The client has the result and said so."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultExpired(JobReport):
+class ResultExpired(JobReport, frozen=True, kw_only=True):
     """The retention time ended; the result is deleted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotChanged:
+class SlotChanged(Variant, frozen=True, kw_only=True):
     """A slot is in another state than before."""
 
     slot: str
-    at: float
+    at: Number
     state: SlotState
     function: str = ""
     job: str = ""
@@ -259,8 +239,7 @@ Report = (
 # Heartbeats ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedSlot:
+class ObservedSlot(Message, frozen=True, kw_only=True):
     """A slot as its agent sees it now."""
 
     slot: str
@@ -282,8 +261,7 @@ class ObservedSlot:
     links: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedJob:
+class ObservedJob(Message, frozen=True, kw_only=True):
     """A job as its agent knows it now."""
 
     job: str
@@ -293,8 +271,7 @@ class ObservedJob:
     moved_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class Heartbeat(Message, frozen=True, kw_only=True):
     """The full observed state of one host."""
 
     host: str
@@ -302,9 +279,9 @@ class Heartbeat:
     agent_id: str
     boot: int
     beat: int
-    at: float
-    egress_bps: float
-    ingress_bps: float
+    at: Number
+    egress_bps: Number
+    ingress_bps: Number
     data_address: str
     data_port: int
     slots: tuple[ObservedSlot, ...]

@@ -9,6 +9,8 @@ import uuid
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fpga_pool.model.codec import Message, Number
+
 #: Namespace of the deterministic uuids of slots (and, later, of Placement's providers).
 SLOT_NAMESPACE = uuid.UUID("5b0c1b9e-6b0e-5f0c-9d0a-4f1f7c1f2a11")
 
@@ -84,23 +86,21 @@ ACTIVE_JOBS = frozenset({JobState.WAITING_INPUT, JobState.STAGED, JobState.RUNNI
 ENDED_JOBS = frozenset({JobState.RESULT_HELD, JobState.DONE, JobState.FAILED, JobState.CANCELLED})
 
 
-@dataclass(frozen=True, slots=True)
-class StoryEntry:
+class StoryEntry(Message, frozen=True):
     """One transition, as it happened."""
 
-    at: float
+    at: Number
     event: str
     before: str
     after: str
 
 
-@dataclass(frozen=True, slots=True)
-class RateSegment:
+class RateSegment(Message, frozen=True):
     """A constant-rate piece of a transfer, relative to the job's `dispatched_at`."""
 
-    begin_s: float
-    end_s: float
-    bps: float
+    begin_s: Number
+    end_s: Number
+    bps: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

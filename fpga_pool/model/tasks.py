@@ -9,6 +9,7 @@ seconds, and a task has a `generation` and a `story`.
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fpga_pool.model.codec import Message, Number
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.objects import DEFAULT_SHARD, StoryEntry
 
@@ -32,13 +33,12 @@ class TaskState(StrEnum):
 ENDED_TASKS = frozenset({TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELLED})
 
 
-@dataclass(frozen=True, slots=True)
-class TaskShape:
+class TaskShape(Message, frozen=True):
     """How a task can run: on so many slots."""
 
     slots: int
     #: How long it computes so, as its tenant says; None = by the time model of its function.
-    seconds: float | None = None
+    seconds: Number | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

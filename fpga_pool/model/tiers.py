@@ -1,12 +1,10 @@
 """What an agent tells of the tiers of its host."""
 
-from dataclasses import dataclass
-
+from fpga_pool.model.codec import Message, Number
 from fpga_pool.model.flavor import Tier
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuestTier:
+class GuestTier(Message, frozen=True, kw_only=True):
     """One guest that is in a tier."""
 
     instance: str
@@ -17,4 +15,4 @@ class GuestTier:
     #: The pCPU of each vCPU.
     pcpus: tuple[int, ...]
     #: Share of its pCPU that each vCPU used lately, 0 to 1; empty = not measured yet.
-    usage: tuple[float, ...]
+    usage: tuple[Number, ...]

@@ -6,14 +6,18 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar
 
+import msgspec
+
 ValueT = TypeVar("ValueT")
 
 
 def changed(value: ValueT, **others: Any) -> ValueT:
-    """Return a dataclass with other values in some fields.
+    """Return a message or a dataclass with other values in some fields.
 
     As `dataclasses.replace`, in two thirds of its time for an object of many fields; but no checker reads the names.
     """
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.replace(value, **others)
     cls: Any = type(value)
     names, values_of = _fields(cls)
     made: ValueT = cls(**{**dict(zip(names, values_of(value), strict=True)), **others})
@@ -23,12 +27,14 @@ def changed(value: ValueT, **others: Any) -> ValueT:
 @cache
 def _fields(cls: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
     """Return the names of the fields, and what reads them all."""
-    names = tuple(field.name for field in fields(cls))
-    return names, values_getter(names)
-
-
-def values_getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return what reads attributes of an object: a tuple, also of one or none of them."""
+    names = field_names(cls)
     if len(names) > 1:
-        return attrgetter(*names)
-    return lambda value: tuple(getattr(value, name) for name in names)
+        return names, attrgetter(*names)
+    return names, lambda value: tuple(getattr(value, name) for name in names)
+
+
+def field_names(cls: Any) -> tuple[str, ...]:
+    """Return the names of the fields of a message or a dataclass, in their order."""
+    names: tuple[str, ...]
+    names = cls.__struct_fields__ if issubclass(cls, msgspec.Struct) else tuple(field.name for field in fields(cls))
+    return names

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fpga_pool.model.encoding import to_plain
+from fpga_pool.model.codec import read, to_plain
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.messages import Command, Outcome
 from fpga_pool.model.tiers import GuestTier
 from fpga_pool.rpc.bounded import Caller
-from fpga_pool.rpc.transport import AGENT_TOPIC, client, read_all
+from fpga_pool.rpc.transport import AGENT_TOPIC, client
 
 
 class AgentAPI:
@@ -24,23 +24,25 @@ class AgentAPI:
 
         StaleEpoch if the agent knows a later owner of the shard; without commands the agent learns who owns it.
         """
-        plain = [to_plain(item) for item in commands]
+        plain = to_plain(commands)
         call = self._client.prepare(server=host).call
         answer = self._caller.run(
             lambda: call({}, "execute", shard=shard, epoch=epoch, commands=plain), self._timeout_s
         )
-        return read_all(Outcome, answer)
+        outcomes: list[Outcome] = read(list[Outcome], answer)
+        return outcomes
 
     def tiers(self, host: str) -> list[GuestTier]:
         """Return the guests of a host that are in a tier."""
         call = self._client.prepare(server=host).call
-        return read_all(GuestTier, self._caller.run(lambda: call({}, "tiers"), self._timeout_s))
+        guests: list[GuestTier] = read(list[GuestTier], self._caller.run(lambda: call({}, "tiers"), self._timeout_s))
+        return guests
 
     def set_tiers(self, host: str, tiers: Mapping[str, Tier]) -> None:
         """Change the tiers of guests of a host, by instance: all, or none and an error.
 
         NotFound for a guest that is in no tier there, Conflict where there is no room in its tier.
         """
-        plain = {instance: tier.value for instance, tier in tiers.items()}
+        plain = to_plain(tiers)
         call = self._client.prepare(server=host).call
         self._caller.run(lambda: call({}, "set_tiers", tiers=plain), self._timeout_s)

@@ -1,9 +1,10 @@
 """What others ask of the scheduler."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import NoneType
+from typing import Any, TypeVar
 
-from fpga_pool.model.encoding import to_plain
+from fpga_pool.model.codec import read, to_plain
 from fpga_pool.model.exchange import (
     Calibration,
     FunctionInfo,
@@ -16,14 +17,16 @@ from fpga_pool.model.exchange import (
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.gangs import Gang
 from fpga_pool.model.messages import Heartbeat, Report
-from fpga_pool.model.objects import Batch, Host, Job, JobState, Slot
+from fpga_pool.model.objects import Batch, Host, JobState, Slot
 from fpga_pool.model.pool.admission import BatchRequest
 from fpga_pool.model.pool.columns import PoolColumns
 from fpga_pool.model.pool.gang_admission import GangRequest
 from fpga_pool.model.pool.task_admission import TaskRequest
 from fpga_pool.model.tasks import Task
 from fpga_pool.rpc.bounded import Caller
-from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, client, read, read_all
+from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, client
+
+T = TypeVar("T")
 
 #: How long, and how often, a scheduler is looked for.
 FIND_S, FIND_ATTEMPTS = 2.0, 5
@@ -49,19 +52,22 @@ class SchedulerAPI:
         #: go to one that was heard of, until it does not answer.
         self._server = ""
 
-    def _call(self, method: str, timeout_s: float | None = None, **arguments: Any) -> Any:
+    def _call(self, answer_type: type[T], method: str, timeout_s: float | None = None, **arguments: Any) -> T:
+        """Ask a scheduler; return its answer, of the type `answer_type`."""
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         server = None if self._any_server else self._server or self._find()
         try:
-            return self._ask(timeout_s, method, server=server, **arguments)
+            answer: T = read(answer_type, self._ask(timeout_s, method, server=server, **arguments), method)
         except NO_ANSWER:
             self._server = ""
             raise
+        return answer
 
     def _ask(self, timeout_s: float, method: str, server: str | None = None, **arguments: Any) -> Any:
         sign_of_life_s = SIGN_OF_LIFE_S if timeout_s > self._timeout_s else None
+        plain = to_plain(arguments)
         prepared = self._client.prepare(server=server, timeout=timeout_s, call_monitor_timeout=sign_of_life_s)
-        return self._caller.run(lambda: prepared.call({}, method, **arguments), timeout_s)
+        return self._caller.run(lambda: prepared.call({}, method, **plain), timeout_s)
 
     def _find(self) -> str:
         """Return a scheduler that answers now."""
@@ -90,15 +96,15 @@ class SchedulerAPI:
 
     def create_batch(self, request: BatchRequest) -> Batch:
         """Store a batch; it is committed when this returns."""
-        return read(Batch, self._call("create_batch", CREATE_S, request=to_plain(request)))
+        return self._call(Batch, "create_batch", CREATE_S, request=request)
 
     def batches(self, project_id: str, limit: int, marker: str | None = None) -> list[Batch]:
         """Return a project's batches, newest first."""
-        return read_all(Batch, self._call("batches", project_id=project_id, limit=limit, marker=marker))
+        return self._call(list[Batch], "batches", project_id=project_id, limit=limit, marker=marker)
 
     def batch(self, project_id: str, uuid: str) -> Batch:
         """Return one batch."""
-        return read(Batch, self._call("batch", project_id=project_id, uuid=uuid))
+        return self._call(Batch, "batch", project_id=project_id, uuid=uuid)
 
     def batch_jobs(
         self,
@@ -112,111 +118,107 @@ class SchedulerAPI:
 
         Where none has changed, the answer comes when one does, or after `wait_s`.
         """
-        plain = self._call(
+        return self._call(
+            JobChanges,
             "batch_jobs",
             project_id=project_id,
             uuid=uuid,
-            states=[str(state) for state in states],
-            changed_after=None if changed_after is None else dict(changed_after),
+            states=states,
+            changed_after=changed_after,
             wait_s=min(wait_s, LONGEST_WAIT_S),
         )
-        return JobChanges(jobs=tuple(read_all(Job, plain["jobs"])), seen=plain["seen"], at=plain["at"])
 
     def cancel_batch(self, project_id: str, uuid: str) -> Batch:
         """Ask for the end of a batch."""
-        return read(Batch, self._call("cancel_batch", project_id=project_id, uuid=uuid))
+        return self._call(Batch, "cancel_batch", project_id=project_id, uuid=uuid)
 
     def tickets(self, project_id: str, batch_uuid: str, requests: Sequence[TicketRequest]) -> list[Ticket]:
         """Return a ticket for each request; all or none."""
-        plain = self._call(
-            "tickets", project_id=project_id, batch_uuid=batch_uuid, requests=[to_plain(item) for item in requests]
-        )
-        return read_all(Ticket, plain)
+        return self._call(list[Ticket], "tickets", project_id=project_id, batch_uuid=batch_uuid, requests=requests)
 
     def create_gang(self, request: GangRequest) -> Gang:
         """Store a gang that waits; it is committed when this returns."""
-        return read(Gang, self._call("create_gang", request=to_plain(request)))
+        return self._call(Gang, "create_gang", request=request)
 
     def gangs(self, project_id: str, limit: int, marker: str | None = None) -> list[Gang]:
         """Return a project's gangs, newest first."""
-        return read_all(Gang, self._call("gangs", project_id=project_id, limit=limit, marker=marker))
+        return self._call(list[Gang], "gangs", project_id=project_id, limit=limit, marker=marker)
 
     def gang(self, project_id: str, uuid: str) -> GangDetail:
         """Return one gang, with what can be said of it now."""
-        return read(GangDetail, self._call("gang", project_id=project_id, uuid=uuid))
+        return self._call(GangDetail, "gang", project_id=project_id, uuid=uuid)
 
     def cancel_gang(self, project_id: str, uuid: str) -> Gang:
         """Ask for the end of a gang."""
-        return read(Gang, self._call("cancel_gang", project_id=project_id, uuid=uuid))
+        return self._call(Gang, "cancel_gang", project_id=project_id, uuid=uuid)
 
     def create_task(self, request: TaskRequest) -> Task:
         """Store a task that waits; it is committed when this returns."""
-        return read(Task, self._call("create_task", request=to_plain(request)))
+        return self._call(Task, "create_task", request=request)
 
     def tasks(self, project_id: str, limit: int, marker: str | None = None) -> list[Task]:
         """Return a project's tasks, newest first."""
-        return read_all(Task, self._call("tasks", project_id=project_id, limit=limit, marker=marker))
+        return self._call(list[Task], "tasks", project_id=project_id, limit=limit, marker=marker)
 
     def task(self, project_id: str, uuid: str) -> TaskDetail:
         """Return one task, with what can be said of it now."""
-        return read(TaskDetail, self._call("task", project_id=project_id, uuid=uuid))
+        return self._call(TaskDetail, "task", project_id=project_id, uuid=uuid)
 
     def cancel_task(self, project_id: str, uuid: str) -> Task:
         """Ask for the end of a task."""
-        return read(Task, self._call("cancel_task", project_id=project_id, uuid=uuid))
+        return self._call(Task, "cancel_task", project_id=project_id, uuid=uuid)
 
     # Operators
 
     def slots(self) -> list[Slot]:
         """Return all slots."""
-        return read_all(Slot, self._call("slots"))
+        return self._call(list[Slot], "slots")
 
     def slot(self, uuid: str) -> Slot:
         """Return one slot."""
-        return read(Slot, self._call("slot", uuid=uuid))
+        return self._call(Slot, "slot", uuid=uuid)
 
     def drain_slot(self, uuid: str, reason: str) -> Slot:
         """Take a slot out of service."""
-        return read(Slot, self._call("drain_slot", uuid=uuid, reason=reason))
+        return self._call(Slot, "drain_slot", uuid=uuid, reason=reason)
 
     def resume_slot(self, uuid: str) -> Slot:
         """Give a slot back to the pool."""
-        return read(Slot, self._call("resume_slot", uuid=uuid))
+        return self._call(Slot, "resume_slot", uuid=uuid)
 
     def hosts(self) -> list[Host]:
         """Return all hosts."""
-        return read_all(Host, self._call("hosts"))
+        return self._call(list[Host], "hosts")
 
     def snapshot(self, seen: Mapping[str, int] | None = None) -> PoolColumns:
         """Return all hosts and slots as columns, or those that changed after what was seen before."""
-        return PoolColumns.from_plain(self._call("snapshot", seen=None if seen is None else dict(seen)))
+        return PoolColumns.from_plain(self._call(dict[str, Any], "snapshot", seen=seen))
 
     def functions(self) -> list[FunctionInfo]:
         """Return the catalogue as it is in force."""
-        return read_all(FunctionInfo, self._call("functions"))
+        return self._call(list[FunctionInfo], "functions")
 
     def benefits(self) -> dict[str, float]:
         """Return by slot what computes there now, in vCPU equivalents."""
-        return {str(slot): float(benefit) for slot, benefit in self._call("benefits").items()}
+        return self._call(dict[str, float], "benefits")
 
     def calibration(self, function: str | None = None) -> list[Calibration]:
         """Return the fit of the time models (of one function)."""
-        return read_all(Calibration, self._call("calibration", function=function))
+        return self._call(list[Calibration], "calibration", function=function)
 
     # Agents
 
     def claim(self, host: str, agent_id: str) -> None:
         """Ask to speak for a host: HostTaken where another agent does."""
-        self._call("claim", host=host, agent_id=agent_id)
+        self._call(NoneType, "claim", host=host, agent_id=agent_id)
 
     def heartbeat(self, heartbeat: Heartbeat) -> float:
         """Tell the full observed state of a host; return what time it is in the pool, UTC seconds."""
-        return float(self._call("heartbeat", BEAT_S, heartbeat=to_plain(heartbeat)))
+        return self._call(float, "heartbeat", BEAT_S, heartbeat=heartbeat)
 
     def report(self, host: str, agent_id: str, numbered: Sequence[tuple[int, Report]]) -> None:
         """Tell what happened, in order, each under its number; it is committed when this returns."""
-        plain = [[number, to_plain(report)] for number, report in numbered]
-        self._call("report", host=host, agent_id=agent_id, reports=plain)
+        self._call(NoneType, "report", host=host, agent_id=agent_id, reports=numbered)
 
     # Agents of hosts with virtual machines
 
@@ -233,20 +235,20 @@ class SchedulerAPI:
             If Placement does not answer and the virtual machine does not hold its slots yet.
 
         """
-        plain = self._call(
+        return self._call(
+            list[Slot],
             "claim_slots",
             host=host,
             agent_id=agent_id,
             instance=instance,
             project_id=project_id,
-            wanted=to_plain(wanted),
+            wanted=wanted,
         )
-        return read_all(Slot, plain)
 
     def release_slots(self, host: str, agent_id: str, instance: str) -> None:
         """Give back whatever a virtual machine holds on a host."""
-        self._call("release_slots", host=host, agent_id=agent_id, instance=instance)
+        self._call(NoneType, "release_slots", host=host, agent_id=agent_id, instance=instance)
 
     def instance_slots(self, host: str) -> dict[str, list[str]]:
         """Return the names of the slots that virtual machines hold on a host, by instance."""
-        return {str(instance): list(slots) for instance, slots in self._call("instance_slots", host=host).items()}
+        return self._call(dict[str, list[str]], "instance_slots", host=host)

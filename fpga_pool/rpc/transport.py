@@ -4,16 +4,15 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_messaging.rpc.server import RPCServer
 
-from fpga_pool.model.encoding import from_plain, kinds
 from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, LateMessage, StaleEpoch
-from fpga_pool.rpc.arguments import checked
 from fpga_pool.rpc.options import set_defaults
+from fpga_pool.rpc.typed import typed
 
 LOG = logging.getLogger(__name__)
 
@@ -27,8 +26,6 @@ VERSION = "1.0"
 #: Domain errors cross the wire as themselves.
 ERROR_MODULES = ["fpga_pool.model.exceptions"]
 
-T = TypeVar("T")
-
 #: Whatever keeps a call from being answered.
 MessagingError = messaging.MessagingException
 
@@ -39,21 +36,13 @@ NO_ANSWER = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure)
 TARGET = messaging.Target(version=VERSION)
 
 
-def answers(method: Callable[..., T]) -> Callable[..., T]:
-    """Make a method of an endpoint callable from outside; domain errors are answers, not failures of the server."""
-    answering: Callable[..., T] = messaging.expose(messaging.expected_exceptions(FpgaPoolError)(checked(method)))
+def answers(method: Callable[..., object]) -> Callable[..., Any]:
+    """Make a method of an endpoint callable from outside, by its signature (`rpc.typed`).
+
+    Domain errors are answers, not failures of the server.
+    """
+    answering: Callable[..., Any] = messaging.expose(messaging.expected_exceptions(FpgaPoolError)(typed(method)))
     return answering
-
-
-def read(wanted: type[T], plain: object) -> T:
-    """Return the message of one class that came over the wire; InvalidInput names what does not fit."""
-    message: T = from_plain(kinds(wanted), plain)
-    return message
-
-
-def read_all(wanted: type[T], plain: Sequence[object]) -> list[T]:
-    """Return a list of such messages."""
-    return [read(wanted, item) for item in plain]
 
 
 def transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:

@@ -8,7 +8,7 @@ memory takes, and what guests compute on slots that their instances hold.
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -29,6 +29,7 @@ from fpga_pool.model.messages import (
     RetimeJob,
 )
 from fpga_pool.model.objects import SlotState
+from fpga_pool.model.values import changed
 from fpga_pool.sim.engine import Engine
 from fpga_pool.sim.hosts import SimulatedHost
 
@@ -252,7 +253,7 @@ class SimulatedAgent:
 
     def come_back(self) -> None:
         """Start again, with empty slots, and go on from what the journal holds."""
-        self._begin([replace(slot, state=SlotState.EMPTY, function="") for slot in self.host.slots])
+        self._begin([changed(slot, state=SlotState.EMPTY, function="") for slot in self.host.slots])
 
     def _begin(self, slots: Sequence[ObservedSlot]) -> None:
         self.present = True

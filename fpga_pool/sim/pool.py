@@ -9,7 +9,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -32,6 +32,7 @@ from fpga_pool.model.pool.reports import apply_reports, frees_place, makes_work
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.pool.task_admission import TaskRequest, create_task
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import changed
 from fpga_pool.sim.agents import Delays, SimulatedAgent
 from fpga_pool.sim.course import Course
 from fpga_pool.sim.engine import Engine
@@ -481,7 +482,7 @@ class SimulatedPool:
 
     def _heartbeat(self, host: str) -> Heartbeat:
         processors, processes = self._gangs.observed(host)
-        return replace(self.agents[host].heartbeat(), processors=processors, processes=processes)
+        return changed(self.agents[host].heartbeat(), processors=processors, processes=processes)
 
     def _apply_heartbeat(self, beat: Heartbeat) -> None:
         with self._transaction() as tx:

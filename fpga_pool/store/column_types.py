@@ -11,8 +11,7 @@ from sqlalchemy import BigInteger, Dialect, Double, Enum, Integer, Text
 from sqlalchemy.dialects.mysql import MEDIUMTEXT
 from sqlalchemy.types import TypeDecorator
 
-from fpga_pool.model.encoding import ACTIONS, from_plain, to_plain
-from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.codec import from_text, to_text
 from fpga_pool.model.messages import Action
 
 #: Text that may exceed the 64 KiB of MariaDB's TEXT.
@@ -76,18 +75,9 @@ class ActionText(TypeDecorator[Action]):
 
     def process_bind_param(self, value: Action | None, dialect: Dialect) -> str:
         """Write the action."""
-        return json.dumps(to_plain(value))
+        return to_text(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Action:
-        """Read the action."""
-        return read_action(value)
-
-
-def read_action(text: str | None) -> Action:
-    """Return an action that was stored as JSON; InvalidInput if this version does not know it."""
-    try:
-        plain = json.loads(text or "null")
-    except ValueError as error:
-        raise InvalidInput(f"not JSON: {error}") from error
-    action: Action = from_plain(ACTIONS, plain)
-    return action
+        """Read the action; InvalidInput if this version does not know it."""
+        action: Action = from_text(Action, value)
+        return action

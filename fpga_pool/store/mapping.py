@@ -1,7 +1,7 @@
 """Rows to values and back: the columns of a table are the fields of its dataclass, and a few derived ones."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import Batch, Host, Job, Lease, LeaseState, Run, Scheduler, Shard, Slot, input_due_at
 from fpga_pool.model.policy_memory import PolicyMemory
 from fpga_pool.model.tasks import Task
+from fpga_pool.model.values import field_names
 from fpga_pool.store import models
 from fpga_pool.store.policy_models import PolicyMemoryRow
 from fpga_pool.store.task_models import TaskRow
@@ -58,7 +59,7 @@ PLACES: Mapping[type, Place] = {
 
 #: The names of the fields of each class, and what gets their values.
 _FIELDS: Mapping[type, tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]] = {
-    cls: (names, attrgetter(*names)) for cls in PLACES for names in [tuple(field.name for field in fields(cls))]
+    cls: (names, attrgetter(*names)) for cls in PLACES for names in [field_names(cls)]
 }
 _COLUMNS: Mapping[type, tuple[Column[Any], ...]] = {
     cls: tuple(place.row.__table__.c[name] for name in _FIELDS[cls][0]) for cls, place in PLACES.items()

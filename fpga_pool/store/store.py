@@ -11,12 +11,12 @@ from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, upda
 from sqlalchemy.orm import Session, sessionmaker
 
 from fpga_pool.core.timemodel import TimeModel
+from fpga_pool.model.codec import from_text
 from fpga_pool.model.exceptions import Conflict, DuplicateId, InvalidInput, NotFound, StaleEpoch
-from fpga_pool.model.messages import Command
+from fpga_pool.model.messages import Action, Command
 from fpga_pool.model.objects import Job, JobState, Scheduler, Shard
 from fpga_pool.model.pool.columns import PoolColumns
 from fpga_pool.store import columns, engine, schema
-from fpga_pool.store.column_types import read_action
 from fpga_pool.store.errors import translated
 from fpga_pool.store.mapping import called, from_columns, from_row, to_columns
 from fpga_pool.store.models import HostRow, SchedulerRow, ShardRow, TimeModelRow
@@ -52,7 +52,7 @@ def _command(row: Sequence[Any]) -> Command:
     """Return a command of the outbox, with no effect if this version cannot read its action."""
     *facts, action = row
     try:
-        return from_columns(Command, [*facts, read_action(action)])
+        return from_columns(Command, [*facts, from_text(Action, action)])
     except InvalidInput as error:
         unreadable = from_columns(Command, [*facts, None])
         LOG.error(  # noqa: TRY400

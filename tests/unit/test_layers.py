@@ -45,7 +45,7 @@ CONFINED: dict[str, frozenset[str]] = {
 #: library: what computes on values only.
 PURE: dict[str, frozenset[str]] = {
     "core": frozenset({"highspy", "numba", "numpy", "pulp", "scipy"}),
-    "model": frozenset({"jsonschema", "numpy", "scipy"}),
+    "model": frozenset({"jsonschema", "msgspec", "numpy", "scipy"}),
 }
 
 #: Rooms that are copied without the rest, to machines with nothing but an old Python: the standard library only.

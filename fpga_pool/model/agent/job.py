@@ -86,7 +86,7 @@ def _staged(job: HeldJob, event: InputArrived, now_s: float) -> Outcome:
 
 
 def _retimed(job: HeldJob, event: RetimeJob, now_s: float) -> Outcome:
-    assignment = replace(job.assignment, dispatched_at=event.dispatched_at, transfer=event.transfer)
+    assignment = changed(job.assignment, dispatched_at=event.dispatched_at, transfer=event.transfer)
     retimed = replace(job, assignment=assignment)
     return retimed, [KeepJob(retimed)]
 

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 from fpga_pool.core.dispatch import Load, QueueEntry, Run, next_action
@@ -115,7 +114,7 @@ class Agent(Commanding):
     def _observed_slot(self, facts: ObservedSlot) -> ObservedSlot:
         slot, hold = self.state.slots[facts.slot], self.state.holds.get(facts.slot)
         epoch, sequence = self.state.fences.get(facts.slot, (0, 0))
-        return replace(
+        return changed(
             facts,
             state=slot.state,
             function=slot.function,

@@ -19,6 +19,7 @@ from fpga_pool.model.gang_messages import (
     SetTier,
     StopProcess,
 )
+from fpga_pool.model.values import changed
 
 
 class Goal(StrEnum):
@@ -171,7 +172,7 @@ def _as_it_is(held: HeldProcess, event: object, now_s: float) -> Outcome:
 
 
 def _to_tier(held: HeldProcess, event: SetTier, now_s: float) -> Outcome:
-    return replace(held, launch=replace(held.launch, tier=event.tier)), Step.NOTHING
+    return replace(held, launch=changed(held.launch, tier=event.tier)), Step.NOTHING
 
 
 def _to_save_unseen(held: HeldProcess, event: SaveProcess, now_s: float) -> Outcome:

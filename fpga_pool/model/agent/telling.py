@@ -1,10 +1,10 @@
 """What need not be told, because something that is told together with it says so as well."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from fpga_pool.model.messages import InputStaged, JobFinished, JobStarted, Report, SlotChanged
 from fpga_pool.model.objects import SlotState
+from fpga_pool.model.values import changed
 
 Numbered = tuple[int, Report]
 
@@ -44,4 +44,4 @@ def _with_times(report: Report, times: Mapping[tuple[str, int], Mapping[str, flo
     if not isinstance(report, JobFinished):
         return report
     told = times.get(_attempt(report), {})
-    return replace(report, staged_at=told.get("staged_at"), started_at=told.get("started_at"))
+    return changed(report, staged_at=told.get("staged_at"), started_at=told.get("started_at"))

@@ -1,9 +1,9 @@
 """Batches as they come in: checked whole before anything is stored."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.codec import Message
 from fpga_pool.model.exceptions import InvalidInput, NoSlotFits, NotFound, UnknownFunction, UnknownRequester
 from fpga_pool.model.lifecycle.batch import BATCH, BatchCancelRequested
 from fpga_pool.model.lifecycle.job import CancelRequested
@@ -14,8 +14,7 @@ from fpga_pool.model.pool.sharding import Work, assign, parts
 from fpga_pool.model.transaction import Transaction
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRequest:
+class JobRequest(Message, frozen=True, kw_only=True):
     """One job as a tenant asks for it; the uuid is chosen by whoever sends the request first."""
 
     uuid: str
@@ -25,8 +24,7 @@ class JobRequest:
     input_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRequest:
+class BatchRequest(Message, frozen=True, kw_only=True):
     """A batch as a tenant asks for it; an empty policy is the operator's default."""
 
     uuid: str

@@ -3,9 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fpga_pool.core.gangs.prediction import predicted
+from fpga_pool.model.codec import Message, Number
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.model.gangs import ENDED_GANGS, LONGEST_COMMAND, LONGEST_IMAGE, Gang, GangState, Processor
 from fpga_pool.model.lifecycle.gang import GangCancelRequested
@@ -18,8 +18,7 @@ LONGEST_S = 3.2e7
 _IMAGE_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_IMAGE - 1}}}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GangRequest:
+class GangRequest(Message, frozen=True, kw_only=True):
     """A gang as a tenant asks for it; the uuid is chosen by whoever sends the request first."""
 
     uuid: str
@@ -27,10 +26,10 @@ class GangRequest:
     user_id: str
     name: str
     processes: int
-    runtime_s: float
-    cpu_usage: float
+    runtime_s: Number
+    cpu_usage: Number
     #: None = as long as was requested.
-    work_s: float | None = None
+    work_s: Number | None = None
     #: See `Gang`.
     image: str = ""
     command: str = ""

@@ -6,7 +6,7 @@ as planned.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 
@@ -27,6 +27,7 @@ from fpga_pool.model.pool.planning import Snapshot
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.pool.transfers import TransfersLeft, is_astray
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +277,7 @@ def _until_then(job: Job, begins_at: float, lead_s: float) -> list[RateSegment]:
     since_s = begins_at - (job.dispatched_at or job.created_at)
     # After its end it goes on at its last rate.
     *before, last = job.transfer
-    before.append(replace(last, end_s=max(last.end_s, since_s)))
+    before.append(changed(last, end_s=max(last.end_s, since_s)))
     spans = [(max(piece.begin_s - since_s, -lead_s), min(piece.end_s - since_s, 0.0), piece.bps) for piece in before]
     return [RateSegment(begin_s, end_s, bps) for begin_s, end_s, bps in spans if begin_s < end_s]
 

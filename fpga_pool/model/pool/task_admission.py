@@ -3,9 +3,9 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.codec import Message
 from fpga_pool.model.exceptions import InvalidInput, NoSlotFits, NotFound
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.lifecycle.task import TaskCancelRequested
@@ -28,8 +28,7 @@ from fpga_pool.model.transaction import Transaction
 MOST_SLOTS = 62
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareRequest:
+class ShareRequest(Message, frozen=True, kw_only=True):
     """One share of a task: the input of one of its slots, and who sends it."""
 
     uuid: str
@@ -38,8 +37,7 @@ class ShareRequest:
     input_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRequest:
+class TaskRequest(Message, frozen=True, kw_only=True):
     """A task as a tenant asks for it; the uuids are chosen by whoever sends the request first."""
 
     uuid: str

@@ -2,12 +2,9 @@
 
 from typing import Any
 
-from fpga_pool.model.encoding import to_plain
-from fpga_pool.model.messages import Command
-from fpga_pool.rpc.transport import TARGET, answers, read_all
+from fpga_pool.model.messages import Command, Outcome
+from fpga_pool.rpc.transport import TARGET, answers
 from fpga_pool.services.agent.service import AgentService
-
-Plain = dict[str, Any]
 
 
 class AgentEndpoint:
@@ -19,7 +16,6 @@ class AgentEndpoint:
         self._service = service
 
     @answers
-    def execute(self, context: Plain, shard: str, epoch: int, commands: list[Plain]) -> list[Plain]:
+    def execute(self, context: dict[str, Any], shard: str, epoch: int, commands: list[Command]) -> list[Outcome]:
         """See AgentAPI."""
-        outcomes = self._service.execute(shard, epoch, read_all(Command, commands))
-        return [to_plain(outcome) for outcome in outcomes]
+        return self._service.execute(shard, epoch, commands)

@@ -5,7 +5,6 @@ report is delivered at least once.  Each method is one transaction.  Commands an
 anybody hears of them; what the files on disk tell as well, or a repeat mends, is not (`_transaction`).
 """
 
-import json
 import sqlite3
 import threading
 import uuid
@@ -19,9 +18,9 @@ from fpga_pool.model.agent.guests import Key
 from fpga_pool.model.agent.objects import HeldJob, Phase
 from fpga_pool.model.agent.process import Goal, HeldProcess
 from fpga_pool.model.agent.state import REMEMBERED
-from fpga_pool.model.encoding import ACTIONS, REPORTS, from_plain, to_plain
+from fpga_pool.model.codec import from_text, to_text
 from fpga_pool.model.exceptions import StorageFull
-from fpga_pool.model.messages import Command, HoldSlot, Report, ShapeFlow
+from fpga_pool.model.messages import Action, Command, HoldSlot, Report, ShapeFlow
 
 #: What SQLite says where the disk has no room: for the file or its log, for the index of the log.
 _FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"})
@@ -175,7 +174,7 @@ class Journal:
         """Return by slot for whom it is kept, and whether it is ready."""
         with self._lock:
             rows = self._db.execute("SELECT slot, action, ready FROM holds").fetchall()
-        return {slot: (from_plain(ACTIONS, json.loads(action)), bool(ready)) for slot, action, ready in rows}
+        return {slot: (from_text(Action, action), bool(ready)) for slot, action, ready in rows}
 
     # Flows
 
@@ -185,7 +184,7 @@ class Journal:
             _remember(db, command)
             _forget_old_commands(db)
             if isinstance(command.action, ShapeFlow):
-                db.execute("INSERT OR REPLACE INTO flows VALUES (?, ?)", (name, json.dumps(to_plain(command.action))))
+                db.execute("INSERT OR REPLACE INTO flows VALUES (?, ?)", (name, to_text(command.action)))
 
     def forget_flow(self, name: str) -> None:
         """Forget a flow that is not held any more."""
@@ -196,13 +195,13 @@ class Journal:
         """Return what a flow is held to, if it is."""
         with self._lock:
             row = self._db.execute("SELECT action FROM flows WHERE name = ?", (name,)).fetchone()
-        return from_plain(ACTIONS, json.loads(row[0])) if row else None
+        return from_text(Action, row[0]) if row else None
 
     def flows(self) -> list[ShapeFlow]:
         """Return the flows to hold."""
         with self._lock:
             rows = self._db.execute("SELECT action FROM flows ORDER BY rowid").fetchall()
-        return [from_plain(ACTIONS, json.loads(action)) for (action,) in rows]
+        return [from_text(Action, action) for (action,) in rows]
 
     # Processes of gangs
 
@@ -218,7 +217,7 @@ class Journal:
             if forget is not None:
                 db.execute("DELETE FROM processes WHERE name = ?", (str(forget),))
             if keep is not None:
-                held = (str(keep.key), keep.processor, keep.goal, json.dumps(to_plain(keep.launch)))
+                held = (str(keep.key), keep.processor, keep.goal, to_text(keep.launch))
                 db.execute("INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?)", held)
             _tell(db, reports)
 
@@ -226,7 +225,7 @@ class Journal:
         """Return the processes held."""
         with self._lock:
             rows = self._db.execute("SELECT processor, action, wish FROM processes ORDER BY rowid").fetchall()
-        return [HeldProcess(name, from_plain(ACTIONS, json.loads(action)), Goal(goal)) for name, action, goal in rows]
+        return [HeldProcess(name, from_text(Action, action), Goal(goal)) for name, action, goal in rows]
 
     # Jobs and reports
 
@@ -240,7 +239,7 @@ class Journal:
                 HeldJob(
                     slot=slot,
                     phase=Phase(phase),
-                    assignment=from_plain(ACTIONS, json.loads(action)),
+                    assignment=from_text(Action, action),
                     result_bytes=result_bytes,
                     result_sha256=sha256,
                     finished_at=finished_at,
@@ -259,7 +258,7 @@ class Journal:
         with self._lock:
             self._write_later()
             rows = self._db.execute("SELECT number, report FROM reports ORDER BY number LIMIT ?", (limit,)).fetchall()
-        return [(number, from_plain(REPORTS, json.loads(text))) for number, text in rows]
+        return [(number, from_text(Report, text)) for number, text in rows]
 
     def taken(self, up_to: int) -> None:
         """Forget the reports up to this number: the scheduler has committed them (told again they are void)."""
@@ -344,9 +343,8 @@ def _record(
             _remember(db, command)
             _advance(db, command)
         case i.KeepJob(job):
-            action = json.dumps(to_plain(job.assignment))
             result = (job.result_bytes, job.result_sha256, job.finished_at)
-            row = (job.uuid, job.slot, job.phase, action, *result, job.evicted_done)
+            row = (job.uuid, job.slot, job.phase, to_text(job.assignment), *result, job.evicted_done)
             db.execute("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         case i.KeepEviction(uuid, done):
             db.execute(
@@ -364,11 +362,11 @@ def _record(
                 db.execute("DELETE FROM inputs WHERE job = ?", (job.uuid,))
                 db.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", (job.uuid, data))
         case i.KeepHold(slot, hold):
-            values = (slot, json.dumps(to_plain(hold.action)), hold.ready)
+            values = (slot, to_text(hold.action), hold.ready)
             db.execute("INSERT OR REPLACE INTO holds VALUES (?, ?, ?)", values)
         case i.ForgetHold(slot):
             db.execute("DELETE FROM holds WHERE slot = ?", (slot,))
 
 
 def _tell(db: sqlite3.Connection, reports: Sequence[Report]) -> None:
-    db.executemany("INSERT INTO reports (report) VALUES (?)", [(json.dumps(to_plain(item)),) for item in reports])
+    db.executemany("INSERT INTO reports (report) VALUES (?)", [(to_text(item),) for item in reports])

@@ -10,12 +10,12 @@ from typing import Any
 
 from fpga_pool.conf.policies import is_proving, policy_names
 from fpga_pool.dataplane.tokens import TransferGrant, sign
-from fpga_pool.model.encoding import REPORTS, from_plain, to_plain
+from fpga_pool.model.codec import Number, read
 from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMessage, NotFound
-from fpga_pool.model.exchange import SMALL_INPUT_BYTES, FunctionInfo, Ticket, TicketRequest
+from fpga_pool.model.exchange import SMALL_INPUT_BYTES, Calibration, FunctionInfo, JobChanges, Ticket, TicketRequest
 from fpga_pool.model.flavor import AcceleratorRequest
-from fpga_pool.model.messages import Heartbeat
-from fpga_pool.model.objects import Job, JobState
+from fpga_pool.model.messages import Heartbeat, Report
+from fpga_pool.model.objects import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.pool.admission import BatchRequest, cancel_batch, cancel_jobs, create_batch, owned_batch
 from fpga_pool.model.pool.changes import admit_flow
 from fpga_pool.model.pool.online import slot_benefits
@@ -23,7 +23,8 @@ from fpga_pool.model.pool.operations import drain_slot, resume_slot
 from fpga_pool.model.pool.reports import frees_place, makes_work
 from fpga_pool.model.tasks import TASK_POLICY
 from fpga_pool.model.transaction import Transaction
-from fpga_pool.rpc.transport import TARGET, answers, read, read_all
+from fpga_pool.model.values import changed
+from fpga_pool.rpc.transport import TARGET, answers
 from fpga_pool.services.scheduler.changes import LOOK_S
 from fpga_pool.services.scheduler.gang_requests import GangRequests
 from fpga_pool.services.scheduler.owned import log_repairs
@@ -32,7 +33,7 @@ from fpga_pool.services.scheduler.task_requests import TaskRequests
 
 LOG = logging.getLogger(__name__)
 
-Plain = dict[str, Any]
+Context = dict[str, Any]
 
 #: States in which a ticket of each purpose makes sense.
 TICKET_STATES = {
@@ -52,10 +53,9 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
     # Tenants
 
     @answers
-    def create_batch(self, context: Plain, request: Plain) -> Plain:
+    def create_batch(self, context: Context, request: BatchRequest) -> Batch:
         """See SchedulerAPI."""
-        wanted = read(BatchRequest, request)
-        service = self._service
+        service, wanted = self._service, request
         names = [*policy_names("batch"), service.settings.online_policy]
         if wanted.policy and wanted.policy not in names:
             raise InvalidInput(f"policy: no batch policy {wanted.policy!r}; known: {', '.join(names)}")
@@ -64,50 +64,47 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
                 f"policy: {wanted.policy!r} keeps all others waiting until it has proven its plan; it is"
                 " for simulations, or for pools whose default_policy it is"
             )
-        wanted = replace(wanted, policy=wanted.policy or service.settings.default_policy)
+        wanted = changed(wanted, policy=wanted.policy or service.settings.default_policy)
         with service.store.admission() as tx:
             batch = create_batch(tx, wanted, service.catalogue, service.settings.pool, service.clock())
         LOG.info("batch %s of project %s: %d jobs", batch.uuid, batch.project_id, batch.jobs)
         service.work_arrived()
-        return to_plain(batch)
+        return batch
 
     @answers
-    def batches(self, context: Plain, project_id: str, limit: int, marker: str | None) -> list[Plain]:
+    def batches(self, context: Context, project_id: str, limit: int, marker: str | None) -> Sequence[Batch]:
         """See SchedulerAPI."""
         with self._service.store.reading() as tx:
-            return [to_plain(batch) for batch in tx.batches(project_id, limit=limit, marker=marker)]
+            return tx.batches(project_id, limit=limit, marker=marker)
 
     @answers
-    def batch(self, context: Plain, project_id: str, uuid: str) -> Plain:
+    def batch(self, context: Context, project_id: str, uuid: str) -> Batch:
         """See SchedulerAPI."""
-        with self._service.store.reading() as tx:
-            return to_plain(owned_batch(tx, uuid, project_id))
+        return self._owned_batch(project_id, uuid)
 
     @answers
     def batch_jobs(
         self,
-        context: Plain,
+        context: Context,
         project_id: str,
         uuid: str,
-        states: Sequence[str],
+        states: Sequence[JobState],
         changed_after: Mapping[str, int] | None,
-        wait_s: float,
-    ) -> Plain:
+        wait_s: Number,
+    ) -> JobChanges:
         """See SchedulerAPI."""
-        wanted = [JobState(state) for state in states]
-
         store = self._service.store
         with store.reading() as tx:
             owned_batch(tx, uuid, project_id)
 
         def look() -> tuple[Sequence[Job], dict[str, int]]:
-            return store.changed_jobs(uuid, states=wanted, changed_after=changed_after)
+            return store.changed_jobs(uuid, states=states, changed_after=changed_after)
 
         if changed_after is None or wait_s <= 0:
             jobs, seen = look()
         else:
             jobs, seen = self._wait(uuid, wait_s, look)
-        return {"jobs": [to_plain(job) for job in jobs], "seen": seen, "at": self._service.clock()}
+        return JobChanges(jobs=tuple(jobs), seen=seen, at=self._service.clock())
 
     def _wait(
         self, batch_uuid: str, wait_s: float, look: Callable[[], tuple[Sequence[Job], dict[str, int]]]
@@ -124,14 +121,14 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
                 watch.clear()
 
     @answers
-    def cancel_batch(self, context: Plain, project_id: str, uuid: str) -> Plain:
+    def cancel_batch(self, context: Context, project_id: str, uuid: str) -> Batch:
         """See SchedulerAPI."""
         service = self._service
         with service.store.reading() as reading:
             is_task = owned_batch(reading, uuid, project_id).policy == TASK_POLICY
         if is_task:  # its owner changes all of it at once
             self.cancel_task(context, project_id=project_id, uuid=uuid)
-            return self.batch(context, project_id=project_id, uuid=uuid)
+            return self._owned_batch(project_id, uuid)
         with service.store.admission() as tx:
             cancel_batch(tx, uuid, project_id, service.clock())
             shards = {job.shard for job in tx.batch_jobs(uuid)}
@@ -139,25 +136,30 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
             service.writer(shard).run(lambda tx: cancel_jobs(tx, uuid, service.clock()))
         LOG.info("batch %s: cancellation requested", uuid)
         service.work_arrived()
-        return self.batch(context, project_id=project_id, uuid=uuid)
+        return self._owned_batch(project_id, uuid)
+
+    def _owned_batch(self, project_id: str, uuid: str) -> Batch:
+        with self._service.store.reading() as tx:
+            return owned_batch(tx, uuid, project_id)
 
     @answers
-    def tickets(self, context: Plain, project_id: str, batch_uuid: str, requests: list[Plain]) -> list[Plain]:
+    def tickets(
+        self, context: Context, project_id: str, batch_uuid: str, requests: list[TicketRequest]
+    ) -> list[Ticket]:
         """See SchedulerAPI."""
-        wanted = read_all(TicketRequest, requests)
         with self._service.store.reading() as tx:
             owned_batch(tx, batch_uuid, project_id)
-            jobs = tx.told_jobs({request.job for request in wanted})
-            tickets = [self._ticket(tx, jobs.get(request.job), batch_uuid, request) for request in wanted]
+            jobs = tx.told_jobs({request.job for request in requests})
+            tickets = [self._ticket(tx, jobs.get(request.job), batch_uuid, request) for request in requests]
             to_shape = [
                 (job, request)
-                for request in wanted
+                for request in requests
                 for job in [jobs[request.job]]
                 if request.purpose == "send" and job.input_bytes > SMALL_INPUT_BYTES
                 if tx.host(job.requester).egress_driver
             ]
         shaped = {request.job for job, request in to_shape if self._shape(job, request)}
-        return [to_plain(replace(ticket, shaped=ticket.job in shaped)) for ticket in tickets]
+        return [replace(ticket, shaped=ticket.job in shaped) for ticket in tickets]
 
     def _shape(self, planned: Job, request: TicketRequest) -> bool:
         """Have the requester's host hold the stream to its rates; say whether it can."""
@@ -207,19 +209,19 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
     # Operators
 
     @answers
-    def slots(self, context: Plain) -> list[Plain]:
+    def slots(self, context: Context) -> Sequence[Slot]:
         """See SchedulerAPI."""
         with self._service.store.reading() as tx:
-            return [to_plain(slot) for slot in tx.slots()]
+            return tx.slots()
 
     @answers
-    def slot(self, context: Plain, uuid: str) -> Plain:
+    def slot(self, context: Context, uuid: str) -> Slot:
         """See SchedulerAPI."""
         with self._service.store.reading() as tx:
-            return to_plain(tx.slot_by_uuid(uuid))
+            return tx.slot_by_uuid(uuid)
 
     @answers
-    def drain_slot(self, context: Plain, uuid: str, reason: str) -> Plain:
+    def drain_slot(self, context: Context, uuid: str, reason: str) -> Slot:
         """See SchedulerAPI."""
         with self._service.store.reading() as reading:
             found = reading.slot_by_uuid(uuid)
@@ -228,65 +230,63 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
         )
         LOG.info("slot %s: drain requested: %s", slot.name, slot.reason)
         self._service.work_arrived()
-        return to_plain(slot)
+        return slot
 
     @answers
-    def resume_slot(self, context: Plain, uuid: str) -> Plain:
+    def resume_slot(self, context: Context, uuid: str) -> Slot:
         """See SchedulerAPI."""
         with self._service.store.reading() as reading:
             found = reading.slot_by_uuid(uuid)
         slot = self._service.writer(found.shard).run(lambda tx: resume_slot(tx, found.name, self._service.clock()))
         LOG.info("slot %s: resumed", slot.name)
         self._service.work_arrived()
-        return to_plain(slot)
+        return slot
 
     @answers
-    def hosts(self, context: Plain) -> list[Plain]:
+    def hosts(self, context: Context) -> Sequence[Host]:
         """See SchedulerAPI."""
         with self._service.store.reading() as tx:
-            return [to_plain(host) for host in tx.hosts()]
+            return tx.hosts()
 
     @answers
-    def snapshot(self, context: Plain, seen: Mapping[str, int] | None) -> Plain:
+    def snapshot(self, context: Context, seen: Mapping[str, int] | None) -> dict[str, Any]:
         """See SchedulerAPI."""
         return self._service.snapshots.changed_after(seen).to_plain()
 
     @answers
-    def functions(self, context: Plain) -> list[Plain]:
+    def functions(self, context: Context) -> list[FunctionInfo]:
         """See SchedulerAPI."""
         catalogue = self._service.catalogue
         with self._service.store.reading() as tx:
             slots = tx.slots()
         return [
-            to_plain(
-                FunctionInfo(
-                    name=name,
-                    version=function.version,
-                    slot_kinds=function.slot_kinds,
-                    io_bps=function.io_bps,
-                    preemptible=function.preemptible,
-                    speedup=function.speedup,
-                    slots=sum(catalogue.fits(name, slot.board, slot.kind) for slot in slots),
-                )
+            FunctionInfo(
+                name=name,
+                version=function.version,
+                slot_kinds=function.slot_kinds,
+                io_bps=function.io_bps,
+                preemptible=function.preemptible,
+                speedup=function.speedup,
+                slots=sum(catalogue.fits(name, slot.board, slot.kind) for slot in slots),
             )
             for name, function in sorted(catalogue.functions.items())
         ]
 
     @answers
-    def benefits(self, context: Plain) -> dict[str, float]:
+    def benefits(self, context: Context) -> dict[str, float]:
         """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             return slot_benefits(tx, self._service.catalogue)
 
     @answers
-    def calibration(self, context: Plain, function: str | None) -> list[Plain]:
+    def calibration(self, context: Context, function: str | None) -> Sequence[Calibration]:
         """See SchedulerAPI."""
-        return [to_plain(row) for row in self._service.calibrator.report(function)]
+        return self._service.calibrator.report(function)
 
     # Schedulers
 
     @answers
-    def describe(self, context: Plain) -> Plain:
+    def describe(self, context: Context) -> dict[str, Any]:
         """See SchedulerAPI."""
         service = self._service
         return {
@@ -296,33 +296,33 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
         }
 
     @answers
-    def wake(self, context: Plain) -> None:
+    def wake(self, context: Context) -> None:
         """See SchedulerAPI."""
         self._service.ownership.wake()
 
     # Agents
 
     @answers
-    def claim(self, context: Plain, host: str, agent_id: str) -> None:
+    def claim(self, context: Context, host: str, agent_id: str) -> None:
         """See SchedulerAPI."""
         with self._counting(host):
             self._service.hearing.claim(host, agent_id)
 
     @answers
-    def heartbeat(self, context: Plain, heartbeat: Plain) -> float:
+    def heartbeat(self, context: Context, heartbeat: dict[str, Any]) -> float:
         """See SchedulerAPI."""
         with self._counting(heartbeat.get("host")), self._service.hearing_hosts():
-            repairs = self._service.hearing.heartbeat(read(Heartbeat, heartbeat))
+            repairs = self._service.hearing.heartbeat(read(Heartbeat, heartbeat, "heartbeat"))
         log_repairs(repairs)
         if repairs:
             self._service.work_arrived()
         return self._service.clock()
 
     @answers
-    def report(self, context: Plain, host: str, agent_id: str, reports: list[tuple[int, Plain]]) -> None:
+    def report(self, context: Context, host: str, agent_id: str, reports: list[Any]) -> None:
         """See SchedulerAPI."""
         with self._counting(host):
-            told = [(number, from_plain(REPORTS, plain)) for number, plain in reports]
+            told: list[tuple[int, Report]] = read(list[tuple[int, Report]], reports, "reports")
             void = self._service.hearing.report(host, agent_id, told)
         for complaint in void:
             LOG.debug("void report of %s: %s", host, complaint)
@@ -333,22 +333,21 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
 
     @answers
     def claim_slots(
-        self, context: Plain, host: str, agent_id: str, instance: str, project_id: str, wanted: Plain
-    ) -> list[Plain]:
+        self, context: Context, host: str, agent_id: str, instance: str, project_id: str, wanted: AcceleratorRequest
+    ) -> Sequence[Slot]:
         """See SchedulerAPI."""
-        request = read(AcceleratorRequest, wanted)
-        slots = self._service.instances.claim(host, agent_id, instance, project_id, request)
+        slots = self._service.instances.claim(host, agent_id, instance, project_id, wanted)
         self._service.work_arrived()
-        return [to_plain(slot) for slot in slots]
+        return slots
 
     @answers
-    def release_slots(self, context: Plain, host: str, agent_id: str, instance: str) -> None:
+    def release_slots(self, context: Context, host: str, agent_id: str, instance: str) -> None:
         """See SchedulerAPI."""
         self._service.instances.release(host, agent_id, instance)
         self._service.work_arrived()
 
     @answers
-    def instance_slots(self, context: Plain, host: str) -> dict[str, list[str]]:
+    def instance_slots(self, context: Context, host: str) -> dict[str, list[str]]:
         """See SchedulerAPI."""
         return self._service.instances.slots(host)
 

@@ -1,17 +1,19 @@
 """What tenants ask about gangs: the gangs' part of `services.scheduler.endpoint`."""
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
-from fpga_pool.model.encoding import to_plain
+from fpga_pool.model.exchange import GangDetail
+from fpga_pool.model.gangs import Gang
 from fpga_pool.model.pool.gang_admission import GangRequest, cancel_gang, create_gang, owned_gang
 from fpga_pool.model.pool.gangs import gang_detail
-from fpga_pool.rpc.transport import answers, read
+from fpga_pool.rpc.transport import answers
 from fpga_pool.services.scheduler.service import SchedulerService
 
 LOG = logging.getLogger(__name__)
 
-Plain = dict[str, Any]
+Context = dict[str, Any]
 
 
 class GangRequests:
@@ -20,32 +22,31 @@ class GangRequests:
     _service: SchedulerService
 
     @answers
-    def create_gang(self, context: Plain, request: Plain) -> Plain:
+    def create_gang(self, context: Context, request: GangRequest) -> Gang:
         """See SchedulerAPI."""
-        wanted = read(GangRequest, request)
         with self._service.store.admission() as tx:
-            gang = create_gang(tx, wanted, self._service.clock(), self._service.gangs.last_runs)
+            gang = create_gang(tx, request, self._service.clock(), self._service.gangs.last_runs)
         LOG.info("gang %s of project %s: %d processes", gang.uuid, gang.project_id, gang.processes)
         self._service.work_arrived()
-        return to_plain(gang)
+        return gang
 
     @answers
-    def gangs(self, context: Plain, project_id: str, limit: int, marker: str | None) -> list[Plain]:
+    def gangs(self, context: Context, project_id: str, limit: int, marker: str | None) -> Sequence[Gang]:
         """See SchedulerAPI."""
         with self._service.store.reading() as tx:
-            return [to_plain(gang) for gang in tx.gangs(project_id, limit=limit, marker=marker)]
+            return tx.gangs(project_id, limit=limit, marker=marker)
 
     @answers
-    def gang(self, context: Plain, project_id: str, uuid: str) -> Plain:
+    def gang(self, context: Context, project_id: str, uuid: str) -> GangDetail:
         """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             shard = owned_gang(tx, uuid, project_id).shard
         service = self._service
         with service.store.reading(shard) as tx:
-            return to_plain(gang_detail(tx, uuid, service.settings.pool, service.gangs, service.clock()))
+            return gang_detail(tx, uuid, service.settings.pool, service.gangs, service.clock())
 
     @answers
-    def cancel_gang(self, context: Plain, project_id: str, uuid: str) -> Plain:
+    def cancel_gang(self, context: Context, project_id: str, uuid: str) -> Gang:
         """See SchedulerAPI."""
         service = self._service
         with service.store.reading() as tx:
@@ -53,4 +54,4 @@ class GangRequests:
         gang = service.writer(shard).run(lambda tx: cancel_gang(tx, uuid, project_id, service.clock()))
         LOG.info("gang %s: cancellation requested", uuid)
         service.work_arrived()
-        return to_plain(gang)
+        return gang

@@ -16,6 +16,7 @@ from fpga_pool.model.pool.reconcile import Repair, apply_heartbeat, require_late
 from fpga_pool.model.pool.reports import apply_reports, require_agent
 from fpga_pool.model.pool.sharding import ShardRule
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import changed
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store.store import Store
@@ -64,7 +65,7 @@ class Hearing:
 
         LateMessage: a later one of the same agent was taken in before.
         """
-        content = replace(heard, beat=0, at=0.0)
+        content = changed(heard, beat=0, at=0.0)
         if self._says_nothing_new(heard, content):
             return []
         try:

@@ -79,7 +79,7 @@ def test_only_a_limit_may_be_infinite(client, monkeypatch, name):
     if name == "io_bps":
         assert client.functions()[0].io_bps == math.inf
     else:
-        with pytest.raises(exceptions.FpgaPoolError, match="speedup: expected a number, found None"):
+        with pytest.raises(exceptions.FpgaPoolError, match=r"speedup: expected `float`, got `null`"):
             client.functions()
 
 

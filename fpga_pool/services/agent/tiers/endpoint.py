@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from fpga_pool.model.encoding import to_plain
-from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Tier
+from fpga_pool.model.tiers import GuestTier
 from fpga_pool.rpc.transport import TARGET, answers
 from fpga_pool.services.agent.tiers.service import Tiers
 
-Plain = dict[str, Any]
+Context = dict[str, Any]
 
 
 class TierEndpoint:
@@ -20,15 +19,11 @@ class TierEndpoint:
         self._tiers = tiers
 
     @answers
-    def tiers(self, context: Plain) -> list[Plain]:
+    def tiers(self, context: Context) -> list[GuestTier]:
         """See AgentAPI."""
-        return [to_plain(guest) for guest in self._tiers.guests()]
+        return self._tiers.guests()
 
     @answers
-    def set_tiers(self, context: Plain, tiers: dict[str, Any]) -> None:
+    def set_tiers(self, context: Context, tiers: dict[str, Tier]) -> None:
         """See AgentAPI."""
-        try:
-            wanted = {instance: Tier(tier) for instance, tier in tiers.items()}
-        except ValueError as error:
-            raise InvalidInput(f"set_tiers.tiers: {error}") from None
-        self._tiers.set_tiers(wanted)
+        self._tiers.set_tiers(tiers)

@@ -2,7 +2,6 @@
 
 import itertools
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,6 +39,7 @@ from fpga_pool.model.pool.gangs import commit_gang_moves, decided_moves, gang_ou
 from fpga_pool.model.pool.reconcile import apply_heartbeat, tick
 from fpga_pool.model.pool.reports import apply_reports
 from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.values import changed
 from fpga_pool.sim.store import MemoryStore
 
 
@@ -74,7 +74,7 @@ class FakeHost:
                 self.tell(ProcessStopped, key)
         elif isinstance(action, SetTier):
             slot, launch = self.held[key]
-            self.held[key] = slot, replace(launch, tier=action.tier)
+            self.held[key] = slot, changed(launch, tier=action.tier)
         else:
             self.ending[key] = action
 

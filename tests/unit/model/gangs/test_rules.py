@@ -1,7 +1,5 @@
 """Gangs in the pool, case by case: moves of the policy, what fails, who may say what."""
 
-from dataclasses import replace
-
 import pytest
 
 from fpga_pool.model.exceptions import InvalidInput, InvalidTransition, NotFound, StaleEpoch
@@ -10,6 +8,7 @@ from fpga_pool.model.gang_messages import ProcessExited, ProcessFailed
 from fpga_pool.model.gangs import GangState, Migration, MigrationState, Process, Processor, ProcessState
 from fpga_pool.model.pool.gang_admission import owned_gang
 from fpga_pool.model.pool.reconcile import apply_heartbeat
+from fpga_pool.model.values import changed
 
 
 def state(pool, uuid):
@@ -320,7 +319,7 @@ def test_a_heartbeat_tells_how_far_a_gang_is(pool):
     (process,) = live(pool, gang).values()
     heard = pool.hosts[process.host].heartbeat(pool.now_s)
     (seen,) = heard.processes
-    told = replace(heard, processes=(replace(seen, done_s=5.0, rate=0.5, progress_at=pool.now_s),))
+    told = changed(heard, processes=(changed(seen, done_s=5.0, rate=0.5, progress_at=pool.now_s),))
     with pool.tx() as tx:
         apply_heartbeat(tx, told, pool.now_s)
     assert pool.store.get(Process, process.uuid).done_by(pool.now_s + 10.0) == 10.0
@@ -333,7 +332,7 @@ def test_a_tier_that_is_not_as_it_should_be_is_told_again(pool):
     host = pool.hosts[process.host]
     key = gang, 0, 1
     slot, launch = host.held[key]
-    host.held[key] = slot, replace(launch, tier=Tier.BACKGROUND)
+    host.held[key] = slot, changed(launch, tier=Tier.BACKGROUND)
     pool.settle()
     assert host.held[key][1].tier is Tier.FOREGROUND
 
@@ -416,12 +415,12 @@ def test_a_gang_of_another_project_looks_as_if_it_did_not_exist(pool):
 
 def test_a_heartbeat_cannot_speak_for_the_processors_of_another_host(pool):
     heard = pool.hosts["h0"].heartbeat(pool.now_s)
-    foreign = replace(heard.processors[0], processor="h1/pcpu/0")
+    foreign = changed(heard.processors[0], processor="h1/pcpu/0")
     with pool.tx() as tx, pytest.raises(InvalidInput, match="h1/pcpu/0 is no processor of host h0"):
-        apply_heartbeat(tx, replace(heard, processors=(foreign,)), pool.now_s)
-    later = replace(heard.processors[0], epoch=9)
+        apply_heartbeat(tx, changed(heard, processors=(foreign,)), pool.now_s)
+    later = changed(heard.processors[0], epoch=9)
     with pool.tx() as tx, pytest.raises(StaleEpoch, match="has obeyed epoch 9"):
-        apply_heartbeat(tx, replace(heard, processors=(later,)), pool.now_s)
+        apply_heartbeat(tx, changed(heard, processors=(later,)), pool.now_s)
 
 
 def test_a_host_that_is_new_brings_its_processors(pool):

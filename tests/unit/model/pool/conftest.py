@@ -1,5 +1,4 @@
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -46,6 +45,7 @@ from fpga_pool.model.pool.replanning import commit_replan, prospect
 from fpga_pool.model.pool.reports import apply_reports
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.tasks import ENDED_TASKS, TASK_POLICY, Task
+from fpga_pool.model.values import changed
 from fpga_pool.sim.store import MemoryStore
 
 KINDS = {"r0": "small", "r1": "small", "r2": "large"}
@@ -189,7 +189,7 @@ class Pool:
             holders = {lease.slot: lease.holder for lease in tx.leases(host=host) if lease.of_instance}
             if slots is None:
                 slots = tuple(
-                    replace(self._observed(slot, holders.get(slot.name, "")), **changes.get(slot.region, {}))
+                    changed(self._observed(slot, holders.get(slot.name, "")), **changes.get(slot.region, {}))
                     for slot in tx.slots(host)
                 )
             if jobs is None:

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from fpga_pool.model.exceptions import (
@@ -15,6 +13,7 @@ from fpga_pool.model.messages import SlotChanged
 from fpga_pool.model.objects import BatchState, JobState, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest, cancel_batch, owned_batch
 from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.values import changed
 
 JOB = JobRequest(uuid="j0", name="", function="aes", requester="h0", input_bytes=5)
 
@@ -26,33 +25,33 @@ def request(*jobs, uuid="b"):
 BAD = {
     "no job": ((), InvalidInput, "jobs: a batch needs at least one job"),
     "too many": (
-        tuple(replace(JOB, uuid=f"j{i}") for i in range(21)),
+        tuple(changed(JOB, uuid=f"j{i}") for i in range(21)),
         InvalidInput,
         "jobs: 21 jobs in one batch, at most 20 are accepted; split it",
     ),
     "negative size": (
-        (JOB, replace(JOB, uuid="j1", input_bytes=-1)),
+        (JOB, changed(JOB, uuid="j1", input_bytes=-1)),
         InvalidInput,
         r"jobs\[1\].input_bytes: -1 is not between 0 and 1000000",
     ),
     "absurd size": (
-        (replace(JOB, input_bytes=2**80),),
+        (changed(JOB, input_bytes=2**80),),
         InvalidInput,
         r"jobs\[0\].input_bytes: \d+ is not between 0 and 1000000",
     ),
     "unknown function": (
-        (replace(JOB, function="md5"),),
+        (changed(JOB, function="md5"),),
         UnknownFunction,
         r"jobs\[0\].function: 'md5' is not in the catalogue; known: aes, flow, sha256, unmeasured",
     ),
     "unknown requester": (
-        (replace(JOB, requester="h9"),),
+        (changed(JOB, requester="h9"),),
         UnknownRequester,
         r"jobs\[0\].requester: no host 'h9' in the pool; known: h0",
     ),
     "twice": ((JOB, JOB), InvalidInput, r"jobs\[1\].uuid: j0 is given twice in this batch"),
     "never measured": (
-        (replace(JOB, function="unmeasured"),),
+        (changed(JOB, function="unmeasured"),),
         NoSlotFits,
         r"jobs\[0\].function: no slot of the pool can hold unmeasured \(it needs one of kind: small\)",
     ),
@@ -69,7 +68,7 @@ def test_a_bad_batch_is_refused_by_name_and_nothing_of_it_is_stored(pool, jobs, 
 def test_a_function_that_no_slot_of_the_pool_can_hold_is_refused(pool):
     pool.heard(pool.heartbeat(r2={"kind": "small"}))
     with pytest.raises(NoSlotFits, match=r"no slot of the pool can hold flow \(it needs one of kind: large\)"):
-        pool.submit(request(replace(JOB, function="flow")))
+        pool.submit(request(changed(JOB, function="flow")))
 
 
 def test_a_board_that_the_catalogue_does_not_know_takes_nothing_and_harms_nobody(pool):
@@ -82,7 +81,7 @@ def test_a_board_that_the_catalogue_does_not_know_takes_nothing_and_harms_nobody
 def test_a_known_batch_or_job_is_not_stored_again(pool):
     pool.submit(request(JOB))
     with pytest.raises(DuplicateId):
-        pool.submit(request(replace(JOB, uuid="j1")))
+        pool.submit(request(changed(JOB, uuid="j1")))
     with pytest.raises(DuplicateId):
         pool.submit(request(JOB, uuid="c"))
     assert (pool.batch("c"), pool.job("j1")) == (None, None)

@@ -7,6 +7,7 @@ import pytest
 
 from fpga_pool.model.objects import BatchState, JobState, SlotState
 from fpga_pool.model.pool.audit import audit_batch, audit_rest, audit_stock, unfinished
+from fpga_pool.model.values import changed
 
 
 @pytest.fixture
@@ -44,10 +45,10 @@ def test_a_sound_pool_has_no_findings(planned):
         (lambda stock, job: {"leases": []}, "has jobs, and the pool does not hold it"),
         (lambda stock, job: {"active_jobs": []}, "the pool holds it, and it has no jobs"),
         (
-            lambda stock, job: {"commands": [replace(stock.commands[0], epoch=9)]},
+            lambda stock, job: {"commands": [changed(stock.commands[0], epoch=9)]},
             "epoch 9 of shard s has not begun yet",
         ),
-        (lambda stock, job: {"commands": [replace(stock.commands[0], sequence=9)]}, "number 9 of slot .* out of order"),
+        (lambda stock, job: {"commands": [changed(stock.commands[0], sequence=9)]}, "number 9 of slot .* out of order"),
         (lambda stock, job: {"commands": 2 * list(stock.commands)}, "is out of order"),
     ],
 )

@@ -17,6 +17,7 @@ from fpga_pool.model.pool.instances import (
     release_lease,
     release_slots,
 )
+from fpga_pool.model.values import changed
 
 R0, R1, R2 = "h0/c/r0", "h0/c/r1", "h0/c/r2"
 SMALL, LARGE = provider_uuid("h0", "c", "small"), provider_uuid("h0", "c", "large")
@@ -347,8 +348,8 @@ def test_leases_outlive_a_lost_host_and_its_agent_is_told_again_when_it_is_back(
 
 def test_what_a_new_database_finds_kept_stays_with_its_instance(new_pool, pool):
     known = pool.heartbeat(r0={"instance": "vm", "state": SlotState.READY, "function": "aes"})
-    told = replace(known, host="h9", agent_id="agent of h9", slots=tuple(
-        replace(slot, slot=slot.slot.replace("h0", "h9")) for slot in known.slots
+    told = changed(known, host="h9", agent_id="agent of h9", slots=tuple(
+        changed(slot, slot=slot.slot.replace("h0", "h9")) for slot in known.slots
     ))  # fmt: skip
     repairs = pool.heard(told)
     assert ("h9/c/r0", "its agent keeps it for instance vm, so that one holds it") in repairs

@@ -15,6 +15,7 @@ from fpga_pool.model.pool.changes import change_slot
 from fpga_pool.model.pool.online import slot_benefits
 from fpga_pool.model.pool.online_moves import commit_moves
 from fpga_pool.model.pool.planning import batch_problem
+from fpga_pool.model.values import changed
 from fpga_pool.sim.store import MemoryTransaction
 
 from .online_bench import Online, entry
@@ -89,8 +90,8 @@ def test_a_policy_that_holds_reloads_an_idle_slot_after_the_hold_and_not_before(
 
 
 def test_a_policy_that_holds_takes_what_was_loaded_before_the_pool_knew_the_slot_for_loaded_long_ago(pool):
-    held = [replace(slot, state=SlotState.READY, function="aes") for slot in pool.heartbeat().slots]
-    pool.heard(pool.heartbeat(slots=tuple(replace(slot, slot=f"{slot.slot}-new") for slot in held)))
+    held = [changed(slot, state=SlotState.READY, function="aes") for slot in pool.heartbeat().slots]
+    pool.heard(pool.heartbeat(slots=tuple(changed(slot, slot=f"{slot.slot}-new") for slot in held)))
     online = Online(pool, Benefit(HoldParams(hold_s=5.0)))
     for slot in ("h0/c/r0", "h0/c/r1", "h0/c/r2"):
         pool.drain(slot)

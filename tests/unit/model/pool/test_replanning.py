@@ -10,6 +10,7 @@ from fpga_pool.model.objects import BatchState, JobState, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest
 from fpga_pool.model.pool.changes import admit_flow
 from fpga_pool.model.pool.lookout import Lookout
+from fpga_pool.model.values import changed
 
 R0, R1, R2 = "h0/c/r0", "h0/c/r1", "h0/c/r2"
 
@@ -149,7 +150,7 @@ def test_transfers_behind_a_late_one_get_other_times_where_they_are(pool):
 @pytest.fixture
 def moving(pool):
     """A megabyte from h1, which has an egress driver, on its way to h0: a second at 8 Mbit/s."""
-    pool.heard(replace(pool.heartbeat("h1", slots=(), jobs=()), egress_driver="tc"))
+    pool.heard(changed(pool.heartbeat("h1", slots=(), jobs=()), egress_driver="tc"))
     job = JobRequest(uuid=str(uuid4()), name="", function="aes", requester="h1", input_bytes=1_000_000)
     pool.submit(BatchRequest(uuid="b", project_id="p", user_id="u", name="", policy="", jobs=(job,)))
     (job,) = pool.plan()
@@ -162,7 +163,7 @@ def moving(pool):
 
 def hear(pool, job, moved_bytes):
     seen = ObservedJob(job=job.uuid, attempt=job.attempt, slot=job.slot, moved_bytes=moved_bytes)
-    pool.heard(replace(pool.heartbeat(job.host), jobs=(seen,)))
+    pool.heard(changed(pool.heartbeat(job.host), jobs=(seen,)))
 
 
 def test_what_is_told_of_an_input_decides_how_late_it_is(moving):

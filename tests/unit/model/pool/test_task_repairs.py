@@ -19,6 +19,7 @@ from fpga_pool.model.objects import JobState, SlotState
 from fpga_pool.model.pool.audit import audit_stock
 from fpga_pool.model.pool.instances import Claim, claim_slots, not_to_be_had
 from fpga_pool.model.tasks import TaskState
+from fpga_pool.model.values import changed
 from fpga_pool.sim.store import MemoryTransaction
 
 
@@ -38,13 +39,13 @@ def tasks(pool):
 
 
 def without_them(heartbeat, lost):
-    return replace(heartbeat, slots=tuple(slot for slot in heartbeat.slots if slot.slot not in lost))
+    return changed(heartbeat, slots=tuple(slot for slot in heartbeat.slots if slot.slot not in lost))
 
 
 def with_them_failed(heartbeat, lost):
     failed = {"state": SlotState.FAULTED, "function": "", "job": "", "reason": "its card is gone"}
-    slots = tuple(replace(slot, **failed) if slot.slot in lost else slot for slot in heartbeat.slots)
-    return replace(heartbeat, slots=slots)
+    slots = tuple(changed(slot, **failed) if slot.slot in lost else slot for slot in heartbeat.slots)
+    return changed(heartbeat, slots=slots)
 
 
 @pytest.mark.parametrize("told", [without_them, with_them_failed])

@@ -1,7 +1,6 @@
 """One agent: commands, reports and heartbeats, restarts."""
 
 import threading
-from dataclasses import replace
 
 from fpga_pool.core.lattice.tasks import Topology
 from fpga_pool.model.agent.objects import Phase
@@ -10,6 +9,7 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.links import CardLinks
 from fpga_pool.model.messages import JobFinished, ObservedJob
 from fpga_pool.model.objects import SlotState
+from fpga_pool.model.values import changed
 from fpga_pool.services.agent import service
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.shell import AgentShell
@@ -120,7 +120,7 @@ def test_reports_that_the_scheduler_cannot_read_do_not_hold_up_the_others(bench,
 
 
 def test_commands_for_another_host_or_an_unknown_slot_are_refused_by_name(bench):
-    elsewhere = replace(bench.commands.assign("j"), host="h9")
+    elsewhere = changed(bench.commands.assign("j"), host="h9")
     nowhere = bench.commands.assign("j", slot="h0/sim0/slot9")
     outcomes = bench.agent.execute("s", 1, [elsewhere, nowhere, bench.commands.assign("j")])
     assert [(outcome.outcome, outcome.reason) for outcome in outcomes] == [

@@ -10,8 +10,8 @@ import pytest
 from oslo_config import cfg
 
 from fpga_pool.conf.policies import load_policy
+from fpga_pool.model.codec import read
 from fpga_pool.model.cycle import Cycle
-from fpga_pool.model.encoding import to_plain
 from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
 from fpga_pool.model.exchange import TicketRequest
 from fpga_pool.model.messages import (
@@ -35,7 +35,7 @@ from fpga_pool.model.pool.online_family import OnlineRule
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
-from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, TARGET, answers, read_all, server, transport
+from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, TARGET, answers, server, transport
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
 from fpga_pool.services.scheduler.planner import log_cycle
 from fpga_pool.services.scheduler.service import SchedulerService
@@ -77,9 +77,9 @@ class Agent:
             raise ServiceUnavailable("its disk is full")
         if found := [plain["action"]["type"] for plain in commands if plain["action"]["type"] in self.unknown]:
             raise InvalidInput(f"message.action.type: found {found[0]!r}")
-        taken = read_all(Command, commands)
+        taken = read(list[Command], commands)
         self.answers.wait(5.0)
-        return [to_plain(self._take(command)) for command in taken]
+        return [self._take(command) for command in taken]
 
     def _take(self, command):
         if self.refuses:

@@ -1,7 +1,6 @@
 """The scheduler over its transport, on a real database."""
 
 import threading
-from dataclasses import replace
 
 import pytest
 
@@ -16,6 +15,7 @@ from fpga_pool.model.exceptions import (
 )
 from fpga_pool.model.messages import JobStarted, ReleaseJob
 from fpga_pool.model.objects import BatchState, JobState, SlotState
+from fpga_pool.model.values import changed
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_batch_is_stored_planned_and_commanded(running, agent, until):
 )
 def test_bad_batches_are_refused_with_their_own_error(running, agent, changes, error, message):
     with pytest.raises(error, match=message):
-        running.api.create_batch(replace(running.request(agent, "sha256"), **changes))
+        running.api.create_batch(changed(running.request(agent, "sha256"), **changes))
 
 
 def test_a_bad_job_is_refused_with_its_own_error(running, agent):
@@ -58,9 +58,9 @@ def test_a_bad_job_is_refused_with_its_own_error(running, agent):
         running.create(agent, "md5")
     request = running.request(agent, "sha256")
     with pytest.raises(UnknownRequester):
-        running.api.create_batch(replace(request, jobs=(replace(request.jobs[0], requester="nobody"),)))
+        running.api.create_batch(changed(request, jobs=(changed(request.jobs[0], requester="nobody"),)))
     with pytest.raises(InvalidInput, match="input_bytes: expected an integer"):
-        running.api.create_batch(replace(request, jobs=(replace(request.jobs[0], input_bytes="many"),)))
+        running.api.create_batch(changed(request, jobs=(changed(request.jobs[0], input_bytes="many"),)))
 
 
 def test_a_batch_that_is_sent_again_is_a_duplicate(running, agent):

@@ -1,12 +1,12 @@
 """Heartbeats and reports, as far as the database is spared and impostors are not believed."""
 
 import time
-from dataclasses import replace
 
 import pytest
 
 from fpga_pool.model.exceptions import HostTaken, InvalidInput, LateMessage
 from fpga_pool.model.messages import JobStarted
+from fpga_pool.model.values import changed
 from fpga_pool.services.scheduler import hearing
 from fpga_pool.services.scheduler.hearing import FULL_EVERY
 
@@ -82,7 +82,7 @@ def test_a_replayed_heartbeat_is_refused_and_counted(running, agent, monkeypatch
 
 def test_an_agent_in_anothers_name_is_refused_and_changes_nothing(running, agent, clock):
     before = running.api.hosts()[0]
-    forged = replace(agent.heartbeat(clock()), agent_id="mallory", data_address="203.0.113.1")
+    forged = changed(agent.heartbeat(clock()), agent_id="mallory", data_address="203.0.113.1")
     with pytest.raises(HostTaken, match=f"host {agent.name}: another agent speaks for it"):
         running.api.heartbeat(forged)
     with pytest.raises(HostTaken):
@@ -94,7 +94,7 @@ def test_an_agent_in_anothers_name_is_refused_and_changes_nothing(running, agent
 
 def test_an_agent_that_tells_of_anothers_slots_is_refused(running, agent, clock):
     mallory = running.host()
-    forged = replace(mallory.heartbeat(clock()), slots=agent.heartbeat(clock()).slots)
+    forged = changed(mallory.heartbeat(clock()), slots=agent.heartbeat(clock()).slots)
     with pytest.raises(InvalidInput, match=f"is no slot of host {mallory.name}"):
         running.api.heartbeat(forged)
 
@@ -103,7 +103,7 @@ def test_another_agent_is_the_hosts_once_the_old_one_is_given_up(bench, until, c
     bench.start(bench.new_service(host_timeout_s=0.3))
     agent = bench.host()
     until(lambda: not bench.api.hosts()[0].alive)
-    bench.api.heartbeat(replace(agent.heartbeat(clock()), agent_id="reinstalled", beat=1))
+    bench.api.heartbeat(changed(agent.heartbeat(clock()), agent_id="reinstalled", beat=1))
     assert bench.api.hosts()[0].alive
 
 

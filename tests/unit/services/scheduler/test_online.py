@@ -9,6 +9,7 @@ from fpga_pool.model.messages import LoadFunction
 from fpga_pool.model.objects import SlotState
 from fpga_pool.model.pool import online_family
 from fpga_pool.model.pool.online_family import REST_S, OnlineFamily
+from fpga_pool.model.values import changed
 
 from .conftest import StoppedPlanner
 
@@ -79,7 +80,7 @@ def test_where_all_work_is_online_slots_load_before_the_first_job(quiet, new_pla
 def loaded(agent, at):
     """Let an agent tell that all of its slots hold a function."""
     beat = agent.heartbeat(at)
-    return replace(beat, slots=[replace(slot, state=SlotState.READY, function="sha256") for slot in beat.slots])
+    return changed(beat, slots=[changed(slot, state=SlotState.READY, function="sha256") for slot in beat.slots])
 
 
 def test_a_pool_without_jobs_where_nothing_is_to_be_loaded_is_looked_at_now_and_then(

@@ -1,0 +1,142 @@
+"""Messages cross the wire unchanged, and nothing else does."""
+
+import json
+from math import inf, nan
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fpga_pool.model.codec import Message, from_text, read, to_plain, to_text
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.flavor import Tier
+from fpga_pool.model.gang_messages import ObservedProcess, ObservedProcessor
+from fpga_pool.model.messages import (
+    Action,
+    AssignJob,
+    Command,
+    Heartbeat,
+    ObservedSlot,
+    ReleaseJob,
+    Report,
+    SlotChanged,
+)
+from fpga_pool.model.objects import Host, RateSegment, SlotState
+from fpga_pool.model.values import field_names
+
+COMMAND = Command(id="c", shard="s", epoch=1, host="h", slot="h/0/0", sequence=2, action=ReleaseJob(job="j"))
+SLOT = ObservedSlot(slot="h/0/0", card="0", region="0", board="vc709", kind="small", state=SlotState.BUSY, job="j")
+HEARTBEAT = Heartbeat(
+    host="h", agent_id="a", boot=2, beat=7, at=1.5, egress_bps=inf, ingress_bps=1e9, data_address="::1", data_port=1,
+    slots=(SLOT,), jobs=(), processors=(ObservedProcessor(processor="h/pcpu/1", number=1, sequence=3),),
+    processes=(
+        ObservedProcess(gang="g", index=0, attempt=1, processor="h/pcpu/1", tier=Tier.BACKGROUND, done_s=0.1, rate=0.5),
+    ),
+)  # fmt: skip
+OBSERVED = to_plain(SLOT)
+
+
+def altered(message, **fields):
+    return to_plain(message) | fields
+
+
+@pytest.mark.parametrize("message", [COMMAND, HEARTBEAT], ids=lambda message: type(message).__name__)
+def test_messages_within_messages_come_back_equal_through_json(message):
+    assert read(type(message), json.loads(json.dumps(to_plain(message)))) == message
+
+
+#: Infinity is a number, NaN is not.
+NUMBERS = st.floats(allow_nan=False, min_value=-1e300)
+SEGMENTS = st.lists(st.builds(RateSegment, NUMBERS, NUMBERS, NUMBERS), max_size=2).map(tuple)
+
+
+@given(st.builds(AssignJob, expected_s=NUMBERS, done=NUMBERS, dispatched_at=NUMBERS, transfer=SEGMENTS))
+def test_any_action_comes_back_equal_from_its_text(action):
+    assert from_text(Action, to_text(action)) == action
+
+
+@given(st.builds(SlotChanged, at=NUMBERS))
+def test_any_report_comes_back_equal_from_its_text(report):
+    assert from_text(Report, to_text(report)) == report
+
+
+def test_objects_without_a_limit_come_back_without_one():
+    host = Host(
+        name="h", egress_bps=inf, ingress_bps=1e9, data_address="::1", data_port=1, heard_at=0.0, agent_id="secret"
+    )
+    assert read(list[Host], json.loads(json.dumps(to_plain([host])))) == [host]
+
+
+def test_a_message_names_its_class_where_it_could_be_another():
+    assert to_plain(COMMAND)["action"] == {"type": "ReleaseJob", "job": "j"}
+    assert "type" not in OBSERVED  # nothing else could be there
+
+
+def test_a_whole_number_will_do_for_a_float():
+    found = read(SlotChanged, altered(SlotChanged(slot="s", at=1.0, state=SlotState.READY), at=3))
+    assert found.at == 3.0
+    assert isinstance(found.at, float)
+
+
+def test_a_field_with_a_default_may_be_missing():
+    plain = {"type": "SlotChanged", "slot": "s", "at": 1.0, "state": "READY"}
+    assert read(Report, plain) == SlotChanged(slot="s", at=1.0, state=SlotState.READY)
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain", "complaint"),
+    [
+        (Action, [], "message: expected `object`, got `array`, found []"),
+        (Action, {}, "message: object missing required field `type`"),
+        (Action, {"type": "Reboot"}, "message.type: invalid value 'Reboot'"),
+        (Action, {"type": ["ReleaseJob"]}, "message.type: expected `str`, got `list`, found ['ReleaseJob']"),
+        (Action, {"type": "ReleaseJob"}, "message: object missing required field `job`"),
+        (Action, {"type": "ReleaseJob", "job": "j", "force": True}, "message: object contains unknown field `force`"),
+        (Action, {"type": "ReleaseJob", "job": 7}, "message.job: expected `str`, got `int`, found 7"),
+        (Action, {"type": "ReleaseJob", "job": None}, "message.job: expected `str`, got `null`, found None"),
+        (Action, {7: "x", "type": "ReleaseJob", "job": "j"}, "message: expected `str`"),
+        (Command, altered(COMMAND, epoch=True), "message.epoch: expected `int`, got `bool`, found True"),
+        (Command, altered(COMMAND, epoch=1.0), "message.epoch: expected `int`, got `float`, found 1.0"),
+        (Command, altered(COMMAND, action=to_plain(HEARTBEAT)), "message.action: object missing required field `type`"),
+        (Heartbeat, altered(HEARTBEAT, at=nan), "message.at: expected `float` >= -1.7976931348623157e+308, found nan"),
+        (Heartbeat, altered(HEARTBEAT, at="1.5"), "message.at: expected `float`, got `str`, found '1.5'"),
+        (Heartbeat, altered(HEARTBEAT, egress_bps=None), "message.egress_bps: expected `float`, got `null`"),
+        (Heartbeat, altered(HEARTBEAT, slots=["h/0/0"]), "message.slots[0]: expected `object`, got `str`, found 'h/0"),
+        (Heartbeat, altered(HEARTBEAT, slots=[{}]), "message.slots[0]: object missing required field `slot`"),
+        (Heartbeat, altered(HEARTBEAT, slots={}), "message.slots: expected `array`, got `object`, found {}"),
+        (Heartbeat, altered(HEARTBEAT, slots=[OBSERVED | {"state": "LOST"}]), "message.slots[0].state: invalid enum"),
+        (dict[str, int], {"s": "1"}, "message[...]: expected `int`, got `str`"),
+    ],
+)  # fmt: skip
+def test_what_is_not_understood_is_refused_by_name(kind, plain, complaint):
+    with pytest.raises(InvalidInput) as caught:
+        read(kind, plain)
+    assert str(caught.value).startswith(complaint)
+
+
+def test_little_is_repeated_of_what_is_refused():
+    with pytest.raises(InvalidInput) as caught:
+        read(Command, altered(COMMAND, epoch="x" * 10_000))
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("text", [None, "", "{", '{"type":"Reboot"}'])
+def test_text_that_is_no_action_is_refused(text):
+    with pytest.raises(InvalidInput):
+        from_text(Action, text)
+
+
+@pytest.mark.parametrize("kind", [*get_args(Action), *get_args(Report)], ids=lambda kind: kind.__name__)
+def test_every_action_and_report_names_its_class(kind):
+    assert kind.__struct_config__.tag == kind.__name__
+    assert "type" not in field_names(kind)
+
+
+def test_an_optional_field_takes_nothing_or_its_type():
+    class Note(Message, frozen=True, kw_only=True):
+        text: str | None
+
+    assert read(Note, {"text": None}) == Note(text=None)
+    with pytest.raises(InvalidInput, match=r"text: expected `str \| null`, got `int`"):
+        read(Note, {"text": 1})

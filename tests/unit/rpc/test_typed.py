@@ -1,0 +1,68 @@
+"""What a method of an endpoint is called with from outside."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.messages import Command, Outcome, ReleaseJob
+from fpga_pool.rpc.typed import typed
+
+COMMAND = Command(id="c", shard="s", epoch=1, host="h", slot="h/0/0", sequence=2, action=ReleaseJob(job="j"))
+PLAIN = {"id": "c", "shard": "s", "epoch": 1, "host": "h", "slot": "h/0/0", "sequence": 2,
+         "action": {"type": "ReleaseJob", "job": "j"}}  # fmt: skip
+
+
+class Endpoint:
+    @typed
+    def ask(
+        self,
+        context: dict[str, Any],
+        host: str,
+        epoch: int,
+        wait_s: float,
+        names: Sequence[str],
+        commands: list[Command],
+        seen: Mapping[str, int] | None,
+        packed: bool = False,
+    ) -> list[Outcome]:
+        assert all(command == COMMAND for command in commands)
+        return [Outcome(command=host, outcome=f"{epoch} {packed}") for _ in commands]  # fmt: skip
+
+
+GOOD = {"host": "h", "epoch": 1, "wait_s": 0.5, "names": ["n"], "commands": [PLAIN], "seen": None}
+
+
+@pytest.mark.parametrize("change", [{}, {"wait_s": 2}, {"seen": {"s": 1}}, {"names": []}])
+def test_what_fits_reaches_the_method_and_its_answer_is_plain(change):
+    assert Endpoint().ask({}, **GOOD | change) == [{"command": "h", "outcome": "1 False", "reason": ""}]
+
+
+def test_what_has_a_default_may_be_missing():
+    assert Endpoint().ask({}, **GOOD, packed=True)[0]["outcome"] == "1 True"
+    with pytest.raises(InvalidInput, match=r"^ask\.packed: expected `bool`, got `int`, found 1$"):
+        Endpoint().ask({}, **GOOD, packed=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({}, "ask: object missing required field `host`"),
+        (GOOD | {"force": True}, "ask: object contains unknown field `force`"),
+        (GOOD | {"host": 7}, "ask.host: expected `str`, got `int`, found 7"),
+        (GOOD | {"host": None}, "ask.host: expected `str`, got `null`, found None"),
+        (GOOD | {"epoch": "1"}, "ask.epoch: expected `int`, got `str`, found '1'"),
+        (GOOD | {"epoch": True}, "ask.epoch: expected `int`, got `bool`, found True"),
+        (GOOD | {"epoch": 1.0}, "ask.epoch: expected `int`, got `float`, found 1.0"),
+        (GOOD | {"names": "n"}, "ask.names: expected `array`, got `str`, found 'n'"),
+        (GOOD | {"commands": {}}, "ask.commands: expected `array`, got `object`, found {}"),
+        (GOOD | {"commands": [{}]}, "ask.commands[0]: object missing required field `id`"),
+        (GOOD | {"seen": [1]}, "ask.seen: expected `object | null`, got `array`, found [1]"),
+        (GOOD | {"seen": {"s": None}}, "ask.seen[...]: expected `int`, got `null`"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(arguments, complaint):
+    with pytest.raises(InvalidInput) as caught:
+        Endpoint().ask({}, **arguments)
+    assert str(caught.value) == complaint
