@@ -26,6 +26,7 @@ from fpga_pool.model.lifecycle import batch, gang, job, lease, migration, proces
 from fpga_pool.model.lifecycle.table import Table
 from fpga_pool.model.objects import Batch, BatchState, Job, JobState, Lease, LeaseKind, Slot, SlotState
 from fpga_pool.model.tasks import Task, TaskState
+from fpga_pool.model.values import changed
 
 AnyTable = Table[Any] | AgentTable[Any]
 
@@ -251,7 +252,7 @@ SAMPLES: Mapping[str, tuple[AnyTable, Iterable[Any], Iterable[tuple[str, Any]], 
         [("", Hold(action=_HOLD_SLOT))],
         [
             ("the same use", agent_hold.HoldRequested(slot="h/c/r", action=_HOLD_SLOT)),
-            ("another use", agent_hold.HoldRequested(slot="h/c/r", action=replace(_HOLD_SLOT, function="g"))),
+            ("another use", agent_hold.HoldRequested(slot="h/c/r", action=changed(_HOLD_SLOT, function="g"))),
             ("", agent_hold.PreparationBegan(slot="h/c/r")),
             ("", agent_hold.Prepared(slot="h/c/r")),
             ("", agent_hold.PreparationFailed(slot="h/c/r", problem="")),
