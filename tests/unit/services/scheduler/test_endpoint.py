@@ -59,7 +59,7 @@ def test_a_bad_job_is_refused_with_its_own_error(running, agent):
     request = running.request(agent, "sha256")
     with pytest.raises(UnknownRequester):
         running.api.create_batch(changed(request, jobs=(changed(request.jobs[0], requester="nobody"),)))
-    with pytest.raises(InvalidInput, match="input_bytes: expected an integer"):
+    with pytest.raises(InvalidInput, match="input_bytes: expected `int`, got `str`"):
         running.api.create_batch(changed(request, jobs=(changed(request.jobs[0], input_bytes="many"),)))
 
 
@@ -213,7 +213,7 @@ def test_agents_that_report_at_once_complete_each_job_once(running, until):
 
 
 def test_a_report_that_is_no_report_is_refused(running, agent):
-    with pytest.raises(InvalidInput, match=r"message\.type: expected one of InputStaged"):
+    with pytest.raises(InvalidInput, match=r"reports\[0\]\[1\]\.type: invalid value .ReleaseJob."):
         running.api.report(agent.name, agent.name, [(1, ReleaseJob(job="j"))])
     running.api.report(agent.name, agent.name, [(1, JobStarted(job="nobody", attempt=1, at=1.0))])
     (host,) = running.api.hosts()
