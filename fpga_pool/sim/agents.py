@@ -109,7 +109,7 @@ class _Journal:
     def restarted(self, inputs: set[str]) -> e.Restarted:
         """Return what an agent finds that starts again."""
         return e.Restarted(
-            jobs=tuple(self.jobs.values()),
+            jobs=tuple(sorted(self.jobs.values(), key=lambda job: (job.slot, job.assignment.order))),
             holds=dict(self.holds),
             fences=dict(self.fences),
             epochs=dict(self.epochs),
@@ -237,6 +237,13 @@ class SimulatedAgent:
             self._answer(failed(slot=name, reason="simulated"))
         else:
             self._feed(e.CardSeen(slot=name, present=False, reason="simulated"))
+
+    def fail_computation(self, name: str) -> bool:
+        """Have what computes on a slot fail; say whether something did.  The slot is none the worse."""
+        if not self.present or self._executors[name].computing is None:
+            return False
+        self._end_computation(name, "fpga_pool.job_fault", "simulated")
+        return True
 
     def repair_slot(self, name: str) -> None:
         """Have a slot that failed answer again."""

@@ -2,6 +2,7 @@
 
 import heapq
 import itertools
+import math
 from collections.abc import Callable
 
 
@@ -17,6 +18,11 @@ class Engine:
     def pending(self) -> int:
         """How many actions are still to be called."""
         return len(self._agenda)
+
+    @property
+    def next_s(self) -> float:
+        """When the next action is called; infinite = never."""
+        return self._agenda[0][0] if self._agenda else math.inf
 
     def at(self, time_s: float, action: Callable[[], None]) -> None:
         """Have `action` called at `time_s`, or now if that has passed."""

@@ -39,7 +39,7 @@ def _gains(view: Occupancy, kind: int, slot: int, now_s: float) -> Iterator[tupl
         return
     chosen = dict.fromkeys(fitting, 0)
     # What each function would add per second, with the slots that it has and those that it is to have.
-    adds = {f: demand.speedup[f] * demand.likely_more_than(view.held[f], f, now_s, view.pool.slots) for f in fitting}
+    adds = {f: demand.speedup[f] * demand.likely_more_than(view.held[f], f, now_s, view.slots) for f in fitting}
     first = dict(adds)
     delayed = 0.0
     for _ in range(view.empty_on(view.card[slot])):
@@ -47,7 +47,7 @@ def _gains(view: Occupancy, kind: int, slot: int, now_s: float) -> Iterator[tupl
         delayed += adds[function]
         chosen[function] += 1
         others = view.held[function] + chosen[function]
-        adds[function] = demand.speedup[function] * demand.likely_more_than(others, function, now_s, view.pool.slots)
+        adds[function] = demand.speedup[function] * demand.likely_more_than(others, function, now_s, view.slots)
     for function in fitting:
         waiting = view.uncovered(function, _JOBS_AHEAD) if view.waiting[function] else 0
         gain = demand.speedup[function] * min(1, waiting) * demand.work_s[function]

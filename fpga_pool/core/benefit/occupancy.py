@@ -30,6 +30,8 @@ class Occupancy:
         functions, kinds, slots = len(pool.functions), len(pool.load_s), pool.slots
         # Plain lists: single elements of arrays are slow to read.
         self.kinds, self.functions = range(kinds), range(functions)
+        #: How many slots serve.
+        self.slots = slots
         self.fits: list[list[bool]] = pool.fits.tolist()
         self.io_bps: list[list[float]] = pool.io_bps.tolist()
         self.load_s: list[float] = pool.load_s.tolist()
@@ -74,6 +76,14 @@ class Occupancy:
             self._slots_of[self.card[slot]].append(slot)
             self.idle[self.kind[slot]][EMPTY][slot] = None
             self.idle_slots[self.kind[slot]] += 1
+
+    def withdraw(self, slot: int) -> None:
+        """Let a slot that is idle and empty serve no more; its number stays."""
+        kind, card = self.kind[slot], self.card[slot]
+        del self.idle[kind][EMPTY][slot]
+        self.idle_slots[kind] -= 1
+        self._slots_of[card].remove(slot)
+        self.slots -= 1
 
     # What happened ------------------------------------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ class _Outlook:
         self._missed = missed
         self._offered = view.demand.offered(now_s)
         #: Share of the slots that all that comes would keep busy.
-        self._load = sum(self._offered) / view.pool.slots
+        self._load = sum(self._offered) / view.slots
         #: 1 while three quarters of the slots would do all that comes; 0 from the point on where all are needed.
         self._spare = min(1.0, max(0.0, 4.0 * (1.0 - self._load)))
         known_s = [work_s for work_s in view.demand.work_s if work_s > 0]

@@ -14,6 +14,7 @@ import numpy as np
 
 from fpga_pool.core.benefit.demand import Demand
 from fpga_pool.core.benefit.fair import TenantLimit
+from fpga_pool.core.benefit.look import SlotNow, picture
 from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.model.catalogue import Catalogue
@@ -128,27 +129,37 @@ def online_view(
     if not waiting and not on_cpu and (told is None or not for_loads):
         return None
     foreign, hosts = held_by_others(tx.leases()), {host.name: host for host in tx.hosts()}
-    serving = [slot for slot in tx.slots() if usable(slot, hosts[slot.host], foreign)]
-    slots = tuple(slot for slot in serving if slot.kind != CPU and slot.board in catalogue.boards)
-    if not waiting and not on_cpu and all(slot.function in catalogue.functions for slot in slots):
+    all_slots = tx.slots()
+    slots = tuple(slot for slot in all_slots if slot.kind != CPU and slot.board in catalogue.boards)
+    serving = {slot.name for slot in all_slots if usable(slot, hosts[slot.host], foreign)}
+    on_duty = [slot for slot in slots if slot.name in serving]
+    if not waiting and not on_cpu and all(slot.function in catalogue.functions for slot in on_duty):
         return None
     pool = _pool(catalogue, slots, models := known_time_models(catalogue, tx.time_models()))
     queues: defaultdict[str, tuple[Job, ...]] = defaultdict(tuple)
     for job in active:
         queues[job.slot] += (job,)
-    limit = _tenant_limit(slots, settings, [job for job in active if job.uuid in online])
-    builder = _Builder(catalogue, models, pool, slots, now_s, demand, limit, told)
-    builder.add_slots(slots, queues, movable)
-    asking = builder.add_waiting(waiting, settings) + builder.add_returning(on_cpu)
-    builder.view.news = None, None
+    limit = _tenant_limit(on_duty, settings, [job for job in active if job.uuid in online])
+    builder = _Builder(catalogue, models, slots, on_duty, now_s, told or {})
+    known = [builder.slot_now(slot, queues[slot.name], movable) if slot.name in serving else None for slot in slots]
+    occupancy = picture(pool, demand, known, now_s)
+    occupancy.preloads = told is not None
+    asking = builder.pending(waiting, settings) + builder.returning(on_cpu)
+    numbers = builder.numbers
+    for number, asks in enumerate(asking):
+        if limit is None or limit.lets_in(number, asks.job.project_id):
+            occupancy.waits(number, numbers[asks.job.function], asks.give_up_at)
+    occupancy.news = None, None
     return OnlineView(
         now_s=now_s,
         slots=slots,
         queues=dict(queues),
         waiting=asking,
-        free_workers=tuple(slot for slot in serving if slot.kind == CPU and not queues[slot.name]),
+        free_workers=tuple(
+            slot for slot in all_slots if slot.kind == CPU and slot.name in serving and not queues[slot.name]
+        ),
         loading=builder.loading,
-        occupancy=builder.view,
+        occupancy=occupancy,
     )
 
 
@@ -223,95 +234,75 @@ def _tenant_limit(slots: Sequence[Slot], settings: PoolSettings, online: Sequenc
 
 
 class _Builder:
-    """Fills an occupancy with what was read."""
+    """Says of slots and jobs that were read what a policy looks at."""
 
     def __init__(
         self,
         catalogue: Catalogue,
         models: TimeModels,
-        pool: OnlinePool,
         slots: Sequence[Slot],
+        on_duty: Sequence[Slot],
         now_s: float,
-        demand: Demand,
-        limit: TenantLimit | None,
-        told: Mapping[str, ToldAhead] | None,
+        told: Mapping[str, ToldAhead],
     ) -> None:
-        self._limit = limit
-        self._told = told or {}
+        self._catalogue, self._models, self._now_s, self._told = catalogue, models, now_s, told
+        #: What the occupancy knows functions by.
+        self.numbers = {name: number for number, name in enumerate(sorted(catalogue.functions))}
+        self._boards = sorted({slot.board for slot in on_duty})
+        self._slowest_load_s = max((catalogue.boards[slot.board].load_s(slot.kind) for slot in on_duty), default=0.0)
+        self._slots = {slot.name: number for number, slot in enumerate(slots)}
+        #: See OnlineView.
         self.loading: dict[int, float] = {}
-        self._catalogue, self._models, self._now_s = catalogue, models, now_s
-        self._number = {name: number for number, name in enumerate(pool.functions)}
-        self._boards = sorted({slot.board for slot in slots})
-        self._slowest_load_s = max(pool.load_s.tolist(), default=0.0)
-        self._asking = 0
-        self.view = Occupancy(pool, demand)
-        self.view.preloads = told is not None
 
-    def add_slots(self, slots: Sequence[Slot], queues: Mapping[str, Sequence[Job]], movable: set[str]) -> None:
-        """Let slots hold what they hold and run what they run; what they are to run next is part of that.
+    def slot_now(self, found: Slot, queue: Sequence[Job], movable: set[str]) -> SlotNow | None:
+        """Return what is known of a slot that serves; what it is to run next is part of that."""
+        if queue:
+            return self._with_jobs(found, queue, movable)
+        told, held = self._told.get(found.name), self.numbers.get(found.function, EMPTY)
+        loading = self._loading(found)
+        if loading != EMPTY:
+            at = told.at if told and self.numbers.get(told.function) == loading else self._now_s
+            self.loading[self._slots[found.name]] = at
+            return SlotNow(loading, loading=True, needs_port=True)
+        if held != EMPTY:
+            return SlotNow(held, loaded_s=-math.inf if found.loaded_at is None else found.loaded_at)
+        return SlotNow(EMPTY, put_off=told is not None and self._now_s - told.at < told.pause_s)
 
-        Those that need their card's configuration port come last: it is in use then, whatever else the card holds, and
-        slots of cards where it is free are found among the first.
-        """
-        loading = [EMPTY if queues[slot.name] else self._loading(number, slot) for number, slot in enumerate(slots)]
-        needs = [
-            function != EMPTY or _needs_load(slot, queues[slot.name])
-            for slot, function in zip(slots, loading, strict=True)
-        ]
-        for number in sorted(range(len(slots)), key=needs.__getitem__):
-            if queue := queues[slots[number].name]:
-                self._add_queue(number, queue, movable)
-            else:
-                self._add_idle(number, slots[number], loading[number])
-            if needs[number]:
-                self.view.port_busy[self.view.card[number]] = True
+    def _with_jobs(self, found: Slot, queue: Sequence[Job], movable: set[str]) -> SlotNow | None:
+        head = queue[0]
+        held = self.numbers.get(head.function, EMPTY)
+        if held == EMPTY:
+            return None  # it computes what the catalogue has lost
+        return SlotNow(
+            held,
+            needs_port=_needs_load(found, queue),
+            end_s=max(_end_at(job) for job in queue),
+            movable=len(queue) == 1 and head.state is JobState.RUNNING and head.uuid in movable,
+        )
 
-    def _loading(self, slot: int, found: Slot) -> int:
+    def _loading(self, found: Slot) -> int:
         """Return what a slot without jobs loads, or was told to load and did not begin yet; EMPTY for nothing."""
         if found.state is SlotState.LOADING:
-            return self._number.get(found.function, EMPTY)
+            return self.numbers.get(found.function, EMPTY)
         told = self._told.get(found.name)
         if told is None or (found.function, found.reconfigurations) != (told.replaces, told.reconfigurations):
             return EMPTY
-        expired = self._now_s - told.at >= self.view.load_s[self.view.kind[slot]] + ANSWER_S
-        return EMPTY if expired else self._number.get(told.function, EMPTY)
+        load_s = self._catalogue.boards[found.board].load_s(found.kind)
+        expired = self._now_s - told.at >= load_s + ANSWER_S
+        return EMPTY if expired else self.numbers.get(told.function, EMPTY)
 
-    def _add_queue(self, slot: int, queue: Sequence[Job], movable: set[str]) -> None:
-        view, head = self.view, queue[0]
-        held = self._number.get(head.function, EMPTY)
-        if held == EMPTY:  # of a function that the catalogue has lost
-            del view.idle[view.kind[slot]][EMPTY][slot]
-            view.idle_slots[view.kind[slot]] -= 1
-            return
-        view.loads(slot, held)
-        view.loaded(slot, self._now_s)
-        view.started(slot, slot, max(self._now_s, *(_end_at(job) for job in queue)))
-        if len(queue) > 1 or head.state is not JobState.RUNNING or head.uuid not in movable:
-            view.evictable[view.kind[slot]][held].pop(slot, None)
-
-    def _add_idle(self, slot: int, found: Slot, loading: int) -> None:
-        view, told, held = self.view, self._told.get(found.name), self._number.get(found.function, EMPTY)
-        if loading != EMPTY:
-            view.loads(slot, loading)
-            self.loading[slot] = told.at if told and self._number.get(told.function) == loading else self._now_s
-        elif held != EMPTY:
-            view.loads(slot, held)
-            view.loaded(slot, -math.inf if found.loaded_at is None else found.loaded_at)
-        elif told and self._now_s - told.at < told.pause_s:
-            view.put_off.add(slot)
-
-    def add_waiting(self, jobs: Sequence[Job], settings: PoolSettings) -> tuple[Waiting, ...]:
-        """Let jobs without a place wait, oldest first; one that was evicted has waited enough."""
+    def pending(self, jobs: Sequence[Job], settings: PoolSettings) -> tuple[Waiting, ...]:
+        """Return how jobs without a place wait, oldest first; one that was evicted has waited enough."""
         asking = []
         for job in sorted(jobs, key=lambda job: (job.created_at, job.batch_uuid, job.index)):
             work_s = self._work_s(job)
             patience_s = settings.online_patience_s or work_s
             give_up_at = job.created_at + patience_s if job.attempt == 0 else self._now_s
-            asking.append(self._ask(job, work_s, give_up_at))
+            asking.append(Waiting(job=job, work_s=work_s, give_up_at=give_up_at))
         return tuple(asking)
 
-    def add_returning(self, jobs: Sequence[Job]) -> tuple[Waiting, ...]:
-        """Let jobs that compute on a CPU wait for a slot behind the others, if they would be complete there earlier."""
+    def returning(self, jobs: Sequence[Job]) -> tuple[Waiting, ...]:
+        """Return jobs that compute on a CPU and would be complete earlier on a slot: they wait behind the others."""
         asking = []
         for job in jobs:
             kept = self._catalogue.functions[job.function].progress_kept
@@ -319,14 +310,8 @@ class _Builder:
             whole_s = self._work_s(job)
             work_s = whole_s * _left_share(job, self._now_s) if kept else whole_s
             if left_s > work_s + self._slowest_load_s:
-                asking.append(self._ask(job, work_s, self._now_s + left_s - work_s))
+                asking.append(Waiting(job=job, work_s=work_s, give_up_at=self._now_s + left_s - work_s))
         return tuple(asking)
-
-    def _ask(self, job: Job, work_s: float, give_up_at: float) -> Waiting:
-        if self._limit is None or self._limit.lets_in(self._asking, job.project_id):
-            self.view.waits(self._asking, self._number[job.function], give_up_at)
-        self._asking += 1
-        return Waiting(job=job, work_s=work_s, give_up_at=give_up_at)
 
     def _work_s(self, job: Job) -> float:
         return (1.0 - job.done) * whole_work_s(job, self._models, self._boards)

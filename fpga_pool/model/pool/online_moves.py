@@ -1,14 +1,14 @@
 """What an online policy wants, as objects: who gets which slot, who leaves, and what is loaded ahead (paper 003).
 
-Loads and starts are taken as the simulator takes them; then each job that a load is for goes to its slot at once, so
-that its input moves while the slot loads.  A load that no job waits for is a command by itself: it takes no lease, so
-that a claim, a task or a plan can have the slot at any moment.
+A load that no job waits for is a command by itself: it takes no lease, so that a claim, a task or a plan can have the
+slot at any moment.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from fpga_pool.core.benefit.moves import Move, Start
+from fpga_pool.core.benefit.look import take
+from fpga_pool.core.benefit.moves import Move
 from fpga_pool.core.benefit.occupancy import Occupancy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.lifecycle.batch import BATCH, BatchBegun
@@ -19,9 +19,6 @@ from fpga_pool.model.pool.changes import change_job, grant_pool_leases, send
 from fpga_pool.model.pool.online import OnlineView, ToldAhead
 from fpga_pool.model.pool.placing import held_by_others, usable, withdraw_from_former_host
 from fpga_pool.model.transaction import Transaction
-
-#: Loads that one look begins at most before it goes on with jobs alone: a large pool is not filled in one transaction.
-MOST_LOADS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,81 +54,36 @@ class Done:
 
 def take_moves(view: OnlineView, catalogue: Catalogue, decide: Callable[[Occupancy], Move | None]) -> Moves:
     """Ask for moves until there are no more; then give those that have waited long enough to CPUs."""
-    taking = _Taking(view)
-    while view.slots and (move := decide(view.occupancy)) is not None:
-        if isinstance(move, Start):
-            taking.give(move.slot, move.function, 0.0)
-        else:
-            taking.load(move.slot, move.function)
-            view.occupancy.preloads &= taking.loads < MOST_LOADS
-        view.occupancy.news = None, None
-    taking.give_loading()
-    moves = taking.moves
-    moves.placements += _to_cpus(view, catalogue, taking.taken)
+    asking, occupancy = view.waiting, view.occupancy
+    taken = take(
+        occupancy,
+        decide,
+        now_s=view.now_s,
+        work_s=lambda number: asking[number].work_s,
+        on_cpu=lambda number: asking[number].job.state is JobState.RUNNING,
+        loading=view.loading,
+    )
+    moves = Moves(
+        evictions=[
+            *(view.queues[view.slots[slot].name][0] for slot in taken.evicted),
+            *(asking[number].job for number in taken.called_back),
+        ],
+        placements=[
+            Placement(
+                job=asking[place.job].job,
+                slot=view.slots[place.slot],
+                load_s=place.load_s,
+                work_s=asking[place.job].work_s,
+            )
+            for place in taken.places
+        ],
+        loads=[(view.slots[slot], occupancy.pool.functions[occupancy.holds[slot]]) for slot in taken.loads],
+    )
+    moves.placements += _to_cpus(view, catalogue, {*taken.called_back, *(place.job for place in taken.places)})
     return moves
 
 
-class _Taking:
-    """Does in the picture what the policy wants, and notes what that is in the pool."""
-
-    def __init__(self, view: OnlineView) -> None:
-        self._view, self._occupancy = view, view.occupancy
-        self.moves = Moves()
-        #: Numbers of the jobs that have got a place.
-        self.taken: set[int] = set()
-        #: By slot that loads: seconds until it has; and those that are to begin now, without a job so far.
-        self._left_s = {
-            slot: max(0.0, told_at + self._load_s(slot) - view.now_s) for slot, told_at in view.loading.items()
-        }
-        self._begun: dict[int, None] = {}
-        self._ahead = self._occupancy.preloads
-
-    @property
-    def loads(self) -> int:
-        """How many slots are to begin to load."""
-        return len(self._begun)
-
-    def _load_s(self, slot: int) -> float:
-        return self._occupancy.load_s[self._occupancy.kind[slot]]
-
-    def load(self, slot: int, function: int) -> None:
-        """Let a slot load a function; a job that computes there is to leave."""
-        if self._occupancy.job[slot] >= 0:
-            self.moves.evictions.append(self._view.queues[self._view.slots[slot].name][0])
-            self._occupancy.stopped(slot)
-        self._occupancy.loads(slot, function)
-        self._left_s[slot] = self._load_s(slot)
-        self._begun[slot] = None
-
-    def give(self, slot: int, function: int, load_s: float) -> None:
-        """Give a slot to the oldest job that waits for the function."""
-        occupancy = self._occupancy
-        number = next(iter(occupancy.waiting[function]))
-        occupancy.left(number, function)
-        self.taken.add(number)
-        asking = self._view.waiting[number]
-        occupancy.started(slot, slot, self._view.now_s + load_s + asking.work_s)
-        occupancy.evictable[occupancy.kind[slot]][function].pop(slot, None)
-        if asking.job.state is JobState.RUNNING:  # on a CPU: it is placed when its agent has let go of it
-            self.moves.evictions.append(asking.job)
-        else:
-            self.moves.placements.append(
-                Placement(job=asking.job, slot=self._view.slots[slot], load_s=load_s, work_s=asking.work_s)
-            )
-
-    def give_loading(self) -> None:
-        """Give slots that load to jobs that wait for what they load, the first to be ready first."""
-        occupancy, leaving = self._occupancy, {job.slot for job in self.moves.evictions}
-        for slot, left_s in sorted(self._left_s.items(), key=lambda item: item[1]):
-            found, function = self._view.slots[slot], occupancy.holds[slot]
-            if occupancy.waiting[function]:
-                occupancy.loaded(slot, self._view.now_s)
-                self.give(slot, function, left_s)
-            elif self._ahead and slot in self._begun and found.name not in leaving:
-                self.moves.loads.append((found, occupancy.pool.functions[function]))
-
-
-def _to_cpus(view: OnlineView, catalogue: Catalogue, taken: set[int]) -> list[Placement]:
+def _to_cpus(view: OnlineView, catalogue: Catalogue, taken: Collection[int]) -> list[Placement]:
     """Give jobs that have waited long enough to free workers: of the host that has the input, or that sends it."""
     free, placements = list(view.free_workers), []
     for number, asking in enumerate(view.waiting):

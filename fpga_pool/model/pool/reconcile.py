@@ -84,7 +84,8 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
     if returned:
         # Its commands were dropped and its jobs taken away when it was lost: what it holds is measured by that.
         slots = {observed.slot for observed in heartbeat.slots}
-        repairs += _release_strays(tx, heartbeat.host, [held for held in heartbeat.jobs if held.slot in slots])
+        held_jobs = [held for held in heartbeat.jobs if held.slot in slots]
+        repairs += _release_strays(tx, heartbeat.host, held_jobs, returned=True)
     elif heartbeat.unreported == 0:
         repairs += _compare_jobs(tx, heartbeat, now_s)
     return repairs
@@ -240,10 +241,15 @@ def _compare_jobs(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[R
     )
 
 
-def _release_strays(tx: Transaction, host: str, held: Iterable[ObservedJob]) -> list[Repair]:
+def _release_strays(tx: Transaction, host: str, held: Iterable[ObservedJob], *, returned: bool = False) -> list[Repair]:
+    """Have a host let go of jobs that are not its own any more.
+
+    The input of a job without a place is kept for a retry.  Of a host that has `returned` it is not: its agent was not
+    told that the job was displaced, and would run it.
+    """
     repairs = []
     for observed in held:
-        if not _is_current(tx, observed.job, observed.attempt, host):
+        if not _is_current(tx, observed.job, observed.attempt, host, pending=not returned):
             send(tx, observed.slot, ReleaseJob(job=observed.job))
             repairs.append(Repair(observed.job, f"held by {host} though it is over or elsewhere"))
     return repairs
@@ -259,14 +265,14 @@ def _mend_unknown_job(tx: Transaction, job: Job, at: float, now_s: float) -> Rep
     return Repair(job.uuid, reason)
 
 
-def _is_current(tx: Transaction, uuid: str, attempt: int, host: str) -> bool:
-    """Say whether an agent is right to hold this attempt of a job, its input for a retry included."""
+def _is_current(tx: Transaction, uuid: str, attempt: int, host: str, *, pending: bool) -> bool:
+    """Say whether an agent is right to hold this attempt of a job; with `pending` its input for a retry, too."""
     try:
         job = tx.job(uuid)
     except NotFound:
         return False
-    holds = (*ACTIVE_JOBS, JobState.RESULT_HELD, JobState.PENDING)
-    return (job.attempt, job.host) == (attempt, host) and job.state in holds
+    holds = job.state in (*ACTIVE_JOBS, JobState.RESULT_HELD) or (pending and job.state is JobState.PENDING)
+    return (job.attempt, job.host) == (attempt, host) and holds
 
 
 def tick(tx: Transaction, settings: PoolSettings, now_s: float, silent_s: Mapping[str, float]) -> list[Repair]:

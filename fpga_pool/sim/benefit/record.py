@@ -7,8 +7,8 @@ import numpy as np
 from fpga_pool.core.types import Floats, Ints
 
 #: Where a job ran.
-CPU, FPGA, BOTH = 0, 1, 2
-PLACES = ("cpu", "fpga", "fpga+cpu")
+CPU, FPGA, BOTH, FAILED = 0, 1, 2, 3
+PLACES = ("cpu", "fpga", "fpga+cpu", "failed")
 
 
 class Record:

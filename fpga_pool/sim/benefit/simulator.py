@@ -7,7 +7,7 @@ fair), jobs that give up and run on their CPU, jobs that are taken off.
 import contextlib
 import gc
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -23,7 +23,7 @@ from fpga_pool.sim.benefit.record import BOTH, CPU, FPGA, Record
 from fpga_pool.sim.benefit.trace import Trace
 
 #: What an entry of the agenda says.
-_END, _LOADED, _GIVE_UP, _INTERVAL, _CPU_END = range(5)
+END, LOADED, GIVE_UP, INTERVAL, CPU_END = range(5)
 #: Seconds of work below which a job is done: rounding.
 _NOTHING_S = 1e-9
 
@@ -62,7 +62,7 @@ def simulate(
     """
     horizon_s = trace.last_arrival_s if horizon_s is None else horizon_s
     limit = TenantLimit(pool.slots, tenant_share) if tenant_share < 1 else None
-    shell = _Shell(pool, trace, policy, horizon_s, np.random.default_rng(seed), keep_stretches, limit, learn)
+    shell = Shell(pool, trace, policy, horizon_s, np.random.default_rng(seed), keep_stretches, limit, learn)
     shell.view.preloads = preloads
     with _no_collector():
         shell.run(interval_s)
@@ -89,7 +89,7 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-class _Shell:
+class Shell:
     """Keeps the clock and does what the policy says."""
 
     def __init__(
@@ -125,6 +125,8 @@ class _Shell:
         slots = pool.slots
         self._left_s, self._rate, self._since_s = [0.0] * slots, [0.0] * slots, [0.0] * slots
         self._version = [0] * slots
+        #: By slot: the job that runs there, -1 = none.
+        self._job = self.view.job
         self._running: list[list[int]] = [[] for _ in range(len(pool.dma_bps))]
         self._unfinished = len(trace.jobs)
         self._longest_load_s = max(self.view.load_s)
@@ -135,7 +137,7 @@ class _Shell:
         arriving, jobs = 0, len(arrivals_s)
         # What a policy loads before anybody asks for it begins at time 0; jobs that come then are known by then.
         begin_s = 0.0 if jobs and arrivals_s[0] > 0 else interval_s
-        heapq.heappush(agenda, (begin_s, _INTERVAL, 0, 0))
+        heapq.heappush(agenda, (begin_s, INTERVAL, 0, 0))
         while self._unfinished:
             # At one instant what ends comes before what arrives.
             if arriving < jobs and arrivals_s[arriving] < agenda[0][0]:
@@ -145,21 +147,21 @@ class _Shell:
             else:
                 self._now_s, what, which, version = heapq.heappop(agenda)
                 changed = self._happens(what, which, version)
-                if what == _INTERVAL:
-                    heapq.heappush(agenda, (self._now_s + interval_s, _INTERVAL, 0, 0))
+                if what == INTERVAL:
+                    heapq.heappush(agenda, (self._now_s + interval_s, INTERVAL, 0, 0))
             if changed:
                 self._decide()
 
     def _happens(self, what: int, which: int, version: int) -> bool:
         """Let an entry of the agenda happen; return whether there may be something to decide."""
-        if what == _END:
+        if what == END:
             return version == self._version[which] and self._end(which)
-        if what == _LOADED:
+        if what == LOADED:
             self.view.loaded(which, self._now_s)
             return True
-        if what == _GIVE_UP:
+        if what == GIVE_UP:
             return self._give_up(which, bool(version))
-        if what == _CPU_END:
+        if what == CPU_END:
             self._learn(which)
             return False
         self.view.news = None, None
@@ -180,7 +182,7 @@ class _Shell:
         if function < 0:
             self._to_cpu(job, self._work_s[job])
             return False
-        heapq.heappush(self._agenda, (self._now_s + self._patience_s[job], _GIVE_UP, job, 0))
+        heapq.heappush(self._agenda, (self._now_s + self._patience_s[job], GIVE_UP, job, 0))
         if self._limit is not None and not self._limit.lets_in(job, self._project[job]):
             return False
         self._wait(job)
@@ -200,7 +202,7 @@ class _Shell:
                 self._to_cpu(job, self._work_s[job])
             return False
         if not last and job in islice(waiting, self.view.loading[function]):
-            heapq.heappush(self._agenda, (self._now_s + self._longest_load_s, _GIVE_UP, job, 1))
+            heapq.heappush(self._agenda, (self._now_s + self._longest_load_s, GIVE_UP, job, 1))
             return False
         self.view.left(job, function)
         self._to_cpu(job, self._work_s[job])
@@ -226,7 +228,7 @@ class _Shell:
         self._share(self.view.card[slot])
 
     def _end(self, slot: int) -> bool:
-        job = self.view.job[slot]
+        job = self._job[slot]
         self._note(slot)
         self.record.end_s[job], self.record.where[job] = self._now_s, FPGA
         self._unfinished -= 1
@@ -254,7 +256,7 @@ class _Shell:
         self.record.end_s[job], self.record.where[job] = end_s, where
         self._unfinished -= 1
         if self._learns and self._function[job] >= 0:
-            heapq.heappush(self._agenda, (end_s, _CPU_END, job, 0))
+            heapq.heappush(self._agenda, (end_s, CPU_END, job, 0))
 
     # Slots --------------------------------------------------------------------------------------------------------
 
@@ -265,7 +267,7 @@ class _Shell:
         end_s = self._now_s + view.load_s[view.kind[slot]]
         view.loads(slot, move.function)
         self.record.load(slot, move.function, self._now_s, end_s)
-        heapq.heappush(self._agenda, (end_s, _LOADED, slot, 0))
+        heapq.heappush(self._agenda, (end_s, LOADED, slot, 0))
 
     def _evict(self, slot: int) -> None:
         """Take a job off its slot; its rest, or all of it where progress is lost, runs on its CPU."""
@@ -283,20 +285,26 @@ class _Shell:
 
     def _share(self, card: int) -> None:
         """Share the card's DMA anew among its running jobs."""
-        view, running = self.view, self._running[card]
-        if view.asked_bps[card] <= view.dma_bps[card]:
-            rates = [1.0] * len(running)
-        else:
-            demands = [view.io_bps[view.kind[slot]][view.holds[slot]] for slot in running]
-            rates = fair_rates(demands, view.dma_bps[card])
-        for slot, rate in zip(running, rates, strict=True):
+        running = self._running[card]
+        for slot, rate in zip(running, self._rates(card, running), strict=True):
             if rate != self._rate[slot]:
                 self._note(slot)
                 self._rate[slot] = rate
                 self._version[slot] += 1
                 end_s = self._now_s + self._left_s[slot] / rate
-                view.delayed(slot, end_s)
-                heapq.heappush(self._agenda, (end_s, _END, slot, self._version[slot]))
+                self._expect(slot, end_s)
+                heapq.heappush(self._agenda, (end_s, END, slot, self._version[slot]))
+
+    def _rates(self, card: int, running: Sequence[int]) -> Sequence[float]:
+        """Return how fast the jobs on these slots of a card run, 1 = full speed."""
+        view = self.view
+        if view.asked_bps[card] <= view.dma_bps[card]:
+            return [1.0] * len(running)
+        return fair_rates([view.io_bps[view.kind[slot]][view.holds[slot]] for slot in running], view.dma_bps[card])
+
+    def _expect(self, slot: int, end_s: float) -> None:
+        """Have the policy expect the end of a job at another time."""
+        self.view.delayed(slot, end_s)
 
     def _note(self, slot: int) -> None:
         """Account for what the slot has done since its rate last changed."""
@@ -304,7 +312,7 @@ class _Shell:
         self._since_s[slot] = now_s
         if rate <= 0 or now_s <= since_s:
             return
-        job = self.view.job[slot]
+        job = self._job[slot]
         done_s = (now_s - since_s) * rate
         self._left_s[slot] = left_s if (left_s := self._left_s[slot] - done_s) > _NOTHING_S else 0.0
         counted_s = max(0.0, min(now_s, self._horizon_s) - since_s)

@@ -9,7 +9,7 @@ Listed difference: of slots that could be taken from jobs of one function, on ca
 looks at the first: the one whose job began first, or the one with the lowest number.  `benefit_plus` weighs how long
 that job still runs.  Decisions where there are several such slots are not compared.
 
-Not compared here are what the two do with a decision, and faults, which the fast simulator does not have.
+What the live pool does with a decision, and faults, are compared in `test_online`.
 """
 
 import os

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fpga_pool.core.benefit.look import MOST_LOADS
 from fpga_pool.core.benefit.moves import Load
 from fpga_pool.core.benefit.occupancy import EMPTY
 from fpga_pool.core.benefit.plus import BenefitPlus
@@ -15,7 +16,6 @@ from fpga_pool.model.objects import JobState, LeaseKind, SlotState
 from fpga_pool.model.pool.changes import end_lease, new_lease
 from fpga_pool.model.pool.instances import Claim, claim_slots
 from fpga_pool.model.pool.online import ANSWER_S, PAUSE_S
-from fpga_pool.model.pool.online_moves import MOST_LOADS
 from fpga_pool.model.pool.planning import batch_problem
 
 from .online_bench import Online, entry

@@ -165,6 +165,15 @@ def test_a_host_that_is_back_forgets_what_is_elsewhere_though_it_missed_commands
     assert pool.slot(R0).state is SlotState.EMPTY
 
 
+def test_a_host_that_is_back_does_not_run_a_job_that_waits_for_another_place(pool, job):
+    lose(pool)
+    assert pool.job(job).state is JobState.PENDING
+    # Its agent was not told, and would begin the attempt that was given up.
+    back = pool.heartbeat(jobs=[(job, 1, R2)])
+    assert (job, "held by h0 though it is over or elsewhere") in pool.heard(back)
+    assert pool.actions() == [(R2, "ReleaseJob", job)]
+
+
 def test_a_result_on_a_host_that_was_lost_can_be_delivered_when_it_is_back(pool, job):
     pool.bring(job, JobState.RESULT_HELD)
     lose(pool)

@@ -1,0 +1,239 @@
+"""Slots and CPU workers of a simulated live pool, what runs on them, and what befalls them."""
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fpga_pool.core.benefit.dma import fair_rates
+from fpga_pool.core.benefit.occupancy import EMPTY
+from fpga_pool.core.benefit.pool import OnlinePool
+from fpga_pool.core.policy import OnlinePolicy
+from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.sim.benefit.faults import Drain, End, Failure, Fault, HostLoss, Outage
+from fpga_pool.sim.benefit.record import BOTH, CPU, FAILED, FPGA
+from fpga_pool.sim.benefit.simulator import CPU_END, LOADED, Shell
+from fpga_pool.sim.benefit.trace import Trace
+
+
+@dataclass(slots=True)
+class LiveSlot:
+    """A slot, beside the job that runs there."""
+
+    #: What it holds or loads.
+    function: int = EMPTY
+    loading: bool = False
+    loaded_s: float = -math.inf
+    loads: int = 0
+    #: Of its last load, so that the end of one that was broken off is not taken for that of another one.
+    version: int = 0
+    #: The job that has it while it loads; -1 = none.
+    promised: int = -1
+    #: Of its job: how long it was planned to take, its expected end, when it began and how long it takes.
+    planned_s: float = 0.0
+    expected_s: float = 0.0
+    began_s: float = 0.0
+    lasts_s: float = 0.0
+    #: What it held for a job when it failed.
+    lost: int = EMPTY
+    down: bool = False
+    drained: bool = False
+
+    @property
+    def serves(self) -> bool:
+        """Whether it may get work."""
+        return not (self.down or self.drained)
+
+
+@dataclass(slots=True)
+class CpuWorker:
+    """A worker of the CPU pool."""
+
+    job: int = -1
+    began_s: float = 0.0
+    lasts_s: float = 0.0
+    version: int = 0
+
+
+class LivePlaces(Shell):
+    """Keeps account of slots, CPU workers and the jobs on them."""
+
+    def __init__(
+        self,
+        pool: OnlinePool,
+        trace: Trace,
+        policy: OnlinePolicy,
+        horizon_s: float,
+        seed: int,
+        keep_stretches: bool,
+        *,
+        settings: PoolSettings,
+        cpu_workers: int,
+    ) -> None:
+        super().__init__(pool, trace, policy, horizon_s, np.random.default_rng(seed), keep_stretches, None, learn=True)
+        self._settings = settings
+        self._job = [-1] * pool.slots
+        self._slots = [LiveSlot() for _ in range(pool.slots)]
+        self._workers = [CpuWorker() for _ in range(cpu_workers)]
+        #: By card: when its configuration port is free.
+        self._port_free_s = [0.0] * len(pool.dma_bps)
+        #: Jobs without a place.
+        self._pending: set[int] = set()
+        # By job: how often it has got a place, and the share of its work that is done.
+        self._attempts, self._done = [0] * len(trace.jobs), [0.0] * len(trace.jobs)
+
+    # Jobs ---------------------------------------------------------------------------------------------------------
+
+    def _left_work_s(self, job: int) -> float:
+        """Return how long a job has to compute; without a slot in service nobody knows, and nobody waits for one."""
+        return (1.0 - self._done[job]) * self._work_s[job] if any(slot.serves for slot in self._slots) else 0.0
+
+    def _wait_again(self, job: int) -> None:
+        if self._attempts[job] < self._settings.max_attempts:
+            self._pending.add(job)
+            return
+        self._unfinished -= 1
+        self.record.end_s[job], self.record.where[job] = self._now_s, FAILED
+
+    def _run(self, slot: int, job: int) -> None:
+        """Let a job begin on a slot that holds its function."""
+        known, card = self._slots[slot], self.view.card[slot]
+        known.began_s, known.lasts_s = self._now_s, self._work_s[job] * (1.0 - self._done[job])
+        known.expected_s = self._now_s + known.planned_s
+        self._job[slot] = job
+        self._left_s[slot], self._rate[slot], self._since_s[slot] = known.lasts_s, -1.0, self._now_s
+        self.record.begin_s[job] = self._now_s
+        self._running[card].append(slot)
+        self._share(card)
+
+    def _end(self, slot: int) -> bool:
+        job = self._job[slot]
+        self._note(slot)
+        self._stop(slot)
+        self._unfinished -= 1
+        self.record.end_s[job] = self._now_s
+        self.record.where[job] = FPGA
+        if not self._done[job]:
+            self._learn(job)
+        return True
+
+    def _stop(self, slot: int) -> None:
+        self._version[slot] += 1
+        self._job[slot] = -1
+        card = self.view.card[slot]
+        self._running[card].remove(slot)
+        self._share(card)
+
+    def _leave(self, slot: int, *, keep: bool) -> int:
+        """Let the job that runs on a slot leave it, with what it has done or without; return it."""
+        job, known = self._job[slot], self._slots[slot]
+        self._note(slot)
+        if keep:
+            done, elapsed_s = self._done[job], self._now_s - known.began_s
+            self._done[job] = done + (1.0 - done) * min(elapsed_s / known.lasts_s, 1.0)
+        else:
+            lost_s = known.lasts_s - self._left_s[slot]
+            self.benefit -= lost_s * self._speedup[job] if self._now_s <= self._horizon_s else 0.0
+            self.record.lose(job, slot, self.record.begin_s[job])
+        self._stop(slot)
+        return job
+
+    def _to_worker(self, job: int, number: int) -> None:
+        worker = self._workers[number]
+        worker.job, worker.began_s, worker.version = job, self._now_s, worker.version + 1
+        worker.lasts_s = self._work_s[job] * self._speedup[job] * (1.0 - self._done[job])
+        heapq.heappush(self._agenda, (self._now_s + worker.lasts_s, CPU_END, number, worker.version))
+
+    def _end_on_cpu(self, number: int) -> bool:
+        job = self._off_worker(number)
+        self._unfinished -= 1
+        self.record.end_s[job] = self._now_s
+        self.record.where[job] = BOTH if self._done[job] else CPU
+        return True
+
+    def _off_worker(self, number: int) -> int:
+        worker = self._workers[number]
+        job, worker.job, worker.version = worker.job, -1, worker.version + 1
+        return job
+
+    def _call_back(self, job: int) -> int:
+        """Have a job leave its CPU, with what it has done if its function keeps that; return it."""
+        number = next(number for number, worker in enumerate(self._workers) if worker.job == job)
+        worker = self._workers[number]
+        if self.view.progress_kept[self._function[job]]:
+            done = self._done[job]
+            self._done[job] = done + (1.0 - done) * min((self._now_s - worker.began_s) / worker.lasts_s, 1.0)
+        return self._off_worker(number)
+
+    # Slots --------------------------------------------------------------------------------------------------------
+
+    def _begin_load(self, slot: int, function: int) -> None:
+        known = self._slots[slot]
+        known.function, known.loading = function, True
+        known.loads, known.version = known.loads + 1, known.version + 1
+        card = self.view.card[slot]
+        begin_s = max(self._now_s, self._port_free_s[card])
+        self._port_free_s[card] = end_s = begin_s + self.view.load_s[self.view.kind[slot]]
+        self.record.load(slot, function, begin_s, end_s)
+        heapq.heappush(self._agenda, (end_s, LOADED, slot, known.version))
+
+    def _loaded(self, slot: int) -> bool:
+        known = self._slots[slot]
+        known.loading, known.loaded_s = False, self._now_s
+        if known.promised >= 0:
+            job, known.promised = known.promised, -1
+            self._run(slot, job)
+        return True
+
+    def _withdraw_promise(self, slot: int) -> None:
+        known = self._slots[slot]
+        if known.promised >= 0:
+            job, known.promised = known.promised, -1
+            self._done[job] = 0.0
+            self._wait_again(job)
+
+    def _rates(self, card: int, running: Sequence[int]) -> Sequence[float]:
+        view = self.view
+        demands_bps = [view.io_bps[view.kind[slot]][self._slots[slot].function] for slot in running]
+        return fair_rates(demands_bps, view.dma_bps[card])
+
+    def _expect(self, slot: int, end_s: float) -> None:
+        """Nothing tells a live pool of it."""
+
+    def _befall(self, fault: Fault | End) -> bool:
+        match fault:
+            case Outage(slots=slots) | HostLoss(slots=slots):
+                for slot in slots:
+                    self._fail(slot)
+            case Failure(slot=slot):
+                if self._job[slot] < 0:
+                    return False
+                self._wait_again(self._leave(slot, keep=False))
+            case Drain(slot=slot):
+                self._slots[slot].drained = True
+                self._withdraw_promise(slot)
+            case End(of=Outage(slots=slots)):
+                for slot in slots:
+                    self._slots[slot].down = False
+            case End(of=HostLoss(slots=slots)):
+                for slot in slots:
+                    self._port_free_s[self.view.card[slot]] = 0.0
+                    self._slots[slot].down = False
+                # Its agent goes on from its journal, until it is told of what has changed.
+                for slot in slots:
+                    if (lost := self._slots[slot].lost) != EMPTY:
+                        self._begin_load(slot, lost)
+            case End(of=Drain(slot=slot)):
+                self._slots[slot].drained = False
+        return True
+
+    def _fail(self, slot: int) -> None:
+        known = self._slots[slot]
+        had_job = self._job[slot] >= 0 or known.promised >= 0
+        known.lost = known.function if had_job else EMPTY
+        if self._job[slot] >= 0:
+            self._wait_again(self._leave(slot, keep=False))
+        self._withdraw_promise(slot)
+        known.down, known.function, known.loading, known.version = True, EMPTY, False, known.version + 1
