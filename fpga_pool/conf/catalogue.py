@@ -24,6 +24,9 @@ def configured_catalogue(conf: cfg.ConfigOpts) -> Catalogue:
     return load_catalogue(Path(conf.functions.catalogue) if conf.functions.catalogue else installed_catalogue())
 
 
+_TOO_DEEP = "nested too deeply; a catalogue has tables of values in tables of functions and boards"
+
+
 def load_catalogue(path: Path) -> Catalogue:
     """Return the catalogue in the TOML file at `path`; InvalidCatalogue names the file, and the line or key."""
     try:
@@ -33,9 +36,14 @@ def load_catalogue(path: Path) -> Catalogue:
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise InvalidCatalogue(f"{path}: line {line}: not UTF-8 text") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also a whole number of thousands of digits
         raise InvalidCatalogue(f"{path}: {error}") from error
-    return Catalogue.from_mapping(data, str(path))
+    except RecursionError:
+        raise InvalidCatalogue(f"{path}: {_TOO_DEEP}") from None
+    try:
+        return Catalogue.from_mapping(data, str(path))
+    except RecursionError:  # a value that is refused cannot even be shown
+        raise InvalidCatalogue(f"{path}: {_TOO_DEEP}") from None
 
 
 def installed_catalogue() -> Path:

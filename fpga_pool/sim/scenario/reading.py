@@ -63,6 +63,9 @@ class Policies:
     task: Collection[str]
 
 
+_TOO_DEEP = "nested too deeply; a scenario has tables of values, and lists of names or numbers"
+
+
 def read_scenario(path: Path) -> Scenario:
     """Return the scenario in a TOML file; InvalidInput names the file, the table, the key and what would be right."""
     try:
@@ -72,12 +75,16 @@ def read_scenario(path: Path) -> Scenario:
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise InvalidInput(f"{path}: line {line}: not UTF-8 text") from None
-    except (ValueError, RecursionError) as error:  # also a whole number of thousands of digits
+    except ValueError as error:  # also a whole number of thousands of digits
         raise InvalidInput(f"{path}: {error}") from None
+    except RecursionError:
+        raise InvalidInput(f"{path}: {_TOO_DEEP}") from None
     try:
         return _scenario(path, content)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
+    except RecursionError:  # a value that is refused cannot even be shown
+        raise InvalidInput(f"{path}: {_TOO_DEEP}") from None
 
 
 def check_scenario(scenario: Scenario, catalogue: Catalogue, policies: Policies) -> None:

@@ -75,6 +75,9 @@ def test_missing_file_is_told(tmp_path):
     [
         (b"format_version = 1\n[functions\n", r"broken\.toml: .*line 2"),
         (b"format_version = 1\nx = '\xff'\n", r"broken\.toml: line 2: not UTF-8 text"),
+        (b"x = " + b"[" * 5000 + b"]" * 5000, r"broken\.toml: nested too deeply; a catalogue has tables of values"),
+        (b"format_version" + b".a" * 5000 + b" = 1", r"broken\.toml: nested too deeply; a catalogue has tables"),
+        (b"x = 1" + b"0" * 5000, r"broken\.toml: .*integer string conversion"),
         (b"format_version = 1\n", r"broken\.toml: functions is missing"),
     ],
 )

@@ -95,6 +95,8 @@ def test_hosts_of_a_kind_are_numbered(read):
         (HOST + INSTANCE + 'host = "x"\n', "instances[0] (vm): host: no host is called 'x'; there is node"),
         (HOST + INSTANCE.replace('"aes"', '"x"'), "instances[0] (vm): function: no function of the catalogue"),
         (HOST + BATCH + f"takes = 1{'0' * 5000}\n", "integer string conversion"),
+        (HOST + BATCH + f"takes = {'[' * 5000}{']' * 5000}\n", "s.toml: nested too deeply; a scenario has tables of v"),
+        (HOST + f"[pool]\nseed{'.a' * 5000} = 1\n", "s.toml: nested too deeply; a scenario has tables of values"),
         (HOST + BATCH + f"takes = 0x1{'0' * 5000}\n", "takes: expected a number above 0, or a range [low, high] of"),
         (f"[policy_ect]\na = 0x1{'0' * 5000}\n" + HOST, "policy_ect: a: expected a whole number of 64 bits, found a"),
         ('[pool]\ncatalogue = "a\\u0000b"\n' + HOST, "pool: catalogue: expected a text that is not empty, without con"),
