@@ -12,7 +12,11 @@ _LONGEST_PAUSE = 8
 
 
 class Lookout:
-    """Looks at the work under way of one shard, now and then."""
+    """Looks at the work under way of one shard, now and then.
+
+    What it remembers spares looks, and is not stored with the shard: whoever takes over looks once more than needed,
+    and what is planned anew then depends on the stored objects alone.
+    """
 
     def __init__(self, settings: PoolSettings, is_planned: Callable[[str], bool] = lambda _: True) -> None:
         self._settings = settings

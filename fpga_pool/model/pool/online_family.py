@@ -49,7 +49,8 @@ class OnlineFamily:
         #: Jobs on slots whose end tells what they gained.
         self._on_slots: set[str] = set()
         self._recalled = False
-        #: Slots that were told to load ahead, by name.  Whoever takes over does not know; agents do no repeat.
+        #: Slots that were told to load ahead, by name.  Not stored: whoever takes over may tell a slot once more, which
+        #: its agent ignores unless the slot still holds what the load is to replace.
         self._told: dict[str, ToldAhead] = {}
         #: Until then no look is taken for loads ahead alone: there was nothing to load.
         self._rests_until_s = 0.0
