@@ -5,7 +5,7 @@ PuLP is imported where a programme is made, not before: whoever needs none does 
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -118,6 +118,36 @@ class ExactParams:
         """Raise a ValueError where a problem has more whole numbers to find than it may."""
         if unknowns > self.unknowns:
             raise ValueError(f"problem too large: {unknowns} whole numbers to find, the limit is {self.unknowns}")
+
+
+class ExactPolicy:
+    """What the policies `exact` share: their limits, and who is told of their progress."""
+
+    name = "exact"
+    Params = ExactParams
+
+    def __init__(self, params: ExactParams | None = None, report: Report | None = None) -> None:
+        self._params, self._report = params or ExactParams(), report
+
+    def searching(self, effort: int | None, time_limit_s: float | None, clock: Callable[[], float]) -> Self:
+        """Return this policy with another limit: of nodes of the search tree, or of seconds by its solver."""
+        return type(self)(self._params.limited(effort, time_limit_s), self._report)
+
+    def proving(self, gap: float | None, report: Report | None) -> Self:
+        """Return this policy with another gap, and with somebody to tell of the progress."""
+        return type(self)(self._params if gap is None else replace(self._params, gap=gap), report)
+
+    def _limits(self, horizon_s: float) -> Limits:
+        """Return when a solver stops whose programme counts in shares of a horizon, and whom it tells in seconds."""
+
+        def tell(progress: Progress) -> None:
+            self._tell(horizon_s * min(1.0, progress.incumbent), horizon_s * progress.bound, progress.elapsed_s)
+
+        return self._params.limits(tell if self._report is not None else None)
+
+    def _tell(self, incumbent_s: float, bound_s: float, elapsed_s: float = 0.0) -> None:
+        if self._report is not None:
+            self._report(Progress(incumbent=incumbent_s, bound=min(bound_s, incumbent_s), elapsed_s=elapsed_s))
 
 
 def programme(name: str, *, maximise: bool = False) -> "LpProblem":

@@ -1,40 +1,23 @@
 """`exact`: the shortest schedule of a few multi-FPGA tasks, with the proof that none is shorter."""
 
-from dataclasses import replace
-
 import numpy as np
 
-from fpga_pool.core.integer import ExactParams, Progress, Report
+from fpga_pool.core.integer import ExactPolicy
 from fpga_pool.core.lattice.exact_model import Model
 from fpga_pool.core.lattice.plus import LatticePlus, LatticePlusParams
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
-from fpga_pool.core.makespan.budget import Clock
 from fpga_pool.core.policy import PolicyState
 
 #: Of the search for the schedule to begin with.
 _EFFORT = 10
 
 
-class Exact:
+class Exact(ExactPolicy):
     """A reference for the other policies: solves a mixed integer programme, for as long as that takes.
 
     It begins with the schedule of `lattice_plus`, and looks for a shorter one until it is proven that there is none,
     but for `gap`, or the time is over: then it returns the best one found, and `bound_tight_s` is what is proven.
     """
-
-    name = "exact"
-    Params = ExactParams
-
-    def __init__(self, params: ExactParams | None = None, report: Report | None = None) -> None:
-        self._params, self._report = params or ExactParams(), report
-
-    def searching(self, effort: int | None, time_limit_s: float | None, clock: Clock) -> "Exact":
-        """Return this policy with another limit: of nodes of the search tree, or of seconds by its solver."""
-        return Exact(self._params.limited(effort, time_limit_s), self._report)
-
-    def proving(self, gap: float | None, report: Report | None) -> "Exact":
-        """Return this policy with another gap, and with somebody to report its progress to."""
-        return Exact(self._params if gap is None else replace(self._params, gap=gap), report)
 
     def prepare(self) -> None:
         """Compile what the first schedule needs, or load it."""
@@ -52,12 +35,12 @@ class Exact:
         _require_modelled(view)
         known = LatticePlus(LatticePlusParams(effort=_EFFORT)).decide(view, None, now_s, rng)
         horizon_s, gap = known.wct_s, self._params.gap
-        report = self._scaled_report(horizon_s, known.bound_tight_s)
+        self._tell(horizon_s, known.bound_tight_s)
         if view.tasks == 0 or horizon_s * (1 - gap) <= known.bound_tight_s:
             return known
         model = Model(view, horizon_s, horizon_s * (1 - gap), known.bound_tight_s)
         self._params.require_few(model.unknowns)
-        found, bound_s = model.solve(self._params.limits(report))
+        found, bound_s = model.solve(self._limits(horizon_s))
         best = known if found is None or found.wct_s >= horizon_s else found
         bound_s = max(known.bound_tight_s, min(bound_s, horizon_s * (1 - gap)))
         return TaskSchedule(
@@ -65,20 +48,6 @@ class Exact:
             member_begin=best.member_begin, members=best.members,
             bound_paper_s=known.bound_paper_s, bound_tight_s=min(bound_s, best.wct_s),
         )  # fmt: skip
-
-    def _scaled_report(self, horizon_s: float, bound_s: float) -> Report | None:
-        """Report what is known at first; return what takes reports in shares of the horizon."""
-        report = self._report
-        if report is None:
-            return None
-        report(Progress(incumbent=horizon_s, bound=bound_s, elapsed_s=0.0))
-
-        def tell(progress: Progress) -> None:
-            incumbent_s = horizon_s * min(1.0, progress.incumbent)
-            bound_s = min(incumbent_s, horizon_s * progress.bound)
-            report(Progress(incumbent=incumbent_s, bound=bound_s, elapsed_s=progress.elapsed_s))
-
-        return tell
 
 
 def _require_modelled(problem: TaskProblem) -> None:

@@ -4,36 +4,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from fpga_pool.core.integer import ExactParams, Limits, Progress, Report
+from fpga_pool.core.integer import ExactPolicy
 from fpga_pool.core.makespan.best import Makespan, plan
 from fpga_pool.core.makespan.bounds import LowerBound
-from fpga_pool.core.makespan.budget import Clock
 from fpga_pool.core.makespan.exact_models import balance, is_balance, sequence, unknowns
 from fpga_pool.core.makespan.execution import as_plan
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import BatchPlan, BatchProblem
 
 
-class Exact:
+class Exact(ExactPolicy):
     """A reference for the other policies: solves mixed integer programmes, for as long as that takes.
 
     It begins with the plan of `makespan`, and looks for a shorter one until it is proven that there is none, but for
     `gap`, or the time is over: then it returns the best plan found and what is proven of all.
     """
-
-    name = "exact"
-    Params = ExactParams
-
-    def __init__(self, params: ExactParams | None = None, report: Report | None = None) -> None:
-        self._params, self._report = params or ExactParams(), report
-
-    def searching(self, effort: int | None, time_limit_s: float | None, clock: Clock) -> "Exact":
-        """Return this policy with another limit: of nodes of the search tree, or of seconds by its solver."""
-        return Exact(self._params.limited(effort, time_limit_s), self._report)
-
-    def proving(self, gap: float | None, report: Report | None) -> "Exact":
-        """Return this policy with another gap, and with somebody to tell of the progress."""
-        return Exact(self._params if gap is None else replace(self._params, gap=gap), report)
 
     def prepare(self) -> None:
         """Compile what the first plan needs, or load it."""
@@ -67,16 +52,6 @@ class Exact:
         if best.lower_bound_s == known.lower_bound_s:
             best = replace(best, bound_prices=known.bound_prices)
         return best
-
-    def _limits(self, horizon_s: float) -> Limits:
-        def tell(progress: Progress) -> None:
-            self._tell(horizon_s * min(1.0, progress.incumbent), horizon_s * progress.bound, progress.elapsed_s)
-
-        return self._params.limits(tell if self._report is not None else None)
-
-    def _tell(self, makespan_s: float, bound_s: float, elapsed_s: float = 0.0) -> None:
-        if self._report is not None:
-            self._report(Progress(incumbent=makespan_s, bound=min(bound_s, makespan_s), elapsed_s=elapsed_s))
 
 
 def _require_modelled(problem: BatchProblem) -> None:
