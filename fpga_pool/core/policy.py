@@ -175,7 +175,7 @@ class PlanningAround(Protocol):
 class Replanning(Protocol):
     """A batch policy that can change a plan that is being carried out."""
 
-    def replan(self, underway: "Underway", rng: np.random.Generator) -> "Replan | None":
+    def replan(self, underway: "Underway", state: PolicyState, rng: np.random.Generator) -> "Replan | None":
         """Return a plan for all jobs that do not compute yet; None where it is not worth a look."""
         ...
 

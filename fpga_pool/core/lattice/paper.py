@@ -33,7 +33,7 @@ class ListPolicy:
             Where a task fits in no enclosure.
 
         """
-        placed = self.place(view, allotted_shapes(view))
+        placed = self.place(view, allotted_shapes(view), state)
         return TaskSchedule(
             enclosure=placed.enclosure,
             shape=placed.shape,
@@ -45,7 +45,7 @@ class ListPolicy:
             bound_tight_s=tight_bound_s(view),
         )
 
-    def place(self, problem: TaskProblem, shape: Ints) -> Placed:
+    def place(self, problem: TaskProblem, shape: Ints, state: PolicyState) -> Placed:
         """Return when and where each task runs in the given shape."""
         raise NotImplementedError
 
@@ -55,7 +55,7 @@ class Fifo(ListPolicy):
 
     name = "fifo"
 
-    def place(self, problem: TaskProblem, shape: Ints) -> Placed:
+    def place(self, problem: TaskProblem, shape: Ints, state: PolicyState) -> Placed:
         """Serve in order of arrival, those that arrive together as they were submitted."""
         return list_schedule(problem, shape, np.argsort(problem.arrival_s, kind="stable"), strict=True)
 
@@ -65,7 +65,7 @@ class Heft(ListPolicy):
 
     name = "heft"
 
-    def place(self, problem: TaskProblem, shape: Ints) -> Placed:
+    def place(self, problem: TaskProblem, shape: Ints, state: PolicyState) -> Placed:
         """Serve by falling time."""
         return list_schedule(problem, shape, np.argsort(-problem.shape_seconds[shape], kind="stable"))
 
@@ -75,7 +75,7 @@ class HeftShortest(ListPolicy):
 
     name = "heft_shortest"
 
-    def place(self, problem: TaskProblem, shape: Ints) -> Placed:
+    def place(self, problem: TaskProblem, shape: Ints, state: PolicyState) -> Placed:
         """Serve by rising time."""
         return list_schedule(problem, shape, np.argsort(problem.shape_seconds[shape], kind="stable"))
 
@@ -89,7 +89,7 @@ class Mfit(ListPolicy):
         """Compile the loops of the queues, or load them."""
         mfit.loops()
 
-    def place(self, problem: TaskProblem, shape: Ints) -> Placed:
+    def place(self, problem: TaskProblem, shape: Ints, state: PolicyState) -> Placed:
         """Append to queues in order of arrival."""
         return mfit.queue_tasks(problem, shape)
 
@@ -129,7 +129,7 @@ class Lattice(ListPolicy):
     def __init__(self, params: LatticeParams | None = None) -> None:
         self._params = params or self.Params()
 
-    def place(self, problem: TaskProblem, shape: Ints) -> Placed:
+    def place(self, problem: TaskProblem, shape: Ints, state: PolicyState) -> Placed:
         """Serve by falling rank, those of one rank as they were submitted."""
         ranks = downset_ranks(problem, shape, self._params.dimensions)
         return list_schedule(problem, shape, np.argsort(-ranks, kind="stable"), slice_s=self._params.slice_s)

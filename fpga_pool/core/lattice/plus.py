@@ -104,7 +104,7 @@ class LatticePlus:
     @staticmethod
     def _best_baseline(problem: TaskProblem) -> Placed:
         shape = allotted_shapes(problem)
-        return min((policy().place(problem, shape) for policy in BASELINES), key=lambda placed: placed.wct_s)
+        return min((policy().place(problem, shape, None) for policy in BASELINES), key=lambda placed: placed.wct_s)
 
 
 def _small(**changes: object) -> TaskProblem:

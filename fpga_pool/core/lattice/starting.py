@@ -68,7 +68,7 @@ def planned(
 ) -> TaskSchedule | Placed:
     """Return the policy's schedule; without bounds, which nobody looks at, where it can do without them."""
     if isinstance(policy, ListPolicy):
-        return policy.place(problem, allotted_shapes(problem))
+        return policy.place(problem, allotted_shapes(problem), state)
     return policy.decide(problem, state, 0.0, rng)
 
 

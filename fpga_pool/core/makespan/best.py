@@ -126,7 +126,7 @@ class Makespan:
             return quick_plan(view, self.name)
         return plan(view, replace(self._params, effort=effort), rng, self._clock, self._kernels)
 
-    def replan(self, underway: Underway, rng: np.random.Generator) -> Replan | None:
+    def replan(self, underway: Underway, state: PolicyState, rng: np.random.Generator) -> Replan | None:
         """Plan what does not compute yet anew, as far as that pays; see `replan`.  None where a glance says no."""
         effort = self._params.effort
         if self._share > 0.0:

@@ -133,7 +133,7 @@ class BatchFamily:
         """Plan around what is under way; where that is not possible or does not pay, plan the batch alone."""
         view, failures = look.view, []
         if view.underway is not None and isinstance(look.policy, Replanning):
-            found = self._replan(look.policy, view, view.underway, rng)
+            found = self._replan(look.policy, view, view.underway, state, rng)
             if isinstance(found, ChangedPlan):
                 return Decision(wanted=found)
             if found is not None:
@@ -148,10 +148,10 @@ class BatchFamily:
         return Decision(failures=(*failures, planned), again=True)
 
     def _replan(
-        self, policy: Replanning, view: BatchView, asked: Prospect, rng: np.random.Generator
+        self, policy: Replanning, view: BatchView, asked: Prospect, state: PolicyState, rng: np.random.Generator
     ) -> ChangedPlan | PolicyFailure | None:
         try:
-            found = policy.replan(asked.underway, rng)
+            found = policy.replan(asked.underway, state, rng)
             if found is None:
                 return None
             require_answer(asked.request, found.plan)

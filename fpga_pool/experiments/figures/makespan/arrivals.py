@@ -32,7 +32,7 @@ def _replanner(name: str, seed: int) -> Callable[[Underway], Replan]:
     rng = np.random.default_rng(seed)
 
     def replanned(underway: Underway) -> Replan:
-        found = policy.replan(underway, rng) if isinstance(policy, Replanning) else None
+        found = policy.replan(underway, None, rng) if isinstance(policy, Replanning) else None
         return found or replan(underway, ReplanParams(effort=0))
 
     return replanned

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from fpga_pool.core.lattice.listing import misfit
 from fpga_pool.core.lattice.paper import Fifo, Heft, HeftShortest, Lattice, LatticeParams, Mfit
+from fpga_pool.core.lattice.starting import planned
 from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
 
 POLICIES = {
@@ -204,3 +205,25 @@ def test_without_numba_the_schedules_are_the_same():
     assert said[0].startswith("True ")
     assert said[1].startswith("False ")
     assert said[0].split()[1] == said[1].split()[1]
+
+
+class Learned(Fifo):
+    """Places tasks by what it remembers, which it keeps for the test."""
+
+    def place(self, problem, shape, state):
+        self.remembered = state
+        return super().place(problem, shape, state)
+
+
+@pytest.mark.parametrize("with_bounds", [True, False])
+def test_a_policy_that_ranks_tasks_sees_what_it_remembers(with_bounds):
+    policy, rng = Learned(), np.random.default_rng(0)
+    problem = TaskProblem(
+        enclosure_fpgas=[2], enclosure_links=[Topology.RING], shape_begin=[0, 1], shape_fpgas=[1], shape_seconds=[1.0],
+        links=[Links.ANY],
+    )  # fmt: skip
+    if with_bounds:
+        policy.decide(problem, {"runs": 3}, 0.0, rng)
+    else:
+        planned(policy, problem, {"runs": 3}, rng)
+    assert policy.remembered == {"runs": 3}

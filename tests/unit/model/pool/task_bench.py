@@ -14,7 +14,7 @@ from fpga_pool.model.tasks import Task, TaskShape
 
 
 def solve(problem):
-    return Lattice().place(problem, allotted_shapes(problem))
+    return Lattice().place(problem, allotted_shapes(problem), None)
 
 
 class Tasks:

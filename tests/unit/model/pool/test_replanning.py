@@ -3,11 +3,14 @@
 from dataclasses import replace
 from uuid import uuid4
 
+import numpy as np
 import pytest
 
+from fpga_pool.core.makespan import Ect
 from fpga_pool.model.messages import ObservedJob
 from fpga_pool.model.objects import BatchState, JobState, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest
+from fpga_pool.model.pool.batch_family import BatchFamily
 from fpga_pool.model.pool.changes import admit_flow
 from fpga_pool.model.pool.lookout import Lookout
 from fpga_pool.model.values import changed
@@ -207,3 +210,20 @@ def test_promised_bound_holds_where_what_is_late_ends_at_once(queued):
     assert [job.batch_uuid for job in changes.placed] == [batch]
     # One job of a second and a thousandth, on any of three slots.
     assert queued.batch(batch).lower_bound_s == pytest.approx(1.001)
+
+
+class Learned(Ect):
+    """Plans around what is under way by what it remembers, which it keeps for the test."""
+
+    def replan(self, underway, state, rng):
+        self.remembered = state
+
+
+def test_a_policy_plans_around_what_is_under_way_by_what_it_remembers(queued):
+    policy = Learned()
+    family = BatchFamily(queued.catalogue, queued.settings, lambda _: policy, "learned", lambda _: True)
+    queued.create("aes")
+    with queued.tx() as tx:
+        look = family.snapshot(tx, queued.now_s)
+    family.decide(look, {"runs": 3}, np.random.default_rng(0))
+    assert policy.remembered == {"runs": 3}

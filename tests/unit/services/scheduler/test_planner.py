@@ -115,11 +115,11 @@ class Around(Makespan):
     def sparing(self, share):
         return self
 
-    def replan(self, underway, rng):
+    def replan(self, underway, state, rng):
         self.asked.append(underway)
         if self._broken:
             raise ZeroDivisionError
-        return super().replan(underway, rng)
+        return super().replan(underway, state, rng)
 
 
 @pytest.mark.parametrize("broken", [False, True])
