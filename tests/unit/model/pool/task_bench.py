@@ -1,20 +1,42 @@
 """Tasks on the pool of `conftest`: what tenants and the scheduler do, and a host with cards in a ring."""
 
+from dataclasses import replace
+
+import numpy as np
+
 from fpga_pool.core.lattice.paper import Lattice
 from fpga_pool.core.lattice.shapes import allotted_shapes
 from fpga_pool.core.lattice.tasks import Topology as Cables
+from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.links import CardLinks, SlotLinks
 from fpga_pool.model.messages import ObservedSlot
 from fpga_pool.model.objects import Job, LeaseKind, SlotState
 from fpga_pool.model.pool.task_admission import ShareRequest, TaskRequest, cancel_task, create_task
-from fpga_pool.model.pool.task_choosing import choose
-from fpga_pool.model.pool.tasks import commit_choices, task_detail, task_view
+from fpga_pool.model.pool.task_family import TaskFamily
+from fpga_pool.model.pool.tasks import task_detail
 from fpga_pool.model.tasks import Task, TaskShape
+
+RNG = np.random.default_rng(0)
 
 
 def solve(problem):
     return Lattice().place(problem, allotted_shapes(problem), None)
+
+
+def placed(outcome):
+    return [task.uuid for task in outcome.placed]
+
+
+class Breakable(Lattice):
+    """Fails once it is broken."""
+
+    broken = False
+
+    def place(self, problem, shape, state):
+        if self.broken:
+            raise ZeroDivisionError
+        return super().place(problem, shape, state)
 
 
 class Tasks:
@@ -23,8 +45,12 @@ class Tasks:
     def __init__(self, pool, patience_s=30.0):
         self.pool, self.patience_s = pool, patience_s
         self.count = 0
-        #: The policy has failed.
-        self.failed = False
+        self.policy = Breakable()
+        self._family = TaskFamily(pool.catalogue, replace(pool.settings, task_patience_s=patience_s), self.policy)
+        self._cycle = Cycle(
+            self._family, reading=pool.tx, transactions=pool.tx, dispatch=lambda: None, clock=lambda: pool.now_s,
+            timer=lambda: 0.0, rng=RNG,
+        )  # fmt: skip
 
     def ring_up(self, host="r", cards=4, slots=1, cables=Cables.RING, between=Cables.FULL):
         """Have a host with cards in an enclosure of their own come up."""
@@ -60,21 +86,20 @@ class Tasks:
             create_task(tx, request, self.pool.catalogue, self.pool.settings, self.pool.now_s)
         return uuid
 
-    def view(self):
+    def look(self):
         with self.pool.tx() as tx:
-            return task_view(tx, self.pool.catalogue, self.pool.now_s)
+            return self._family.snapshot(tx, self.pool.now_s)
 
-    def decide(self, view):
-        return choose(view, self.patience_s, (lambda _: None) if self.failed else solve)
+    def decide(self, look):
+        return self._family.decide(look, None, RNG).wanted or ()
 
-    def commit(self, view, choices):
+    def commit(self, look, choices):
         with self.pool.tx() as tx:
-            return [task.uuid for task in commit_choices(tx, view, choices, self.pool.settings, self.pool.now_s)]
+            return placed(self._family.commit(tx, look, choices, self.pool.now_s))
 
     def place(self):
         """Let the scheduler look; returns the tasks that got their slots."""
-        view = self.view()
-        return [] if view is None else self.commit(view, self.decide(view))
+        return placed(self._cycle.run().outcome)
 
     def cancel(self, uuid):
         with self.pool.tx() as tx:

@@ -110,8 +110,8 @@ class Walk:
             self.tasks.create(count, topology, function, requester="h0")
 
     def place(self):
-        if view := self.tasks.view():
-            self.choices.append((view, self.tasks.decide(view)))
+        if look := self.tasks.look():
+            self.choices.append((look, self.tasks.decide(look)))
             self.tasks.commit(*self.choices[-1])
 
     def place_late(self, number):

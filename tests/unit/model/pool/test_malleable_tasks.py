@@ -120,7 +120,7 @@ def test_a_slot_with_several_shares_that_fails_stops_the_task_which_goes_on_in_a
 def test_where_the_policy_fails_it_gets_the_quickest_shape_that_there_are_slots_for(pool, tasks):
     pool.drain("r/c0/s0")
     uuid = tasks.create(4, "line", shapes=[(1, None), (2, None), (4, None)])
-    tasks.failed = True
+    tasks.policy.broken = True
     assert tasks.place() == [uuid]
     assert tasks.get(uuid).slots == 2
 

@@ -126,6 +126,6 @@ def test_a_look_at_the_shard_reads_no_host_by_itself_and_asks_once_what_equal_ta
     monkeypatch.setattr(
         "fpga_pool.model.pool.tasks.holds", lambda room, topology, count: asked.append(count) or count == 2
     )
-    view = tasks.view()
+    view = tasks.look().view
     assert sorted(asked) == [2, 4]  # the shard has one host
     assert len(view.tasks) == len(view.left_out) == 5

@@ -279,14 +279,14 @@ def test_a_virtual_machine_takes_a_slot_of_a_task_and_the_task_waits_for_as_many
 
 def test_what_has_changed_since_it_was_decided_is_left_out(pool, tasks):
     uuid = tasks.create(4, "ring")
-    view = tasks.view()
-    choices = tasks.decide(view)
+    look = tasks.look()
+    choices = tasks.decide(look)
     pool.drain("r/c2/s0")
-    assert tasks.commit(view, choices) == []
+    assert tasks.commit(look, choices) == []
     assert tasks.held() == {}
     pool.resume("r/c2/s0")
-    assert tasks.commit(view, choices) == [uuid]
-    assert tasks.commit(view, choices) == []
+    assert tasks.commit(look, choices) == [uuid]
+    assert tasks.commit(look, choices) == []
 
 
 def test_a_drained_slot_lets_what_computes_end_and_stops_a_task_that_has_not_begun_there(pool, tasks):
