@@ -118,10 +118,7 @@ class Commanding:
     def _execute(self, command: Command, event: CommandsReceived, now_s: float) -> Outcome:
         action, slot = command.action, command.slot
         if isinstance(action, AssignJob):
-            # An earlier one of these commands may have deleted it, from the disk or from the journal.
-            deleted = i.DeleteFiles(action.job) in self._out or i.ForgetJob(action.job) in self._out
-            input_here = action.job in event.inputs and not deleted
-            self._assign(slot, action, input_here, now_s)
+            self._assign(slot, action, action.job in event.inputs and not self._deleted(action.job), now_s)
         elif isinstance(action, RetimeJob):
             self._job_if_possible(action.job, action, now_s, action.attempt)
         elif isinstance(action, ReleaseJob):
@@ -139,6 +136,10 @@ class Commanding:
         self.state.remember(command.id)
         self._out.append(i.KeepCommand(command))
         return Outcome(command=command.id, outcome="accepted")
+
+    def _deleted(self, job: str) -> bool:
+        """Say whether an earlier one of these commands deletes the job's input, from the disk or from the journal."""
+        return i.DeleteFiles(job) in self._out or i.ForgetJob(job) in self._out
 
     def _assign(self, slot: str, action: AssignJob, input_here: bool, now_s: float) -> None:
         known = self.state.jobs.get(action.job)
