@@ -226,7 +226,9 @@ def _is_over(gang: Gang, now_s: float) -> bool:
 
 def commit_gang_moves(tx: Transaction, view: GangView, moves: Sequence[Move], settings: PoolSettings) -> list[Gang]:
     """Do what was decided, in order, up to the first that is not possible any more; return the gangs moved."""
-    held = {process.held_place for process in tx.processes()}
+    processes = tx.processes()
+    held = {process.held_place for process in processes}
+    trials = any(process.exchanged for process in processes)
     usable, trial_s = _usable(tx), view.tiers.trial_s
     moved = []
     for move in moves:
@@ -239,9 +241,10 @@ def commit_gang_moves(tx: Transaction, view: GangView, moves: Sequence[Move], se
             break
         if move.how is How.SWAP:
             held -= {process.held_place for process in tx.processes(gang=gang.uuid)}
-        if tier is Tier.FOREGROUND:
+        if tier is Tier.FOREGROUND and trials:
             end_trials_behind(tx, names, view.now_s)
             gang = end_trial(tx, tx.gang(gang.uuid), view.now_s)
+        trials |= move.how is How.TRY
         _commit(tx, gang, move.how, names, settings, trial_s, view.now_s)
         held |= places
         moved.append(tx.gang(gang.uuid))
