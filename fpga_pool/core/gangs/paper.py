@@ -42,12 +42,12 @@ class Easy:
         """Yield move after move; each is applied to the view before the next is asked for."""
         if view.news_in_front:
             yield from self._serve(view)
-            if len(view.line) > 1 and view.idle:
+            if view.line.count > 1 and view.idle:
                 yield from self._backfill(view, now_s)
 
     def _serve(self, view: Tiers) -> Iterator[Move]:
         """Step 1: those first in line as long as they can be deployed."""
-        while len(view.line) and view.width[head := int(view.line.rows[0])] <= view.idle:
+        while view.line.count and view.width[head := int(view.line.rows[0])] <= view.idle:
             move = self._deploy(view, head)
             if move is None:
                 return
@@ -87,7 +87,7 @@ class _TwoTiers(Easy):
     def decide(self, view: Tiers, state: PolicyState, now_s: float, rng: np.random.Generator) -> Iterator[Move]:
         """Yield move after move; each is applied to the view before the next is asked for."""
         yield from super().decide(view, state, now_s, rng)
-        if len(view.queue) and view.processes_behind < view.processors:
+        if view.queue.count and view.processes_behind < view.processors:
             yield from self._start_behind(view, now_s)
 
     def _start_behind(self, view: Tiers, now_s: float) -> Iterator[Move]:

@@ -173,25 +173,25 @@ class _Shell:
 
     def run(self) -> None:
         """Let time pass until every gang has done its work."""
-        submit_s, agenda, view = self._submit_s, self._agenda, self._view
+        submit_s, agenda, view, trials, faults = self._submit_s, self._agenda, self._view, self._trials, self._faults
         arriving, count = 0, len(submit_s)
-        while arriving < count or agenda or self._faults:
+        while arriving < count or agenda or faults:
             now_s = submit_s[arriving] if arriving < count else math.inf
             if agenda and agenda[0][0] < now_s:
                 now_s = agenda[0][0]
-            if self._trials and self._trials[0][0] < now_s:
-                now_s = self._trials[0][0]
-            if self._faults and self._faults[0][0] < now_s:
-                now_s = self._faults[0][0]
+            if trials and trials[0][0] < now_s:
+                now_s = trials[0][0]
+            if faults and faults[0][0] < now_s:
+                now_s = faults[0][0]
             self._now_s = now_s
-            changed, first = self._end_trials(), arriving
+            changed, first = bool(trials) and self._end_trials(), arriving
             while agenda and agenda[0][0] == now_s:
                 _, gang, version = heapq.heappop(agenda)
                 if version == self._version[gang]:
                     self._happens(gang)
                     changed = True
-            while self._faults and self._faults[0][0] == now_s:
-                self._strike(self._faults.popleft()[1])
+            while faults and faults[0][0] == now_s:
+                self._strike(faults.popleft()[1])
                 changed = True
             while arriving < count and submit_s[arriving] == now_s:
                 view.arrive(arriving, now_s)
@@ -286,12 +286,12 @@ class _Shell:
         for move in self._policy.decide(view, None, self._now_s, self._rng):
             self._do(move)
         view.news_in_front = False
-        tier = view.tier
-        self._touched.discard(NOBODY)
-        for gang in self._touched:
+        tier, touched = view.tier, self._touched
+        touched.discard(NOBODY)
+        for gang in touched:
             if tier[gang] >= BEHIND:
                 self._refresh(gang)
-        self._touched.clear()
+        touched.clear()
 
     def _correct(self) -> None:
         """Expect those of the background to run longer that have outrun what was expected of them."""
