@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 import fpga_pool
 from fpga_pool.model.exceptions import ServiceUnavailable
+from fpga_pool.model.values import field_names
 from fpga_pool.store import Store
 from fpga_pool.store.mapping import PLACES
 from fpga_pool.store.models import Base
@@ -108,7 +108,7 @@ def test_processes_that_start_at_once_all_find_the_schema(connection):
 @pytest.mark.parametrize("cls", PLACES, ids=lambda cls: cls.__name__)
 def test_every_field_has_a_column(cls):
     place = PLACES[cls]
-    assert {field.name for field in fields(cls)} <= set(place.row.__table__.columns.keys())
+    assert set(field_names(cls)) <= set(place.row.__table__.columns.keys())
 
 
 @pytest.mark.parametrize("table", ["batches", "jobs"])
