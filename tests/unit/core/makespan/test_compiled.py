@@ -68,7 +68,7 @@ def problem():
 def test_around_what_is_under_way_plain_kernels_do_not_search(problem):
     plan = Ect().decide(problem, None, 0.0, np.random.default_rng(0))
     underway, _ = underway_at(problem, plan, 1.0, lost=[0])
-    found = Makespan(kernels=Kernels.PLAIN).replan(underway, np.random.default_rng(0))
+    found = Makespan(kernels=Kernels.PLAIN).replan(underway, None, np.random.default_rng(0))
     assert found.method != "search"
     assert np.array_equal(found.plan.start_s, replan(underway).plan.start_s)
 

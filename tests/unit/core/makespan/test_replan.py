@@ -242,5 +242,5 @@ def test_a_sparing_policy_leaves_alone_what_is_over_in_a_moment(compute_problem,
     # 20 jobs: at 0.1 ms each, and 2 % of the time, a plan pays from 0.1 s of work on; or where a slot is busy so long.
     problem = compute_problem(np.full((20, 2), seconds), ready_s=np.full(2, ready_s))
     underway = computing(problem, [0] * 20, np.arange(20) * seconds)
-    found = Makespan().sparing(0.02).replan(underway, np.random.default_rng(0))
+    found = Makespan().sparing(0.02).replan(underway, None, np.random.default_rng(0))
     assert (found is not None) == pays
