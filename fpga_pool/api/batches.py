@@ -48,9 +48,9 @@ def create() -> ResponseReturnValue:
 
 @batches.get("/<batch_uuid>")
 def show(batch_uuid: str) -> ResponseReturnValue:
-    """Show one batch, with its story."""
+    """Show one batch, with its history."""
     batch = scheduler().batch(tenant().project_id, known_uuid("batch", batch_uuid))
-    return jsonify({"batch": {**views.batch(batch), "story": views.story(batch.story)}})
+    return jsonify({"batch": {**views.batch(batch), "history": views.history(batch.history)}})
 
 
 @batches.delete("/<batch_uuid>")

@@ -49,7 +49,7 @@ def create() -> ResponseReturnValue:
 
 @gangs.get("/<gang_uuid>")
 def show(gang_uuid: str) -> ResponseReturnValue:
-    """Show one gang: why it waits and until when, its processes, its migrations and its story."""
+    """Show one gang: why it waits and until when, its processes, its migrations and its history."""
     return jsonify({"gang": views.gang_detail(scheduler().gang(tenant().project_id, known_uuid("gang", gang_uuid)))})
 
 

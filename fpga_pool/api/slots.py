@@ -18,7 +18,7 @@ def list_slots() -> ResponseReturnValue:
 
 @slots.get("/<slot_uuid>")
 def show(slot_uuid: str) -> ResponseReturnValue:
-    """Show one slot, with its story."""
+    """Show one slot, with its history."""
     return jsonify(_whole(scheduler().slot(known_uuid("slot", slot_uuid))))
 
 
@@ -33,4 +33,4 @@ def change(slot_uuid: str) -> ResponseReturnValue:
 
 
 def _whole(slot: Slot) -> views.View:
-    return {"slot": {**views.slot(slot), "story": views.story(slot.story)}}
+    return {"slot": {**views.slot(slot), "history": views.history(slot.history)}}

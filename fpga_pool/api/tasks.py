@@ -61,7 +61,7 @@ def _seconds(shape: dict[str, Any]) -> float | None:
 
 @tasks.get("/<task_uuid>")
 def show(task_uuid: str) -> ResponseReturnValue:
-    """Show one task: why it waits and until when, or its slots, its shares and its story."""
+    """Show one task: why it waits and until when, or its slots, its shares and its history."""
     return jsonify({"task": views.task_detail(scheduler().task(tenant().project_id, known_uuid("task", task_uuid)))})
 
 

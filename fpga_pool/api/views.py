@@ -10,7 +10,7 @@ from typing import Any
 
 from fpga_pool.model.exchange import Calibration, FunctionInfo, GangDetail, TaskDetail, Ticket
 from fpga_pool.model.gangs import Gang, Migration, Process
-from fpga_pool.model.objects import Batch, Host, Job, RateSegment, Slot, StoryEntry, place_kind
+from fpga_pool.model.objects import Batch, HistoryEntry, Host, Job, RateSegment, Slot, place_kind
 from fpga_pool.model.tasks import Task
 
 View = dict[str, Any]
@@ -123,12 +123,12 @@ def gang_detail(detail: GangDetail) -> View:
     """Show a gang with what can be said of it now."""
     return {
         **gang(detail.gang),
-        "waits_because": detail.waits_because,
+        "pending_reason": detail.pending_reason,
         "expected_at": time(detail.expected_at),
         "done_s": detail.done_s,
         "process_list": [process(item) for item in detail.processes],
         "migration_list": [migration(item) for item in detail.migrations],
-        "story": story(detail.gang.story),
+        "history": history(detail.gang.history),
     }
 
 
@@ -252,7 +252,7 @@ def transfer(segments: Sequence[RateSegment]) -> list[View]:
     return [{"begin_s": piece.begin_s, "end_s": piece.end_s, "bps": number(piece.bps)} for piece in segments]
 
 
-def story(entries: Sequence[StoryEntry]) -> list[View]:
+def history(entries: Sequence[HistoryEntry]) -> list[View]:
     """Show what happened to an object, oldest first."""
     return [
         {"at": time(entry.at), "event": entry.event, "before": entry.before, "after": entry.after} for entry in entries
@@ -288,9 +288,9 @@ def task_detail(detail: TaskDetail) -> View:
     """Show a task with what can be said of it now."""
     return {
         **task(detail.task),
-        "waits_because": detail.waits_because,
+        "pending_reason": detail.pending_reason,
         "expected_at": time(detail.expected_at),
         "slot_list": list(detail.slots),
         "share_list": [job(share) for share in detail.shares],
-        "story": story(detail.task.story),
+        "history": history(detail.task.history),
     }

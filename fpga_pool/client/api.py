@@ -125,7 +125,7 @@ class PoolApi:
         return found
 
     def batch(self, uuid: str) -> Batch:
-        """Return one batch, with its story."""
+        """Return one batch, with its history."""
         return read(Batch, self._http.call("GET", f"/v1/batches/{_segment(uuid)}")["batch"])
 
     def jobs(self, uuid: str, states: Sequence[JobState] = ()) -> list[Job]:
@@ -200,7 +200,7 @@ class PoolApi:
         view = self._http.call("GET", f"/v1/gangs/{_segment(uuid)}")["gang"]
         return GangDetail(
             gang=read(Gang, view),
-            waits_because=str(view.get("waits_because", "")),
+            pending_reason=str(view.get("pending_reason", "")),
             expected_at=_moment(view.get("expected_at")),
             done_s=float(view.get("done_s", 0.0)),
             processes=tuple(read_all(Process, view.get("process_list", []))),
@@ -256,7 +256,7 @@ class PoolApi:
         view = self._http.call("GET", f"/v1/tasks/{_segment(uuid)}")["task"]
         return TaskDetail(
             task=read(Task, view),
-            waits_because=str(view.get("waits_because", "")),
+            pending_reason=str(view.get("pending_reason", "")),
             expected_at=_moment(view.get("expected_at")),
             slots=tuple(map(str, view.get("slot_list", []))),
             shares=tuple(read_all(Job, view.get("share_list", []))),
@@ -273,7 +273,7 @@ class PoolApi:
         return read_all(Slot, self._http.call("GET", "/v1/slots").get("slots"))
 
     def slot(self, uuid: str) -> Slot:
-        """Return one slot, with its story."""
+        """Return one slot, with its history."""
         return read(Slot, self._http.call("GET", f"/v1/slots/{_segment(uuid)}")["slot"])
 
     def drain(self, uuid: str, reason: str = "") -> Slot:

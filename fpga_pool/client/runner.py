@@ -35,7 +35,7 @@ _REPORT_S = 5.0
 _FULL_LOOK_S = 30.0
 #: What a new batch waits for: any of these.
 _PLANNED = tuple(state for state in JobState if state is not JobState.PENDING)
-#: What a job is waited for whose result is here: that the pool knows of it, too, or has begun anew.
+#: What a job is waited for whose result is here: that the pool knows of it, too, or has begun again.
 _NOT_UNDER_WAY = tuple(state for state in JobState if state not in (JobState.STAGED, JobState.RUNNING))
 #: A poll takes at most this part of the time, however large the batch; unless it takes very long, as it does where the
 #: scheduler that is asked has just died.
@@ -44,7 +44,7 @@ _POLL_SHARE, _LONGEST_PAUSE_S = 0.25, 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """Knobs of a run."""
+    """Parameters of a run."""
 
     max_streams: int = 64
     #: Inputs and results of at most so many bytes share a connection to their host; larger ones have their own.
@@ -219,7 +219,7 @@ class BatchRunner:
 
     def _update(self, transfer: Transfer, job: Job) -> None:
         if job.attempt != transfer.job.attempt:
-            # Planned anew: what was done for the former attempt is void.
+            # Planned again: what was done for the former attempt is void.
             transfer.result = None
             transfer.failures, transfer.not_before_s, transfer.staged_until_s = 0, 0.0, 0.0
         retimed = job.transfer != transfer.job.transfer and job.state is JobState.WAITING_INPUT

@@ -10,7 +10,7 @@ from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.exceptions import InvalidInput
 
 
-class Stock(ManageCommand):
+class FillLibrary(ManageCommand):
     """Fill the library for simulated boards: for each function and region what is missing or not of this key."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -37,7 +37,7 @@ class Stock(ManageCommand):
         library = BitstreamLibrary(root)
         for name in parsed_args.board or [self.conf.driver_simulated.board]:
             try:
-                library.stock(catalogue, catalogue.board(name), key)
+                library.fill(catalogue, catalogue.board(name), key)
             except OSError as error:
                 raise InvalidInput(f"[agent] bitstream_library: {error}") from error
             self.tell(f"{name}: {root / name}")

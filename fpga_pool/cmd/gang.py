@@ -180,7 +180,7 @@ def details(detail: GangDetail) -> tuple[Sequence[str], Row]:
     gang = detail.gang
     response_s = None if gang.ended_at is None else gang.ended_at - gang.created_at
     shown = _summary(gang) | {
-        "waits_because": detail.waits_because or gang.reason,
+        "pending_reason": detail.pending_reason or gang.reason,
         "expected_at": Moment(detail.expected_at),
         "started_at": Moment(gang.started_at),
         "ends_at": Moment(gang.ends_at),

@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy", default="measy_plus", metavar="NAME", help=f"who decides: {names} (default: measy_plus)"
     )
     parser.add_argument(
-        "--knob",
-        type=_knob,
+        "--parameter",
+        type=_parameter,
         action="append",
         default=[],
         metavar="NAME=VALUE",
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_physics(parser: argparse.ArgumentParser) -> None:
     """Declare what the paper measured or assumed; defaults are its own."""
     default = ProgressParams()
-    more = parser.add_argument_group("physics of two tiers; paper 002")
+    more = parser.add_argument_group("physics of two tiers; two-tier paper")
     for option, values, what in (
         ("--usage", default.usage, "CPU usage of processes of gangs of two or more, uniform; section 3.1"),
         ("--loss", default.loss, "loss of a foreground process that shares its processor, uniform; section 2.1"),
@@ -102,7 +102,7 @@ def _add_physics(parser: argparse.ArgumentParser) -> None:
         type=_share,
         default=default.usage_threshold,
         metavar="U",
-        help="foreground usage from which on the background makes no progress; of policies it is a knob, too; "
+        help="foreground usage from which on the background makes no progress; of policies it is a parameter, too; "
         f"section 2.1 (default: {default.usage_threshold:g})",
     )
     said = more.add_mutually_exclusive_group()
@@ -120,7 +120,7 @@ def _add_physics(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
     """Simulate; write what was asked for and return what came of it."""
-    policy = tuned_policy("gang", arguments.policy, dict(arguments.knob))
+    policy = tuned_policy("gang", arguments.policy, dict(arguments.parameter))
     trace, left_out = read_trace(arguments.trace, arguments.processors)
     if arguments.load is not None:
         try:
@@ -168,7 +168,7 @@ def _progress(arguments: argparse.Namespace) -> ProgressParams:
         raise InvalidInput(f"physics: {error}") from None
 
 
-def _knob(text: str) -> tuple[str, str]:
+def _parameter(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals and value):
         raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")

@@ -25,7 +25,7 @@ VERBOSE = 2
 
 COMMANDS: dict[str, Any] = {
     "audit": audit.Audit,
-    "bitstreams stock": bitstreams.Stock,
+    "bitstreams stock": bitstreams.FillLibrary,
     "db check": db.Check,
     "db sync": db.Sync,
     "db version": db.Version,

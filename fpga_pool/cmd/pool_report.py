@@ -118,7 +118,7 @@ def explain(run: ScenarioRun, name: str) -> dict[str, Any] | Table:
         elif (found := store.get(Batch, name)) is not None:
             columns, values = batch.details(found, tx.batch_jobs(name))
         elif (job := store.get(Job, name)) is not None:
-            return {**views.job(job), "history": "\n".join(f"{e.at:.3f} {e.event}: {e.after}" for e in job.story)}
+            return {**views.job(job), "history": "\n".join(f"{e.at:.3f} {e.event}: {e.after}" for e in job.history)}
         else:
             raise InvalidInput(f"--explain: no batch, job, task, gang or instance {name!r} has arrived by {now_s:g} s")
     return dict(zip(columns, values, strict=True))

@@ -308,7 +308,7 @@ COMMANDS: Mapping[str, _Command] = {
         "Make a trace of parallel jobs from a model.", _add_workload_arguments, _workload, _show_lines
     ),
     "testbed": _Command(
-        "Run the testbed of paper 000, section 5.1, in network namespaces; needs root and a source checkout.",
+        "Run the testbed of the makespan paper, section 5.1, in network namespaces; needs root and a source checkout.",
         _add_testbed_arguments,
         _testbed,
         _show_testbed,

@@ -141,7 +141,7 @@ def details(detail: TaskDetail) -> tuple[Sequence[str], Row]:
     task = detail.task
     response_s = None if task.ended_at is None else task.ended_at - task.created_at
     shown = _summary(task) | {
-        "waits_because": detail.waits_because or task.reason,
+        "pending_reason": detail.pending_reason or task.reason,
         "expected_at": Moment(detail.expected_at),
         "started_at": Moment(task.started_at),
         "ends_at": Moment(task.ends_at),

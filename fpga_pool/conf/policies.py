@@ -1,4 +1,4 @@
-"""Scheduling policies by name, from the entry points of any installed package, and their knobs: [policy_NAME]."""
+"""Scheduling policies by name, from the entry points of any installed package, and their parameters: [policy_NAME]."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -37,19 +37,19 @@ def load_policy(group: str, name: str, conf: cfg.ConfigOpts | None = None) -> An
         raise InvalidInput(f"[{_group_name(name)}] {error}") from error
 
 
-def tuned_policy(group: str, name: str, knobs: Mapping[str, str]) -> Any:
+def tuned_policy(group: str, name: str, parameters: Mapping[str, str]) -> Any:
     """Return the policy of that name with some of its parameters given as text, the others by default.
 
     InvalidInput names the policies or parameters there are, or the value that is wrong.
     """
     defaults = _defaults(_policy_class(group, name))
     values: dict[str, Any] = {}
-    for knob, text in knobs.items():
-        kind: Any = type(defaults.get(knob, ""))
+    for parameter, text in parameters.items():
+        kind: Any = type(defaults.get(parameter, ""))
         try:
-            values[knob] = kind(text)
+            values[parameter] = kind(text)
         except ValueError:
-            raise InvalidInput(f"{name}: {knob}: expected a value of type {kind.__name__}, got {text!r}") from None
+            raise InvalidInput(f"{name}: {parameter}: expected a value of type {kind.__name__}, got {text!r}") from None
     return policy_with(group, name, values)
 
 
@@ -60,12 +60,12 @@ def policy_with(group: str, name: str, values: Mapping[str, Any]) -> Any:
     """
     policy = _policy_class(group, name)
     defaults = _defaults(policy)
-    for knob, value in values.items():
-        if knob not in defaults:
-            raise InvalidInput(f"{name}: {knob}: no such knob; there is: {', '.join(defaults) or 'none'}")
-        kind = type(defaults[knob])
+    for parameter, value in values.items():
+        if parameter not in defaults:
+            raise InvalidInput(f"{name}: {parameter}: no such parameter; there is: {', '.join(defaults) or 'none'}")
+        kind = type(defaults[parameter])
         if type(value) is not kind and (kind, type(value)) != (float, int):
-            raise InvalidInput(f"{name}: {knob}: expected a value of type {kind.__name__}, got {value!r}")
+            raise InvalidInput(f"{name}: {parameter}: expected a value of type {kind.__name__}, got {value!r}")
     try:
         return policy(policy.Params(**values)) if values else policy()
     except ValueError as error:
@@ -78,15 +78,15 @@ def _defaults(policy: Any) -> dict[str, Any]:
 
 
 def policy_as(group: str, text: str) -> Any:
-    """Return the policy that a text names: NAME, or NAME:KNOB=VALUE,KNOB=VALUE with some parameters of its own.
+    """Return the policy that a text names: NAME, or NAME:PARAMETER=VALUE,PARAMETER=VALUE with other parameters.
 
     InvalidInput names what there is, or what is wrong.
     """
     name, colon, listed = text.partition(":")
-    knobs = dict(knob.partition("=")[::2] for knob in listed.split(",")) if colon else {}
-    if colon and not all(knob and value for knob, value in knobs.items()):
-        raise InvalidInput(f"policy {text!r}: expected NAME or NAME:KNOB=VALUE,KNOB=VALUE")
-    return tuned_policy(group, name, knobs)
+    parameters = dict(parameter.partition("=")[::2] for parameter in listed.split(",")) if colon else {}
+    if colon and not all(parameter and value for parameter, value in parameters.items()):
+        raise InvalidInput(f"policy {text!r}: expected NAME or NAME:PARAMETER=VALUE,PARAMETER=VALUE")
+    return tuned_policy(group, name, parameters)
 
 
 def is_proving(group: str, name: str) -> bool:

@@ -8,6 +8,6 @@ OPTS = [
         "migration_s",
         default=20.0,
         min=0.0,
-        help="Seconds that a process takes to be saved, before it goes on elsewhere (paper 002: 20).",
+        help="Seconds that a process takes to be saved, before it goes on elsewhere (two-tier paper: 20).",
     ),
 ]

@@ -199,14 +199,14 @@ OPTS = [
         default=_DEFAULTS.replan_horizon_s,
         min=0.0,
         help="Jobs that begin to move or to compute within so many seconds stay as planned when the rest is planned "
-        "anew: because a batch has arrived, a slot or a host was lost, or reality differs from the plan. It must be "
+        "again: because a batch has arrived, a slot or a host was lost, or reality differs from the plan. It must be "
         "longer than commands and clients take to follow.",
     ),
     cfg.FloatOpt(
         "replan_late_s",
         default=_DEFAULTS.replan_late_s,
         min=0.1,
-        help="What has not begun is planned anew when an input or a computation is later than planned by more than so "
+        help="What has not begun is planned again when an input or a computation is later than planned by more than so "
         "many seconds, and again when it is twice as late.",
     ),
     cfg.FloatOpt(

@@ -62,7 +62,7 @@ _OF_JOBS = ("seconds", *_SIZES, "requester", "release_s", "group", "function")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BatchProblem:
-    """One batch to plan: paper 000, section 3, and every optional array of the problem format (doc/formats)."""
+    """One batch to plan: makespan paper, section 3, and every optional array of the problem format (doc/formats)."""
 
     #: (J, A) compute time of a job on an accelerator; inf = cannot run there, 0 = negligible.
     seconds: Floats

@@ -35,7 +35,6 @@ class FrameStream(asyncio.BufferedProtocol):
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101
         self._transport = transport
         transport.set_write_buffer_limits(high=frames.MAX_DATA_BYTES)
@@ -45,11 +44,9 @@ class FrameStream(asyncio.BufferedProtocol):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """See asyncio."""
         return self._buffer[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """See asyncio."""
         self._end += nbytes
         if self._end == len(self._buffer):
             self._transport.pause_reading()
@@ -58,13 +55,11 @@ class FrameStream(asyncio.BufferedProtocol):
             self._wake()
 
     def eof_received(self) -> bool:
-        """See asyncio."""
         self._gone = self._gone or EOFError()
         self._wake()
         return True  # closing is ours
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio."""
         self._gone = exc or self._gone or EOFError()
         self._wake()
         self.resume_writing()
@@ -72,11 +67,9 @@ class FrameStream(asyncio.BufferedProtocol):
             self._closed.set_result(None)
 
     def pause_writing(self) -> None:
-        """See asyncio."""
         self._writable = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
-        """See asyncio."""
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         self._writable = None

@@ -1,4 +1,4 @@
-"""A connection with libvirt that is made anew whenever it is lost, and what libvirt tells through it."""
+"""A connection with libvirt that is made again whenever it is lost, and what libvirt tells through it."""
 
 import logging
 import threading
@@ -13,7 +13,7 @@ LOG = logging.getLogger(__name__)
 
 #: A connection that does not answer is given up after interval x count.
 KEEPALIVE_S, KEEPALIVE_COUNT = 5, 3
-#: How often a lost connection is made anew, and how soon the event loop sees that it shall end.
+#: How often a lost connection is made again, and how soon the event loop sees that it shall end.
 RECONNECT_S = 1.0
 
 
@@ -97,7 +97,7 @@ class LibvirtConnection:
         self._changed(domain.UUIDString())
 
     def _stay_connected(self) -> None:
-        """Connect anew whenever the connection is lost: what happened meanwhile was told to nobody."""
+        """Connect again whenever the connection is lost: what happened meanwhile was told to nobody."""
         lost = True
         while not self._ending.wait(0.0 if lost else RECONNECT_S):
             try:

@@ -67,7 +67,7 @@ class Measured:
 
     @property
     def error(self) -> float:
-        """Relative error of the simulator's make-span."""
+        """Relative error of the simulator's makespan."""
         return self.simulated.makespan_s / self.makespan_s - 1
 
     def busy_s(self, slot: str) -> float:
@@ -219,7 +219,7 @@ class _Bars:
 
 def _print_policies(measured: Sequence[Measured], console: Console) -> None:
     jobs, input_bytes = measured[0].result.jobs, sum(job.job.input_bytes for job in measured[0].result.jobs)
-    title = f"{len(jobs)} jobs ({', '.join(FUNCTIONS)}), {input_bytes / 1e6:.0f} MB; make-span in seconds"
+    title = f"{len(jobs)} jobs ({', '.join(FUNCTIONS)}), {input_bytes / 1e6:.0f} MB; makespan in seconds"
     table = Table(title=title)
     table.add_column("policy")
     for column in ("lower bound", "planned", "simulated", "measured", "simulator's error", "x bound", "loads"):
@@ -241,7 +241,7 @@ def _print_policies(measured: Sequence[Measured], console: Console) -> None:
 
 
 def _print_slots(measured: Measured, console: Console) -> None:
-    table = Table(title=f"Slots under {measured.policy}: busy share of the measured make-span")
+    table = Table(title=f"Slots under {measured.policy}: busy share of the measured makespan")
     for column in ("slot", "kind"):
         table.add_column(column)
     for column in ("jobs", "busy s", "utilisation", "loads"):

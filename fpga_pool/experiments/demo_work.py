@@ -44,7 +44,7 @@ class Work:
 
 
 def generate_files(directory: Path, count: int, mean_bytes: float, seed: int) -> list[Path]:
-    """Write `count` text files whose sizes are exponential (paper 000, section 5.2) around `mean_bytes`."""
+    """Write `count` text files whose sizes are exponential (makespan paper, section 5.2) around `mean_bytes`."""
     directory.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     paths = []

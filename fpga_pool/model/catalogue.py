@@ -43,7 +43,7 @@ class Function:
 
     @property
     def speedup(self) -> float:
-        """Benefit in vCPU equivalents (paper 003, equation 1): CPU time over the fastest board's, large input."""
+        """Benefit in vCPU equivalents (benefit paper, equation 1): CPU time over the fastest board's, large input."""
         if self.speedup_given is not None:
             return self.speedup_given
         if self.cpu_time is None:

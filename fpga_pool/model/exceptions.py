@@ -50,7 +50,7 @@ class NotFound(FpgaPoolError):
 
 
 class Conflict(FpgaPoolError):
-    """The object changed meanwhile, or exists already; read it again and decide anew."""
+    """The object changed meanwhile, or exists already; read it again and decide again."""
 
     code = "fpga_pool.conflict"
 
@@ -62,7 +62,7 @@ class DuplicateId(Conflict):
 
 
 class InvalidTransition(Conflict):
-    """An event that the object's state does not allow; the message tells the object's story."""
+    """An event that the object's state does not allow; the message tells the object's history."""
 
     code = "fpga_pool.invalid_transition"
 

@@ -29,7 +29,7 @@ class Ticket:
     """Leave to move the bytes of one job: where to, with which token, how fast."""
 
     job: str
-    #: The attempt that it is good for: another one than the client knows of if the job was planned anew meanwhile.
+    #: The attempt that it is good for: another one than the client knows of if the job was planned again meanwhile.
     attempt: int
     purpose: str
     address: str
@@ -89,7 +89,7 @@ class GangDetail:
 
     gang: Gang
     #: Why it is not in the foreground, and when it is expected there, UTC seconds; "" and None where nothing is to say.
-    waits_because: str
+    pending_reason: str
     expected_at: float | None
     #: What its slowest process has done, in seconds on a processor of its own.
     done_s: float
@@ -104,7 +104,7 @@ class TaskDetail:
 
     task: Task
     #: Why it waits, and when it is expected to get its slots, UTC seconds; "" and None where nothing is to say.
-    waits_because: str
+    pending_reason: str
     expected_at: float | None
     #: Those that it has, by name.
     slots: tuple[str, ...]

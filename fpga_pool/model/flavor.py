@@ -26,7 +26,7 @@ MAX_COUNT = 64
 
 
 class Topology(StrEnum):
-    """How the slots of a virtual machine hang together (paper 004)."""
+    """How the slots of a virtual machine hang together (lattice paper)."""
 
     ANY = "any"
     LINE = "line"
@@ -34,7 +34,7 @@ class Topology(StrEnum):
 
 
 class Tier(StrEnum):
-    """Who gets the processor first where two virtual machines share it (paper 002)."""
+    """Who gets the processor first where two virtual machines share it (two-tier paper)."""
 
     FOREGROUND = "foreground"
     #: Gets only what the foreground leaves idle.

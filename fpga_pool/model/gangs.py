@@ -1,7 +1,7 @@
-"""Gangs (paper 002) as frozen values: parallel jobs of n processes, each a virtual machine of its own, in two tiers.
+"""Gangs (two-tier paper) as frozen values: parallel jobs of n processes, each a virtual machine, in two tiers.
 
 Every processor that a host gives to gangs carries a process in the foreground and one in the background.  As in
-`model.objects`, points in time are UTC seconds, and every object has a `generation` and a `story`.
+`model.objects`, points in time are UTC seconds, and every object has a `generation` and a `history`.
 """
 
 import uuid
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fpga_pool.model.flavor import Tier
-from fpga_pool.model.objects import DEFAULT_SHARD, SLOT_NAMESPACE, StoryEntry
+from fpga_pool.model.objects import DEFAULT_SHARD, SLOT_NAMESPACE, HistoryEntry
 
 #: What an image may be called, and how long a command for it may be: it has to fit in a table of the firmware.
 LONGEST_IMAGE, LONGEST_COMMAND = 64, 1000
@@ -62,7 +62,7 @@ class MigrationState(StrEnum):
     #: They are launched on the new ones.
     RESUMING = "RESUMING"
     DONE = "DONE"
-    #: Given up; the gang begins anew.
+    #: Given up; the gang begins again.
     FAILED = "FAILED"
 
 
@@ -152,7 +152,7 @@ class Gang:
     tier_since: float | None = None
     cpu_s: float = 0.0
     generation: int = 0
-    story: tuple[StoryEntry, ...] = ()
+    history: tuple[HistoryEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +181,7 @@ class Process:
     #: The two processes of its processor have exchanged their priorities; they keep their places.
     exchanged: bool = False
     generation: int = 0
-    story: tuple[StoryEntry, ...] = ()
+    history: tuple[HistoryEntry, ...] = ()
 
     @property
     def priority(self) -> Tier:
@@ -224,7 +224,7 @@ class Migration:
     reason: str = ""
     ended_at: float | None = None
     generation: int = 0
-    story: tuple[StoryEntry, ...] = ()
+    history: tuple[HistoryEntry, ...] = ()
 
 
 def migration_uuid(gang_uuid: str, attempt: int) -> str:

@@ -7,7 +7,7 @@ The policy's state is its own; what it learns from is told in events, plain data
 ``ended``
     such work has ended, or lost its place: ``state`` says which.
 
-Each has ``event``, ``at`` (UTC seconds), ``kind`` (``job``, ``gang`` or ``task``) and the fields of `TOLD`.
+Each has ``event``, ``at`` (UTC seconds), ``kind`` (``job``, ``gang`` or ``task``) and the fields of `REPORTED`.
 """
 
 import json
@@ -25,7 +25,7 @@ from fpga_pool.model.transaction import Transaction
 
 Work = Job | Gang | Task
 #: Fields of each kind of work that an event tells.
-TOLD: Mapping[type, tuple[str, ...]] = {
+REPORTED: Mapping[type, tuple[str, ...]] = {
     Job: (
         *("uuid", "batch_uuid", "project_id", "state", "attempt", "function", "requester", "input_bytes", "host"),
         *("slot", "dispatched_at", "start_s", "end_s", "started_at", "finished_at", "compute_s"),
@@ -124,5 +124,5 @@ class Learning:
 
 
 def _event(kind: str, work: Work, now_s: float) -> dict[str, Any]:
-    told = {name: getattr(work, name) for name in TOLD[type(work)]}
-    return {"event": kind, "at": now_s, "kind": type(work).__name__.lower(), **told}
+    reported = {name: getattr(work, name) for name in REPORTED[type(work)]}
+    return {"event": kind, "at": now_s, "kind": type(work).__name__.lower(), **reported}

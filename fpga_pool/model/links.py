@@ -1,7 +1,7 @@
 """How the slots of a host are linked: cards with each other in enclosures, and the slots of a card with each other.
 
 A slot is reached through its card, so a path of slots enters each card once and leaves it once: slots are linked as
-asked if their cards are (paper 004's FPGAs), and on each card the slots are a connected path.
+asked if their cards are (lattice paper's FPGAs), and on each card the slots are a connected path.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The pool's objects as frozen values: what the database stores and what the transition tables change.
 
 Points in time (`*_at`) are UTC seconds since the epoch; plan times (`start_s`, segments) are relative to the
-job's `dispatched_at`.  Every object carries a `generation` that the store compares and swaps, and a `story`: the
+job's `dispatched_at`.  Every object carries a `generation` that the store compares and swaps, and a `history`: the
 last transitions, oldest first, which every InvalidTransition tells.
 """
 
@@ -21,7 +21,7 @@ DEFAULT_SHARD = "default"
 CPU = "cpu"
 
 #: How many transitions an object remembers.
-STORY_LENGTH = 24
+HISTORY_LENGTH = 24
 
 
 class BatchState(StrEnum):
@@ -86,7 +86,7 @@ ACTIVE_JOBS = frozenset({JobState.WAITING_INPUT, JobState.STAGED, JobState.RUNNI
 ENDED_JOBS = frozenset({JobState.RESULT_HELD, JobState.DONE, JobState.FAILED, JobState.CANCELLED})
 
 
-class StoryEntry(Message, frozen=True):
+class HistoryEntry(Message, frozen=True):
     """One transition, as it happened."""
 
     at: Number
@@ -129,7 +129,7 @@ class Batch:
     planned_completion_s: float | None = None
     completion_bound_s: float | None = None
     generation: int = 0
-    story: tuple[StoryEntry, ...] = ()
+    history: tuple[HistoryEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +184,7 @@ class Job:
     result_bytes: int | None = None
     result_sha256: str = ""
     generation: int = 0
-    story: tuple[StoryEntry, ...] = ()
+    history: tuple[HistoryEntry, ...] = ()
 
 
 def is_cpu(slot_name: str) -> bool:
@@ -293,7 +293,7 @@ class Slot:
     #: When the function it holds was loaded, UTC seconds; None = none is, or it was there when the slot was first seen.
     loaded_at: float | None = None
     generation: int = 0
-    story: tuple[StoryEntry, ...] = ()
+    history: tuple[HistoryEntry, ...] = ()
 
     @property
     def uuid(self) -> str:
@@ -321,7 +321,7 @@ class Lease:
     #: What an instance has its slot hold; "" = whatever the holder loads.
     function: str = ""
     generation: int = 0
-    story: tuple[StoryEntry, ...] = ()
+    history: tuple[HistoryEntry, ...] = ()
 
     @property
     def of_instance(self) -> bool:

@@ -50,7 +50,7 @@ def late_s(transfer: Sequence[RateSegment], input_bytes: int, moved_bytes: float
     return t_s - reached_s
 
 
-def told_bytes(transfer: Sequence[RateSegment], input_bytes: int, moved_bytes: int, t_s: float) -> int | None:
+def reported_bytes(transfer: Sequence[RateSegment], input_bytes: int, moved_bytes: int, t_s: float) -> int | None:
     """Return what is told of a transfer: nothing while it is about where it was to be."""
     differs = bool(transfer) and abs(late_s(transfer, input_bytes, moved_bytes, t_s)) > TOLERATED_S
     return moved_bytes if differs else None

@@ -1,9 +1,9 @@
-"""Tasks (paper 004) as frozen values: one function on several linked slots at once.
+"""Tasks (lattice paper) as frozen values: one function on several linked slots at once.
 
 The shares of a task are the jobs of a batch that has the task's uuid; so they send their inputs, compute and give their
 results as all jobs do.  A rigid task has a slot for each share.  A malleable one has several shapes: on fewer slots
 than it has shares, a slot computes several of them one after the other.  As in `model.objects`, points in time are UTC
-seconds, and a task has a `generation` and a `story`.
+seconds, and a task has a `generation` and a `history`.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from fpga_pool.model.codec import Message, Number
 from fpga_pool.model.flavor import Topology
-from fpga_pool.model.objects import DEFAULT_SHARD, StoryEntry
+from fpga_pool.model.objects import DEFAULT_SHARD, HistoryEntry
 
 #: What stands for the policy in the batch of a task: it is neither planned nor online.
 TASK_POLICY = "task"
@@ -74,7 +74,7 @@ class Task:
     started_at: float | None = None
     ended_at: float | None = None
     generation: int = 0
-    story: tuple[StoryEntry, ...] = ()
+    history: tuple[HistoryEntry, ...] = ()
 
     @property
     def alternatives(self) -> tuple[TaskShape, ...]:

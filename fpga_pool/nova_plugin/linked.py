@@ -8,8 +8,8 @@ from functools import lru_cache
 from fpga_pool.core.lattice.tasks import Links
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.links import wished_links
-from fpga_pool.model.pool.host_spots import HostSpots, Spots
-from fpga_pool.model.pool.linking import choose_spots, lost_connections
+from fpga_pool.model.pool.host_candidates import HostCandidates, SlotCandidates
+from fpga_pool.model.pool.linking import choose_candidates, lost_connections
 from fpga_pool.nova_plugin.candidates import Needs
 
 #: Places of slots among those of their host.
@@ -39,9 +39,9 @@ class Outcome:
 class Linked:
     """Chooses as the pool will when an instance reaches its compute node; used by one thread at a time."""
 
-    def __init__(self, wanted: AcceleratorRequest, spots: HostSpots) -> None:
+    def __init__(self, wanted: AcceleratorRequest, slot_candidates: HostCandidates) -> None:
         self._wanted = wanted
-        self._spots = spots
+        self._slot_candidates = slot_candidates
         #: Given to instances of this request, by host.
         self._gone: dict[str, Places] = {}
         #: What was found out, for all hosts that are alike.
@@ -54,8 +54,8 @@ class Linked:
 
     def outcome(self, host: str, needs: Needs | None, gone: Places | None = None) -> Outcome | None:
         """Return what the next instance would get of these providers (None = of any), once others are gone."""
-        spots, first = self._spots.located(host)
-        if not spots:
+        slot_candidates, first = self._slot_candidates.located(host)
+        if not slot_candidates:
             return None
         gone = self._gone.get(host, _NONE) if gone is None else gone
         asked = None
@@ -63,21 +63,21 @@ class Linked:
             asked = tuple([(row - first, count) for row, count in needs])
             if len(asked) > 1:
                 asked = tuple(sorted(asked))
-        key = id(spots), gone, asked
+        key = id(slot_candidates), gone, asked
         if key not in self._known:
-            self._known[key] = _chosen(spots, wished_links(self._wanted), self._wanted.count, asked, gone)
+            self._known[key] = _chosen(slot_candidates, wished_links(self._wanted), self._wanted.count, asked, gone)
         return self._known[key]
 
     def of_providers(self, host: str, count: int, rows: Sequence[int]) -> list[Outcome | None]:
         """Return what the next instance would get, if one provider gives all of it, of each of these."""
-        spots, first = self._spots.located(host)
-        key = id(spots), self._gone.get(host, _NONE)
+        slot_candidates, first = self._slot_candidates.located(host)
+        key = id(slot_candidates), self._gone.get(host, _NONE)
         known = self._known_alone.get(key)
         if known is None:
             known = self._known_alone[key] = {}
         try:
             return [known[row - first] for row in rows]
-        except KeyError:  # seldom: hosts are mostly alike
+        except KeyError:  # rarely: hosts are mostly alike
             for row in rows:
                 known[row - first] = self.outcome(host, [(row, count)])
             return [known[row - first] for row in rows]
@@ -90,19 +90,19 @@ class Linked:
 
     def needs(self, host: str, outcome: Outcome) -> tuple[tuple[int, int], ...]:
         """Return how many slots of which providers those are."""
-        spots, first = self._spots.located(host)
-        counted = Counter(spots[place].provider for place in outcome.places)
+        slot_candidates, first = self._slot_candidates.located(host)
+        counted = Counter(slot_candidates[place].provider for place in outcome.places)
         return tuple((first + provider, count) for provider, count in sorted(counted.items()))
 
 
 @lru_cache(maxsize=_KEPT)
 def _chosen(
-    spots: Spots, wish: Links, count: int, asked: tuple[tuple[int, int], ...] | None, gone: Places
+    slot_candidates: SlotCandidates, wish: Links, count: int, asked: tuple[tuple[int, int], ...] | None, gone: Places
 ) -> Outcome | None:
     """Return what the pool would choose: hosts of the next snapshots are mostly like those of this one."""
-    left = [place for place in range(len(spots)) if place not in gone]
-    some = [spots[place] for place in left]
-    found = choose_spots(some, wish, count, None if asked is None else dict(asked))
+    left = [place for place in range(len(slot_candidates)) if place not in gone]
+    some = [slot_candidates[place] for place in left]
+    found = choose_candidates(some, wish, count, None if asked is None else dict(asked))
     if found is None:
         return None
     return Outcome(

@@ -7,8 +7,8 @@ from typing import Any
 from fpga_pool.core.makespan.holding import hold
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.nova_plugin.candidates import Candidate, Needs, slots_of
+from fpga_pool.nova_plugin.free_slots import FreeSlots
 from fpga_pool.nova_plugin.linked import Linked, Places
-from fpga_pool.nova_plugin.stock import Stock
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Plan:
 class Completions:
     """When instances of a request would complete on a host that gets one after the other, as far as there are slots."""
 
-    def __init__(self, wanted: AcceleratorRequest, stock: Stock, linked: Linked | None, most: int) -> None:
-        """`stock` is what there was before the request was given anything; at most `most` instances are looked at."""
-        self._wanted, self._stock, self._most = wanted, stock, most
+    def __init__(self, wanted: AcceleratorRequest, free_slots: FreeSlots, linked: Linked | None, most: int) -> None:
+        """`free_slots` is from before the request was given anything; at most `most` instances are looked at."""
+        self._wanted, self._free_slots, self._most = wanted, free_slots, most
         self._linked = linked if wanted.linked else None
 
     def of(self, host: str, candidates: Sequence[Candidate]) -> list[float]:
@@ -63,24 +63,24 @@ class Completions:
                 needs, gone = self._next_linked(self._linked, host, candidates, gone)
             if not needs:
                 break
-            completions.append(self._stock.completion_s(needs, self._wanted.runtime_s or 0.0))
-            self._stock.take(needs)
+            completions.append(self._free_slots.completion_s(needs, self._wanted.runtime_s or 0.0))
+            self._free_slots.take(needs)
             taken.append(needs)
         for needs in taken:
-            self._stock.give_back(needs)
+            self._free_slots.give_back(needs)
         return completions
 
     def _next(self, host: str, candidates: Sequence[Candidate]) -> Needs:
         """Return what the next instance on a host would take."""
-        possible = (self._stock.needs(slots_of(candidate)) for candidate in candidates)
-        needs = min((needs for needs in possible if needs), key=self._stock.cost, default=None)
-        return needs or self._stock.cheapest(host, self._wanted.count)
+        possible = (self._free_slots.needs(slots_of(candidate)) for candidate in candidates)
+        needs = min((needs for needs in possible if needs), key=self._free_slots.cost, default=None)
+        return needs or self._free_slots.cheapest(host, self._wanted.count)
 
     def _next_linked(
         self, linked: Linked, host: str, candidates: Sequence[Candidate], gone: Places
     ) -> tuple[Needs, Places]:
         """Return the same of slots that have to be linked, and which slots are gone then."""
-        possible = [self._stock.needs(slots_of(candidate)) for candidate in candidates]
+        possible = [self._free_slots.needs(slots_of(candidate)) for candidate in candidates]
         outcomes = [(linked.outcome(host, needs, gone), needs) for needs in possible if needs]
         if not outcomes and (anywhere := linked.outcome(host, None, gone)):
             outcomes = [(anywhere, linked.needs(host, anywhere))]

@@ -165,5 +165,5 @@ def pool(conf: cfg.ConfigOpts) -> Pool:
 
 
 def forget() -> None:
-    """Have the next request begin anew, as after a change of the configuration."""
+    """Have the next request begin again, as after a change of the configuration."""
     _OF_PROCESS.forget()

@@ -15,9 +15,9 @@ from fpga_pool.model.links import wished_links
 from fpga_pool.model.pool.explaining import explain_host
 from fpga_pool.model.pool.fitting import NOT_HAD, Fitting
 from fpga_pool.nova_plugin.candidates import UNKNOWN, Candidate, Needs, Slots, only_rows, slots_of
+from fpga_pool.nova_plugin.free_slots import FreeSlots, what_is_left
 from fpga_pool.nova_plugin.linked import Linked, Outcome
 from fpga_pool.nova_plugin.plan import Completions, Plan
-from fpga_pool.nova_plugin.stock import Stock, what_is_left
 
 #: What is so small that it only decides among equals.
 _LITTLE = 1e-6
@@ -32,7 +32,7 @@ class Offer(NamedTuple):
     """What a host would give the next instance, if nothing else changes its first candidate."""
 
     candidate: Candidate | None
-    #: `Stock.changes` when it was worked out.
+    #: `FreeSlots.changes` when it was worked out.
     changes: int
     #: Benefit that it adds to the pool, vCPU equivalents.
     benefit: float
@@ -63,18 +63,18 @@ class Request:
         # Among equals one instance takes the card with the fewest slots left, so that others stay whole; several
         # spread, since Placement may know of claims that the pool does not.
         per_slot_left = _LITTLE if instances == 1 else -_LITTLE
-        self._stock = Stock(fitting, what_is_left(fitting, left), per_slot_left)
+        self._free_slots = FreeSlots(fitting, what_is_left(fitting, left), per_slot_left)
         #: What all slots of an instance add where one provider gives them.
-        self._next = self._stock.next(wanted.count)
+        self._next = self._free_slots.next(wanted.count)
         #: Instances on each host when it was seen last, and how many of this request went there.
         self._seen: dict[Any, int] = {}
         self._taken: dict[Any, int] = {}
         self._first: dict[Any, First] = {}
         self._offers: dict[Any, Offer] = {}
         #: Which slots they are; None where there is only one for each instance.
-        self._linked = Linked(wanted, fitting.spots) if wanted.count > 1 else None
+        self._linked = Linked(wanted, fitting.slot_candidates) if wanted.count > 1 else None
         #: The list of hosts that weighers were asked about last, and whose weights were told.
-        self._told: tuple[object, frozenset[type]] = None, frozenset()
+        self._reported: tuple[object, frozenset[type]] = None, frozenset()
 
     def is_about(self, hosts: Sequence[Any]) -> bool:
         """Say whether these are hosts of an earlier pass: Nova makes new ones for every request."""
@@ -104,7 +104,7 @@ class Request:
         if not grown:
             return set()
         for host in hosts[: grown[0]]:
-            self._stock.refuse(self._first_needs(host) or ())
+            self._free_slots.refuse(self._first_needs(host) or ())
         for place in grown:
             host = hosts[place]
             self._taken[host] = self._taken.get(host, 0) + host.num_instances - seen[host]
@@ -112,13 +112,13 @@ class Request:
             needs = self._first_needs(host) or self._anywhere(host)
             if self._linked is not None:
                 self._linked.take(host.host, needs)
-            self._stock.take(needs)
+            self._free_slots.take(needs)
         return set(hosts[: grown[-1] + 1])
 
     def _admit(self, host: Any) -> bool:
         """Order the candidates of a host; say whether there is one that the pool can fulfil."""
         candidates = host.allocation_candidates
-        rows = only_rows(candidates, self._stock.rows, self.wanted.count)
+        rows = only_rows(candidates, self._free_slots.rows, self.wanted.count)
         if not rows:
             return self._admit_divided(host)
         price = self._next.price
@@ -166,7 +166,7 @@ class Request:
         candidate = candidates[0]
         first = self._first.get(host)
         if first is None or first[0] is not candidate:
-            rows = only_rows([candidate], self._stock.rows, self.wanted.count)
+            rows = only_rows([candidate], self._free_slots.rows, self.wanted.count)
             first = self._first[host] = candidate, (rows[0] if rows else None), None
         return first
 
@@ -175,8 +175,8 @@ class Request:
         candidate, row, _ = self._first_of(host)
         if row is not None:
             count = self.wanted.count
-            return [(row, count)] if row != UNKNOWN and self._stock.has(row, count) else None
-        return self._stock.needs(() if candidate is None else slots_of(candidate))
+            return [(row, count)] if row != UNKNOWN and self._free_slots.has(row, count) else None
+        return self._free_slots.needs(() if candidate is None else slots_of(candidate))
 
     def _anywhere(self, host: Any) -> Needs:
         """Return the cheapest provider of a host that has enough slots, with how many of them.
@@ -186,45 +186,45 @@ class Request:
         if self._linked is not None and self.wanted.linked:
             outcome = self._linked.outcome(host.host, None)
             return () if outcome is None else self._linked.needs(host.host, outcome)
-        return self._stock.cheapest(host.host, self.wanted.count)
+        return self._free_slots.cheapest(host.host, self.wanted.count)
 
     def _cost(self, slots: Slots) -> float:
         """Return what a candidate's slots cost the pool; NOT_HAD if they cannot be had."""
-        stock = self._stock
-        needs = stock.needs(slots)
+        free_slots = self._free_slots
+        needs = free_slots.needs(slots)
         if needs is None:
             return NOT_HAD
-        left = min((stock.left[row] for row, _ in needs), default=0)
-        return sum(stock.next(count).cost[row] for row, count in needs) + left * stock.per_slot_left
+        left = min((free_slots.left[row] for row, _ in needs), default=0)
+        return sum(free_slots.next(count).cost[row] for row, count in needs) + left * free_slots.per_slot_left
 
     def _linked_cost(self, host: str, slots: Slots) -> float:
         """Return the same of slots that have to be linked."""
-        needs = self._stock.needs(slots)
+        needs = self._free_slots.needs(slots)
         outcome = self._linked.outcome(host, needs) if needs and self._linked is not None else None
         return NOT_HAD if outcome is None else outcome.price
 
     # What weighers read
 
-    def is_told(self, weighed: object, weigher: type) -> bool:
+    def is_reported(self, weighed: object, weigher: type) -> bool:
         """Say whether a weigher's weights are part of what was told about this very list of hosts."""
-        of, weighers = self._told
+        of, weighers = self._reported
         return of is weighed and weigher in weighers
 
-    def note_told(self, weighed: object, weighers: Iterable[type]) -> None:
+    def note_reported(self, weighed: object, weighers: Iterable[type]) -> None:
         """Remember whose weights are told about a list of hosts; Nova makes a new list for each instance."""
-        self._told = weighed, frozenset(weighers)
+        self._reported = weighed, frozenset(weighers)
 
     def benefit(self, host: Any) -> float:
-        """Return what the next instance would add to the benefit of the pool on a host (paper 003, equation 1)."""
+        """Return what the next instance would add to the benefit of the pool on a host (benefit paper, equation 1)."""
         candidate, row, _ = self._first_of(host)
         gain = NOT_HAD if row is None else self._next.gain[row]
         if gain != NOT_HAD:
             return gain
-        stock = self._stock
+        free_slots = self._free_slots
         offer = self._offers.get(host)
-        if offer is None or offer.candidate is not candidate or offer.changes != stock.changes:
+        if offer is None or offer.candidate is not candidate or offer.changes != free_slots.changes:
             needs = self._first_needs(host) or self._anywhere(host)
-            offer = self._offers[host] = Offer(candidate, stock.changes, stock.gain(needs))
+            offer = self._offers[host] = Offer(candidate, free_slots.changes, free_slots.gain(needs))
         return offer.benefit
 
     def benefits(self, hosts: Sequence[Any]) -> list[float]:
@@ -269,10 +269,10 @@ class Request:
         runtime_s = self.wanted.runtime_s
         if runtime_s is None:
             return
-        fitting, found = self._fitting, self._stock.found
+        fitting, found = self._fitting, self._free_slots.found
         alone_s = fitting.firsts(fitting.loads_s, self.wanted.count, found) + runtime_s * fitting.slowdown
         there_s: list[float] = [*alone_s.tolist(), NOT_HAD]
-        completions = Completions(self.wanted, Stock(fitting, found), self._linked, self._instances)
+        completions = Completions(self.wanted, FreeSlots(fitting, found), self._linked, self._instances)
         first_s = {}
         for host in hosts:
             row = self._first_of(host)[1]
@@ -280,7 +280,7 @@ class Request:
                 first_s[host] = there_s[row]
             elif further := completions.of(host.host, host.allocation_candidates):
                 first_s[host] = further[0]
-        # The filter orders the candidates anew in a list of its own: these stay as they are now.
+        # The filter orders the candidates again in a list of its own: these stay as they are now.
         planned = {host: host.allocation_candidates for host in hosts} if self._instances > 1 else {}
         further_s: dict[Any, list[float]] = {}
 
@@ -298,7 +298,7 @@ class Request:
         _, why = explain_host(
             self._fitting, host.host, self.wanted.count, together=self._together, links=wished_links(self.wanted)
         )
-        given = sum(self._stock.given(row) for row in self._fitting.providers.of_host.get(host.host, ()))
+        given = sum(self._free_slots.given(row) for row in self._fitting.providers.of_host.get(host.host, ()))
         return f"{why}; {given} of them given to instances of this request" if given else why
 
 

@@ -41,10 +41,10 @@ class _PoolWeigher(weights.BaseHostWeigher):
     def weigh_objects(self, weighed_obj_list: Sequence[Any], weight_properties: Any) -> list[float]:
         """Return the sum for each host; nothing at all, which costs nothing, where there is nothing to tell."""
         request = REQUESTS.get(weight_properties)
-        if request is None or request.is_told(weighed_obj_list, type(self)):
+        if request is None or request.is_reported(weighed_obj_list, type(self)):
             return []
-        weighers = _told_with(self)
-        request.note_told(weighed_obj_list, map(type, weighers))
+        weighers = _reported_with(self)
+        request.note_reported(weighed_obj_list, map(type, weighers))
         hosts = [weighed.obj for weighed in weighed_obj_list]
         total: Floats = np.zeros(len(hosts))
         for weigher in weighers:
@@ -83,7 +83,7 @@ class _PoolWeigher(weights.BaseHostWeigher):
         return next(iter(self.weigh(request, [obj])), 0.0) if request is not None else 0.0
 
 
-def _told_with(asked: _PoolWeigher) -> Sequence[_PoolWeigher]:
+def _reported_with(asked: _PoolWeigher) -> Sequence[_PoolWeigher]:
     """Return the weighers whose sum is told when this one is asked."""
     enabled = _enabled(tuple(CONF.filter_scheduler.weight_classes))
     return enabled if any(type(weigher) is type(asked) for weigher in enabled) else [asked]
@@ -97,7 +97,7 @@ def _enabled(weight_classes: Sequence[str]) -> Sequence[_PoolWeigher]:
 
 
 class FpgaPoolBenefitWeigher(_PoolWeigher):
-    """Prefers hosts where the instance adds most to the benefit of the whole pool (paper 003, equation 1).
+    """Prefers hosts where the instance adds most to the benefit of the whole pool (benefit paper, equation 1).
 
     That is the speedup of its accelerators, less what is evicted for them, less their share of the time to load them.
     """
@@ -105,7 +105,6 @@ class FpgaPoolBenefitWeigher(_PoolWeigher):
     multiplier = "fpga_pool_benefit_weight_multiplier"
 
     def weigh(self, request: Request, hosts: Sequence[Any]) -> Sequence[float]:
-        """See the base class."""
         return request.benefits(hosts)
 
 
@@ -115,7 +114,6 @@ class FpgaPoolMakespanWeigher(_PoolWeigher):
     multiplier = "fpga_pool_makespan_weight_multiplier"
 
     def weigh(self, request: Request, hosts: Sequence[Any]) -> Sequence[float]:
-        """See the base class."""
         if request.plan is None:
             return []
         late = request.latenesses(hosts)
@@ -126,14 +124,13 @@ class FpgaPoolMakespanWeigher(_PoolWeigher):
 class FpgaPoolLatticeWeigher(_PoolWeigher):
     """Prefers hosts where an instance with several slots leaves most of the others connected; neutral for one slot.
 
-    Instances of one request are equal tasks, so by the ranking of paper 004 (section V) they go in order; what is left
-    to decide is where each does the least harm to wider ones.
+    Instances of one request are equal tasks, so by the ranking of the lattice paper (section V) they go in order; what
+    is left to decide is where each does the least harm to wider ones.
     """
 
     multiplier = "fpga_pool_lattice_weight_multiplier"
 
     def weigh(self, request: Request, hosts: Sequence[Any]) -> Sequence[float]:
-        """See the base class."""
         if request.wanted.count == 1:
             return []
         lost = request.losses(hosts)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from fpga_pool.model.messages import Command
 from fpga_pool.model.objects import Batch, Shard
-from fpga_pool.model.pool.audit import Stock, audit_batch, audit_rest, audit_stock, unfinished
+from fpga_pool.model.pool.audit import PoolContents, audit_batch, audit_contents, audit_rest, unfinished
 from fpga_pool.model.transaction import Transaction
 
 
@@ -44,7 +44,7 @@ def audit(store: AuditedStore, *, idle: bool = False) -> list[str]:
     The pool may go on meanwhile: what belongs together is read at one moment.
     """
     with store.reading() as tx:
-        stock = Stock(
+        contents = PoolContents(
             shards=tx.shards(),
             hosts=tx.hosts(),
             slots=tx.slots(),
@@ -57,7 +57,7 @@ def audit(store: AuditedStore, *, idle: bool = False) -> list[str]:
             tasks=tx.open_tasks(),
         )
         batches = [batch.uuid for batch in tx.batches()]
-    findings = list(audit_stock(stock))
+    findings = list(audit_contents(contents))
     waiting = {}
     for uuid in batches:
         with store.reading() as tx:
@@ -66,5 +66,5 @@ def audit(store: AuditedStore, *, idle: bool = False) -> list[str]:
         if count := unfinished(jobs):
             waiting[uuid] = count
     if idle:
-        findings += audit_rest(stock, waiting)
+        findings += audit_rest(contents, waiting)
     return findings

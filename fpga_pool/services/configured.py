@@ -22,8 +22,8 @@ from fpga_pool.placement.options import open_placement
 from fpga_pool.placement.tiers import TierAccounts
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.services.agent.instances.channel import ChannelLimits
-from fpga_pool.services.agent.instances.keeper import Parts
 from fpga_pool.services.agent.instances.service import Instances
+from fpga_pool.services.agent.instances.supervisor import Parts
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.agent.tiers.nova_conf import check_nova_conf

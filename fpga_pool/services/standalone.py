@@ -120,7 +120,7 @@ class StandalonePool:
         conf = self._conf
         library = BitstreamLibrary(self._state_dir / "bitstreams")
         board = self.catalogue.board(conf.driver_simulated.board)
-        library.stock(self.catalogue, board, keys.bitstreams)
+        library.fill(self.catalogue, board, keys.bitstreams)
         ssl_context = data_tls(conf)
         responders = [f"node-{number}" for number in range(1, conf.standalone.hosts + 1)]
         requesters = [f"requester-{number}" for number in range(1, conf.standalone.requesters + 1)]

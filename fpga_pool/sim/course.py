@@ -14,7 +14,7 @@ from fpga_pool.sim.store import MemoryStore
 
 
 class Course:
-    """See `sim.agents.Surroundings`.
+    """Surroundings of the agents of a simulated pool.
 
     `actual` says how long a computation really takes, of (job, estimated seconds); `sends_late` how many seconds after
     its time a client begins to send the input of a job.
@@ -39,20 +39,17 @@ class Course:
         self._sends_at: dict[tuple[str, int], float] = {}
 
     def arrives_at(self, assignment: AssignJob) -> float:
-        """See Surroundings."""
         job = self._job(assignment)
         begun_at = job.dispatched_at or 0.0
         moved_s = job.transfer[-1].end_s if job.transfer else self._unplanned_s(job)
         return begun_at + moved_s + self._behind_s(job)
 
     def received_bytes(self, assignment: AssignJob) -> int:
-        """See Surroundings."""
         job = self._job(assignment)
         since_s = self._engine.now_s - (job.dispatched_at or 0.0)
         return int(moved_bytes(job.transfer, job.input_bytes, since_s - self._behind_s(job)))
 
     def seconds(self, assignment: AssignJob, board: str) -> float:
-        """See Surroundings."""
         model = self._models.get((assignment.function, board))
         if board == CPU:
             model = self._catalogue.function(assignment.function).cpu_time

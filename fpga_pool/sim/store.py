@@ -80,11 +80,9 @@ class MemoryStore:
         return list(self._shards.values())
 
     def undelivered(self, shard: str, limit: int) -> list[Command]:
-        """See store.Store."""
         return [command for command in self.outbox if command.shard == shard][:limit]
 
     def delivered(self, shard: str, owner: str, epoch: int, ids: Collection[str]) -> None:
-        """See store.Store."""
         del owner, epoch  # one thread: nobody can have taken the shard between two events
         self.outbox[:] = [command for command in self.outbox if command.shard != shard or command.id not in ids]
 

@@ -49,45 +49,35 @@ class MemoryTransaction:
 
     @property
     def shard(self) -> Shard:
-        """See Transaction."""
         return self._shard
 
     def batch(self, uuid: str) -> Batch:
-        """See Transaction."""
         return self._get(Batch, uuid)
 
     def job(self, uuid: str) -> Job:
-        """See Transaction."""
         return self._get(Job, uuid)
 
     def jobs(self, uuids: Collection[str]) -> Sequence[Job]:
-        """See Transaction."""
         # Sets have another order in every process.
         return [job for uuid in sorted(uuids) if (job := self._store.get(Job, uuid)) is not None]
 
     def host(self, name: str) -> Host:
-        """See Transaction."""
         return self._get(Host, name)
 
     def slot(self, name: str) -> Slot:
-        """See Transaction."""
         return self._get(Slot, name)
 
     def hosts(self) -> Sequence[Host]:
-        """See Transaction."""
         return sorted(self._all(Host), key=lambda host: host.name)
 
     def slots(self, host: str | None = None) -> Sequence[Slot]:
-        """See Transaction."""
         found = [slot for slot in self._ours(Slot) if host in (None, slot.host)]
         return sorted(found, key=lambda slot: slot.name)
 
     def batch_jobs(self, batch_uuid: str) -> Sequence[Job]:
-        """See Transaction."""
         return sorted(self._store.members("batch", batch_uuid), key=lambda job: job.index)
 
     def pending_batches(self) -> Mapping[str, PendingBatch]:
-        """See Transaction."""
         functions: dict[str, set[str]] = {}
         for job in self._pending():
             functions.setdefault(job.batch_uuid, set()).add(job.function)
@@ -100,11 +90,9 @@ class MemoryTransaction:
         }
 
     def policies_at_work(self) -> Collection[str]:
-        """See Transaction."""
         return {self.batch(job.batch_uuid).policy for job in [*self._pending(), *self.active_jobs()]}
 
     def newest_jobs(self, policies: Collection[str], since: float, most: int) -> Sequence[Job]:
-        """See Transaction."""
         batches = {batch.uuid: batch for batch in self._all(Batch) if batch.policy in policies}
         found = [job for job in self._ours(Job) if job.batch_uuid in batches]
         found = [job for job in found if batches[job.batch_uuid].created_at >= since]
@@ -112,30 +100,24 @@ class MemoryTransaction:
         return found[:most]
 
     def pending_jobs(self, batch_uuid: str) -> Sequence[Job]:
-        """See Transaction."""
         return sorted((job for job in self._pending() if job.batch_uuid == batch_uuid), key=attrgetter("index"))
 
     def unchanged(self, jobs: Sequence[Job]) -> Sequence[Job]:
-        """See Transaction."""
         stored = {job.uuid: job.generation for job in self.jobs([job.uuid for job in jobs])}
         return [job for job in jobs if stored.get(job.uuid) == job.generation]
 
     def exhausted_jobs(self, attempts: int) -> Sequence[Job]:
-        """See Transaction."""
         return [job for job in self._pending() if job.attempt >= attempts]
 
     def overdue_inputs(self, due_before: float, *, above_bytes: int = -1) -> Sequence[Job]:
-        """See Transaction."""
         waiting = [job for job in self.active_jobs() if job.state is JobState.WAITING_INPUT]
         return [job for job in waiting if input_due_at(job) < due_before and job.input_bytes > above_bytes]
 
     def inputs_due(self, due_after: float) -> Sequence[Job]:
-        """See Transaction."""
         waiting = [job for job in self.active_jobs() if job.state is JobState.WAITING_INPUT]
         return [job for job in waiting if input_due_at(job) > due_after]
 
     def overdue(self, due_before: float) -> dict[str, float]:
-        """See Transaction."""
         due_at = {
             job.uuid: (job.dispatched_at or 0.0)
             + ((job.end_s if job.state is JobState.RUNNING else job.start_s) or 0.0)
@@ -144,22 +126,18 @@ class MemoryTransaction:
         return {uuid: at for uuid, at in due_at.items() if at < due_before}
 
     def astray(self) -> Sequence[Job]:
-        """See Transaction."""
         waiting = (job for job in self.active_jobs() if job.state is JobState.WAITING_INPUT)
         return [job for job in waiting if job.moved_bytes is not None]
 
     def jobs_by_shard(self) -> dict[str, int]:
-        """See Transaction."""
         return dict(Counter(job.shard for noun in ("pending", "active") for job in self._store.members(noun)))
 
     def active_jobs(self, *, slot: str | None = None, host: str | None = None) -> Sequence[Job]:
-        """See Transaction."""
         active = self._store.members("active") if slot is None else self._store.members("slot", slot)
         found = [job for job in self._of_shard(active) if host in (None, job.host)]
         return sorted(found, key=lambda job: (job.slot, job.order, job.uuid))
 
     def backlogs(self) -> Sequence[Backlog]:
-        """See Transaction."""
         return [
             Backlog(
                 slot=slot,
@@ -174,11 +152,9 @@ class MemoryTransaction:
         ]
 
     def occupied(self, slots: Collection[str]) -> set[str]:
-        """See Transaction."""
         return {slot for slot in slots if self._of_shard(self._store.members("slot", slot))}
 
     def held_results(self, host: str) -> Sequence[Job]:
-        """See Transaction."""
         return sorted(self._store.members("held", host), key=lambda job: (job.finished_at or 0.0, job.uuid))
 
     def leases(
@@ -188,7 +164,6 @@ class MemoryTransaction:
         host: str | None = None,
         holders: Collection[str] | None = None,
     ) -> Sequence[Lease]:
-        """See Transaction."""
         if slots is not None:
             found = [lease for slot in set(slots) for lease in self._store.members("lease", slot)]
         else:
@@ -204,34 +179,27 @@ class MemoryTransaction:
         return sorted(found, key=lambda lease: lease.slot)
 
     def processor(self, name: str) -> Processor:
-        """See Transaction."""
         return self._get(Processor, name)
 
     def processors(self, host: str | None = None) -> Sequence[Processor]:
-        """See Transaction."""
         found = [processor for processor in self._ours(Processor) if host in (None, processor.host)]
         return sorted(found, key=attrgetter("name"))
 
     def gang(self, uuid: str) -> Gang:
-        """See Transaction."""
         return self._get(Gang, uuid)
 
     def open_gangs(self) -> Sequence[Gang]:
-        """See Transaction."""
         return sorted(self._of_shard(self._store.members("gang")), key=attrgetter("created_at", "uuid"))
 
     def gang_run_times(self, user_id: str, most: int) -> Sequence[float]:
-        """See Transaction."""
         done = [gang for gang in self._all(Gang) if gang.user_id == user_id and gang.ran_s is not None]
         done.sort(key=lambda gang: (gang.ended_at or 0.0, gang.created_at, gang.uuid))
         return [gang.ran_s for gang in done[-most:] if gang.ran_s is not None] if most else []
 
     def process(self, uuid: str) -> Process:
-        """See Transaction."""
         return self._get(Process, uuid)
 
     def processes(self, *, gang: str | None = None, host: str | None = None) -> Sequence[Process]:
-        """See Transaction."""
         found = [
             process
             for process in self._of_shard(self._store.members("process", gang or ""))
@@ -240,32 +208,25 @@ class MemoryTransaction:
         return sorted(found, key=attrgetter("gang_uuid", "attempt", "index"))
 
     def migration(self, uuid: str) -> Migration:
-        """See Transaction."""
         return self._get(Migration, uuid)
 
     def migrations(self, gang_uuid: str) -> Sequence[Migration]:
-        """See Transaction."""
         found = [migration for migration in self._all(Migration) if migration.gang_uuid == gang_uuid]
         return sorted(found, key=attrgetter("attempt"))
 
     def task(self, uuid: str) -> Task:
-        """See Transaction."""
         return self._get(Task, uuid)
 
     def open_tasks(self) -> Sequence[Task]:
-        """See Transaction."""
         return sorted(self._of_shard(self._store.members("task")), key=attrgetter("created_at", "uuid"))
 
     def policy_memory(self, uuid: str) -> PolicyMemory | None:
-        """See Transaction."""
         return self._store.get(PolicyMemory, uuid)
 
     def time_models(self) -> dict[tuple[str, str], TimeModel]:
-        """See Transaction."""
         return dict(self._store.time_models)
 
     def add(self, *things: Stored) -> None:
-        """See Transaction."""
         for thing in things:
             if self._store.get(type(thing), key_of(thing)) is not None:
                 raise DuplicateId(f"{type(thing).__name__.lower()} {key_of(thing)}: exists already")
@@ -276,27 +237,23 @@ class MemoryTransaction:
             self._store.put(thing)
 
     def save(self, thing: Stored) -> None:
-        """See Transaction."""
         stored = self._get(type(thing), key_of(thing))
         if stored.generation != thing.generation:
             raise Conflict(
                 f"{type(thing).__name__.lower()} {key_of(thing)}: changed meanwhile"
-                f" (generation {stored.generation}, expected {thing.generation}); read it again and decide anew"
+                f" (generation {stored.generation}, expected {thing.generation}); read it again and decide again"
             )
         if isinstance(thing, Process):
             self._refuse_held(thing)
         self._store.put(replace(thing, generation=thing.generation + 1))
 
     def send(self, command: Command) -> None:
-        """See Transaction."""
         self._store.outbox.append(command)
 
     def drop_commands(self, host: str) -> None:
-        """See Transaction."""
         self._store.outbox[:] = [command for command in self._store.outbox if command.host != host or not command.slot]
 
     def record_run(self, run: Run) -> None:
-        """See Transaction."""
         if self._store.get(Run, run.job) is not None:
             raise DuplicateId(f"run {run.job}: exists already")
         self._store.put(run)

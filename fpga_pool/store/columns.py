@@ -23,7 +23,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from fpga_pool.model.pool.columns import PoolColumns, already_told
+from fpga_pool.model.pool.columns import PoolColumns, already_sent
 from fpga_pool.store.models import HostRow, LeaseRow, ShardRow, SlotRow
 
 _HOSTS, _SLOTS, _LEASES, _SHARDS = (cast("Table", row.__table__) for row in (HostRow, SlotRow, LeaseRow, ShardRow))
@@ -74,7 +74,7 @@ def read(connection: Connection, seen: Mapping[str, int], *, count: bool) -> Poo
     What was removed is missed only by who counts, and a server needs longer for that than for a few changed rows.
     """
     now: dict[str, int] = dict(connection.execute(_GENERATIONS).tuples().all())
-    told = already_told(seen, now)
+    told = already_sent(seen, now)
     hosts: list[Row[Any]] = []
     slots: list[Row[Any]] = []
     for shard, generation in now.items():
@@ -98,7 +98,7 @@ def read_changes(connection: Connection, seen: Mapping[str, int], *, count: bool
     for row in connection.execute(_changes(len(seen), count=count), values):
         rows[row.of].append(row)
     now = {row.text_0: row.number_0 for row in rows[_SHARD]}
-    if now.keys() != seen.keys() or not already_told(seen, now):
+    if now.keys() != seen.keys() or not already_sent(seen, now):
         return None
     hosts = [(row.text_0, row.text_1, row.text_2, bool(row.number_0), row.number_1) for row in rows[_HOST]]
     slots = [_slot((*row[1 : 1 + _TEXTS], bool(row.number_0), bool(row.number_1), row.number_2)) for row in rows[_SLOT]]

@@ -65,7 +65,7 @@ def _translation(error: Exception) -> FpgaPoolError | None:
     if code in _GIVES_WAY or isinstance(error, db.DBDeadlock):
         return Contended("the database gave way to other writers; try again")
     if isinstance(error, StaleDataError):
-        return Conflict("what this change was based on has changed meanwhile; read it again and decide anew")
+        return Conflict("what this change was based on has changed meanwhile; read it again and decide again")
     if is_away(error):
         return ServiceUnavailable("the database does not answer; try again later")
     if code in _REFUSED or isinstance(error, db.DBNonExistentDatabase) or _libpq_verdict(_driver_error(error)):

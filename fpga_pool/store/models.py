@@ -14,12 +14,12 @@ from fpga_pool.model.gangs import LONGEST_COMMAND, GangState, MigrationState, Pr
 from fpga_pool.model.messages import Action
 from fpga_pool.model.objects import (
     BatchState,
+    HistoryEntry,
     JobState,
     LeaseKind,
     LeaseState,
     RateSegment,
     SlotState,
-    StoryEntry,
 )
 from fpga_pool.model.tasks import TaskState
 from fpga_pool.store.column_types import ActionText, Limit, LongText, Position, Records, enum_column
@@ -30,7 +30,7 @@ Name = Annotated[str, mapped_column(String(255))]
 Words = Annotated[str, mapped_column(LongText)]
 Rate = Annotated[float, mapped_column(Limit, nullable=True)]
 Segments = Annotated[tuple[RateSegment, ...], mapped_column(Records(RateSegment, "begin_s", "end_s", "bps"))]
-Story = Annotated[tuple[StoryEntry, ...], mapped_column(Records(StoryEntry, "at", "event", "before", "after"))]
+History = Annotated[tuple[HistoryEntry, ...], mapped_column(Records(HistoryEntry, "at", "event", "before", "after"))]
 
 #: MariaDB: rows are transactional, and names differ by case as they do everywhere else.
 TABLE_OPTIONS: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
@@ -82,7 +82,7 @@ class Versioned:
 
 
 class ShardRow(Base):
-    """See `model.objects.Shard`; its row is also the lock of every change to the shard."""
+    """Row of `model.objects.Shard`; its row is also the lock of every change to the shard."""
 
     __tablename__ = "shards"
 
@@ -95,7 +95,7 @@ class ShardRow(Base):
 
 
 class SchedulerRow(Base):
-    """See `model.objects.Scheduler`."""
+    """Row of `model.objects.Scheduler`."""
 
     __tablename__ = "schedulers"
 
@@ -105,7 +105,7 @@ class SchedulerRow(Base):
 
 
 class HostRow(Versioned, Base):
-    """See `model.objects.Host`."""
+    """Row of `model.objects.Host`."""
 
     __tablename__ = "hosts"
 
@@ -133,7 +133,7 @@ class HostRow(Versioned, Base):
 
 
 class SlotRow(Versioned, Base):
-    """See `model.objects.Slot`."""
+    """Row of `model.objects.Slot`."""
 
     __tablename__ = "slots"
 
@@ -155,13 +155,13 @@ class SlotRow(Versioned, Base):
     lease_epoch: Mapped[int]
     reconfigurations: Mapped[int]
     loaded_at: Mapped[float | None]
-    story: Mapped[Story]
+    history: Mapped[History]
     #: Generation of the shard in which it, or the lease on it, changed last.
     changed_in: Mapped[int]
 
 
 class LeaseRow(Versioned, Base):
-    """See `model.objects.Lease`."""
+    """Row of `model.objects.Lease`."""
 
     __tablename__ = "leases"
 
@@ -178,11 +178,11 @@ class LeaseRow(Versioned, Base):
     state: Mapped[LeaseState]
     released_at: Mapped[float | None]
     function: Mapped[Word]
-    story: Mapped[Story]
+    history: Mapped[History]
 
 
 class BatchRow(Versioned, Base):
-    """See `model.objects.Batch`."""
+    """Row of `model.objects.Batch`."""
 
     __tablename__ = "batches"
 
@@ -204,11 +204,11 @@ class BatchRow(Versioned, Base):
     lower_bound_s: Mapped[float | None]
     planned_completion_s: Mapped[float | None]
     completion_bound_s: Mapped[float | None]
-    story: Mapped[Story]
+    history: Mapped[History]
 
 
 class JobRow(Versioned, Base):
-    """See `model.objects.Job`."""
+    """Row of `model.objects.Job`."""
 
     __tablename__ = "jobs"
 
@@ -247,7 +247,7 @@ class JobRow(Versioned, Base):
     compute_s: Mapped[float | None]
     result_bytes: Mapped[int | None]
     result_sha256: Mapped[Word]
-    story: Mapped[Story]
+    history: Mapped[History]
     #: `model.objects.input_due_at`, for the search for inputs that never came.
     input_due_at: Mapped[float]
     #: Generation of the shard in which it changed last: who knows an earlier one asks for what is newer.
@@ -255,7 +255,7 @@ class JobRow(Versioned, Base):
 
 
 class ProcessorRow(Versioned, Base):
-    """See `model.gangs.Processor`."""
+    """Row of `model.gangs.Processor`."""
 
     __tablename__ = "processors"
 
@@ -268,7 +268,7 @@ class ProcessorRow(Versioned, Base):
 
 
 class GangRow(Versioned, Base):
-    """See `model.gangs.Gang`."""
+    """Row of `model.gangs.Gang`."""
 
     __tablename__ = "gangs"
 
@@ -303,11 +303,11 @@ class GangRow(Versioned, Base):
     behind_s: Mapped[float]
     tier_since: Mapped[float | None]
     cpu_s: Mapped[float]
-    story: Mapped[Story]
+    history: Mapped[History]
 
 
 class ProcessRow(Versioned, Base):
-    """See `model.gangs.Process`."""
+    """Row of `model.gangs.Process`."""
 
     __tablename__ = "processes"
 
@@ -329,11 +329,11 @@ class ProcessRow(Versioned, Base):
     exchanged: Mapped[bool]
     #: Tier and processor of one that is not ENDED, else NULL: unique, so no database lets two have one place.
     held_place: Mapped[Name | None] = mapped_column(unique=True)
-    story: Mapped[Story]
+    history: Mapped[History]
 
 
 class MigrationRow(Versioned, Base):
-    """See `model.gangs.Migration`."""
+    """Row of `model.gangs.Migration`."""
 
     __tablename__ = "migrations"
 
@@ -345,11 +345,11 @@ class MigrationRow(Versioned, Base):
     state: Mapped[MigrationState]
     reason: Mapped[Words]
     ended_at: Mapped[float | None]
-    story: Mapped[Story]
+    history: Mapped[History]
 
 
 class CommandRow(Base):
-    """See `model.messages.Command`: the outbox, emptied as agents acknowledge."""
+    """Row of `model.messages.Command`: the outbox, emptied as agents acknowledge."""
 
     __tablename__ = "commands"
     #: Positions are never used again: they are the order of the commits of a shard, whose row every writer locks.
@@ -366,7 +366,7 @@ class CommandRow(Base):
 
 
 class RunRow(Base):
-    """See `model.objects.Run`; one row per completed job, so that a completion is recorded at most once."""
+    """Row of `model.objects.Run`; one row per completed job, so that a completion is recorded at most once."""
 
     __tablename__ = "runs"
 

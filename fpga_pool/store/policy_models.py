@@ -38,7 +38,7 @@ class Names(PlainData):
 
 
 class PolicyMemoryRow(Versioned, Base):
-    """See `model.policy_memory.PolicyMemory`."""
+    """Row of `model.policy_memory.PolicyMemory`."""
 
     __tablename__ = "policy_memories"
 

@@ -40,6 +40,7 @@ from fpga_pool.store.statements import (
     held_results,
     inputs_due,
     job_generations,
+    job_summaries,
     jobs_of_batch,
     leases_of_holders,
     leases_on_host,
@@ -55,7 +56,6 @@ from fpga_pool.store.statements import (
     slots,
     slots_with_jobs,
     time_models,
-    told_jobs,
 )
 from fpga_pool.store.task_reads import TaskReads
 
@@ -174,7 +174,7 @@ class Reads(GangReads, TaskReads):
         """Return the jobs of a batch, by index."""
         return self._all(Job, all_of(Job).where(_JOBS.c.batch_uuid == batch_uuid).order_by(_JOBS.c.index))
 
-    def told_batch_jobs(
+    def batch_job_summaries(
         self,
         batch_uuid: str,
         *,
@@ -183,7 +183,7 @@ class Reads(GangReads, TaskReads):
     ) -> Sequence[Job]:
         """Return the jobs of a batch (in some states, changed after these generations of the shards), by index.
 
-        Without their stories, which nobody reads by the thousand.
+        Without their histories, which nobody reads by the thousand.
         """
         values: dict[str, Any] = {"batch": batch_uuid, "states": list(states)}
         if changed_after is not None:
@@ -194,11 +194,11 @@ class Reads(GangReads, TaskReads):
         found = self._execute(jobs_of_batch(in_states=bool(states), after=after), Job, values=values)
         return [from_columns(Job, row) for row in found]
 
-    def told_jobs(self, uuids: Collection[str]) -> dict[str, Job]:
-        """Return these jobs by uuid, as far as they exist, without their stories."""
+    def job_summaries(self, uuids: Collection[str]) -> dict[str, Job]:
+        """Return these jobs by uuid, as far as they exist, without their histories."""
         found: dict[str, Job] = {}
         for some in chunks(list(uuids)):
-            rows = self._execute(told_jobs(), Job, values={"keys": some})
+            rows = self._execute(job_summaries(), Job, values={"keys": some})
             found |= {job.uuid: job for job in (from_columns(Job, row) for row in rows)}
         return found
 

@@ -61,22 +61,22 @@ def by_keys(cls: type) -> Select[Any]:
 
 @cache
 def without_stories(cls: type) -> tuple[Column[Any] | ColumnElement[Any], ...]:
-    """Return the columns of a class, and in the place of its story an empty one, which costs nothing to read."""
-    story = table(cls).c.story
+    """Return the columns of a class, and in the place of its history an empty one, which costs nothing to read."""
+    history = table(cls).c.history
     return tuple(
-        type_coerce(literal_column("'[]'"), story.type) if column is story else column for column in columns(cls)
+        type_coerce(literal_column("'[]'"), history.type) if column is history else column for column in columns(cls)
     )
 
 
 @cache
-def told_jobs() -> Select[Any]:
-    """Return the query for the jobs whose uuids are among `keys`, without their stories."""
+def job_summaries() -> Select[Any]:
+    """Return the query for the jobs whose uuids are among `keys`, without their histories."""
     return select(*without_stories(Job)).where(table(Job).c.uuid.in_(bindparam("keys", expanding=True)))
 
 
 @cache
 def jobs_of_batch(*, in_states: bool, after: int | None) -> Select[Any]:
-    """Return the query for the jobs of `batch`, by index, without their stories.
+    """Return the query for the jobs of `batch`, by index, without their histories.
 
     Of those in one of `states`, and, if so many shards were seen before, of those that have changed since: of the shard
     `shard_0` after the generation `seen_0`, and so on, and all of shards that are not among `seen`.

@@ -146,7 +146,7 @@ class Store:
     def changed_jobs(
         self, batch_uuid: str, *, states: Collection[JobState] = (), changed_after: Mapping[str, int] | None = None
     ) -> tuple[Sequence[Job], dict[str, int]]:
-        """Return the jobs of a batch as `Reads.told_batch_jobs`, and the generations of the shards that they have seen.
+        """Return the jobs of a batch as `Reads.batch_job_summaries`, and the generations of their shards.
 
         The generations are read before the jobs, without a transaction around both: what is committed between the two
         is seen now, and once more by who asks for what changed after them.
@@ -156,7 +156,7 @@ class Store:
             seen = reads.generations()
             if changed_after is not None and seen == changed_after:
                 return [], seen
-            return reads.told_batch_jobs(batch_uuid, states=states, changed_after=changed_after), seen
+            return reads.batch_job_summaries(batch_uuid, states=states, changed_after=changed_after), seen
 
     def note_alive(self, beats: Mapping[str, tuple[int, int]], now_s: float) -> None:
         """Note the last heartbeats (start and number) of hosts that said nothing else."""

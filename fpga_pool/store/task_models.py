@@ -6,11 +6,11 @@ from sqlalchemy.orm import Mapped, mapped_column
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.tasks import TaskShape, TaskState
 from fpga_pool.store.column_types import Records
-from fpga_pool.store.models import Base, Name, Story, Uuid, Versioned, Word, Words
+from fpga_pool.store.models import Base, History, Name, Uuid, Versioned, Word, Words
 
 
 class TaskRow(Versioned, Base):
-    """See `model.tasks.Task`; its batch has the same uuid."""
+    """Row of `model.tasks.Task`; its batch has the same uuid."""
 
     __tablename__ = "tasks"
 
@@ -34,7 +34,7 @@ class TaskRow(Versioned, Base):
     ends_at: Mapped[float | None]
     started_at: Mapped[float | None]
     ended_at: Mapped[float | None]
-    story: Mapped[Story]
+    history: Mapped[History]
 
 
 Index("ix_tasks_newest_of_project", TaskRow.project_id, TaskRow.created_at, TaskRow.uuid)

@@ -89,7 +89,7 @@ class SqlTransaction(Reads):
         if known.generation != thing.generation:
             raise Conflict(
                 f"{called(cls, key)}: changed meanwhile (generation {known.generation}, expected {thing.generation});"
-                " read it again and decide anew"
+                " read it again and decide again"
             )
         told = CHANGES_ARE_ASKED_FOR.get(cls)
         if told is not None and (not told or any(getattr(known, name) != getattr(thing, name) for name in told)):
@@ -178,7 +178,9 @@ class SqlTransaction(Reads):
             found = "the_key", "the_generation"
             matched = self._connection.execute(change(cls, names), only((*names, *found), rows))
         if matched.rowcount != len(rows):
-            raise Conflict(f"{cls.__name__.lower()}: one of {len(rows)} has changed meanwhile; read it and decide anew")
+            raise Conflict(
+                f"{cls.__name__.lower()}: one of {len(rows)} has changed meanwhile; read it and decide again"
+            )
 
     def _touch(self, slot: str) -> None:
         """Count a slot as changed: the lease on it is part of what is told of it."""

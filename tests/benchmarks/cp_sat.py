@@ -1,7 +1,7 @@
 """CP-SAT of OR-Tools on jobs to unrelated machines, in a process of its own: `cp_sat.py problem.npz seconds`.
 
 Each job may go to the accelerators where it is quickest, few enough for the solver to keep up; with all of them it
-finds less.  Prints one JSON object with the make-span in the problem's own seconds.
+finds less.  Prints one JSON object with the makespan in the problem's own seconds.
 """
 
 import json

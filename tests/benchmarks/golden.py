@@ -98,8 +98,8 @@ def gang_cases(directory, seed):
     for case, load in (("moderate", "0.7"), ("heavy", "0.95")):
         for policy in policies("gang"):
             yield "gangs", case, policy, [*words, "--load", load], [rows, spans]
-    knobs = ["--knob", "last_runs=2", "--knob", "trial_s=30"]
-    yield "gangs", "trials", "measy_plus", [*words, "--load", "0.9", *knobs], [rows, spans]
+    parameters = ["--parameter", "last_runs=2", "--parameter", "trial_s=30"]
+    yield "gangs", "trials", "measy_plus", [*words, "--load", "0.9", *parameters], [rows, spans]
 
 
 def task_cases(directory, seed):

@@ -1,4 +1,4 @@
-"""`makespan` against its targets, case by case of the workload of paper 000, section 5.2.
+"""`makespan` against its targets, case by case of the workload of the makespan paper, section 5.2.
 
     pytest tests/benchmarks/test_makespan.py -s
     JOINT_SEEDS=101,202 pytest tests/benchmarks/test_makespan.py -s -k few_responders

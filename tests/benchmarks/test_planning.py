@@ -1,4 +1,4 @@
-"""How long the batch policies plan, and how far from the bound: the workload of paper 000, section 5.2.
+"""How long the batch policies plan, and how far from the bound: the workload of the makespan paper, section 5.2.
 
     pytest tests/benchmarks/test_planning.py -s
 

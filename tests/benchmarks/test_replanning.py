@@ -1,11 +1,11 @@
-"""How long it takes to plan anew around what is under way: 1000 jobs on 200 accelerators, one event each.
+"""How long it takes to plan again around what is under way: 1000 jobs on 200 accelerators, one event each.
 
     pytest tests/benchmarks/test_replanning.py -s
 
-A plan of the workload of paper 000, section 5.2, is cut at a quarter of its length; then a job or a batch arrives, or
-an accelerator or a host is lost.  One line per case: median of 5 of re-planning (memory to memory), without and with
-balancing, with and without compiled kernels; jobs placed, and the length of the answer relative to its lower bound.
-Beside it a reference loop, because machines differ.  Nothing is asserted of times.
+A plan of the workload of the makespan paper, section 5.2, is cut at a quarter of its length; then a job or a batch
+arrives, or an accelerator or a host is lost.  One line per case: median of 5 of re-planning (memory to memory), without
+and with balancing, with and without compiled kernels; jobs placed, and the length of the answer relative to its lower
+bound. Beside it a reference loop, because machines differ.  Nothing is asserted of times.
 """
 
 import statistics

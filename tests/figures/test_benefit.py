@@ -1,4 +1,4 @@
-"""Figures 3 and 4 of paper 003, and ours from 5 on, in a reduced form, held to the ranges of `benefit.toml`.
+"""Figures 3 and 4 of the benefit paper, and ours from 5 on, in a reduced form, held to the ranges of `benefit.toml`.
 
 The values do not depend on the machine; ranges leave room for other libraries, not for other algorithms.
 """

@@ -1,4 +1,4 @@
-"""Figures 6 to 14 of paper 002, and ours from 15 on, in a reduced form, held to the ranges of `gangs.toml`.
+"""Figures 6 to 14 of the two-tier paper, and ours from 15 on, in a reduced form, held to the ranges of `gangs.toml`.
 
 The values do not depend on the machine; ranges leave room for other libraries, not for other algorithms.
 """

@@ -1,4 +1,4 @@
-"""Figures 3 and 4 of paper 004 in a reduced form, held to the ranges of `lattice.toml`.
+"""Figures 3 and 4 of the lattice paper in a reduced form, held to the ranges of `lattice.toml`.
 
 The values do not depend on the machine; ranges leave room for other libraries, not for other algorithms.
 """

@@ -1,4 +1,4 @@
-"""Figures 2 to 8 of paper 000 in a reduced form, held to the ranges of `makespan.toml`.
+"""Figures 2 to 8 of the makespan paper in a reduced form, held to the ranges of `makespan.toml`.
 
 The values do not depend on the machine; ranges leave room for other libraries, not for other algorithms.
 """

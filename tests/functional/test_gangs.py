@@ -56,7 +56,7 @@ def finished(pool, uuid):
 
 def states(detail):
     """The states that a gang went through."""
-    return [entry.after for entry in detail.gang.story if entry.after != entry.before]
+    return [entry.after for entry in detail.gang.history if entry.after != entry.before]
 
 
 def guests(pool):
@@ -81,7 +81,7 @@ def test_small_gangs_run_behind_a_wide_one_and_come_to_the_foreground_when_it_en
     until(lambda: all(all_run(client.gang(uuid)) for uuid in small))
     waiting = client.gang(small[0])
     assert waiting.gang.state is GangState.BACKGROUND
-    assert waiting.waits_because == "too few processors are idle"
+    assert waiting.pending_reason == "too few processors are idle"
     assert waiting.expected_at > waiting.gang.created_at
     fpga_pool(pool, "gang", "cancel", wide)
     for uuid in small:
@@ -179,7 +179,7 @@ def findings(pool):
         store.close()
 
 
-def test_a_gang_whose_machine_dies_begins_anew_as_a_whole(make_pool):
+def test_a_gang_whose_machine_dies_begins_again_as_a_whole(make_pool):
     pool = make_pool(options(hosts=2, processors=1))
     client = pool.client()
     uuid = client.create_gang(2, 60.0, 0.5, work_s=10.0).uuid

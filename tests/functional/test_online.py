@@ -258,10 +258,10 @@ def test_a_running_job_gives_its_slot_to_one_of_more_benefit_goes_on_elsewhere_a
     assert len(jobs) == 3 * SLOTS
     evictions = dict.fromkeys((job.uuid for job in jobs if job.function == "wordcount"), 0)
     for job in jobs:
-        # However often it left a place, it ended once.  (Of a long story the beginning is not kept.)
-        story = [(entry.event, entry.before) for entry in job.story]
-        events = [event for event, _ in story]
-        left = story.count(("JobEvicted", JobState.RUNNING))
+        # However often it left a place, it ended once.  (Of a long history the beginning is not kept.)
+        history = [(entry.event, entry.before) for entry in job.history]
+        events = [event for event, _ in history]
+        left = history.count(("JobEvicted", JobState.RUNNING))
         print(f"{job.function}: left {left} places, ended on {job.slot} after {job.compute_s:.2f} s there")
         assert events.count("JobFinished") == 1
         assert job.attempt > left
@@ -290,7 +290,7 @@ def test_an_agent_that_is_killed_amid_evictions_loses_nothing_and_doubles_nothin
     assert users.wrong() == []
     jobs = end_and_audit(pool, mariadb_url)
     assert len(jobs) == 15
-    events = [entry.event for job in jobs for entry in job.story]
+    events = [entry.event for job in jobs for entry in job.history]
     print(
         {event: events.count(event) for event in sorted(set(events))},
         [(job.function, job.slot, job.attempt) for job in jobs],

@@ -1,4 +1,4 @@
-"""The testbed of paper 000, section 5.1, at a twentieth of its size: a trial of the experiment, not of its figures."""
+"""The testbed of the makespan paper, section 5.1, at a twentieth of its size: the experiment, not its figures."""
 
 import json
 import os

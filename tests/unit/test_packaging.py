@@ -69,7 +69,7 @@ def test_entry_points_of_nova_load():
 
 
 def test_installed_entry_points_are_those_of_setup_cfg():
-    assert set(distribution("fpga_pool").entry_points) == set(declared_entry_points()), "install fpga_pool anew"
+    assert set(distribution("fpga_pool").entry_points) == set(declared_entry_points()), "install fpga_pool again"
 
 
 def test_servers_clouds_and_guest_images_for_tests_are_not_in_the_wheel():

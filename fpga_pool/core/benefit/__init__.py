@@ -1,1 +1,1 @@
-"""Which jobs deserve the slots, online (paper 003): `paper` has the published policies, `plus` ours."""
+"""Which jobs deserve the slots, online (benefit paper): `paper` has the published policies, `plus` ours."""

@@ -1,7 +1,7 @@
 """One look at a pool in which loads take slots from the moment they begin: how a live pool decides on online jobs.
 
-The occupancy is made anew from what is known of each slot; a policy is asked for moves until it has none; then each job
-that a load is for goes to its slot at once, so that its input moves while the slot loads.
+The occupancy is made again from what is known of each slot; a policy is asked for moves until it has none; then each
+job that a load is for goes to its slot at once, so that its input moves while the slot loads.
 """
 
 from collections.abc import Callable, Mapping, Sequence

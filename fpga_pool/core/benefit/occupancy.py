@@ -93,7 +93,7 @@ class Occupancy:
         self.waits(job, function, give_up_s)
 
     def waits(self, job: int, function: int, give_up_s: float) -> None:
-        """Let a job wait that has arrived before: a picture is made anew, or the job was taken off a slot."""
+        """Let a job wait that has arrived before: a picture is made again, or the job was taken off a slot."""
         self.waiting[function][job] = give_up_s
         self.queue += 1
         self.news = function, None

@@ -12,7 +12,7 @@ from fpga_pool.core.policy import PolicyState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldParams:
-    """Knobs of the policies without replacement."""
+    """Parameters of the policies without replacement."""
 
     #: Section V, "fixed accelerators in a certain time until all the tasks for these accelerators are done"; with 5 s
     #: replacement gains what figure 4 reports.

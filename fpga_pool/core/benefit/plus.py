@@ -18,7 +18,7 @@ _MOMENT_S = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlusParams:
-    """Knobs of `benefit_plus`; the defaults were found on the reference catalogues and hold on random ones."""
+    """Parameters of `benefit_plus`; the defaults were found on the reference catalogues and hold on random ones."""
 
     #: A load is undone by another load: both are given up for what is done in between.
     loads_ahead: float = field(

@@ -13,7 +13,7 @@ class OnlinePool:
     """F functions, K kinds of slots (a region kind of a board), C cards, S slots."""
 
     functions: tuple[str, ...]
-    #: (F,) benefit of a job that runs alone: vCPU equivalents (paper 003, equation 1).
+    #: (F,) benefit of a job that runs alone: vCPU equivalents (benefit paper, equation 1).
     speedup: Floats
     #: (F,) a running job may be taken off its slot, and what it has done is then kept.
     preemptible: NDArray[np.bool_]

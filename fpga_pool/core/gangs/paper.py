@@ -114,7 +114,7 @@ class _TwoTiers(Easy):
 
 
 class Keasy(_TwoTiers):
-    """Algorithm 1: a gang that is to run elsewhere is killed and begins anew."""
+    """Algorithm 1: a gang that is to run elsewhere is killed and begins again."""
 
     name = "keasy"
 

@@ -1,4 +1,4 @@
-"""Knobs of the gang policies."""
+"""Parameters of the gang policies."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ NEEDED, ALL = "needed", "all"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationParams:
-    """How the reservation of the head is made; the knob of one tier."""
+    """How the reservation of the head is made; the parameter of one tier."""
 
     #: Algorithm 1, line 21: the loop ends with the first gang that frees enough.
     extra_ends: str = field(
@@ -27,7 +27,7 @@ class ReservationParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierParams(ReservationParams):
-    """The knobs of two tiers."""
+    """The parameters of two tiers."""
 
     #: Section 2.1, observation 3.
     usage_threshold: float = field(

@@ -20,7 +20,7 @@ _IDLE = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlusParams(TierParams):
-    """Knobs of `measy_plus`; those of the rates are the means of what section 2.1 measured."""
+    """Parameters of `measy_plus`; those of the rates are the means of what section 2.1 measured."""
 
     patience: float = field(
         default=4.0,

@@ -1,1 +1,1 @@
-"""Tasks on several linked FPGAs (paper 004): ranking by a partial order, schedules, and bounds."""
+"""Tasks on several linked FPGAs (lattice paper): ranking by a partial order, schedules, and bounds."""

@@ -1,4 +1,4 @@
-"""How irregular workloads are (paper 004, section V)."""
+"""How irregular workloads are (lattice paper, section V)."""
 
 import numpy as np
 

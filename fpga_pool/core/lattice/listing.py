@@ -1,4 +1,4 @@
-"""List scheduling of tasks (paper 004, Algorithm 2), and what it needs to know of a problem.
+"""List scheduling of tasks (lattice paper, Algorithm 2), and what it needs to know of a problem.
 
 Index conventions are those of `tasks`.  K kinds: tasks with the same wish for links and the same number of FPGAs.
 """

@@ -1,4 +1,4 @@
-"""MFIT's queues (paper 004, section II, on Jing et al. 2013)."""
+"""MFIT's queues (lattice paper, section II, on Jing et al. 2013)."""
 
 from types import ModuleType
 

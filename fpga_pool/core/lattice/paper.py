@@ -1,4 +1,4 @@
-"""The policies that paper 004 compares: FIFO, HEFT in both readings, MFIT, and its ranking."""
+"""The policies that lattice paper compares: FIFO, HEFT in both readings, MFIT, and its ranking."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -96,7 +96,7 @@ class Mfit(ListPolicy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatticeParams:
-    """The knobs of the ranking."""
+    """The parameters of the ranking."""
 
     #: Section IV has rounds and says "empirical time slicing" of their length: without it nothing waits in vain.
     slice_s: float = field(

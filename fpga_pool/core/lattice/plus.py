@@ -25,7 +25,7 @@ BASELINES: tuple[type[ListPolicy], ...] = (Fifo, Heft, HeftShortest, Mfit, Latti
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatticePlusParams:
-    """Knobs of `lattice_plus`."""
+    """Parameters of `lattice_plus`."""
 
     effort: int = field(
         default=1000,

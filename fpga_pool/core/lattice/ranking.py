@@ -1,4 +1,4 @@
-"""Ranking tasks by how many others they dominate (paper 004, section III, Algorithm 1)."""
+"""Ranking tasks by how many others they dominate (lattice paper, section III, Algorithm 1)."""
 
 from collections.abc import Sequence
 

@@ -26,13 +26,13 @@ _CLIMBS, _FINALISTS, _BEGINNING, _GOING_ON = 6, 2, 0.3, 0.35
 #: Tasks beyond which weights are found with a sample first; its tasks and enclosures; share of what is left for it,
 #: and climbs.
 _MANY, _SAMPLE_TASKS, _SAMPLE_RINGS, _SAMPLING, _SAMPLE_CLIMBS = 20_000, 4_000, 4, 0.5, 3
-#: Enclosures and tasks (on average) that are scheduled anew at once, and how often.
+#: Enclosures and tasks (on average) that are scheduled again at once, and how often.
 _RINGS, _TASKS, _TRIES = 4, 60, 30
 #: Manners to schedule: see `improve`.
 _EVENTS, _IN_TURN, _BOTH = 1, 2, 3
 #: Shapes that are begun with: the thriftiest that takes at most this share of the bound.
 _TIME_SHARES = (1.0, 0.5, 0.25)
-#: Share of what is left for polishing a start of each set of shapes.
+#: Share of what is left for local search a start of each set of shapes.
 _SHAPING = 0.3
 _SAME = 1e-12
 #: Tasks up to which one after the other is tried too: it costs a look at each enclosure per task.
@@ -73,7 +73,7 @@ class TaskSearch:
         """Return the shortest schedule that was found."""
         if not self._loads:
             self._climb()
-        self._polish(self._best, self._budget)
+        self._improve(self._best, self._budget)
         return self._to_placed(self._best)
 
     # Weights of classes -------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class TaskSearch:
             return
         starts = self._starts()
         if not self._problem.rigid:
-            self._polish_each_shape(starts)
+            self._improve_each_shape(starts)
         part = self._budget.part(_BEGINNING)
         for number in range(_CLIMBS):
             candidate = starts[number % len(starts)]
@@ -181,10 +181,10 @@ class TaskSearch:
         budget.spend(_PAIRS_PER_TASK * max(int(self._search.counts[0]), 1))
         return float(end_s)
 
-    # Polishing ----------------------------------------------------------------------------------------------------
+    # Local search ----------------------------------------------------------------------------------------------------
 
-    def _polish(self, candidate: _Candidate, budget: Budget) -> None:
-        """Schedule the ends of a few enclosures anew, from a schedule on, while the budget lasts."""
+    def _improve(self, candidate: _Candidate, budget: Budget) -> None:
+        """Schedule the ends of a few enclosures again, from a schedule on, while the budget lasts."""
         self._put(candidate)
         search_kernels.link(self._search)
         manners = _IN_TURN if self._loads else _BOTH if self._problem.tasks <= _FEW else _EVENTS
@@ -196,12 +196,12 @@ class TaskSearch:
             if end_s < candidate.end_s:
                 self._fill(candidate, end_s)
 
-    def _polish_each_shape(self, starts: list[_Candidate]) -> None:
-        """Polish the best start of each set of shapes: from wide tasks to narrow ones the way is often barred."""
+    def _improve_each_shape(self, starts: list[_Candidate]) -> None:
+        """Improve the best start of each set of shapes: from wide tasks to narrow ones the way is often barred."""
         first = {candidate.shape.tobytes(): candidate for candidate in reversed(starts)}
         part = self._budget.part(_SHAPING)
         for number, candidate in enumerate(first.values()):
-            self._polish(candidate, part.part(1 / (len(first) - number)))
+            self._improve(candidate, part.part(1 / (len(first) - number)))
 
     # Candidates ---------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Local search on schedules: the last tasks of a few enclosures are scheduled anew, in orders that change step by step.
+"""Local search on schedules: the last tasks of a few enclosures are scheduled again in changing orders.
 
 Random numbers come from a generator of one word that the caller owns (Park and Miller): same state, same result.
 """
@@ -35,7 +35,7 @@ class Search(NamedTuple):
     rings: Ints
     until_s: Floats
     loaded: Ints
-    #: (T,) tasks to schedule anew, in order, and the next try.
+    #: (T,) tasks to schedule again, in order, and the next try.
     order: Ints
     next_order: Ints
     key: Floats
@@ -231,7 +231,7 @@ def _keep(search, tasks):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _link_anew(search, count):  # type: ignore[no-untyped-def]
+def _relink(search, count):  # type: ignore[no-untyped-def]
     """Update the lists of the chosen enclosures: tasks have gone from one to another of them."""
     head = -1
     for r in range(count):
@@ -256,7 +256,7 @@ def _link_anew(search, count):  # type: ignore[no-untyped-def]
 def improve(search, bound_s, work, tries, most_rings, most_tasks, manners, malleable):  # type: ignore[no-untyped-def]
     """Change the schedule until about `work` tasks have been placed, or its end is at `bound_s`; return the end.
 
-    In each round at most `most_tasks` (on average) of `most_rings` enclosures are scheduled anew `tries` times.
+    In each round at most `most_tasks` (on average) of `most_rings` enclosures are scheduled again `tries` times.
     `manners`: 1 = in order of events only, 2 = one after the other only, 3 = both.
     """
     total = len(search.first)
@@ -303,7 +303,7 @@ def improve(search, bound_s, work, tries, most_rings, most_tasks, manners, malle
             if changed >= 0 and not taken:
                 search.shape[changed] = old_shape
         if kept:
-            _link_anew(search, count)
+            _relink(search, count)
             if search.end_s[search.rings[0]] < old_s:
                 search.counts[1] += 1
     worst_s = 0.0

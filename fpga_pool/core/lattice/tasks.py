@@ -148,5 +148,5 @@ class TaskSchedule:
 
     @property
     def wct_s(self) -> float:
-        """The workloads' completion time: when the last task ends (paper 004, section IV)."""
+        """The workloads' completion time: when the last task ends (lattice paper, section IV)."""
         return float(self.end_s.max(initial=0.0))

@@ -1,4 +1,4 @@
-"""Planners that minimise the make-span of a batch (paper 000).
+"""Planners that minimise the makespan of a batch (makespan paper).
 
 Those that solve linear programs are imported from their modules: `cim`, `nim`, `ncjm`, `waves`.
 """

@@ -1,4 +1,4 @@
-"""A batch that arrives while inputs of earlier ones move (paper 000, section 3.4).
+"""A batch that arrives while inputs of earlier ones move (makespan paper, section 3.4).
 
 The paper's own policies plan in what earlier transfers leave; see `PlanningAround`.  For any other policy the two
 schemes that the paper has for network batches are tried, and the one that ends first is enforced: to fill what earlier
@@ -13,7 +13,7 @@ import numpy as np
 from fpga_pool.core.makespan.bounds import LowerBound
 from fpga_pool.core.makespan.execution import as_plan, schedule
 from fpga_pool.core.makespan.fluid import Segments, Transfers, moves_over_network
-from fpga_pool.core.makespan.leftover import Leftover, Piece
+from fpga_pool.core.makespan.residual_links import Piece, ResidualLinks
 from fpga_pool.core.policy import BatchPolicy, PlanningAround, PolicyState
 from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats, Ints, floats
 
@@ -76,7 +76,7 @@ def _transfers(problem: BatchProblem, planned: BatchPlan) -> Transfers:
 
 def _filling(problem: BatchProblem, planned: BatchPlan, earlier: EarlierTransfers) -> Transfers:
     """Return transfers that fill what earlier ones leave, in the order in which a plan begins them."""
-    leftover = Leftover(
+    residual = ResidualLinks(
         problem.egress_bps, problem.ingress_bps, earlier.requester, earlier.responder, earlier.begin_s, earlier.end_s,
         earlier.bps,
     )  # fmt: skip
@@ -84,7 +84,7 @@ def _filling(problem: BatchProblem, planned: BatchPlan, earlier: EarlierTransfer
     responder = problem.responder[planned.accelerator]
     for job in _in_order(problem, planned).tolist():
         release_s, bits = float(problem.release_s[job]), 8.0 * float(problem.input_bytes[job])
-        pieces = leftover.send(int(problem.requester[job]), int(responder[job]), release_s, bits)
+        pieces = residual.send(int(problem.requester[job]), int(responder[job]), release_s, bits)
         sent.append((job, pieces))
         arrived_s[job] = pieces[-1].end_s
     rows = np.array([(job, *piece) for job, pieces in sorted(sent) for piece in pieces]).reshape(-1, 4)

@@ -1,6 +1,6 @@
 """Jobs to unrelated machines, R||Cmax.
 
-This is compute-bound planning (CIM of paper 000, 3.1), and network-bound planning too, where the machines are
+This is compute-bound planning (CIM of the makespan paper, 3.1), and network-bound planning too, where the machines are
 responders (model (5) of 3.2).
 
 Prices of the machines from the dual of CIM-LP make each job choose where it costs least; a cap on the load keeps the
@@ -20,7 +20,7 @@ from fpga_pool.core.types import Floats, Ints
 _CAPS = (0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008, 0.01, 0.013, 0.016, 0.02, 0.03, 0.05)
 #: Looking at more pairs than this takes so long that caps are tried only while they help.
 _MANY_PAIRS = 5_000_000
-#: Shares of the way from the bound to the best make-span at which a machine counts as overloaded: where the first leads
+#: Shares of the way from the bound to the best makespan at which a machine counts as overloaded: where the first leads
 #: no further, the search begins again at the best with the next.
 _AMBITIONS = (0.9, 0.95, 0.98)
 #: Steps of ruin and recreate between two looks at the budget, and steps without success that end the search: this

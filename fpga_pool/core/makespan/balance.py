@@ -30,7 +30,7 @@ def balance(
     movable : (J,)
         Jobs that may run elsewhere.
     enough_s
-        A make-span that ends the search.
+        A makespan that ends the search.
     budget
         How much to look at.
 
@@ -96,7 +96,7 @@ class _Queues:
                 break
 
     def rebuilt(self, width: int, budget: Budget) -> "_Queues":
-        """Return what becomes of the last accelerator and the `width` best for its jobs if all on them move anew."""
+        """Return what becomes of the last accelerator and the `width` best for its jobs if all on them move again."""
         problem, jobs, last = self._problem, np.flatnonzero(self._movable), self.last
         rows = jobs[self.accelerator[jobs] == last]
         if len(rows) == 0:
@@ -109,7 +109,7 @@ class _Queues:
         budget.spend(_PAIR_COST * len(moving) * problem.accelerators)
         accelerator, own_s, end_s = self.accelerator.copy(), self._own_s.copy(), self._end_s.copy()
         end_s[chosen] = fixed_s[chosen]
-        arrivals_s = soonest_arrivals_s(problem, moving)
+        arrivals_s = earliest_arrivals_s(problem, moving)
         costs_s = problem.seconds[moving] + _loads_s(problem, moving)
         for job, arrives_s, cost_s in zip(moving.tolist(), arrivals_s, costs_s, strict=True):
             there_s = np.maximum(end_s, arrives_s) + cost_s
@@ -121,7 +121,7 @@ class _Queues:
     def _move(self, rows: Ints, last: int) -> bool:
         """Move one of the jobs `rows` (n,) from accelerator `last` to where both end soonest; False if none helps."""
         problem, end_s = self._problem, self._end_s
-        there_s = np.maximum(end_s, soonest_arrivals_s(problem, rows)) + problem.seconds[rows]
+        there_s = np.maximum(end_s, earliest_arrivals_s(problem, rows)) + problem.seconds[rows]
         there_s += _loads_s(problem, rows)
         there_s[:, last] = np.inf
         to = there_s.argmin(axis=1)
@@ -142,7 +142,7 @@ class _Queues:
         to = self.accelerator[others]
         here_s = end_s[last] - own_s[rows][:, None] + problem.seconds[others, last]
         left_s = end_s[to] - own_s[others]
-        there_s = np.maximum(left_s, soonest_arrivals_s(problem, rows)[:, to]) + problem.seconds[np.ix_(rows, to)]
+        there_s = np.maximum(left_s, earliest_arrivals_s(problem, rows)[:, to]) + problem.seconds[np.ix_(rows, to)]
         longer_s = np.maximum(here_s, there_s)
         row, other = np.unravel_index(int(longer_s.argmin()), longer_s.shape)
         if longer_s[row, other] >= end_s[last] * (1 - _LEAST):
@@ -164,7 +164,7 @@ def _loads_s(problem: BatchProblem, rows: Ints) -> Floats:
     return loads_s
 
 
-def soonest_arrivals_s(problem: BatchProblem, jobs: Ints) -> Floats:
+def earliest_arrivals_s(problem: BatchProblem, jobs: Ints) -> Floats:
     """Return (n, A) when the inputs of `jobs` (n,) could be at each accelerator with all bandwidth to themselves."""
     requester = problem.requester[jobs, None]
     best_bps = np.minimum(problem.egress_bps[requester], problem.ingress_bps[problem.responder])

@@ -1,4 +1,4 @@
-"""The baselines of paper 000, section 5: shortest and largest job first."""
+"""The baselines of the makespan paper, section 5: shortest and largest job first."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineParams:
-    """Knobs of `sjf` and `ljf`."""
+    """Parameters of `sjf` and `ljf`."""
 
     #: Section 5 lets a job be transmitted "even though it cannot start execution" and gives no number: 1 is the least
     #: that overlaps, and more would only bind jobs to accelerators earlier.

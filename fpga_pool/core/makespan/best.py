@@ -6,16 +6,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fpga_pool.core.makespan.assignment import Assignment, earliest_completion, improve
-from fpga_pool.core.makespan.bounds import compute_bound, raised, raised_by_stock, simple_bound
+from fpga_pool.core.makespan.bounds import compute_bound, raised, raised_by_backlog, simple_bound
 from fpga_pool.core.makespan.budget import Budget, Clock
 from fpga_pool.core.makespan.compiled import Kernels, Loops
 from fpga_pool.core.makespan.execution import Schedule, as_plan, schedule
 from fpga_pool.core.makespan.fluid import Segments
 from fpga_pool.core.makespan.forwards import place_ahead, transmit_in_order
+from fpga_pool.core.makespan.greedy import fitting_effort, greedy_plan, over_in_a_moment
 from fpga_pool.core.makespan.network import constant_rates, is_network_bound, place_for_network
-from fpga_pool.core.makespan.others import LARGE_PAIRS, Others, are_quick
 from fpga_pool.core.makespan.placement import largest_first
-from fpga_pool.core.makespan.quick import fitting_effort, over_in_a_moment, quick_plan
+from fpga_pool.core.makespan.portfolio import LARGE_PAIRS, Portfolio, are_fast
 from fpga_pool.core.makespan.replan import Replan, ReplanParams, replan
 from fpga_pool.core.makespan.results import back_only, completion_bound, orders, sooner, there_only
 from fpga_pool.core.makespan.reversed_time import ReversedSearch, can_reverse
@@ -35,9 +35,9 @@ _SEARCHING = 0.85
 #: The same where plans are made backwards: that search keeps what its last step takes by itself.
 _BACKWARDS = 0.93
 #: Share of the seconds that other policies may take before the search.
-_OTHERS_FIRST = 0.5
+_PORTFOLIO_FIRST = 0.5
 #: Without such a limit: pairs up to which they are looked at, per unit of effort.
-_OTHERS_PAIRS = 500
+_PORTFOLIO_PAIRS = 500
 #: Share of what is left that goes into other orders of a placement, where results flow back; what one costs; and how
 #: many are tried at most.
 _REORDERING, _PAIRS_PER_ORDERED_JOB, _ORDERS = 0.5, 10_000, 60
@@ -46,13 +46,13 @@ _REORDERING, _PAIRS_PER_ORDERED_JOB, _ORDERS = 0.5, 10_000, 60
 #: Ingress of a responder relative to the bound, where plans are made forwards only.
 _INGRESS_CAPS = (1.0, 1.03, 0.97, 1.06)
 
-#: Work to search anew around what is under way: it is done again and again.
+#: Work to search again around what is under way: it is done again and again.
 _REPLAN_EFFORT = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakespanParams:
-    """Knobs of `makespan`."""
+    """Parameters of `makespan`."""
 
     #: About a third of a second of search for 1000 jobs on 100 accelerators, after which little more is found.
     effort: int = field(
@@ -109,7 +109,7 @@ class Makespan:
     def sparing(self, share: float) -> "Makespan":
         """Return this policy with so little effort that planning takes at most about a share of what a batch does.
 
-        A batch that is over in a moment gets `quick_plan`.
+        A batch that is over in a moment gets `greedy_plan`.
         """
         return Makespan(self._params, self._clock, share, self._kernels)
 
@@ -123,11 +123,11 @@ class Makespan:
             return plan(view, self._params, rng, self._clock, self._kernels)
         effort = fitting_effort(view, self._share, self._params.effort)
         if effort == 0:
-            return quick_plan(view, self.name)
+            return greedy_plan(view, self.name)
         return plan(view, replace(self._params, effort=effort), rng, self._clock, self._kernels)
 
     def replan(self, underway: Underway, state: PolicyState, rng: np.random.Generator) -> Replan | None:
-        """Plan what does not compute yet anew, as far as that pays; see `replan`.  None where a glance says no."""
+        """Plan what does not compute yet again, as far as that pays; see `replan`.  None where a glance says no."""
         effort = self._params.effort
         if self._share > 0.0:
             if over_in_a_moment(underway.problem, self._share):
@@ -188,7 +188,7 @@ class _Search:
         self._backwards_budget = backwards or budget
         self._order = largest_first(problem)
         self._kernels, self._loops = kernels, kernels.load()
-        self._others = Others(problem, rng, kernels)
+        self._portfolio = Portfolio(problem, rng, kernels)
         self._best: Schedule | None = None
         self._bound = simple_bound(problem)
         self._prices: Floats | None = None
@@ -198,7 +198,7 @@ class _Search:
     def run(self) -> BatchPlan:
         """Return the shortest plan."""
         self._shortest(self._own(), self._params.gap)
-        best = self._shortest(self._others.schedules(lambda: self._others_may_be_better(self._budget)), _NOISE)
+        best = self._shortest(self._portfolio.schedules(lambda: self._portfolio_may_be_better(self._budget)), _NOISE)
         return as_plan(self._problem, best, self._bound, Makespan.name)
 
     def _shortest(self, schedules: Iterator[Schedule], gap: float) -> Schedule:
@@ -212,7 +212,7 @@ class _Search:
         return self._best
 
     def _within(self, ratio: float) -> bool:
-        """Say whether the best make-span is at most that much above the bound."""
+        """Say whether the best makespan is at most that much above the bound."""
         bound_s = max(self._bound.seconds, self._completion_bound_s)
         return self._best is not None and self._best.completion_s <= bound_s * ratio
 
@@ -262,31 +262,31 @@ class _Search:
             found = self._sent(accelerator, order)
             yield found
 
-    def _others_may_be_better(self, budget: Budget) -> bool:
+    def _portfolio_may_be_better(self, budget: Budget) -> bool:
         """Say whether to look at the plan of one more policy: always where that is quick, or where there is effort."""
-        if are_quick(self._problem):
+        if are_fast(self._problem):
             return not self._within(1 + _NOISE)
         pairs, effort = self._problem.seconds.size, self._params.effort
         if budget.is_timed:
             return pairs <= LARGE_PAIRS and budget.allows() and not self._within(_NEAR)
         if effort >= THOROUGH_EFFORT:
             return pairs <= LARGE_PAIRS and not self._within(1 + self._params.gap)
-        return pairs <= min(LARGE_PAIRS, _OTHERS_PAIRS * effort) and not self._within(_NEAR)
+        return pairs <= min(LARGE_PAIRS, _PORTFOLIO_PAIRS * effort) and not self._within(_NEAR)
 
     def _joint(self) -> Iterator[Schedule]:
         left_s = self._budget.left_s
         yield self._forwards(place_ahead(self._problem, self._order, self._loops))
         forwards_s = left_s - self._budget.left_s if self._budget.is_timed else 0.0
         if self._budget.is_timed and not self._within(_FAR):
-            first = self._budget.part(_OTHERS_FIRST)
-            yield from self._others.schedules(lambda: self._others_may_be_better(first))
+            first = self._budget.part(_PORTFOLIO_FIRST)
+            yield from self._portfolio.schedules(lambda: self._portfolio_may_be_better(first))
         links_first = self._bound.seconds
         self._price()
         compute_s = self._bound.seconds
         if compute_s > links_first or self._problem.load_s.any():
             start = earliest_completion(self._problem.seconds, self._order, self._problem.ready_s, self._loops)
             yield self._assigned(start, self._budget.part(0.3))
-        self._bound = raised_by_stock(self._problem, self._bound)
+        self._bound = raised_by_backlog(self._problem, self._bound)
         if self._loops is not None and can_reverse(self._problem):
             yield from self._backwards(self._loops, forwards_s)
         else:

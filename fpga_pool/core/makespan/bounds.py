@@ -1,18 +1,18 @@
-"""Proven lower bounds on the make-span of a batch: no plan can be shorter."""
+"""Proven lower bounds on the makespan of a batch: no plan can be shorter."""
 
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fpga_pool.core.makespan.backlog_bound import backlog_bound_s
 from fpga_pool.core.makespan.compiled import Loops
 from fpga_pool.core.makespan.fluid import seconds_per_bit
-from fpga_pool.core.makespan.stock import stock_s
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
 #: Steps of the price ascent, and the lengths (relative change of a price per relative overload) from the first one to
-#: the last, falling geometrically: within 0.1 % of the linear program on the workload of paper 000, 5.2, with speeds
-#: of accelerators apart up to 25 times, and within 1 % where each runs one of four functions.
+#: the last, falling geometrically: within 0.1 % of the linear program on the workload of the makespan paper, 5.2, with
+#: speeds of accelerators apart up to 25 times, and within 1 % where each runs one of four functions.
 _STEPS = 80
 _STEP_LENGTHS = (1.0, 0.004)
 #: The ascent looks at no more job-accelerator pairs than this; the bound itself looks at all.
@@ -59,7 +59,7 @@ def lower_bound(problem: BatchProblem, at_most_s: float = np.inf, loops: Loops |
     problem
         The batch.
     at_most_s
-        Make-span of a known plan, inf = none; jobs are not considered where they would end later.
+        Makespan of a known plan, inf = none; jobs are not considered where they would end later.
     loops
         Quicker with them, and a little higher where there are many pairs.
 
@@ -67,7 +67,7 @@ def lower_bound(problem: BatchProblem, at_most_s: float = np.inf, loops: Loops |
     bound = simple_bound(problem)
     if not problem.jobs or bound.seconds >= at_most_s * (1 - _ROUNDING):
         return bound
-    return raised_by_stock(problem, raised(problem, bound, compute_bound(problem, at_most_s, loops)))
+    return raised_by_backlog(problem, raised(problem, bound, compute_bound(problem, at_most_s, loops)))
 
 
 def simple_bound(problem: BatchProblem) -> LowerBound:
@@ -86,9 +86,9 @@ def raised(problem: BatchProblem, bound: LowerBound, compute: ComputeBound) -> L
     return LowerBound(compute.seconds, floats(compute.prices))
 
 
-def raised_by_stock(problem: BatchProblem, bound: LowerBound) -> LowerBound:
+def raised_by_backlog(problem: BatchProblem, bound: LowerBound) -> LowerBound:
     """Return the larger of `bound` and what responders hold proves."""
-    least_s = stock_s(problem, _must_be_sent(problem), bound.seconds)
+    least_s = backlog_bound_s(problem, _must_be_sent(problem), bound.seconds)
     return LowerBound(least_s) if least_s > bound.seconds else bound
 
 
@@ -207,7 +207,7 @@ def compute_bound(problem: BatchProblem, at_most_s: float = np.inf, loops: Loops
     """Return the bound by the work of all accelerators together.
 
     For any prices y >= 0 of sum 1, sum_i min_j y_j e_ij <= sum_j y_j (work on j), and the work on j is at most
-    max(0, T - ready_j).  The bound is the least T for which that can hold.  This is the dual of CIM-LP (paper 000,
+    max(0, T - ready_j).  The bound is the least T for which that can hold.  This is the dual of CIM-LP (makespan paper,
     3.1 and 1a' in 3.4); the sets E_j(T) of jobs that can end on j in time are taken at T = `at_most_s`.
     """
     pairs = _ASCENT_PAIRS if loops is None else max(_ASCENT_PAIRS, _ROWS_PER_PRICE * problem.accelerators**2)

@@ -1,4 +1,4 @@
-"""Computation-intensive batches: CIM-LP, Algorithm 1 and Algorithm 2 (paper 000, section 3.1)."""
+"""Computation-intensive batches: CIM-LP, Algorithm 1 and Algorithm 2 (makespan paper, section 3.1)."""
 
 from dataclasses import dataclass, field
 
@@ -15,13 +15,13 @@ from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CimParams:
-    """Knobs of `cim`, which the other policies of the paper have too."""
+    """Parameters of `cim`, which the other policies of the paper have too."""
 
     method: str = field(
         default="one-shot",
         metadata={
             "choices": ["one-shot", "bisection"],
-            "help": "How CIM-LP is solved: one-shot finds the least make-span and the vertex that has it; bisection is "
+            "help": "How CIM-LP is solved: one-shot finds the least makespan and the vertex that has it; bisection is "
             "Algorithm 1 to the letter, which ends at any vertex that is feasible, and takes many times as long.",
         },
     )
@@ -34,7 +34,7 @@ class CimParams:
         metadata={
             "min": 1,
             "help": "Groups of equal number into which a batch is divided by size, the smallest jobs planned first, so "
-            "that these do not wait for the make-span; 1 = none.",
+            "that these do not wait for the makespan; 1 = none.",
         },
     )
 
@@ -60,7 +60,7 @@ class Cim:
         self._params, self._kernels = params or CimParams(), kernels
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
-        """Plan the batch; only `bisection` uses `rng`, for its first make-span."""
+        """Plan the batch; only `bisection` uses `rng`, for its first makespan."""
         return self.decide_around(view, EarlierTransfers(), state, rng)
 
     def decide_around(

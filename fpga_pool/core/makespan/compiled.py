@@ -14,7 +14,7 @@ class Loops:
     #: Over machines and links.
     joint: ModuleType
     #: The local search in reversed time.
-    polish: ModuleType
+    local_search: ModuleType
 
 
 class Kernels(Enum):
@@ -31,7 +31,7 @@ class Kernels(Enum):
         if self is Kernels.PLAIN:
             return None
         try:
-            from fpga_pool.core.makespan import joint_kernels, kernels, polish_kernels
+            from fpga_pool.core.makespan import joint_kernels, kernels, local_search_kernels
         except (ImportError, RuntimeError):  # no numba, or no place where it may keep what it compiled
             return None
-        return Loops(kernels, joint_kernels, polish_kernels)
+        return Loops(kernels, joint_kernels, local_search_kernels)

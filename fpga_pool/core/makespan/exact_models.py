@@ -1,4 +1,4 @@
-"""The batch problem as mixed integer programmes, to be read beside paper 000: models (1), (3) and (6), joined.
+"""The batch problem as mixed integer programmes, to be read beside makespan paper: models (1), (3) and (6), joined.
 
 Times are shares of a horizon, which no plan that is looked for exceeds, and inputs are shares of themselves, so that
 all coefficients are near 1.  Where the models of the paper need a placement (6) or nothing but one resource (1, 3),

@@ -1,6 +1,6 @@
 """Transfers as fluid: flows of strict priority on egress and ingress links, from event to event.
 
-The rates are those of paper 000, Algorithm 4, lines 5 to 13, in time order instead of job order: a flow gets
+The rates are those of the makespan paper, Algorithm 4, lines 5 to 13, in time order instead of job order: a flow gets
 min{R_out, R_in}, what flows of higher priority leave of its requester's egress and of its responder's ingress, and
 takes more as soon as more is left.
 """

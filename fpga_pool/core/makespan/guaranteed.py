@@ -1,4 +1,4 @@
-"""Transfers with a guaranteed rate each, and what is left shared shortest first (paper 000, end of section 3.2)."""
+"""Transfers with a guaranteed rate; the rest is shared shortest first (makespan paper, end of section 3.2)."""
 
 from typing import NamedTuple
 

@@ -116,9 +116,9 @@ def fill(seconds, order, prices, cap_s, load_s, machine):  # type: ignore[no-unt
 def ruin_and_recreate(  # type: ignore[no-untyped-def]
     seconds, fastest_s, order, prices, ready_s, bound_s, ambition, steps, state, load_s, machine, best_s, best_machine
 ):
-    """Empty an overloaded machine and a few others, and place their jobs anew as `fill` does, with noisy prices.
+    """Empty an overloaded machine and a few others, and place their jobs again as `fill` does, with noisy prices.
 
-    Overloaded is what is above the target, `ambition` of the way from the bound to the best make-span.  A step that
+    Overloaded is what is above the target, `ambition` of the way from the bound to the best makespan.  A step that
     does not add to the overload is kept.  Returns the steps done, fewer where the bound is reached.  `fastest_s` (J,)
     is the least of each job: where that fits no machine but the emptied ones, no other is looked at.
     """

@@ -1,4 +1,4 @@
-"""Batches that compute and transmit: Algorithm 4 (paper 000, section 3.3)."""
+"""Batches that compute and transmit: Algorithm 4 (makespan paper, section 3.3)."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Ints
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcjmParams(CimParams):
-    """Knobs of `ncjm`."""
+    """Parameters of `ncjm`."""
 
     order: str = field(
         default="shortest",
@@ -52,7 +52,7 @@ class Ncjm:
         self._params, self._kernels = params or NcjmParams(), kernels
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
-        """Plan the batch; only `bisection` uses `rng`, for its first make-span."""
+        """Plan the batch; only `bisection` uses `rng`, for its first makespan."""
         return self.decide_around(view, EarlierTransfers(), state, rng)
 
     def decide_around(

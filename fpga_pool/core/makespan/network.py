@@ -1,4 +1,4 @@
-"""Batches of which only the network takes time: NIM of paper 000, 3.2, solved as jobs to uniform machines.
+"""Batches of which only the network takes time: NIM of the makespan paper, 3.2, solved as jobs to uniform machines.
 
 At constant rates s_i / T all inputs end together (Theorem 2), so of a placement only the largest load of a link counts;
 the egress loads are the same for all placements.  Left is to balance ingress: machines are responders (model (5)).

@@ -1,4 +1,4 @@
-"""Network-intensive batches: NIM-OR, model (5) and Algorithm 3 (paper 000, section 3.2)."""
+"""Network-intensive batches: NIM-OR, model (5) and Algorithm 3 (makespan paper, section 3.2)."""
 
 from dataclasses import dataclass, field
 
@@ -16,7 +16,7 @@ from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NimParams(CimParams):
-    """Knobs of `nim`."""
+    """Parameters of `nim`."""
 
     residual: str = field(
         default="always",
@@ -47,7 +47,7 @@ class Nim:
         self._params, self._kernels = params or NimParams(), kernels
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
-        """Plan the batch; only `bisection` uses `rng`, for its first make-span."""
+        """Plan the batch; only `bisection` uses `rng`, for its first makespan."""
         return self.decide_around(view, EarlierTransfers(), state, rng)
 
     def decide_around(

@@ -5,12 +5,12 @@ receives as if no input could begin to move sooner than that, and nothing else w
 (`responder_end_s`).
 """
 
-# Compiled into `polish_kernels` too, whose cache numba does not renew after a change of this file: touch both.
+# Compiled into `local_search_kernels` too, whose cache numba does not renew after a change of this file: touch both.
 
 import numpy as np
 from numba import njit, types
 
-from fpga_pool.core.makespan.polishing import Instance, Queues
+from fpga_pool.core.makespan.local_search import Instance, Queues
 
 #: Residual bandwidth and bits below this share are rounding noise.
 _NOISE = 1e-9

@@ -1,6 +1,6 @@
-"""CIM-LP, the relaxation of the computation-intensive model (paper 000, section 3.1), and Algorithm 1 in two forms.
+"""CIM-LP, the relaxed computation-intensive model (makespan paper, section 3.1), and Algorithm 1 in two forms.
 
-A job may be split over accelerators, but only over those that could complete it alone in the make-span T.  With ready
+A job may be split over accelerators, but only over those that could complete it alone in the makespan T.  With ready
 times (section 3.4) these are the accelerators with ``c_j + e_ij <= T``, and the others do not count.
 """
 
@@ -21,7 +21,7 @@ _FIRST_PAIRS, _MORE_PAIRS = 8, 4
 _GAP = 1e-6
 #: A share below this is rounding noise of the solver.
 _NOISE = 1e-7
-#: A make-span within this of another is the same.
+#: A makespan within this of another is the same.
 _SAME = 1e-9
 
 
@@ -147,7 +147,7 @@ class _Program:
         return np.unique(self._end_s[inside])
 
     def random_s(self, rng: np.random.Generator) -> float:
-        """Return the make-span of a random assignment (Algorithm 1, line 1)."""
+        """Return the makespan of a random assignment (Algorithm 1, line 1)."""
         chosen = np.argmax(np.where(np.isfinite(self._seconds), rng.random(self._seconds.shape), -1.0), axis=1)
         busy_s = np.bincount(chosen, self._seconds[np.arange(len(chosen)), chosen], len(self._ready_s))
         used = np.unique(chosen)
@@ -209,7 +209,7 @@ class _Program:
         return _relaxed(time_s, job, slot, result.x) if result.status == 0 else None
 
     def _greedy_s(self) -> float:
-        """Return the make-span of longest jobs first, each where it ends first: any assignment is feasible."""
+        """Return the makespan of longest jobs first, each where it ends first: any assignment is feasible."""
         free_s = np.array(self._ready_s)
         longest_s = 0.0
         for job in np.argsort(-self._seconds.min(axis=1), kind="stable").tolist():

@@ -1,10 +1,10 @@
-"""Re-planning while a plan is carried out: only what has not started moves (paper 000, section 3.4, and further).
+"""Re-planning while a plan is carried out: only what has not started moves (makespan paper, section 3.4, and further).
 
 Three answers, each tried only where the one before leaves something to gain:
 
 1. *Append*: what has no place gets one behind the queues, where it ends first in the bandwidth that is left over.
 2. *Balance*: jobs leave the accelerator that ends last, or are exchanged, one at a time.
-3. *Search*: the whole of what has not begun is planned anew by the policy itself.
+3. *Search*: the whole of what has not begun is planned again by the policy itself.
 
 An answer is taken instead of the first one only if it is shorter by more than a given share, and no group (a batch, in
 a pool) ends later by it.  So nobody is ever worse off than if all had been appended.
@@ -15,15 +15,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fpga_pool.core.makespan.balance import balance, soonest_arrivals_s
+from fpga_pool.core.makespan.balance import balance, earliest_arrivals_s
 from fpga_pool.core.makespan.bounds import LowerBound, simple_bound
 from fpga_pool.core.makespan.budget import Budget
 from fpga_pool.core.makespan.compiled import Loops
 from fpga_pool.core.makespan.execution import Schedule, as_plan, execute, with_results
 from fpga_pool.core.makespan.fluid import Segments
-from fpga_pool.core.makespan.leftover import Leftover, Piece
+from fpga_pool.core.makespan.greedy import even_work_s
 from fpga_pool.core.makespan.placement import largest_first
-from fpga_pool.core.makespan.quick import even_work_s
+from fpga_pool.core.makespan.residual_links import Piece, ResidualLinks
 from fpga_pool.core.makespan.underway import Bools, Underway
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 
@@ -35,7 +35,7 @@ _EQUAL = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplanParams:
-    """Knobs of re-planning."""
+    """Parameters of re-planning."""
 
     #: About ten milliseconds for 1000 jobs on 200 accelerators, which needs no compiled kernels.
     effort: int = field(
@@ -86,7 +86,7 @@ def replan(
     params
         How much to look for, and what a change must gain.
     search
-        Plans a problem anew, where that is worth its time.
+        Plans a problem again, where that is worth its time.
     loops
         Quicker with them; the result is the same.
 
@@ -218,7 +218,7 @@ class _Network:
         self._kept = Segments(kept.flow[pieces], kept.begin_s[pieces], kept.end_s[pieces], kept.bps[pieces])
         self._sent: list[tuple[int, Sequence[Piece]]] = []
         job = self._kept.flow
-        self._leftover = Leftover(
+        self._residual = ResidualLinks(
             problem.egress_bps, problem.ingress_bps,
             problem.requester[job], problem.responder[underway.accelerator[job]],
             self._kept.begin_s, self._kept.end_s, self._kept.bps,
@@ -228,7 +228,7 @@ class _Network:
             self._send_again(underway, np.flatnonzero(stays & ~fixed))
 
     def _send_again(self, underway: Underway, jobs: Ints) -> None:
-        """Plan the transfers of `jobs` (n,) anew, in the order in which they were to arrive."""
+        """Plan the transfers of `jobs` (n,) again, in the order in which they were to arrive."""
         planned_s = np.array(underway.problem.release_s)
         np.maximum.at(planned_s, underway.transfers.flow, underway.transfers.end_s)
         for job in jobs[np.argsort(planned_s[jobs], kind="stable")].tolist():
@@ -240,21 +240,21 @@ class _Network:
         requester, responder = int(problem.requester[job]), int(problem.responder[slot])
         if not self._moves(job, requester, responder):
             return release_s
-        return self._leftover.arrival_s(requester, responder, release_s, self._bits(job), before_s)
+        return self._residual.arrival_s(requester, responder, release_s, self._bits(job), before_s)
 
     def left_s(self, job: int) -> float:
         """Return when the input would have left its requester if it had all ingress."""
         problem, release_s = self._problem, float(self._problem.release_s[job])
         if problem.input_bytes[job] == 0:
             return release_s
-        return self._leftover.left_s(int(problem.requester[job]), release_s, self._bits(job))
+        return self._residual.left_s(int(problem.requester[job]), release_s, self._bits(job))
 
     def send(self, job: int, slot: int) -> None:
         """Plan the transfer to the host of `slot` as soon as possible."""
         problem = self._problem
         requester, responder = int(problem.requester[job]), int(problem.responder[slot])
         if self._moves(job, requester, responder):
-            pieces = self._leftover.send(requester, responder, float(problem.release_s[job]), self._bits(job))
+            pieces = self._residual.send(requester, responder, float(problem.release_s[job]), self._bits(job))
             self._sent.append((job, pieces))
             self.arrived_s[job] = pieces[-1].end_s
 
@@ -312,7 +312,7 @@ class _Queues:
         self._network = network
         self.free_s, self.loaded = _ends(underway, kept, network)
         self._loads = bool(problem.load_s.any())
-        self._alone_s = soonest_arrivals_s(problem, waiting)
+        self._alone_s = earliest_arrivals_s(problem, waiting)
         self._away = problem.responder != problem.local_host[problem.requester[waiting], None]
         self._host = problem.responder.tolist()
 
@@ -329,11 +329,11 @@ class _Queues:
             ready_s = ready_s + np.where(self.loaded != problem.function[job], problem.load_s, 0.0)
         # No input is there before it has left its requester.
         left_s = np.where(self._away[place], self._network.left_s(job), 0.0)
-        soonest_s = np.maximum(np.maximum(ready_s, left_s), self._alone_s[place]) + seconds
+        earliest_s = np.maximum(np.maximum(ready_s, left_s), self._alone_s[place]) + seconds
         best, best_s = -1, np.inf
         arrivals_s: dict[int, float] = {}
-        for slot in np.argsort(soonest_s, kind="stable").tolist():
-            if soonest_s[slot] >= best_s * (1 - _EQUAL) and best >= 0:
+        for slot in np.argsort(earliest_s, kind="stable").tolist():
+            if earliest_s[slot] >= best_s * (1 - _EQUAL) and best >= 0:
                 break
             host = self._host[slot]
             if host not in arrivals_s:

@@ -1,4 +1,4 @@
-"""What transfers planned so far leave of every link, and how a further one fills it (paper 000, Algorithm 4)."""
+"""What transfers planned so far leave of every link, and how a further one fills it (makespan paper, Algorithm 4)."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Results that flow back: a second transfer of each job, which paper 000 leaves to future work.
+"""Results that flow back: a second transfer of each job, which makespan paper leaves to future work.
 
 A result leaves the responder when its job ends, over the responder's way out and the requester's way in; a job on the
 host of its requester has nothing to send.  Read backwards, results are inputs: what is known of these holds for both.

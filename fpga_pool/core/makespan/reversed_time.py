@@ -9,7 +9,7 @@ by then.  These are the due times (Jackson's rule); `spread` places jobs by them
 them.  Links must not idle at the beginning either, which small jobs first prevent (Johnson's rule for two machines);
 but the largest must be released long before the end: each queue is ordered by Smith's rule, from its end on the longest
 job that is not late then.  Responders that compute hardly quicker than they receive idle all the same, and are given
-less.  The best placements are then polished, change by change (`polish_kernels`).
+less.  The best placements are then improved, change by change (`local_search_kernels`).
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from fpga_pool.core.makespan.budget import Budget
 from fpga_pool.core.makespan.compiled import Loops
 from fpga_pool.core.makespan.fluid import Segments, Transfers
 from fpga_pool.core.makespan.forwards import moving_flows, run_compiled
-from fpga_pool.core.makespan.polishing import Polished, Polisher
+from fpga_pool.core.makespan.local_search import LocalOptimum, LocalSearch
 from fpga_pool.core.types import BatchProblem, Floats, Ints
 
 #: Steps of the ascent to prices.
@@ -39,11 +39,11 @@ _EARLY = 1.3
 _COMPARED = 1.05
 #: Jobs of about one size, and what is left to order by size in the time that computing takes where nothing idles.
 _OF_A_SIZE, _STRETCH = 10, 1.1
-#: Placements that are polished, changes in one go, and how much of the way to the bound they aim at.
-_POLISHED, _CHANGES, _AMBITIONS = 2, 1000, (0.3, 0.3, 0.2, 0.2, 0.1, 0.1, 0.05)
+#: Placements that are improved, changes in one go, and how much of the way to the bound they aim at.
+_SEARCHED, _CHANGES, _AMBITIONS = 2, 1000, (0.3, 0.3, 0.2, 0.2, 0.1, 0.1, 0.05)
 #: Changes after which the clock is looked at where seconds are limited.
 _CHANGES_PER_LOOK = 40
-#: Goes after which only the best of them is polished, and share of the seconds for placements where these are limited.
+#: Goes after which only the best of them is improved, and share of the seconds for placements where these are limited.
 _ROUNDS, _PLACING = 3, 0.2
 #: Following the flows of a plan takes up to so many times as long as of the one made forwards: more of them wait.
 _FOLLOWING = 10
@@ -69,14 +69,14 @@ class Reversed:
 
 @dataclass(slots=True, eq=False)
 class _Candidate:
-    """A placement that is polished, the best it was, and its estimate when its flows were followed."""
+    """A placement that is improved, the best it was, and its estimate when its flows were followed."""
 
-    placed: Polished
-    best: Polished
+    placed: LocalOptimum
+    best: LocalOptimum
     followed_s: float = np.inf
 
-    def change(self, placed: Polished) -> bool:
-        """Go on with what polishing made of it; say whether that is better than ever."""
+    def change(self, placed: LocalOptimum) -> bool:
+        """Go on with what local search made of it; say whether that is better than ever."""
         self.placed = placed
         better = placed.estimate_s < self.best.estimate_s
         if better:
@@ -111,7 +111,7 @@ class ReversedSearch:
         #: Seconds that following the flows of a plan takes.
         self._following_s = _FOLLOWING * forwards_s
         self._state = rng.integers(1, 2**63, 1, np.uint64)
-        self._polisher = Polisher(loops.polish, problem)
+        self._local_search = LocalSearch(loops.local_search, problem)
         self._bits = np.asarray(8.0 * problem.input_bytes, np.float64)
         self._requester, self._responder = np.array(problem.requester), np.array(problem.responder)
         self._local_host = np.array(problem.local_host)
@@ -130,17 +130,17 @@ class ReversedSearch:
         placing = self._budget.part(_PLACING) if self._budget.is_timed else self._budget
         compared_s = _COMPARED * self._bound_s
         placements = sorted(self._placements(placing), key=lambda placed: placed.excess_s(compared_s))
-        pool = [_Candidate(placed, placed) for placed in placements[:_POLISHED]]
+        pool = [_Candidate(placed, placed) for placed in placements[:_SEARCHED]]
         idle, turn = 0, 0
         while pool and at_most_s > self._bound_s * (1 + _SAME):
-            if turn == _ROUNDS * _POLISHED:
+            if turn == _ROUNDS * _SEARCHED:
                 pool = [min(pool, key=lambda entry: entry.best.estimate_s)]
             entry = pool[turn % len(pool)]
             idle += 1
             last = idle > _PATIENCE or (turn > 0 and not self._may_go_on())
             if last:
                 entry = min(pool, key=lambda entry: entry.best.estimate_s)
-            elif turn >= len(pool) and entry.change(self._polished(entry.placed, turn // len(pool))):
+            elif turn >= len(pool) and entry.change(self._improved(entry.placed, turn // len(pool))):
                 idle = 0
             turn += 1
             estimate_s = entry.best.estimate_s
@@ -155,14 +155,14 @@ class ReversedSearch:
             if last:
                 break
 
-    def _polished(self, placed: Polished, turn: int) -> Polished:
+    def _improved(self, placed: LocalOptimum, turn: int) -> LocalOptimum:
         placed = placed.copy()
         ambition = _AMBITIONS[min(turn, len(_AMBITIONS)) - 1]
         target_s = placed.estimate_s - (placed.estimate_s - self._bound_s) * ambition
         problem, timed = self._problem, self._budget.is_timed
         changes = _CHANGES_PER_LOOK if timed else _CHANGES
         for _ in range(0, _CHANGES, changes):
-            self._polisher.polish(placed, target_s, changes, self._state)
+            self._local_search.local_search(placed, target_s, changes, self._state)
             self._budget.spend(changes * _PAIRS_PER_CHANGE * problem.jobs / len(problem.ingress_bps))
             if timed and not self._may_go_on():
                 break
@@ -176,7 +176,7 @@ class ReversedSearch:
         """Say whether the flows of a plan may be followed now, and those of the last one after that."""
         return self._budget.left_s > 2 * self._following_s
 
-    def _placements(self, budget: Budget) -> Iterator[Polished]:
+    def _placements(self, budget: Budget) -> Iterator[LocalOptimum]:
         """Yield placements for several targets, orders, prices and caps of ingress.
 
         Small jobs first keep ingress busy from the beginning, but the large ones must be released early enough: so each
@@ -198,10 +198,10 @@ class ReversedSearch:
                 )  # fmt: skip
                 budget.spend(problem.seconds.size + 200 * problem.jobs)
                 if shift == 0:
-                    yield self._polisher.start(accelerator, sequence)
+                    yield self._local_search.start(accelerator, sequence)
                 release_s = np.zeros(problem.jobs)
                 self._loops.joint.longest_last(problem.seconds, accelerator, due_s, release_s)
-                placed = self._polisher.start(accelerator, np.argsort(release_s, kind="stable"))
+                placed = self._local_search.start(accelerator, np.argsort(release_s, kind="stable"))
                 yield placed
                 cap_s[hosts] *= _slower(placed.queues.link_end_s[requesters:][hosts])
 
@@ -247,7 +247,7 @@ class ReversedSearch:
         due_s[by_link] = target_s - (sent_s - np.repeat(before_s, np.diff(first, append=len(link))))
         return due_s
 
-    def _evaluate(self, placed: Polished) -> Reversed:
+    def _evaluate(self, placed: LocalOptimum) -> Reversed:
         """Let all flows share the network."""
         problem, left_s = self._problem, self._budget.left_s
         accelerator, release_s = placed.queues.accelerator, placed.queues.release_s

@@ -1,4 +1,4 @@
-"""Algorithm 2 of paper 000: from a solution of CIM-LP to one accelerator per job, at most one split job on each."""
+"""Algorithm 2 of the makespan paper: a solution of CIM-LP to one accelerator per job, at most one split job each."""
 
 from collections.abc import Iterator
 
@@ -41,7 +41,7 @@ def round_shares(relaxed: Relaxed, seconds: Floats, ready_s: Floats) -> Ints:
 def pseudo_forest(relaxed: Relaxed, seconds: Floats, ready_s: Floats) -> Relaxed:
     """Return a solution each of whose components has at most one cycle (Corollary 1, line 1).
 
-    A vertex, as the simplex method finds it, is one already.  Any other solution is solved anew over the jobs and
+    A vertex, as the simplex method finds it, is one already.  Any other solution is solved again over the jobs and
     accelerators of each component with more edges than nodes, and only over the pairs it has.
     """
     jobs, slots = seconds.shape

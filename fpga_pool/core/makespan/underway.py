@@ -32,7 +32,7 @@ class Underway:
     begun: Bools
     #: What was planned of the transfers and has yet to happen; carries all of `input_bytes` where a job was planned.
     transfers: Segments
-    #: The transfers that have not begun are planned anew because those that have are late; otherwise they stay.
+    #: The transfers that have not begun are planned again because those that have are late; otherwise they stay.
     retime: bool = False
     #: (J,) transfers that are not where they were planned to be: what is left of them gets new rates too, if others do.
     astray: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))

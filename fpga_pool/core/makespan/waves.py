@@ -1,4 +1,4 @@
-"""Batches of mixed types, in waves (paper 000, section 3.5, "Mixture of Job Types")."""
+"""Batches of mixed types, in waves (makespan paper, section 3.5, "Mixture of Job Types")."""
 
 from dataclasses import dataclass, field
 
@@ -16,7 +16,7 @@ from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WavesParams(CimParams):
-    """Knobs of `waves`."""
+    """Parameters of `waves`."""
 
     #: The paper knows the types of its jobs and does not say what "negligible" is.
     negligible: float = field(
@@ -44,7 +44,7 @@ class Waves:
         self._params, self._kernels = params or WavesParams(), kernels
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
-        """Plan the batch; only `bisection` uses `rng`, for its first make-span."""
+        """Plan the batch; only `bisection` uses `rng`, for its first makespan."""
         return self.decide_around(view, EarlierTransfers(), state, rng)
 
     def decide_around(

@@ -27,15 +27,13 @@ class LibvirtGuests(GuestDriver):
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
-        """See GuestDriver."""
         return cls(conf.agent.libvirt_uri)
 
     def watch(self, changed: Callable[[str], object]) -> None:
-        """See GuestDriver."""
         self._libvirt.watch(changed)
 
     def running(self) -> list[Domain]:
-        """See GuestDriver.  Domains whose description cannot be read are left out, and told."""
+        # Domains whose description cannot be read are left out, and told.
         found = []
         for each in self._libvirt.active():
             try:
@@ -45,7 +43,6 @@ class LibvirtGuests(GuestDriver):
         return found
 
     def find(self, instance: str) -> Domain | None:
-        """See GuestDriver."""
         try:
             domain = self._libvirt.lookup(instance)
             found: Domain | None = self._libvirt.call(lambda _: parse(domain.XMLDesc()) if domain.isActive() else None)
@@ -54,7 +51,7 @@ class LibvirtGuests(GuestDriver):
         return found
 
     def check(self, domain: Domain) -> None:
-        """See GuestDriver.  The controller that channels are plugged into cannot be plugged in itself."""
+        # The controller that channels are plugged into cannot be plugged in itself.
         if not domain.has_controller:
             raise InvalidInput(
                 f"machine {domain.name} has no virtio-serial controller for the channels of its accelerators: set the"
@@ -62,27 +59,23 @@ class LibvirtGuests(GuestDriver):
             )
 
     def attach(self, domain: Domain, number: int) -> None:
-        """See GuestDriver."""
         found = self._libvirt.lookup(domain.instance)
         self._libvirt.call(lambda _: found.attachDeviceFlags(_channel(number), libvirt.VIR_DOMAIN_AFFECT_LIVE))
 
     def detach(self, domain: Domain, number: int) -> None:
-        """See GuestDriver."""
         found = self._libvirt.lookup(domain.instance)
         self._libvirt.call(lambda _: found.detachDeviceFlags(_channel(number), libvirt.VIR_DOMAIN_AFFECT_LIVE))
 
     def attach_function(self, domain: Domain, number: int, address: str) -> None:
-        """See GuestDriver."""
         device, found = function_xml(number, address), self._libvirt.lookup(domain.instance)
         self._libvirt.call(lambda _: found.attachDeviceFlags(device, libvirt.VIR_DOMAIN_AFFECT_LIVE))
 
     def detach_function(self, domain: Domain, number: int, address: str) -> None:
-        """See GuestDriver.  The guest has to agree: it is asked, and asked again at the next look."""
+        # The guest has to agree: it is asked, and asked again at the next look.
         device, found = function_xml(number, address), self._libvirt.lookup(domain.instance)
         self._libvirt.call(lambda _: found.detachDeviceFlags(device, libvirt.VIR_DOMAIN_AFFECT_LIVE))
 
     def close(self) -> None:
-        """See GuestDriver."""
         self._libvirt.close()
 
 

@@ -31,15 +31,13 @@ class SimulatedGuests(GuestDriver):
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
-        """See GuestDriver."""
         return cls(Path(conf.agent.simulated_guests_dir))
 
     def watch(self, changed: Callable[[str], object]) -> None:
-        """See GuestDriver."""
         changed("")
 
     def running(self) -> list[Domain]:
-        """See GuestDriver.  Machines whose description cannot be read are left out, and told."""
+        # Machines whose description cannot be read are left out, and told.
         found = []
         for file in sorted(self._directory.glob("*.xml")):
             try:
@@ -51,7 +49,6 @@ class SimulatedGuests(GuestDriver):
         return found
 
     def find(self, instance: str) -> Domain | None:
-        """See GuestDriver."""
         try:
             domain = parse((self._directory / f"{instance}.xml").read_text())
         except FileNotFoundError:
@@ -66,30 +63,26 @@ class SimulatedGuests(GuestDriver):
         return replace(domain, ports=ports, functions=functions)
 
     def check(self, domain: Domain) -> None:
-        """See GuestDriver.  There is nothing that ports have to be plugged into."""
+        """Do nothing."""
 
     def attach(self, domain: Domain, number: int) -> None:
-        """See GuestDriver."""
         with self._lock:
             self._ports.setdefault(domain.instance, set()).add(number)
 
     def detach(self, domain: Domain, number: int) -> None:
-        """See GuestDriver."""
         with self._lock:
             self._ports.get(domain.instance, set()).discard(number)
 
     def attach_function(self, domain: Domain, number: int, address: str) -> None:
-        """See GuestDriver."""
         with self._lock:
             self._functions.setdefault(domain.instance, {})[number] = address
 
     def detach_function(self, domain: Domain, number: int, address: str) -> None:
-        """See GuestDriver."""
         with self._lock:
             self._functions.get(domain.instance, {}).pop(number, None)
 
     def close(self) -> None:
-        """See GuestDriver."""
+        """Do nothing."""
 
     def _socket(self, instance: str, number: int) -> Path:
         return self._directory / f"{instance}.{number}"

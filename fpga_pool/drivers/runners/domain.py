@@ -105,7 +105,7 @@ def new_domain(spec: ProcessSpec, about: ProcessDomain, image: Image, machine: M
         _text(texts, "entry", word)
     _add_boot(root, image)
     ElementTree.SubElement(ElementTree.SubElement(root, "features"), "acpi")
-    # It says by powering off that its work is done; one that reboots begins anew where it is.
+    # It says by powering off that its work is done; one that reboots begins again where it is.
     for event, action in (("on_poweroff", "destroy"), ("on_reboot", "restart"), ("on_crash", "destroy")):
         _text(root, event, action)
     _add_devices(ElementTree.SubElement(root, "devices"), spec.key, image, machine)

@@ -66,7 +66,6 @@ class LibvirtRunner(Runner):
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts, state_dir: Path, clock: Callable[[], float]) -> Self:  # noqa: ARG003
-        """See Runner."""
         group = conf.runner_libvirt
         directories = {name: Path(getattr(group, name)) for name in ("images", "saved", "consoles")}
         for name, directory in directories.items():
@@ -91,7 +90,6 @@ class LibvirtRunner(Runner):
     # What is --------------------------------------------------------------------------------------------------------
 
     def observe(self) -> dict[Key, Running]:
-        """See Runner."""
         now_s = self._clock()
         if now_s - self._swept_at > SWEEP_S:
             self._swept_at = now_s
@@ -142,7 +140,6 @@ class LibvirtRunner(Runner):
     # What is to be --------------------------------------------------------------------------------------------------
 
     def launch(self, spec: ProcessSpec, processor: int, tier: Tier) -> None:
-        """See Runner."""
         guests = self._find()
         about = ProcessDomain.launched(spec, processor, tier)
         if spec.key in guests:
@@ -169,7 +166,6 @@ class LibvirtRunner(Runner):
         self._guests.place(domain, about)
 
     def set_tier(self, key: Key, tier: Tier) -> None:
-        """See Runner."""
         guest = self._known(key)
         if guest.is_off:
             return
@@ -179,7 +175,7 @@ class LibvirtRunner(Runner):
         self._guests.change_tier(guest, tier)
 
     def save(self, key: Key) -> None:
-        """See Runner.  libvirt goes on saving when this process is killed."""
+        # Libvirt goes on saving when this process is killed.
         guest = self._known(key)
         if guest.is_off or key in self._saving or self._phase(guest)[0] is not Phase.RUNNING:
             return
@@ -197,16 +193,13 @@ class LibvirtRunner(Runner):
             self._unsaved[key] = str(error)
 
     def end(self, key: Key) -> None:
-        """See Runner."""
         self._remove(key)
         self._saved.remove(str(key))
 
     def leave(self, key: Key) -> None:
-        """See Runner."""
         self._remove(key)
 
     def discard(self, saved: str) -> None:
-        """See Runner."""
         self._saved.remove(saved)
 
     def _remove(self, key: Key) -> None:

@@ -1,4 +1,4 @@
-"""How far a process is, from CPU time that is read now and then, told anew only when it goes on otherwise."""
+"""How far a process is, from CPU time that is read now and then, told again only when it goes on otherwise."""
 
 from dataclasses import dataclass
 
@@ -21,21 +21,21 @@ class Meter:
     """The progress of one process."""
 
     def __init__(self) -> None:
-        self._told: Progress | None = None
+        self._reported: Progress | None = None
         self._since = Progress(0.0, 0.0, 0.0)
 
     def look(self, done_s: float, now_s: float) -> Progress:
         """Return what is to be told of a process that has done `done_s` by now."""
-        told = self._told
-        if told is None:
-            self._told = self._since = Progress(done_s, 0.0, now_s)
-            return self._told
-        wrong_s = abs(told.done_s + told.rate * (now_s - told.at) - done_s)
+        reported = self._reported
+        if reported is None:
+            self._reported = self._since = Progress(done_s, 0.0, now_s)
+            return self._reported
+        wrong_s = abs(reported.done_s + reported.rate * (now_s - reported.at) - done_s)
         passed_s = now_s - self._since.at
         if passed_s < WINDOW_S:
-            return told
+            return reported
         rate = max((done_s - self._since.done_s) / passed_s, 0.0)
         self._since = Progress(done_s, rate, now_s)
-        if wrong_s > max(TOLERANCE_S, TOLERANCE * (now_s - told.at)):
-            self._told = self._since
-        return self._told or told
+        if wrong_s > max(TOLERANCE_S, TOLERANCE * (now_s - reported.at)):
+            self._reported = self._since
+        return self._reported or reported

@@ -88,7 +88,6 @@ class NovaRunner(Runner):
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts, state_dir: Path, clock: Callable[[], float]) -> Self:  # noqa: ARG003
-        """See Runner."""
         group, uri = conf.runner_nova, conf.agent.libvirt_uri
         times = Times(poll_s=group.poll_interval_s, build_s=group.build_timeout_s, keep_saved_s=group.keep_saved_s)
         servers = Servers(log_in(conf), conf.agent.host, group.flavor, list(group.networks))
@@ -99,7 +98,6 @@ class NovaRunner(Runner):
     # What is --------------------------------------------------------------------------------------------------------
 
     def observe(self) -> dict[Key, Running]:
-        """See Runner."""
         now_s = self._clock()
         before = self._marked()
         fresh = self._look(before)
@@ -233,7 +231,7 @@ class NovaRunner(Runner):
     # What is to be --------------------------------------------------------------------------------------------------
 
     def launch(self, spec: ProcessSpec, processor: int, tier: Tier) -> None:
-        """See Runner.  It returns when Nova has taken the request."""
+        # It returns when Nova has taken the request.
         self._list(self._marked())
         if spec.key in self._view.servers:
             return
@@ -262,7 +260,7 @@ class NovaRunner(Runner):
                 raise Conflict(f"processor {processor}: process {key} is in its {tier}")
 
     def set_tier(self, key: Key, tier: Tier) -> None:
-        """See Runner.  One that is not built yet begins in it."""
+        # One that is not built yet begins in it.
         server, guest = self._known(key)
         self._tiers[server.uuid] = tier
         if guest is None or not _runs(guest):
@@ -273,7 +271,6 @@ class NovaRunner(Runner):
             self._guests.place(guest.domain, replace(server.about, tier=tier))
 
     def end(self, key: Key) -> None:
-        """See Runner."""
         until_s = self._steady() + END_S
         self._list(self._marked())
         if key not in self._view.servers and self._is_unsure():
@@ -294,7 +291,7 @@ class NovaRunner(Runner):
             raise ServiceUnavailable(f"process {key}: server {guest.uuid} is deleted, its guest does not end")
 
     def discard(self, saved: str) -> None:
-        """See Runner.  One that a process has gone on from is not saved any more."""
+        # One that a process has gone on from is not saved any more.
         try:
             if self._nova.show(saved).stage is Stage.SAVED:
                 self._nova.delete(saved)
@@ -314,7 +311,7 @@ class NovaRunner(Runner):
     # Moves ----------------------------------------------------------------------------------------------------------
 
     def save(self, key: Key) -> None:
-        """See Runner.  The server is paused: its memory is where it is."""
+        # The server is paused: its memory is where it is.
         server, guest = self._known(key)
         if guest is None or guest.is_off or server.stage is not Stage.RUN or server.task:
             return  # what it is to be is told by the next look
@@ -330,7 +327,7 @@ class NovaRunner(Runner):
             LOG.info("process %s: saved in server %s", key, server.uuid)
 
     def leave(self, key: Key) -> None:
-        """See Runner.  Its server is there until somebody goes on from it."""
+        # Its server is there until somebody goes on from it.
         server = self._view.servers.get(key)
         if server is not None:
             self._left.add(server.uuid)

@@ -68,16 +68,16 @@ class Server:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "Server | None":
         """Read what Nova tells of a server; None if it is no process of a gang."""
-        told = {name.removeprefix(f"{_OURS}."): value for name, value in plain.get("metadata", {}).items()}
+        reported = {name.removeprefix(f"{_OURS}."): value for name, value in plain.get("metadata", {}).items()}
         try:
             about = ProcessDomain(
-                key=Key(told["gang"], int(told["index"]), int(told["attempt"])),
-                processor=int(told["processor"]),
-                tier=Tier(told["tier"]),
-                cpu_usage=float(told["cpu_usage"]),
-                carried_s=float(told["carried_s"]),
+                key=Key(reported["gang"], int(reported["index"]), int(reported["attempt"])),
+                processor=int(reported["processor"]),
+                tier=Tier(reported["tier"]),
+                cpu_usage=float(reported["cpu_usage"]),
+                carried_s=float(reported["carried_s"]),
             )
-            stage, home = Stage(told["stage"]), told["home"]
+            stage, home = Stage(reported["stage"]), reported["home"]
         except (KeyError, ValueError):
             return None
         return cls(
@@ -154,14 +154,14 @@ class Servers:
     def create(self, spec: ProcessSpec, about: ProcessDomain, image: str) -> None:
         """Ask for the server of a process on this host; the filters of Nova's scheduler may refuse it."""
         flavor = self._flavor_id()
-        told = {f"{_OURS}.processes": str(spec.processes), **_metadata(about, self.home, Stage.RUN)}
+        reported = {f"{_OURS}.processes": str(spec.processes), **_metadata(about, self.home, Stage.RUN)}
         server: dict[str, Any] = {
             "name": f"fpga-pool-{spec.key}",
             "flavorRef": flavor,
             "imageRef": self._image_id(image),
             "networks": [{"uuid": self._network_id(name)} for name in self._networks] or "none",
             "host": self.home,
-            "metadata": told,
+            "metadata": reported,
             "tags": [self._tag],
         }
         if spec.command:

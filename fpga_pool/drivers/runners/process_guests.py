@@ -108,7 +108,7 @@ class ProcessGuests:
             if about is not None:
                 state = stats.get("state.state", libvirt.VIR_DOMAIN_NOSTATE)
                 cpu_s = 0.0 if state in _OFF else self._cpu_time_s(domain)
-                if 0.0 < cpu_s < about.before_s:  # it was rebooted, by a QEMU that has begun anew to count
+                if 0.0 < cpu_s < about.before_s:  # it was rebooted, by a QEMU that has begun again to count
                     about = abouts[run] = replace(about, before_s=0.0)
                     self.mark(run[0], about)
                 used_s = max(cpu_s - about.before_s, 0.0)

@@ -1,4 +1,4 @@
-"""Processes that are a fiction: their progress follows tier, neighbour, loss and phi as in paper 002, section 2.1.
+"""Simulated processes: progress follows tier, neighbour, loss and phi (two-tier paper, section 2.1).
 
 A process runs while DIRECTORY/GANG.ATTEMPT.INDEX.json is there: so it outlives its agent, as a guest does, and dies
 when somebody removes the file.  Rates are those of the simulator, but each process is on its own: a gang is done when
@@ -81,11 +81,9 @@ class SimulatedRunner(Runner):
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts, state_dir: Path, clock: Callable[[], float]) -> Self:
-        """See Runner."""
         return cls(state_dir / "processes", clock, conf.runner_simulated.migration_s)
 
     def observe(self) -> dict[Key, Running]:
-        """See Runner."""
         with self._lock:
             guests = self._up_to(self._clock())
         return {
@@ -102,7 +100,6 @@ class SimulatedRunner(Runner):
         }
 
     def launch(self, spec: ProcessSpec, processor: int, tier: Tier) -> None:
-        """See Runner."""
         with self._lock:
             now_s = self._clock()
             guests = self._up_to(now_s)
@@ -129,7 +126,6 @@ class SimulatedRunner(Runner):
             self._put(guests, guest, now_s)
 
     def set_tier(self, key: Key, tier: Tier) -> None:
-        """See Runner."""
         with self._lock:
             now_s = self._clock()
             guests = self._up_to(now_s)
@@ -138,7 +134,6 @@ class SimulatedRunner(Runner):
                 self._put(guests, replace(guest, tier=str(tier)), now_s)
 
     def save(self, key: Key) -> None:
-        """See Runner."""
         with self._lock:
             now_s = self._clock()
             guests = self._up_to(now_s)
@@ -149,7 +144,6 @@ class SimulatedRunner(Runner):
                 self._put(guests, saving, now_s)
 
     def end(self, key: Key) -> None:
-        """See Runner."""
         with self._lock:
             now_s = self._clock()
             guests = self._up_to(now_s)
@@ -158,11 +152,11 @@ class SimulatedRunner(Runner):
                 self._adjust(guests, now_s)
 
     def leave(self, key: Key) -> None:
-        """See Runner.  What it has done is all there is of it."""
+        # What it has done is all there is of it.
         self.end(key)
 
     def discard(self, saved: str) -> None:
-        """See Runner.  There is nothing."""
+        """Do nothing."""
 
     def _up_to(self, now_s: float) -> dict[Key, _Guest]:
         """Return the processes as they are now: whoever has done its work, or is saved, since they were last seen."""

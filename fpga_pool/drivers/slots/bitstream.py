@@ -159,7 +159,7 @@ class BitstreamLibrary:
                 Path(file.name).unlink(missing_ok=True)
                 raise
 
-    def stock(self, catalogue: Catalogue, board: Board, key: Ed25519PrivateKey) -> None:
+    def fill(self, catalogue: Catalogue, board: Board, key: Ed25519PrivateKey) -> None:
         """Build what the library lacks for this board, or has for another version or under another key."""
         for function in catalogue.functions.values():
             for kind in board.regions:

@@ -151,7 +151,7 @@ class Card:
             slot.memory[: len(remnant)] = remnant
             if not activity.hangs:
                 self._dma.start(region, demand_bps, work_s, now_s)
-            # The others' shares have shrunk; whoever waits computes its end anew.
+            # The others' shares have shrunk; whoever waits computes its end again.
             self._changed.notify_all()
             return activity
 

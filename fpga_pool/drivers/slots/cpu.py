@@ -62,16 +62,15 @@ class CpuWorkers(SlotDriver):
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts, catalogue: Catalogue, trusted_key: Ed25519PublicKey | None = None) -> Self:  # noqa: ARG003
-        """See SlotDriver; nothing is loaded, so no key is needed.  Beside simulated slots their times are taken too."""
+        # Nothing is loaded, so no key is needed. Beside simulated slots their times are taken too.
         return cls(catalogue, conf.agent.cpu_workers, paced=conf.agent.slot_driver == "simulated")
 
     def inventory(self) -> Sequence[CardInventory]:
-        """See SlotDriver."""
         workers = tuple(Worker(name, CPU) for name in self._runs)
         return [CardInventory(CPU, CPU, workers, present=True)] if workers else []
 
     def state(self, slot: SlotAddress) -> SlotStatus:
-        """See SlotDriver; a worker that is idle is EMPTY, whatever it computed last."""
+        # A worker that is idle is EMPTY, whatever it computed last.
         self._require(slot)
         return SlotStatus(SlotState.BUSY if self._runs[slot.region] else SlotState.EMPTY)
 
@@ -90,7 +89,6 @@ class CpuWorkers(SlotDriver):
         project_id: str,
         done: float = 0.0,
     ) -> RunResult:
-        """See SlotDriver."""
         self._require(slot)
         entry, model = self._catalogue.function(function), self._models(function)
         require_size(source, input_bytes)
@@ -114,7 +112,6 @@ class CpuWorkers(SlotDriver):
         return RunResult(time.monotonic() - run.began_s)
 
     def progress(self, slot: SlotAddress) -> float:
-        """See SlotDriver."""
         self._require(slot)
         run = self._runs[slot.region]
         if run is None or run.whole_s <= 0:
@@ -122,7 +119,6 @@ class CpuWorkers(SlotDriver):
         return min(run.done + (time.monotonic() - run.began_s) / run.whole_s, 1.0)
 
     def stop(self, slot: SlotAddress) -> None:
-        """See SlotDriver."""
         self._require(slot)
         with self._lock:
             run = self._runs[slot.region]

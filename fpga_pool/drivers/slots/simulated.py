@@ -72,7 +72,7 @@ class SimulatedSlots(SlotDriver):
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts, catalogue: Catalogue, trusted_key: Ed25519PublicKey) -> Self:
-        """See SlotDriver.  The cards of each host have their own luck, the same at every start."""
+        # The cards of each host have their own luck, the same at every start.
         group = conf.driver_simulated
         faults = Faults(
             load_fails=group.load_fails,
@@ -86,20 +86,17 @@ class SimulatedSlots(SlotDriver):
         return cls(catalogue, group.board, group.cards, trusted_key, faults, links=links, virtual_functions=functions)
 
     def inventory(self) -> Sequence[CardInventory]:
-        """See SlotDriver."""
         return [card.inventory() for card in self._cards.values()]
 
     def state(self, slot: SlotAddress) -> SlotStatus:
-        """See SlotDriver."""
         return self._card(slot).status(slot.region)
 
     def virtual_function(self, slot: SlotAddress) -> str:
-        """See SlotDriver."""
         self._card(slot)
         return self._functions.get(slot, "")
 
     def load(self, slot: SlotAddress, bitstream: Bitstream) -> None:
-        """See SlotDriver.  Takes the bitstream's size over the rate of the configuration port."""
+        # Takes the bitstream's size over the rate of the configuration port.
         card = self._card(slot)
         try:
             function = self._catalogue.function(bitstream.manifest.function)
@@ -119,7 +116,6 @@ class SimulatedSlots(SlotDriver):
         project_id: str,
         done: float = 0.0,
     ) -> RunResult:
-        """See SlotDriver."""
         card, entry, model = self._card(slot), self._catalogue.function(function), self._models(function)
         time_model = entry.fpga_time.get(self._board.name)
         if time_model is None:
@@ -149,16 +145,13 @@ class SimulatedSlots(SlotDriver):
         return RunResult(time.monotonic() - began_s)
 
     def stop(self, slot: SlotAddress) -> None:
-        """See SlotDriver."""
         self._card(slot).stop(slot.region)
 
     def progress(self, slot: SlotAddress) -> float:
-        """See SlotDriver."""
         whole_s = self._work_s.get(slot, 0.0)
         return 1.0 - min(self._card(slot).left_s(slot.region) / whole_s, 1.0) if whole_s > 0 else 0.0
 
     def scrub(self, slot: SlotAddress) -> None:
-        """See SlotDriver."""
         self._card(slot).scrub(slot.region)
 
     # What only a simulation offers ----------------------------------------------------------------------------

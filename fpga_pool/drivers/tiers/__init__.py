@@ -1,1 +1,1 @@
-"""Drivers of two tiers of guests on one pCPU: one runs, the other gets what it leaves idle (paper 002)."""
+"""Drivers of two tiers of guests on one pCPU: one runs, the other gets what it leaves idle (two-tier paper)."""

@@ -45,21 +45,18 @@ class LibvirtTiers(TierDriver):
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
-        """See TierDriver."""
         return cls(conf.agent.libvirt_uri, Path(conf.tiers.libvirt_pid_dir))
 
     def watch(self, changed: Callable[[str], object]) -> None:
-        """See TierDriver."""
         self._libvirt.watch(changed)
 
     def close(self) -> None:
-        """See TierDriver."""
         self._libvirt.close()
 
     # What is --------------------------------------------------------------------------------------------------------
 
     def guests(self) -> list[TieredGuest]:
-        """See TierDriver.  Guests whose description cannot be read are left alone, and told."""
+        # Guests whose description cannot be read are left alone, and told.
         found = []
         self._groups = {}
         for each in self._libvirt.active():
@@ -74,7 +71,6 @@ class LibvirtTiers(TierDriver):
         return found
 
     def cpu_times_s(self, instance: str) -> tuple[float, ...]:
-        """See TierDriver."""
         domain, about = self._ours(instance)
         group = self._group(domain)
         return tuple(group.cpu_time_s(vcpu) for vcpu in range(about.vcpus))
@@ -147,7 +143,6 @@ class LibvirtTiers(TierDriver):
     # What is to be --------------------------------------------------------------------------------------------------
 
     def place(self, instance: str, tier: Tier, pcpus: Sequence[int]) -> None:
-        """See TierDriver."""
         domain, about = self._ours(instance)
         guest = TieredGuest(
             instance=instance,
@@ -175,10 +170,7 @@ class LibvirtTiers(TierDriver):
         LOG.info("guest %s: in the %s on pCPUs %s", about.name, tier, ", ".join(map(str, pcpus)))
 
     def set_tiers(self, tiers: Mapping[str, Tier]) -> None:
-        """See TierDriver.
-
-        The kernel changes a group in a hundredth of the time of libvirt's calls, which then make it last.
-        """
+        # The kernel changes a group in a hundredth of the time of libvirt's calls, which then make it last.
         ordered = sorted(tiers.items(), key=lambda one: one[1] != Tier.FOREGROUND)
         known = [(self._groups[instance], tier) for instance, tier in ordered if instance in self._groups]
         if len(known) == len(ordered):
@@ -196,7 +188,6 @@ class LibvirtTiers(TierDriver):
             LOG.info("guest %s: goes to the %s", domain.name(), tier)
 
     def release(self, instance: str) -> None:
-        """See TierDriver."""
         domain, about = self._ours(instance)
         before = about.before
         if before is None:

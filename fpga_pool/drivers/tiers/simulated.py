@@ -49,18 +49,16 @@ class SimulatedTiers(TierDriver):
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
-        """See TierDriver."""
         return cls(Path(conf.agent.simulated_guests_dir))
 
     def watch(self, changed: Callable[[str], object]) -> None:
-        """See TierDriver."""
         changed("")
 
     def close(self) -> None:
-        """See TierDriver."""
+        """Do nothing."""
 
     def guests(self) -> list[TieredGuest]:
-        """See TierDriver.  Guests whose description cannot be read are left alone, and told."""
+        # Guests whose description cannot be read are left alone, and told.
         found = []
         with self._lock:
             for file in sorted(self._directory.glob("*.xml")):
@@ -75,7 +73,6 @@ class SimulatedTiers(TierDriver):
         return found
 
     def place(self, instance: str, tier: Tier, pcpus: Sequence[int]) -> None:
-        """See TierDriver."""
         with self._lock:
             domain, kept = self._ours(instance)
             check_placing(_guest(domain, kept), tier, pcpus)
@@ -86,7 +83,6 @@ class SimulatedTiers(TierDriver):
             self._keep(instance, replace(self._kept(instance), tier=tier.value, pcpus=tuple(pcpus)))
 
     def set_tiers(self, tiers: Mapping[str, Tier]) -> None:
-        """See TierDriver."""
         with self._lock:
             for instance in tiers:
                 domain, kept = self._ours(instance)
@@ -97,14 +93,12 @@ class SimulatedTiers(TierDriver):
                 self._keep(instance, replace(self._kept(instance), tier=tier.value))
 
     def cpu_times_s(self, instance: str) -> tuple[float, ...]:
-        """See TierDriver."""
         with self._lock:
             self._ours(instance)
             self._advance()
             return self._kept(instance).cpu_times_s
 
     def release(self, instance: str) -> None:
-        """See TierDriver."""
         with self._lock:
             self._ours(instance)
             self._advance()

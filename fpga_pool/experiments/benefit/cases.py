@@ -1,4 +1,4 @@
-"""The setting of paper 003, section V: catalogues, loads of work, reconfiguration times."""
+"""The setting of the benefit paper, section V: catalogues, loads of work, reconfiguration times."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +53,7 @@ def random_trace(
     seed
         Of all random choices.
     drift_s
-        Seconds after which the mix of functions is drawn anew; None = all functions alike, for ever.
+        Seconds after which the mix of functions is drawn again; None = all functions alike, for ever.
     work_s, patience_s
         Of each job.
     poisson

@@ -6,8 +6,8 @@
 `report`     CSV, JSON and tables
 `picture`    pictures, where matplotlib is installed
 `command`    the command line
-`makespan`   figures 2 to 9 of paper 000
-`benefit`    figures 3 and 4 of paper 003, and what they hang on
-`gangs`      figures 6 to 14 of paper 002, and two more workloads
+`makespan`   figures 2 to 9 of the makespan paper
+`benefit`    figures 3 and 4 of the benefit paper, and what they hang on
+`gangs`      figures 6 to 14 of the two-tier paper, and two more workloads
 ===========  ==========================================================================================================
 """

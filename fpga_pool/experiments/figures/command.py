@@ -24,10 +24,10 @@ _SEEDS: Mapping[str, tuple[int, ...]] = {"gangs": (0, 1, 2, 3, 4)}
 
 #: The papers whose figures can be made, each a package here with `EXPERIMENTS`; it is loaded when asked for.
 PAPERS: Mapping[str, str] = {
-    "makespan": "paper 000, figures 2 to 9",
-    "benefit": "paper 003, figures 3 and 4, and ours from 5 on",
-    "gangs": "paper 002, figures 6 to 14; 15: Lublin's model, 16: a trace",
-    "lattice": "paper 004, figures 3 and 4",
+    "makespan": "makespan paper, figures 2 to 9",
+    "benefit": "benefit paper, figures 3 and 4, and ours from 5 on",
+    "gangs": "two-tier paper, figures 6 to 14; 15: Lublin's model, 16: a trace",
+    "lattice": "lattice paper, figures 3 and 4",
 }
 #: Papers whose figures can be made of more than the full numbers.
 _MOST_SCALE: Mapping[str, int] = {"gangs": 100}
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="draw one more policy, or one with other parameters as NAME:KNOB=VALUE,KNOB=VALUE; may be given again",
+        help="also draw this policy, as NAME or NAME:PARAMETER=VALUE,PARAMETER=VALUE; may be repeated",
     )
     parser.add_argument("--trace", type=Path, metavar="SWF", help="gangs: make figure 16 of this trace (.swf, .swf.gz)")
     parser.add_argument("--no-pictures", action="store_true", help="write no pictures (they need matplotlib)")

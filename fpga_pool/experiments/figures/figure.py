@@ -18,7 +18,7 @@ class Panel:
     key: str
     title: str
     x_label: str
-    y_label: str = "make-span, s"
+    y_label: str = "makespan, s"
     log_y: bool = False
     #: Where a linear y axis begins.
     least_y: float = 0.0
@@ -62,7 +62,7 @@ class Samples:
         return float(np.mean(list(self.values(panel, series, x).values())))
 
     def improvement_percent(self, panel: str, series: str, over: str, x: X) -> float:
-        """Return how much shorter a curve is than another one, percent of the other (paper 000, equation 7)."""
+        """Return how much shorter a curve is than another one, percent of the other (makespan paper, equation 7)."""
         return 100.0 * (1.0 - self.mean(panel, series, x) / self.mean(panel, over, x))
 
     def ratio(self, panel: str, series: str, over: str, x: X) -> float:

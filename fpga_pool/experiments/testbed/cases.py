@@ -1,4 +1,4 @@
-"""What is run on the testbed: the two experiments of paper 000, section 5.1, and one where rate control decides.
+"""What is run on the testbed: two experiments of the makespan paper, section 5.1, and one where rate control decides.
 
 Four requesters with one job each, two responders with one accelerator each.  What the paper leaves open is decided
 here, and told on the documentation's page about the testbed.

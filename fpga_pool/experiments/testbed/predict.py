@@ -1,4 +1,4 @@
-"""What fluid says of a case: planned make-spans, the best possible one, and what it costs to let TCP compete."""
+"""What fluid says of a case: planned makespans, the best possible one, and what it costs to let TCP compete."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ class Prediction:
     """One policy on one case."""
 
     plan: BatchPlan
-    #: Make-span of the same places and queues where nobody holds the flows back.
+    #: Makespan of the same places and queues where nobody holds the flows back.
     uncontrolled_s: float
 
     @property
     def makespan_s(self) -> float:
-        """Make-span of the plan as it is meant."""
+        """Makespan of the plan as it is meant."""
         return self.plan.makespan_s
 
 
@@ -53,7 +53,7 @@ def _policy(case: Case, name: str) -> BatchPolicy:
 
 
 def optimum_s(problem: BatchProblem) -> float:
-    """Return the shortest make-span of all placements and orders, by trying every one; for a handful of jobs."""
+    """Return the shortest makespan of all placements and orders, by trying every one; for a handful of jobs."""
     bound_s = lower_bound(problem).seconds
     best_s = np.inf
     for place in product(range(problem.accelerators), repeat=problem.jobs):

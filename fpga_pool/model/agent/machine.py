@@ -25,7 +25,7 @@ from fpga_pool.model.agent.slot import (
 from fpga_pool.model.exceptions import InvalidTransition
 from fpga_pool.model.messages import JobEvicted, JobFinished, ObservedJob, ObservedSlot
 from fpga_pool.model.objects import CPU, SlotState
-from fpga_pool.model.progress import told_bytes
+from fpga_pool.model.progress import reported_bytes
 from fpga_pool.model.values import changed
 
 #: Events that are told where a transition is not possible.
@@ -132,7 +132,10 @@ class Agent(Commanding):
         """
         return tuple(
             ObservedJob(
-                job=job.uuid, attempt=job.attempt, slot=job.slot, moved_bytes=_told_bytes(job, received_bytes, now_s)
+                job=job.uuid,
+                attempt=job.attempt,
+                slot=job.slot,
+                moved_bytes=_reported_bytes(job, received_bytes, now_s),
             )
             for job in self.state.jobs.values()
         )
@@ -298,8 +301,8 @@ class Agent(Commanding):
             )
             self._out += [i.KeepResult(job), i.KeepJob(held), i.Report(finished)]
         for slot in self.state.slots.values():
-            if slot.untold:
-                self.state.put(self.state.slots, slot.name, changed(slot, untold=False))
+            if slot.unannounced:
+                self.state.put(self.state.slots, slot.name, changed(slot, unannounced=False))
                 self._out.append(i.Report(slot.report()))
 
     def _record_eviction(self, job: HeldJob, now_s: float) -> HeldJob:
@@ -348,9 +351,9 @@ class Agent(Commanding):
             self._job(job, e.InputArrived(job=job.uuid), now_s)
 
 
-def _told_bytes(job: HeldJob, received_bytes: Callable[[str], int], now_s: float) -> int | None:
+def _reported_bytes(job: HeldJob, received_bytes: Callable[[str], int], now_s: float) -> int | None:
     assignment = job.assignment
     since_s = now_s - assignment.dispatched_at
     if job.phase is not Phase.WAITING or not assignment.transfer or since_s < assignment.transfer[0].begin_s:
         return None
-    return told_bytes(assignment.transfer, assignment.input_bytes, received_bytes(job.uuid), since_s)
+    return reported_bytes(assignment.transfer, assignment.input_bytes, received_bytes(job.uuid), since_s)

@@ -144,7 +144,7 @@ class AgentSlot:
     #: How long it is left alone after its next fault.
     fault_pause_s: float = 0.0
     #: It is READY after a job, which is reported together with the end of that job.
-    untold: bool = False
+    unannounced: bool = False
 
     @property
     def asks(self) -> bool:

@@ -162,7 +162,7 @@ def about(key: Key, now_s: float) -> dict[str, Any]:
     return {"gang": key.gang, "index": key.index, "attempt": key.attempt, "at": now_s}
 
 
-def _told(held: HeldProcess, event: Sight, now_s: float) -> dict[str, Any]:
+def _reported(held: HeldProcess, event: Sight, now_s: float) -> dict[str, Any]:
     cpu_s = 0.0 if isinstance(event, Unseen) else event.guest.cpu_s
     return {**about(held.key, now_s), "cpu_s": cpu_s}
 
@@ -199,29 +199,29 @@ def _refused(held: HeldProcess, event: Refused, now_s: float) -> Outcome:
 
 
 def _stop(held: HeldProcess, event: Sight, now_s: float) -> Outcome:
-    return replace(held, farewell=ProcessStopped(**_told(held, event, now_s))), Step.END
+    return replace(held, farewell=ProcessStopped(**_reported(held, event, now_s))), Step.END
 
 
 def _gone(held: HeldProcess, event: Unseen, now_s: float) -> Outcome:
     # Its saved memory may be there, and goes with it.
-    failed = ProcessFailed(**_told(held, event, now_s), message="its guest is gone")
+    failed = ProcessFailed(**_reported(held, event, now_s), message="its guest is gone")
     return replace(held, farewell=failed), Step.END
 
 
 def _failed(held: HeldProcess, event: SeenFailed, now_s: float) -> Outcome:
-    failed = ProcessFailed(**_told(held, event, now_s), message=event.guest.reason)
+    failed = ProcessFailed(**_reported(held, event, now_s), message=event.guest.reason)
     return replace(held, farewell=failed), Step.END
 
 
 def _exited(held: HeldProcess, event: SeenExited, now_s: float) -> Outcome:
     # Reported first: without its guest it would look as if it had died.
-    return replace(held, farewell=ProcessExited(**_told(held, event, now_s))), Step.LET_GO
+    return replace(held, farewell=ProcessExited(**_reported(held, event, now_s))), Step.LET_GO
 
 
 def _passed_on(held: HeldProcess, event: Unseen, now_s: float) -> Outcome:
     # Its guest may have been asked for: it leaves what it came with once none can come to be any more.
     launch = held.launch
-    saved = ProcessSaved(**_told(held, event, now_s), done_s=launch.done_s, saved=launch.saved)
+    saved = ProcessSaved(**_reported(held, event, now_s), done_s=launch.done_s, saved=launch.saved)
     return replace(held, farewell=saved), Step.END
 
 
@@ -231,7 +231,7 @@ def _save(held: HeldProcess, event: SeenAlive, now_s: float) -> Outcome:
 
 def _saved(held: HeldProcess, event: SeenSaved, now_s: float) -> Outcome:
     guest = event.guest
-    saved = ProcessSaved(**_told(held, event, now_s), done_s=guest.done_s, saved=guest.saved)
+    saved = ProcessSaved(**_reported(held, event, now_s), done_s=guest.done_s, saved=guest.saved)
     return replace(held, farewell=saved), Step.LET_GO
 
 

@@ -93,7 +93,7 @@ class AheadWanted:
 
 def _becomes(slot: AgentSlot, state: SlotState, function: str, now_s: float, **others: Any) -> Outcome:
     """Return the slot in another state for the pool, and the report on that."""
-    known: dict[str, Any] = {"job": "", "attempt": 0, "reason": "", "untold": False}
+    known: dict[str, Any] = {"job": "", "attempt": 0, "reason": "", "unannounced": False}
     after = changed(slot, state=state, function=function, changed_at=now_s, **known | others)
     return after, [Report(after.report())]
 
@@ -184,7 +184,7 @@ def _compute(slot: AgentSlot, event: ComputationBegun, now_s: float) -> Outcome:
 
 
 def _computed(slot: AgentSlot, event: ComputationEnded, now_s: float) -> Outcome:
-    after, _ = _becomes(slot, SlotState.READY, slot.function, now_s, activity=Activity.FREE, untold=True)
+    after, _ = _becomes(slot, SlotState.READY, slot.function, now_s, activity=Activity.FREE, unannounced=True)
     return after, []
 
 

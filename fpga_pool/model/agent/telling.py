@@ -43,5 +43,5 @@ def _attempt(report: InputStaged | JobStarted | JobFinished) -> tuple[str, int]:
 def _with_times(report: Report, times: Mapping[tuple[str, int], Mapping[str, float]]) -> Report:
     if not isinstance(report, JobFinished):
         return report
-    told = times.get(_attempt(report), {})
-    return changed(report, staged_at=told.get("staged_at"), started_at=told.get("started_at"))
+    reported = times.get(_attempt(report), {})
+    return changed(report, staged_at=reported.get("staged_at"), started_at=reported.get("started_at"))

@@ -46,14 +46,14 @@ class MoveEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Killed:
-    """It is to begin anew, in the foreground of other processors, because the policy says so."""
+    """It is to begin again, in the foreground of other processors, because the policy says so."""
 
     ends_at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Displaced:
-    """It has lost its processors, because something failed, and begins anew."""
+    """It has lost its processors, because something failed, and begins again."""
 
     reason: str
 

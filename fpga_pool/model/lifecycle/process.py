@@ -56,7 +56,7 @@ class SaveRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
-    """Its gang begins anew, or has ended."""
+    """Its gang begins again, or has ended."""
 
     reason: str
 

@@ -6,12 +6,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from fpga_pool.model.exceptions import InvalidTransition
 from fpga_pool.model.messages import Action
-from fpga_pool.model.objects import STORY_LENGTH, StoryEntry
+from fpga_pool.model.objects import HISTORY_LENGTH, HistoryEntry
 from fpga_pool.model.values import changed
 
 
 class Living(Protocol):
-    """An object with a life: a state, and the story of how it got there."""
+    """An object with a life: a state, and the history of how it got there."""
 
     @property
     def state(self) -> StrEnum:
@@ -19,7 +19,7 @@ class Living(Protocol):
         ...
 
     @property
-    def story(self) -> tuple[StoryEntry, ...]:
+    def history(self) -> tuple[HistoryEntry, ...]:
         """How it got there."""
         ...
 
@@ -44,7 +44,7 @@ class Table(Generic[LivingT]):
         return (state, event) in self.rules
 
     def transition(self, thing: LivingT, event: object, now_s: float) -> tuple[LivingT, list[Action]]:
-        """Return `thing` after `event`, its story one entry longer, and the actions for its agent.
+        """Return `thing` after `event`, its history one entry longer, and the actions for its agent.
 
         Raises
         ------
@@ -56,8 +56,8 @@ class Table(Generic[LivingT]):
         if rule is None:
             raise InvalidTransition(self._complaint(thing, event))
         after, actions = rule(thing, event, now_s)
-        entry = StoryEntry(now_s, type(event).__name__, str(thing.state), str(after.state))
-        return changed(after, story=(*thing.story, entry)[-STORY_LENGTH:]), actions
+        entry = HistoryEntry(now_s, type(event).__name__, str(thing.state), str(after.state))
+        return changed(after, history=(*thing.history, entry)[-HISTORY_LENGTH:]), actions
 
     def _complaint(self, thing: LivingT, event: object) -> str:
         name = getattr(thing, self._called_by)
@@ -66,6 +66,6 @@ class Table(Generic[LivingT]):
             f"{self.noun} {name}: {type(event).__name__} is not possible in state {thing.state}"
             f" (possible: {', '.join(allowed) or 'nothing'})",
             "  Story:",
-            *(f"    {entry.at:.3f} {entry.event}: {entry.before} -> {entry.after}" for entry in thing.story),
+            *(f"    {entry.at:.3f} {entry.event}: {entry.before} -> {entry.after}" for entry in thing.history),
         ]
         return "\n".join(lines)

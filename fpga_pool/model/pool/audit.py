@@ -33,7 +33,7 @@ ENDED_BATCHES = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.C
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stock:
+class PoolContents:
     """What a pool has beside its batches, all of it at one moment."""
 
     shards: Sequence[Shard]
@@ -79,76 +79,76 @@ def _audit_completion(job: Job, run_attempt: int | None) -> Iterator[str]:
         yield f"job {job.uuid}: is {job.state}, and a run of attempt {run_attempt} is recorded"
     if completed and run_attempt not in (None, job.attempt):
         yield f"job {job.uuid}: is complete at attempt {job.attempt}, the run recorded is of attempt {run_attempt}"
-    completions = sum(entry.after == JobState.RESULT_HELD != entry.before for entry in job.story)
+    completions = sum(entry.after == JobState.RESULT_HELD != entry.before for entry in job.history)
     if completions > 1:
         yield f"job {job.uuid}: was completed {completions} times"
 
 
-def audit_stock(stock: Stock) -> Iterator[str]:
+def audit_contents(contents: PoolContents) -> Iterator[str]:
     """Compare slots, leases, jobs on slots, gangs and the outbox with each other."""
-    slots = {slot.name: slot for slot in stock.slots}
-    yield from audit_gangs(stock.processors, stock.gangs, stock.processes)
-    yield from _audit_places(stock, slots)
-    yield from _audit_leases(stock, slots)
-    yield from audit_tasks(stock.tasks, stock.leases, stock.active_jobs)
-    yield from _audit_outbox(stock, slots)
+    slots = {slot.name: slot for slot in contents.slots}
+    yield from audit_gangs(contents.processors, contents.gangs, contents.processes)
+    yield from _audit_places(contents, slots)
+    yield from _audit_leases(contents, slots)
+    yield from audit_tasks(contents.tasks, contents.leases, contents.active_jobs)
+    yield from _audit_outbox(contents, slots)
 
 
-def _audit_places(stock: Stock, slots: Mapping[str, Slot]) -> Iterator[str]:
+def _audit_places(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator[str]:
     """Look whether everything is in a shard that there is, and jobs are where their slots are."""
-    shards = {shard.name for shard in stock.shards}
-    hosts = {host.name: host.shard for host in stock.hosts}
-    for host in stock.hosts:
+    shards = {shard.name for shard in contents.shards}
+    hosts = {host.name: host.shard for host in contents.hosts}
+    for host in contents.hosts:
         if host.shard not in shards:
             yield f"host {host.name}: is in shard {host.shard}, which there is not"
-    for slot in stock.slots:
+    for slot in contents.slots:
         if slot.shard != hosts.get(slot.host):
             yield f"slot {slot.name}: is in shard {slot.shard}, its host is in {hosts.get(slot.host, 'none')}"
         if slot.state is SlotState.DRAINED and not slot.drain_requested:
             yield f"slot {slot.name}: is DRAINED, and nobody asked for it"
-    for job in stock.active_jobs:
+    for job in contents.active_jobs:
         found = slots.get(job.slot)
         if found is None or (found.host, found.shard) != (job.host, job.shard):
             yield f"job {job.uuid}: is {job.state} on {job.host} of shard {job.shard}, slot {job.slot} is not there"
 
 
-def _audit_leases(stock: Stock, slots: Mapping[str, Slot]) -> Iterator[str]:
+def _audit_leases(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator[str]:
     """Compare what the pool holds with what it needs: the slots that have its jobs, and no others."""
-    held = Counter(lease.slot for lease in stock.leases)
+    held = Counter(lease.slot for lease in contents.leases)
     for name, count in held.items():
         if count > 1:
             yield f"slot {name}: {count} leases on it are in force"
-    pool_leases = [lease for lease in stock.leases if lease.kind is LeaseKind.POOL]
+    pool_leases = [lease for lease in contents.leases if lease.kind is LeaseKind.POOL]
     for lease in pool_leases:
         if lease.slot not in slots or lease.epoch != slots[lease.slot].lease_epoch:
             yield f"lease {lease.uuid}: epoch {lease.epoch} is not the last that was granted on slot {lease.slot}"
     ours = {lease.slot for lease in pool_leases}
-    used = {job.slot for job in stock.active_jobs}
+    used = {job.slot for job in contents.active_jobs}
     others = held - Counter(ours)
     for name in sorted(used - ours - set(others)):
         yield f"slot {name}: has jobs, and the pool does not hold it"
-    yield from _audit_placed_on_others(stock)
+    yield from _audit_placed_on_others(contents)
     yield from (f"slot {name}: the pool holds it, and it has no jobs" for name in sorted(ours - used))
 
 
-def _audit_placed_on_others(stock: Stock) -> Iterator[str]:
+def _audit_placed_on_others(contents: PoolContents) -> Iterator[str]:
     """Look whether a job was placed where somebody else held the slot; one that was there before is on its way out."""
-    foreign = {lease.slot: lease for lease in stock.leases if lease.kind is not LeaseKind.POOL}
+    foreign = {lease.slot: lease for lease in contents.leases if lease.kind is not LeaseKind.POOL}
     since = {slot: lease.granted_at for slot, lease in foreign.items()}
-    for job in stock.active_jobs:
+    for job in contents.active_jobs:
         if job.slot in foreign and foreign[job.slot].holder == job.batch_uuid:
             continue  # it is a share of the task that has the slot
-        placed_at = max((entry.at for entry in job.story if entry.event in ("Planned", "Moved")), default=0.0)
+        placed_at = max((entry.at for entry in job.history if entry.event in ("Planned", "Moved")), default=0.0)
         if job.slot in since and placed_at > since[job.slot]:
             yield f"job {job.uuid}: was placed on slot {job.slot}, which the pool does not hold"
 
 
-def _audit_outbox(stock: Stock, slots: Mapping[str, Slot]) -> Iterator[str]:
+def _audit_outbox(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator[str]:
     """Look whether commands are numbered in their order, and no later than their slot or processor and shard count."""
-    processors = {processor.name: processor for processor in stock.processors}
-    epochs = {shard.name: shard.epoch for shard in stock.shards}
+    processors = {processor.name: processor for processor in contents.processors}
+    epochs = {shard.name: shard.epoch for shard in contents.shards}
     last = Counter[str]()
-    for command in stock.commands:
+    for command in contents.commands:
         if command.epoch > epochs.get(command.shard, 0):
             yield f"command {command.id}: epoch {command.epoch} of shard {command.shard} has not begun yet"
         if not command.slot:  # it is for the host itself
@@ -159,21 +159,21 @@ def _audit_outbox(stock: Stock, slots: Mapping[str, Slot]) -> Iterator[str]:
         last[command.slot] = command.sequence
 
 
-def audit_rest(stock: Stock, unfinished: Mapping[str, int]) -> Iterator[str]:
+def audit_rest(contents: PoolContents, unfinished: Mapping[str, int]) -> Iterator[str]:
     """Look for what an idle pool does not have; `unfinished` are counts of jobs that have not ended, by batch."""
     for batch, count in sorted(unfinished.items()):
         yield f"batch {batch}: {count} jobs have not ended"
-    for job in stock.active_jobs:
+    for job in contents.active_jobs:
         yield f"job {job.uuid}: is {job.state} on slot {job.slot}"
-    for lease in stock.leases:
+    for lease in contents.leases:
         if lease.kind is LeaseKind.POOL:
             yield f"lease {lease.uuid}: the pool holds slot {lease.slot}"
-    for slot in stock.slots:
+    for slot in contents.slots:
         if slot.state in (SlotState.BUSY, SlotState.LOADING) or slot.job:
             yield f"slot {slot.name}: is {slot.state} {slot.function} with job {slot.job or 'none'}"
-    yield from audit_gangs_at_rest(stock.gangs, stock.processes)
-    yield from (f"task {task.uuid}: is {task.state}" for task in stock.tasks)
-    for command in stock.commands:
+    yield from audit_gangs_at_rest(contents.gangs, contents.processes)
+    yield from (f"task {task.uuid}: is {task.state}" for task in contents.tasks)
+    for command in contents.commands:
         yield f"command {command.id}: waits for host {command.host}"
 
 

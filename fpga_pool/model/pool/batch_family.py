@@ -12,10 +12,10 @@ from fpga_pool.core.types import BatchPlan, EarlierTransfers
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Decision, Look, Outcome, PolicyFailure
 from fpga_pool.model.objects import Job
-from fpga_pool.model.pool.lookout import Lookout
 from fpga_pool.model.pool.placing import PlanRequest, require_answer
 from fpga_pool.model.pool.planning import Snapshot, all_placed, batch_problem, commit_plan, snapshot
-from fpga_pool.model.pool.replanning import Prospect, commit_replan, prospect, worth_replanning
+from fpga_pool.model.pool.replan_trigger import ReplanTrigger
+from fpga_pool.model.pool.replanning import ReplanProblem, commit_replan, replan_problem, worth_replanning
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.pool.transfers import earlier_transfers, inputs_under_way
 from fpga_pool.model.transaction import Transaction
@@ -32,7 +32,7 @@ class BatchView:
     #: The policy's name, as the batch asked for it.
     policy: str
     #: What is under way, where the policy can plan around it and that is worth a look.
-    underway: Prospect | None
+    underway: ReplanProblem | None
     #: What is planned of the network already.
     transfers: EarlierTransfers
     #: What is not as planned, for people; "" = a batch waits.
@@ -51,7 +51,7 @@ class NewPlan:
 class ChangedPlan:
     """What has not begun is planned again, and a batch that waits together with it."""
 
-    asked: Prospect
+    asked: ReplanProblem
     found: Replan
 
 
@@ -90,7 +90,7 @@ class BatchFamily:
         self._policies = policies
         self._default_policy = default_policy
         self._is_planned = is_planned
-        self._lookout = Lookout(settings, is_planned)
+        self._replan_trigger = ReplanTrigger(settings, is_planned)
         #: Batches whose policy failed, and when each is tried again.
         self._put_off: dict[str, float] = {}
 
@@ -105,7 +105,7 @@ class BatchFamily:
         # The plan's time 0 is when agents and clients know of it.
         begin_s = now_s + self._settings.dispatch_lead_s
         snap = snapshot(tx, self._catalogue, self._settings, begin_s, self._put_off, self._is_planned)
-        reason = "" if snap is not None else self._lookout.reason(tx, now_s)
+        reason = "" if snap is not None else self._replan_trigger.reason(tx, now_s)
         if reason and self.replans:
             snap = all_placed(tx, self._catalogue, self._settings, begin_s, self._default_policy)
         if snap is None:
@@ -114,7 +114,7 @@ class BatchFamily:
         policy = self._policies(name)
         underway, transfers = None, EarlierTransfers()
         if isinstance(policy, Replanning) and (reason or worth_replanning(snap.view, self._settings)):
-            underway = prospect(tx, snap, self._settings, begin_s, self._may_change, late=bool(reason))
+            underway = replan_problem(tx, snap, self._settings, begin_s, self._may_change, late=bool(reason))
         if underway is not None:
             transfers = underway.transfers
         elif snap.jobs:
@@ -139,7 +139,7 @@ class BatchFamily:
             if found is not None:
                 failures.append(found)
             if view.reason:
-                self._lookout.answered(changed=False)
+                self._replan_trigger.answered(changed=False)
         if not view.snap.jobs:
             return Decision(failures=tuple(failures))
         planned = self._plan(look, state, rng)
@@ -148,7 +148,7 @@ class BatchFamily:
         return Decision(failures=(*failures, planned), again=True)
 
     def _replan(
-        self, policy: Replanning, view: BatchView, asked: Prospect, state: PolicyState, rng: np.random.Generator
+        self, policy: Replanning, view: BatchView, asked: ReplanProblem, state: PolicyState, rng: np.random.Generator
     ) -> ChangedPlan | PolicyFailure | None:
         try:
             found = policy.replan(asked.underway, state, rng)
@@ -197,7 +197,7 @@ class BatchFamily:
         changes = commit_replan(tx, wanted.asked, found, self._settings, now_s)
         changed = bool(changes.placed or changes.moved or changes.retimed)
         if view.reason:
-            self._lookout.answered(changed=changed)
+            self._replan_trigger.answered(changed=changed)
         summary = (
             f"{_occasion(view)}: of {len(wanted.asked.jobs)} jobs that do not compute yet {len(changes.placed)} placed,"
             f" {len(changes.moved)} moved, {len(changes.retimed)} retimed by {view.policy} ({found.method}); all are"

@@ -112,7 +112,7 @@ class PoolColumns:
     def changed_after(self, seen: Mapping[str, int]) -> "PoolColumns":
         """Return what changed after `seen`; everything if that is not a moment before this one."""
         seen_in = np.full(len(self.words), -1, dtype=np.int64)
-        for shard, generation in already_told(seen, self.seen).items():
+        for shard, generation in already_sent(seen, self.seen).items():
             if shard in self.numbers:
                 seen_in[self.numbers[shard]] = generation
         hosts = _taken(self.hosts, self.hosts["changed_in"] > seen_in[self.hosts["shard"]])
@@ -137,7 +137,7 @@ class PoolColumns:
         merged = replace(delta, words=words, hosts=hosts, slots=slots, size=size)
         if len(words) > _WORDS_PER_ROW * sum(size):
             return _compacted(merged)
-        merged.__dict__["numbers"] = numbers  # as if it had been asked for: to number all words anew takes longer
+        merged.__dict__["numbers"] = numbers  # as if it had been asked for: to number all words again takes longer
         return merged
 
     def _with_numbers_for(self, words: Sequence[str]) -> Mapping[str, int]:
@@ -176,7 +176,7 @@ class PoolColumns:
             raise InvalidInput(f"columns of the pool: {error!r}") from None
 
 
-def already_told(seen: Mapping[str, int], now: Mapping[str, int]) -> Mapping[str, int]:
+def already_sent(seen: Mapping[str, int], now: Mapping[str, int]) -> Mapping[str, int]:
     """Return of which generations nothing need be told to who has seen these; nothing is known of another database."""
     return seen if all(seen[shard] <= now.get(shard, -1) for shard in seen) else {}
 

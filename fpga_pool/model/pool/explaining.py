@@ -47,9 +47,12 @@ def explain_host(
 
 def _most_linked(fitting: Fitting, host: str, count: int, links: Links, *, together: bool) -> int:
     """Return how many slots, up to `count`, can be had that are linked so (of one provider, where `together`)."""
-    spots = fitting.spots.of(host)
-    providers = {spot.provider for spot in spots} if together else {None}
-    parts = [[spot for spot in spots if provider in (None, spot.provider)] for provider in providers]
+    slot_candidates = fitting.slot_candidates.of(host)
+    providers = {slot_candidate.provider for slot_candidate in slot_candidates} if together else {None}
+    parts = [
+        [slot_candidate for slot_candidate in slot_candidates if provider in (None, slot_candidate.provider)]
+        for provider in providers
+    ]
     return max(largest_linked(part, links, count + 1) for part in parts)
 
 

@@ -13,7 +13,7 @@ from fpga_pool.core.types import Floats, Ints
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.objects import SlotState
 from fpga_pool.model.pool.columns import Bools, PoolColumns
-from fpga_pool.model.pool.host_spots import HostSpots
+from fpga_pool.model.pool.host_candidates import HostCandidates
 from fpga_pool.model.pool.providers import Providers
 
 #: What it costs to give a slot away, in the order in which an instance is given slots: the function is there and
@@ -55,9 +55,9 @@ class Fitting:
         self.slowdown: Floats = traits.slowdown[providers.slot]
 
     @cached_property
-    def spots(self) -> HostSpots:
+    def slot_candidates(self) -> HostCandidates:
         """The slots that can be had, one by one, with how they are linked."""
-        return HostSpots(self.providers, self.had, self.cost)
+        return HostCandidates(self.providers, self.had, self.cost)
 
     def firsts(self, values: Floats, count: int, free: Ints | None = None) -> Floats:
         """Return (P,) the sum of some values over the first `count` slots of each provider.

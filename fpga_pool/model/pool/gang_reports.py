@@ -36,8 +36,8 @@ _TO_END = frozenset({ProcessState.STOPPING, ProcessState.SAVING})
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
-    """One difference in gangs that was mended: what it was about, and why."""
+class Reconciled:
+    """One difference in gangs that was reconciled: what it was about, and why."""
 
     subject: str
     reason: str
@@ -100,16 +100,16 @@ def refuse_foreign_processors(heartbeat: Heartbeat) -> None:
             raise InvalidInput(f"processes: {process.processor} is no processor of host {heartbeat.host}")
 
 
-def compare_gangs(tx: Transaction, heartbeat: Heartbeat, now_s: float, *, returned: bool) -> list[Mended]:
+def compare_gangs(tx: Transaction, heartbeat: Heartbeat, now_s: float, *, returned: bool) -> list[Reconciled]:
     """Mend what differs between the processors and processes of a host and what should be there.
 
     `returned`: the host was lost, its commands were dropped and its gangs displaced; what runs there is a stray.
     """
     if not (heartbeat.processors or tx.processors(heartbeat.host)):
         return []
-    mended = _compare_processors(tx, heartbeat)
+    reconciled = _compare_processors(tx, heartbeat)
     if heartbeat.unreported and not returned:
-        return mended
+        return reconciled
     sequences = {observed.processor: observed.sequence for observed in heartbeat.processors}
     settled = {name for name, sequence in sequences.items() if returned or sequence >= tx.processor(name).sequence}
     observed = {_key(process): process for process in heartbeat.processes}
@@ -119,12 +119,14 @@ def compare_gangs(tx: Transaction, heartbeat: Heartbeat, now_s: float, *, return
     for key, process in known.items():
         # A processor that is not offered any more has nobody who obeys commands to it.
         if process.state in HELD_PROCESSES and (process.processor in settled or process.processor not in sequences):
-            mended += _compare_process(tx, process, observed.get(key), now_s)
+            reconciled += _compare_process(tx, process, observed.get(key), now_s)
     for key, stray in observed.items():
         if key not in known and stray.processor in settled:
             send_to(tx, tx.processor(stray.processor), _stop(stray))
-            mended.append(Mended(stray.gang, f"{heartbeat.host} has a process of it though it is over or elsewhere"))
-    return mended
+            reconciled.append(
+                Reconciled(stray.gang, f"{heartbeat.host} has a process of it though it is over or elsewhere")
+            )
+    return reconciled
 
 
 def _key(process: ObservedProcess) -> tuple[str, int, int]:
@@ -135,9 +137,9 @@ def _stop(process: ObservedProcess) -> StopProcess:
     return StopProcess(gang=process.gang, index=process.index, attempt=process.attempt)
 
 
-def _compare_processors(tx: Transaction, heartbeat: Heartbeat) -> list[Mended]:
+def _compare_processors(tx: Transaction, heartbeat: Heartbeat) -> list[Reconciled]:
     stored = {processor.name: processor for processor in tx.processors(heartbeat.host)}
-    mended = []
+    reconciled = []
     for observed in heartbeat.processors:
         processor = stored.pop(observed.processor, None)
         if processor is None:
@@ -145,46 +147,48 @@ def _compare_processors(tx: Transaction, heartbeat: Heartbeat) -> list[Mended]:
             # An agent that outlived its database goes on counting, or it would take new commands for old ones.
             shard, offered = tx.shard.name, observed.offered
             tx.add(Processor(**facts, shard=shard, sequence=observed.sequence, offered=offered))
-            mended.append(Mended(observed.processor, "new to the pool"))
+            reconciled.append(Reconciled(observed.processor, "new to the pool"))
         elif observed.sequence > processor.sequence or processor.offered is not observed.offered:
             sequence = max(processor.sequence, observed.sequence)
             tx.save(replace(processor, offered=observed.offered, sequence=sequence))
     for gone in stored.values():
         if gone.offered:
             tx.save(replace(gone, offered=False))
-            mended.append(Mended(gone.name, "is not given to gangs any more"))
-    return mended
+            reconciled.append(Reconciled(gone.name, "is not given to gangs any more"))
+    return reconciled
 
 
-def _compare_process(tx: Transaction, known: Process, observed: ObservedProcess | None, now_s: float) -> list[Mended]:
+def _compare_process(
+    tx: Transaction, known: Process, observed: ObservedProcess | None, now_s: float
+) -> list[Reconciled]:
     process = tx.process(known.uuid)
-    if process.state not in HELD_PROCESSES:  # mended together with another one of its gang
+    if process.state not in HELD_PROCESSES:  # reconciled together with another one of its gang
         return []
     if observed is None:
-        return [_mend_missing(tx, process, now_s)]
+        return [_reconcile_missing(tx, process, now_s)]
     about = {"gang": process.gang_uuid, "index": process.index, "attempt": process.attempt}
     if process.state in _TO_END:
         if observed.ending:
             return []
         kind = StopProcess if process.state is ProcessState.STOPPING else SaveProcess
         send_to(tx, tx.processor(process.processor), kind(**about))  # type: ignore[arg-type]
-        return [Mended(process.gang_uuid, f"process {process.index} does not end, as it was to")]
+        return [Reconciled(process.gang_uuid, f"process {process.index} does not end, as it was to")]
     if observed.tier is not process.priority:
         send_to(tx, tx.processor(process.processor), SetTier(**about, tier=process.priority))  # type: ignore[arg-type]
-        return [Mended(process.gang_uuid, f"process {process.index} is in the {observed.tier}")]
+        return [Reconciled(process.gang_uuid, f"process {process.index} is in the {observed.tier}")]
     return []
 
 
-def _mend_missing(tx: Transaction, process: Process, now_s: float) -> Mended:
+def _reconcile_missing(tx: Transaction, process: Process, now_s: float) -> Reconciled:
     about = {"gang": process.gang_uuid, "index": process.index, "attempt": process.attempt, "at": now_s}
     if process.state is ProcessState.STOPPING:
         change_process(tx, process, ProcessStopped(**about), now_s)  # type: ignore[arg-type]
         settle_gang(tx, process.gang_uuid, now_s)
-        return Mended(process.gang_uuid, f"process {process.index}, which was to be stopped, is gone")
+        return Reconciled(process.gang_uuid, f"process {process.index}, which was to be stopped, is gone")
     message = "its agent does not know it"
     change_process(tx, process, ProcessFailed(**about, message=message), now_s)  # type: ignore[arg-type]
     displace_gang(tx, tx.gang(process.gang_uuid), f"process {process.index}: {message}", now_s)
-    return Mended(process.gang_uuid, f"process {process.index}: {message}")
+    return Reconciled(process.gang_uuid, f"process {process.index}: {message}")
 
 
 def note_process_progress(tx: Transaction, heartbeat: Heartbeat) -> None:

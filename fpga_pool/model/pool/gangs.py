@@ -293,7 +293,7 @@ def _commit(
         case How.RESTART:
             gang = change_gang(tx, gang, Killed(ends_at=ends_at), now_s)
             reserve(tx, gang, names, Tier.FOREGROUND, [0.0] * len(names), now_s)
-            _end_all(tx, before.values(), StopRequested(reason="begins anew elsewhere"), now_s)
+            _end_all(tx, before.values(), StopRequested(reason="begins again elsewhere"), now_s)
     settle_gang(tx, gang.uuid, now_s)
 
 
@@ -335,7 +335,7 @@ def gang_detail(tx: Transaction, uuid: str, settings: PoolSettings, policy: Gang
     processes = gang_attempt(tx, gang)
     return GangDetail(
         gang=gang,
-        waits_because=said.reason if said else "",
+        pending_reason=said.reason if said else "",
         expected_at=said.expected_at if said else None,
         done_s=min((process.done_by(now_s) for process in processes), default=0.0),
         processes=tuple(processes),

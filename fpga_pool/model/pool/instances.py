@@ -18,7 +18,7 @@ from fpga_pool.model.links import slot_links, wished_links
 from fpga_pool.model.messages import FreeSlot, HoldSlot, ObservedSlot
 from fpga_pool.model.objects import CPU, Job, JobState, Lease, LeaseKind, Slot, SlotState
 from fpga_pool.model.pool.changes import change_job, displace_task, end_lease, new_lease, send, settle_slots
-from fpga_pool.model.pool.linking import Spot, choose_spots, largest_linked
+from fpga_pool.model.pool.linking import SlotCandidate, choose_candidates, largest_linked
 from fpga_pool.model.pool.placing import held_by_instances, usable
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
@@ -189,8 +189,8 @@ def _are_linked(tx: Transaction, leases: Sequence[Lease], wanted: AcceleratorReq
     """Say whether slots that are held are linked as wanted."""
     if not wanted.linked:
         return True
-    spots = [_spot(tx.slot(lease.slot), 0.0) for lease in leases]
-    return choose_spots(spots, wished_links(wanted), len(spots)) is not None
+    candidates = [_candidate(tx.slot(lease.slot), 0.0) for lease in leases]
+    return choose_candidates(candidates, wished_links(wanted), len(candidates)) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,26 +238,26 @@ def _choose_linked(tx: Transaction, claim: Claim, kept: Sequence[Lease], offered
     held = [tx.slot(lease.slot) for lease in kept]
     slots = [*held, *offered.possible]
     costs = [-1.0] * len(held) + [_cost(price) for price in offered.prices]
-    spots = [_spot(slot, cost) for slot, cost in zip(slots, costs, strict=True)]
+    candidates = [_candidate(slot, cost) for slot, cost in zip(slots, costs, strict=True)]
     allocated = None
     if claim.allocated is not None:
         own = {provider_of(slot) for slot in tx.slots(claim.host)}
         allocated = {provider: count for provider, count in claim.allocated.items() if provider in own}
-    found = choose_spots(spots, wished_links(wanted), wanted.count, allocated)
+    found = choose_candidates(candidates, wished_links(wanted), wanted.count, allocated)
     if found is not None:
         return [slots[index] for index in found]
-    if choose_spots(spots, Links.ANY, wanted.count, allocated) is None:
+    if choose_candidates(candidates, Links.ANY, wanted.count, allocated) is None:
         raise Conflict(_refusal(tx, claim, offered.fitting, offered.possible, offered.foreign))
     allowed = "" if claim.allocated is None else " and that Placement has allocated from"
-    most = largest_linked(spots, wished_links(wanted), wanted.count)
+    most = largest_linked(candidates, wished_links(wanted), wanted.count)
     raise Conflict(
-        f"host {claim.host}: {wanted.what} for {wanted.function} is wanted; of {len(spots)} that can be given now"
+        f"host {claim.host}: {wanted.what} for {wanted.function} is wanted; of {len(candidates)} that can be given now"
         f"{allowed} no such {wanted.count} are linked so, at most {most}"
     )
 
 
-def _spot(slot: Slot, cost: float) -> Spot:
-    return Spot(slot.card, provider_of(slot), slot_links(slot.links), cost)
+def _candidate(slot: Slot, cost: float) -> SlotCandidate:
+    return SlotCandidate(slot.card, provider_of(slot), slot_links(slot.links), cost)
 
 
 def _cost(price: tuple[int, float, int]) -> float:

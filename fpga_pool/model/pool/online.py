@@ -1,4 +1,4 @@
-"""Jobs that come one by one: the pool as an online policy sees it, and what it decides as objects (paper 003).
+"""Jobs that come one by one: the pool as an online policy sees it, and what it decides as objects (benefit paper).
 
 A batch whose policy is an online one is not planned.  Its jobs wait until the policy has a slot for them; one that has
 waited too long runs on a worker of a host's CPU pool meanwhile, and comes back to a slot where that pays.  Decisions
@@ -33,7 +33,7 @@ PAUSE_S, LONGEST_PAUSE_S = 60.0, 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldAhead:
+class RequestedLoad:
     """A slot was told to load a function ahead of its jobs: which one, in place of what, and when."""
 
     function: str
@@ -48,7 +48,7 @@ class ToldAhead:
         """Say whether it still matters: if the slot is told again soon after the pause, this was for nothing."""
         return now_s - self.at < 2 * self.pause_s
 
-    def after(self, before: "ToldAhead | None") -> "ToldAhead":
+    def after(self, before: "RequestedLoad | None") -> "RequestedLoad":
         """Return it with the pause that follows if it was told so before, and is still remembered."""
         return self if before is None else replace(self, pause_s=min(2 * before.pause_s, LONGEST_PAUSE_S))
 
@@ -93,7 +93,7 @@ def online_view(
     now_s: float,
     is_online: Callable[[str], bool],
     demand: Demand,
-    told: Mapping[str, ToldAhead] | None = None,
+    requested: Mapping[str, RequestedLoad] | None = None,
     *,
     for_loads: bool = True,
 ) -> OnlineView | None:
@@ -109,8 +109,8 @@ def online_view(
         Says of a batch's policy, by name, whether it is an online one.
     demand
         What was learned, by function in the order of their names.
-    told
-        Slots that were told to load ahead of jobs, by name; None = nothing is to be loaded ahead.
+    requested
+        Slots that were requested to load ahead of jobs, by name; None = nothing is to be loaded ahead.
     for_loads
         Whether loads ahead alone are worth a look, when no job could get another place.
 
@@ -126,7 +126,7 @@ def online_view(
     online = {job.uuid for job in active if is_online(tx.batch(job.batch_uuid).policy)}
     movable = {job.uuid for job in active if job.uuid in online and not _settled(job, settings)}
     on_cpu = [job for job in active if is_cpu(job.slot) and job.uuid in movable and job.state is JobState.RUNNING]
-    if not waiting and not on_cpu and (told is None or not for_loads):
+    if not waiting and not on_cpu and (requested is None or not for_loads):
         return None
     foreign, hosts = held_by_others(tx.leases()), {host.name: host for host in tx.hosts()}
     all_slots = tx.slots()
@@ -140,10 +140,10 @@ def online_view(
     for job in active:
         queues[job.slot] += (job,)
     limit = _tenant_limit(on_duty, settings, [job for job in active if job.uuid in online])
-    builder = _Builder(catalogue, models, slots, on_duty, now_s, told or {})
+    builder = _Builder(catalogue, models, slots, on_duty, now_s, requested or {})
     known = [builder.slot_now(slot, queues[slot.name], movable) if slot.name in serving else None for slot in slots]
     occupancy = picture(pool, demand, known, now_s)
-    occupancy.preloads = told is not None
+    occupancy.preloads = requested is not None
     asking = builder.pending(waiting, settings) + builder.returning(on_cpu)
     numbers = builder.numbers
     for number, asks in enumerate(asking):
@@ -166,7 +166,7 @@ def online_view(
 def slot_benefits(tx: Transaction, catalogue: Catalogue) -> dict[str, float]:
     """Return by slot what computes there in vCPU equivalents, by the time models refitted from observed runs.
 
-    This is what a claim on the slot gives up (paper 003, equation 1); 0 where nothing computes.
+    This is what a claim on the slot gives up (benefit paper, equation 1); 0 where nothing computes.
     """
     models = known_time_models(catalogue, tx.time_models())
     benefits = {}
@@ -193,7 +193,7 @@ def _settled(job: Job, settings: PoolSettings) -> bool:
 
     Of the attempts that a job has, half may be moves; the others are for faults.
     """
-    leaves = job.cancel_requested or (bool(job.story) and job.story[-1].event == EvictRequested.__name__)
+    leaves = job.cancel_requested or (bool(job.history) and job.history[-1].event == EvictRequested.__name__)
     return leaves or job.attempt > settings.max_attempts // 2
 
 
@@ -243,9 +243,9 @@ class _Builder:
         slots: Sequence[Slot],
         on_duty: Sequence[Slot],
         now_s: float,
-        told: Mapping[str, ToldAhead],
+        requested: Mapping[str, RequestedLoad],
     ) -> None:
-        self._catalogue, self._models, self._now_s, self._told = catalogue, models, now_s, told
+        self._catalogue, self._models, self._now_s, self._requested = catalogue, models, now_s, requested
         #: What the occupancy knows functions by.
         self.numbers = {name: number for number, name in enumerate(sorted(catalogue.functions))}
         self._boards = sorted({slot.board for slot in on_duty})
@@ -258,15 +258,15 @@ class _Builder:
         """Return what is known of a slot that serves; what it is to run next is part of that."""
         if queue:
             return self._with_jobs(found, queue, movable)
-        told, held = self._told.get(found.name), self.numbers.get(found.function, EMPTY)
+        requested, held = self._requested.get(found.name), self.numbers.get(found.function, EMPTY)
         loading = self._loading(found)
         if loading != EMPTY:
-            at = told.at if told and self.numbers.get(told.function) == loading else self._now_s
+            at = requested.at if requested and self.numbers.get(requested.function) == loading else self._now_s
             self.loading[self._slots[found.name]] = at
             return SlotNow(loading, loading=True, needs_port=True)
         if held != EMPTY:
             return SlotNow(held, loaded_s=-math.inf if found.loaded_at is None else found.loaded_at)
-        return SlotNow(EMPTY, put_off=told is not None and self._now_s - told.at < told.pause_s)
+        return SlotNow(EMPTY, put_off=requested is not None and self._now_s - requested.at < requested.pause_s)
 
     def _with_jobs(self, found: Slot, queue: Sequence[Job], movable: set[str]) -> SlotNow | None:
         head = queue[0]
@@ -284,12 +284,15 @@ class _Builder:
         """Return what a slot without jobs loads, or was told to load and did not begin yet; EMPTY for nothing."""
         if found.state is SlotState.LOADING:
             return self.numbers.get(found.function, EMPTY)
-        told = self._told.get(found.name)
-        if told is None or (found.function, found.reconfigurations) != (told.replaces, told.reconfigurations):
+        requested = self._requested.get(found.name)
+        if requested is None or (found.function, found.reconfigurations) != (
+            requested.replaces,
+            requested.reconfigurations,
+        ):
             return EMPTY
         load_s = self._catalogue.boards[found.board].load_s(found.kind)
-        expired = self._now_s - told.at >= load_s + ANSWER_S
-        return EMPTY if expired else self.numbers.get(told.function, EMPTY)
+        expired = self._now_s - requested.at >= load_s + ANSWER_S
+        return EMPTY if expired else self.numbers.get(requested.function, EMPTY)
 
     def pending(self, jobs: Sequence[Job], settings: PoolSettings) -> tuple[Waiting, ...]:
         """Return how jobs without a place wait, oldest first; one that was evicted has waited enough."""

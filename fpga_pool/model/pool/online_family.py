@@ -10,7 +10,7 @@ from fpga_pool.core.policy import OnlinePolicy, PolicyState
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Decision, Look, Outcome
 from fpga_pool.model.objects import CPU, ENDED_JOBS, Job, is_cpu
-from fpga_pool.model.pool.online import OnlineView, ToldAhead, online_view, whole_work_s
+from fpga_pool.model.pool.online import OnlineView, RequestedLoad, online_view, whole_work_s
 from fpga_pool.model.pool.online_moves import Moves, commit_moves, take_moves
 from fpga_pool.model.pool.planning import known_time_models
 from fpga_pool.model.pool.settings import PoolSettings
@@ -51,7 +51,7 @@ class OnlineFamily:
         self._recalled = False
         #: Slots that were told to load ahead, by name.  Not stored: whoever takes over may tell a slot once more, which
         #: its agent ignores unless the slot still holds what the load is to replace.
-        self._told: dict[str, ToldAhead] = {}
+        self._requested: dict[str, RequestedLoad] = {}
         #: Until then no look is taken for loads ahead alone: there was nothing to load.
         self._rests_until_s = 0.0
         #: Some job would take another place if there were one: what becomes free is worth a look.
@@ -59,16 +59,18 @@ class OnlineFamily:
 
     def snapshot(self, tx: Transaction, now_s: float) -> Look[OnlineView] | None:
         """Read the shard as an online policy sees it, and learn from the jobs that have come and gone."""
-        self._told = {slot: told for slot, told in self._told.items() if told.is_remembered(now_s)}
+        self._requested = {
+            slot: requested for slot, requested in self._requested.items() if requested.is_remembered(now_s)
+        }
         online = [policy for policy in tx.policies_at_work() if self._rule.is_online(policy)]
         self._recall(tx, [*online, self._rule.policy.name] if self._rule.from_start else online, now_s)
         self._learn(tx)
-        told = self._told if self._may_load_ahead(working=bool(online)) else None
-        for_loads = told is not None and now_s >= self._rests_until_s
+        requested = self._requested if self._may_load_ahead(working=bool(online)) else None
+        for_loads = requested is not None and now_s >= self._rests_until_s
         view = None
         if online or for_loads:
             view = online_view(
-                *(tx, self._catalogue, self._settings, now_s, self._rule.is_online, self.demand, told),
+                *(tx, self._catalogue, self._settings, now_s, self._rule.is_online, self.demand, requested),
                 for_loads=for_loads,
             )
         self.waits = view is not None and view.waits
@@ -95,12 +97,15 @@ class OnlineFamily:
         """Place jobs, have others leave their places, and have slots load ahead."""
         done, name = commit_moves(tx, wanted, self._catalogue, now_s), look.policy.name
         self._on_slots |= {job.uuid for job in done.placed if not is_cpu(job.slot)}
-        self._told |= {slot: told.after(self._told.get(slot)) for slot, told in done.told.items()}
+        self._requested |= {
+            slot: requested.after(self._requested.get(slot)) for slot, requested in done.requested.items()
+        }
         if wanted.loads:
             self.waits, self._rests_until_s = True, 0.0
         leaving = [f"job {job.uuid}: to leave {job.slot} by {name}" for job in done.evicted]
         loading = [
-            f"slot {slot}: to load {told.function} ahead of its jobs by {name}" for slot, told in done.told.items()
+            f"slot {slot}: to load {requested.function} ahead of its jobs by {name}"
+            for slot, requested in done.requested.items()
         ]
         on_cpus = sum(is_cpu(job.slot) for job in done.placed)
         on_slots = len(done.placed) - on_cpus
@@ -109,7 +114,7 @@ class OnlineFamily:
             f" CPUs, {len(done.evicted)} to be evicted, by {name}"
         )
         return Outcome(
-            changed=bool(done.placed or done.evicted or done.told),
+            changed=bool(done.placed or done.evicted or done.requested),
             placed=tuple(done.placed),
             details=(*leaving, *loading),
             summary=summary,

@@ -1,4 +1,4 @@
-"""What an online policy wants, as objects: who gets which slot, who leaves, and what is loaded ahead (paper 003).
+"""What an online policy wants, as objects: who gets which slot, who leaves, and what is loaded ahead (benefit paper).
 
 A load that no job waits for is a command by itself: it takes no lease, so that a claim, a task or a plan can have the
 slot at any moment.
@@ -16,7 +16,7 @@ from fpga_pool.model.lifecycle.job import EvictRequested, Planned
 from fpga_pool.model.messages import LoadFunction
 from fpga_pool.model.objects import BatchState, Job, JobState, Slot
 from fpga_pool.model.pool.changes import change_job, grant_pool_leases, send
-from fpga_pool.model.pool.online import OnlineView, ToldAhead
+from fpga_pool.model.pool.online import OnlineView, RequestedLoad
 from fpga_pool.model.pool.placing import held_by_others, usable, withdraw_from_former_host
 from fpga_pool.model.transaction import Transaction
 
@@ -49,7 +49,7 @@ class Done:
 
     placed: list[Job]
     evicted: list[Job]
-    told: dict[str, ToldAhead]
+    requested: dict[str, RequestedLoad]
 
 
 def take_moves(view: OnlineView, catalogue: Catalogue, decide: Callable[[Occupancy], Move | None]) -> Moves:
@@ -119,25 +119,25 @@ def commit_moves(tx: Transaction, moves: Moves, catalogue: Catalogue, now_s: flo
                 possible.append((placement, queue))
     grant_pool_leases(tx, [placement.slot.name for placement, _ in possible], now_s)
     placed = [_place(tx, placement, queue, now_s) for placement, queue in possible]
-    return Done(placed=placed, evicted=evicted, told=_load_ahead(tx, moves.loads, now_s))
+    return Done(placed=placed, evicted=evicted, requested=_load_ahead(tx, moves.loads, now_s))
 
 
-def _load_ahead(tx: Transaction, loads: Sequence[tuple[Slot, str]], now_s: float) -> dict[str, ToldAhead]:
+def _load_ahead(tx: Transaction, loads: Sequence[tuple[Slot, str]], now_s: float) -> dict[str, RequestedLoad]:
     """Have slots load ahead that nobody has got meanwhile: no instance, no task, no job."""
     if not loads:
         return {}
     names = [slot.name for slot, _ in loads]
     taken = {lease.slot for lease in tx.leases(slots=names)} | tx.occupied(names)
-    told = {}
+    requested = {}
     for read, function in loads:
         slot = tx.slot(read.name)
         same = (slot.state, slot.function) == (read.state, read.function)
         if same and usable(slot, tx.host(slot.host), taken):
             send(tx, slot.name, LoadFunction(function=function, replaces=slot.function))
-            told[slot.name] = ToldAhead(
+            requested[slot.name] = RequestedLoad(
                 function=function, replaces=slot.function, at=now_s, reconfigurations=slot.reconfigurations
             )
-    return told
+    return requested
 
 
 def _place(tx: Transaction, placement: Placement, queue: Sequence[Job], now_s: float) -> Job:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fpga_pool.core.makespan.quick import quick_bound_s
+from fpga_pool.core.makespan.greedy import simple_bound_s
 from fpga_pool.core.timemodel import SizeModel, TimeModel
 from fpga_pool.core.types import BatchPlan, BatchProblem, PoolView, floats, ints
 from fpga_pool.model.catalogue import Catalogue
@@ -258,5 +258,5 @@ def _proven_bounds_s(problem: BatchProblem, plan: BatchPlan) -> tuple[float, flo
     if not (problem.ready_s.any() or problem.release_s.any()):
         return plan.lower_bound_s, plan.completion_bound_s
     alone = replace(problem, ready_s=floats(np.zeros(problem.accelerators)), release_s=floats(np.zeros(problem.jobs)))
-    bound_s = quick_bound_s(alone)
+    bound_s = simple_bound_s(alone)
     return min(plan.lower_bound_s, bound_s), min(plan.completion_bound_s, bound_s)

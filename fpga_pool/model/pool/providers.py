@@ -25,7 +25,7 @@ class Providers:
 
     @classmethod
     def of(cls, pool: PoolColumns, before: "Providers | None" = None) -> "Providers":
-        """Return those of a snapshot; of one with the same slots as `before` almost nothing is computed anew."""
+        """Return those of a snapshot; of one with the same slots as `before` almost nothing is computed again."""
         if before is not None and _same_slots(before.pool, pool):
             same = cls(pool, before.of_slot, before.slot, before.uuids, before.rows)
             for name in ("of_host", "hosts"):  # as if they had been asked for

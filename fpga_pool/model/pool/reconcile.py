@@ -30,7 +30,7 @@ from fpga_pool.model.transaction import Transaction
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One difference that was mended: what it was about, and why."""
+    """One difference that was reconciled: what it was about, and why."""
 
     subject: str
     reason: str
@@ -58,7 +58,8 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
     note_progress(tx, heartbeat.jobs, heartbeat.at)
     note_process_progress(tx, heartbeat)
     repairs = [
-        Repair(mended.subject, mended.reason) for mended in compare_gangs(tx, heartbeat, now_s, returned=returned)
+        Repair(reconciled.subject, reconciled.reason)
+        for reconciled in compare_gangs(tx, heartbeat, now_s, returned=returned)
     ]
     stored = {slot.name for slot in tx.slots(heartbeat.host)}
     held = {lease.slot: lease for lease in instance_leases(tx, heartbeat.host)}
@@ -68,7 +69,7 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
             tx.add(_new_slot(heartbeat.host, tx.shard.name, observed))
             repairs.append(Repair(observed.slot, "new to the pool"))
         else:
-            # Read anew: a task that lost another slot has left this one as well, and its agent was told.
+            # Read again: a task that lost another slot has left this one as well, and its agent was told.
             repairs += _compare_slot(tx, tx.slot(observed.slot), observed, heartbeat, now_s)
         obeyed = heartbeat.unreported == 0 and observed.sequence >= tx.slot(observed.slot).sequence
         # Of a host that is back no command is under way: they were dropped when it was lost.

@@ -13,7 +13,7 @@ from operator import attrgetter
 import numpy as np
 
 from fpga_pool.core.makespan.fluid import Segments
-from fpga_pool.core.makespan.quick import even_work_s
+from fpga_pool.core.makespan.greedy import even_work_s
 from fpga_pool.core.makespan.replan import Replan
 from fpga_pool.core.makespan.underway import Underway
 from fpga_pool.core.types import BatchProblem, EarlierTransfers, Floats, Ints, PoolView, floats, ints
@@ -31,7 +31,7 @@ from fpga_pool.model.values import changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prospect:
+class ReplanProblem:
     """What a policy is asked to plan around, and what its indices mean."""
 
     underway: Underway
@@ -73,7 +73,7 @@ def worth_replanning(view: PoolView, settings: PoolSettings) -> bool:
     return float(view.slot_ready_s.max(initial=0.0)) > settings.replan_horizon_s
 
 
-def prospect(
+def replan_problem(
     tx: Transaction,
     snap: Snapshot,
     settings: PoolSettings,
@@ -81,7 +81,7 @@ def prospect(
     may_move: Callable[[str], bool],
     *,
     late: bool = False,
-) -> Prospect | None:
+) -> ReplanProblem | None:
     """Return what is under way at `now_s`, and the pending jobs of the snapshot; None where nothing can be planned.
 
     Parameters
@@ -95,7 +95,7 @@ def prospect(
     may_move
         Says of a policy, by name, whether its jobs may be moved.
     late
-        Transfers are late: those that have not begun are planned anew, and so is what is left of those that were told
+        Transfers are late: those that have not begun are planned again, and so is what is left of those that were told
         not to move as planned.
 
     """
@@ -113,7 +113,7 @@ def prospect(
         rows.add_queue(slot, queues.get(view.slots[slot], []), free)
     for job in snap.jobs:
         rows.add_pending(job)
-    return rows.prospect(late=late) if rows.jobs else None
+    return rows.replan_problem(late=late) if rows.jobs else None
 
 
 class _Rows:
@@ -201,7 +201,7 @@ class _Rows:
         settled = job.attempt > self._settings.max_attempts // 2
         return moves or unlimited or settled or job.cancel_requested or start_s < horizon_s
 
-    def prospect(self, *, late: bool) -> Prospect:
+    def replan_problem(self, *, late: bool) -> ReplanProblem:
         """Return the problem."""
         view, useful = self._view, self._useful
         functions = np.array([view.function_index[job.function] for job in self.jobs])
@@ -239,10 +239,12 @@ class _Rows:
             retime=late,
             astray=np.array(self._astray),
         )
-        return Prospect(underway=underway, jobs=tuple(self.jobs), slots=tuple(view.slots[s] for s in useful))
+        return ReplanProblem(underway=underway, jobs=tuple(self.jobs), slots=tuple(view.slots[s] for s in useful))
 
 
-def commit_replan(tx: Transaction, asked: Prospect, found: Replan, settings: PoolSettings, now_s: float) -> Changes:
+def commit_replan(
+    tx: Transaction, asked: ReplanProblem, found: Replan, settings: PoolSettings, now_s: float
+) -> Changes:
     """Make the plan hold for every job that is as it was; others stay as they are, or are planned again."""
     changes, request = Changes(), asked.request
     dispatched_at = now_s + settings.dispatch_lead_s
@@ -283,7 +285,7 @@ def _until_then(job: Job, begins_at: float, lead_s: float) -> list[RateSegment]:
 
 
 def _promise(
-    tx: Transaction, asked: Prospect, found: Replan, placed: Sequence[Job], dispatched_at: float, now_s: float
+    tx: Transaction, asked: ReplanProblem, found: Replan, placed: Sequence[Job], dispatched_at: float, now_s: float
 ) -> None:
     """Note what the first plan of a batch promises."""
     rows = np.array([row for row, job in enumerate(asked.jobs) if job.state is JobState.PENDING], np.int64)

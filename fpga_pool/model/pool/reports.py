@@ -30,11 +30,11 @@ def apply_reports(
         If the host is not known yet: its next heartbeat comes first.
 
     """
-    teller = tx.host(host)
-    require_agent(teller, agent_id)
-    fresh = [report for number, report in numbered if number > teller.reported]
+    publisher = tx.host(host)
+    require_agent(publisher, agent_id)
+    fresh = [report for number, report in numbered if number > publisher.reported]
     if fresh:
-        tx.save(replace(teller, reported=numbered[-1][0]))
+        tx.save(replace(publisher, reported=numbered[-1][0]))
     void = [f"{len(numbered) - len(fresh)} applied before"] if len(fresh) < len(numbered) else []
     jobs = tx.jobs({report.job for report in fresh if not isinstance(report, SlotChanged | ProcessReport)})
     if len({job.slot for job in jobs}) > 1:

@@ -7,7 +7,7 @@ from fpga_pool.model.pool.sharding import ShardRule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSettings:
-    """Knobs of the pool's rules."""
+    """Parameters of the pool's rules."""
 
     #: Largest batch that is accepted; a larger one is refused, with this number in the message.
     max_batch_jobs: int = 10_000
@@ -21,9 +21,9 @@ class PoolSettings:
     input_timeout_s: float = 3600.0
     #: Time between the commit of a plan and its time 0, in which agents and clients learn of it.
     dispatch_lead_s: float = 0.25
-    #: What begins within this time stays as it was planned when the rest is planned anew.
+    #: What begins within this time stays as it was planned when the rest is planned again.
     replan_horizon_s: float = 1.0
-    #: What is later than planned by more has the rest planned anew.
+    #: What is later than planned by more has the rest planned again.
     replan_late_s: float = 1.0
     #: Batches are planned so that their results are back early, and results are sent at planned rates; otherwise their
     #: way back is taken to be free.
@@ -38,7 +38,7 @@ class PoolSettings:
     claim_patience_s: float = 5.0
     #: Slots of each card and kind that no virtual machine gets: they stay the pool's.
     floor_slots: int = 0
-    #: What a migration of a gang is expected to take (paper 002, section 2.3.2).
+    #: What a migration of a gang is expected to take (two-tier paper, section 2.3.2).
     gang_migration_s: float = 20.0
     #: How long a task waits for its slots before they are kept for it.
     task_patience_s: float = 30.0
@@ -46,10 +46,10 @@ class PoolSettings:
     shards: ShardRule = field(default_factory=ShardRule)
 
     def __post_init__(self) -> None:
-        for knob in fields(self):
-            value = getattr(self, knob.name)
-            if knob.name != "shards" and value < 0:
-                raise ValueError(f"{knob.name} must not be negative, found {value}")
+        for parameter in fields(self):
+            value = getattr(self, parameter.name)
+            if parameter.name != "shards" and value < 0:
+                raise ValueError(f"{parameter.name} must not be negative, found {value}")
         if not 0 < self.tenant_share <= 1:
             raise ValueError(f"tenant_share must be above 0 and at most 1, found {self.tenant_share}")
         if self.max_attempts < 1 or self.max_batch_jobs < 1:

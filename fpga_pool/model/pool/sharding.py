@@ -1,6 +1,6 @@
 """Which part of the pool a host belongs to, and which part runs a job.
 
-A large pool is divided into sub-systems that are planned independently of each other (paper 000, section 5.8).  A
+A large pool is divided into sub-systems that are planned independently of each other (makespan paper, section 5.8).  A
 host stays in the shard in which it was first heard; a job stays in the one it was admitted to.
 """
 

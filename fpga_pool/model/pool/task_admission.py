@@ -20,7 +20,7 @@ from fpga_pool.model.pool.admission import (
 )
 from fpga_pool.model.pool.changes import change_task
 from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.model.pool.task_rooms import holds, host_rooms, largest
+from fpga_pool.model.pool.task_candidates import holds, largest, slots_by_host
 from fpga_pool.model.tasks import ENDED_TASKS, TASK_POLICY, Task, TaskShape
 from fpga_pool.model.transaction import Transaction
 
@@ -127,10 +127,10 @@ def _as_batch(request: TaskRequest) -> BatchRequest:
 def _shard_for(request: TaskRequest, slots: Sequence[Slot], catalogue: Catalogue, jobs: dict[str, int]) -> str:
     """Return the shard with the fewest jobs for each slot, of those where a host has such slots, in service or not."""
     counts, topology = sorted(shape.slots for shape in request.shapes) or [len(request.shares)], request.topology
-    rooms = host_rooms(slots, request.function, catalogue)
-    able = {room.shard for room in rooms if any(holds(room, topology, count) for count in counts)}
+    candidates = slots_by_host(slots, request.function, catalogue)
+    able = {on_host.shard for on_host in candidates if any(holds(on_host, topology, count) for count in counts)}
     if not able:
-        most = max((largest(room, topology, counts[0]) for room in rooms), default=0)
+        most = max((largest(on_host, topology, counts[0]) for on_host in candidates), default=0)
         wish = "" if topology is Topology.ANY else f" that are linked as a {topology}"
         raise NoSlotFits(
             f"{'shapes' if request.shapes else 'shares'}: no host of the pool has {counts[0]} slots for"

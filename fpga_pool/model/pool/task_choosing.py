@@ -1,7 +1,7 @@
 """Which tasks get which slots now: the rules of `core.lattice.starting`, on the slots of a shard.
 
-Slots that an enclosure of paper 004 cannot describe, and moments at which the policy cannot be asked, have rules of
-their own: tasks get such slots in order of arrival.
+Slots that an enclosure of the lattice paper cannot describe, and moments at which the policy cannot be asked, have
+rules of their own: tasks get such slots in order of arrival.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -10,8 +10,8 @@ import numpy as np
 
 from fpga_pool.core.lattice.starting import Begun, Starting
 from fpga_pool.core.types import Ints, floats
+from fpga_pool.model.pool.task_candidates import EarliestStart, choose_slots
 from fpga_pool.model.pool.task_enclosures import Solve, enclosures_of, grouped, in_path_order, problem_of
-from fpga_pool.model.pool.task_rooms import Soonest, choose_slots
 from fpga_pool.model.pool.tasks import Choice, TaskView, quickest
 from fpga_pool.model.tasks import Task
 
@@ -41,7 +41,7 @@ class _Group:
     def __init__(self, tasks: Sequence[Task], choosing: "_Choosing") -> None:
         view = choosing.view
         self.tasks = tasks
-        self._boxes = enclosures_of(view.rooms[tasks[0].function])
+        self._boxes = enclosures_of(view.candidates[tasks[0].function])
         slots = [slot for box in self._boxes for slot in box.members]
         self._names = [slot.name if slot is not None else "" for slot in slots]
         self._number = {name: number for number, name in enumerate(self._names) if name}
@@ -82,10 +82,10 @@ class _Choosing:
 
     def __init__(self, view: TaskView) -> None:
         self.view = view
-        self._soonest = Soonest(view.rooms, view.ready_s)
+        self._earliest = EarliestStart(view.candidates, view.ready_s)
         self._idle = set(view.idle)
         self._taken = set(view.held)
-        self._groups = [_Group(tasks, self) for tasks in grouped(view.tasks, view.rooms)]
+        self._groups = [_Group(tasks, self) for tasks in grouped(view.tasks, view.candidates)]
         #: The group of each task that its enclosures have a place for.
         self._group_of = {uuid: group for group in self._groups for uuid in group.row}
         self.choices: list[Choice] = []
@@ -126,8 +126,8 @@ class _Choosing:
     def begin_somewhere(self, task: Task) -> None:
         """Give a task idle slots, if there are some: as many as it takes for the fewest seconds."""
         for count, work_s in sorted(self.view.shapes[task.uuid], key=lambda shape: (shape[1], shape[0])):
-            rooms = self.view.rooms[task.function]
-            found = (choose_slots(room, task.topology, count, self._idle) for room in rooms)
+            candidates = self.view.candidates[task.function]
+            found = (choose_slots(on_host, task.topology, count, self._idle) for on_host in candidates)
             slots = next((slots for slots in found if slots is not None), None)
             if slots is not None:
                 if self.leaves_places(task, slots):
@@ -145,7 +145,7 @@ class _Choosing:
 
     def _reserve_somewhere(self, task: Task) -> None:
         count, work_s = quickest(self.view.shapes[task.uuid])
-        found = self._soonest.find(task.function, task.topology, count)
+        found = self._earliest.find(task.function, task.topology, count)
         if found is None:
             return
         wait_s, slots = found
@@ -159,7 +159,7 @@ class _Choosing:
         """Note that slots are a task's, or kept for one; its own group knows."""
         self._idle.difference_update(slots)
         self._taken.update(slots)
-        self._soonest.take(slots, until_s)
+        self._earliest.take(slots, until_s)
         for other in self._groups:
             if other is not group:
                 other.occupy(slots, until_s)

@@ -1,4 +1,4 @@
-"""The slots of hosts as enclosures of paper 004, and what a policy plans on them as slots again.
+"""The slots of hosts as enclosures of the lattice paper, and what a policy plans on them as slots again.
 
 An enclosure is a line, a ring or fully linked, and its members are single slots.  A card with several slots in a line
 or ring of cards is unrolled: its slots follow each other.  So a path may be unknown here that there is (a ring within
@@ -18,7 +18,7 @@ from fpga_pool.core.lattice.tasks import Topology as Cables
 from fpga_pool.core.types import floats, ints
 from fpga_pool.model.links import slot_links
 from fpga_pool.model.objects import Slot
-from fpga_pool.model.pool.task_rooms import HostRoom
+from fpga_pool.model.pool.task_candidates import HostSlots
 from fpga_pool.model.tasks import Task
 
 
@@ -31,12 +31,12 @@ class Enclosure:
     members: tuple[Slot | None, ...]
 
 
-def enclosures_of(rooms: Iterable[HostRoom]) -> list[Enclosure]:
+def enclosures_of(candidates: Iterable[HostSlots]) -> list[Enclosure]:
     """Return the enclosures of the slots of each host; cards that are not in one make one each."""
     found: list[Enclosure] = []
-    for room in rooms:
+    for on_host in candidates:
         boxes: defaultdict[str, list[Slot]] = defaultdict(list)
-        for slot in room.slots:
+        for slot in on_host.slots:
             links = slot_links(slot.links)
             boxes[f"box {links.card.enclosure}" if links.card.enclosure else f"card {slot.card}"].append(slot)
         for _, slots in sorted(boxes.items()):
@@ -122,9 +122,9 @@ def in_path_order(places: Collection[int], box: Enclosure) -> list[int]:
 Solve = Callable[[TaskProblem], TaskSchedule | Placed | None]
 
 
-def grouped(tasks: Sequence[Task], rooms: Mapping[str, Sequence[HostRoom]]) -> Iterator[list[Task]]:
+def grouped(tasks: Sequence[Task], candidates: Mapping[str, Sequence[HostSlots]]) -> Iterator[list[Task]]:
     """Yield the tasks whose functions fit in the same slots: each such group is a problem of its own."""
     groups: defaultdict[frozenset[str], list[Task]] = defaultdict(list)
     for task in tasks:
-        groups[frozenset(slot.name for room in rooms[task.function] for slot in room.slots)].append(task)
+        groups[frozenset(slot.name for on_host in candidates[task.function] for slot in on_host.slots)].append(task)
     yield from groups.values()

@@ -1,4 +1,4 @@
-"""Tasks and the slots of a shard: what is decided on, and the decisions as objects (paper 004).
+"""Tasks and the slots of a shard: what is decided on, and the decisions as objects (lattice paper).
 
 A task begins when it gets all its slots, on one host and linked as it asks, or it does not begin.  Decisions are made
 between two transactions (`task_choosing`), on what `task_view` has read in one; `commit_choices` leaves out what has
@@ -21,7 +21,7 @@ from fpga_pool.model.pool.changes import change_job, change_task, end_lease, new
 from fpga_pool.model.pool.placing import held_by_instances, held_by_others, usable, withdraw_from_former_host
 from fpga_pool.model.pool.planning import TimeModels, known_time_models
 from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.model.pool.task_rooms import HostRoom, Soonest, holds, host_rooms
+from fpga_pool.model.pool.task_candidates import EarliestStart, HostSlots, holds, slots_by_host
 from fpga_pool.model.tasks import (
     ENDED_TASKS,
     TASK_POLICY,
@@ -59,7 +59,7 @@ class TaskView:
     #: By task: seconds that its function takes to load.
     load_s: Mapping[str, float]
     #: By function: slots in service that it fits in.
-    rooms: Mapping[str, tuple[HostRoom, ...]]
+    candidates: Mapping[str, tuple[HostSlots, ...]]
     #: In how many seconds each slot in service is expected to be free; 0 = it is.
     ready_s: Mapping[str, float]
     #: Slots that have nothing to do; and those that tasks have.
@@ -91,12 +91,12 @@ def task_view(tx: Transaction, catalogue: Catalogue, now_s: float) -> TaskView |
     slots = [slot for slot in tx.slots() if slot.kind != CPU and usable(slot, hosts[slot.host], taken)]
     held = {lease.slot: lease.holder for lease in leases if lease.kind is LeaseKind.TASK}
     free_at = {backlog.slot: backlog.free_at for backlog in tx.backlogs()}
-    rooms = {
-        name: tuple(host_rooms(slots, name, catalogue))
+    candidates = {
+        name: tuple(slots_by_host(slots, name, catalogue))
         for name in {task.function for task in waiting} & catalogue.functions.keys()
     }
     models = known_time_models(catalogue, tx.time_models())
-    fits = _fitting(waiting, rooms)
+    fits = _fitting(waiting, candidates)
     left_out = _left_out(waiting, fits)
     able = tuple(task for task in waiting if task.uuid not in left_out)
     names = {slot.name for slot in slots}
@@ -106,14 +106,14 @@ def task_view(tx: Transaction, catalogue: Catalogue, now_s: float) -> TaskView |
         left_out=left_out,
         shapes={
             task.uuid: tuple(
-                (shape.slots, _work_s(task, shape, rooms[task.function], models))
+                (shape.slots, _work_s(task, shape, candidates[task.function], models))
                 for shape in task.alternatives
                 if fits[task.function, task.topology, shape.slots]
             )
             for task in able
         },
-        load_s={task.uuid: _load_s(rooms[task.function], catalogue) for task in able},
-        rooms=rooms,
+        load_s={task.uuid: _load_s(candidates[task.function], catalogue) for task in able},
+        candidates=candidates,
         ready_s=_ready_s(tx, names, held, free_at, now_s),
         idle=frozenset(names - held.keys() - free_at.keys()),
         held=frozenset(held),
@@ -125,11 +125,11 @@ def task_view(tx: Transaction, catalogue: Catalogue, now_s: float) -> TaskView |
 _Asked = tuple[str, Topology, int]
 
 
-def _fitting(tasks: Iterable[Task], rooms: Mapping[str, Sequence[HostRoom]]) -> dict[_Asked, bool]:
+def _fitting(tasks: Iterable[Task], candidates: Mapping[str, Sequence[HostSlots]]) -> dict[_Asked, bool]:
     """Return which shapes of tasks some host has slots in service for; what is asked twice is looked at once."""
     asked = {(task.function, task.topology, shape.slots) for task in tasks for shape in task.alternatives}
     return {
-        (function, topology, count): any(holds(room, topology, count) for room in rooms.get(function, ()))
+        (function, topology, count): any(holds(on_host, topology, count) for on_host in candidates.get(function, ()))
         for function, topology, count in asked
     }
 
@@ -146,21 +146,21 @@ def _left_out(tasks: Iterable[Task], fits: Mapping[_Asked, bool]) -> dict[str, s
     return left_out
 
 
-def _work_s(task: Task, shape: TaskShape, rooms: Sequence[HostRoom], models: TimeModels) -> float:
+def _work_s(task: Task, shape: TaskShape, candidates: Sequence[HostSlots], models: TimeModels) -> float:
     """Return how long a task computes in a shape: as its tenant says, else on the slowest board that it could get.
 
     Each share is taken for as large as the largest, and those of a slot follow each other.
     """
     if shape.seconds is not None:
         return shape.seconds
-    boards = {slot.board for room in rooms for slot in room.slots}
+    boards = {slot.board for on_host in candidates for slot in on_host.slots}
     known = [models[task.function, board] for board in boards if (task.function, board) in models]
     share_s = max((model.seconds(task.input_bytes) for model in known), default=0.0)
     return longest_queue(task.shares, shape.slots) * share_s
 
 
-def _load_s(rooms: Sequence[HostRoom], catalogue: Catalogue) -> float:
-    kinds = {(slot.board, slot.kind) for room in rooms for slot in room.slots}
+def _load_s(candidates: Sequence[HostSlots], catalogue: Catalogue) -> float:
+    kinds = {(slot.board, slot.kind) for on_host in candidates for slot in on_host.slots}
     return max((catalogue.boards[board].load_s(kind) for board, kind in kinds), default=0.0)
 
 
@@ -184,8 +184,8 @@ def _older_work(tx: Transaction, slots: Sequence[Slot], catalogue: Catalogue) ->
         if batch.policy == TASK_POLICY:
             continue
         for name in sorted(batch.functions & catalogue.functions.keys()):
-            rooms = host_rooms(slots, name, catalogue)
-            fitting = frozenset(slot.name for room in rooms for slot in room.slots)
+            candidates = slots_by_host(slots, name, catalogue)
+            fitting = frozenset(slot.name for on_host in candidates for slot in on_host.slots)
             if fitting:
                 yield OlderWork(batch.created_at, fitting)
 
@@ -277,7 +277,7 @@ def task_detail(tx: Transaction, uuid: str, catalogue: Catalogue, now_s: float) 
     slots = [lease.slot for lease in tx.leases(holders=[uuid])]
     return TaskDetail(
         task=task,
-        waits_because=because if task.state not in ENDED_TASKS else "",
+        pending_reason=because if task.state not in ENDED_TASKS else "",
         expected_at=expected_at,
         slots=tuple(slots),
         shares=tuple(tx.batch_jobs(uuid)),
@@ -290,10 +290,10 @@ def _outlook(view: TaskView, asked: Task) -> tuple[str, float | None]:
         return view.left_out[asked.uuid], None
     if asked not in view.tasks[:OUTLOOK]:
         return f"more than {OUTLOOK} tasks wait before it", None
-    soonest = Soonest(view.rooms, view.ready_s)
+    earliest = EarliestStart(view.candidates, view.ready_s)
     for task in view.tasks:
         count, work_s = quickest(view.shapes[task.uuid])
-        found = soonest.find(task.function, task.topology, count)
+        found = earliest.find(task.function, task.topology, count)
         if found is None:
             continue
         wait_s, slots = found
@@ -301,7 +301,7 @@ def _outlook(view: TaskView, asked: Task) -> tuple[str, float | None]:
             counts = " or ".join(str(count) for count, _ in view.shapes[task.uuid])
             wish = "" if counts == "1" else f" that are linked so ({task.topology})"
             return f"{counts} slots for {task.function}{wish} are not free at once", view.now_s + wait_s
-        soonest.take(slots, wait_s + view.load_s[task.uuid] + work_s)
+        earliest.take(slots, wait_s + view.load_s[task.uuid] + work_s)
     return "", None
 
 

@@ -17,5 +17,4 @@ class AgentEndpoint:
 
     @answers
     def execute(self, context: dict[str, Any], shard: str, epoch: int, commands: list[Command]) -> list[Outcome]:
-        """See AgentAPI."""
         return self._service.execute(shard, epoch, commands)

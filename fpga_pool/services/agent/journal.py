@@ -86,7 +86,7 @@ class Journal:
         Without `durable` a power loss (not a kill) may undo the change, until a durable one has followed.
         StorageFull if there is no room for it.
         """
-        with _full_disk_told(), self._lock:
+        with _full_disk_reported(), self._lock:
             if self._in_transaction:
                 yield self._db
                 return
@@ -303,7 +303,7 @@ class Journal:
 
 
 @contextmanager
-def _full_disk_told() -> Iterator[None]:
+def _full_disk_reported() -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:

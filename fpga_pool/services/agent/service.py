@@ -262,8 +262,8 @@ class AgentService:
                 self._speak(speaks=True)
             with self._heartbeat_first:
                 asked_at = self._clock()
-                told_at = self._scheduler.heartbeat(self.heartbeat())
-                self._clock.agree(told_at, asked_at, self._clock())
+                reported_at = self._scheduler.heartbeat(self.heartbeat())
+                self._clock.agree(reported_at, asked_at, self._clock())
             self._tidy_up()  # nothing is too old by a clock that nobody has confirmed
         except (MessagingError, FpgaPoolError) as error:
             LOG.warning("host %s: heartbeat not taken: %s", self.settings.host, error)

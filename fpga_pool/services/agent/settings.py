@@ -1,4 +1,4 @@
-"""Knobs of an agent."""
+"""Parameters of an agent."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Time models refitted from what was observed (paper 000, section 2: linear regression)."""
+"""Time models refitted from what was observed (makespan paper, section 2: linear regression)."""
 
 import logging
 from collections.abc import Iterable, Iterator

@@ -54,7 +54,6 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
 
     @answers
     def create_batch(self, context: Context, request: BatchRequest) -> Batch:
-        """See SchedulerAPI."""
         service, wanted = self._service, request
         names = [*policy_names("batch"), service.settings.online_policy]
         if wanted.policy and wanted.policy not in names:
@@ -73,13 +72,11 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
 
     @answers
     def batches(self, context: Context, project_id: str, limit: int, marker: str | None) -> Sequence[Batch]:
-        """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             return tx.batches(project_id, limit=limit, marker=marker)
 
     @answers
     def batch(self, context: Context, project_id: str, uuid: str) -> Batch:
-        """See SchedulerAPI."""
         return self._owned_batch(project_id, uuid)
 
     @answers
@@ -92,7 +89,6 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
         changed_after: Mapping[str, int] | None,
         wait_s: Number,
     ) -> JobChanges:
-        """See SchedulerAPI."""
         store = self._service.store
         with store.reading() as tx:
             owned_batch(tx, uuid, project_id)
@@ -122,7 +118,6 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
 
     @answers
     def cancel_batch(self, context: Context, project_id: str, uuid: str) -> Batch:
-        """See SchedulerAPI."""
         service = self._service
         with service.store.reading() as reading:
             is_task = owned_batch(reading, uuid, project_id).policy == TASK_POLICY
@@ -146,10 +141,9 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
     def tickets(
         self, context: Context, project_id: str, batch_uuid: str, requests: list[TicketRequest]
     ) -> list[Ticket]:
-        """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             owned_batch(tx, batch_uuid, project_id)
-            jobs = tx.told_jobs({request.job for request in requests})
+            jobs = tx.job_summaries({request.job for request in requests})
             tickets = [self._ticket(tx, jobs.get(request.job), batch_uuid, request) for request in requests]
             to_shape = [
                 (job, request)
@@ -210,19 +204,16 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
 
     @answers
     def slots(self, context: Context) -> Sequence[Slot]:
-        """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             return tx.slots()
 
     @answers
     def slot(self, context: Context, uuid: str) -> Slot:
-        """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             return tx.slot_by_uuid(uuid)
 
     @answers
     def drain_slot(self, context: Context, uuid: str, reason: str) -> Slot:
-        """See SchedulerAPI."""
         with self._service.store.reading() as reading:
             found = reading.slot_by_uuid(uuid)
         slot = self._service.writer(found.shard).run(
@@ -234,7 +225,6 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
 
     @answers
     def resume_slot(self, context: Context, uuid: str) -> Slot:
-        """See SchedulerAPI."""
         with self._service.store.reading() as reading:
             found = reading.slot_by_uuid(uuid)
         slot = self._service.writer(found.shard).run(lambda tx: resume_slot(tx, found.name, self._service.clock()))
@@ -244,18 +234,15 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
 
     @answers
     def hosts(self, context: Context) -> Sequence[Host]:
-        """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             return tx.hosts()
 
     @answers
     def snapshot(self, context: Context, seen: Mapping[str, int] | None) -> dict[str, Any]:
-        """See SchedulerAPI."""
         return self._service.snapshots.changed_after(seen).to_plain()
 
     @answers
     def functions(self, context: Context) -> list[FunctionInfo]:
-        """See SchedulerAPI."""
         catalogue = self._service.catalogue
         with self._service.store.reading() as tx:
             slots = tx.slots()
@@ -274,20 +261,17 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
 
     @answers
     def benefits(self, context: Context) -> dict[str, float]:
-        """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             return slot_benefits(tx, self._service.catalogue)
 
     @answers
     def calibration(self, context: Context, function: str | None) -> Sequence[Calibration]:
-        """See SchedulerAPI."""
         return self._service.calibrator.report(function)
 
     # Schedulers
 
     @answers
     def describe(self, context: Context) -> dict[str, Any]:
-        """See SchedulerAPI."""
         service = self._service
         return {
             "name": service.settings.name,
@@ -297,22 +281,19 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
 
     @answers
     def wake(self, context: Context) -> None:
-        """See SchedulerAPI."""
         self._service.ownership.wake()
 
     # Agents
 
     @answers
     def claim(self, context: Context, host: str, agent_id: str) -> None:
-        """See SchedulerAPI."""
         with self._counting(host):
-            self._service.hearing.claim(host, agent_id)
+            self._service.heartbeat_intake.claim(host, agent_id)
 
     @answers
     def heartbeat(self, context: Context, heartbeat: dict[str, Any]) -> float:
-        """See SchedulerAPI."""
         with self._counting(heartbeat.get("host")), self._service.hearing_hosts():
-            repairs = self._service.hearing.heartbeat(read(Heartbeat, heartbeat, "heartbeat"))
+            repairs = self._service.heartbeat_intake.heartbeat(read(Heartbeat, heartbeat, "heartbeat"))
         log_repairs(repairs)
         if repairs:
             self._service.work_arrived()
@@ -320,10 +301,9 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
 
     @answers
     def report(self, context: Context, host: str, agent_id: str, reports: list[Any]) -> None:
-        """See SchedulerAPI."""
         with self._counting(host):
             told: list[tuple[int, Report]] = read(list[tuple[int, Report]], reports, "reports")
-            void = self._service.hearing.report(host, agent_id, told)
+            void = self._service.heartbeat_intake.report(host, agent_id, told)
         for complaint in void:
             LOG.debug("void report of %s: %s", host, complaint)
         if any(makes_work(report) for _, report in told):
@@ -335,20 +315,17 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
     def claim_slots(
         self, context: Context, host: str, agent_id: str, instance: str, project_id: str, wanted: AcceleratorRequest
     ) -> Sequence[Slot]:
-        """See SchedulerAPI."""
         slots = self._service.instances.claim(host, agent_id, instance, project_id, wanted)
         self._service.work_arrived()
         return slots
 
     @answers
     def release_slots(self, context: Context, host: str, agent_id: str, instance: str) -> None:
-        """See SchedulerAPI."""
         self._service.instances.release(host, agent_id, instance)
         self._service.work_arrived()
 
     @answers
     def instance_slots(self, context: Context, host: str) -> dict[str, list[str]]:
-        """See SchedulerAPI."""
         return self._service.instances.slots(host)
 
     @contextmanager
@@ -357,5 +334,5 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
         try:
             yield
         except (InvalidInput, HostTaken, LateMessage):
-            self._service.hearing.refused(str(host))
+            self._service.heartbeat_intake.refused(str(host))
             raise

@@ -23,7 +23,6 @@ class GangRequests:
 
     @answers
     def create_gang(self, context: Context, request: GangRequest) -> Gang:
-        """See SchedulerAPI."""
         with self._service.store.admission() as tx:
             gang = create_gang(tx, request, self._service.clock(), self._service.gangs.last_runs)
         LOG.info("gang %s of project %s: %d processes", gang.uuid, gang.project_id, gang.processes)
@@ -32,13 +31,11 @@ class GangRequests:
 
     @answers
     def gangs(self, context: Context, project_id: str, limit: int, marker: str | None) -> Sequence[Gang]:
-        """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             return tx.gangs(project_id, limit=limit, marker=marker)
 
     @answers
     def gang(self, context: Context, project_id: str, uuid: str) -> GangDetail:
-        """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             shard = owned_gang(tx, uuid, project_id).shard
         service = self._service
@@ -47,7 +44,6 @@ class GangRequests:
 
     @answers
     def cancel_gang(self, context: Context, project_id: str, uuid: str) -> Gang:
-        """See SchedulerAPI."""
         service = self._service
         with service.store.reading() as tx:
             shard = owned_gang(tx, uuid, project_id).shard

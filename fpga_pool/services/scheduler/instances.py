@@ -47,7 +47,6 @@ class Instances:
         self._placement = placement
 
     def claim(self, host: str, agent_id: str, instance: str, project_id: str, wanted: AcceleratorRequest) -> list[Slot]:
-        """See SchedulerAPI."""
         with self._store.reading() as tx:
             found = tx.host(host)
             require_agent(found, agent_id)
@@ -71,7 +70,6 @@ class Instances:
         return slots
 
     def release(self, host: str, agent_id: str, instance: str) -> None:
-        """See SchedulerAPI."""
         with self._store.reading() as tx:
             shard = tx.host(host).shard
 
@@ -83,7 +81,6 @@ class Instances:
             LOG.info("instance %s gives back %s", instance, ", ".join(lease.slot for lease in released))
 
     def slots(self, host: str) -> dict[str, list[str]]:
-        """See SchedulerAPI."""
         with self._store.reading() as tx:
             leases = instance_leases(tx, tx.host(host).name)
         held: dict[str, list[str]] = {}

@@ -41,7 +41,7 @@ class Inventory:
         self._settings = settings
         self._clock = clock
         #: What Placement was told last, all of it; None = not all of it.
-        self._told: list[WantedProvider] | None = None
+        self._published: list[WantedProvider] | None = None
         self._look_at_s = self._compare_at_s = float("-inf")
         self._complaints: list[str] = []
         self._away = False
@@ -53,9 +53,9 @@ class Inventory:
             return False
         hosts, wanted = self._wanted()
         self._look_at_s = began_s + (time.monotonic() - began_s) / LOOKING_SHARE
-        if wanted == self._told and began_s < self._compare_at_s:
+        if wanted == self._published and began_s < self._compare_at_s:
             return False
-        self._told = None
+        self._published = None
         try:
             complaints = self._sync.run(wanted, hosts, proceed)
         except ServiceUnavailable as error:
@@ -67,7 +67,7 @@ class Inventory:
             LOG.info("shard %s: Placement answers again", self._shard)
         self._away = False
         self._compare_at_s = began_s + (RETRY_S if complaints else COMPARE_S)
-        self._told = wanted
+        self._published = wanted
         self._complain(complaints)
         return False
 

@@ -9,10 +9,10 @@ from fpga_pool.model.pool.families import AnyFamily, Families
 from fpga_pool.model.pool.reconcile import Repair, tick
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.services.clock import Clock
+from fpga_pool.services.failure_detector import FailureDetector
 from fpga_pool.services.loop import Loop
 from fpga_pool.services.scheduler.outbox import Outbox
 from fpga_pool.services.scheduler.planner import Planner
-from fpga_pool.services.stillness import Stillness
 from fpga_pool.store.store import Store
 
 LOG = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class OwnedShard:
         self._settings = settings
         self._interval_s = interval_s
         self._clock = clock
-        self._hosts = Stillness(clock)
+        self._hosts = FailureDetector(clock)
         self._ticked_at = clock()
         self._deaf = False
         name = shard.name
@@ -116,6 +116,6 @@ class OwnedShard:
 
 
 def log_repairs(repairs: list[Repair]) -> None:
-    """Tell what was mended, and why."""
+    """Tell what was reconciled, and why."""
     for repair in repairs:
-        LOG.info("mended %s: %s", repair.subject, repair.reason)
+        LOG.info("reconciled %s: %s", repair.subject, repair.reason)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, ServiceUnavailable, StaleEpoch
 from fpga_pool.model.objects import Shard
 from fpga_pool.services.clock import SteadyClock
+from fpga_pool.services.failure_detector import FailureDetector
 from fpga_pool.services.scheduler.owned import OwnedShard
-from fpga_pool.services.stillness import Stillness
 from fpga_pool.store.store import Store
 
 LOG = logging.getLogger(__name__)
@@ -35,8 +35,8 @@ class Ownership:
         self._store = store
         self._clock = clock
         self._take_up = take_up
-        self._shards = Stillness(clock)
-        self._schedulers = Stillness(clock)
+        self._shards = FailureDetector(clock)
+        self._schedulers = FailureDetector(clock)
         self._owned: dict[str, OwnedShard] = {}
         #: Those of them that are stopped already.
         self._paused: set[str] = set()

@@ -24,7 +24,7 @@ from fpga_pool.services.loop import Loop
 from fpga_pool.services.scheduler.calibration import Calibrator
 from fpga_pool.services.scheduler.changes import Changes
 from fpga_pool.services.scheduler.departures import Departures
-from fpga_pool.services.scheduler.hearing import Hearing
+from fpga_pool.services.scheduler.heartbeat_intake import HeartbeatIntake
 from fpga_pool.services.scheduler.instances import Instances
 from fpga_pool.services.scheduler.inventory import LOOK_S, Inventory
 from fpga_pool.services.scheduler.lease_watch import AUDIT_S, LeaseWatch
@@ -70,7 +70,7 @@ class SchedulerService:
         self.refusals = Refusals()
         self.changes = Changes()
         self.calibrator = Calibrator(store, catalogue, clock)
-        self.hearing = Hearing(store, self.writer, settings.pool.shards, clock)
+        self.heartbeat_intake = HeartbeatIntake(store, self.writer, settings.pool.shards, clock)
         self.ownership = Ownership(settings.name, settings.shard_timeout_s, store, clock, self._take_up)
         self.snapshots = Snapshots(store, clock)
         self.instances = Instances(store, self.writer, catalogue, settings.pool, clock, placement)
@@ -188,7 +188,7 @@ class SchedulerService:
 
     def _note_alive(self) -> bool:
         with self.hearing_hosts():
-            return self.hearing.flush()
+            return self.heartbeat_intake.flush()
 
     def _listen(self) -> bool:
         """Call this scheduler as agents do: while that fails, their silence says nothing about them."""

@@ -7,7 +7,7 @@ from fpga_pool.model.pool.settings import PoolSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSettings:
-    """Knobs of the service; those of the rules are in `pool`."""
+    """Parameters of the service; those of the rules are in `pool`."""
 
     #: Name of this scheduler among all of the pool; stays the same when it is started again.
     name: str = "scheduler"

@@ -23,7 +23,6 @@ class TaskRequests:
 
     @answers
     def create_task(self, context: Context, request: TaskRequest) -> Task:
-        """See SchedulerAPI."""
         service = self._service
         with service.store.admission() as tx:
             task = create_task(tx, request, service.catalogue, service.settings.pool, service.clock())
@@ -33,13 +32,11 @@ class TaskRequests:
 
     @answers
     def tasks(self, context: Context, project_id: str, limit: int, marker: str | None) -> Sequence[Task]:
-        """See SchedulerAPI."""
         with self._service.store.reading() as tx:
             return tx.tasks(project_id, limit=limit, marker=marker)
 
     @answers
     def task(self, context: Context, project_id: str, uuid: str) -> TaskDetail:
-        """See SchedulerAPI."""
         service = self._service
         with service.store.reading() as tx:
             shard = owned_task(tx, uuid, project_id).shard
@@ -48,7 +45,6 @@ class TaskRequests:
 
     @answers
     def cancel_task(self, context: Context, project_id: str, uuid: str) -> Task:
-        """See SchedulerAPI."""
         service = self._service
         with service.store.reading() as tx:
             shard = owned_task(tx, uuid, project_id).shard

@@ -1,1 +1,1 @@
-"""Online jobs on a pool of slots in simulated time (paper 003)."""
+"""Online jobs on a pool of slots in simulated time (benefit paper)."""

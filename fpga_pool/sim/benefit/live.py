@@ -16,7 +16,7 @@ from fpga_pool.core.benefit.look import SlotNow, Taken, picture, take
 from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.core.policy import OnlinePolicy
-from fpga_pool.model.pool.online import ToldAhead
+from fpga_pool.model.pool.online import RequestedLoad
 from fpga_pool.model.pool.online_family import REST_S
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.sim.benefit.faults import Fault, timeline
@@ -61,7 +61,7 @@ class Asking:
 class _Ahead:
     """What is known of loads ahead of jobs."""
 
-    told: dict[int, ToldAhead] = field(default_factory=dict)
+    told: dict[int, RequestedLoad] = field(default_factory=dict)
     #: Until then no look is taken for loads ahead alone.
     rests_until_s: float = 0.0
 
@@ -92,7 +92,6 @@ class LiveShell(LivePlaces):
         self.decisions: list[Decision] = []
 
     def run(self, interval_s: float) -> None:
-        """See Shell."""
         agenda = self._agenda
         agenda += [(at_s, ARRIVAL, job, 0) for job, at_s in enumerate(self._arrival_s)]
         agenda += [(at_s, FAULT, number, 0) for number, (at_s, _) in enumerate(self._faults)]
@@ -108,7 +107,6 @@ class LiveShell(LivePlaces):
                 changed = self._look()
 
     def _happens(self, what: int, which: int, version: int) -> bool:
-        """See Shell."""
         if what == END:
             return version == self._version[which] and self._end(which)
         if what == LOADED:
@@ -285,7 +283,7 @@ class LiveShell(LivePlaces):
 
     def _tell(self, slot: int, function: int) -> None:
         known, functions = self._slots[slot], self._pool.functions
-        told = ToldAhead(
+        told = RequestedLoad(
             function=functions[function],
             replaces="" if known.function == EMPTY else functions[known.function],
             at=self._now_s,

@@ -284,7 +284,7 @@ class Shell:
         self._let_in_next(job)
 
     def _share(self, card: int) -> None:
-        """Share the card's DMA anew among its running jobs."""
+        """Share the card's DMA again among its running jobs."""
         running = self._running[card]
         for slot, rate in zip(running, self._rates(card, running), strict=True):
             if rate != self._rate[slot]:

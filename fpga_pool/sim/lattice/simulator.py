@@ -1,4 +1,4 @@
-"""Tasks that arrive over time on FPGAs that fail and return, planned anew whenever something happens.
+"""Tasks that arrive over time on FPGAs that fail and return, planned again whenever something happens.
 
 The policy is asked for a schedule of what waits, on what is there now; of that schedule only what begins at once is
 carried out.  So it never knows what is yet to arrive, to fail or to return.
@@ -28,7 +28,7 @@ class Outcome:
     enclosure: Ints
     shape: Ints
     members: tuple[Ints, ...]
-    #: Runs that an FPGA failed under; each began anew.
+    #: Runs that an FPGA failed under; each began again.
     lost_runs: int
     plans: int
 

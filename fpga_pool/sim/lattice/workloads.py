@@ -1,4 +1,4 @@
-"""Synthetic workloads of multi-FPGA tasks: like RTM, RTM with wide differences, and F11 (paper 004, section V).
+"""Synthetic workloads of multi-FPGA tasks: like RTM, RTM with wide differences, and F11 (lattice paper, section V).
 
 The paper publishes no task lists.  What it says is kept: workloads of one task or of 2 to 20, an irregularity that is
 given, RTM tasks that run shorter on more FPGAs, F11 tasks whose time does not depend on them.  All else is ours.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fpga_pool.model.gangs import Gang, Migration, Process, ProcessState
-from fpga_pool.model.objects import Batch, Job, Lease, LeaseState, Slot, SlotState, StoryEntry
+from fpga_pool.model.objects import Batch, HistoryEntry, Job, Lease, LeaseState, Slot, SlotState
 from fpga_pool.model.tasks import Task
 
 #: What an object is called in a record.
@@ -81,11 +81,11 @@ class Recorder:
             self._open[key] = (*use, now_s)
 
 
-def _new_entries(before: Any, after: Any) -> Iterator[StoryEntry]:
+def _new_entries(before: Any, after: Any) -> Iterator[HistoryEntry]:
     """Yield what a change added to the object's history; it keeps the last ones only."""
-    last = before.story[-1] if before is not None and before.story else None
+    last = before.history[-1] if before is not None and before.history else None
     new = []
-    for entry in reversed(after.story):
+    for entry in reversed(after.history):
         if entry is last:
             break
         new.append(entry)

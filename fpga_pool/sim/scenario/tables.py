@@ -54,7 +54,7 @@ class PoolTable:
 
     seed: int = key(COUNT, 0)
     until_s: float = key(POSITIVE, 86_400.0)
-    catalogue: str = key(TEXT, "", as_told="the installed one")
+    catalogue: str = key(TEXT, "", shown_default="the installed one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class DelaysTable:
     command_s: float = key(SECONDS, _DELAYS.command_s)
     staging_s: float = key(SECONDS, _DELAYS.staging_s)
     turnaround_s: float = key(SECONDS, _DELAYS.turnaround_s)
-    migration_s: float | None = key(SECONDS, None, as_told="``gang_migration_s``")
+    migration_s: float | None = key(SECONDS, None, shown_default="``gang_migration_s``")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +111,15 @@ class HostTable:
 
     name: str
     count: int = key(whole(1), 1)
-    board: str = key(NAME, "", as_told="no cards")
+    board: str = key(NAME, "", shown_default="no cards")
     cards: int = key(whole(1), 1)
     links: str = key(_CABLES, "ring")
     enclosures: tuple[str, ...] = key(LINES, ())
     slot_links: str = key(_CABLES, "full")
     cpu_workers: int = key(whole(0), 0)
     gang_processors: int = key(whole(0), 0)
-    egress_mbps: float = key(POSITIVE, float("inf"), as_told="no limit")
-    ingress_mbps: float = key(POSITIVE, float("inf"), as_told="no limit")
+    egress_mbps: float = key(POSITIVE, float("inf"), shown_default="no limit")
+    ingress_mbps: float = key(POSITIVE, float("inf"), shown_default="no limit")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -137,8 +137,8 @@ class Group:
     project: str = key(NAME, "demo")
     arrives_s: float = key(SECONDS, 0.0)
     count: int = key(whole(1), 1)
-    every_s: float | None = key(SECONDS, None, as_told="all at once")
-    rate_per_s: float | None = key(POSITIVE, None, as_told="not random")
+    every_s: float | None = key(SECONDS, None, shown_default="all at once")
+    rate_per_s: float | None = key(POSITIVE, None, shown_default="not random")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -153,8 +153,8 @@ class Inputs:
     function: Mapping[str, float] = key(MIX)
     input_bytes: Spread = key(COUNT_SPREAD)
     requester: tuple[str, ...] = key(NAMES)
-    takes: Spread = key(POSITIVE_SPREAD, _ONE, as_told="1")
-    late_s: Spread = key(SECONDS_SPREAD, _NOTHING, as_told="0")
+    takes: Spread = key(POSITIVE_SPREAD, _ONE, shown_default="1")
+    late_s: Spread = key(SECONDS_SPREAD, _NOTHING, shown_default="0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +168,7 @@ class JobsTable(Inputs):
 class BatchGroup(Group):
     """`[[batches]]`."""
 
-    policy: str = key(NAME, "", as_told="``default_policy``")
+    policy: str = key(NAME, "", shown_default="``default_policy``")
     jobs: tuple[Any, ...] = key(TABLES)
     #: `jobs` as tables.
     parts: tuple[JobsTable, ...] = ()
@@ -185,19 +185,19 @@ class TaskGroup(Inputs, Group):
 
     slots: Spread = key(WIDTH_SPREAD)
     topology: str = key(_TOPOLOGY, "any")
-    shapes: tuple[TaskShape, ...] = key(SHAPES, (), as_told="``slots`` slots")
+    shapes: tuple[TaskShape, ...] = key(SHAPES, (), shown_default="``slots`` slots")
 
 
 @dataclass(frozen=True, kw_only=True)
 class GangGroup(Group):
     """`[[gangs]]`: gangs with these figures, or those of a file."""
 
-    processes: Spread | None = key(WIDTH_SPREAD, None, as_told="by ``swf``")
-    runtime_s: Spread | None = key(POSITIVE_SPREAD, None, as_told="by ``swf``")
-    takes: Spread = key(POSITIVE_SPREAD, _ONE, as_told="1")
+    processes: Spread | None = key(WIDTH_SPREAD, None, shown_default="by ``swf``")
+    runtime_s: Spread | None = key(POSITIVE_SPREAD, None, shown_default="by ``swf``")
+    takes: Spread = key(POSITIVE_SPREAD, _ONE, shown_default="1")
     cpu_usage: float = key(SHARE, 1.0)
-    swf: str = key(TEXT, "", as_told="no file")
-    most: int | None = key(whole(1), None, as_told="all")
+    swf: str = key(TEXT, "", shown_default="no file")
+    most: int | None = key(whole(1), None, shown_default="all")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,8 +207,8 @@ class InstanceGroup(Group):
     function: str = key(NAME)
     slots: int = key(whole(1, MAX_COUNT), 1)
     topology: str = key(_TOPOLOGY, "any")
-    host: str = key(NAME, "", as_told="the best one")
-    stays_s: Spread | None = key(POSITIVE_SPREAD, None, as_told="to the end")
+    host: str = key(NAME, "", shown_default="the best one")
+    stays_s: Spread | None = key(POSITIVE_SPREAD, None, shown_default="to the end")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +219,7 @@ class EventTable:
     at_s: float = key(SECONDS)
     kind: str = key(choice("fail", "drain", "leave", "slow", "takeover", "cancel"))
     target: str = key(PLACE, "")
-    for_s: float | None = key(POSITIVE, None, as_told="to the end")
+    for_s: float | None = key(POSITIVE, None, shown_default="to the end")
     delay_s: float | None = key(POSITIVE, None)
 
 

@@ -45,12 +45,12 @@ class Spread:
         return int(self.low) if self.low == self.high else int(rng.integers(int(self.low), int(self.high) + 1))
 
 
-def key(kind: Kind, default: Any = MISSING, *, as_told: str = "") -> Any:
+def key(kind: Kind, default: Any = MISSING, *, shown_default: str = "") -> Any:
     """Return a field of a table; without a default the key must be there.
 
-    `as_told` is what the documentation says in place of the default.
+    `shown_default` is what the documentation says in place of the default.
     """
-    metadata = {"kind": kind, "as_told": as_told}
+    metadata = {"kind": kind, "shown_default": shown_default}
     return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
 
 

@@ -55,7 +55,7 @@ def images(all_in_one, admin, tmp_path_factory):
 
 
 def without_boot_flag(kernel, copy):
-    """Copy a kernel without the mark of boot sectors: with it Nova, which fetches it anew on the host to which a guest
+    """Copy a kernel without the mark of boot sectors: with it Nova, which fetches it again on the host to which a guest
     migrates, takes it for a disk with a broken table of partitions, and refuses it.  Nothing that boots it here looks.
     """
     code = bytearray(kernel.read_bytes())
@@ -172,7 +172,7 @@ class Gangs:
         assert self.cloud.run("restart", *programs).returncode == 0
 
     def set_processors(self, *of_each):
-        """Say anew which pCPUs of each host gangs have, and wait until the scheduler has heard that."""
+        """Say again which pCPUs of each host gangs have, and wait until the scheduler has heard that."""
         starts = {host.name: host.boot for host in self.scheduler.hosts()}
         for host, processors in zip(HOSTS, of_each, strict=True):
             file = self.cloud.directory / "etc" / "fpga_pool" / f"{host}.conf"
@@ -186,7 +186,7 @@ class Gangs:
         def heard():
             return all(host.boot > starts[host.name] for host in self.scheduler.hosts() if host.name in HOSTS)
 
-        self.until(heard, "both agents have started anew")
+        self.until(heard, "both agents have started again")
 
     def nothing_is_left(self, *servers):
         """No server, no domain, and nothing in Placement."""
@@ -236,7 +236,7 @@ def test_a_gang_runs_on_servers_of_its_hosts_and_ends_with_nothing_left(gangs, i
     gangs.nothing_is_left(*servers.values())
 
 
-def test_a_gang_one_of_whose_servers_somebody_deletes_begins_anew_and_is_never_doubled(gangs, images):
+def test_a_gang_one_of_whose_servers_somebody_deletes_begins_again_and_is_never_doubled(gangs, images):
     gang = gangs.create(2, 1.0, images("count 1000000 rest 1"))
     before = gangs.until_all_run(gang, GangState.FOREGROUND)
     gangs.admin.compute.delete(f"/servers/{before[0]['id']}")
@@ -342,7 +342,7 @@ def test_a_gang_moves_to_another_host_and_counts_on(gangs, moving):
     now = gangs.allocations(moved)
     assert not now.keys() & allocated.keys()
     assert [given["resources"] for given in now.values()] == [given["resources"] for given in allocated.values()]
-    # A console begins anew on another host, the guest does not: it goes on counting for what it drew at its boot.
+    # A console begins again on another host, the guest does not: it goes on counting for what it drew at its boot.
     gangs.until(lambda: gangs.counted(moved)[1], "it counts on")
     born_there, numbers_there = gangs.counted(moved)
     assert born_there == born
@@ -355,21 +355,21 @@ def test_a_gang_moves_to_another_host_and_counts_on(gangs, moving):
     gangs.nothing_is_left(server)
 
 
-def test_a_gang_whose_migration_fails_half_way_begins_anew_and_is_never_doubled(gangs, moving):
+def test_a_gang_whose_migration_fails_half_way_begins_again_and_is_never_doubled(gangs, moving):
     moves, server, _ = moving
     [there] = set(HOSTS) - {host_of(server)}
     socket = gangs.cloud.libvirts[there].socket
     away = socket.rename(socket.with_name("away"))
     try:  # Nova has the new host prepare itself, then libvirt does not find the other libvirtd
         gangs.cancel(gangs.created[1])
-        anew = gangs.until_all_run(moves, GangState.FOREGROUND, attempt=3)
+        again = gangs.until_all_run(moves, GangState.FOREGROUND, attempt=3)
     finally:
         away.rename(socket)
-    assert anew[0]["id"] != server["id"]
+    assert again[0]["id"] != server["id"]
     detail = gangs.detail(moves)
     assert detail.gang.failures == 1
     gangs.cancel(*gangs.created)
-    gangs.nothing_is_left(server, anew[0])
+    gangs.nothing_is_left(server, again[0])
 
 
 def test_a_gang_with_an_image_that_is_not_there_fails_and_says_why(gangs):

@@ -79,7 +79,7 @@ def test_tiers_are_swapped_live_and_found_by_the_next_agent(host, counts):
 
 
 def test_a_saved_guest_goes_on_where_it_was_on_another_host(gang_hosts, shared, until, counts):
-    """1. It counts; 2. its memory is saved; 3. it goes on on another host, and has not begun anew."""
+    """1. It counts; 2. its memory is saved; 3. it goes on on another host, and has not begun again."""
     here, there = gang_hosts
     runner, wanted = here.new_runner(), spec()
     runner.launch(wanted, 0, BEHIND)

@@ -145,7 +145,7 @@ def lived_once(pool, gang, born, processes=2):
 
 
 def states(detail):
-    return [entry.after for entry in detail.gang.story if entry.after != entry.before]
+    return [entry.after for entry in detail.gang.history if entry.after != entry.before]
 
 
 def moving(pool, count):
@@ -213,17 +213,17 @@ def test_agents_that_are_killed_leave_guests_running_and_the_next_ones_restore_t
     pool.nothing_is_left()
 
 
-def test_a_gang_whose_guest_is_destroyed_from_outside_begins_anew_as_a_whole_and_is_never_doubled(pool):
+def test_a_gang_whose_guest_is_destroyed_from_outside_begins_again_as_a_whole_and_is_never_doubled(pool):
     gang = pool.create(2, 1.0, "count 60 rest 0.2")
     pool.until_all_run(gang, GangState.FOREGROUND)
     born = pool.until_counted(gang, 3)
     pool.guests(gang)[0].destroy()
 
-    def began_anew():
+    def began_again():
         assert pool.running(gang) <= 2
         return pool.client.gang(gang).gang.attempt == 2
 
-    pool.until(began_anew, "it has another attempt")
+    pool.until(began_again, "it has another attempt")
     detail = pool.finished(gang)
     assert (detail.gang.attempt, detail.gang.failures) == (2, 1)
     assert states(detail) == ["FOREGROUND", "QUEUED", "FOREGROUND", "FINISHED"]

@@ -116,7 +116,7 @@ class Work:
         assert outcome.batch.state is BatchState.COMPLETED
         self.until(DONE=len(self._payloads))
         for job in self.jobs():
-            assert [entry.event for entry in job.story].count("JobFinished") == 1
+            assert [entry.event for entry in job.history].count("JobFinished") == 1
             happened = [job.created_at, job.staged_at, job.started_at, job.finished_at, job.ended_at]
             assert not in_order or happened == sorted(happened), job
         wait_until(self._nothing_is_left, "slots without a lease, an empty outbox")

@@ -14,7 +14,7 @@ from fpga_pool.model.objects import DEFAULT_SHARD, SlotState
 from fpga_pool.model.pool.operations import drain_slot
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.services.clock import SteadyClock
-from fpga_pool.services.scheduler.hearing import Hearing
+from fpga_pool.services.scheduler.heartbeat_intake import HeartbeatIntake
 from fpga_pool.services.scheduler.instances import Instances
 from fpga_pool.services.scheduler.inventory import Inventory
 from fpga_pool.services.scheduler.lease_watch import LeaseWatch
@@ -42,7 +42,7 @@ class Pool:
         self.settings = PoolSettings()
         self.client = client
         self._writer = ShardWriter(lambda: self.store.transaction(DEFAULT_SHARD))
-        self._hearing = Hearing(self.store, self.writer, self.settings.shards, self.clock)
+        self._heartbeat_intake = HeartbeatIntake(self.store, self.writer, self.settings.shards, self.clock)
         self.watch = LeaseWatch(self.store, DEFAULT_SHARD, self.writer, client, self.clock)
         self.instances = Instances(self.store, self.writer, self.catalogue, self.settings, self.clock, client)
         self._beats = 0
@@ -60,7 +60,7 @@ class Pool:
             )
             for region, kind in enumerate(self.catalogue.boards[BOARD].slots)
         )  # fmt: skip
-        self._hearing.heartbeat(
+        self._heartbeat_intake.heartbeat(
             Heartbeat(
                 host=self.host, agent_id="agent", boot=1, beat=self._beats, at=self.clock(), egress_bps=1e9,
                 ingress_bps=1e9, data_address="::1", data_port=9, slots=slots, jobs=(), node=self.node,

@@ -86,7 +86,7 @@ def test_a_round_in_which_nothing_has_changed_is_one_request(client, small, node
     assert counting.asked == ["owned"]
 
 
-def test_a_sync_that_begins_anew_writes_nothing_that_is_right(client, cloud, made, node):
+def test_a_sync_that_begins_again_writes_nothing_that_is_right(client, cloud, made, node):
     before = cloud.tree(node[1])
     assert Sync(client).run([made], [node[0]]) == []
     assert cloud.tree(node[1]) == before

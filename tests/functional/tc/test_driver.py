@@ -142,7 +142,7 @@ def test_queue_of_someone_else_in_the_other_direction_does_not_disturb(net, run,
     assert state() == before
 
 
-def test_device_that_is_made_anew(net, run, direction, make_flow):
+def test_device_that_is_made_again(net, run, direction, make_flow):
     """A guest that is started again has a new tap of the same name: its flows are opened again."""
     driver = TcDriver(net.device, direction)
     run(driver.open, make_flow(1), 1e6)

@@ -29,7 +29,7 @@ class Arrivals:
 
 
 def write_settings(site: Site, database_url: str, transport_url: str, arrivals: Mapping[str, Arrivals]) -> None:
-    """Write every file anew, so that a changed shape of the cloud or version of the packages takes effect.
+    """Write every file again, so that a changed shape of the cloud or version of the packages takes effect.
 
     `arrivals` are those of libvirt computes between which guests migrate, by host.
     """

@@ -30,7 +30,7 @@ PORTS = range(12_000, 16_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """See the module; the addresses of RabbitMQ and MariaDB are told by those."""
+    """The addresses of RabbitMQ and MariaDB are told by those."""
 
     directory: Path
     ports: Mapping[str, int]

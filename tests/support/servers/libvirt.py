@@ -71,7 +71,6 @@ class Libvirt(Server):
 
     @classmethod
     def missing(cls) -> str | None:
-        """See Server."""
         return super().missing() or ("libvirt needs root" if os.geteuid() else None)
 
     @staticmethod

@@ -21,7 +21,7 @@ OTHER_PORTS = range(16_000, 20_000)
 
 
 class RabbitMQ(Server):
-    """See the module."""
+    """RabbitMQ as a local server."""
 
     name = "rabbitmq"
     package = "rabbitmq-server"

@@ -53,7 +53,7 @@ class Variant:
 
     @property
     def measured_s(self) -> float:
-        """Mean make-span of the runs."""
+        """Mean makespan of the runs."""
         return sum(run.makespan_s for run in self.runs) / len(self.runs)
 
 

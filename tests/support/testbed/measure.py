@@ -1,4 +1,4 @@
-"""One batch on the testbed, from its inputs to its make-span."""
+"""One batch on the testbed, from its inputs to its makespan."""
 
 import contextlib
 import subprocess
@@ -108,7 +108,7 @@ def measure(
 
 
 def _times(job: Job, dispatched_at: float | None) -> JobTimes:
-    """Return what happened to a job, from its batch's time 0: one that was planned anew has another of its own."""
+    """Return what happened to a job, from its batch's time 0: one that was planned again has another of its own."""
     if dispatched_at is None or job.staged_at is None or job.started_at is None or job.finished_at is None:
         raise ServiceUnavailable(f"{job.requester}: the pool does not know how its job went ({job.state})")
     return JobTimes(

@@ -33,7 +33,7 @@ _BOARD = "testbed"
 
 Options = Mapping[str, Mapping[str, object]]
 
-#: Times come from the case.  Reconfiguration takes no time to speak of: paper 000, section 3, sets it to 0.
+#: Times come from the case.  Reconfiguration takes no time to speak of: makespan paper, section 3, sets it to 0.
 _CATALOGUE = """\
 format_version = 1
 
@@ -106,7 +106,7 @@ def _prepare(case: Case, servers: Servers, directory: Path, database_url: str) -
         )
     )  # fmt: skip
     known = load_catalogue(catalogue)
-    BitstreamLibrary(library).stock(known, known.board(_BOARD), private_key("key", str(keys / "bitstreams.pem")))
+    BitstreamLibrary(library).fill(known, known.board(_BOARD), private_key("key", str(keys / "bitstreams.pem")))
     with contextlib.closing(Store(database_url)) as store:
         store.migrate()
     return {

@@ -27,7 +27,7 @@ def test_create_answers_with_the_batch_and_where_it_is(api):
     batch = answer.json["batch"]
     assert answer.headers["Location"].endswith(f"/v1/batches/{batch['uuid']}")
     assert (batch["jobs"], batch["project_id"], batch["user_id"]) == (1, "demo", "demo")
-    assert "story" not in batch
+    assert "history" not in batch
 
 
 def test_create_keeps_the_ids_of_the_client(api):
@@ -116,11 +116,11 @@ def test_list_refuses(api, query):
     assert api.get(f"/v1/batches?{query}").status_code == 400
 
 
-def test_show_tells_the_story_and_dates_in_utc(api, created):
+def test_show_tells_the_history_and_dates_in_utc(api, created):
     batch = api.get(f"/v1/batches/{created['uuid']}").json["batch"]
     assert batch["name"] == "first"
     assert batch["created_at"].endswith("+00:00")
-    assert batch["story"] == []
+    assert batch["history"] == []
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
@@ -147,7 +147,7 @@ def test_jobs_tell_plan_and_place(api, created):
     assert (first["host"], first["slot"], first["attempt"]) == ("node-1", "node-1/card-0/r0", 1)
     assert (first["start_s"], first["end_s"], first["transfer"]) == (0.0, 1.0, [])
     assert second["name"] == "b.bin"
-    assert "story" not in first
+    assert "history" not in first
 
 
 def test_jobs_are_filtered_by_state(api, created):

@@ -13,14 +13,14 @@ def api(pool):
 def test_slots_are_listed_by_name(api):
     slots = api.get("/v1/slots").json["slots"]
     assert [slot["name"] for slot in slots] == ["node-1/card-0/r0", "node-2/card-0/r0"]
-    assert all("story" not in slot for slot in slots)
+    assert all("history" not in slot for slot in slots)
 
 
 def test_slot_is_drained_and_resumed(api):
     path = f"/v1/slots/{api.get('/v1/slots').json['slots'][0]['uuid']}"
     drained = api.patch(path, json={"drain": True, "reason": "fan is loud"}).json["slot"]
     assert (drained["state"], drained["reason"]) == ("DRAINED", "fan is loud")
-    assert drained["story"]
+    assert drained["history"]
     assert api.patch(path, json={"drain": False}).json["slot"]["state"] == "EMPTY"
     assert api.get(path).json["slot"]["drain_requested"] is False
 

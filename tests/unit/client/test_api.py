@@ -22,7 +22,7 @@ def job(**changes):
     return JobRequest(**{**values, **changes})
 
 
-HIDDEN_OF_SLOTS = {"generation", "sequence", "lease_epoch", "shard", "story"}
+HIDDEN_OF_SLOTS = {"generation", "sequence", "lease_epoch", "shard", "history"}
 HIDDEN_OF_HOSTS = {"agent_id", "availability_zone", "beat", "egress_driver", "generation", "node", "reported", "shard"}
 
 
@@ -61,9 +61,9 @@ def test_what_the_api_does_not_show_has_no_value(client, name):
 
 def test_stories_are_told_of_one_and_not_of_many(client):
     batch = client.create_batch([job()])
-    assert client.batch(batch.uuid).story == ()
-    with pytest.raises(AttributeError, match="story of this batch"):
-        client.batches()[0].story  # noqa: B018
+    assert client.batch(batch.uuid).history == ()
+    with pytest.raises(AttributeError, match="history of this batch"):
+        client.batches()[0].history  # noqa: B018
 
 
 @pytest.mark.parametrize("name", ["speedup", "io_bps"])
@@ -100,7 +100,7 @@ def test_drain_and_resume(client):
     slot = client.slots()[0]
     assert client.drain(slot.uuid, "why not").state is SlotState.DRAINED
     assert client.resume(slot.uuid).state is SlotState.EMPTY
-    assert client.slot(slot.uuid).story[0].event == "DrainRequested"
+    assert client.slot(slot.uuid).history[0].event == "DrainRequested"
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_stream_is_not_opened_long_before_its_time(start, responder, pool, in_st
     assert texts(outcome.result(WAIT_S)) == [digest(b"x")]
 
 
-def test_job_planned_anew_gets_a_new_stream(start, responder, pool, in_state):
+def test_job_planned_again_gets_a_new_stream(start, responder, pool, in_state):
     responder.computes_at_once = False
     runner, outcome = start([b"x"])
     in_state(JobState.STAGED)
@@ -191,7 +191,7 @@ def test_job_planned_anew_gets_a_new_stream(start, responder, pool, in_state):
     assert (texts(result), result.jobs[0].job.attempt) == ([digest(b"x")], 2)
 
 
-def test_job_planned_anew_on_another_host_goes_there(start, responder, pool, in_state):
+def test_job_planned_again_on_another_host_goes_there(start, responder, pool, in_state):
     other = pool.open_data_port("node-2")
     responder.computes_at_once = False
     runner, outcome = start([b"x"])

@@ -25,7 +25,7 @@ def batch(seconds, size=0, egress_bps=1e9, ingress_bps=1e9, **optional):
     }  # fmt: skip
 
 
-#: The batch, and the shortest make-span.
+#: The batch, and the shortest makespan.
 CASES = {
     "one job": (batch([[2.0, 3.0]], 125_000_000), 3.0),  # 1000 Mb at 1 Gbps, then 2 s
     "one accelerator": (batch([[1.0], [2.0], [3.0]]), 6.0),

@@ -70,10 +70,10 @@ def test_same_input_gives_the_same_bytes_and_another_seed_others(trace, tmp_path
         ("--usage-threshold", "0.6"),
         ("--usage-unknown",),
         ("--usage-error", "0.5"),
-        ("--knob", "least_rate=0.4", "--knob", "patience=0"),
+        ("--parameter", "least_rate=0.4", "--parameter", "patience=0"),
     ],
 )
-def test_physics_and_knobs_change_what_comes_out(trace, tmp_path, capsys, more):
+def test_physics_and_parameters_change_what_comes_out(trace, tmp_path, capsys, more):
     found = []
     for options in ((), more):
         assert main([*gangs(trace, tmp_path, "measy_plus"), *options]) == 0
@@ -115,10 +115,10 @@ def test_stretches_are_written_only_where_asked_for(trace, tmp_path):
         (("--load", "-1"), "expected a number above 0, got '-1'"),
         (("--migration-cost", "x"), "expected seconds, 0 or more, got 'x'"),
         (("--policy", "slurm"), "policy 'slurm': no such gang policy"),
-        (("--knob", "slow"), "expected NAME=VALUE, got 'slow'"),
-        (("--knob", "slow=1"), "easy: slow: no such knob; there is: extra_ends"),
-        (("--knob", "extra_ends=some"), "easy: extra_ends: expected 'needed' or 'all', got 'some'"),
-        (("--policy", "measy", "--knob", "usage_threshold=x"), "usage_threshold: expected a value of type float"),
+        (("--parameter", "slow"), "expected NAME=VALUE, got 'slow'"),
+        (("--parameter", "slow=1"), "easy: slow: no such parameter; there is: extra_ends"),
+        (("--parameter", "extra_ends=some"), "easy: extra_ends: expected 'needed' or 'all', got 'some'"),
+        (("--policy", "measy", "--parameter", "usage_threshold=x"), "usage_threshold: expected a value of type float"),
         (("--loss", "0.2", "0.1"), "physics: loss: expected a range within 0 to 1"),
         (("--usage-error", "1"), "expected a share, 0 or more and below 1, got '1'"),
     ],

@@ -63,7 +63,7 @@ def test_exact_refuses_a_large_problem_in_one_line(problem, tmp_path, capsys):
     assert complaint.count("\n") == 1
 
 
-def test_slice_and_order_are_knobs_of_lattice(problem, tmp_path, capsys):
+def test_slice_and_order_are_parameters_of_lattice(problem, tmp_path, capsys):
     def wct_s(*more):
         out = str(tmp_path / "schedule.json")
         assert main(["tasks", str(problem), "--policy", "lattice", "--out", out, "--json", *more]) == 0

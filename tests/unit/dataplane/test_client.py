@@ -86,7 +86,7 @@ def test_broken_stream_is_continued_where_it_ended(bench, input_file, sha256):
     bench.assert_nothing_held()
 
 
-def test_input_that_changed_between_two_streams_is_refused_and_sent_anew(bench, input_file, refused):
+def test_input_that_changed_between_two_streams_is_refused_and_sent_again(bench, input_file, refused):
     raw, _ = bench.raw_upload(700_001)
     raw.say_data(b"\0" * 1000)
     raw.close()

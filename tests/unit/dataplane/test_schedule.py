@@ -94,18 +94,18 @@ class Sender:
         self.pacer = Pacer(schedule, self.rates, input_bytes, anchor_s=100.0, clock=lambda: self.now_s, **options)
         self.left_bytes = input_bytes
         #: (seconds since time 0, bytes that have left)
-        self.story = [(0.0, 0)]
+        self.history = [(0.0, 0)]
 
     def run(self, until_s, step_s=0.001):
         """Look every millisecond; return when the last byte left."""
-        input_bytes = self.left_bytes + self.story[-1][1]
+        input_bytes = self.left_bytes + self.history[-1][1]
         while self.left_bytes and self.now_s < 100.0 + until_s:
             count = self.pacer.quota(min(self.left_bytes, 65_536))
             self.pacer.sent(count)
             self.left_bytes -= count
-            self.story.append((self.now_s - 100.0, input_bytes - self.left_bytes))
+            self.history.append((self.now_s - 100.0, input_bytes - self.left_bytes))
             self.now_s += 0.0 if count else step_s
-        return self.story[-1][0]
+        return self.history[-1][0]
 
 
 #: 1 MB: 500 kB in the first second, a hold, and 500 kB within half a second.
@@ -115,7 +115,7 @@ TWO_PARTS = RateSchedule([RateSegment(0.5, 1.5, 4e6), RateSegment(2.0, 2.5, 8e6)
 def test_sender_is_never_ahead_of_its_plan_and_ends_with_it():
     sender = Sender(TWO_PARTS, 1_000_000)
     assert sender.run(10.0) == pytest.approx(2.5, abs=0.002)
-    assert all(sent <= TWO_PARTS.carried_bytes(t_s) + 1 for t_s, sent in sender.story)
+    assert all(sent <= TWO_PARTS.carried_bytes(t_s) + 1 for t_s, sent in sender.history)
 
 
 def test_sliver_before_a_hold_leaves():
@@ -123,14 +123,14 @@ def test_sliver_before_a_hold_leaves():
     schedule = RateSchedule([RateSegment(0.0, 1e-5, 19_920_000), RateSegment(1.0, 2.0, 8e6)])
     sender = Sender(schedule, 1_000_024)
     assert sender.run(10.0) == pytest.approx(2.0, abs=0.002)
-    assert sender.story[5][1] == 24
+    assert sender.history[5][1] == 24
 
 
 def test_sender_that_wakes_late_makes_up_for_it():
     """40 ms between two looks: what became due meanwhile leaves at once, and the end is at most one look late."""
     sender = Sender(TWO_PARTS, 1_000_000)
     assert sender.run(10.0, step_s=0.04) == pytest.approx(2.52, abs=0.021)
-    assert all(sent <= TWO_PARTS.carried_bytes(t_s) + 1 for t_s, sent in sender.story)
+    assert all(sent <= TWO_PARTS.carried_bytes(t_s) + 1 for t_s, sent in sender.history)
 
 
 def test_sender_that_is_seconds_late_stays_late_but_for_a_quarter_of_a_second():
@@ -151,9 +151,9 @@ def test_resumed_input_goes_on_where_the_plan_is():
     sender.pacer.sent(500_000)
     sender.left_bytes = 500_000
     sender.run(10.0)
-    first_s = next(t_s for t_s, sent in sender.story if sent > 0)
+    first_s = next(t_s for t_s, sent in sender.history if sent > 0)
     assert first_s == pytest.approx(0.51, abs=0.002)
-    assert sender.story[-1][0] == pytest.approx(1.0, abs=0.002)
+    assert sender.history[-1][0] == pytest.approx(1.0, abs=0.002)
 
 
 def test_schedule_of_what_is_left_takes_effect_at_once():
@@ -202,7 +202,7 @@ def test_what_is_more_than_was_planned_follows_at_the_last_rate():
     """2 MB where 1 MB was predicted to leave within a second: as long again."""
     sender = Sender(RateSchedule([RateSegment(0.0, 1.0, 8e6)]), 2_000_000, from_first_byte=True)
     assert sender.run(10.0) == pytest.approx(2.0, abs=0.002)
-    assert all(sent <= 1e6 * t_s + 1 for t_s, sent in sender.story)
+    assert all(sent <= 1e6 * t_s + 1 for t_s, sent in sender.history)
 
 
 def test_what_nobody_has_planned_leaves_at_once():

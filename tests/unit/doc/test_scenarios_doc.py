@@ -41,8 +41,8 @@ def told(heading):
 
 def shown(field):
     """Return how the page shows a default."""
-    if field.metadata["as_told"]:
-        return field.metadata["as_told"]
+    if field.metadata["shown_default"]:
+        return field.metadata["shown_default"]
     value = field.default
     if value is dataclasses.MISSING:
         return ""

@@ -19,7 +19,7 @@ def words_to_avoid():
 
 
 def plain(text):
-    """Return the text with names divided into words: `StoryEntry` becomes "Story Entry"."""
+    """Return the text with names divided into words: `HistoryEntry` becomes "Story Entry"."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).replace("_", " ")
 
 

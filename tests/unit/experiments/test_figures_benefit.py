@@ -1,4 +1,4 @@
-"""The workloads of the figures of paper 003, and one run of them all."""
+"""The workloads of the figures of the benefit paper, and one run of them all."""
 
 import json
 

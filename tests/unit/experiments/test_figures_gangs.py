@@ -1,4 +1,4 @@
-"""The figures of paper 002: what is compared, and how a trace gets into a figure."""
+"""The figures of the two-tier paper: what is compared, and how a trace gets into a figure."""
 
 import csv
 import json
@@ -98,8 +98,8 @@ def test_seeds_take_other_parts_of_a_trace(tmp_path):
         ((), "--figure 16: it is made of a trace; name one with --trace"),
         (("--trace", "none.swf"), "none.swf: No such file"),
         (("--also", "slurm"), "no such gang policy"),
-        (("--also", "measy_plus:"), "expected NAME or NAME:KNOB=VALUE"),
-        (("--also", "measy_plus:trial_s=60,haste=1"), "measy_plus: haste: no such knob"),
+        (("--also", "measy_plus:"), "expected NAME or NAME:PARAMETER=VALUE"),
+        (("--also", "measy_plus:trial_s=60,haste=1"), "measy_plus: haste: no such parameter"),
     ],
 )
 def test_wrong_usage_is_status_2(tmp_path, capsys, more, message):

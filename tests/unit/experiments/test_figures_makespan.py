@@ -1,4 +1,4 @@
-"""The workload of paper 000, section 5, and the runners of its figures."""
+"""The workload of the makespan paper, section 5, and the runners of its figures."""
 
 from dataclasses import replace
 

@@ -37,12 +37,12 @@ class Shell:
     """Notes in which order a cycle does what; each look at the timer takes a second."""
 
     def __init__(self, family):
-        self.story, self.now_s, self._ticks = [], 100.0, 0
+        self.history, self.now_s, self._ticks = [], 100.0, 0
         self.cycle = Cycle(
             family,
             reading=lambda: self._transaction("read"),
             transactions=lambda: self._transaction("write"),
-            dispatch=lambda: self.story.append("dispatch"),
+            dispatch=lambda: self.history.append("dispatch"),
             clock=lambda: self.now_s,
             timer=self._tick,
             rng=np.random.default_rng(0),
@@ -54,18 +54,18 @@ class Shell:
 
     @contextmanager
     def _transaction(self, kind):
-        self.story.append(f"begin {kind}")
+        self.history.append(f"begin {kind}")
         yield None
-        self.story.append(f"end {kind}")
+        self.history.append(f"end {kind}")
 
 
 def test_a_cycle_reads_decides_without_a_transaction_commits_and_dispatches():
     family = Counting(most=2)
     shell = Shell(family)
     decide = family.decide
-    family.decide = lambda *asked: shell.story.append("decide") or decide(*asked)
+    family.decide = lambda *asked: shell.history.append("decide") or decide(*asked)
     result = shell.cycle.run()
-    assert shell.story == ["begin read", "end read", "decide", "begin write", "end write", "dispatch"]
+    assert shell.history == ["begin read", "end read", "decide", "begin write", "end write", "dispatch"]
     assert (result.family, result.policy.name, result.outcome.summary) == ("counting", "by hand", "1 done")
     assert result.durations == Durations(snapshot_s=1.0, decide_s=1.0, commit_s=1.0, dispatch_s=1.0)
     assert result.again
@@ -75,7 +75,7 @@ def test_a_cycle_reads_decides_without_a_transaction_commits_and_dispatches():
 def test_a_cycle_that_finds_nothing_to_decide_only_reads():
     shell = Shell(Counting(most=0))
     result = shell.cycle.run()
-    assert shell.story == ["begin read", "end read"]
+    assert shell.history == ["begin read", "end read"]
     assert (result.policy, result.outcome, result.durations) == (None, Outcome(), Durations(snapshot_s=1.0))
 
 
@@ -84,7 +84,7 @@ def test_what_the_policy_does_not_want_to_change_is_not_committed():
     family.decide = lambda look, state, rng: Decision()
     shell = Shell(family)
     assert shell.cycle.run().outcome == Outcome()
-    assert shell.story == ["begin read", "end read"]
+    assert shell.history == ["begin read", "end read"]
 
 
 def test_an_error_of_the_policy_is_returned_and_the_family_is_looked_at_again_after_a_while():
@@ -94,10 +94,10 @@ def test_an_error_of_the_policy_is_returned_and_the_family_is_looked_at_again_af
     result = shell.cycle.run()
     message = "counting policy by hand failed; next try in 5 s"
     assert result.failures == (PolicyFailure(message=message, error=error),)
-    shell.story.clear()
+    shell.history.clear()
     shell.now_s += RETRY_S - 0.1
     assert shell.cycle.run().policy is None
-    assert shell.story == []
+    assert shell.history == []
     shell.now_s += 0.2
     assert shell.cycle.run().outcome.summary == "1 done"
 
@@ -112,4 +112,4 @@ def test_an_error_of_the_store_is_raised():
     family.commit = commit
     with pytest.raises(OSError, match="disk full"):
         shell.cycle.run()
-    assert "dispatch" not in shell.story
+    assert "dispatch" not in shell.history

@@ -3,7 +3,7 @@
 import pytest
 
 from fpga_pool.model.objects import RateSegment
-from fpga_pool.model.progress import late_s, moved_bytes, plan_time_s, planned_bytes, told_bytes
+from fpga_pool.model.progress import late_s, moved_bytes, plan_time_s, planned_bytes, reported_bytes
 
 #: 10 kB in 10 s from 5 s on, a pause, then 30 kB in 10 s.
 PLAN = (RateSegment(5.0, 15.0, 8e3), RateSegment(20.0, 30.0, 24e3))
@@ -34,14 +34,14 @@ def test_lateness_is_time_since_what_is_there_was_to_be_there(t_s, moved, late):
 
 
 def test_nothing_is_told_of_what_goes_as_planned():
-    assert told_bytes(PLAN, 40_000, 5000, 10.4) is None
-    assert told_bytes(PLAN, 40_000, 5000, 10.6) == 5000
-    assert told_bytes((), 40, 0, 99.0) is None
+    assert reported_bytes(PLAN, 40_000, 5000, 10.4) is None
+    assert reported_bytes(PLAN, 40_000, 5000, 10.6) == 5000
+    assert reported_bytes((), 40, 0, 99.0) is None
 
 
 def test_part_of_a_byte_is_not_waited_for():
     """A sliver of 24.9 bytes before a hold: the 24 that moved are all that could, and the next one leaves after it."""
     plan = (RateSegment(0.0, 1e-5, 19_920_000), RateSegment(5.0, 6.0, 8000))
     assert plan_time_s(plan, 1024, 24) == 5.0
-    assert told_bytes(plan, 1024, 24, 3.0) is None
-    assert told_bytes(plan, 1024, 24, 6.6) == 24
+    assert reported_bytes(plan, 1024, 24, 3.0) is None
+    assert reported_bytes(plan, 1024, 24, 6.6) == 24

@@ -22,7 +22,7 @@ def test_who_does_not_answer_is_left_alone_for_a_while_and_then_asked_once():
     assert breaker.closed()
 
 
-def test_an_answer_between_failures_begins_the_count_anew():
+def test_an_answer_between_failures_begins_the_count_again():
     breaker = Breaker(2, 30.0, Clock())
     breaker.note_failure()
     breaker.note_answer()

@@ -119,9 +119,11 @@ def test_hosts_that_are_alike_are_looked_at_once_and_others_by_themselves():
     names = [f"h{number}" for number in range(20)]
     boxes = [slot for name in names for slot in box(name, 4, held={(1, 0)} if name == "h7" else ())]
     found = fitting(*boxes)
-    assert {id(found.spots.of(name)) for name in names if name != "h7"} == {id(found.spots.of("h0"))}
-    assert len(found.spots.of("h7")) == 3
-    assert found.spots.of("nowhere") == ()
+    assert {id(found.slot_candidates.of(name)) for name in names if name != "h7"} == {
+        id(found.slot_candidates.of("h0"))
+    }
+    assert len(found.slot_candidates.of("h7")) == 3
+    assert found.slot_candidates.of("nowhere") == ()
     hosts = [Host(name, [candidate(name, "c0", "c1")]) for name in names]
     request = Request(wants(Topology.LINE, 2), found)
     assert request.first_pass(hosts) == [host for host in hosts if host.host != "h7"]

@@ -188,5 +188,5 @@ def differences(problem, policy, catalogue, functions, *, outages, patience_s, s
         begun += len(what)
         if lived != what:
             found.append((now_s, what - lived, lived - what))
-            break  # all that follows is another story
+            break  # all that follows is another history
     return found, begun

@@ -1,4 +1,4 @@
-"""Online policies decide the same on a view that is kept up to date, as in the fast simulator, and on one made anew.
+"""Online policies decide the same on a view that is kept up to date, as in the fast simulator, and on one made again.
 
 The live pool makes its view from the store for each decision.  What the store does not keep, such as the order in which
 slots became idle, may only choose among slots that are alike.
@@ -51,7 +51,7 @@ def random_case(seed):
     return pool, trace
 
 
-def made_anew(view):
+def made_again(view):
     """Return the same occupancy, made slot by slot and job by job as the live pool makes it."""
     slots = range(view.pool.slots)
     loads = [view.job[slot] < 0 and slot not in view.idle[view.kind[slot]][view.holds[slot]] for slot in slots]
@@ -103,7 +103,7 @@ class Compared:
         # The live pool looks at everything each time, not at what is new.
         view.news = None, None
         move = self._policy.decide(view, state, now_s, rng)
-        other = self._policy.decide(made_anew(view), state, now_s, rng)
+        other = self._policy.decide(made_again(view), state, now_s, rng)
         if is_ambiguous(view):
             return move
         self.decisions += 1

@@ -9,18 +9,18 @@ from fpga_pool.model.messages import AssignJob, ReleaseFlow
 from fpga_pool.model.objects import (
     Backlog,
     BatchState,
+    HistoryEntry,
     JobState,
     LeaseState,
     PendingBatch,
     RateSegment,
     SlotState,
-    StoryEntry,
 )
 
 
 def test_everything_that_was_added_reads_back_equal(begin, make):
-    story = (StoryEntry(1.5, "Planned", "PENDING", "WAITING_INPUT"), StoryEntry(2.25, "InputStaged", "A", "B"))
-    batch = make.batch(state=BatchState.RUNNING, name="Märchen \N{SNOWMAN}", planned_makespan_s=0.1, story=story)
+    history = (HistoryEntry(1.5, "Planned", "PENDING", "WAITING_INPUT"), HistoryEntry(2.25, "InputStaged", "A", "B"))
+    batch = make.batch(state=BatchState.RUNNING, name="Märchen \N{SNOWMAN}", planned_makespan_s=0.1, history=history)
     job = make.job(
         batch,
         state=JobState.STAGED,
@@ -29,7 +29,7 @@ def test_everything_that_was_added_reads_back_equal(begin, make):
         dispatched_at=1_790_000_000.123456,
         result_bytes=2**62,
         cancel_requested=True,
-        story=story,
+        history=history,
     )
     host = make.host(egress_bps=float("inf"))
     slot = make.slot(state=SlotState.BUSY, function="aes", job=job.uuid, sequence=7)

@@ -8,19 +8,19 @@ from fpga_pool.model.exceptions import Conflict, NotFound
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.gang_messages import LaunchProcess
 from fpga_pool.model.gangs import GangState, MigrationState, ProcessState
-from fpga_pool.model.objects import StoryEntry
+from fpga_pool.model.objects import HistoryEntry
 
 
 def test_gangs_and_what_is_theirs_read_back_equal(begin, make):
-    story = (StoryEntry(1.5, "StartedBehind", "QUEUED", "BACKGROUND"),)
+    history = (HistoryEntry(1.5, "StartedBehind", "QUEUED", "BACKGROUND"),)
     host, processor = make.host(), make.processor(number=3, sequence=7, offered=False)
     gang = make.gang(
-        name="Märchen", state=GangState.MOVING, cancel_requested=True, ends_at=1_790_000_000.123456, story=story
+        name="Märchen", state=GangState.MOVING, cancel_requested=True, ends_at=1_790_000_000.123456, history=history
     )
     process = make.process(
-        gang, processor, tier=Tier.BACKGROUND, state=ProcessState.SAVING, done_s=1 / 3, rate=0.48, story=story
+        gang, processor, tier=Tier.BACKGROUND, state=ProcessState.SAVING, done_s=1 / 3, rate=0.48, history=history
     )
-    migration = make.migration(gang, state=MigrationState.RESUMING, reason="r", story=story)
+    migration = make.migration(gang, state=MigrationState.RESUMING, reason="r", history=history)
     with begin() as tx:
         tx.add(migration, process, gang, processor, host)  # whatever the order
     with begin() as tx:

@@ -6,7 +6,7 @@ import pytest
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import InvalidInput, NotFound
-from fpga_pool.model.objects import JobState, StoryEntry
+from fpga_pool.model.objects import HistoryEntry, JobState
 
 
 def test_batches_are_paged_newest_first_within_a_project(store, make, saved):
@@ -39,20 +39,20 @@ def test_the_jobs_of_a_batch_can_be_asked_for_by_state(store, make, saved):
     batch = make.batch()
     saved(batch, *(make.job(batch, index=i, state=state) for i, state in enumerate(JobState)))
     with store.reading() as tx:
-        found = tx.told_batch_jobs(batch.uuid, states={JobState.FAILED, JobState.PENDING})
+        found = tx.batch_job_summaries(batch.uuid, states={JobState.FAILED, JobState.PENDING})
     assert [job.state for job in found] == [JobState.PENDING, JobState.FAILED]
 
 
-def test_jobs_that_are_told_have_no_story_and_those_that_are_changed_keep_theirs(store, begin, make, saved):
+def test_jobs_that_are_told_have_no_history_and_those_that_are_changed_keep_theirs(store, begin, make, saved):
     batch = make.batch()
-    job = make.job(batch, story=(StoryEntry(1.0, "Planned", "PENDING", "WAITING_INPUT"),))
+    job = make.job(batch, history=(HistoryEntry(1.0, "Planned", "PENDING", "WAITING_INPUT"),))
     saved(batch, job)
     with store.reading() as tx:
-        assert list(tx.told_batch_jobs(batch.uuid)) == list(tx.told_jobs({job.uuid, "nobody"}).values())
-        assert tx.told_jobs({job.uuid})[job.uuid] == replace(job, story=())
+        assert list(tx.batch_job_summaries(batch.uuid)) == list(tx.job_summaries({job.uuid, "nobody"}).values())
+        assert tx.job_summaries({job.uuid})[job.uuid] == replace(job, history=())
     with begin() as tx:
-        assert tx.told_jobs({job.uuid})[job.uuid].story == ()
-        assert tx.job(job.uuid).story == job.story
+        assert tx.job_summaries({job.uuid})[job.uuid].history == ()
+        assert tx.job(job.uuid).history == job.history
 
 
 def test_a_slot_is_found_by_its_uuid(store, make, saved):

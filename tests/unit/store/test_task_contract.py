@@ -6,7 +6,7 @@ import pytest
 
 from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound
 from fpga_pool.model.flavor import Topology
-from fpga_pool.model.objects import StoryEntry
+from fpga_pool.model.objects import HistoryEntry
 from fpga_pool.model.tasks import TaskShape, TaskState
 
 
@@ -22,12 +22,12 @@ def task(make, saved):
 
 
 def test_a_task_reads_back_equal_and_stands_beside_its_batch(begin, make):
-    story = (StoryEntry(1.5, "TaskPlaced", "QUEUED", "RUNNING"),)
+    history = (HistoryEntry(1.5, "TaskPlaced", "QUEUED", "RUNNING"),)
     batch = make.batch(policy="task")
     task = make.task(
         batch, name="Märchen", topology=Topology.RING, input_bytes=2**40, state=TaskState.RUNNING, attempt=2,
         shares=5, shapes=(TaskShape(2, 1.5), TaskShape(1)),
-        cancel_requested=True, ends_at=1_790_000_000.123456, started_at=1.5, reason="r", story=story,
+        cancel_requested=True, ends_at=1_790_000_000.123456, started_at=1.5, reason="r", history=history,
     )  # fmt: skip
     with begin() as tx:
         tx.add(task, batch)  # whatever the order

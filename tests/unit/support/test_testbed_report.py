@@ -13,7 +13,7 @@ from support.testbed.measure import Control, JobTimes, Run
 
 @pytest.fixture
 def compared():
-    """A comparison as if each variant had been measured with these make-spans."""
+    """A comparison as if each variant had been measured with these makespans."""
 
     def make(case, measured):
         variants = [

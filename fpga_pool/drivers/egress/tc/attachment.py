@@ -49,7 +49,6 @@ class EgressAttachment(Attachment):
     """The queue is the root of the device."""
 
     def attach(self) -> Link:
-        """See Attachment."""
         link = observe.link(self.device)
         if self._named(observe.is_ours, link.index):
             privileged.detach_root(link.index)
@@ -57,7 +56,6 @@ class EgressAttachment(Attachment):
         return link
 
     def current(self) -> Link | None:
-        """See Attachment."""
         try:
             link = observe.link(self.device)
             return link if observe.is_ours(link.index) else None
@@ -65,7 +63,6 @@ class EgressAttachment(Attachment):
             return None
 
     def detach(self) -> None:
-        """See Attachment."""
         index = self._index()
         if index is not None and self.current():
             privileged.detach_root(index)
@@ -82,7 +79,6 @@ class IngressAttachment(Attachment):
         self._ifb = f"fpi{zlib.crc32(device.encode()):08x}"
 
     def attach(self) -> Link:
-        """See Attachment."""
         link = observe.link(self.device)
         self._named(observe.redirects, link.index, self._ifb)
         privileged.remove_redirect(link.index, self._ifb)
@@ -96,7 +92,6 @@ class IngressAttachment(Attachment):
         return ifb
 
     def current(self) -> Link | None:
-        """See Attachment."""
         index = self._index()
         try:
             if index is None or not observe.redirects(index, self._ifb):
@@ -107,7 +102,6 @@ class IngressAttachment(Attachment):
             return None
 
     def detach(self) -> None:
-        """See Attachment."""
         index, ours = self._index(), None
         with contextlib.suppress(Conflict):
             ours = index if index is not None and observe.redirects(index, self._ifb) else None

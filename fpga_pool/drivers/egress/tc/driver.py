@@ -53,11 +53,10 @@ class TcDriver(EgressDriver):
         self._forget_all()
 
     def open(self, flow: Flow, rate_bps: float) -> None:
-        """See EgressDriver."""
         self.open_all([LimitedFlow(flow, rate_bps)])
 
     def open_all(self, limits: Iterable[LimitedFlow]) -> None:
-        """See EgressDriver.  Either all new flows are limited or, with an error, none of them."""
+        # Either all new flows are limited or, with an error, none of them.
         limits = list(limits)
         for limit in limits:
             check_rate(limit.rate_bps)
@@ -70,22 +69,19 @@ class TcDriver(EgressDriver):
             self._change(repeats)
 
     def set_rate(self, key: str, rate_bps: float) -> None:
-        """See EgressDriver.  What waits in the queue stays there, unless the flow was held."""
+        # What waits in the queue stays there, unless the flow was held.
         self.set_rates({key: rate_bps})
 
     def set_rates(self, rates_bps: Mapping[str, float]) -> None:
-        """See EgressDriver."""
         for rate_bps in rates_bps.values():
             check_rate(rate_bps)
         with self._lock:
             self._change(rates_bps)
 
     def close(self, key: str) -> None:
-        """See EgressDriver."""
         self.close_all([key])
 
     def close_all(self, keys: Iterable[str]) -> None:
-        """See EgressDriver."""
         with self._lock:
             self._remove([key for key in dict.fromkeys(keys) if key in self._flows])
 
@@ -106,7 +102,7 @@ class TcDriver(EgressDriver):
             )
 
     def reset(self) -> None:
-        """See EgressDriver.  The kernel's default queue comes back."""
+        # The kernel's default queue comes back.
         with self._lock:
             self._attachment.detach()
             self._link = None

@@ -55,7 +55,7 @@ def remove_flows(index: int, handles: Sequence[int], filters: Sequence[FlowFilte
 
 
 def _forgiveness(index: int, htb: HtbClass) -> list[bytes]:
-    """Give the class a child for a moment: when it is gone HTB begins anew with the class, without its debt.
+    """Give the class a child for a moment: when it is gone HTB begins again with the class, without its debt.
 
     What waits in the class is dropped; TCP sends it again, which takes less time than any debt that matters.
     """

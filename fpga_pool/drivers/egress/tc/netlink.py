@@ -16,7 +16,7 @@ _BATCH = 100
 _BUFFER_BYTES = 1 << 20
 #: A whole dump part; the kernel makes them no larger.
 _PART_BYTES = 1 << 16
-#: A dump during which something changed is begun anew.
+#: A dump during which something changed is begun again.
 _DUMP_ATTEMPTS = 5
 _TIMEOUT_S = 30.0
 

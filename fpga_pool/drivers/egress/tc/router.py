@@ -25,11 +25,10 @@ class TcEgress(EgressDriver):
         self._lock = threading.Lock()
 
     def open(self, flow: Flow, rate_bps: float) -> None:
-        """See EgressDriver."""
         self.open_all([LimitedFlow(flow, rate_bps)])
 
     def open_all(self, limits: Iterable[LimitedFlow]) -> None:
-        """See EgressDriver.  Device by device: where one refuses, the flows of those before it are open."""
+        # Device by device: where one refuses, the flows of those before it are open.
         with self._lock:
             parts: defaultdict[EgressDriver, list[LimitedFlow]] = defaultdict(list)
             for limit in limits:
@@ -42,11 +41,9 @@ class TcEgress(EgressDriver):
                 self._driver_of.update((limit.flow.key, driver) for limit in part)
 
     def set_rate(self, key: str, rate_bps: float) -> None:
-        """See EgressDriver."""
         self.set_rates({key: rate_bps})
 
     def set_rates(self, rates_bps: Mapping[str, float]) -> None:
-        """See EgressDriver."""
         with self._lock:
             parts: defaultdict[EgressDriver, dict[str, float]] = defaultdict(dict)
             for key, rate_bps in rates_bps.items():
@@ -57,11 +54,9 @@ class TcEgress(EgressDriver):
                 driver.set_rates(part)
 
     def close(self, key: str) -> None:
-        """See EgressDriver."""
         self.close_all([key])
 
     def close_all(self, keys: Iterable[str]) -> None:
-        """See EgressDriver."""
         with self._lock:
             parts: defaultdict[EgressDriver, list[str]] = defaultdict(list)
             for key in keys:
@@ -73,11 +68,9 @@ class TcEgress(EgressDriver):
                     self._driver_of.pop(key, None)
 
     def flows(self) -> tuple[LimitedFlow, ...]:
-        """See EgressDriver."""
         return tuple(limited for driver in self._distinct() for limited in driver.flows())
 
     def reset(self) -> None:
-        """See EgressDriver."""
         with self._lock:
             for driver in self._distinct():
                 driver.reset()

@@ -1,7 +1,7 @@
 """Photo classification by a small quantised neural network with fixed weights.
 
 Input: photos of 32 x 32 pixels, row by row, each pixel 16 bits little-endian (5 bits red, 6 green, 5 blue): 2048
-bytes per photo, the size in paper 000, section 1.  Result: one byte per photo, its class 0..9.
+bytes per photo, the size in the makespan paper, section 1.  Result: one byte per photo, its class 0..9.
 
 All values are whole numbers small enough that 32-bit floats add them exactly, so every machine, whatever its order of
 summation, gives the same classes.  The weights are pseudo-random: the network computes as a trained one does, but its

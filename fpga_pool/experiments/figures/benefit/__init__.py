@@ -1,4 +1,4 @@
-"""The figures of paper 003, section V, with our policy and the bound added, and what its two results hang on.
+"""The figures of the benefit paper, section V, with our policy and the bound added, and what its two results hang on.
 
 ===========  ====================================================================================
 `runs`       one simulation, and what is drawn of it

@@ -24,7 +24,7 @@ from fpga_pool.sim.benefit.simulator import simulate
 from fpga_pool.sim.benefit.trace import Trace
 
 ALPHAS = (2.0, 4.0, 8.0, 16.0)
-#: Seconds after which the mix of functions is drawn anew.
+#: Seconds after which the mix of functions is drawn again.
 DRIFT_S = 30.0
 MIX, TENANT = "mix", "tenant"
 #: The tenant whose jobs gain a tenth from half-time on, and of which functions: the best of catalogue A.

@@ -21,7 +21,7 @@ from fpga_pool.experiments.figures.benefit.runs import (
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 
 ALPHAS = (2.0, 4.0, 8.0, 16.0)
-#: Catalogues, each drawn anew, with a scale of 1.
+#: Catalogues, each drawn again, with a scale of 1.
 CATALOGUES = 20
 SECONDS = 60
 

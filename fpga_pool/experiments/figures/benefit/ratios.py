@@ -16,7 +16,7 @@ from fpga_pool.experiments.figures.benefit.cells import Cell, cells, panel_key, 
 from fpga_pool.experiments.figures.benefit.runs import KEEPING, OURS, REPLACING, benefit_vcpus, trace
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Sample, Samples, Settings
 
-#: A catalogue drawn anew for each seed.
+#: A catalogue drawn again for each seed.
 RANDOM = "random"
 _DRAWN_FROM = (*CATALOGUES, RANDOM)
 

@@ -1,4 +1,4 @@
-"""The figures of paper 002, section 3, with our policy, Lublin's model and a trace added.
+"""The figures of the two-tier paper, section 3, with our policy, Lublin's model and a trace added.
 
 ==========  =========================================================================================
 `runs`      workloads, one simulation, and what is drawn of it

@@ -1,4 +1,4 @@
-"""The figures of paper 004, section VI, with our policy and both bounds added.
+"""The figures of the lattice paper, section VI, with our policy and both bounds added.
 
 ==============  =================================================
 `runs`          one problem, scheduled by all policies

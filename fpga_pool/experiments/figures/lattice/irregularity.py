@@ -99,7 +99,7 @@ def _f11(samples: Samples) -> Iterator[Claim]:
 EXPERIMENT = Experiment(
     number=3,
     title=f"share of the bound by irregularity, {RINGS} rings of 8",
-    where="paper 004, section VI",
+    where="lattice paper, section VI",
     panels=tuple(
         Panel(key=key, title=title, x_label="irregularity", y_label="% of the paper's bound", least_y=50.0)
         for key, title in _PANELS

@@ -107,7 +107,7 @@ def _f11(samples: Samples) -> Iterator[Claim]:
 EXPERIMENT = Experiment(
     number=4,
     title=f"share of the bound by number of workloads, irregularity {IRREGULARITY:g}, {RINGS} rings of 8",
-    where="paper 004, section VI",
+    where="lattice paper, section VI",
     panels=tuple(
         Panel(key=key, title=title, x_label="workloads", y_label="% of the paper's bound", least_y=50.0)
         for key, title in _PANELS

@@ -1,4 +1,4 @@
-"""Figures 2 to 9 of paper 000 (make-span of a batch), section 5, with the curve of `makespan` added.
+"""Figures 2 to 9 of the makespan paper (makespan of a batch), section 5, with the curve of `makespan` added.
 
 ===============  ======================================================================
 `workload`       the jobs and hosts of section 5.2

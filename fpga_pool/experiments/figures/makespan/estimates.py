@@ -45,7 +45,7 @@ def claims(samples: Samples) -> list[Claim]:
     return [
         Claim(
             key="estimates-cost",
-            text=f"close to the case without error up to 30 %: make-span at {last:g} % over that without",
+            text=f"close to the case without error up to 30 %: makespan at {last:g} % over that without",
             where=_WHERE,
             paper="close to 1",
             ours={name: samples.mean(_PANEL, name, last) / samples.mean(_PANEL, name, first) for name in names},
@@ -67,7 +67,7 @@ EXPERIMENT = Experiment(
     number=8,
     title="wrong estimates, computation-intensive, 1000 jobs, 40 responders",
     where=_WHERE,
-    panels=(Panel(key=_PANEL, title="make-span with the actual times", x_label="largest error, %"),),
+    panels=(Panel(key=_PANEL, title="makespan with the actual times", x_label="largest error, %"),),
     cases=cases,
     measure=measure,
     claims=claims,

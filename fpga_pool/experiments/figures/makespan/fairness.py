@@ -1,4 +1,4 @@
-"""Figure 7: average job completion time against make-span, by groups of size (section 5.6)."""
+"""Figure 7: average job completion time against makespan, by groups of size (section 5.6)."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -59,7 +59,7 @@ def claims(samples: Samples) -> list[Claim]:
         ),
         Claim(
             key="groups-cost-makespan",
-            text="at the cost of slightly larger make-span: with the most groups over that with one",
+            text="at the cost of slightly larger makespan: with the most groups over that with one",
             where=_WHERE,
             paper="slightly > 1",
             ours={n: samples.mean(_LAST, n, places[-1]) / samples.mean(_LAST, n, 1) for n in (_OWN, OURS)},
@@ -79,7 +79,7 @@ def claims(samples: Samples) -> list[Claim]:
             ),
             Claim(
                 key="six-groups-makespan",
-                text="with 6 groups still an improvement of make-span over SJF",
+                text="with 6 groups still an improvement of makespan over SJF",
                 where=_WHERE,
                 paper="7.2 %",
                 ours={n: samples.improvement_percent(_LAST, n, "sjf", six) for n in (_OWN, OURS)},
@@ -90,10 +90,10 @@ def claims(samples: Samples) -> list[Claim]:
 
 EXPERIMENT = Experiment(
     number=7,
-    title="average completion time against make-span, network-intensive",
+    title="average completion time against makespan, network-intensive",
     where=_WHERE,
     panels=(
-        Panel(key=_LAST, title="make-span", x_label="groups by size"),
+        Panel(key=_LAST, title="makespan", x_label="groups by size"),
         Panel(key=_AVERAGE, title="average job completion time", x_label="groups by size", y_label="AJCT, s"),
     ),
     cases=cases,

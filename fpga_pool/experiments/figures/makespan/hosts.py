@@ -1,4 +1,4 @@
-"""Figure 3: make-span over the number of responders, and over the number of requesters (section 5.2)."""
+"""Figure 3: makespan over the number of responders, and over the number of requesters (section 5.2)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ def _compute(samples: Samples) -> Iterator[Claim]:
         paper="27.81 %", ours={name: max(values) for name, values in gains.items()},
     )  # fmt: skip
     yield Claim(
-        key="compute-ljf-over-sjf", text="LJF performs worst: make-span of LJF over that of SJF", where=_WHERE,
+        key="compute-ljf-over-sjf", text="LJF performs worst: makespan of LJF over that of SJF", where=_WHERE,
         paper="> 1", ours={"ljf": float(np.mean(ratios(samples, panel, ["ljf"], "sjf")["ljf"]))}, unit="x",
         why="Not so with the definition given: LJF leaves small jobs to the end, and they fill the gaps. It is worse "
         "only where accelerators are many.",
@@ -86,7 +86,7 @@ def _compute(samples: Samples) -> Iterator[Claim]:
     flat = panel_key(Form.COMPUTE, "requesters")
     means = [samples.mean(flat, own, x) for x in samples.places(flat, own)]
     yield Claim(
-        key="compute-flat-in-requesters", text="make-span does not depend on the requesters: largest over least",
+        key="compute-flat-in-requesters", text="makespan does not depend on the requesters: largest over least",
         where=_WHERE, paper="1", ours={own: max(means) / min(means)}, unit="x",
     )  # fmt: skip
 
@@ -98,12 +98,12 @@ def _network(samples: Samples) -> Iterator[Claim]:
         places = samples.places(panel, own)
         if knee in places:
             yield Claim(
-                key=f"network-knee-{axis}", text=f"no gain beyond {knee} {axis}: make-span there over the last one",
+                key=f"network-knee-{axis}", text=f"no gain beyond {knee} {axis}: makespan there over the last one",
                 where=_WHERE, paper="about 1", unit="x",
                 ours={name: samples.mean(panel, name, knee) / samples.mean(panel, name, places[-1])
                       for name in (own, OURS)},
                 why="" if axis == "responders" else "The busiest requester decides: with more of them each has fewer "
-                "jobs, and its egress bounds the make-span still at 400.",
+                "jobs, and its egress bounds the makespan still at 400.",
             )  # fmt: skip
     panel = panel_key(Form.NETWORK, "responders")
     many = [x for x in samples.places(panel, own) if float(x) >= 30]
@@ -123,7 +123,7 @@ def _network(samples: Samples) -> Iterator[Claim]:
     )  # fmt: skip
     panel = panel_key(Form.NETWORK, "responders")
     yield Claim(
-        key="network-ljf-over-sjf", text="LJF performs worst: make-span of LJF over that of SJF", where=_WHERE,
+        key="network-ljf-over-sjf", text="LJF performs worst: makespan of LJF over that of SJF", where=_WHERE,
         paper="> 1", ours={"ljf": float(np.mean(ratios(samples, panel, ["ljf"], "sjf")["ljf"]))}, unit="x",
         why="Running flows take what becomes free, so a large job that is sent first wastes nothing.",
     )  # fmt: skip
@@ -161,7 +161,7 @@ def _near_bound(form: str, samples: Samples, panel: str, own: str, paper: str, w
     near = ratios(samples, panel, (own, OURS), BOUND)
     values = {f"{name} {what}": float(of(near[name])) for name in near for what, of in _MEAN_AND_WORST}
     return Claim(
-        key=f"{form}-near-bound", text="make-span over the bound, over all numbers of responders", where=_WHERE,
+        key=f"{form}-near-bound", text="makespan over the bound, over all numbers of responders", where=_WHERE,
         paper=paper, ours=values, unit="x", why=why,
     )  # fmt: skip
 
@@ -178,6 +178,6 @@ def _panels() -> Sequence[Panel]:
 
 
 EXPERIMENT = Experiment(
-    number=3, title="make-span over the number of responders and requesters", where=_WHERE, panels=tuple(_panels()),
+    number=3, title="makespan over the number of responders and requesters", where=_WHERE, panels=tuple(_panels()),
     cases=cases, measure=measure, claims=claims,
 )  # fmt: skip

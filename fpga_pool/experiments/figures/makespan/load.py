@@ -1,4 +1,4 @@
-"""Figure 4: make-span over the number of jobs in a batch (section 5.3)."""
+"""Figure 4: makespan over the number of jobs in a batch (section 5.3)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ def _correlation(samples: Samples, panel: str, series: str) -> float:
 
 
 EXPERIMENT = Experiment(
-    number=4, title="make-span over the number of jobs, 2000 requesters, 300 responders", where=_WHERE,
+    number=4, title="makespan over the number of jobs, 2000 requesters, 300 responders", where=_WHERE,
     panels=tuple(Panel(key=form, title=TITLES[form], x_label="jobs") for form in Form),
     cases=cases, measure=measure, claims=claims,
 )  # fmt: skip

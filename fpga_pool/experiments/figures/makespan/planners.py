@@ -37,7 +37,7 @@ def decide(name: str, problem: BatchProblem, seed: int, effort: int | None = Non
 
 
 def makespans(panel: str, x: X, policies: Sequence[str], problem: BatchProblem, seed: int) -> Iterator[Sample]:
-    """Measure the make-span of each policy on one batch, and the best bound that any of them proves."""
+    """Measure the makespan of each policy on one batch, and the best bound that any of them proves."""
     bound_s = 0.0
     for name in policies:
         plan = decide(name, problem, seed)

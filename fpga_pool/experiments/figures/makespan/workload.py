@@ -1,8 +1,8 @@
-"""The workload of paper 000, section 5.2.
+"""The workload of the makespan paper, section 5.2.
 
 1000 jobs, sizes exponential with mean 200 Mb; 0.001 s of compute per Mb; 5 accelerators and 5 Gbit/s per responder,
 1 Gbit/s per requester; a deviation of up to 20 % of each compute time and each link.  What the paper leaves open: the
-deviation is drawn anew for every pair of job and accelerator, uniformly; requesters are drawn uniformly.
+deviation is drawn again for every pair of job and accelerator, uniformly; requesters are drawn uniformly.
 """
 
 from dataclasses import dataclass, replace

@@ -8,7 +8,7 @@ from fpga_pool.drivers.guests.domain import parse
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
 from fpga_pool.rpc.transport import MessagingError
 from fpga_pool.services.agent.instances.hook import HookServer
-from fpga_pool.services.agent.instances.keeper import LOOK_S, Keeper, Parts
+from fpga_pool.services.agent.instances.supervisor import LOOK_S, InstanceSupervisor, Parts
 from fpga_pool.services.loop import Loop
 
 LOG = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ class Instances:
         self._parts = parts
         self._hook_socket = hook_socket
         self._lock = threading.Lock()
-        self._keepers: dict[str, Keeper] = {}
+        self._supervisors: dict[str, InstanceSupervisor] = {}
         self._hook: HookServer | None = None
         self._looking = Loop(f"instances-{parts.host}", self._look_at_holds, LOOK_S)
 
@@ -40,9 +40,9 @@ class Instances:
             self._hook.close()
         self._looking.stop()
         with self._lock:
-            keepers = list(self._keepers.values())
-        for keeper in keepers:
-            keeper.close()
+            supervisors = list(self._supervisors.values())
+        for supervisor in supervisors:
+            supervisor.close()
         self._parts.driver.close()
 
     def asked(self, operation: str, xml: str) -> None:
@@ -52,7 +52,7 @@ class Instances:
             self.changed(domain.instance, ended=True)
         elif domain.request is not None:
             try:
-                self._keeper(domain.instance, begins=True).prepare(domain)
+                self._supervisor(domain.instance, begins=True).prepare(domain)
             except MessagingError as error:
                 raise ServiceUnavailable(f"the pool's scheduler does not answer: {error}") from error
             except FpgaPoolError as error:
@@ -65,44 +65,44 @@ class Instances:
             self._look_at_all()
             return
         with self._lock:
-            keeper = self._keepers.get(instance)
-        if keeper is not None and ended:
-            keeper.ended()
-        elif keeper is not None:
-            keeper.wake()
+            supervisor = self._supervisors.get(instance)
+        if supervisor is not None and ended:
+            supervisor.ended()
+        elif supervisor is not None:
+            supervisor.wake()
 
     def _look_at_all(self) -> None:
         """Follow machines that run with an accelerator flavor although no slot is kept for them, as well."""
         try:
             for domain in self._parts.driver.running():
                 if domain.request is not None:
-                    self._keeper(domain.instance)
+                    self._supervisor(domain.instance)
         except FpgaPoolError as error:
             LOG.warning("%s", error)
         with self._lock:
-            keepers = list(self._keepers.values())
-        for keeper in keepers:
-            keeper.wake()
+            supervisors = list(self._supervisors.values())
+        for supervisor in supervisors:
+            supervisor.wake()
 
     def _look_at_holds(self) -> bool:
         """Follow the instances that slots are kept for, whoever asked for that, and whenever."""
         for instance in self._parts.holds.instances():
-            self._keeper(instance)
+            self._supervisor(instance)
         return False
 
-    def _keeper(self, instance: str, *, begins: bool = False) -> Keeper:
+    def _supervisor(self, instance: str, *, begins: bool = False) -> InstanceSupervisor:
         with self._lock:
-            if instance not in self._keepers:
-                self._keepers[instance] = Keeper(instance, self._parts, self._may_end)
+            if instance not in self._supervisors:
+                self._supervisors[instance] = InstanceSupervisor(instance, self._parts, self._may_end)
             if begins:
-                self._keepers[instance].begin()
-            return self._keepers[instance]
+                self._supervisors[instance].begin()
+            return self._supervisors[instance]
 
     def _may_end(self, instance: str) -> bool:
-        """Say whether nothing is left to do for an instance; its keeper is forgotten then."""
+        """Say whether nothing is left to do for an instance; its supervisor is forgotten then."""
         with self._lock:
-            keeper = self._keepers.get(instance)
-            if keeper is None or not keeper.is_idle:
+            supervisor = self._supervisors.get(instance)
+            if supervisor is None or not supervisor.is_idle:
                 return False
-            del self._keepers[instance]
+            del self._supervisors[instance]
             return True

@@ -20,10 +20,8 @@ class TierEndpoint:
 
     @answers
     def tiers(self, context: Context) -> list[GuestTier]:
-        """See AgentAPI."""
         return self._tiers.guests()
 
     @answers
     def set_tiers(self, context: Context, tiers: dict[str, Tier]) -> None:
-        """See AgentAPI."""
         self._tiers.set_tiers(tiers)

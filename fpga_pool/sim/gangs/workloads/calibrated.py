@@ -14,7 +14,7 @@ from scipy import optimize
 from fpga_pool.core.types import Floats, Ints
 from fpga_pool.sim.gangs.workloads.job import Jobs
 
-#: Section 3.1 and table 1 of paper 002.
+#: Section 3.1 and table 1 of the two-tier paper.
 FEITELSON_MEAN_WIDTH, FEITELSON_MEAN_RUN_S, FEITELSON_SERIAL = 23.4, 2606.6, 0.18
 JANN_MEAN_WIDTH, JANN_MEAN_RUN_S, JANN_SERIAL = 10.5, 11_267.0, 0.408
 #: No job runs longer: the limit of 18 hours of the Cornell Theory Center.
@@ -30,7 +30,7 @@ _JANN_STAGES = (0.6, 1500.0, 33_000.0)
 
 
 def feitelson_calibrated(count: int, processors: int, rng: np.random.Generator) -> Jobs:
-    """Return jobs in the form of Feitelson 1996 with the mean size and run time of paper 002."""
+    """Return jobs in the form of Feitelson 1996 with the mean size and run time of the two-tier paper."""
     sizes = np.arange(1, processors + 1)
     share = _feitelson_shares(sizes)
     runs_share = np.arange(1, _MOST_RUNS + 1) ** -2.5
@@ -48,7 +48,7 @@ def feitelson_calibrated(count: int, processors: int, rng: np.random.Generator) 
 
 
 def jann_calibrated(count: int, processors: int, rng: np.random.Generator) -> Jobs:
-    """Return jobs in ranges of sizes like Jann 1997 with the mean size and run time of paper 002."""
+    """Return jobs in ranges of sizes like Jann 1997 with the mean size and run time of the two-tier paper."""
     lows = np.array((1, 2, *(end + 1 for end in _JANN_RANGES[:-1])))
     highs = np.minimum(np.array((1, *_JANN_RANGES)), processors)
     shares = np.array((JANN_SERIAL, *_JANN_SHARES)) * (lows <= processors)

@@ -22,7 +22,7 @@ def test_easy_gives_extra_processors_to_long_gangs_until_they_are_used_up(make_v
 
 
 @pytest.mark.parametrize(("extra_ends", "backfilled"), [("needed", []), ("all", [(3, "start", [4])])])
-def test_gangs_that_end_together_count_as_the_knob_says(make_view, decide, extra_ends, backfilled):
+def test_gangs_that_end_together_count_as_the_parameter_says(make_view, decide, extra_ends, backfilled):
     # 0 and 1 end at 100.  The head of 3 needs the idle one and those of 0 only: without those of 1 nothing is extra.
     view = make_view(5, (2, 100), (2, 100), (3, 50), (1, 500))
     policy = Easy(ReservationParams(extra_ends=extra_ends))
@@ -105,7 +105,7 @@ def test_the_end_of_the_head_in_the_background_frees_its_reservation(make_view, 
     assert decide(Measy(), view, 40.0) == [(2, "start", [1])]
 
 
-def test_knobs_are_checked():
+def test_parameters_are_checked():
     with pytest.raises(ValueError, match="extra_ends"):
         TierParams(extra_ends="some")
     with pytest.raises(ValueError, match="usage_threshold"):

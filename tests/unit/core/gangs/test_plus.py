@@ -152,6 +152,6 @@ def test_a_trial_ends_when_another_gang_gets_to_its_foreground(make_view, decide
         "trial_share",
     ],
 )
-def test_knobs_are_checked(name):
+def test_parameters_are_checked(name):
     with pytest.raises(ValueError, match=name):
         PlusParams(**{name: -0.1})

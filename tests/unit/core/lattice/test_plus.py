@@ -239,7 +239,7 @@ def test_nothing_to_schedule_takes_no_time(rings):
 
 
 @pytest.mark.parametrize(("name", "value"), [("effort", -1), ("effort", 0.5), ("time_limit_s", -1.0)])
-def test_knobs_out_of_range_are_refused(name, value):
+def test_parameters_out_of_range_are_refused(name, value):
     with pytest.raises(ValueError, match=name):
         LatticePlusParams(**{name: value})
 

@@ -166,12 +166,12 @@ def test_a_task_that_fits_nowhere_is_refused(rings):
 
 
 @pytest.mark.parametrize(
-    ("knobs", "message"),
+    ("parameters", "message"),
     [({"slice_s": -1.0}, "slice_s: expected seconds, 0 or more, got -1.0"), ({"order": ""}, "order: expected some of")],
 )
-def test_wrong_knobs_are_refused(knobs, message):
+def test_wrong_parameters_are_refused(parameters, message):
     with pytest.raises(ValueError, match=message):
-        LatticeParams(**knobs)
+        LatticeParams(**parameters)
 
 
 DIGEST = """

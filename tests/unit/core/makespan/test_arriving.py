@@ -1,4 +1,4 @@
-"""Batches that arrive while inputs of earlier ones move (paper 000, section 3.4), whoever plans them."""
+"""Batches that arrive while inputs of earlier ones move (makespan paper, section 3.4), whoever plans them."""
 
 from dataclasses import replace
 

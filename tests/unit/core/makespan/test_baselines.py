@@ -9,7 +9,7 @@ RNG = np.random.default_rng(0)
 
 @pytest.fixture
 def wordcount(network_problem):
-    """Testbed of paper 000, 5.1: 300, 300, 300 and 900 MB from a requester each; responder 1 cut to 500 Mbps."""
+    """Testbed of the makespan paper: 300, 300, 300 and 900 MB from a requester each; responder 1 cut to 500 Mbps."""
     return network_problem(
         megabits=[2400, 2400, 2400, 7200],
         requester=[0, 1, 2, 3],
@@ -21,7 +21,7 @@ def wordcount(network_problem):
 
 @pytest.fixture
 def dnn(compute_problem):
-    """Testbed of paper 000, 5.1: 6000, 6000, 6000 and 18000 photos on two equal accelerators, a second per photo."""
+    """Testbed of the makespan paper: 6000, 6000, 6000 and 18000 photos on two equal accelerators, 1 s per photo."""
     return compute_problem([[6000.0] * 2, [6000.0] * 2, [6000.0] * 2, [18000.0] * 2])
 
 

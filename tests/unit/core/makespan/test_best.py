@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.makespan import Ect, Makespan, MakespanParams, best, plan
 from fpga_pool.core.makespan.compiled import Kernels
-from fpga_pool.core.makespan.polishing import Polisher
+from fpga_pool.core.makespan.local_search import LocalSearch
 from fpga_pool.core.makespan.reversed_time import ReversedSearch
 from fpga_pool.core.types import BatchProblem, floats
 
 FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 QUICK = MakespanParams(effort=20)
 #: `exact` refuses what its programmes do not model, and is better where it has the time.
-OTHERS = [load_policy("batch", name) for name in policy_names("batch") if name not in (Makespan.name, "exact")]
+PORTFOLIO = [load_policy("batch", name) for name in policy_names("batch") if name not in (Makespan.name, "exact")]
 
 
 @pytest.fixture(params=Kernels)
@@ -58,7 +58,7 @@ def test_never_longer_than_any_other_policy(problems, params, data):
     # Wherever the search of our own ends.
     problem = data.draw(problems(max_jobs=14, max_accelerators=6))
     ours = plan(problem, MakespanParams(**params)).completion_s
-    for rule in OTHERS:
+    for rule in PORTFOLIO:
         theirs = rule.decide(problem, None, 0.0, np.random.default_rng(0)).completion_s
         assert ours <= theirs * (1 + 1e-9), rule.name
 
@@ -73,7 +73,7 @@ def test_other_policies_are_looked_at_where_a_larger_batch_stays_far_from_its_bo
         function=rng.integers(0, 2, 320), loaded=[0, 0], load_s=[10.0, 10.0],
     )  # fmt: skip
     ours = plan(problem, MakespanParams(effort=2)).makespan_s
-    theirs = {rule.name: rule.decide(problem, None, 0.0, np.random.default_rng(0)).makespan_s for rule in OTHERS}
+    theirs = {rule.name: rule.decide(problem, None, 0.0, np.random.default_rng(0)).makespan_s for rule in PORTFOLIO}
     assert ours <= min(theirs.values()) * (1 + MakespanParams().gap), theirs
 
 
@@ -137,11 +137,13 @@ def test_time_limit_ends_the_search_by_the_given_clock():
 
 @pytest.fixture
 def tried(monkeypatch):
-    """Return a list to which each call of polishing appends how many changes it tries."""
+    """Return a list to which each call of local search appends how many changes it tries."""
     if Kernels.COMPILED.load() is None:
         pytest.skip("numba is not installed")
-    steps, polish = [], Polisher.polish
-    monkeypatch.setattr(Polisher, "polish", lambda self, *args: (steps.append(args[2]), polish(self, *args)))
+    steps, local_search = [], LocalSearch.local_search
+    monkeypatch.setattr(
+        LocalSearch, "local_search", lambda self, *args: (steps.append(args[2]), local_search(self, *args))
+    )
     return steps
 
 
@@ -165,7 +167,7 @@ def test_time_limit_leaves_time_for_the_flows_of_the_last_plan(tried, verdict, m
     assert 0.01 * sum(tried) + sum(spent_s) <= 3.0
 
 
-def test_search_ends_once_polishing_gets_to_the_bound_by_however_little(tried):
+def test_search_ends_once_local_search_gets_to_the_bound_by_however_little(tried):
     # The placement is 0.46 % above the bound at first, so that nothing gets 0.5 % shorter, and then at the bound; that
     # takes less effort than 60, and what is left is not used.
     rng = np.random.default_rng(101)

@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from fpga_pool.core.makespan.backlog_bound import backlog_bound_s
 from fpga_pool.core.makespan.bounds import compute_bound, job_path_s, links_s, lower_bound
 from fpga_pool.core.makespan.execution import execute
 from fpga_pool.core.makespan.fluid import transmit
-from fpga_pool.core.makespan.stock import stock_s
 from fpga_pool.core.types import BatchProblem
 
 
@@ -35,7 +35,7 @@ def test_bound_is_not_above_the_best_of_all_plans(problems, data):
 
 
 def cim_lp_s(seconds, ready_s) -> float:
-    """CIM-LP of paper 000, 3.1 with (1a'): minimise T; ready_j + sum_i e_ij x_ij <= T; sum_j x_ij = 1."""
+    """CIM-LP of the makespan paper, 3.1 with (1a'): minimise T; ready_j + sum_i e_ij x_ij <= T; sum_j x_ij = 1."""
     jobs, slots = seconds.shape
     work = np.zeros((slots, jobs * slots + 1))
     for slot in range(slots):
@@ -150,7 +150,7 @@ def equal_jobs(responders: int, **other) -> BatchProblem:
 @pytest.mark.parametrize(("responders", "least_s"), [(1, 5.0), (2, 3.0), (4, 2.0)])
 def test_stock_counts_that_inputs_arrive_before_they_are_computed(responders, least_s):
     # An input takes a second to arrive, and another to be computed while the next one arrives: 4 / responders + 1.
-    assert stock_s(equal_jobs(responders), np.arange(4), 0.0) == pytest.approx(least_s)
+    assert backlog_bound_s(equal_jobs(responders), np.arange(4), 0.0) == pytest.approx(least_s)
 
 
 def test_stock_is_above_the_other_bounds_where_large_jobs_are_computed_as_quickly_as_they_arrive():
@@ -160,20 +160,20 @@ def test_stock_is_above_the_other_bounds_where_large_jobs_are_computed_as_quickl
     )
     others_s = max(job_path_s(problem), links_s(problem), compute_bound(problem).seconds)
     assert others_s == pytest.approx(3.0)
-    # Stock: 4 x (1 x 2 / 2 + 1 x 1 / 2) = 6 Gb s.  There is room for it under 2 t, 2 (T - t) and 2 (T - t) - (4 - 2 t):
-    # 2 (T - 2)^2 / 2 at either end and 2 (T - 2) for 4 - T between, 4 (T - 2) together.
-    assert stock_s(problem, np.arange(4), others_s) == pytest.approx(3.5)
+    # Backlog: 4 x (1 x 2 / 2 + 1 x 1 / 2) = 6 Gb s.  There is room for it under 2 t, 2 (T - t) and 2 (T - t) - (4 - 2
+    # t): 2 (T - 2)^2 / 2 at either end and 2 (T - 2) for 4 - T between, 4 (T - 2) together.
+    assert backlog_bound_s(problem, np.arange(4), others_s) == pytest.approx(3.5)
     assert lower_bound(problem).seconds == pytest.approx(3.5)
 
 
 def test_stock_says_nothing_where_ingress_has_no_limit_or_compute_takes_no_time():
-    assert stock_s(equal_jobs(1, ingress_bps=[np.inf]), np.arange(4), 1.0) == 1.0
-    assert stock_s(equal_jobs(1, seconds=np.zeros((4, 1))), np.arange(4), 1.0) == 1.0
-    assert stock_s(equal_jobs(1), np.arange(0), 1.0) == 1.0
+    assert backlog_bound_s(equal_jobs(1, ingress_bps=[np.inf]), np.arange(4), 1.0) == 1.0
+    assert backlog_bound_s(equal_jobs(1, seconds=np.zeros((4, 1))), np.arange(4), 1.0) == 1.0
+    assert backlog_bound_s(equal_jobs(1), np.arange(0), 1.0) == 1.0
 
 
 def test_stock_begins_at_the_first_release():
-    assert stock_s(equal_jobs(1, release_s=[2.0, 3.0, 2.0, 2.0]), np.arange(4), 0.0) == pytest.approx(7.0)
+    assert backlog_bound_s(equal_jobs(1, release_s=[2.0, 3.0, 2.0, 2.0]), np.arange(4), 0.0) == pytest.approx(7.0)
 
 
 def test_nothing_to_do_takes_no_time(compute_problem):

@@ -33,7 +33,7 @@ def test_checker_accepts_every_plan_and_its_bound(policy, verdict, problems, dat
     assert plan.makespan_s == pytest.approx(said["makespan_s"], rel=1e-9)
     assert (plan.start_s >= problem.release_s).all()
     assert plan.lower_bound_s <= plan.makespan_s
-    # The claim is cut off at the make-span only for rounding.
+    # The claim is cut off at the makespan only for rounding.
     assert lower_bound(problem, plan.makespan_s).seconds <= plan.makespan_s * (1 + 1e-9)
     if (problem.local_host < 0).all():  # the checker's own bound counts local jobs as sent
         assert said["proven_bound_s"] <= plan.makespan_s * (1 + 1e-6)

@@ -30,7 +30,7 @@ def test_splits_a_job_that_both_accelerators_share():
     assert len(found.job) == 4
 
 
-def test_allows_no_pair_longer_than_the_make_span():
+def test_allows_no_pair_longer_than_the_makespan():
     # Split over both, job 0 would take 10 * 5 / 15 = 3.3 s; but T = 3.3 s would complete it on neither alone.  T = 5.
     assert one_shot(np.array([[10.0, 5.0]]), np.zeros(2)).seconds == pytest.approx(5.0)
 
@@ -47,7 +47,7 @@ def test_shares_an_accelerator_that_gets_ready_in_between():
     assert one_shot(np.ones((4, 2)), np.array([0.0, 1.0])).seconds == pytest.approx(2.5)
 
 
-def test_the_least_sum_of_shares_may_need_a_pair_that_its_make_span_forbids():
+def test_the_least_sum_of_shares_may_need_a_pair_that_its_makespan_forbids():
     # Job 0 takes 7 s on accelerator 0 and nowhere else, job 1 takes 1 s there or 8 s on the other.  With all pairs
     # T = 64 / 9 = 7.1 s, which forbids 8 s; without that pair T = 8.  So T = 8, and no split is needed.
     found = one_shot(np.array([[7.0, np.inf], [1.0, 8.0]]), np.zeros(2))
@@ -69,7 +69,7 @@ def test_jobs_without_time_take_none():
 
 @FEW
 @given(instance=instances())
-def test_one_shot_and_bisection_find_the_same_make_span(instance):
+def test_one_shot_and_bisection_find_the_same_makespan(instance):
     seconds, ready_s = instance
     found, bisected = one_shot(seconds, ready_s), bisection(seconds, ready_s, 1e-5, rng())
     assert found.seconds <= bisected.seconds * (1 + 1e-6)
@@ -78,7 +78,7 @@ def test_one_shot_and_bisection_find_the_same_make_span(instance):
 
 @FEW
 @given(instance=instances())
-def test_a_solution_keeps_its_make_span_and_has_few_edges(instance):
+def test_a_solution_keeps_its_makespan_and_has_few_edges(instance):
     seconds, ready_s = instance
     found = one_shot(seconds, ready_s)
     busy_s = np.bincount(found.slot, found.share * seconds[found.job, found.slot], len(ready_s))

@@ -181,7 +181,7 @@ def test_an_input_under_way_stays_where_it_goes(network_problem):
     assert found.plan.accelerator.tolist() == [0, 1]
 
 
-def test_transfers_behind_a_late_one_are_planned_anew(network_problem):
+def test_transfers_behind_a_late_one_are_planned_again(network_problem):
     # The first one will take a second longer than planned: the other begins a second later on the same link.
     problem = network_problem([8, 4], [0, 1], [100, 100], [0], [4])
     late = Segments(np.array([0, 1]), np.array([0.0, 1.0]), np.array([2.0, 2.0]), np.full(2, 4e6))

@@ -237,7 +237,7 @@ class ComputeApi:
         self.domain(server).state = libvirt.VIR_DOMAIN_RUNNING
 
     def os_migrateLive(self, server, asked):  # noqa: N802
-        """Its memory goes along, and what its domain says of itself; its CPU time begins anew."""
+        """Its memory goes along, and what its domain says of itself; its CPU time begins again."""
         assert asked["block_migration"] == "auto"
         domain = self.hypervisors[server["OS-EXT-SRV-ATTR:host"]].domains.pop(server["id"])
         server["OS-EXT-SRV-ATTR:host"] = asked["host"]

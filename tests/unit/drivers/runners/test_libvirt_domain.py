@@ -43,7 +43,7 @@ def test_a_domain_says_which_process_it_is_and_tells_it_to_the_guest():
     assert (tiered.is_process, tiered.wanted, tiered.dedicated) == (True, None, False)
 
 
-def test_each_attempt_that_begins_anew_is_another_machine():
+def test_each_attempt_that_begins_again_is_another_machine():
     again = ProcessSpec(**{name: getattr(SPEC, name) for name in SPEC.__slots__} | {"key": Key(GANG, 2, 2)})
     texts = [new_domain(spec, ProcessDomain.launched(spec, 3, Tier.BACKGROUND), KERNEL, MACHINE) for spec in (SPEC, again)]  # fmt: skip  # noqa: E501
     names, uuids = ({ElementTree.fromstring(text).findtext(tag) for text in texts} for tag in ("name", "uuid"))

@@ -15,7 +15,7 @@ def test_a_process_that_goes_on_evenly_is_told_of_once():
     assert abs(said[-1].rate - 0.9) < 1e-9
 
 
-def test_a_process_that_becomes_slower_is_told_of_anew():
+def test_a_process_that_becomes_slower_is_told_of_again():
     meter = Meter()
     told(meter, [(float(t), float(t)) for t in range(10)])
     slow = told(meter, [(float(t), 10 + 0.2 * (t - 10)) for t in range(10, 40)])[-1]

@@ -142,7 +142,7 @@ def test_a_reboot_while_nova_is_asked_is_no_end(host, api, reason, begins):
     assert host.observe()[KEY].phase is Phase.EXITED
 
 
-def test_a_reboot_that_makes_the_guest_anew_while_nova_is_asked_is_no_end(host, api):
+def test_a_reboot_that_makes_the_guest_again_while_nova_is_asked_is_no_end(host, api):
     host.launched()
     host.domain().end(DESTROYED)
     api.meanwhile = lambda *_: api.hypervisors["one"].domains.clear()

@@ -103,7 +103,7 @@ def test_a_process_that_is_saved_makes_no_progress_and_goes_on_elsewhere(new_run
     clock.now_s += 30.0
     runner.save(key)
     clock.now_s += 4.0
-    runner.save(key)  # again: it does not begin anew
+    runner.save(key)  # again: it does not begin again
     assert runner.observe()[key].phase is Phase.SAVING
     clock.now_s += 1.0
     saved = runner.observe()[key]

@@ -135,16 +135,16 @@ def test_library_never_leaves_its_directory(tmp_path, name):
 
 def test_library_is_stocked_with_all_that_fits_and_only_once(tmp_path, catalogue, signing_key):
     library, board = BitstreamLibrary(tmp_path), catalogue.board("fast")
-    library.stock(catalogue, board, signing_key)
+    library.fill(catalogue, board, signing_key)
     files = {path.relative_to(tmp_path).as_posix(): path.stat().st_mtime_ns for path in tmp_path.rglob("*.bit")}
     both = {f"fast/{kind}/{name}.bit" for kind in ("small", "large") for name in ("aes", "sha256", "wordcount")}
     assert set(files) == both | {"fast/large/optical_flow.bit"}
-    library.stock(catalogue, board, signing_key)
+    library.fill(catalogue, board, signing_key)
     assert all((tmp_path / name).stat().st_mtime_ns == changed for name, changed in files.items())
 
 
 def test_library_is_restocked_under_a_new_key(tmp_path, catalogue, signing_key, check):
     library, board = BitstreamLibrary(tmp_path), catalogue.board("fast")
-    library.stock(catalogue, board, Ed25519PrivateKey.generate())
-    library.stock(catalogue, board, signing_key)
+    library.fill(catalogue, board, Ed25519PrivateKey.generate())
+    library.fill(catalogue, board, signing_key)
     check(library.read("sha256", "fast", "small"))

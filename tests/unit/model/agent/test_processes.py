@@ -54,10 +54,10 @@ class Machine:
         self.answers += [one.outcome.outcome for one in instructions if isinstance(one, Answer)]
         return [one for one in instructions if not isinstance(one, Record | Answer)]
 
-    def told(self):
-        told = [report for record in self.records for report in record.reports]
+    def reported(self):
+        reported = [report for record in self.records for report in record.reports]
         self.records = []
-        return told
+        return reported
 
     def command(self, action, processor=0, **facts):
         self.sequence += 1
@@ -81,7 +81,7 @@ class Machine:
         """Let a process be launched and run."""
         self.launch(gang, tier, processor, **fields)
         self.does(GuestLaunched(key(gang)))
-        self.told()
+        self.reported()
 
 
 def key(gang):
@@ -105,9 +105,9 @@ def test_a_process_is_launched_when_its_place_is_free(machine):
     assert machine.sees(a=guest()) == [EndGuest(key("a"))]  # nobody asked for it, and it has the place
     (launch,) = machine.sees()
     assert (type(launch), launch.spec.key, launch.processor, launch.tier) == (LaunchGuest, key("b"), 0, FRONT)
-    machine.told()
+    machine.reported()
     machine.does(GuestLaunched(key("b")))
-    assert [type(report) for report in machine.told()] == [ProcessStarted]
+    assert [type(report) for report in machine.reported()] == [ProcessStarted]
     assert machine.sees(b=guest()) == []
 
 
@@ -120,9 +120,9 @@ def test_two_processes_are_not_launched_into_one_place(machine):
 def test_a_launch_that_is_refused_is_reported_when_nothing_is_left_of_it(machine):
     machine.launch("a", saved="memory")
     assert machine.does(GuestRefused(key("a"), "no room")) == [EndGuest(key("a"), "memory")]
-    machine.told()
+    machine.reported()
     machine.does(GuestEnded(key("a")))
-    (failed,) = machine.told()
+    (failed,) = machine.reported()
     assert (type(failed), failed.message) == (ProcessFailed, "no room")
     assert machine.state.held == {}
 
@@ -154,8 +154,8 @@ def test_a_process_that_ends_by_itself_is_reported_and_cleared_away(machine, see
     machine.runs()
     assert machine.sees(**({} if seen is None else {"a": guest(**seen)})) == [instruction]
     machine.does(GuestEnded(key("a")))
-    (told,) = machine.told()
-    assert (type(told), told.cpu_s) == (report, 0.0 if seen is None else 2.0)
+    (reported,) = machine.reported()
+    assert (type(reported), reported.cpu_s) == (report, 0.0 if seen is None else 2.0)
     assert machine.state.held == {}
 
 
@@ -163,18 +163,18 @@ def test_an_exit_is_recorded_before_its_guest_is_ended_and_a_death_after(machine
     machine.runs("a")
     machine.runs("b", processor=1)
     machine.sees(a=guest(Phase.EXITED), b=guest(Phase.FAILED, processor=1, reason="it crashed"))
-    assert [type(report) for report in machine.told()] == [ProcessExited]
+    assert [type(report) for report in machine.reported()] == [ProcessExited]
     machine.does(GuestEnded(key("b")))
-    assert [type(report) for report in machine.told()] == [ProcessFailed]
+    assert [type(report) for report in machine.reported()] == [ProcessFailed]
 
 
 def test_a_saved_process_leaves_its_memory_to_who_goes_on_from_it(machine):
     machine.runs()
     machine.order(SaveProcess)
     assert machine.sees(a=guest()) == [SaveGuest(key("a"))]
-    machine.told()
+    machine.reported()
     assert machine.sees(a=guest(Phase.SAVED, saved="a.1.0")) == [LeaveGuest(key("a"))]
-    (saved,) = machine.told()
+    (saved,) = machine.reported()
     assert (type(saved), saved.done_s, saved.saved) == (ProcessSaved, 4.0, "a.1.0")
 
 
@@ -182,9 +182,9 @@ def test_a_process_that_was_never_launched_passes_on_the_memory_it_came_with(mac
     machine.launch(saved="old", done_s=3.0)
     machine.order(SaveProcess)
     assert machine.sees() == [EndGuest(key("a"))]  # without the memory
-    machine.told()
+    machine.reported()
     machine.does(GuestEnded(key("a")))
-    (saved,) = machine.told()
+    (saved,) = machine.reported()
     assert (saved.done_s, saved.saved) == (3.0, "old")
 
 
@@ -192,22 +192,22 @@ def test_a_launch_that_a_killed_agent_began_is_finished(machine):
     machine.launch(saved="old")
     assert machine.sees(a=guest()) == [FinishLaunch(key("a"), "old")]
     machine.does(GuestLaunched(key("a")))
-    assert [type(report) for report in machine.told()] == [ProcessStarted]
+    assert [type(report) for report in machine.reported()] == [ProcessStarted]
 
 
 def test_a_process_that_is_to_stop_stops_whatever_its_guest_does(machine):
     for phase in (*Phase, None):
         machine.runs()
         machine.order(StopProcess)
-        machine.told()
+        machine.reported()
         assert machine.sees(**({} if phase is None else {"a": guest(phase)})) == [EndGuest(key("a"))]
         machine.does(GuestEnded(key("a")))
-        assert [type(report) for report in machine.told()] == [ProcessStopped]
+        assert [type(report) for report in machine.reported()] == [ProcessStopped]
 
 
 def test_to_stop_what_is_not_there_removes_the_memory_it_names(machine):
     assert machine.order(StopProcess, saved="old") == [DiscardMemory("old")]
-    assert [type(report) for report in machine.told()] == [ProcessStopped]
+    assert [type(report) for report in machine.reported()] == [ProcessStopped]
 
 
 def test_a_process_waits_for_a_tier_unless_the_one_in_it_waits_for_its_own(machine):
@@ -231,7 +231,7 @@ def test_a_processor_that_is_taken_away_launches_nobody_and_is_obeyed_while_a_ga
     assert [one.offered for one in machine.state.observed_processors({})] == [True, False]
     assert machine.sees(a=guest()) == [EndGuest(key("b"))]
     machine.does(GuestEnded(key("b")))
-    assert "not given to gangs" in machine.told()[-1].message
+    assert "not given to gangs" in machine.reported()[-1].message
 
 
 def test_an_event_without_a_rule_says_which_process_and_goal():

@@ -10,7 +10,7 @@ from fpga_pool.model.pool.gang_audit import audit_gangs, audit_gangs_at_rest
 
 
 @pytest.fixture
-def stock(new_gang_pool):
+def contents(new_gang_pool):
     """A gang of two in the foreground and one of one behind it: processors, gangs, processes."""
     pool = new_gang_pool({"h0": 1, "h1": 1})
     pool.create(2)
@@ -20,45 +20,45 @@ def stock(new_gang_pool):
     return [sorted(kind, key=lambda thing: thing.uuid) for kind in kinds]
 
 
-def findings(stock):
-    return sorted(audit_gangs(*stock))
+def findings(contents):
+    return sorted(audit_gangs(*contents))
 
 
-def test_a_sound_pool_has_nothing_to_tell_and_is_not_idle(stock):
-    assert findings(stock) == []
-    assert len(list(audit_gangs_at_rest(*stock[1:]))) == 5  # two gangs, three processes
+def test_a_sound_pool_has_nothing_to_tell_and_is_not_idle(contents):
+    assert findings(contents) == []
+    assert len(list(audit_gangs_at_rest(*contents[1:]))) == 5  # two gangs, three processes
 
 
-def test_two_processes_in_one_place_are_told(stock):
-    behind = next(process for process in stock[2] if process.tier is Tier.BACKGROUND)
-    stock[2][stock[2].index(behind)] = replace(behind, tier=Tier.FOREGROUND)
+def test_two_processes_in_one_place_are_told(contents):
+    behind = next(process for process in contents[2] if process.tier is Tier.BACKGROUND)
+    contents[2][contents[2].index(behind)] = replace(behind, tier=Tier.FOREGROUND)
     place = f"{behind.processor}/foreground"
-    assert findings(stock) == [
+    assert findings(contents) == [
         f"gang {behind.gang_uuid}: is BACKGROUND, and 1 of its processes are in another tier",
         f"{place}: 2 processes have it",
     ]
 
 
-def test_a_gang_that_lacks_a_process_is_told(stock):
-    lost = next(process for process in stock[2] if process.tier is Tier.FOREGROUND)
-    stock[2].remove(lost)
-    assert findings(stock) == [f"gang {lost.gang_uuid}: is FOREGROUND, and has 1 of its 2 processes"]
+def test_a_gang_that_lacks_a_process_is_told(contents):
+    lost = next(process for process in contents[2] if process.tier is Tier.FOREGROUND)
+    contents[2].remove(lost)
+    assert findings(contents) == [f"gang {lost.gang_uuid}: is FOREGROUND, and has 1 of its 2 processes"]
 
 
-def test_processes_of_gangs_that_wait_or_have_ended_are_told(stock):
-    gangs = stock[1]
+def test_processes_of_gangs_that_wait_or_have_ended_are_told(contents):
+    gangs = contents[1]
     gangs[0] = replace(gangs[0], state=GangState.QUEUED)
-    told = findings(stock)
+    told = findings(contents)
     assert [words.split(": ")[1][:25] for words in told] == ["is to have no processes, "]
     ended = gangs.pop(0)
-    assert findings(stock) == [f"gang {ended.uuid}: has ended, and a process of it was not told to"]
-    stock[2] = [
+    assert findings(contents) == [f"gang {ended.uuid}: has ended, and a process of it was not told to"]
+    contents[2] = [
         replace(process, state=ProcessState.STOPPING) if process.gang_uuid == ended.uuid else process
-        for process in stock[2]
+        for process in contents[2]
     ]
-    assert findings(stock) == []
+    assert findings(contents) == []
 
 
-def test_a_process_on_a_processor_that_is_not_there_is_told(stock):
-    stock[0].pop()
-    assert any("which is not there" in words for words in findings(stock))
+def test_a_process_on_a_processor_that_is_not_there_is_told(contents):
+    contents[0].pop()
+    assert any("which is not there" in words for words in findings(contents))

@@ -114,13 +114,13 @@ def test_a_saved_memory_is_handed_to_the_place_that_the_process_goes_on_in(pool,
     assert pool.memories == set()
 
 
-@pytest.mark.parametrize("told_first", [True, False])
-def test_the_saved_memory_of_a_gang_that_is_cancelled_on_its_way_is_removed(pool, moving, told_first):
+@pytest.mark.parametrize("reported_first", [True, False])
+def test_the_saved_memory_of_a_gang_that_is_cancelled_on_its_way_is_removed(pool, moving, reported_first):
     """The memory is there when its tenant cancels; whether the pool has heard of it, or will."""
     moves, old, _ = moving
     pool.deliver(old)
     pool.work(old)
-    if told_first:
+    if reported_first:
         pool.tell(old)
     pool.cancel(moves)
     assert pool.memories == {f"{moves}.1.0"}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fpga_pool.model.exceptions import InvalidTransition
 from fpga_pool.model.lifecycle.job import JOB
 from fpga_pool.model.messages import AssignJob, EvictJob, ReleaseJob
-from fpga_pool.model.objects import ACTIVE_JOBS, ENDED_JOBS, STORY_LENGTH, Job, JobState, RateSegment
+from fpga_pool.model.objects import ACTIVE_JOBS, ENDED_JOBS, HISTORY_LENGTH, Job, JobState, RateSegment
 
 PENDING, WAITING_INPUT, STAGED, RUNNING, RESULT_HELD, DONE, FAILED, CANCELLED = JobState
 
@@ -43,10 +43,10 @@ for planned in (WAITING_INPUT, STAGED, RUNNING):
 @pytest.mark.parametrize(
     ("state", "name", "after"), [(s, n, after) for s, row in ALLOWED.items() for n, after in row.items()]
 )
-def test_an_allowed_event_leads_where_the_table_says_and_is_in_the_story(new_job, job_events, state, name, after):
+def test_an_allowed_event_leads_where_the_table_says_and_is_in_the_history(new_job, job_events, state, name, after):
     job, _ = JOB.transition(new_job(state=state), job_events[name], 7.0)
     assert job.state is after
-    last = job.story[-1]
+    last = job.history[-1]
     assert (last.at, last.event, last.before, last.after) == (7.0, name.split()[0], state, after)
 
 
@@ -58,7 +58,7 @@ def test_every_other_pair_is_refused(new_job, job_events):
                     JOB.transition(new_job(state=state), event, 7.0)
 
 
-def test_a_refusal_tells_the_object_its_state_what_is_possible_and_the_story(new_job, job_events):
+def test_a_refusal_tells_the_object_its_state_what_is_possible_and_the_history(new_job, job_events):
     job, _ = JOB.transition(new_job(), job_events["Planned"], 7.25)
     with pytest.raises(InvalidTransition) as refusal:
         JOB.transition(job, job_events["JobStarted"], 8.0)
@@ -75,11 +75,11 @@ def test_a_refusal_in_a_final_state_says_that_nothing_is_possible(new_job, job_e
         JOB.transition(new_job(state=DONE), job_events["Planned"], 8.0)
 
 
-def test_the_story_keeps_only_the_last_transitions(new_job, job_events):
+def test_the_history_keeps_only_the_last_transitions(new_job, job_events):
     job = new_job(state=RUNNING)
-    for at in range(STORY_LENGTH + 5):
+    for at in range(HISTORY_LENGTH + 5):
         job, _ = JOB.transition(job, job_events["JobStarted"], float(at))
-    assert [entry.at for entry in job.story] == [float(at) for at in range(5, STORY_LENGTH + 5)]
+    assert [entry.at for entry in job.history] == [float(at) for at in range(5, HISTORY_LENGTH + 5)]
 
 
 def test_planning_assigns_the_job_to_its_agent_and_forgets_the_attempt_before(new_job, job_events):
@@ -182,7 +182,7 @@ def test_no_sequence_of_events_ends_a_job_twice_or_completes_it_after_its_end(jo
         assert not (job.state in ENDED_JOBS and after.state not in ENDED_JOBS)
         assert after.attempt - job.attempt == (name in ("Planned", "Moved"))
         assert after.cancel_requested >= job.cancel_requested
-        assert len(after.story) == min(len(job.story) + 1, STORY_LENGTH)
+        assert len(after.history) == min(len(job.history) + 1, HISTORY_LENGTH)
         job = after
     assert ends <= 1
     assert completions <= ends

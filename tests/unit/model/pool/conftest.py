@@ -31,7 +31,7 @@ from fpga_pool.model.objects import (
     SlotState,
 )
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest, cancel_batch, cancel_jobs, create_batch
-from fpga_pool.model.pool.audit import Stock, audit_batch, audit_stock
+from fpga_pool.model.pool.audit import PoolContents, audit_batch, audit_contents
 from fpga_pool.model.pool.operations import drain_slot, resume_slot
 from fpga_pool.model.pool.placing import require_answer
 from fpga_pool.model.pool.planning import (
@@ -41,7 +41,7 @@ from fpga_pool.model.pool.planning import (
     snapshot,
 )
 from fpga_pool.model.pool.reconcile import apply_heartbeat, tick
-from fpga_pool.model.pool.replanning import commit_replan, prospect
+from fpga_pool.model.pool.replanning import commit_replan, replan_problem
 from fpga_pool.model.pool.reports import apply_reports
 from fpga_pool.model.pool.settings import PoolSettings
 from fpga_pool.model.tasks import ENDED_TASKS, TASK_POLICY, Task
@@ -157,10 +157,10 @@ class Pool:
             batches = {"is_planned": lambda name: name != TASK_POLICY}
             snap = snapshot(tx, self.catalogue, self.settings, self.now_s + 0.25, **batches)
             snap = snap or all_placed(tx, self.catalogue, self.settings, self.now_s + 0.25, "")
-            return prospect(tx, snap, self.settings, self.now_s + 0.25, lambda _: movable, late=late)
+            return replan_problem(tx, snap, self.settings, self.now_s + 0.25, lambda _: movable, late=late)
 
     def replan(self, asked=None, **options):
-        """Plan anew what has not begun; returns the changes."""
+        """Plan again what has not begun; returns the changes."""
         asked = asked or self.asked(**options)
         found = replan(asked.underway)
         require_answer(asked.request, found.plan)
@@ -287,9 +287,9 @@ class Pool:
     def actions(self):
         return [(command.slot, type(command.action).__name__, command.action.job) for command in self.sent()]
 
-    def stock(self):
+    def contents(self):
         """What an audit looks at beside the batches; without the outbox."""
-        return Stock(
+        return PoolContents(
             shards=[self.shard],
             hosts=self.store.all(Host),
             slots=self.store.all(Slot),
@@ -303,7 +303,7 @@ class Pool:
         """What must hold after whatever happened; `sent` are all commands so far, oldest first."""
         jobs, slots = self.store.all(Job), self.store.all(Slot)
         leases = self.store.all(Lease)
-        assert list(audit_stock(self.stock())) == []
+        assert list(audit_contents(self.contents())) == []
         runs = {run.job: run.attempt for run in self.store.all(Run)}
         for batch in self.store.all(Batch):
             own = [job for job in jobs if job.batch_uuid == batch.uuid]

@@ -36,7 +36,7 @@ class Online:
         self.demand = Demand([pool.catalogue.functions[name].speedup for name in names])
         self.demand.work_s = [10.0] * len(names)
         #: Slots that were told to load ahead of jobs.
-        self.told = {}
+        self.requested = {}
         workers = [
             ObservedSlot(slot=f"h0/cpu/{name}", card="cpu", region=name, board="cpu", kind="cpu", state=SlotState.EMPTY)
             for name in WORKERS
@@ -45,10 +45,10 @@ class Online:
 
     def view(self):
         pool = self.pool
-        told = self.told if pool.settings.load_ahead else None
+        requested = self.requested if pool.settings.load_ahead else None
         with pool.tx() as tx:
             is_online = "benefit_replace".__eq__
-            return online_view(tx, pool.catalogue, pool.settings, pool.now_s, is_online, self.demand, told)
+            return online_view(tx, pool.catalogue, pool.settings, pool.now_s, is_online, self.demand, requested)
 
     def decide(self, view):
         rng = np.random.default_rng(0)
@@ -58,7 +58,9 @@ class Online:
     def commit(self, moves):
         with self.pool.tx() as tx:
             done = commit_moves(tx, moves, self.pool.catalogue, self.pool.now_s)
-        self.told |= {slot: told.after(self.told.get(slot)) for slot, told in done.told.items()}
+        self.requested |= {
+            slot: requested.after(self.requested.get(slot)) for slot, requested in done.requested.items()
+        }
         return done.placed, done.evicted
 
     def step(self):

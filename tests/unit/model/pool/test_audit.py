@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fpga_pool.model.objects import BatchState, JobState, SlotState
-from fpga_pool.model.pool.audit import audit_batch, audit_rest, audit_stock, unfinished
+from fpga_pool.model.pool.audit import audit_batch, audit_contents, audit_rest, unfinished
 from fpga_pool.model.values import changed
 
 
@@ -15,12 +15,12 @@ def planned(pool):
     """A pool with one job on a slot, and its commands."""
     pool.create("aes")
     pool.plan()
-    (job,) = pool.stock().active_jobs
-    return replace(pool.stock(), commands=pool.sent()), job
+    (job,) = pool.contents().active_jobs
+    return replace(pool.contents(), commands=pool.sent()), job
 
 
-def findings(stock):
-    return list(audit_stock(stock))
+def findings(contents):
+    return list(audit_contents(contents))
 
 
 def test_a_sound_pool_has_no_findings(planned):
@@ -30,31 +30,34 @@ def test_a_sound_pool_has_no_findings(planned):
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
-        (lambda stock, job: {"shards": []}, "host h0: is in shard s, which there is not"),
-        (lambda stock, job: {"hosts": []}, "is in shard s, its host is in none"),
+        (lambda contents, job: {"shards": []}, "host h0: is in shard s, which there is not"),
+        (lambda contents, job: {"hosts": []}, "is in shard s, its host is in none"),
         (
-            lambda stock, job: {"slots": [replace(slot, state=SlotState.DRAINED) for slot in stock.slots]},
+            lambda contents, job: {"slots": [replace(slot, state=SlotState.DRAINED) for slot in contents.slots]},
             "is DRAINED, and nobody asked for it",
         ),
-        (lambda stock, job: {"active_jobs": [replace(job, host="h9")]}, "is not there"),
-        (lambda stock, job: {"leases": 2 * list(stock.leases)}, "2 leases on it are in force"),
+        (lambda contents, job: {"active_jobs": [replace(job, host="h9")]}, "is not there"),
+        (lambda contents, job: {"leases": 2 * list(contents.leases)}, "2 leases on it are in force"),
         (
-            lambda stock, job: {"leases": [replace(stock.leases[0], epoch=9)]},
+            lambda contents, job: {"leases": [replace(contents.leases[0], epoch=9)]},
             "epoch 9 is not the last that was granted",
         ),
-        (lambda stock, job: {"leases": []}, "has jobs, and the pool does not hold it"),
-        (lambda stock, job: {"active_jobs": []}, "the pool holds it, and it has no jobs"),
+        (lambda contents, job: {"leases": []}, "has jobs, and the pool does not hold it"),
+        (lambda contents, job: {"active_jobs": []}, "the pool holds it, and it has no jobs"),
         (
-            lambda stock, job: {"commands": [changed(stock.commands[0], epoch=9)]},
+            lambda contents, job: {"commands": [changed(contents.commands[0], epoch=9)]},
             "epoch 9 of shard s has not begun yet",
         ),
-        (lambda stock, job: {"commands": [changed(stock.commands[0], sequence=9)]}, "number 9 of slot .* out of order"),
-        (lambda stock, job: {"commands": 2 * list(stock.commands)}, "is out of order"),
+        (
+            lambda contents, job: {"commands": [changed(contents.commands[0], sequence=9)]},
+            "number 9 of slot .* out of order",
+        ),
+        (lambda contents, job: {"commands": 2 * list(contents.commands)}, "is out of order"),
     ],
 )
 def test_a_contradiction_is_found(planned, change, finding):
-    stock, job = planned
-    found = findings(replace(stock, **change(stock, job)))
+    contents, job = planned
+    found = findings(replace(contents, **change(contents, job)))
     assert [text for text in found if re.search(finding, text)], found
 
 
@@ -63,7 +66,7 @@ def complete(pool):
     """A batch, its only job with its result held, and the run that is recorded."""
     pool.create("aes")
     pool.plan()
-    (job,) = pool.stock().active_jobs
+    (job,) = pool.contents().active_jobs
     pool.bring(job.uuid, JobState.RESULT_HELD)
     return pool.batch(job.batch_uuid), pool.job(job.uuid), {job.uuid: 1}
 
@@ -94,16 +97,16 @@ def test_a_batch_that_does_not_agree_with_its_jobs_is_found(complete, batch_chan
 
 def test_a_second_completion_is_found(complete):
     batch, job, runs = complete
-    (found,) = audit_batch(batch, [replace(job, story=(*job.story, *job.story))], runs)
+    (found,) = audit_batch(batch, [replace(job, history=(*job.history, *job.history))], runs)
     assert found == f"job {job.uuid}: was completed 2 times"
 
 
 def test_what_an_idle_pool_does_not_have_is_told(planned):
-    stock, job = planned
-    found = list(audit_rest(stock, {job.batch_uuid: unfinished([job])}))
+    contents, job = planned
+    found = list(audit_rest(contents, {job.batch_uuid: unfinished([job])}))
     assert found == [
         f"batch {job.batch_uuid}: 1 jobs have not ended",
         f"job {job.uuid}: is WAITING_INPUT on slot {job.slot}",
-        f"lease {stock.leases[0].uuid}: the pool holds slot {job.slot}",
-        f"command {stock.commands[0].id}: waits for host h0",
+        f"lease {contents.leases[0].uuid}: the pool holds slot {job.slot}",
+        f"command {contents.commands[0].id}: waits for host h0",
     ]

@@ -208,7 +208,7 @@ class Walk:
                     self.pool.bring(job.uuid, JobState.DONE)
             self.pool.tick()
         assert all(job.state in ENDED_JOBS for job in self.jobs())
-        assert self.pool.stock().tasks == []
+        assert self.pool.contents().tasks == []
         assert self.tasks.held() == {}
         self.pool.check_invariants()
 

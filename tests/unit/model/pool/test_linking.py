@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from fpga_pool.core.lattice.tasks import Links, Topology
 from fpga_pool.model.links import CardLinks, SlotLinks
-from fpga_pool.model.pool.linking import Spot, choose_spots, connected_sizes, largest_linked, lost_connections
+from fpga_pool.model.pool.linking import (
+    SlotCandidate,
+    choose_candidates,
+    connected_sizes,
+    largest_linked,
+    lost_connections,
+)
 
 CHECKER = Path(__file__).parents[3] / "checkers" / "check_schedule.py"
 
@@ -30,22 +36,24 @@ def closes(connected, members, size, links):
     return full or (len(members) <= 2 and connected(members, size, links))
 
 
-def linked(connected, spots, wish):
-    """Whether spots are linked as `model.links` says, by the independent checker's idea of a path."""
-    if wish == Links.ANY or len(spots) == 1:
+def linked(connected, candidates, wish):
+    """Whether candidates are linked as `model.links` says, by the independent checker's idea of a path."""
+    if wish == Links.ANY or len(candidates) == 1:
         return True
-    cards = {spot.card: spot.links.card for spot in spots}
-    on = {card: sorted(spot.links.position for spot in spots if spot.card == card) for card in cards}
+    cards = {candidate.card: candidate.links.card for candidate in candidates}
+    on = {
+        card: sorted(candidate.links.position for candidate in candidates if candidate.card == card) for card in cards
+    }
     if any(links.slots is None and len(on[card]) > 1 for card, links in cards.items()):
         return False
     test = closes if wish == Links.RING else (lambda connected, *where: connected(*where))
     if len(cards) == 1:
         ((card, links),) = cards.items()
-        return test(connected, on[card], spots[0].links.slots, links.slots.name.lower())
-    if len({links.enclosure for links in cards.values()}) > 1 or not spots[0].links.card.enclosure:
+        return test(connected, on[card], candidates[0].links.slots, links.slots.name.lower())
+    if len({links.enclosure for links in cards.values()}) > 1 or not candidates[0].links.card.enclosure:
         return False
     for card, links in cards.items():
-        size = next(spot.links.slots for spot in spots if spot.card == card)
+        size = next(candidate.links.slots for candidate in candidates if candidate.card == card)
         if links.slots is not None and not connected(on[card], size, links.slots.name.lower()):
             return False
     some = next(iter(cards.values()))
@@ -57,7 +65,7 @@ def linked(connected, spots, wish):
 def hosts(draw):
     """Up to two enclosures of up to four cards with up to three slots, some of which cannot be had."""
     between = draw(st.sampled_from([*Topology, None]))
-    spots = []
+    candidates = []
     for enclosure in ("a", "b")[: draw(st.integers(1, 2))]:
         cards, topology = draw(st.integers(1, 4)), draw(st.sampled_from(Topology))
         name = enclosure if cards > 1 or draw(st.booleans()) else ""
@@ -68,59 +76,61 @@ def hosts(draw):
                 if draw(st.booleans()):
                     kind = f"{enclosure}{card}{'large' if slot == 2 else 'small'}"
                     where = SlotLinks(card=links, slots=slots, position=slot)
-                    spots.append(Spot(f"{enclosure}{card}", kind, where, float(draw(st.integers(0, 2)))))
-    return spots[:8]
+                    candidates.append(SlotCandidate(f"{enclosure}{card}", kind, where, float(draw(st.integers(0, 2)))))
+    return candidates[:8]
 
 
 WISHES = st.sampled_from(Links)
 
 
 @given(hosts(), WISHES, st.integers(1, 6))
-def test_linked_slots_are_found_wherever_there_are_some(connected, spots, wish, count):
-    possible = any(linked(connected, some, wish) for some in combinations(spots, count))
-    found = choose_spots(spots, wish, count)
+def test_linked_slots_are_found_wherever_there_are_some(connected, candidates, wish, count):
+    possible = any(linked(connected, some, wish) for some in combinations(candidates, count))
+    found = choose_candidates(candidates, wish, count)
     assert (found is not None) == possible
     if found is not None:
         assert len(set(found)) == count
-        assert linked(connected, [spots[index] for index in found], wish)
+        assert linked(connected, [candidates[index] for index in found], wish)
 
 
 @given(hosts(), WISHES, st.integers(1, 6), st.data())
-def test_of_each_provider_as_many_are_taken_as_placement_says_and_the_cheapest(connected, spots, wish, count, data):
-    if count > len(spots):
+def test_of_each_provider_as_many_are_taken_as_placement_says_and_the_cheapest(
+    connected, candidates, wish, count, data
+):
+    if count > len(candidates):
         return
-    allowed = Counter(spot.provider for spot in data.draw(st.permutations(spots))[:count])
+    allowed = Counter(candidate.provider for candidate in data.draw(st.permutations(candidates))[:count])
     costs = [
-        sum(spot.cost for spot in some)
-        for some in combinations(spots, count)
-        if Counter(spot.provider for spot in some) == allowed and linked(connected, some, wish)
+        sum(candidate.cost for candidate in some)
+        for some in combinations(candidates, count)
+        if Counter(candidate.provider for candidate in some) == allowed and linked(connected, some, wish)
     ]
-    found = choose_spots(spots, wish, count, allowed)
+    found = choose_candidates(candidates, wish, count, allowed)
     assert (found is not None) == bool(costs)
     if found is not None:
-        some = [spots[index] for index in found]
-        assert Counter(spot.provider for spot in some) == allowed
+        some = [candidates[index] for index in found]
+        assert Counter(candidate.provider for candidate in some) == allowed
         assert linked(connected, some, wish)
-        assert sum(spot.cost for spot in some) == min(costs)
+        assert sum(candidate.cost for candidate in some) == min(costs)
 
 
 @given(hosts())
-def test_the_longest_path_is_as_long_as_is_said(connected, spots):
+def test_the_longest_path_is_as_long_as_is_said(connected, candidates):
     longest = max(
         (
             n
-            for n in range(len(spots) + 1)
-            if any(linked(connected, s, Links.LINE) for s in combinations(spots, n) if s)
+            for n in range(len(candidates) + 1)
+            if any(linked(connected, s, Links.LINE) for s in combinations(candidates, n) if s)
         ),
         default=0,
     )
-    assert max(connected_sizes(spots), default=0) == longest == largest_linked(spots, Links.LINE, 99)
+    assert max(connected_sizes(candidates), default=0) == longest == largest_linked(candidates, Links.LINE, 99)
 
 
 def ring(cards, *, slots=1, free=None):
     """Cards in a ring with so many slots each, those of `free` (card, slot) only."""
     return [
-        Spot(f"c{card}", card, SlotLinks(card=links, slots=slots, position=slot), 0.0)
+        SlotCandidate(f"c{card}", card, SlotLinks(card=links, slots=slots, position=slot), 0.0)
         for card in range(cards)
         for links in [CardLinks(enclosure="box", topology=Topology.RING, cards=cards, position=card)]
         for slot in range(slots)
@@ -130,27 +140,30 @@ def ring(cards, *, slots=1, free=None):
 
 def test_a_line_is_taken_where_it_leaves_the_most_connected():
     # Free on a ring of 8: 0 and 1; 3 to 6.  A line of 2 uses up the small set: 2**2 pairs are lost, not 4**2 - 2**2.
-    spots = ring(8, free={(card, 0) for card in (0, 1, 3, 4, 5, 6)})
-    assert choose_spots(spots, Links.LINE, 2) == (0, 1)
-    assert connected_sizes(spots) == (4, 2)
-    assert lost_connections(spots, {0, 1}) == 4
-    assert lost_connections(spots, {2, 3}) == 12
+    candidates = ring(8, free={(card, 0) for card in (0, 1, 3, 4, 5, 6)})
+    assert choose_candidates(candidates, Links.LINE, 2) == (0, 1)
+    assert connected_sizes(candidates) == (4, 2)
+    assert lost_connections(candidates, {0, 1}) == 4
+    assert lost_connections(candidates, {2, 3}) == 12
     # In the middle of the four nothing stays connected but each slot with itself.
-    assert lost_connections(spots, {3, 4}) == 14
+    assert lost_connections(candidates, {3, 4}) == 14
 
 
 def test_a_ring_closes_over_two_cards_or_all_of_them():
-    spots = ring(4, slots=2)
-    pairs = [sorted(Counter(spots[i].card for i in choose_spots(spots, Links.RING, n)).values()) for n in (2, 4, 5)]
+    candidates = ring(4, slots=2)
+    pairs = [
+        sorted(Counter(candidates[i].card for i in choose_candidates(candidates, Links.RING, n)).values())
+        for n in (2, 4, 5)
+    ]
     # Two on one card; two and two on linked cards; five are too many for two cards, and close over all four.
     assert pairs == [[2], [2, 2], [1, 1, 1, 2]]
-    assert choose_spots(ring(4), Links.RING, 3) is None
+    assert choose_candidates(ring(4), Links.RING, 3) is None
     assert largest_linked(ring(4), Links.RING, 4) == 2
 
 
 def test_slots_that_are_not_linked_are_taken_from_a_card_each():
     alone = CardLinks(slots=None)
-    spots = [Spot("c", "c", SlotLinks(card=alone, slots=2, position=slot), 0.0) for slot in range(2)]
-    assert choose_spots(spots, Links.LINE, 2) is None
-    assert choose_spots(spots, Links.ANY, 2) == (0, 1)
-    assert connected_sizes(spots) == (1, 1)
+    candidates = [SlotCandidate("c", "c", SlotLinks(card=alone, slots=2, position=slot), 0.0) for slot in range(2)]
+    assert choose_candidates(candidates, Links.LINE, 2) is None
+    assert choose_candidates(candidates, Links.ANY, 2) == (0, 1)
+    assert connected_sizes(candidates) == (1, 1)

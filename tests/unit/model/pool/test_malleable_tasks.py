@@ -92,7 +92,7 @@ def test_one_that_has_waited_long_gets_its_quickest_shape_as_soon_as_it_can(pool
     uuid = tasks.create(4, "ring", shapes=[(4, None), (2, 60.0)])
     pool.now_s += 31.0
     assert tasks.place() == []  # the two slots that are free are kept
-    assert tasks.detail(uuid).waits_because == "4 or 2 slots for aes that are linked so (ring) are not free at once"
+    assert tasks.detail(uuid).pending_reason == "4 or 2 slots for aes that are linked so (ring) are not free at once"
     for share in tasks.shares(narrow):
         pool.bring(share.uuid, JobState.DONE)
     assert tasks.place() == [uuid]
@@ -146,7 +146,7 @@ def test_a_task_that_fits_nowhere_in_any_shape_is_refused_and_one_that_fits_in_o
     for card in (0, 1):
         pool.drain(f"r/c{card}/s0")
     assert tasks.place() == []
-    assert tasks.detail(uuid).waits_because == "no host has 6 or 3 slots in service for aes that are linked so (any)"
+    assert tasks.detail(uuid).pending_reason == "no host has 6 or 3 slots in service for aes that are linked so (any)"
     pool.resume("r/c0/s0")
     assert tasks.place() == [uuid]
 

@@ -12,7 +12,7 @@ from fpga_pool.model.objects import BatchState, JobState, SlotState
 from fpga_pool.model.pool.admission import BatchRequest, JobRequest
 from fpga_pool.model.pool.batch_family import BatchFamily
 from fpga_pool.model.pool.changes import admit_flow
-from fpga_pool.model.pool.lookout import Lookout
+from fpga_pool.model.pool.replan_trigger import ReplanTrigger
 from fpga_pool.model.values import changed
 
 R0, R1, R2 = "h0/c/r0", "h0/c/r1", "h0/c/r2"
@@ -171,15 +171,15 @@ def hear(pool, job, moved_bytes):
 
 def test_what_is_told_of_an_input_decides_how_late_it_is(moving):
     pool, job = moving
-    lookout = Lookout(replace(pool.settings, replan_late_s=0.6))
+    replan_trigger = ReplanTrigger(replace(pool.settings, replan_late_s=0.6))
     with pool.tx() as tx:
-        assert "late" not in lookout.reason(tx, pool.now_s)
+        assert "late" not in replan_trigger.reason(tx, pool.now_s)
     # A quarter is there after 0.9 s: 0.65 s late.
     hear(pool, job, 250_000)
     pool.now_s += 0.7
     with pool.tx() as tx:
         assert [job.moved_bytes for job in tx.astray()] == [250_000]
-        assert f"job {job.uuid} by 0.6" in lookout.reason(tx, pool.now_s)
+        assert f"job {job.uuid} by 0.6" in replan_trigger.reason(tx, pool.now_s)
     hear(pool, job, None)
     with pool.tx() as tx:
         assert tx.astray() == []

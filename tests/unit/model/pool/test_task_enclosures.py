@@ -15,10 +15,10 @@ from fpga_pool.core.lattice.tasks import Topology as Cables
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.links import ALONE, CardLinks, SlotLinks, slot_links
 from fpga_pool.model.objects import Slot, SlotState
-from fpga_pool.model.pool.linking import Spot, choose_spots
+from fpga_pool.model.pool.linking import SlotCandidate, choose_candidates
+from fpga_pool.model.pool.task_candidates import EarliestStart, HostSlots, choose_slots, earliest_slots, holds
 from fpga_pool.model.pool.task_choosing import choose
 from fpga_pool.model.pool.task_enclosures import enclosures_of, in_path_order
-from fpga_pool.model.pool.task_rooms import HostRoom, Soonest, choose_slots, holds, soonest_slots
 from fpga_pool.model.pool.tasks import TaskView
 from fpga_pool.model.tasks import Task
 
@@ -40,7 +40,9 @@ def host(name, cards, slots, cables, between, missing=()):
             box = CardLinks(enclosure="box", topology=cables or Cables.LINE, cards=cards, position=card, slots=between)
             links = SlotLinks(card=alone if cables is None else box, slots=slots, position=place)
             made.append(slot(name, card, place, links))
-    return HostRoom(name, "s", tuple(made), tuple(Spot(s.card, s.card, slot_links(s.links), 0.0) for s in made))
+    return HostSlots(
+        name, "s", tuple(made), tuple(SlotCandidate(s.card, s.card, slot_links(s.links), 0.0) for s in made)
+    )
 
 
 def task(number, count, topology):
@@ -57,42 +59,48 @@ hosts = st.builds(
 wishes = st.lists(st.tuples(st.integers(1, 4), st.sampled_from(list(Topology)), st.integers(1, 9)), min_size=1)
 
 
-def are_linked(room, names, topology):
+def are_linked(on_host, names, topology):
     """The same that a claim is held against."""
-    spots = [spot for slot, spot in zip(room.slots, room.spots, strict=True) if slot.name in names]
-    return choose_spots(spots, Links[topology.name], len(names)) is not None
+    candidates = [
+        candidate for slot, candidate in zip(on_host.slots, on_host.candidates, strict=True) if slot.name in names
+    ]
+    return choose_candidates(candidates, Links[topology.name], len(names)) is not None
 
 
-def view(rooms, tasks, shapes, ready_s):
+def view(candidates, tasks, shapes, ready_s):
     return TaskView(
         now_s=0.0, tasks=tuple(tasks), left_out={}, shapes=shapes, load_s=dict.fromkeys(shapes, 0.5),
-        rooms={"f": tuple(rooms)}, ready_s=ready_s, idle=frozenset(name for name, at in ready_s.items() if at == 0),
+        candidates={"f": tuple(candidates)}, ready_s=ready_s, idle=frozenset(n for n, at in ready_s.items() if at == 0),
         held=frozenset(name for name, at in ready_s.items() if at > 0), older=(),
     )  # fmt: skip
 
 
 @settings(max_examples=200, deadline=None)
 @given(
-    rooms=st.lists(hosts, min_size=1, max_size=2, unique_by=lambda room: room.host),
+    candidates=st.lists(hosts, min_size=1, max_size=2, unique_by=lambda on_host: on_host.host),
     wishes=wishes,
     impatient=st.integers(0, 2),
     busy=st.booleans(),
 )
-def test_chosen_slots_are_linked_as_asked_and_no_slot_is_chosen_twice(rooms, wishes, impatient, busy):
+def test_chosen_slots_are_linked_as_asked_and_no_slot_is_chosen_twice(candidates, wishes, impatient, busy):
     everything = [task(number, count, topology) for number, (count, topology, _) in enumerate(wishes)]
-    tasks = [one for one in everything if any(holds(room, one.topology, one.slots) for room in rooms)]
+    tasks = [one for one in everything if any(holds(on_host, one.topology, one.slots) for on_host in candidates)]
     shapes = {one.uuid: ((one.slots, float(wishes[int(one.uuid[1:])][2])),) for one in tasks}
-    ready_s = {slot.name: float(busy * (number % 3)) for room in rooms for number, slot in enumerate(room.slots)}
-    seen = view(rooms, tasks, shapes, ready_s)
+    ready_s = {
+        slot.name: float(busy * (number % 3)) for on_host in candidates for number, slot in enumerate(on_host.slots)
+    }
+    seen = view(candidates, tasks, shapes, ready_s)
     patience_s = 0.0 - tasks[impatient - 1].created_at if impatient and len(tasks) >= impatient else 1.0
     choices = choose(seen, patience_s, solve)
     taken = set()
     for choice in choices:
-        (room,) = {slot.host: room for room in rooms for slot in room.slots if slot.name in choice.slots}.values()
+        (on_host,) = {
+            slot.host: on_host for on_host in candidates for slot in on_host.slots if slot.name in choice.slots
+        }.values()
         assert len(set(choice.slots)) == choice.task.slots
         assert seen.idle.issuperset(choice.slots)
         assert taken.isdisjoint(choice.slots)
-        assert are_linked(room, choice.slots, choice.task.topology)
+        assert are_linked(on_host, choice.slots, choice.task.topology)
         taken |= set(choice.slots)
     # Where all is free somebody begins.
     assert busy or bool(choices) == bool(tasks)
@@ -121,43 +129,43 @@ def test_a_path_over_the_seam_of_a_ring_begins_before_it():
 
 
 def test_without_a_schedule_tasks_begin_in_order_of_arrival():
-    room = host("a", 3, 1, Cables.LINE, None)
+    on_host = host("a", 3, 1, Cables.LINE, None)
     tasks = [task(0, 2, Topology.LINE), task(1, 2, Topology.LINE), task(2, 1, Topology.ANY)]
     shapes = {one.uuid: ((one.slots, 1.0),) for one in tasks}
-    seen = view([room], tasks, shapes, dict.fromkeys((slot.name for slot in room.slots), 0.0))
+    seen = view([on_host], tasks, shapes, dict.fromkeys((slot.name for slot in on_host.slots), 0.0))
     assert [choice.task.uuid for choice in choose(seen, 99.0, lambda _: None)] == ["t0", "t2"]
 
 
-@given(room=hosts, count=st.integers(1, 4), topology=st.sampled_from(list(Topology)), seed=st.randoms())
-def test_the_soonest_slots_are_linked_and_none_are_that_are_free_sooner(room, count, topology, seed):
-    ready_s = {slot.name: float(seed.randrange(4)) for slot in room.slots}
-    found = soonest_slots(room, topology, count, ready_s)
-    assert (found is not None) == holds(room, topology, count)
+@given(on_host=hosts, count=st.integers(1, 4), topology=st.sampled_from(list(Topology)), seed=st.randoms())
+def test_the_soonest_slots_are_linked_and_none_are_that_are_free_sooner(on_host, count, topology, seed):
+    ready_s = {slot.name: float(seed.randrange(4)) for slot in on_host.slots}
+    found = earliest_slots(on_host, topology, count, ready_s)
+    assert (found is not None) == holds(on_host, topology, count)
     if found is not None:
         at, slots = found
-        assert are_linked(room, slots, topology)
+        assert are_linked(on_host, slots, topology)
         assert at == max(ready_s[name] for name in slots)
         sooner = {name for name, moment in ready_s.items() if moment < at}
-        assert choose_slots(room, topology, count, sooner) is None
+        assert choose_slots(on_host, topology, count, sooner) is None
 
 
 @given(
-    rooms=st.lists(hosts, min_size=1, max_size=2, unique_by=lambda room: room.host),
+    candidates=st.lists(hosts, min_size=1, max_size=2, unique_by=lambda on_host: on_host.host),
     asked=st.lists(st.tuples(st.integers(1, 4), st.sampled_from(list(Topology))), max_size=6),
 )
-def test_what_is_found_while_slots_are_taken_is_what_a_search_from_the_beginning_finds(rooms, asked):
-    ready_s = {slot.name: float(number % 3) for room in rooms for number, slot in enumerate(room.slots)}
-    soonest = Soonest({"f": rooms}, ready_s)
+def test_what_is_found_while_slots_are_taken_is_what_a_search_from_the_beginning_finds(candidates, asked):
+    ready_s = {slot.name: float(number % 3) for on_host in candidates for number, slot in enumerate(on_host.slots)}
+    earliest = EarliestStart({"f": candidates}, ready_s)
     for until, (count, topology) in enumerate(asked, start=5):
-        every = [soonest_slots(room, topology, count, ready_s) for room in rooms]
+        every = [earliest_slots(on_host, topology, count, ready_s) for on_host in candidates]
         expected = min((found for found in every if found is not None), key=lambda found: found[0], default=None)
-        assert soonest.find("f", topology, count) == expected
+        assert earliest.find("f", topology, count) == expected
         if expected is not None:
             ready_s |= dict.fromkeys(expected[1], float(until))
-            soonest.take(expected[1], float(until))
+            earliest.take(expected[1], float(until))
 
 
 def test_a_card_without_an_enclosure_is_alone():
-    (room,) = [host("a", 1, 3, None, Cables.FULL)]
-    assert slot_links(room.slots[0].links).card == ALONE
-    assert holds(room, Topology.RING, 3)
+    (on_host,) = [host("a", 1, 3, None, Cables.FULL)]
+    assert slot_links(on_host.slots[0].links).card == ALONE
+    assert holds(on_host, Topology.RING, 3)

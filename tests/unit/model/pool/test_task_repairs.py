@@ -16,7 +16,7 @@ from task_bench import Tasks
 from fpga_pool.model.exceptions import Conflict
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.objects import JobState, SlotState
-from fpga_pool.model.pool.audit import audit_stock
+from fpga_pool.model.pool.audit import audit_contents
 from fpga_pool.model.pool.instances import Claim, claim_slots, not_to_be_had
 from fpga_pool.model.tasks import TaskState
 from fpga_pool.model.values import changed
@@ -112,8 +112,8 @@ def test_a_claim_does_not_stop_a_task_that_could_not_begin_again(pool, tasks):
 def test_an_audit_finds_a_running_task_none_of_whose_shares_is_on_a_slot(pool, tasks):
     uuid = tasks.create(2, "line")
     tasks.place()
-    assert list(audit_stock(pool.stock())) == []
-    found = list(audit_stock(replace(pool.stock(), active_jobs=[])))
+    assert list(audit_contents(pool.contents())) == []
+    found = list(audit_contents(replace(pool.contents(), active_jobs=[])))
     assert f"task {uuid}: is RUNNING, and none of its shares is on a slot" in found
 
 

@@ -69,7 +69,7 @@ def test_a_ring_of_four_waits_for_all_four_and_is_told_when_it_can_begin(pool, t
     narrow, ring = tasks.create(2, "line", "sha256"), tasks.create(4, "ring")
     assert tasks.place() == [narrow]
     detail = tasks.detail(ring)
-    assert detail.waits_because == "4 slots for aes that are linked so (ring) are not free at once"
+    assert detail.pending_reason == "4 slots for aes that are linked so (ring) are not free at once"
     # 0.5 s for the load of sha256, 2.001 s for 1000 bytes of it
     assert detail.expected_at - pool.now_s == pytest.approx(2.501)
     assert tasks.place() == []
@@ -91,7 +91,7 @@ def test_what_cannot_be_linked_so_anywhere_is_refused_and_what_is_out_of_service
     pool.drain("r/c0/s0")
     uuid = tasks.create(4, "ring")
     assert tasks.place() == []
-    assert tasks.detail(uuid).waits_because == "no host has 4 slots in service for aes that are linked so (ring)"
+    assert tasks.detail(uuid).pending_reason == "no host has 4 slots in service for aes that are linked so (ring)"
     pool.resume("r/c0/s0")
     assert tasks.place() == [uuid]
 
@@ -141,7 +141,7 @@ def test_an_impatient_task_gets_slots_behind_what_computes_there_and_what_waits_
     uuid = tasks.create(4, "ring")
     pool.now_s += 31.0
     assert tasks.place() == [uuid]
-    queues = {slot: [job.uuid for job in pool.stock().active_jobs if job.slot == slot] for slot in tasks.slots(uuid)}
+    queues = {slot: [job.uuid for job in pool.contents().active_jobs if job.slot == slot] for slot in tasks.slots(uuid)}
     assert all(len(queue) == 2 for queue in queues.values())  # one that computes, and a share
     assert pool.plan() == []  # four are without a place, and every slot that is in service has its task
     pool.host_up()
@@ -155,13 +155,13 @@ def test_a_task_that_came_later_leaves_a_batch_that_waits_its_last_slot(pool, ta
     tasks.place()  # four jobs of the batch are without a place now
     later = tasks.create(4, "ring")
     run(tasks, first)
-    for job in pool.stock().active_jobs:
+    for job in pool.contents().active_jobs:
         pool.bring(job.uuid, JobState.DONE)
     for _ in range(3):
         pool.now_s += 31.0
         assert tasks.place() == []
     assert len(pool.plan()) == 4
-    for job in pool.stock().active_jobs:
+    for job in pool.contents().active_jobs:
         pool.bring(job.uuid, JobState.DONE)
     assert tasks.place() == [later]
 
@@ -271,7 +271,7 @@ def test_a_virtual_machine_takes_a_slot_of_a_task_and_the_task_waits_for_as_many
         claim_slots(tx, claim, pool.catalogue, pool.settings, pool.now_s)
     assert tasks.get(uuid).state is TaskState.QUEUED
     assert {share.state for share in tasks.shares(uuid)} == {JobState.PENDING}
-    assert {lease.kind for lease in pool.stock().leases} == {LeaseKind.INSTANCE}
+    assert {lease.kind for lease in pool.contents().leases} == {LeaseKind.INSTANCE}
     with pool.tx() as tx:
         release_slots(tx, "r", "vm", pool.now_s)
     assert tasks.place() == [uuid]
@@ -330,7 +330,7 @@ def test_where_jobs_of_the_pool_still_compute_the_pool_has_the_slot_again_when_a
     assert tasks.place() == [uuid]
     pool.fail(tasks.shares(uuid)[0].uuid)
     assert tasks.get(uuid).state is TaskState.QUEUED
-    assert [lease.kind for lease in pool.stock().leases] == [LeaseKind.POOL] * 4
+    assert [lease.kind for lease in pool.contents().leases] == [LeaseKind.POOL] * 4
 
 
 def test_a_task_whose_end_was_asked_for_ends_when_a_virtual_machine_takes_its_slot(pool, tasks):

@@ -8,7 +8,7 @@ from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.model.exceptions import HostTaken, ServiceUnavailable
 from fpga_pool.model.messages import AssignJob, Command, EvictJob, ReleaseJob, SlotChanged
 from fpga_pool.services.agent import service
-from fpga_pool.services.agent.instances import channel, keeper
+from fpga_pool.services.agent.instances import channel, supervisor
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.service import AgentService
 
@@ -225,8 +225,8 @@ def bench(new_bench):
 
 @pytest.fixture
 def host(bench, tmp_path, monkeypatch):
-    monkeypatch.setattr(keeper, "LOOK_S", 0.05)
-    monkeypatch.setattr(keeper, "CLAIM_AGAIN_S", 0.05)
+    monkeypatch.setattr(supervisor, "LOOK_S", 0.05)
+    monkeypatch.setattr(supervisor, "CLAIM_AGAIN_S", 0.05)
     monkeypatch.setattr(channel, "LOOK_S", 0.05)
     monkeypatch.setattr(channel, "RECONNECT_S", 0.05)
     made = Host(bench, tmp_path)

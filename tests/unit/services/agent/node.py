@@ -13,8 +13,8 @@ from fpga_pool.guest.frames import Lines
 from fpga_pool.model.exceptions import Conflict, InvalidInput, ServiceUnavailable
 from fpga_pool.model.messages import FreeSlot, HoldSlot
 from fpga_pool.services.agent.instances.channel import ChannelLimits
-from fpga_pool.services.agent.instances.keeper import Parts
 from fpga_pool.services.agent.instances.service import Instances
+from fpga_pool.services.agent.instances.supervisor import Parts
 
 HOOK = Path(__file__).parents[4] / "etc" / "fpga_pool" / "libvirt-qemu-hook"
 SLOTS = ["h0/sim0/slot0", "h0/sim0/slot1"]

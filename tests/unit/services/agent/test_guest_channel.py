@@ -31,7 +31,7 @@ class Port(Accelerator):
 
 
 class Line:
-    """What connects host and guest; like a port, it stays when either end is opened anew."""
+    """What connects host and guest; like a port, it stays when either end is opened again."""
 
     def __init__(self):
         self._ends = []

@@ -31,7 +31,7 @@ def test_a_machine_that_ended_leaves_its_slots_scrubbed_to_others(host, until):
     host.machines.end("vm")
     until(lambda: host.held() == [] and not any(host.bench.driver.memory(host.bench.address)))
     assert host.slots.held == {}
-    until(lambda: host.instances._keepers == {})
+    until(lambda: host.instances._supervisors == {})
 
 
 def test_an_end_that_nobody_told_is_noticed(host, until):
@@ -44,7 +44,7 @@ def test_an_end_that_nobody_told_is_noticed(host, until):
 def test_a_start_without_slots_is_refused_and_gives_back_all(host, until):
     with pytest.raises(Conflict, match="cannot give 3 slots"):
         host.instances.asked("prepare", xml(count=3))
-    until(lambda: ("release", "vm") in host.slots.calls and host.instances._keepers == {})
+    until(lambda: ("release", "vm") in host.slots.calls and host.instances._supervisors == {})
 
 
 def test_a_start_whose_load_fails_is_refused_and_gives_back_all(host, until):
@@ -69,7 +69,7 @@ def test_a_start_that_failed_after_its_slots_were_ready_gives_them_back_at_once(
 def test_a_machine_that_is_about_to_start_keeps_its_slots_although_it_does_not_run_yet(host):
     host.instances.asked("prepare", xml())
     for _ in range(10):
-        host.instances._keepers["vm"]._look()
+        host.instances._supervisors["vm"]._look()
     assert host.held() == [SLOTS[0]]
 
 
@@ -146,7 +146,7 @@ def test_nothing_is_given_back_while_the_hypervisor_does_not_answer(host, until)
     host.machines.silent = True
     for _ in range(5):
         with contextlib.suppress(ServiceUnavailable):
-            host.instances._keepers["vm"]._look()
+            host.instances._supervisors["vm"]._look()
     assert host.held() == [SLOTS[0]]
     host.machines.silent = False
     assert host.compute() == SHA256_OF_ABC
@@ -162,7 +162,7 @@ def test_a_slot_that_is_taken_away_takes_its_port_along(host, until):
 def test_a_machine_without_accelerator_flavor_is_nobodys_business(host):
     host.instances.asked("prepare", xml("plain", count=0))
     host.machines.begin(xml("plain", count=0))
-    assert host.instances._keepers == {}
+    assert host.instances._supervisors == {}
     assert host.slots.calls == []
 
 
@@ -273,7 +273,7 @@ def test_a_function_is_not_passed_before_its_slot_is_scrubbed_and_loaded(passing
     passing.instances.changed("")
     until(lambda: passing.held() == [SLOTS[0]])
     for _ in range(5):
-        passing.instances._keepers["vm"]._look()
+        passing.instances._supervisors["vm"]._look()
     assert passing.machines.functions("vm") == {}
     may_load.set()
     until(lambda: passing.machines.functions("vm") == {0: ADDRESSES[0]})

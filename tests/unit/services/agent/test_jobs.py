@@ -35,7 +35,7 @@ def test_a_command_that_is_late_is_refused_and_says_why(jobs, commands):
     assert jobs.get("late") is None
 
 
-def test_an_older_epoch_is_refused_whatever_its_sequence_and_a_newer_one_begins_anew(jobs, commands):
+def test_an_older_epoch_is_refused_whatever_its_sequence_and_a_newer_one_begins_again(jobs, commands):
     jobs.order(commands.assign("a", epoch=3))
     assert jobs.order(commands.assign("b", epoch=2)).outcome == "refused"
     commands.sequences.clear()

@@ -88,20 +88,20 @@ def test_what_the_end_of_a_job_says_as_well_is_not_told_before_it_where_both_wai
 
 def test_no_report_overtakes_a_heartbeat_that_says_all_is_reported(bench, until, monkeypatch):
     """1. A heartbeat is on its way.  2. A job goes on.  3. The heartbeat arrives before any report of it."""
-    told_meanwhile = []
+    reported_meanwhile = []
     heard = bench.scheduler.heartbeat
 
     def slow(heartbeat):
-        if heartbeat.unreported == 0 and not told_meanwhile:
+        if heartbeat.unreported == 0 and not reported_meanwhile:
             before = len(bench.scheduler.reports)
             bench.execute(bench.commands.assign("j"))
             until(lambda: bench.state() == "READY")
-            told_meanwhile.append(len(bench.scheduler.reports) - before)
+            reported_meanwhile.append(len(bench.scheduler.reports) - before)
         return heard(heartbeat)
 
     monkeypatch.setattr(bench.scheduler, "heartbeat", slow)
     until(lambda: bench.slot_states() == ["LOADING", "READY"])
-    assert told_meanwhile == [0]
+    assert reported_meanwhile == [0]
 
 
 def test_reports_that_the_scheduler_cannot_read_do_not_hold_up_the_others(bench, until, monkeypatch):

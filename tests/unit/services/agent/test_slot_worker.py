@@ -321,7 +321,7 @@ def test_a_drain_stops_a_job_that_does_not_end_in_time_and_the_next_start_comput
     until(lambda: bench.told("j")[-2:] == ["InputStaged", "JobStarted"])
 
 
-def test_the_library_is_read_anew_for_each_load(bench, until):
+def test_the_library_is_read_again_for_each_load(bench, until):
     assert isinstance(bench.library, BitstreamLibrary)
     bench.assign("a", function="sha256")
     bench.assign("b", function="aes", data=bytes(64), order=1)

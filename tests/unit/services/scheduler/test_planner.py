@@ -139,7 +139,7 @@ def test_a_batch_that_comes_while_others_run_is_planned_around_them_or_behind_th
     assert ("failed to plan around what is under way" in caplog.text) == broken
 
 
-def test_what_is_late_is_planned_anew_and_looked_at_again_later(quiet, agent, new_planner, jumping_clock):
+def test_what_is_late_is_planned_again_and_looked_at_again_later(quiet, agent, new_planner, jumping_clock):
     policy = Around()
     planner = new_planner(lambda name: policy, jumping_clock)
     quiet.create(agent, *["sha256"] * 30, input_bytes=10**10)

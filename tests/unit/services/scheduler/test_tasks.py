@@ -58,7 +58,7 @@ def test_a_task_that_waits_goes_on_when_the_one_before_it_is_cancelled(running):
     first = running.api.create_task(request(agent, 3))
     wait_until(lambda: state(running, first) is TaskState.RUNNING, "slots")
     second = running.api.create_task(request(agent, 2))
-    assert running.api.task("p", second.uuid).waits_because.startswith("2 slots for sha256")
+    assert running.api.task("p", second.uuid).pending_reason.startswith("2 slots for sha256")
     running.api.cancel_task("p", first.uuid)
     for share in running.api.task("p", first.uuid).shares:
         running.released(share)

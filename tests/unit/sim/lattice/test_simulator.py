@@ -78,7 +78,7 @@ def test_nobody_knows_what_is_yet_to_arrive():
     assert outcome.begin_s.tolist() == [0.0, 9.0]
 
 
-def test_a_run_that_fails_begins_anew_where_fpgas_are_left():
+def test_a_run_that_fails_begins_again_where_fpgas_are_left():
     # FPGA 0 fails under the task at 2 s; five others in a line are left.
     problem = ring([(5, 4.0, 0.0)])
     outcome = simulate(problem, Lattice(), outages=(Outage(enclosure=0, fpga=0, from_s=2.0, until_s=50.0),))

@@ -1,7 +1,7 @@
 """Lower bound by what responders hold: inputs that have arrived, in part or all, and are not computed yet.
 
 A job computes when all of its input is there.  So while b bits move at a rate r at most, and compute for e seconds, the
-responder holds b / 2 of them on average, and the job fills at least b^2 / (2 r) + b e / 2 of its stock, in bits times
+responder holds b / 2 of them on average, and the job fills at least b^2 / (2 r) + b e / 2 of its backlog, in bits times
 seconds, wherever and whenever it runs.
 
 Of a plan that ends at T, let L be what a responder receives in all, B the limit of its ingress, and P what its slots
@@ -27,7 +27,7 @@ _DOUBLINGS, _HALVINGS, _ROUNDING = 60, 40, 1e-9
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def stock_s(problem: BatchProblem, jobs: Ints, at_least_s: float) -> float:
+def backlog_bound_s(problem: BatchProblem, jobs: Ints, at_least_s: float) -> float:
     """Return the bound by `jobs` (n,), which all must be sent to a responder; `at_least_s` where it is not above that.
 
     Each has bits to send.  The bound does not apply where ingress has no limit, or compute takes no time.
@@ -76,11 +76,11 @@ def _looked_at(problem: BatchProblem, jobs: Ints, bits: Floats) -> tuple[Floats,
 
 
 class _Responders:
-    """Says by when all bits can have been sent and computed, as far as stock goes."""
+    """Says by when all bits can have been sent and computed, as far as backlog goes."""
 
     def __init__(self, ingress_bps: Floats, compute_bps: Floats, bits: float, needed: float) -> None:
         self._bits, self._needed = bits, needed
-        # With as much to receive as both take together one after the other, stock is not limited by what has yet to
+        # With as much to receive as both take together one after the other, backlog is not limited by what has yet to
         # arrive; from there on it shrinks, by the same for each responder if all are given the same multiple of that.
         even_bps = ingress_bps * compute_bps / (ingress_bps + compute_bps)
         least_bps = np.minimum(ingress_bps, compute_bps)
@@ -96,11 +96,11 @@ class _Responders:
 
     @property
     def sent_s(self) -> float:
-        """The least time in which all can be received and computed, stock apart."""
+        """The least time in which all can be received and computed, backlog apart."""
         return self._bits / float(self._least_bps.sum())
 
     def can_end_by(self, end_s: float) -> bool:
-        """Say whether the stock of all responders suffices if all is to end by then."""
+        """Say whether the backlog of all responders suffices if all is to end by then."""
         if end_s <= 0.0 or end_s < self.sent_s:
             return False
         multiple = max(1.0, self._multiple_of(self._bits / end_s))

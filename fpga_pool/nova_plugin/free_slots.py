@@ -23,7 +23,7 @@ class Next:
     gain: list[float]
 
 
-class Stock:
+class FreeSlots:
     """Counts what instances of this request were given; used by one thread at a time."""
 
     def __init__(self, fitting: Fitting, found: Ints, per_slot_left: float = 0.0) -> None:

@@ -5,18 +5,18 @@ from dataclasses import replace
 import pytest
 
 from fpga_pool.model.objects import JobState
-from fpga_pool.model.pool.lookout import Lookout
+from fpga_pool.model.pool.replan_trigger import ReplanTrigger
 
 R0, R1, R2 = "h0/c/r0", "h0/c/r1", "h0/c/r2"
 
 
 @pytest.fixture
 def look(pool):
-    lookout = Lookout(pool.settings)
+    replan_trigger = ReplanTrigger(pool.settings)
 
     def reason():
         with pool.tx() as tx:
-            return lookout.reason(tx, pool.now_s)
+            return replan_trigger.reason(tx, pool.now_s)
 
     return reason
 
@@ -52,11 +52,11 @@ def test_jobs_of_policies_that_do_not_plan_are_no_news(queued):
     with queued.tx() as tx:
         [late] = tx.batch_jobs(batch)
         tx.save(replace(tx.batch(batch), policy="benefit_plus"))
-    lookout = Lookout(queued.settings, lambda name: name != "benefit_plus")
+    replan_trigger = ReplanTrigger(queued.settings, lambda name: name != "benefit_plus")
 
     def reason(now_s):
         with queued.tx() as tx:
-            return lookout.reason(tx, now_s)
+            return replan_trigger.reason(tx, now_s)
 
     # Its slot has a queue of four seconds before it: at 1010 s all thirteen are late, and it is not counted.
     assert "12 jobs are late" in reason(1010.0)
@@ -82,16 +82,16 @@ def test_nothing_under_way_is_nothing_to_look_at(pool, look):
 
 
 def test_looks_of_which_nothing_comes_get_rarer(queued):
-    lookout = Lookout(queued.settings)
+    replan_trigger = ReplanTrigger(queued.settings)
 
     def reason(now_s):
         with queued.tx() as tx:
-            return lookout.reason(tx, now_s)
+            return replan_trigger.reason(tx, now_s)
 
     assert "late" in reason(1002.0)
-    lookout.answered(changed=False)
+    replan_trigger.answered(changed=False)
     assert "late" in reason(1005.0)
     assert reason(1006.9) == ""  # not within two seconds
-    lookout.answered(changed=True)
+    replan_trigger.answered(changed=True)
     assert "late" in reason(1010.0)
     assert "late" in reason(1100.0)

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.makespan import polishing
+from fpga_pool.core.makespan import local_search
 from fpga_pool.core.makespan.compiled import Kernels
-from fpga_pool.core.makespan.polishing import Polisher
+from fpga_pool.core.makespan.local_search import LocalSearch
 from fpga_pool.core.types import BatchProblem
 
 
@@ -30,7 +30,7 @@ def test_a_responder_alone_receives_what_its_requesters_can_send(loops):
     # 50 Mbps, from 3 s to 4 s, then its own 100 Mbps: 4 + (150 - 50) / 100 = 5 s.
     seconds = [[1.0, 9.0], [2.0, 9.0], [9.0, 2.0]]
     problem = two_slots(seconds, [200, 150, 100], [0, 1, 0], [100, 100], 150)
-    placed = Polisher(loops.polish, problem).start(np.array([0, 0, 1]), np.array([0, 1, 2]))
+    placed = LocalSearch(loops.local_search, problem).start(np.array([0, 0, 1]), np.array([0, 1, 2]))
     assert placed.queues.release_s == pytest.approx([1.0, 3.0, 2.0])
     assert placed.queues.start_s == pytest.approx([1.0, 3.0, 3.0])
     assert placed.queues.load_s == pytest.approx([3.0, 2.0])
@@ -46,7 +46,7 @@ def test_a_responder_waits_for_what_its_requester_sends_to_another(loops):
         seconds=[[1.0, 9.0], [9.0, 2.0]], input_bytes=[25_000_000, 12_500_000], requester=[0, 0], egress_bps=[1e8],
         responder=[0, 1], ingress_bps=[1e9, 1e9],
     )  # fmt: skip
-    placed = Polisher(loops.polish, problem).start(np.array([0, 1]), np.array([0, 1]))
+    placed = LocalSearch(loops.local_search, problem).start(np.array([0, 1]), np.array([0, 1]))
     assert placed.queues.start_s == pytest.approx([1.0, 3.0])
     # The requester, then the responders.
     assert placed.queues.link_end_s == pytest.approx([4.0, 3.0, 4.0])
@@ -54,17 +54,17 @@ def test_a_responder_waits_for_what_its_requester_sends_to_another(loops):
     assert placed.excess_s(3.5) == pytest.approx(1.0)
 
 
-def test_polishing_shortens_a_poor_placement_and_keeps_its_books(loops):
+def test_local_search_shortens_a_poor_placement_and_keeps_its_books(loops):
     rng = np.random.default_rng(3)
     problem = BatchProblem(
         seconds=rng.uniform(0.5, 1.5, (60, 6)), input_bytes=rng.integers(1, 10**8, 60), requester=np.arange(60) % 8,
         egress_bps=[1e9] * 8, responder=[0, 0, 0, 1, 1, 1], ingress_bps=[1e9, 2e9],
     )  # fmt: skip
-    polisher = Polisher(loops.polish, problem)
-    placed = polisher.start(np.zeros(60, np.int64), np.arange(60))
+    local_search = LocalSearch(loops.local_search, problem)
+    placed = local_search.start(np.zeros(60, np.int64), np.arange(60))
     before_s = placed.estimate_s
     was = placed.copy()
-    polisher.polish(placed, 0.5 * before_s, 2000, np.array([7], np.uint64))
+    local_search.local_search(placed, 0.5 * before_s, 2000, np.array([7], np.uint64))
     assert placed.estimate_s < 0.7 * before_s
     assert was.estimate_s == before_s
     queues = placed.queues
@@ -73,11 +73,11 @@ def test_polishing_shortens_a_poor_placement_and_keeps_its_books(loops):
     for slot, jobs in enumerate(queued):
         assert (queues.accelerator[jobs] == slot).all()
         assert queues.release_s[jobs] == pytest.approx(np.cumsum(problem.seconds[jobs, slot]))
-    anew = placed.copy()
-    loops.polish.measure(polisher._instance, anew.queues)
-    assert queues.start_s == pytest.approx(anew.queues.start_s)
-    assert queues.load_s == pytest.approx(anew.queues.load_s)
-    assert queues.link_end_s == pytest.approx(anew.queues.link_end_s)
+    again = placed.copy()
+    loops.local_search.measure(local_search._instance, again.queues)
+    assert queues.start_s == pytest.approx(again.queues.start_s)
+    assert queues.load_s == pytest.approx(again.queues.load_s)
+    assert queues.link_end_s == pytest.approx(again.queues.link_end_s)
 
 
 def longest_last(loops, seconds, due_s):
@@ -114,6 +114,6 @@ def test_each_slot_computes_last_what_may_be_released_last_of_all_it_has_left(lo
 
 def test_changes_look_among_the_slots_on_which_a_job_is_quickest(monkeypatch):
     # In blocks of two rows, the last one alone; of three columns the two least.
-    monkeypatch.setattr(polishing, "_ROWS", 2)
-    quick = polishing._quickest(np.array([[3.0, 1.0, 2.0], [1.0, np.inf, 2.0], [5.0, 4.0, 6.0]]), 2)
+    monkeypatch.setattr(local_search, "_ROWS", 2)
+    quick = local_search._quickest(np.array([[3.0, 1.0, 2.0], [1.0, np.inf, 2.0], [5.0, 4.0, 6.0]]), 2)
     assert np.sort(quick, axis=1).tolist() == [[1, 2], [0, 2], [0, 1]]

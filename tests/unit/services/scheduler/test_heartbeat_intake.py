@@ -7,8 +7,8 @@ import pytest
 from fpga_pool.model.exceptions import HostTaken, InvalidInput, LateMessage
 from fpga_pool.model.messages import JobStarted
 from fpga_pool.model.values import changed
-from fpga_pool.services.scheduler import hearing
-from fpga_pool.services.scheduler.hearing import FULL_EVERY
+from fpga_pool.services.scheduler import heartbeat_intake
+from fpga_pool.services.scheduler.heartbeat_intake import FULL_EVERY
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_heartbeat_that_says_nothing_new_changes_no_shard_and_is_noted(running
 
 
 def test_now_and_then_a_heartbeat_is_compared_in_full(running, agent, monkeypatch):
-    monkeypatch.setattr(hearing, "FULL_APART_S", 0.0)
+    monkeypatch.setattr(heartbeat_intake, "FULL_APART_S", 0.0)
     running.service.ownership.pause()
     before = generation(running)
     for _ in range(3 * FULL_EVERY):
@@ -50,10 +50,10 @@ def test_now_and_then_a_heartbeat_is_compared_in_full(running, agent, monkeypatc
 
 
 def test_where_many_are_due_each_waits_its_turn_but_not_for_ever(running, agent, monkeypatch):
-    monkeypatch.setattr(hearing, "FULL_APART_S", 1e6)
-    monkeypatch.setattr(hearing, "FULL_AT_LATEST", 2 * FULL_EVERY)
+    monkeypatch.setattr(heartbeat_intake, "FULL_APART_S", 1e6)
+    monkeypatch.setattr(heartbeat_intake, "FULL_AT_LATEST", 2 * FULL_EVERY)
     running.service.ownership.pause()
-    running.service.hearing._compared_s = time.monotonic()
+    running.service.heartbeat_intake._compared_s = time.monotonic()
     before = generation(running)
     for _ in range(2 * FULL_EVERY - 1):
         running.api.heartbeat(agent.heartbeat(running.clock()))
@@ -70,10 +70,10 @@ def test_a_heartbeat_answers_with_the_pools_time(running, agent, clock):
 @pytest.mark.parametrize("stored", [True, False], ids=["stored", "not stored yet"])
 def test_a_replayed_heartbeat_is_refused_and_counted(running, agent, monkeypatch, stored):
     if not stored:
-        monkeypatch.setattr(running.service.hearing, "flush", lambda: False)
+        monkeypatch.setattr(running.service.heartbeat_intake, "flush", lambda: False)
     heartbeat = agent.heartbeat(running.clock())
     running.api.heartbeat(heartbeat)
-    running.service.hearing.flush()
+    running.service.heartbeat_intake.flush()
     with pytest.raises(LateMessage, match=f"heartbeat {heartbeat.beat} of start 1 comes after"):
         running.api.heartbeat(heartbeat)
     assert running.api.hosts()[0].refused_messages == 1
@@ -110,8 +110,10 @@ def test_another_agent_is_the_hosts_once_the_old_one_is_given_up(bench, until, c
 def test_a_report_is_applied_once_however_often_it_comes(running, agent):
     started = JobStarted(job="nobody", attempt=1, at=1.0)
     running.api.report(agent.name, agent.name, [(5, started), (6, started)])
-    assert running.service.hearing.report(agent.name, agent.name, [(5, started), (6, started)]) == ["2 applied before"]
-    assert running.service.hearing.report(agent.name, agent.name, [(6, started), (7, started)]) == [
+    assert running.service.heartbeat_intake.report(agent.name, agent.name, [(5, started), (6, started)]) == [
+        "2 applied before"
+    ]
+    assert running.service.heartbeat_intake.report(agent.name, agent.name, [(6, started), (7, started)]) == [
         "1 applied before",
         "JobStarted: no job nobody",
     ]

@@ -26,8 +26,8 @@ LOOK_S = 5.0
 #: A machine that was let start runs within this, or does not.
 START_S = 120.0
 
-#: While the scheduler, or Placement behind it, does not answer, slots are claimed anew at this interval, for this share
-#: of the time that a start may take.
+#: While the scheduler, or Placement behind it, does not answer, slots are claimed again at this interval, for this
+#: share of the time that a start may take.
 CLAIM_AGAIN_S, CLAIM_SHARE = 1.0, 0.5
 
 
@@ -43,7 +43,7 @@ def _asking(patience_s: float) -> Retrying:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What the keepers of all instances of a host share."""
+    """What the supervisors of all instances of a host share."""
 
     host: str
     agent_id: str
@@ -58,18 +58,18 @@ class Parts:
     prepare_s: float
 
 
-class Keeper:
+class InstanceSupervisor:
     """Follows one instance in a thread of its own.
 
     What is to be done follows from what the hypervisor says now, not from what it told: an event only makes the
-    keeper look.  No lock is held while the hypervisor is asked, because it does not answer about a machine whose
+    supervisor look.  No lock is held while the hypervisor is asked, because it does not answer about a machine whose
     start waits for us.
     """
 
     def __init__(self, instance: str, parts: Parts, on_end: Callable[[str], bool]) -> None:
         self.instance = instance
         self._parts = parts
-        #: Asked whether this keeper may end, for nothing is left to do.
+        #: Asked whether this supervisor may end, for nothing is left to do.
         self._on_end = on_end
         #: By slot, the PCI function through which guests drive it themselves; others are served by a channel.
         self._functions = {

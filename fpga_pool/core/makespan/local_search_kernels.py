@@ -1,7 +1,8 @@
 """Compiled local search on reversed time: jobs change places until every link and accelerator ends by a target.
 
 Read backwards, a slot computes its queue without a pause, and what it has computed is sent.  A change is judged by when
-links have sent all (`queue_kernels`), which is nearly the length of a plan.  `polish` changes the queues in place.
+links have sent all (`queue_kernels`), which is nearly the length of a plan.  `local_search` changes the queues in
+place.
 """
 
 # What is called is compiled into the caller, and numba's cache looks at this file only: after a change of
@@ -11,7 +12,7 @@ import numpy as np
 from numba import njit, types
 
 from fpga_pool.core.makespan.kernels import _below, _uniform
-from fpga_pool.core.makespan.polishing import Queues
+from fpga_pool.core.makespan.local_search import Queues
 from fpga_pool.core.makespan.queue_kernels import (
     INSTANCE,
     QUEUES,
@@ -23,7 +24,7 @@ from fpga_pool.core.makespan.queue_kernels import (
     responder_end_s,
 )
 
-__all__ = ["measure", "polish"]
+__all__ = ["local_search", "measure"]
 
 #: Steps for which one late link is worked at; one change in so many is made anywhere.
 _STEPS_PER_LINK, _ANYWHERE = 8, 8
@@ -163,8 +164,8 @@ def _copy(instance, source, target, slots, requesters):  # type: ignore[no-untyp
 
 
 @njit(types.int64(INSTANCE, QUEUES, QUEUES, WHOLES, WHOLES, types.boolean[::1], WHOLES), cache=True)
-def _send_anew(instance, queues, kept, slots, touched, delayed, flow):  # type: ignore[no-untyped-def]
-    """Work out anew what requesters send after a change of `slots`; return how many, and write who.
+def _resend(instance, queues, kept, slots, touched, delayed, flow):  # type: ignore[no-untyped-def]
+    """Work out again what requesters send after a change of `slots`; return how many, and write who.
 
     Marks the responders (H,) that receive something at another time; `flow` (J,) is scratch.
     """
@@ -191,8 +192,8 @@ def _send_anew(instance, queues, kept, slots, touched, delayed, flow):  # type: 
 
 
 @njit(types.float64(INSTANCE, QUEUES, WHOLES, types.float64[::1], types.boolean[::1], WHOLES), cache=True)
-def _receive_anew(instance, queues, slots, excess_s, delayed, stamp):  # type: ignore[no-untyped-def]
-    """Work out anew when the `delayed` responders have received all, those of `slots` first; return what is exceeded.
+def _receive_again(instance, queues, slots, excess_s, delayed, stamp):  # type: ignore[no-untyped-def]
+    """Work out again when the `delayed` responders have received all, those of `slots` first; return what is exceeded.
 
     `excess_s` is what is exceeded without, what may be, and the target; as soon as it is more, the rest is left out.
     """
@@ -227,7 +228,7 @@ def _late_link(queues, target_s, state):  # type: ignore[no-untyped-def]
 
 
 @njit(types.float64(INSTANCE, QUEUES, REALS, types.float64, types.int64, types.uint64[::1]), cache=True)
-def polish(instance, queues, latest_s, target_s, steps, state):  # type: ignore[no-untyped-def]
+def local_search(instance, queues, latest_s, target_s, steps, state):  # type: ignore[no-untyped-def]
     """Try `steps` changes, and keep those with which links and slots exceed their targets by hardly more, together.
 
     `latest_s` (A,) is the target of the slots.  The queues are measured; returns what is still exceeded, 0 ends it.
@@ -267,11 +268,11 @@ def polish(instance, queues, latest_s, target_s, steps, state):  # type: ignore[
         if new_s <= at_most_s:
             delayed[:] = False
             delayed[instance.responder[a]] = delayed[instance.responder[b]] = True
-            count = _send_anew(instance, queues, kept, slots, touched, delayed, flow)
+            count = _resend(instance, queues, kept, slots, touched, delayed, flow)
             for u in touched[:count]:
                 new_s += _over(link_end_s[u], target_s) - _over(kept.link_end_s[u], target_s)
             excess[0], excess[1], excess[2] = new_s, at_most_s, target_s
-            new_s = _receive_anew(instance, queues, slots, excess, delayed, stamp)
+            new_s = _receive_again(instance, queues, slots, excess, delayed, stamp)
         if new_s <= at_most_s:
             excess_s = new_s
             _copy(instance, queues, kept, slots, touched[:count])

@@ -11,14 +11,14 @@ import numpy as np
 from fpga_pool.core.types import Floats, Ints
 from fpga_pool.model.links import slot_links
 from fpga_pool.model.pool.columns import Bools
-from fpga_pool.model.pool.linking import Spot
+from fpga_pool.model.pool.linking import SlotCandidate
 from fpga_pool.model.pool.providers import Providers
 
 #: Slots of a host; their `card` and `provider` are numbers within the host.
-Spots = tuple[Spot, ...]
+SlotCandidates = tuple[SlotCandidate, ...]
 
 
-class HostSpots:
+class HostCandidates:
     """Looks hosts up by name; made for one request after the other, it computes what they ask for only."""
 
     def __init__(self, providers: Providers, had: Bools, cost: Floats) -> None:
@@ -26,21 +26,21 @@ class HostSpots:
         self._providers = providers
         self._rows: Ints = np.flatnonzero(had)
         self._cost: Floats = np.ascontiguousarray(cost[self._rows], dtype=np.float64)
-        self._alike: dict[bytes, Spots] = {}
-        self._located: dict[str, tuple[Spots, int]] = {}
+        self._alike: dict[bytes, SlotCandidates] = {}
+        self._located: dict[str, tuple[SlotCandidates, int]] = {}
 
-    def of(self, host: str) -> Spots:
+    def of(self, host: str) -> SlotCandidates:
         """Return the slots of a host that can be had: the same object for hosts that are alike."""
         return self.located(host)[0]
 
-    def located(self, host: str) -> tuple[Spots, int]:
+    def located(self, host: str) -> tuple[SlotCandidates, int]:
         """Return the same, and the row of the provider that has number 0 within the host."""
         found = self._located.get(host)
         if found is None:
             found = self._located[host] = self._found(host)
         return found
 
-    def _found(self, host: str) -> tuple[Spots, int]:
+    def _found(self, host: str) -> tuple[SlotCandidates, int]:
         hosts = self._providers.hosts
         row = hosts.rows.get(host)
         if row is None:
@@ -51,7 +51,7 @@ class HostSpots:
         if found is None:
             words = self._providers.pool.words
             found = self._alike[known] = tuple(
-                Spot(str(card), provider, slot_links(words[links]), cost)
+                SlotCandidate(str(card), provider, slot_links(words[links]), cost)
                 for (card, provider, links, _), cost in zip(
                     self._facts[begin:end].tolist(), self._cost[begin:end].tolist(), strict=True
                 )

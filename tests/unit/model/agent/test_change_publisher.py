@@ -25,30 +25,30 @@ def slot(state, name="s"):
     return SlotChanged(slot=name, at=0.0, state=SlotState(state))
 
 
-def told(*reports):
+def reported(*reports):
     return coalesced(list(enumerate(reports, start=10)))
 
 
 def test_the_end_of_a_job_tells_when_it_was_staged_and_started():
-    assert told(staged("j"), started("j"), finished("j"), delivered("j")) == [
+    assert reported(staged("j"), started("j"), finished("j"), delivered("j")) == [
         (12, finished("j", staged_at=1.0, started_at=2.0)),
         (13, delivered("j")),
     ]
 
 
 def test_what_began_before_this_call_is_told_by_the_end_as_far_as_it_is_in_the_call():
-    assert told(started("j"), finished("j")) == [(11, finished("j", started_at=2.0))]
-    assert told(finished("j")) == [(10, finished("j"))]
+    assert reported(started("j"), finished("j")) == [(11, finished("j", started_at=2.0))]
+    assert reported(finished("j")) == [(10, finished("j"))]
 
 
 def test_a_job_without_an_end_is_told_step_by_step():
     failed = JobFailed(job="j", attempt=1, at=3.0, code="c", message="m", retryable=True)
     reports = [staged("j"), started("j"), failed]
-    assert [report for _, report in told(*reports)] == reports
+    assert [report for _, report in reported(*reports)] == reports
 
 
 def test_the_end_of_another_attempt_or_job_says_nothing():
-    assert told(staged("j", attempt=1), staged("k"), finished("j", attempt=2)) == [
+    assert reported(staged("j", attempt=1), staged("k"), finished("j", attempt=2)) == [
         (10, staged("j", attempt=1)),
         (11, staged("k")),
         (12, finished("j", attempt=2)),
@@ -56,7 +56,7 @@ def test_the_end_of_another_attempt_or_job_says_nothing():
 
 
 def test_of_two_starts_the_later_one_counts():
-    assert told(staged("j"), started("j", at=2.0), started("j", at=2.5), finished("j")) == [
+    assert reported(staged("j"), started("j", at=2.0), started("j", at=2.5), finished("j")) == [
         (13, finished("j", staged_at=1.0, started_at=2.5))
     ]
 
@@ -72,12 +72,12 @@ def test_of_two_starts_the_later_one_counts():
     ],
 )
 def test_of_a_slot_that_is_busy_and_ready_in_turns_only_the_last_is_told(states, kept):
-    reports = told(*(slot(state.upper()) for state in states))
+    reports = reported(*(slot(state.upper()) for state in states))
     assert [report.state for _, report in reports] == [SlotState(state.upper()) for state in kept]
 
 
 def test_slots_are_told_of_each_for_itself_and_the_last_report_keeps_its_number():
-    assert told(slot("BUSY", "a"), slot("BUSY", "b"), slot("READY", "a")) == [
+    assert reported(slot("BUSY", "a"), slot("BUSY", "b"), slot("READY", "a")) == [
         (11, slot("BUSY", "b")),
         (12, slot("READY", "a")),
     ]

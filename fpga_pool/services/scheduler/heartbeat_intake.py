@@ -38,7 +38,7 @@ class _Known:
     repeats: int = 0
 
 
-class Hearing:
+class HeartbeatIntake:
     """Heartbeats and reports on their way into the database; threads may share it."""
 
     def __init__(self, store: Store, writer: Callable[[str], ShardWriter], rule: ShardRule, clock: Clock) -> None:
@@ -61,7 +61,7 @@ class Hearing:
             require_agent(known, agent_id)
 
     def heartbeat(self, heard: Heartbeat) -> list[Repair]:
-        """Take in the observed state of a host; return what was mended.
+        """Take in the observed state of a host; return what was reconciled.
 
         LateMessage: a later one of the same agent was taken in before.
         """
@@ -77,7 +77,7 @@ class Hearing:
                 self._known.pop(heard.host, None)
             raise
         with self._lock:
-            # Where something was mended the next one is compared in full as well.
+            # Where something was reconciled the next one is compared in full as well.
             self._known[heard.host] = _Known(content, heard.beat, FULL_EVERY if repairs else 0)
         return repairs
 

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping
 from fpga_pool.services.clock import Clock
 
 
-class Stillness:
+class FailureDetector:
     """Watches named things, each by a value that changes while it lives; for one thread."""
 
     def __init__(self, clock: Clock) -> None:

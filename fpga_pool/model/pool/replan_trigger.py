@@ -1,4 +1,4 @@
-"""Whether what happens differs so much from the plan that the rest is to be planned anew."""
+"""Whether what happens differs so much from the plan that the rest is to be planned again."""
 
 from collections.abc import Callable
 
@@ -11,11 +11,11 @@ from fpga_pool.model.transaction import Transaction
 _LONGEST_PAUSE = 8
 
 
-class Lookout:
+class ReplanTrigger:
     """Looks at the work under way of one shard, now and then.
 
     What it remembers spares looks, and is not stored with the shard: whoever takes over looks once more than needed,
-    and what is planned anew then depends on the stored objects alone.
+    and what is planned again then depends on the stored objects alone.
     """
 
     def __init__(self, settings: PoolSettings, is_planned: Callable[[str], bool] = lambda _: True) -> None:
@@ -24,7 +24,7 @@ class Lookout:
         self._is_planned = is_planned
         self._next_at = 0.0
         self._pause_s = settings.replan_late_s
-        #: How late jobs were when the rest was planned anew for them.
+        #: How late jobs were when the rest was planned again for them.
         self._known_late_s: dict[str, float] = {}
         #: Slots that had nothing to do when that was looked at last.
         self._idle: frozenset[str] = frozenset()

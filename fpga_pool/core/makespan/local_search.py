@@ -1,4 +1,4 @@
-"""Plans made backwards, improved change by change; see `polish_kernels`."""
+"""Plans made backwards, improved change by change; see `local_search_kernels`."""
 
 from dataclasses import dataclass
 from types import ModuleType
@@ -58,7 +58,7 @@ class Queues(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Polished:
+class LocalOptimum:
     """A placement and an order that change in place, with the times these give."""
 
     queues: Queues
@@ -75,17 +75,17 @@ class Polished:
         over_s = np.maximum(queues.load_s + self.ready_s - target_s, 0.0).sum()
         return float(over_s + np.maximum(queues.link_end_s - target_s, 0.0).sum())
 
-    def copy(self) -> "Polished":
+    def copy(self) -> "LocalOptimum":
         """Return one that changes on its own."""
         own = self.queues
         copies = Queues(
             own.accelerator.copy(), own.queue.copy(), own.queued.copy(), own.release_s.copy(), own.start_s.copy(),
             own.load_s.copy(), own.link_end_s.copy(),
         )  # fmt: skip
-        return Polished(copies, self.ready_s)
+        return LocalOptimum(copies, self.ready_s)
 
 
-class Polisher:
+class LocalSearch:
     """Improves placements of one problem."""
 
     def __init__(self, kernels: ModuleType, problem: BatchProblem) -> None:
@@ -110,7 +110,7 @@ class Polisher:
             quick=_quickest(problem.seconds, _QUICK),
         )
 
-    def start(self, accelerator: Ints, sequence: Ints) -> Polished:
+    def start(self, accelerator: Ints, sequence: Ints) -> LocalOptimum:
         """Return a placement (J,) whose slots compute in `sequence` (J,)."""
         slot = accelerator[sequence]
         slots, links = len(self._ready_s), len(self._instance.egress_bps) + len(self._instance.ingress_bps)
@@ -121,11 +121,11 @@ class Polisher:
         release_s, start_s = np.zeros(len(slot)), np.zeros(len(slot))
         queues = Queues(accelerator.copy(), queue, queued, release_s, start_s, np.zeros(slots), np.zeros(links))
         self._kernels.measure(self._instance, queues)
-        return Polished(queues, self._ready_s)
+        return LocalOptimum(queues, self._ready_s)
 
-    def polish(self, polished: Polished, target_s: float, steps: int, state: NDArray[np.uint64]) -> None:
+    def local_search(self, optimum: LocalOptimum, target_s: float, steps: int, state: NDArray[np.uint64]) -> None:
         """Try `steps` changes towards a length of `target_s`."""
-        self._kernels.polish(self._instance, polished.queues, target_s - self._ready_s, target_s, steps, state)
+        self._kernels.local_search(self._instance, optimum.queues, target_s - self._ready_s, target_s, steps, state)
 
 
 def _quickest(seconds: Floats, few: int) -> Ints:

@@ -22,7 +22,7 @@ _UNIT_MS = 1.0
 _REPLAN_JOB_MS = 0.1
 
 
-def quick_plan(problem: BatchProblem, policy: str) -> BatchPlan:
+def greedy_plan(problem: BatchProblem, policy: str) -> BatchPlan:
     """Return a plan that takes as good as no time to make."""
     order = largest_first(problem)
     placing = _Placing(problem)
@@ -36,7 +36,7 @@ def quick_plan(problem: BatchProblem, policy: str) -> BatchPlan:
         found = Schedule(accelerator, np.array(placing.start_s), segments, max(placing.end_s, default=0.0))
     else:  # what is there sooner runs sooner
         found = schedule(problem, accelerator, order, Transfers(np.array(placing.arrived_s), segments), None)
-    return as_plan(problem, found, LowerBound(quick_bound_s(problem)), policy)
+    return as_plan(problem, found, LowerBound(simple_bound_s(problem)), policy)
 
 
 class _Placing:
@@ -115,7 +115,7 @@ class _Placing:
         self.arrived_s[job] = arrives_s
 
 
-def quick_bound_s(problem: BatchProblem) -> float:
+def simple_bound_s(problem: BatchProblem) -> float:
     """Return the largest of three bounds of one pass: single jobs, compute divided at will, and links."""
     if problem.jobs == 0:
         return 0.0
@@ -135,11 +135,11 @@ def even_work_s(fastest_s: Floats, ready_s: Floats) -> float:
 
 def fitting_effort(problem: BatchProblem, share: float, at_most: int) -> int:
     """Return how much to search for a batch, so that it takes at most a share of what the batch does; 0 = nothing."""
-    effort = min(at_most, int(1e3 * share * quick_bound_s(problem) / _UNIT_MS))
+    effort = min(at_most, int(1e3 * share * simple_bound_s(problem) / _UNIT_MS))
     return effort if effort >= _LEAST_EFFORT else 0
 
 
 def over_in_a_moment(problem: BatchProblem, share: float) -> bool:
-    """Say whether what is under way would be over before it could pay to plan it anew."""
-    left_s = max(quick_bound_s(problem), job_path_s(problem), float(problem.ready_s.max(initial=0.0)))
+    """Say whether what is under way would be over before it could pay to plan it again."""
+    left_s = max(simple_bound_s(problem), job_path_s(problem), float(problem.ready_s.max(initial=0.0)))
     return 1e3 * share * left_s < _REPLAN_JOB_MS * problem.jobs

@@ -1,7 +1,8 @@
 """What transfers under way leave of every link, worked out for a link when it is asked for.
 
-The same rules as `residual` (paper 000, Algorithm 4, lines 9, 10 and 13), in plain lists and link by link: a re-plan
-asks about a few links of many and fills them a few bits at a time, where calls of numpy would take most of the time.
+The same rules as `residual` (makespan paper, Algorithm 4, lines 9, 10 and 13), in plain lists and link by link: a
+re-plan asks about a few links of many and fills them a few bits at a time, where calls of numpy would take most of the
+time.
 """
 
 from bisect import bisect_left, bisect_right
@@ -32,7 +33,7 @@ class _Link(NamedTuple):
     limit_bps: float
 
 
-class Leftover:
+class ResidualLinks:
     """R_out(t) and R_in(t) of section 3.3, from time 0 on.
 
     Parameters

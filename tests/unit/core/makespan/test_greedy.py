@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fpga_pool.core.makespan import Ect, Makespan, MakespanParams
-from fpga_pool.core.makespan.quick import even_work_s, fitting_effort, quick_plan
+from fpga_pool.core.makespan.greedy import even_work_s, fitting_effort, greedy_plan
 
 
 @given(data=st.data())
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_checker_accepts_every_quick_plan_and_its_bound(data, problems, verdict):
     problem = data.draw(problems())
-    plan = quick_plan(problem, "makespan")
+    plan = greedy_plan(problem, "makespan")
     said = verdict(problem, plan)
     assert said["valid"], said
     assert plan.makespan_s == pytest.approx(said["makespan_s"], rel=1e-9)
@@ -22,19 +22,19 @@ def test_checker_accepts_every_quick_plan_and_its_bound(data, problems, verdict)
 
 def test_where_nothing_moves_it_is_the_plan_of_earliest_completion(compute_problem):
     problem = compute_problem(np.random.default_rng(1).uniform(1.0, 5.0, (30, 4)))
-    quick, ect = quick_plan(problem, ""), Ect().decide(problem, None, 0.0, np.random.default_rng(0))
+    quick, ect = greedy_plan(problem, ""), Ect().decide(problem, None, 0.0, np.random.default_rng(0))
     assert (quick.accelerator == ect.accelerator).all()
     assert quick.start_s == pytest.approx(ect.start_s)
 
 
 def test_jobs_that_take_no_time_are_spread_all_the_same(compute_problem):
     # What they take in truth is more than the time model says.
-    assert np.bincount(quick_plan(compute_problem(np.zeros((8, 4))), "").accelerator).tolist() == [2, 2, 2, 2]
+    assert np.bincount(greedy_plan(compute_problem(np.zeros((8, 4))), "").accelerator).tolist() == [2, 2, 2, 2]
 
 
 def test_inputs_follow_each_other_on_a_link(network_problem):
     # 8 Mb and 4 Mb from two requesters to one responder at 8 Mbit/s: 1 s, then half a second.
-    plan = quick_plan(network_problem([8, 4], [0, 1], [100, 100], [0], [8]), "")
+    plan = greedy_plan(network_problem([8, 4], [0, 1], [100, 100], [0], [8]), "")
     assert plan.segment_begin_s.tolist() == pytest.approx([0.0, 1.0])
     assert plan.segment_end_s.tolist() == pytest.approx([1.0, 1.5])
 
@@ -66,9 +66,9 @@ def test_a_sparing_policy_plans_short_batches_quickly_and_searches_for_long_ones
     seconds = np.random.default_rng(2).uniform(1.0, 5.0, (40, 5))
     short, long = compute_problem(seconds / 1000), compute_problem(seconds)
     rng = np.random.default_rng(0)
-    assert policy.decide(short, None, 0.0, rng).makespan_s == quick_plan(short, "").makespan_s
-    assert policy.decide(long, None, 0.0, rng).makespan_s < quick_plan(long, "").makespan_s
+    assert policy.decide(short, None, 0.0, rng).makespan_s == greedy_plan(short, "").makespan_s
+    assert policy.decide(long, None, 0.0, rng).makespan_s < greedy_plan(long, "").makespan_s
 
 
 def test_no_job_is_no_plan(compute_problem):
-    assert quick_plan(compute_problem(np.zeros((0, 2))), "").makespan_s == 0.0
+    assert greedy_plan(compute_problem(np.zeros((0, 2))), "").makespan_s == 0.0

@@ -18,7 +18,7 @@ SMALL_JOBS, SMALL_PAIRS = 300, 10_000
 LARGE_PAIRS = 500_000
 
 
-class Others:
+class Portfolio:
     """Asks one policy after the other, each once, the quickest first."""
 
     def __init__(self, problem: BatchProblem, rng: np.random.Generator, kernels: Kernels) -> None:
@@ -35,7 +35,7 @@ class Others:
             yield Schedule(found.accelerator, found.start_s, segments, found.makespan_s, results, found.completion_s)
 
 
-def are_quick(problem: BatchProblem) -> bool:
+def are_fast(problem: BatchProblem) -> bool:
     """Say whether asking all of them takes next to no time."""
     return problem.seconds.size <= SMALL_PAIRS and problem.jobs <= SMALL_JOBS
 
