@@ -48,7 +48,7 @@ def _lane(path):
 
 #: Tests with threads or processes that wait for each other: what fails runs once more, for the machine is shared.  The
 #: summary lists the first failure as RERUN.  It is a race to be found, not noise.
-RACING = tuple(f"unit/{room}" for room in ("api", "client", "cmd", "dataplane", "drivers", "rpc", "services"))
+RACING = tuple(f"unit/{room}" for room in ("api", "client", "cli", "transfer", "drivers", "rpc", "services"))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -8,15 +8,14 @@ from flask import Flask, Response, g, jsonify, request
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import BadRequest
 
-from fpga_pool.api import context, errors
+from fpga_pool.api import errors
+from fpga_pool.api import errors as context
 from fpga_pool.api.batches import batches
-from fpga_pool.api.functions import functions
 from fpga_pool.api.gangs import gangs
-from fpga_pool.api.hosts import hosts
+from fpga_pool.api.inventory import functions, hosts, slots
 from fpga_pool.api.server import is_loopback
-from fpga_pool.api.slots import slots
 from fpga_pool.api.tasks import tasks
-from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 
 LOG = logging.getLogger(__name__)

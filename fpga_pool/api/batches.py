@@ -11,12 +11,11 @@ from flask import Blueprint, current_app, jsonify, request, url_for
 from flask.typing import ResponseReturnValue
 
 from fpga_pool.api import schemas, views
-from fpga_pool.api.arguments import own_or_new_uuid, page_limit, page_marker
-from fpga_pool.api.context import known_uuid, scheduler, tenant
+from fpga_pool.api.errors import known_uuid, own_or_new_uuid, page_limit, page_marker, scheduler, tenant
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.exchange import TicketRequest
-from fpga_pool.model.objects import JobState
-from fpga_pool.model.pool.admission import BatchRequest, JobRequest
+from fpga_pool.model.messages.requests import TicketRequest
+from fpga_pool.model.objects.pool import JobState
+from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest
 from fpga_pool.rpc.scheduler_api import LONGEST_WAIT_S
 
 batches = Blueprint("batches", __name__, url_prefix="/v1/batches")

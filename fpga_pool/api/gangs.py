@@ -6,9 +6,8 @@ from flask import Blueprint, jsonify, request, url_for
 from flask.typing import ResponseReturnValue
 
 from fpga_pool.api import schemas, views
-from fpga_pool.api.arguments import own_or_new_uuid, page_limit, page_marker
-from fpga_pool.api.context import known_uuid, scheduler, tenant
-from fpga_pool.model.pool.gang_admission import GangRequest
+from fpga_pool.api.errors import known_uuid, own_or_new_uuid, page_limit, page_marker, scheduler, tenant
+from fpga_pool.model.rules.gang.admission import GangRequest
 
 gangs = Blueprint("gangs", __name__, url_prefix="/v1/gangs")
 

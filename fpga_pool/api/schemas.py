@@ -9,8 +9,8 @@ from werkzeug.exceptions import BadRequest, UnsupportedMediaType
 
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Topology
-from fpga_pool.model.gangs import LONGEST_COMMAND, LONGEST_IMAGE
-from fpga_pool.model.pool.task_admission import MOST_SLOTS
+from fpga_pool.model.objects.gangs import LONGEST_COMMAND, LONGEST_IMAGE
+from fpga_pool.model.rules.task.admission import MOST_SLOTS
 
 _UUID = {
     "type": "string",

@@ -6,11 +6,10 @@ from flask import Blueprint, jsonify, request, url_for
 from flask.typing import ResponseReturnValue
 
 from fpga_pool.api import schemas, views
-from fpga_pool.api.arguments import own_or_new_uuid, page_limit, page_marker
-from fpga_pool.api.context import known_uuid, scheduler, tenant
+from fpga_pool.api.errors import known_uuid, own_or_new_uuid, page_limit, page_marker, scheduler, tenant
 from fpga_pool.model.flavor import Topology
-from fpga_pool.model.pool.task_admission import ShareRequest, TaskRequest
-from fpga_pool.model.tasks import TaskShape
+from fpga_pool.model.objects.tasks import TaskShape
+from fpga_pool.model.rules.task.admission import ShareRequest, TaskRequest
 
 tasks = Blueprint("tasks", __name__, url_prefix="/v1/tasks")
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from fpga_pool.model.exchange import Calibration, FunctionInfo, GangDetail, TaskDetail, Ticket
-from fpga_pool.model.gangs import Gang, Migration, Process
-from fpga_pool.model.objects import Batch, HistoryEntry, Host, Job, RateSegment, Slot, place_kind
-from fpga_pool.model.tasks import Task
+from fpga_pool.model.messages.requests import Calibration, FunctionInfo, GangDetail, TaskDetail, Ticket
+from fpga_pool.model.objects.gangs import Gang, Migration, Process
+from fpga_pool.model.objects.pool import Batch, HistoryEntry, Host, Job, RateSegment, Slot, place_kind
+from fpga_pool.model.objects.tasks import Task
 
 View = dict[str, Any]
 

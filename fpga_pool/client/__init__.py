@@ -1,17 +1,4 @@
-"""L3: the pool for Python programs.
-
-=============  ==============================================================================
-`pool`         `Client`: everything the pool offers, and `run`, which does a whole batch
-`api`          the calls of the REST API, typed
-`session`      HTTP: times, retries, errors
-`resources`    JSON of the API as the pool's objects
-`inputs`       what a job computes on
-`tickets`      leave to move bytes, for many streams at once
-`stream`       the bytes of one job, on one connection
-`runner`       a batch from its creation to its results
-`outcome`      what came of a batch, and how far it is
-=============  ==============================================================================
-"""
+"""The pool for Python programs."""
 
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.inputs import JobSpec

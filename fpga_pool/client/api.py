@@ -11,13 +11,13 @@ from uuid import uuid4
 from fpga_pool.client.resources import read, read_all, seconds
 from fpga_pool.client.session import ApiSession
 from fpga_pool.model.exceptions import DuplicateId, NotFound, ServiceUnavailable
-from fpga_pool.model.exchange import Calibration, FunctionInfo, GangDetail, TaskDetail, Ticket, TicketRequest
 from fpga_pool.model.flavor import Topology
-from fpga_pool.model.gangs import Gang, Migration, Process
-from fpga_pool.model.objects import Batch, Host, Job, JobState, Slot
-from fpga_pool.model.pool.admission import JobRequest
-from fpga_pool.model.pool.task_admission import ShareRequest
-from fpga_pool.model.tasks import Task, TaskShape
+from fpga_pool.model.messages.requests import Calibration, FunctionInfo, GangDetail, TaskDetail, Ticket, TicketRequest
+from fpga_pool.model.objects.gangs import Gang, Migration, Process
+from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
+from fpga_pool.model.objects.tasks import Task, TaskShape
+from fpga_pool.model.rules.batch.admission import JobRequest
+from fpga_pool.model.rules.task.admission import ShareRequest
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
 

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from fpga_pool.client.inputs import Input
-from fpga_pool.client.results import write_files
-from fpga_pool.client.stream import Phase, StreamContext, plan_anchor_s
-from fpga_pool.client.tickets import require_current
-from fpga_pool.dataplane import frames
-from fpga_pool.dataplane.client import JobFailed, ResultInfo, TransferBroken, TransferCancelled, connect_lane
-from fpga_pool.dataplane.lane_client import Answer, LaneConnection
+from fpga_pool.client.outcome import write_files
+from fpga_pool.client.stream import Phase, StreamContext, plan_anchor_s, require_current
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, TransferRefused
-from fpga_pool.model.exchange import Ticket, TicketRequest
-from fpga_pool.model.objects import Host, Job, JobState
+from fpga_pool.model.messages.requests import Ticket, TicketRequest
+from fpga_pool.model.objects.pool import Host, Job, JobState
+from fpga_pool.transfer import frames
+from fpga_pool.transfer.client import JobFailed, ResultInfo, TransferBroken, TransferCancelled, connect_lane
+from fpga_pool.transfer.lane_client import Answer, LaneConnection
 
 #: Orders on one lane at once: enough to keep the slots of a host busy.  As many more are kept for results that wait on
 #: the host, which inputs that leave later, or that wait for a slot, must not hold up.  The host takes 1024 in all.

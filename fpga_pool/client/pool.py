@@ -1,18 +1,50 @@
-"""The pool in a few lines of Python."""
+"""The pool in a few lines of Python.
+
+A task from its creation to its results: its shares are jobs of a batch, and travel as those do.
+"""
 
 import ssl
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from fpga_pool.client.api import PoolApi
-from fpga_pool.client.inputs import JobSpec, Source, read_inputs
+from fpga_pool.client.inputs import Input, JobSpec, Source, read_inputs
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.runner import BatchRunner, RunSettings
-from fpga_pool.client.task_runner import TaskRunner
 from fpga_pool.model.flavor import Topology
-from fpga_pool.model.tasks import TaskShape
+from fpga_pool.model.objects.pool import Batch
+from fpga_pool.model.objects.tasks import TaskShape
+from fpga_pool.model.rules.batch.admission import JobRequest
+from fpga_pool.model.rules.task.admission import ShareRequest
+
+
+class TaskRunner(BatchRunner):
+    """Runs one task, a share for each input, all of one function; `run` is called once."""
+
+    def __init__(
+        self, api: PoolApi, inputs: Sequence[Input], topology: Topology, shapes: Sequence[TaskShape], **options: Any
+    ) -> None:
+        super().__init__(api, inputs, **options)
+        self._topology = topology
+        self._shapes = shapes
+
+    def _submit(self, requests: Sequence[JobRequest]) -> Batch:
+        shares = [
+            ShareRequest(uuid=job.uuid, name=job.name, requester=job.requester, input_bytes=job.input_bytes)
+            for job in requests
+        ]
+        function = requests[0].function
+        self._api.create_task(
+            function,
+            shares,
+            topology=self._topology,
+            shapes=self._shapes,
+            name=self._name,
+            uuid=self.batch_uuid,
+        )
+        return self._api.batch(self.batch_uuid)
 
 
 class TaskOptions(TypedDict, total=False):

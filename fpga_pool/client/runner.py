@@ -18,15 +18,14 @@ from fpga_pool.client.api import PoolApi
 from fpga_pool.client.inputs import Input
 from fpga_pool.client.lane import Lane, Outcome, Parcel
 from fpga_pool.client.outcome import BatchProgress, BatchResult
-from fpga_pool.client.stream import Phase, Stream, StreamContext
-from fpga_pool.client.tickets import TicketDesk
+from fpga_pool.client.stream import Phase, Stream, StreamContext, TicketDesk
 from fpga_pool.client.transfers import Transfer, new_job, outcome_of, result_files, sent_bytes_of, urgency
-from fpga_pool.dataplane.client import ResultInfo, TransferCancelled
-from fpga_pool.dataplane.frames import SMALL_BYTES
 from fpga_pool.drivers.egress.pacing import PacingDriver
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
-from fpga_pool.model.objects import Batch, BatchState, Host, Job, JobState
-from fpga_pool.model.pool.admission import JobRequest
+from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState
+from fpga_pool.model.rules.batch.admission import JobRequest
+from fpga_pool.transfer.client import ResultInfo, TransferCancelled
+from fpga_pool.transfer.frames import SMALL_BYTES
 
 _ENDED_BATCHES = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
 #: How soon the pool hears from the agent what the responder told us: that it has the whole input.

@@ -9,9 +9,9 @@ from fpga_pool.client.inputs import Input
 from fpga_pool.client.lane import Parcel
 from fpga_pool.client.outcome import JobOutcome
 from fpga_pool.client.stream import Stream
-from fpga_pool.dataplane.client import ResultInfo
-from fpga_pool.model.objects import ENDED_JOBS, Batch, Job, JobState
-from fpga_pool.model.pool.admission import JobRequest
+from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Job, JobState
+from fpga_pool.model.rules.batch.admission import JobRequest
+from fpga_pool.transfer.client import ResultInfo
 
 _AT_CLIENT = frozenset({JobState.PENDING, JobState.WAITING_INPUT})
 

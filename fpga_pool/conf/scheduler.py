@@ -4,9 +4,9 @@ import socket
 
 from oslo_config import cfg
 
-from fpga_pool.conf.places import KEYS
-from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.model.pool.sharding import BY_NUMBER, BY_ZONE, ShardRule
+from fpga_pool.conf.catalogue import KEYS
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.model.rules.shared.sharding import BY_NUMBER, BY_ZONE, ShardRule
 
 GROUP = cfg.OptGroup("scheduler", title="Pool scheduler")
 _DEFAULTS = PoolSettings()

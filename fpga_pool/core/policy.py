@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, runtim
 
 import numpy as np
 
-from fpga_pool.core.benefit.moves import Move as OnlineMove
 from fpga_pool.core.benefit.occupancy import Occupancy
+from fpga_pool.core.benefit.pool import Move as OnlineMove
 from fpga_pool.core.gangs.gangs import Move as GangMove
 from fpga_pool.core.gangs.tiers import Tiers
 from fpga_pool.core.integer import Report
@@ -21,8 +21,8 @@ from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
 from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers
 
 if TYPE_CHECKING:  # the planners import this module
-    from fpga_pool.core.makespan.replan import Replan
-    from fpga_pool.core.makespan.underway import Underway
+    from fpga_pool.core.makespan.online.replan import Replan
+    from fpga_pool.core.makespan.online.underway import Underway
 
 #: Entry-point group of each family of policies.
 GROUPS: Mapping[str, str] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from oslo_config import cfg
 from oslo_privsep import capabilities, priv_context
 
-from fpga_pool.drivers.egress.tc import attach, install
+from fpga_pool.drivers.egress.tc import changes
 from fpga_pool.drivers.egress.tc.messages import FlowFilter, HtbClass
 
 #: Ten thousand flows take a few seconds.
@@ -47,46 +47,46 @@ def use_own_capabilities() -> bool:
 @tc_context.entrypoint
 def attach_root(index: int) -> None:
     """Make our queue the root of a device."""
-    attach.add_root(index)
+    changes.add_root(index)
 
 
 @tc_context.entrypoint
 def detach_root(index: int) -> None:
     """Take our queue from a device, with all below it."""
-    attach.remove_root(index)
+    changes.remove_root(index)
 
 
 @tc_context.entrypoint
 def redirect_ingress(device: str, index: int, ifb: str) -> None:
     """Send what enters the host at a device through a device of its own, where it can be queued."""
-    attach.redirect(device, index, ifb)
+    changes.redirect(device, index, ifb)
 
 
 @tc_context.entrypoint
 def remove_redirect(index: int | None, ifb: str) -> None:
     """Undo `redirect_ingress`; the device itself may be gone (None)."""
-    attach.remove_redirect(index, ifb)
+    changes.remove_redirect(index, ifb)
 
 
 @tc_context.entrypoint
 def add_groups(index: int, positions: Sequence[int]) -> None:
     """Add queues for more flows below our root."""
-    install.add_groups(index, positions)
+    changes.add_groups(index, positions)
 
 
 @tc_context.entrypoint
 def add_flows(index: int, classes: Sequence[HtbClass], filters: Sequence[FlowFilter]) -> None:
     """Add classes and what sends flows there: all of them, or none and an error."""
-    install.add_flows(index, [HtbClass(*one) for one in classes], [FlowFilter(*one) for one in filters])
+    changes.add_flows(index, [HtbClass(*one) for one in classes], [FlowFilter(*one) for one in filters])
 
 
 @tc_context.entrypoint
 def change_classes(index: int, classes: Sequence[HtbClass], forgiven: Sequence[int]) -> list[int]:
     """Change rates, without debts of the old rate for the handles in `forgiven`; return handles that are not there."""
-    return install.change_classes(index, [HtbClass(*one) for one in classes], frozenset(forgiven))
+    return changes.change_classes(index, [HtbClass(*one) for one in classes], frozenset(forgiven))
 
 
 @tc_context.entrypoint
 def remove_flows(index: int, handles: Sequence[int], filters: Sequence[FlowFilter]) -> None:
     """Remove classes and filters, those that are there."""
-    install.remove_flows(index, handles, [FlowFilter(*one) for one in filters])
+    changes.remove_flows(index, handles, [FlowFilter(*one) for one in filters])

@@ -36,7 +36,7 @@ def start_pool(directory: Path, options: Options, port: int = 0) -> tuple[subpro
     directory.mkdir(parents=True, exist_ok=True)
     config, log = directory / "fpga_pool.conf", directory / "pool.log"
     config.write_text(config_text(options))
-    command = [sys.executable, "-P", "-m", "fpga_pool.cmd.standalone", "--config-file", str(config)]
+    command = [sys.executable, "-P", "-m", "fpga_pool.cli.daemons.standalone", "--config-file", str(config)]
     command += ["--state-dir", str(directory / "state"), "--port", str(port), "--log-file", str(log)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603
     lines: Queue[str] = Queue()

@@ -1,7 +1,7 @@
 """The planning cycle of a shard: snapshot, decide, commit, dispatch; the same for every family of work.
 
-A family (batches, online jobs, gangs, tasks) says what its part of each step is, see `model.pool.families`.  The
-scheduler service runs the cycle of each family in a thread of its own, the simulator runs all of them in simulated
+A family (batches, online jobs, gangs, tasks) says what its part of each step is, see `model.rules.shared.families`.
+The scheduler service runs the cycle of each family in a thread of its own, the simulator runs all of them in simulated
 time.
 """
 

@@ -2,6 +2,8 @@
 
 A virtual machine asks for `count` slots that hold `function`.  Placement counts them: a card is one provider for each
 of its kinds of slots, so a large slot is never mistaken for a small one, and traits say what can be loaded there.
+
+What an agent tells of the tiers of its host.
 """
 
 import re
@@ -11,7 +13,7 @@ from enum import StrEnum
 
 from fpga_pool.model.codec import Message, Number
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.objects import SLOT_NAMESPACE
+from fpga_pool.model.objects.pool import SLOT_NAMESPACE
 
 #: Namespace of the extra specs that are the pool's.
 NAMESPACE = "fpga_pool"
@@ -186,3 +188,17 @@ def tiers_provider_name(node: str) -> str:
 def tiers_provider_uuid(node: str) -> str:
     """Return the uuid of that provider: the same whenever it is made again."""
     return str(uuid.uuid5(SLOT_NAMESPACE, tiers_provider_name(node)))
+
+
+class GuestTier(Message, frozen=True, kw_only=True):
+    """One guest that is in a tier."""
+
+    instance: str
+    name: str
+    #: What its owner asks for; None = it was put into a tier without asking.
+    wanted: Tier | None
+    tier: Tier
+    #: The pCPU of each vCPU.
+    pcpus: tuple[int, ...]
+    #: Share of its pCPU that each vCPU used lately, 0 to 1; empty = not measured yet.
+    usage: tuple[Number, ...]

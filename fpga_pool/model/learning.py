@@ -17,11 +17,10 @@ from dataclasses import replace
 from typing import Any
 
 from fpga_pool.core.policy import PolicyState, Remembering
-from fpga_pool.model.gangs import ENDED_GANGS, Gang, GangState
-from fpga_pool.model.objects import ENDED_JOBS, Job, JobState
-from fpga_pool.model.policy_memory import PolicyMemory, memory_uuid
-from fpga_pool.model.tasks import ENDED_TASKS, Task, TaskState
-from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.objects.gangs import ENDED_GANGS, Gang, GangState
+from fpga_pool.model.objects.pool import ENDED_JOBS, Job, JobState
+from fpga_pool.model.objects.tasks import ENDED_TASKS, Task, TaskState
+from fpga_pool.model.transaction import PolicyMemory, Transaction, memory_uuid
 
 Work = Job | Gang | Task
 #: Fields of each kind of work that an event tells.

@@ -2,17 +2,43 @@
 
 `store` implements this on SQL, `sim` in memory.  Everything a transaction changed becomes visible at once, together
 with the commands it sent, or not at all.
+
+What a policy that learns remembers of a shard: stored with the shard, so that the next owner goes on with it.
 """
 
+import uuid
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.timemodel import TimeModel
-from fpga_pool.model.gangs import Gang, Migration, Process, Processor
-from fpga_pool.model.messages import Command
-from fpga_pool.model.objects import Backlog, Batch, Host, Job, Lease, PendingBatch, Run, Shard, Slot
-from fpga_pool.model.policy_memory import PolicyMemory
-from fpga_pool.model.tasks import Task
+from fpga_pool.model.messages.agents import Command
+from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
+from fpga_pool.model.objects.pool import Backlog, Batch, Host, Job, Lease, PendingBatch, Run, Shard, Slot
+from fpga_pool.model.objects.tasks import Task
+
+_NAMESPACE = uuid.UUID("0d8a1f6e-53b0-5c86-9f3c-2a77f1f3b0c4")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyMemory:
+    """The memory of one policy of one family, on one shard."""
+
+    uuid: str
+    shard: str
+    family: str
+    policy: str
+    state: PolicyState = None
+    #: Work that got its place by the policy, and whose end it was not told yet, by uuid.
+    watched: tuple[str, ...] = ()
+    generation: int = 0
+
+
+def memory_uuid(shard: str, family: str, policy: str) -> str:
+    """Return the deterministic uuid of a memory."""
+    return str(uuid.uuid5(_NAMESPACE, f"{shard} {family} {policy}"))
+
 
 Stored = Batch | Job | Host | Slot | Lease | Processor | Gang | Process | Migration | Task | PolicyMemory
 

@@ -1,9 +1,32 @@
-"""What Nova's allocation candidates say of the pool's slots."""
+"""What Nova's allocation candidates say of the pool's slots.
+
+What of Nova's request says that it is about the pool.
+
+What providers have left for the instances of one request, and what the next of them costs and gains there.
+
+Nearly every candidate is of one provider, and there are as many as hosts or more.  So what the next slots of each
+provider cost is worked out for all of them at once, and for one of them again when some of its slots were claimed.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from fpga_pool.model.flavor import RESOURCE_CLASS
+from fpga_pool.core.types import Floats, Ints
+from fpga_pool.model.flavor import NAMESPACE, RESOURCE_CLASS
+from fpga_pool.model.rules.instance.fitting import NOT_HAD, Fitting
+
+_FUNCTION = f"{NAMESPACE}:function"
+
+
+def accelerator_specs(spec_obj: Any) -> Mapping[str, str] | None:
+    """Return the extra specs of a request for accelerators; None for any other request."""
+    flavor = spec_obj.flavor
+    if not flavor or "extra_specs" not in flavor or _FUNCTION not in flavor.extra_specs:
+        return None
+    extra_specs: Mapping[str, str] = flavor.extra_specs
+    return extra_specs
+
 
 Candidate = Mapping[str, Any]
 #: Providers that a candidate allocates slots of, with their numbers.
@@ -42,3 +65,136 @@ def only_rows(candidates: Sequence[Candidate], rows: Mapping[str, int], count: i
             return []
         found.append(rows.get(only, UNKNOWN))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What the next slots of each provider add, by its row: NOT_HAD where there are not so many, and for UNKNOWN."""
+
+    cost: list[float]
+    #: The same with what decides among equals.
+    price: list[float]
+    #: Benefit of the pool, vCPU equivalents.
+    gain: list[float]
+
+
+class FreeSlots:
+    """Counts what instances of this request were given; used by one thread at a time."""
+
+    def __init__(self, fitting: Fitting, found: Ints, per_slot_left: float = 0.0) -> None:
+        """`found` (P,) is how many slots of each provider there are for the request: see `what_is_left`.
+
+        `per_slot_left` is what a price grows by with each slot that the provider has left.
+        """
+        self.rows = fitting.providers.rows
+        self._fitting = fitting
+        self.found = found
+        self.per_slot_left = per_slot_left
+        #: By provider, the same without those that were given to instances of this request.
+        self.left: list[int] = found.tolist()
+        self._given: dict[int, int] = {}
+        self._refused: set[int] = set()
+        #: Grows whenever something was given or refused.
+        self.changes = 0
+        #: By number of slots.
+        self._next: dict[int, Next] = {}
+
+    def given(self, row: int) -> int:
+        """Return how many slots of a provider went to instances of this request."""
+        return self._given.get(row, 0)
+
+    def next(self, count: int) -> Next:
+        """Return what the next `count` slots of each provider add."""
+        found = self._next.get(count)
+        if found is None:
+            fitting = self._fitting
+            cost, gain = (fitting.firsts(values, count, self.found) for values in (fitting.costs, fitting.gains))
+            price = cost + self.per_slot_left * self.found
+            found = self._next[count] = Next(*([*values.tolist(), NOT_HAD] for values in (cost, price, gain)))
+            for row in self._given.keys() | self._refused:
+                self._count(row, count, found)
+        return found
+
+    def needs(self, slots: Slots) -> Needs | None:
+        """Return the rows of a candidate's providers and how many slots of each; None if they cannot be had."""
+        needs = []
+        for uuid, count in slots:
+            row = self.rows.get(uuid)
+            if row is None or not self.has(row, count):
+                return None
+            needs.append((row, count))
+        return needs
+
+    def has(self, row: int, count: int) -> bool:
+        """Say whether a provider has so many slots left."""
+        return row not in self._refused and count <= self.left[row]
+
+    def cheapest(self, host: str, count: int) -> Needs:
+        """Return the provider of a host that has so many slots and where they cost least, with that number."""
+        rows = [
+            (self.cost([(row, count)]), row)
+            for row in self._fitting.providers.of_host.get(host, ())
+            if self.has(row, count)
+        ]
+        return ((min(rows)[1], count),) if rows else ()
+
+    def cost(self, needs: Needs) -> float:
+        """Return what the next slots of these providers cost the pool."""
+        return self._sum(self._fitting.costs, needs)
+
+    def gain(self, needs: Needs) -> float:
+        """Return what the next slots of these providers add to the benefit of the pool, vCPU equivalents."""
+        return self._sum(self._fitting.gains, needs)
+
+    def completion_s(self, needs: Needs, runtime_s: float) -> float:
+        """Return how long an instance takes that waits for all these slots; those of a card are loaded one by one."""
+        loads_s, slowdown = self._fitting.loads_s, self._fitting.slowdown
+        loading_s = max(self._fitting.between(loads_s, row, self.given(row), count) for row, count in needs)
+        return loading_s + runtime_s * max(float(slowdown[row]) for row, _ in needs)
+
+    def take(self, needs: Needs) -> None:
+        """Note that an instance was given slots."""
+        self.changes += 1
+        for row, count in needs:
+            self._given[row] = self.given(row) + count
+            self.left[row] -= count
+            self._count_again(row)
+
+    def give_back(self, needs: Needs) -> None:
+        """Note that it was not given them."""
+        self.take([(row, -count) for row, count in needs])
+
+    def refuse(self, needs: Needs) -> None:
+        """Note that Placement has refused a claim of these providers."""
+        self.changes += 1
+        for row, _ in needs:
+            self._refused.add(row)
+            self._count_again(row)
+
+    def _count_again(self, row: int) -> None:
+        for count, added in self._next.items():
+            self._count(row, count, added)
+
+    def _count(self, row: int, count: int, added: Next) -> None:
+        had, needs = self.has(row, count), [(row, count)]
+        added.cost[row] = self.cost(needs) if had else NOT_HAD
+        added.price[row] = added.cost[row] + self.per_slot_left * self.left[row]
+        added.gain[row] = self.gain(needs) if had else NOT_HAD
+
+    def _sum(self, values: Floats, needs: Needs) -> float:
+        return sum(self._fitting.between(values, row, self.given(row), count) for row, count in needs)
+
+
+def what_is_left(fitting: Fitting, left: Mapping[str, int] | None) -> Ints:
+    """Return (P,) what both the pool and Placement can give.
+
+    `left` is what Placement has left of providers that were asked for; others are as the pool knows them.
+    """
+    if left is None:
+        return fitting.free
+    free = fitting.free.copy()
+    for uuid, count in left.items():
+        row = fitting.providers.rows.get(uuid)
+        if row is not None:
+            free[row] = min(free[row], max(0, count))
+    return free

@@ -10,12 +10,12 @@ from oslo_log import log as logging
 
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.model.flavor import AcceleratorRequest, requested
-from fpga_pool.model.pool.explaining import on_one_card
+from fpga_pool.model.rules.instance.explaining import on_one_card
+from fpga_pool.nova_plugin.candidates import accelerator_specs
 from fpga_pool.nova_plugin.conf import register_opts
 from fpga_pool.nova_plugin.placement import slots_left
 from fpga_pool.nova_plugin.pool import PoolUnknown, pool
 from fpga_pool.nova_plugin.request import REQUESTS, Request
-from fpga_pool.nova_plugin.specs import accelerator_specs
 
 LOG = logging.getLogger(__name__)
 CONF = nova.conf.CONF
@@ -27,7 +27,8 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
 
     A slot is free, or held by the pool for jobs that can be evicted.  It must run before filters that drop allocation
     candidates, since it concludes from the first one of a host what was claimed there.  Slots that
-    `fpga_pool:topology` wants linked are looked at one by one, as the pool will choose them (`model.pool.linking`).
+    `fpga_pool:topology` wants linked are looked at one by one, as the pool will choose them
+    (`model.rules.instance.linking`).
     """
 
     RUN_ON_REBUILD = False

@@ -1,4 +1,7 @@
-"""What this process knows of the pool: one snapshot for all requests, brought up to date when it is needed."""
+"""What this process knows of the pool: one snapshot for all requests, brought up to date when it is needed.
+
+A circuit breaker: who has not answered several times in a row is left alone for a while.
+"""
 
 import os
 import threading
@@ -10,14 +13,44 @@ from oslo_config import cfg
 
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import FpgaPoolError
-from fpga_pool.model.pool.columns import PoolColumns
-from fpga_pool.model.pool.fitting import Fitting
-from fpga_pool.model.pool.providers import Providers
-from fpga_pool.nova_plugin.breaker import Breaker
+from fpga_pool.model.rules.instance.fitting import Fitting
+from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
 from fpga_pool.nova_plugin.conf import catalogue
 from fpga_pool.rpc.follower import PoolFollower
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, guest_transport
+
+
+class Breaker:
+    """Says whether to ask; after the pause one question is let through, and its answer decides.  Threads share it."""
+
+    def __init__(self, failures: int, reset_s: float, clock: Callable[[], float]) -> None:
+        self._most, self._reset_s, self._clock = failures, reset_s, clock
+        self._lock = threading.Lock()
+        self._failures = 0
+        self._failed_at = 0.0
+
+    def closed(self) -> bool:
+        """Say whether to ask now."""
+        with self._lock:
+            if self._failures < self._most:
+                return True
+            if self._clock() - self._failed_at < self._reset_s:
+                return False
+            self._failed_at = self._clock()  # whoever comes next waits for what this one finds
+            return True
+
+    def note_answer(self) -> None:
+        """Take note that there was an answer."""
+        with self._lock:
+            self._failures = 0
+
+    def note_failure(self) -> None:
+        """Take note that there was none."""
+        with self._lock:
+            self._failures += 1
+            self._failed_at = self._clock()
+
 
 #: Functions, each with how long instances stay, whose fitting slots are kept with a snapshot.
 _KEPT = 64

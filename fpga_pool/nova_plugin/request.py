@@ -11,13 +11,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fpga_pool.model.flavor import AcceleratorRequest
-from fpga_pool.model.links import wished_links
-from fpga_pool.model.pool.explaining import explain_host
-from fpga_pool.model.pool.fitting import NOT_HAD, Fitting
-from fpga_pool.nova_plugin.candidates import UNKNOWN, Candidate, Needs, Slots, only_rows, slots_of
-from fpga_pool.nova_plugin.free_slots import FreeSlots, what_is_left
-from fpga_pool.nova_plugin.linked import Linked, Outcome
-from fpga_pool.nova_plugin.plan import Completions, Plan
+from fpga_pool.model.objects.links import wished_links
+from fpga_pool.model.rules.instance.explaining import explain_host
+from fpga_pool.model.rules.instance.fitting import NOT_HAD, Fitting
+from fpga_pool.nova_plugin.candidates import (
+    UNKNOWN,
+    Candidate,
+    FreeSlots,
+    Needs,
+    Slots,
+    only_rows,
+    slots_of,
+    what_is_left,
+)
+from fpga_pool.nova_plugin.linked import Completions, Linked, Outcome, Plan
 
 #: What is so small that it only decides among equals.
 _LITTLE = 1e-6

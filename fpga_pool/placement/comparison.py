@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fpga_pool.model.exceptions import NotFound
-from fpga_pool.model.objects import Lease
+from fpga_pool.model.objects.pool import Lease
 from fpga_pool.placement.client import PlacementClient
 
 #: By provider, the leases of virtual machines on its slots.

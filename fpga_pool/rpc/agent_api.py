@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fpga_pool.model.codec import read, to_plain
-from fpga_pool.model.flavor import Tier
-from fpga_pool.model.messages import Command, Outcome
-from fpga_pool.model.tiers import GuestTier
+from fpga_pool.model.flavor import GuestTier, Tier
+from fpga_pool.model.messages.agents import Command, Outcome
 from fpga_pool.rpc.bounded import Caller
 from fpga_pool.rpc.transport import AGENT_TOPIC, client
 

@@ -5,7 +5,7 @@ pool's own imports nothing else for it.
 """
 
 from fpga_pool.model.exceptions import Conflict
-from fpga_pool.model.pool.columns import PoolColumns
+from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 
 

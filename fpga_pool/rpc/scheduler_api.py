@@ -5,7 +5,9 @@ from types import NoneType
 from typing import Any, TypeVar
 
 from fpga_pool.model.codec import read, to_plain
-from fpga_pool.model.exchange import (
+from fpga_pool.model.flavor import AcceleratorRequest
+from fpga_pool.model.messages.agents import Heartbeat, Report
+from fpga_pool.model.messages.requests import (
     Calibration,
     FunctionInfo,
     GangDetail,
@@ -14,15 +16,13 @@ from fpga_pool.model.exchange import (
     Ticket,
     TicketRequest,
 )
-from fpga_pool.model.flavor import AcceleratorRequest
-from fpga_pool.model.gangs import Gang
-from fpga_pool.model.messages import Heartbeat, Report
-from fpga_pool.model.objects import Batch, Host, JobState, Slot
-from fpga_pool.model.pool.admission import BatchRequest
-from fpga_pool.model.pool.columns import PoolColumns
-from fpga_pool.model.pool.gang_admission import GangRequest
-from fpga_pool.model.pool.task_admission import TaskRequest
-from fpga_pool.model.tasks import Task
+from fpga_pool.model.objects.gangs import Gang
+from fpga_pool.model.objects.pool import Batch, Host, JobState, Slot
+from fpga_pool.model.objects.tasks import Task
+from fpga_pool.model.rules.batch.admission import BatchRequest
+from fpga_pool.model.rules.gang.admission import GangRequest
+from fpga_pool.model.rules.shared.columns import PoolColumns
+from fpga_pool.model.rules.task.admission import TaskRequest
 from fpga_pool.rpc.bounded import Caller
 from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, client
 

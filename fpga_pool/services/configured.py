@@ -8,7 +8,7 @@ from typing import Any
 from oslo_config import cfg
 
 from fpga_pool.conf.agent import NO_EGRESS, NO_GUESTS
-from fpga_pool.conf.places import public_key
+from fpga_pool.conf.catalogue import public_key
 from fpga_pool.conf.scheduler import pool_settings
 from fpga_pool.conf.tc import shaped_devices
 from fpga_pool.conf.tiers import NO_TIERS, parse_pcpus
@@ -18,7 +18,7 @@ from fpga_pool.drivers.runners.base import Runner
 from fpga_pool.drivers.slots.base import SlotDriver
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.placement.options import open_placement
+from fpga_pool.placement.client import open_placement
 from fpga_pool.placement.tiers import TierAccounts
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.services.agent.instances.channel import ChannelLimits

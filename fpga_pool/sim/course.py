@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.messages import AssignJob, Report
-from fpga_pool.model.objects import CPU, Job
-from fpga_pool.model.pool.planning import known_time_models
-from fpga_pool.model.progress import moved_bytes, planned_bytes
+from fpga_pool.model.messages.agents import AssignJob, Report
+from fpga_pool.model.objects.pool import CPU, Job
+from fpga_pool.model.objects.progress import moved_bytes, planned_bytes
+from fpga_pool.model.rules.batch.planning import known_time_models
 from fpga_pool.sim.engine import Engine
 from fpga_pool.sim.hosts import SimulatedHost
 from fpga_pool.sim.store import MemoryStore

@@ -1,7 +1,13 @@
-"""Problem and plan files of batches (numpy `.npz`); doc/formats describes every array."""
+"""Problem and plan files of batches (numpy `.npz`); doc/formats describes every array.
 
+Files that are there whole or not at all.
+"""
+
+import os
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -10,7 +16,20 @@ from numpy.typing import NDArray
 
 from fpga_pool.core.types import BatchPlan, BatchProblem
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.sim.replacing import replacing
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Give a place next to `path` to write to, and rename at the end, so that nobody reads half a file."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
 
 FORMAT_VERSION = 1
 

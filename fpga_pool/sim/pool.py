@@ -21,25 +21,25 @@ from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle, PolicyFailure
 from fpga_pool.model.exceptions import StaleEpoch
-from fpga_pool.model.messages import Heartbeat, Report
-from fpga_pool.model.objects import DEFAULT_SHARD, Batch, Job, JobState, Slot
-from fpga_pool.model.pool.admission import BatchRequest, create_batch
-from fpga_pool.model.pool.batch_family import BatchFamily
-from fpga_pool.model.pool.families import AnyFamily, PoolPolicies, new_families
-from fpga_pool.model.pool.operations import drain_slot
-from fpga_pool.model.pool.reconcile import apply_heartbeat, note_progress, tick
-from fpga_pool.model.pool.reports import apply_reports, frees_place, makes_work
-from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.model.pool.task_admission import TaskRequest, create_task
+from fpga_pool.model.messages.agents import Heartbeat, Report
+from fpga_pool.model.objects.pool import DEFAULT_SHARD, Batch, Job, JobState, Slot
+from fpga_pool.model.rules.batch.admission import BatchRequest, create_batch
+from fpga_pool.model.rules.batch.family import BatchFamily
+from fpga_pool.model.rules.shared.changes import drain_slot
+from fpga_pool.model.rules.shared.families import AnyFamily, PoolPolicies, new_families
+from fpga_pool.model.rules.shared.reconcile import apply_heartbeat, note_progress, tick
+from fpga_pool.model.rules.shared.reports import apply_reports, frees_place, makes_work
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.model.rules.task.admission import TaskRequest, create_task
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
-from fpga_pool.sim.agents import Delays, SimulatedAgent
+from fpga_pool.sim.agents import SimulatedAgent
 from fpga_pool.sim.course import Course
 from fpga_pool.sim.engine import Engine
-from fpga_pool.sim.gang_hosts import GangHosts
-from fpga_pool.sim.gangs.guests import GuestTimes
-from fpga_pool.sim.hosts import SimulatedHost
+from fpga_pool.sim.gangs.host import GuestTimes
+from fpga_pool.sim.hosts import GangHosts, SimulatedHost
 from fpga_pool.sim.store import MemoryStore
+from fpga_pool.sim.surroundings import Delays
 
 ResultT = TypeVar("ResultT")
 

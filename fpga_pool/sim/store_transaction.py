@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound
-from fpga_pool.model.gangs import Gang, Migration, Process, Processor
-from fpga_pool.model.messages import Command
-from fpga_pool.model.objects import (
+from fpga_pool.model.messages.agents import Command
+from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
+from fpga_pool.model.objects.pool import (
     Backlog,
     Batch,
     Host,
@@ -24,9 +24,8 @@ from fpga_pool.model.objects import (
     Slot,
     input_due_at,
 )
-from fpga_pool.model.policy_memory import PolicyMemory
-from fpga_pool.model.tasks import Task
-from fpga_pool.model.transaction import Stored
+from fpga_pool.model.objects.tasks import Task
+from fpga_pool.model.transaction import PolicyMemory, Stored
 
 if TYPE_CHECKING:
     from fpga_pool.sim.store import MemoryStore

@@ -12,7 +12,7 @@ from sqlalchemy.dialects.mysql import MEDIUMTEXT
 from sqlalchemy.types import TypeDecorator
 
 from fpga_pool.model.codec import from_text, to_text
-from fpga_pool.model.messages import Action
+from fpga_pool.model.messages.agents import Action
 
 #: Text that may exceed the 64 KiB of MariaDB's TEXT.
 LongText = Text().with_variant(MEDIUMTEXT(), "mysql", "mariadb")

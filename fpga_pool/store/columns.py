@@ -23,7 +23,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from fpga_pool.model.pool.columns import PoolColumns, already_sent
+from fpga_pool.model.rules.shared.columns import PoolColumns, already_sent
 from fpga_pool.store.models import HostRow, LeaseRow, ShardRow, SlotRow
 
 _HOSTS, _SLOTS, _LEASES, _SHARDS = (cast("Table", row.__table__) for row in (HostRow, SlotRow, LeaseRow, ShardRow))
@@ -33,7 +33,8 @@ _SIZE = select(
     select(func.count()).select_from(_HOSTS).scalar_subquery(),
     select(func.count()).select_from(_SLOTS).scalar_subquery(),
 )
-#: In the order of the columns of `model.pool.columns`; the place of a slot is what its name says after the host.
+#: In the order of the columns of `model.rules.shared.columns`; the place of a slot is what its name says after the
+#: host.
 _HOST_COLUMNS = (_HOSTS.c.name, _HOSTS.c.shard, _HOSTS.c.availability_zone, _HOSTS.c.alive, _HOSTS.c.changed_in)
 _SLOT_COLUMNS = (
     _SLOTS.c.host,

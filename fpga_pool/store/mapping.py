@@ -7,15 +7,14 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Column, Table
 
-from fpga_pool.model.gangs import Gang, Migration, Process, Processor
-from fpga_pool.model.messages import Command
-from fpga_pool.model.objects import Batch, Host, Job, Lease, LeaseState, Run, Scheduler, Shard, Slot, input_due_at
-from fpga_pool.model.policy_memory import PolicyMemory
-from fpga_pool.model.tasks import Task
+from fpga_pool.model.messages.agents import Command
+from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
+from fpga_pool.model.objects.pool import Batch, Host, Job, Lease, LeaseState, Run, Scheduler, Shard, Slot, input_due_at
+from fpga_pool.model.objects.tasks import Task
+from fpga_pool.model.transaction import PolicyMemory
 from fpga_pool.model.values import field_names
-from fpga_pool.store import models
-from fpga_pool.store.policy_models import PolicyMemoryRow
-from fpga_pool.store.task_models import TaskRow
+from fpga_pool.store import family_models, models
+from fpga_pool.store.family_models import PolicyMemoryRow, TaskRow
 
 ValueT = TypeVar("ValueT")
 
@@ -46,10 +45,10 @@ PLACES: Mapping[type, Place] = {
     ),
     Batch: Place(models.BatchRow, "uuid"),
     Job: Place(models.JobRow, "uuid", lambda job: {"input_due_at": input_due_at(job)}),
-    Processor: Place(models.ProcessorRow, "name"),
-    Gang: Place(models.GangRow, "uuid"),
-    Process: Place(models.ProcessRow, "uuid", lambda process: {"held_place": process.held_place}),
-    Migration: Place(models.MigrationRow, "uuid"),
+    Processor: Place(family_models.ProcessorRow, "name"),
+    Gang: Place(family_models.GangRow, "uuid"),
+    Process: Place(family_models.ProcessRow, "uuid", lambda process: {"held_place": process.held_place}),
+    Migration: Place(family_models.MigrationRow, "uuid"),
     Task: Place(TaskRow, "uuid"),
     PolicyMemory: Place(PolicyMemoryRow, "uuid"),
     Command: Place(models.CommandRow, "id"),

@@ -10,9 +10,9 @@ from sqlalchemy import BigInteger, Double, ForeignKey, Index, MetaData, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, declared_attr, mapped_column
 
 from fpga_pool.model.flavor import Tier, Topology
-from fpga_pool.model.gangs import LONGEST_COMMAND, GangState, MigrationState, ProcessState
-from fpga_pool.model.messages import Action
-from fpga_pool.model.objects import (
+from fpga_pool.model.messages.agents import Action
+from fpga_pool.model.objects.gangs import GangState, MigrationState, ProcessState
+from fpga_pool.model.objects.pool import (
     BatchState,
     HistoryEntry,
     JobState,
@@ -21,7 +21,7 @@ from fpga_pool.model.objects import (
     RateSegment,
     SlotState,
 )
-from fpga_pool.model.tasks import TaskState
+from fpga_pool.model.objects.tasks import TaskState
 from fpga_pool.store.column_types import ActionText, Limit, LongText, Position, Records, enum_column
 
 Uuid = Annotated[str, mapped_column(String(36))]
@@ -82,7 +82,7 @@ class Versioned:
 
 
 class ShardRow(Base):
-    """Row of `model.objects.Shard`; its row is also the lock of every change to the shard."""
+    """Row of `model.objects.pool.Shard`; its row is also the lock of every change to the shard."""
 
     __tablename__ = "shards"
 
@@ -95,7 +95,7 @@ class ShardRow(Base):
 
 
 class SchedulerRow(Base):
-    """Row of `model.objects.Scheduler`."""
+    """Row of `model.objects.pool.Scheduler`."""
 
     __tablename__ = "schedulers"
 
@@ -105,7 +105,7 @@ class SchedulerRow(Base):
 
 
 class HostRow(Versioned, Base):
-    """Row of `model.objects.Host`."""
+    """Row of `model.objects.pool.Host`."""
 
     __tablename__ = "hosts"
 
@@ -133,7 +133,7 @@ class HostRow(Versioned, Base):
 
 
 class SlotRow(Versioned, Base):
-    """Row of `model.objects.Slot`."""
+    """Row of `model.objects.pool.Slot`."""
 
     __tablename__ = "slots"
 
@@ -161,7 +161,7 @@ class SlotRow(Versioned, Base):
 
 
 class LeaseRow(Versioned, Base):
-    """Row of `model.objects.Lease`."""
+    """Row of `model.objects.pool.Lease`."""
 
     __tablename__ = "leases"
 
@@ -182,7 +182,7 @@ class LeaseRow(Versioned, Base):
 
 
 class BatchRow(Versioned, Base):
-    """Row of `model.objects.Batch`."""
+    """Row of `model.objects.pool.Batch`."""
 
     __tablename__ = "batches"
 
@@ -208,7 +208,7 @@ class BatchRow(Versioned, Base):
 
 
 class JobRow(Versioned, Base):
-    """Row of `model.objects.Job`."""
+    """Row of `model.objects.pool.Job`."""
 
     __tablename__ = "jobs"
 
@@ -248,108 +248,14 @@ class JobRow(Versioned, Base):
     result_bytes: Mapped[int | None]
     result_sha256: Mapped[Word]
     history: Mapped[History]
-    #: `model.objects.input_due_at`, for the search for inputs that never came.
+    #: `model.objects.pool.input_due_at`, for the search for inputs that never came.
     input_due_at: Mapped[float]
     #: Generation of the shard in which it changed last: who knows an earlier one asks for what is newer.
     changed_in: Mapped[int]
 
 
-class ProcessorRow(Versioned, Base):
-    """Row of `model.gangs.Processor`."""
-
-    __tablename__ = "processors"
-
-    name: Mapped[Name] = mapped_column(primary_key=True)
-    host: Mapped[Name] = mapped_column(ForeignKey("hosts.name"), index=True)
-    number: Mapped[int]
-    shard: Mapped[Name]
-    offered: Mapped[bool]
-    sequence: Mapped[int]
-
-
-class GangRow(Versioned, Base):
-    """Row of `model.gangs.Gang`."""
-
-    __tablename__ = "gangs"
-
-    uuid: Mapped[Uuid] = mapped_column(primary_key=True)
-    project_id: Mapped[Word]
-    user_id: Mapped[Word]
-    name: Mapped[Name]
-    processes: Mapped[int]
-    runtime_s: Mapped[float]
-    cpu_usage: Mapped[float]
-    work_s: Mapped[float]
-    created_at: Mapped[float]
-    image: Mapped[Name]
-    command: Mapped[str] = mapped_column(String(LONGEST_COMMAND))
-    shard: Mapped[Name]
-    state: Mapped[GangState]
-    cancel_requested: Mapped[bool]
-    attempt: Mapped[int]
-    failures: Mapped[int]
-    reason: Mapped[Words]
-    ends_at: Mapped[float | None]
-    expected_s: Mapped[float | None]
-    ran_s: Mapped[float | None]
-    trial_ends_at: Mapped[float | None]
-    gave_way_s: Mapped[float]
-    started_at: Mapped[float | None]
-    ended_at: Mapped[float | None]
-    migrations: Mapped[int]
-    kills: Mapped[int]
-    swaps: Mapped[int]
-    front_s: Mapped[float]
-    behind_s: Mapped[float]
-    tier_since: Mapped[float | None]
-    cpu_s: Mapped[float]
-    history: Mapped[History]
-
-
-class ProcessRow(Versioned, Base):
-    """Row of `model.gangs.Process`."""
-
-    __tablename__ = "processes"
-
-    uuid: Mapped[Uuid] = mapped_column(primary_key=True)
-    gang_uuid: Mapped[Uuid] = mapped_column(ForeignKey("gangs.uuid"))
-    index: Mapped[int]
-    attempt: Mapped[int]
-    processor: Mapped[Name] = mapped_column(ForeignKey("processors.name"), index=True)
-    host: Mapped[Name]
-    tier: Mapped[Tier]
-    shard: Mapped[Name]
-    state: Mapped[ProcessState]
-    reason: Mapped[Words]
-    done_s: Mapped[float]
-    rate: Mapped[float]
-    progress_at: Mapped[float]
-    cpu_s: Mapped[float]
-    saved: Mapped[Name]
-    exchanged: Mapped[bool]
-    #: Tier and processor of one that is not ENDED, else NULL: unique, so no database lets two have one place.
-    held_place: Mapped[Name | None] = mapped_column(unique=True)
-    history: Mapped[History]
-
-
-class MigrationRow(Versioned, Base):
-    """Row of `model.gangs.Migration`."""
-
-    __tablename__ = "migrations"
-
-    uuid: Mapped[Uuid] = mapped_column(primary_key=True)
-    gang_uuid: Mapped[Uuid] = mapped_column(ForeignKey("gangs.uuid"), index=True)
-    attempt: Mapped[int]
-    began_at: Mapped[float]
-    shard: Mapped[Name]
-    state: Mapped[MigrationState]
-    reason: Mapped[Words]
-    ended_at: Mapped[float | None]
-    history: Mapped[History]
-
-
 class CommandRow(Base):
-    """Row of `model.messages.Command`: the outbox, emptied as agents acknowledge."""
+    """Row of `model.messages.agents.Command`: the outbox, emptied as agents acknowledge."""
 
     __tablename__ = "commands"
     #: Positions are never used again: they are the order of the commits of a shard, whose row every writer locks.
@@ -366,7 +272,7 @@ class CommandRow(Base):
 
 
 class RunRow(Base):
-    """Row of `model.objects.Run`; one row per completed job, so that a completion is recorded at most once."""
+    """Row of `model.objects.pool.Run`; one row per completed job, so that a completion is recorded at most once."""
 
     __tablename__ = "runs"
 
@@ -394,12 +300,8 @@ class TimeModelRow(Base):
 
 Index("ix_batches_newest", BatchRow.created_at, BatchRow.uuid)
 Index("ix_batches_newest_of_project", BatchRow.project_id, BatchRow.created_at, BatchRow.uuid)
-Index("ix_gangs_newest_of_project", GangRow.project_id, GangRow.created_at, GangRow.uuid)
-Index("ix_gangs_done_of_user", GangRow.user_id, GangRow.ended_at)
-Index("ix_gangs_in_state", GangRow.state, GangRow.shard)
-Index("ix_processes_of_gang", ProcessRow.gang_uuid, ProcessRow.attempt, ProcessRow.index)
-Index("ix_processes_in_state", ProcessRow.state, ProcessRow.shard)
-Index("ix_processes_in_state_on_host", ProcessRow.state, ProcessRow.host)
+
+
 Index("ix_jobs_of_batch", JobRow.batch_uuid, JobRow.index)
 Index("ix_jobs_in_state_on_slot", JobRow.state, JobRow.slot, JobRow.order)
 Index("ix_jobs_in_state_of_shard", JobRow.state, JobRow.shard)

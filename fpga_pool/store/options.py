@@ -7,8 +7,7 @@ from oslo_db import options
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.store.engine import CONNECT_INTERVAL_S, CONNECT_RETRIES
-from fpga_pool.store.errors import translated
+from fpga_pool.store.engine import CONNECT_INTERVAL_S, CONNECT_RETRIES, translated
 from fpga_pool.store.store import Store
 
 GROUP = "database"

@@ -9,8 +9,8 @@ from sqlalchemy import ColumnElement, Connection, Result, Select, func, select, 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.exceptions import InvalidInput, NotFound
-from fpga_pool.model.messages import Command
-from fpga_pool.model.objects import (
+from fpga_pool.model.messages.agents import Command
+from fpga_pool.model.objects.pool import (
     ACTIVE_JOBS,
     Backlog,
     Batch,
@@ -24,8 +24,8 @@ from fpga_pool.model.objects import (
     Shard,
     Slot,
 )
-from fpga_pool.model.policy_memory import PolicyMemory
-from fpga_pool.store.gang_reads import GangReads
+from fpga_pool.model.transaction import PolicyMemory
+from fpga_pool.store.family_reads import GangReads, TaskReads
 from fpga_pool.store.mapping import PLACES, called, from_columns, table
 from fpga_pool.store.statements import (
     active_jobs,
@@ -57,7 +57,6 @@ from fpga_pool.store.statements import (
     slots_with_jobs,
     time_models,
 )
-from fpga_pool.store.task_reads import TaskReads
 
 ValueT = TypeVar("ValueT")
 

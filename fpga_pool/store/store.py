@@ -13,16 +13,17 @@ from sqlalchemy.orm import Session, sessionmaker
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.codec import from_text
 from fpga_pool.model.exceptions import Conflict, DuplicateId, InvalidInput, NotFound, StaleEpoch
-from fpga_pool.model.messages import Action, Command
-from fpga_pool.model.objects import Job, JobState, Scheduler, Shard
-from fpga_pool.model.pool.columns import PoolColumns
+from fpga_pool.model.messages.agents import Action, Command
+from fpga_pool.model.objects.pool import Job, JobState, Scheduler, Shard
+from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.store import columns, engine, schema
-from fpga_pool.store.errors import translated
+from fpga_pool.store.engine import translated
 from fpga_pool.store.mapping import called, from_columns, from_row, to_columns
 from fpga_pool.store.models import HostRow, SchedulerRow, ShardRow, TimeModelRow
 from fpga_pool.store.reads import Reads, chunks
-from fpga_pool.store.statements import insertion, outbox, removal, shard_lock, shard_renewal, sign_of_life
+from fpga_pool.store.statements import outbox, shard_lock, shard_renewal, sign_of_life
 from fpga_pool.store.transaction import NO_SHARD, SqlReading, SqlTransaction
+from fpga_pool.store.writes import insertion, removal
 
 LOG = logging.getLogger(__name__)
 

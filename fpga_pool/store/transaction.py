@@ -11,16 +11,17 @@ from typing import Any
 from sqlalchemy import Connection, delete
 
 from fpga_pool.model.exceptions import Conflict, DuplicateId
-from fpga_pool.model.gangs import Process
-from fpga_pool.model.messages import Command
-from fpga_pool.model.objects import Batch, Host, Job, Lease, LeaseState, Run, Shard, Slot
+from fpga_pool.model.messages.agents import Command
+from fpga_pool.model.objects.gangs import Process
+from fpga_pool.model.objects.pool import Batch, Host, Job, Lease, LeaseState, Run, Shard, Slot
 from fpga_pool.model.transaction import Stored
 from fpga_pool.model.values import changed
-from fpga_pool.store.errors import translated
+from fpga_pool.store.engine import translated
 from fpga_pool.store.mapping import PLACES, called, to_columns
 from fpga_pool.store.models import CommandRow
 from fpga_pool.store.reads import Reads, chunks
-from fpga_pool.store.statements import among, bulk_change, change, given_in, insertion
+from fpga_pool.store.statements import among
+from fpga_pool.store.writes import bulk_change, change, given_in, insertion
 
 #: How many rows the driver is given at once; it may send them in several packets.
 ROWS_PER_CALL = 1000

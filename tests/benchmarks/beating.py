@@ -15,8 +15,8 @@ from oslo_config import cfg
 
 import fpga_pool.rpc  # noqa: F401  # chooses native threads before oslo.messaging is used
 from fpga_pool.model.agent.machine import Agent
-from fpga_pool.model.messages import Heartbeat, ObservedSlot
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.messages.agents import Heartbeat, ObservedSlot
+from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, transport
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fpga_pool.cmd.sim import main as sim
+from fpga_pool.cli.sim.main import main as sim
 from fpga_pool.conf.policies import policy_names
 
 SEEDS = 20

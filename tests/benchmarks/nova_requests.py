@@ -28,7 +28,7 @@ from nova.scheduler import host_manager, weights
 from oslo_utils import uuidutils
 
 from fpga_pool.model.flavor import RESOURCE_CLASS, function_trait, provider_uuid
-from fpga_pool.model.pool.columns import PoolColumns
+from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.nova_plugin import all_filters, all_weighers
 from fpga_pool.nova_plugin import pool as plugin_pool
 from fpga_pool.nova_plugin.conf import register_opts

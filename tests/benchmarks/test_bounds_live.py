@@ -14,7 +14,7 @@ import pytest
 
 from fpga_pool.client import Client, JobSpec
 from fpga_pool.experiments.embedded import embedded_pool
-from fpga_pool.model.objects import BatchState
+from fpga_pool.model.objects.pool import BatchState
 
 POOLS, BATCHES, JOBS = 10, 10, 6
 POLICIES = ("makespan", "ect", "sjf", "ljf")

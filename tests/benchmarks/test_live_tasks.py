@@ -17,13 +17,13 @@ from fpga_pool.conf.policies import load_policy
 from fpga_pool.core.lattice.starting import planned
 from fpga_pool.core.lattice.tasks import Topology as Cables
 from fpga_pool.model.flavor import Topology
-from fpga_pool.model.links import CardLinks, SlotLinks
-from fpga_pool.model.objects import Host, Slot
-from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.model.pool.task_admission import ShareRequest, TaskRequest, create_task
-from fpga_pool.model.pool.task_choosing import choose
-from fpga_pool.model.pool.tasks import commit_choices, task_detail, task_view
-from fpga_pool.services.scheduler.policies import quick
+from fpga_pool.model.objects.links import CardLinks, SlotLinks
+from fpga_pool.model.objects.pool import Host, Slot
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.model.rules.task.admission import ShareRequest, TaskRequest, create_task
+from fpga_pool.model.rules.task.decisions import commit_choices, task_detail, task_view
+from fpga_pool.model.rules.task.family import choose
+from fpga_pool.services.scheduler.planner import quick
 from fpga_pool.store import Store
 
 HOSTS, CARDS, TASKS = 40, 8, 300

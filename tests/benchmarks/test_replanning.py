@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.makespan import Makespan, MakespanParams, plan
-from fpga_pool.core.makespan.compiled import Kernels
-from fpga_pool.core.makespan.replan import ReplanParams, replan
-from fpga_pool.core.makespan.underway import underway_at
+from fpga_pool.core.makespan.kernels.compiled import Kernels
+from fpga_pool.core.makespan.online.replan import ReplanParams, replan
+from fpga_pool.core.makespan.online.underway import underway_at
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_makespan import reference_loop_s, workload

@@ -8,7 +8,7 @@ jobs.  CPU time of this process without imports; nothing is asserted about it.
 
 import time
 
-from fpga_pool.cmd.pool import load
+from fpga_pool.cli.sim.pool import load
 from fpga_pool.services.audit import audit
 
 SCENARIO = """

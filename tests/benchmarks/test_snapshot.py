@@ -18,19 +18,19 @@ from oslo_config import cfg
 
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.conf.policies import load_policy
-from fpga_pool.model.objects import Host, Lease, LeaseKind, Slot, SlotState
-from fpga_pool.model.pool.columns import PoolColumns
-from fpga_pool.model.pool.online_family import OnlineRule
-from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.objects.pool import Host, Lease, LeaseKind, Slot, SlotState
+from fpga_pool.model.rules.online.family import OnlineRule
+from fpga_pool.model.rules.shared.columns import PoolColumns
+from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.follower import PoolFollower
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, server, transport
 from fpga_pool.services.clock import SteadyClock
+from fpga_pool.services.scheduler.changes import Snapshots
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.services.scheduler.settings import SchedulerSettings
-from fpga_pool.services.scheduler.snapshots import Snapshots
 from fpga_pool.store import Store
 
 SHARD = "default"

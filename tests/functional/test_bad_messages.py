@@ -13,11 +13,11 @@ import oslo_messaging as messaging
 import pytest
 from oslo_config import cfg
 
-from fpga_pool.dataplane import frames
 from fpga_pool.model.exceptions import StaleEpoch
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, EXCHANGE, SCHEDULER_TOPIC, transport
+from fpga_pool.transfer import frames
 from support.deployment import Deployment
 from support.waiting import wait_until
 

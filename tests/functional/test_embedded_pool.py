@@ -8,12 +8,12 @@ import sys
 import pytest
 
 from fpga_pool.client import JobSpec
-from fpga_pool.model.objects import BatchState, SlotState
+from fpga_pool.model.objects.pool import BatchState, SlotState
 
 
 def fpga_pool(pool, *words, code=0):
     """Run one `fpga-pool` command; return what it prints, as JSON where it was asked to."""
-    command = [sys.executable, "-m", "fpga_pool.cmd.cli", "--endpoint", pool.endpoint, *map(str, words)]
+    command = [sys.executable, "-m", "fpga_pool.cli.client.main", "--endpoint", pool.endpoint, *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout) if "json" in words else done.stdout + done.stderr
@@ -111,7 +111,7 @@ def test_a_restarted_pool_remembers(make_pool, files):
 
 
 def test_a_second_pool_on_the_same_state_is_refused(pool):
-    command = [sys.executable, "-m", "fpga_pool.cmd.standalone", "--state-dir", pool.state_dir, "--port", "0"]
+    command = [sys.executable, "-m", "fpga_pool.cli.daemons.standalone", "--state-dir", pool.state_dir, "--port", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert f"another pool runs on {pool.state_dir}" in done.stderr

@@ -8,8 +8,8 @@ from typing import Self
 
 import pytest
 
-from fpga_pool.dataplane.client import Connection
-from fpga_pool.dataplane.lane_client import LaneConnection
+from fpga_pool.transfer.client import Connection
+from fpga_pool.transfer.lane_client import LaneConnection
 from support.waiting import wait_until
 
 JOBS, BATCHES, SEED = 500, 5, 7

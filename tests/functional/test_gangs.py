@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from fpga_pool.model.gangs import ENDED_GANGS, GangState, MigrationState, ProcessState
+from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState, MigrationState, ProcessState
 from fpga_pool.services.audit import audit
 from fpga_pool.store import Store
 
@@ -29,7 +29,16 @@ def options(hosts, processors, migration_s=0.5):
 
 
 def fpga_pool(pool, *words):
-    command = [sys.executable, "-m", "fpga_pool.cmd.cli", "--endpoint", pool.endpoint, *map(str, words), "-f", "json"]
+    command = [
+        sys.executable,
+        "-m",
+        "fpga_pool.cli.client.main",
+        "--endpoint",
+        pool.endpoint,
+        *map(str, words),
+        "-f",
+        "json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

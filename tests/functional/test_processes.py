@@ -7,7 +7,7 @@ import pytest
 
 from fpga_pool.client import JobSpec
 from fpga_pool.drivers.slots.functions.registry import function_model
-from fpga_pool.model.objects import BatchState, LeaseState
+from fpga_pool.model.objects.pool import BatchState, LeaseState
 from fpga_pool.store.store import Store
 
 

@@ -13,13 +13,13 @@ from uuid import uuid4
 
 import pytest
 
-from fpga_pool.dataplane.schedule import RateSchedule
-from fpga_pool.drivers.egress.tc import observe
+from fpga_pool.drivers.egress.tc import netlink
 from fpga_pool.experiments.testbed.cases import Nic
 from fpga_pool.model.exceptions import NotFound
-from fpga_pool.model.objects import BatchState, Job, JobState, RateSegment
-from fpga_pool.model.pool.admission import JobRequest
+from fpga_pool.model.objects.pool import BatchState, Job, JobState, RateSegment
+from fpga_pool.model.rules.batch.admission import JobRequest
 from fpga_pool.services.agent.journal import Journal
+from fpga_pool.transfer.schedule import RateSchedule
 from support import environment
 from support.deployment import Deployment
 from support.servers import RabbitMQ
@@ -126,7 +126,7 @@ class Scene:
         """Return the rates of all classes of a device, in bytes per second; nothing where there is no device."""
         with inside(self.namespace):
             try:
-                return sorted(observe.class_rates(observe.link(device).index).values())
+                return sorted(netlink.class_rates(netlink.link(device).index).values())
             except NotFound:
                 return []
 

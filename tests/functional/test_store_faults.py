@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import event, text
 
 from fpga_pool.model.exceptions import Contended, InvalidInput, ServiceUnavailable
-from fpga_pool.model.objects import Batch
+from fpga_pool.model.objects.pool import Batch
 from fpga_pool.store import Store
 from support.servers import MariaDB, PostgreSQL
 

@@ -15,9 +15,9 @@ import pytest
 
 from fpga_pool.client.runner import RunSettings
 from fpga_pool.model.flavor import Topology
-from fpga_pool.model.objects import BatchState
-from fpga_pool.model.pool.task_admission import ShareRequest
-from fpga_pool.model.tasks import TaskShape, TaskState
+from fpga_pool.model.objects.pool import BatchState
+from fpga_pool.model.objects.tasks import TaskShape, TaskState
+from fpga_pool.model.rules.task.admission import ShareRequest
 from support.waiting import wait_until
 
 PATIENT = RunSettings(patience_s=90.0, timeout_s=150.0)
@@ -76,7 +76,16 @@ def linked(task):
 
 
 def fpga_pool(pool, *words, code=0):
-    command = [sys.executable, "-m", "fpga_pool.cmd.cli", "--endpoint", pool.endpoint, *map(str, words), "-f", "json"]
+    command = [
+        sys.executable,
+        "-m",
+        "fpga_pool.cli.client.main",
+        "--endpoint",
+        pool.endpoint,
+        *map(str, words),
+        "-f",
+        "json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout) if done.stdout else done.stderr

@@ -33,7 +33,16 @@ def testbed(tmp_path) -> Iterator:
     begun = []
 
     def start(*words: str) -> subprocess.Popen:
-        command = [sys.executable, "-P", "-m", "fpga_pool.cmd.sim", "testbed", "--json", "--out", str(tmp_path / "out")]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "fpga_pool.cli.sim.main",
+            "testbed",
+            "--json",
+            "--out",
+            str(tmp_path / "out"),
+        ]
         output = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         begun.append(subprocess.Popen([*command, "--scale", str(SCALE), *words], text=True, **output))
         return begun[-1]

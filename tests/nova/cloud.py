@@ -21,7 +21,7 @@ from fpga_pool.model.flavor import (  # noqa: E402
     provider_name,
     provider_uuid,
 )
-from fpga_pool.model.pool.columns import PoolColumns  # noqa: E402
+from fpga_pool.model.rules.shared.columns import PoolColumns  # noqa: E402
 from fpga_pool.nova_plugin import conf as plugin_conf  # noqa: E402
 from fpga_pool.nova_plugin import pool as plugin_pool  # noqa: E402
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, TARGET, answers, server, transport  # noqa: E402

@@ -16,13 +16,13 @@ from fpga_pool.core.lattice.tasks import Topology as Cables
 from fpga_pool.drivers.guests.domain import parse
 from fpga_pool.model.extra_specs import Spread, consistent_extra_specs
 from fpga_pool.model.flavor import RESOURCE_CLASS, AcceleratorRequest, Topology
-from fpga_pool.model.links import CardLinks, SlotLinks
-from fpga_pool.model.messages import Heartbeat, ObservedSlot
-from fpga_pool.model.objects import SlotState
-from fpga_pool.model.pool.instances import Claim, claim_slots, instance_leases, release_slots
-from fpga_pool.model.pool.reconcile import apply_heartbeat
-from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.services.agent.instances.hook import HookServer
+from fpga_pool.model.messages.agents import Heartbeat, ObservedSlot
+from fpga_pool.model.objects.links import CardLinks, SlotLinks
+from fpga_pool.model.objects.pool import SlotState
+from fpga_pool.model.rules.instance.instances import Claim, claim_slots, instance_leases, release_slots
+from fpga_pool.model.rules.shared.reconcile import apply_heartbeat
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.services.agent.instances.service import HookServer
 from fpga_pool.sim.store import MemoryStore
 from support.cloud.fake_compute import AcceleratedFakeDriver
 

@@ -71,7 +71,7 @@ class Deployment:
         self.hosts += without_cards
         port = free_port()
         self.endpoint = f"http://127.0.0.1:{port}"
-        self._programs[API] = _Program("fpga_pool.cmd.api", {"api": {"port": port}})
+        self._programs[API] = _Program("fpga_pool.cli.daemons.api", {"api": {"port": port}})
         for name, more in (own or {}).items():
             program = self._programs[name]
             self._programs[name] = _Program(program.module, _merged(program.options, more))
@@ -100,11 +100,13 @@ class Deployment:
 
     def _scheduler(self, number: int) -> _Program:
         name = f"scheduler-{number}"
-        return _Program("fpga_pool.cmd.scheduler", {"scheduler": {"name": name, "state_dir": self.directory / name}})
+        return _Program(
+            "fpga_pool.cli.daemons.scheduler", {"scheduler": {"name": name, "state_dir": self.directory / name}}
+        )
 
     def _agent(self, host: str, more: Options | None = None) -> _Program:
         options = {"agent": {"host": host, "state_dir": self.directory / host}}
-        return _Program("fpga_pool.cmd.agent", _merged(options, more or {}))
+        return _Program("fpga_pool.cli.daemons.agent", _merged(options, more or {}))
 
     # Life and death --------------------------------------------------------------------------------------------
 
@@ -142,7 +144,15 @@ class Deployment:
 
     def manage(self, *words: str) -> str:
         """Run `fpga-pool-manage`; return what it prints."""
-        command = [sys.executable, "-P", "-m", "fpga_pool.cmd.manage", "--config-file", str(self._file("pool")), *words]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "fpga_pool.cli.admin.main",
+            "--config-file",
+            str(self._file("pool")),
+            *words,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S)
         if done.returncode:
             raise ServiceUnavailable(f"fpga-pool-manage {' '.join(words)}: {done.stderr.strip()}")

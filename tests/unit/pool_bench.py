@@ -18,29 +18,32 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.conf.catalogue import load_catalogue
 from fpga_pool.core.gangs.paper import Easy
-from fpga_pool.dataplane.handler import JobResult
-from fpga_pool.dataplane.port import Limits
-from fpga_pool.dataplane.server import DataServer
-from fpga_pool.dataplane.tokens import TransferGrant, sign
 from fpga_pool.model.agent import events as e
 from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.exceptions import Conflict, NotFound, TransferRefused
-from fpga_pool.model.exchange import Calibration, FunctionInfo, JobChanges, Ticket
-from fpga_pool.model.gangs import Gang, Processor
 from fpga_pool.model.lifecycle.job import Displaced, Planned, Retimed
-from fpga_pool.model.messages import ObservedSlot
-from fpga_pool.model.objects import Batch, Host, JobState, Shard, Slot
-from fpga_pool.model.pool import admission, changes, gang_admission, operations, task_admission
-from fpga_pool.model.pool.gangs import gang_detail
-from fpga_pool.model.pool.reports import apply_reports
-from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.model.pool.tasks import task_detail
-from fpga_pool.model.tasks import Task
+from fpga_pool.model.messages.agents import ObservedSlot
+from fpga_pool.model.messages.requests import Calibration, FunctionInfo, JobChanges, Ticket
+from fpga_pool.model.objects.gangs import Gang, Processor
+from fpga_pool.model.objects.pool import Batch, Host, JobState, Shard, Slot
+from fpga_pool.model.objects.tasks import Task
+from fpga_pool.model.rules.batch import admission
+from fpga_pool.model.rules.gang import admission as gang_admission
+from fpga_pool.model.rules.gang.decisions import gang_detail
+from fpga_pool.model.rules.shared import changes
+from fpga_pool.model.rules.shared.reports import apply_reports
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.model.rules.task import admission as task_admission
+from fpga_pool.model.rules.task.decisions import task_detail
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.shell import AgentShell
 from fpga_pool.services.agent.streams import Streams
 from fpga_pool.sim.store import MemoryStore, MemoryTransaction
+from fpga_pool.transfer.handler import JobResult
+from fpga_pool.transfer.port import Limits
+from fpga_pool.transfer.server import DataServer
+from fpga_pool.transfer.tokens import TransferGrant, sign
 
 CATALOGUE = Path(__file__).parents[2] / "etc" / "fpga_pool" / "catalogue.toml"
 
@@ -370,11 +373,11 @@ class PoolBench:
 
     def drain_slot(self, uuid, reason):
         with self._answering("drain_slot"):
-            return operations.drain_slot(self.tx, self._slot(uuid).name, reason, time.time())
+            return changes.drain_slot(self.tx, self._slot(uuid).name, reason, time.time())
 
     def resume_slot(self, uuid):
         with self._answering("resume_slot"):
-            return operations.resume_slot(self.tx, self._slot(uuid).name, time.time())
+            return changes.resume_slot(self.tx, self._slot(uuid).name, time.time())
 
     def hosts(self):
         with self._answering("hosts"):

@@ -18,9 +18,9 @@ PACKAGE = "fpga_pool"
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"core"}),
     frozenset({"guest", "model"}),
-    frozenset({"conf", "dataplane", "drivers", "placement", "rpc", "sim", "store"}),
+    frozenset({"conf", "transfer", "drivers", "placement", "rpc", "sim", "store"}),
     frozenset({"client", "services"}),
-    frozenset({"api", "cmd", "experiments", "nova_plugin", "osc", "web"}),
+    frozenset({"api", "cli", "experiments", "nova_plugin", "osc", "web"}),
 )
 
 #: The layer whose rooms never import each other.
@@ -237,16 +237,16 @@ def test_reads_the_modules_of_this_repository():
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from fpga_pool.api import app",
             "api (L4) is above rpc (L2)",
         ),
-        ("client.x", "import fpga_pool.cmd.cli as cli", "cmd (L4) is above client (L3)"),
+        ("client.x", "import fpga_pool.cli.client.main as cli", "cli (L4) is above client (L3)"),
         ("sim.x", "from fpga_pool.store import db", "store and sim are siblings"),
         ("drivers.slots.x", "from fpga_pool.conf import opts", "conf and drivers are siblings"),
         ("services.x", "import fpga_pool.garage", "garage is not in the layer table"),
         ("garage.x", "", "garage is not in the layer table"),
         ("services.scheduler.x", "import nova.conf", "nova is for nova_plugin"),
         ("services.x", "from sqlalchemy import orm", "sqlalchemy is for store"),
-        ("cmd.x", "def f():\n    import alembic.command", "alembic is for store"),
+        ("cli.x", "def f():\n    import alembic.command", "alembic is for store"),
         ("api.x", "from oslo_db import exception", "oslo_db is for store"),
-        ("cmd.x", "from osc_lib.command import command", "osc_lib is for osc"),
+        ("cli.x", "from osc_lib.command import command", "osc_lib is for osc"),
         ("services.x", "import eventlet", "eventlet is for nobody"),
         ("experiments.x", "from support.servers import RabbitMQ", "support is for nobody"),
         ("guest.x", "import numpy", "guest uses nothing but the standard library"),
@@ -287,7 +287,7 @@ def test_finds_violation(module, source, reason):
         ("sim.x", "from fpga_pool.model import lifecycle\nfrom fpga_pool.core import policy\nimport time"),
         ("store.x", "import sqlalchemy\nfrom oslo_db.sqlalchemy import enginefacade\nfrom . import models"),
         ("services.x", "from fpga_pool.store import db\nfrom fpga_pool.conf import opts\nimport threading"),
-        ("cmd.x", "from fpga_pool.api import app\nfrom fpga_pool.services import scheduler"),
+        ("cli.x", "from fpga_pool.api import app\nfrom fpga_pool.services import scheduler"),
         ("nova_plugin.x", "from nova.scheduler import filters"),
     ],
 )

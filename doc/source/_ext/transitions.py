@@ -12,8 +12,6 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from fpga_pool.model import gang_messages as gm
-from fpga_pool.model import messages as m
 from fpga_pool.model.agent import events as agent_events
 from fpga_pool.model.agent import hold as agent_hold
 from fpga_pool.model.agent import job as agent_job
@@ -21,11 +19,13 @@ from fpga_pool.model.agent import slot as agent_slot
 from fpga_pool.model.agent.objects import Activity, AgentParameters, AgentSlot, HeldJob, Hold, HoldState, Phase
 from fpga_pool.model.agent.table import AgentTable
 from fpga_pool.model.flavor import Tier, Topology
-from fpga_pool.model.gangs import Gang, GangState, Migration, MigrationState, Process, ProcessState
 from fpga_pool.model.lifecycle import batch, gang, job, lease, migration, process, slot, task
 from fpga_pool.model.lifecycle.table import Table
-from fpga_pool.model.objects import Batch, BatchState, Job, JobState, Lease, LeaseKind, Slot, SlotState
-from fpga_pool.model.tasks import Task, TaskState
+from fpga_pool.model.messages import agents as m
+from fpga_pool.model.messages import gangs as gm
+from fpga_pool.model.objects.gangs import Gang, GangState, Migration, MigrationState, Process, ProcessState
+from fpga_pool.model.objects.pool import Batch, BatchState, Job, JobState, Lease, LeaseKind, Slot, SlotState
+from fpga_pool.model.objects.tasks import Task, TaskState
 from fpga_pool.model.values import changed
 
 AnyTable = Table[Any] | AgentTable[Any]

@@ -10,8 +10,7 @@ from bisect import bisect_left, bisect_right, insort
 from itertools import islice
 
 from fpga_pool.core.benefit.demand import Demand
-from fpga_pool.core.benefit.dma import fair_rates
-from fpga_pool.core.benefit.pool import OnlinePool
+from fpga_pool.core.benefit.pool import OnlinePool, fair_rates
 
 EMPTY = -1
 #: Slots that are compared when one of many has to be chosen, and that are looked at to find them.

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fpga_pool.core.benefit.moves import Load, Move, Start
 from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
+from fpga_pool.core.benefit.pool import Load, Move, Start
 from fpga_pool.core.policy import PolicyState
 
 

@@ -1,17 +1,116 @@
-"""`benefit_plus`, ours: loads a function where that gains more than all it gives up."""
+"""`benefit_plus`, ours: loads a function where that gains more than all it gives up.
 
-from collections.abc import Iterable, Mapping, Sequence
+A limit per tenant: one tenant's useful jobs cannot push all others out for ever.
+
+What empty slots load: at the start, a card's configuration port is what is scarce, not its slots.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from fpga_pool.core.benefit.filling import fill
-from fpga_pool.core.benefit.moves import Load, Move, Start
 from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
+from fpga_pool.core.benefit.pool import Load, Move, Start
 from fpga_pool.core.policy import PolicyState
 
-#: Waiting jobs of a function that one decision looks at: more than one slot can do within any horizon that pays.
+
+class TenantLimit:
+    """Decides which jobs a policy sees: of each tenant no more at a time than slots it may have.
+
+    A job counts from when it is let in until it has left its slot, or has given up.  All others of its tenant are held
+    back and let in as they came.  What that costs: slots stay unused, or do less useful work, while one tenant alone
+    asks for more than its share.
+    """
+
+    def __init__(self, slots: int, share: float) -> None:
+        if not 0 < share <= 1:
+            raise ValueError(f"share: expected a number above 0, 1 at most, got {share!r}")
+        self.most = max(1, int(slots * share + 1e-9))
+        self._inside: dict[str, int] = {}
+        self._held: dict[str, dict[int, None]] = {}
+
+    def lets_in(self, job: int, tenant: str) -> bool:
+        """Say whether a job that arrives may be seen; else it is held back."""
+        inside = self._inside.get(tenant, 0)
+        if inside < self.most:
+            self._inside[tenant] = inside + 1
+            return True
+        self._held.setdefault(tenant, {})[job] = None
+        return False
+
+    def gives_up(self, job: int, tenant: str) -> bool:
+        """Forget a job that is held back; False where it is not."""
+        held = self._held.get(tenant, {})
+        if job not in held:
+            return False
+        del held[job]
+        return True
+
+    def left(self, tenant: str) -> int | None:
+        """Count a job of the tenant no more; return the next one to let in, which then counts."""
+        if held := self._held.get(tenant):
+            job = next(iter(held))
+            del held[job]
+            return job
+        self._inside[tenant] -= 1
+        if not self._inside[tenant]:
+            del self._inside[tenant]
+            self._held.pop(tenant, None)
+        return None
+
+
+#: Waiting jobs of a function that count: more than one slot can do while it is waited for.
 _JOBS_AHEAD = 8
+#: Probability that a slot is used below which nothing is loaded into it that nobody waits for.
+_LEAST_USE = 0.01
+
+
+def fill(view: Occupancy, now_s: float) -> Load | None:
+    """Return the load into an empty slot that gains most, whether a job waits for the function or is only likely to.
+
+    A load now rather than after the next one gains what its function would do in that time, and the jobs that wait for
+    it.  A function that would have none of the card's empty slots in the long run makes all those wait that would.
+    """
+    best, most = None, 0.0
+    # Functions that fit anywhere leave the slots to those that do not.
+    for kind in sorted(view.kinds, key=lambda kind: sum(view.fits[kind])):
+        slots = view.idle[kind][EMPTY]
+        if view.put_off:
+            slots = {slot: None for slot in slots if slot not in view.put_off}
+        if not slots or (slot := view.roomiest(slots, port=True)) is None:
+            continue
+        for function, gain in _gains(view, kind, slot, now_s):
+            if gain > most:
+                best, most = Load(slot, function), gain
+    return best
+
+
+def _gains(view: Occupancy, kind: int, slot: int, now_s: float) -> Iterator[tuple[int, float]]:
+    """Yield what a load of each function into the slot gains, in vCPU-seconds."""
+    demand, load_s = view.demand, view.load_s[kind]
+    fitting = [f for f in view.functions if view.fits[kind][f]]
+    if not fitting:
+        return
+    chosen = dict.fromkeys(fitting, 0)
+    # What each function would add per second, with the slots that it has and those that it is to have.
+    adds = {f: demand.speedup[f] * demand.likely_more_than(view.held[f], f, now_s, view.slots) for f in fitting}
+    first = dict(adds)
+    delayed = 0.0
+    for _ in range(view.empty_on(view.card[slot])):
+        function = max(fitting, key=adds.__getitem__)
+        delayed += adds[function]
+        chosen[function] += 1
+        others = view.held[function] + chosen[function]
+        adds[function] = demand.speedup[function] * demand.likely_more_than(others, function, now_s, view.slots)
+    for function in fitting:
+        waiting = view.uncovered(function, _JOBS_AHEAD) if view.waiting[function] else 0
+        gain = demand.speedup[function] * min(1, waiting) * demand.work_s[function]
+        gain += load_s * (first[function] if chosen[function] else -delayed)
+        if waiting or first[function] > _LEAST_USE * demand.speedup[function]:
+            yield function, gain * view.rate(function, slot)
+
+
 #: Work that is as good as none.
 _MOMENT_S = 1e-9
 

@@ -1,5 +1,11 @@
-"""What a pool of slots can do, in numbers: functions, kinds of slots, cards; fixed while jobs come and go."""
+"""What a pool of slots can do, in numbers: functions, kinds of slots, cards; fixed while jobs come and go.
 
+How the slots of a card share its DMA engine.
+
+What an online policy may decide.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,3 +74,41 @@ class OnlinePool:
     def slots(self) -> int:
         """S, the number of slots."""
         return len(self.slot_card)
+
+
+def fair_rates(demands_bps: Sequence[float], capacity_bps: float) -> list[float]:
+    """Return the progress rate of each job (1 = full speed) where the DMA is shared max-min fairly.
+
+    Nobody gets more than it asks for, and nobody less than an equal part of what the others leave; a job progresses
+    with the share of its demand that it gets.
+    """
+    rates = [1.0] * len(demands_bps)
+    if sum(demands_bps) <= capacity_bps:
+        return rates
+    left_bps, left = capacity_bps, len(demands_bps)
+    for i in sorted(range(left), key=demands_bps.__getitem__):
+        share_bps = min(demands_bps[i], left_bps / left)
+        if demands_bps[i] > 0:
+            rates[i] = share_bps / demands_bps[i]
+        left_bps -= share_bps
+        left -= 1
+    return rates
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Run the job that has waited longest for the slot's function; the slot is idle and holds it."""
+
+    slot: int
+    function: int
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Load a function into a slot that is empty, idle, or runs a preemptible job, which then goes to its CPU."""
+
+    slot: int
+    function: int
+
+
+Move = Start | Load

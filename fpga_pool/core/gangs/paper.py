@@ -5,9 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fpga_pool.core.gangs import dispatch
-from fpga_pool.core.gangs.gangs import How, Move
-from fpga_pool.core.gangs.params import ReservationParams, TierParams
+from fpga_pool.core.gangs import reservation as dispatch
+from fpga_pool.core.gangs.gangs import How, Move, ReservationParams, TierParams
 from fpga_pool.core.gangs.reservation import Reservation, anywhere, next_fill, next_narrow, where_it_sits
 from fpga_pool.core.gangs.tiers import BEHIND, Tiers
 from fpga_pool.core.policy import PolicyState

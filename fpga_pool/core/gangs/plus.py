@@ -6,10 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from fpga_pool.core.gangs import dispatch
-from fpga_pool.core.gangs.gangs import Gangs, How, Move
+from fpga_pool.core.gangs import reservation as dispatch
+from fpga_pool.core.gangs.gangs import Gangs, How, Move, TierParams
 from fpga_pool.core.gangs.paper import Measy
-from fpga_pool.core.gangs.params import TierParams
 from fpga_pool.core.gangs.reservation import Reservation, next_behind, next_fill
 from fpga_pool.core.gangs.tiers import Tiers
 from fpga_pool.core.types import Floats, Ints, floats

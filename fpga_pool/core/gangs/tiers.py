@@ -5,9 +5,8 @@ from types import ModuleType
 import numpy as np
 
 from fpga_pool.core.gangs import scans as plain_scans
-from fpga_pool.core.gangs.gangs import Gangs, How, Move
-from fpga_pool.core.gangs.prediction import History, corrected
-from fpga_pool.core.gangs.rows import Rows
+from fpga_pool.core.gangs.gangs import Gangs, History, How, Move, corrected
+from fpga_pool.core.gangs.scans import Rows
 from fpga_pool.core.types import Floats, Ints
 
 #: Where a gang is.

@@ -1,12 +1,223 @@
-"""`exact`: the shortest schedule of a few multi-FPGA tasks, with the proof that none is shorter."""
+"""`exact`: the shortest schedule of a few multi-FPGA tasks, with the proof that none is shorter.
+
+The task problem as a mixed integer programme: a place for each task, and an order for each two that share an FPGA.
+
+Times are shares of a horizon.  A task on a line or ring chooses among the connected paths of its enclosure, elsewhere
+among FPGAs one by one.  Of two tasks on one FPGA either is the first: a disjunction with a constant that switches its
+two rows off (Manne, "On the job-shop scheduling problem", 1960).  Because a load is no quicker than two in a row, it
+is enough to keep each pair of tasks apart.
+"""
+
+from collections import defaultdict
+from itertools import combinations, permutations
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fpga_pool.core.integer import ExactPolicy
-from fpga_pool.core.lattice.exact_model import Model
+from fpga_pool.core.integer import ExactPolicy, Limits, programme, solve
+from fpga_pool.core.lattice.listing import Placed, can_hold, empty_schedule, first_fpgas
 from fpga_pool.core.lattice.plus import LatticePlus, LatticePlusParams
-from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
+from fpga_pool.core.lattice.tasks import Links, TaskProblem, TaskSchedule, Topology
+from fpga_pool.core.lattice.topology import paths
 from fpga_pool.core.policy import PolicyState
+from fpga_pool.core.types import Ints
+
+if TYPE_CHECKING:
+    from pulp import LpAffineExpression, LpVariable
+
+#: A shape of a task on an enclosure, and the path it takes there; None where it takes any FPGAs.
+Place = tuple[int, int, tuple[int, ...] | None]
+
+
+class Model:
+    """The programme of a problem.
+
+    Parameters
+    ----------
+    problem
+        The tasks and the enclosures.
+    horizon_s
+        End of a known schedule: none that is looked for begins or ends anything later.
+    below_s
+        What the makespan must not exceed.
+    known_s
+        What no makespan is below.
+
+    """
+
+    def __init__(self, problem: TaskProblem, horizon_s: float, below_s: float, known_s: float) -> None:
+        self._problem, self._horizon_s, self._known_s = problem, horizon_s, known_s
+        self._tasks = range(problem.tasks)
+        self._base = first_fpgas(problem).tolist()
+        self._model = programme("tasks")
+        self._makespan = self._model.add_variable("makespan", min(known_s, below_s) / horizon_s, below_s / horizon_s)
+        self._model += self._makespan
+        self._place = [self._places(task) for task in self._tasks]
+        self._picked = self._picks()
+        self._on = [self._fpgas(task) for task in self._tasks]
+        self._begin = [
+            self._model.add_variable(f"begin_{task}", problem.arrival_s[task] / horizon_s, 1.0) for task in self._tasks
+        ]
+        self._lasts = [
+            _sum(problem.shape_seconds[shape] / horizon_s * chosen for (shape, _, _), chosen in places.items())
+            for places in self._place
+        ]
+
+    @property
+    def unknowns(self) -> int:
+        """How many whole numbers there are to find."""
+        chosen = sum(map(len, self._place)) + sum(map(len, self._picked))
+        return chosen + self._problem.tasks * (self._problem.tasks - 1)
+
+    def solve(self, limits: Limits) -> tuple[Placed | None, float]:
+        """Return the best schedule found, None where there is none below the limit, and what none can be below."""
+        self._fill_enclosures()
+        for task in self._tasks:
+            self._model += _sum(self._place[task].values()) == 1
+            self._model += self._begin[task] + self._lasts[task] <= self._makespan
+            self._wait_for_fpgas(task)
+        before = {
+            pair: self._model.add_variable(f"before_{pair[0]}_{pair[1]}", cat="Binary")
+            for pair in permutations(self._tasks, 2)
+        }
+        for (first, second), is_before in before.items():
+            ends = self._begin[first] + self._lasts[first] + self._load_s(first, second) * is_before
+            self._model += ends <= self._begin[second] + (1 - is_before)
+        for one, other in combinations(self._tasks, 2):
+            either = before[one, other] + before[other, one]
+            self._model += either <= 1
+            for fpga in self._on[one].keys() & self._on[other].keys():
+                self._model += self._on[one][fpga] + self._on[other][fpga] - 1 <= either
+            for both in self._too_wide(one, other):
+                self._model += both - 1 <= either
+        solved = solve(self._model, limits, self._known_s / self._horizon_s)
+        return (self._placed() if solved.found else None), solved.bound * self._horizon_s
+
+    def _shapes(self, task: int) -> range:
+        return range(int(self._problem.shape_begin[task]), int(self._problem.shape_begin[task + 1]))
+
+    def _places(self, task: int) -> "dict[Place, LpVariable]":
+        """Return a binary unknown for each place that a task can take."""
+        problem, found = self._problem, list[Place]()
+        wish = Links(int(problem.links[task]))
+        for shape in self._shapes(task):
+            width = int(problem.shape_fpgas[shape])
+            holds = can_hold(problem, np.array([wish]), np.array([width]))[0]
+            for enclosure in np.flatnonzero(holds).tolist():
+                size, topology = self._size(enclosure)
+                if wish == Links.ANY or topology == Topology.FULL:
+                    found.append((shape, enclosure, None))
+                else:
+                    found += [(shape, enclosure, path) for path in paths(range(size), size, topology, wish, width)]
+        return {
+            place: self._model.add_variable(f"place_{task}_{number}", cat="Binary")
+            for number, place in enumerate(found)
+        }
+
+    def _size(self, enclosure: int) -> tuple[int, Topology]:
+        return int(self._problem.enclosure_fpgas[enclosure]), Topology(int(self._problem.enclosure_links[enclosure]))
+
+    def _picks(self) -> "list[dict[int, LpVariable]]":
+        """Return for each task a binary unknown per FPGA that it may pick where it takes any."""
+        picked: list[dict[int, LpVariable]] = []
+        for task in self._tasks:
+            own: dict[int, LpVariable] = {}
+            chosen: dict[int, list[LpAffineExpression]] = defaultdict(list)
+            for (shape, enclosure, path), there in self._place[task].items():
+                if path is None:
+                    chosen[enclosure].append(int(self._problem.shape_fpgas[shape]) * there)
+            for enclosure, widths in chosen.items():
+                fpgas = range(self._base[enclosure], self._base[enclosure + 1])
+                own |= {fpga: self._model.add_variable(f"pick_{task}_{fpga}", cat="Binary") for fpga in fpgas}
+                self._model += _sum(own[fpga] for fpga in fpgas) == _sum(widths)
+            picked.append(own)
+        return picked
+
+    def _fpgas(self, task: int) -> "dict[int, LpAffineExpression]":
+        """Return whether a task has each FPGA that it could have."""
+        terms: dict[int, list[LpVariable]] = defaultdict(list)
+        for fpga, pick in self._picked[task].items():
+            terms[fpga].append(pick)
+        for (_, enclosure, path), chosen in self._place[task].items():
+            for member in path or ():
+                terms[self._base[enclosure] + member].append(chosen)
+        return {fpga: _sum(own) for fpga, own in terms.items()}
+
+    def _fill_enclosures(self) -> None:
+        """Let all FPGA-seconds of an enclosure, and all seconds of an FPGA, be within the makespan."""
+        problem = self._problem
+        area: dict[int, list[LpAffineExpression]] = defaultdict(list)
+        busy: dict[int, list[LpAffineExpression]] = defaultdict(list)
+        for task in self._tasks:
+            for (shape, enclosure, _), chosen in self._place[task].items():
+                seconds = problem.shape_seconds[shape] / self._horizon_s
+                area[enclosure].append(float(seconds * problem.shape_fpgas[shape]) * chosen)
+            least_s = float(problem.shape_seconds[self._shapes(task)].min()) / self._horizon_s
+            for fpga, there in self._on[task].items():
+                busy[fpga].append(least_s * there)
+        for enclosure, sums in area.items():
+            self._model += _sum(sums) <= int(problem.enclosure_fpgas[enclosure]) * self._makespan
+        for sums in busy.values():
+            self._model += _sum(sums) <= self._makespan
+
+    def _wait_for_fpgas(self, task: int) -> None:
+        """Let a task begin when its FPGAs are ready, and loaded where they have another function at first."""
+        problem = self._problem
+        for fpga, there in self._on[task].items():
+            ready_s = float(problem.ready_s[fpga])
+            if problem.loaded[fpga] >= 0 and 0 <= problem.function[task] != problem.loaded[fpga]:
+                ready_s += problem.load_s
+            if ready_s > 0:
+                self._model += self._begin[task] >= ready_s / self._horizon_s * there
+
+    def _load_s(self, first: int, second: int) -> float:
+        one, other = self._problem.function[[first, second]].tolist()
+        return self._problem.load_s / self._horizon_s if one >= 0 and other >= 0 and one != other else 0.0
+
+    def _too_wide(self, one: int, other: int) -> "list[LpAffineExpression]":
+        """Return, per enclosure where two tasks cannot run side by side in any shape, how many of them are there."""
+        problem, found = self._problem, []
+        for enclosure in range(len(problem.enclosure_fpgas)):
+            there = [
+                [(int(problem.shape_fpgas[shape]), chosen) for (shape, where, _), chosen in self._place[task].items()
+                 if where == enclosure]
+                for task in (one, other)
+            ]  # fmt: skip
+            if all(there) and sum(min(width for width, _ in own) for own in there) > problem.enclosure_fpgas[enclosure]:
+                found.append(_sum(chosen for own in there for _, chosen in own))
+        return found
+
+    def _placed(self) -> Placed:
+        """Return the schedule that the solved variables say, each task as soon as its FPGAs allow."""
+        problem = self._problem
+        chosen = [next(place for place, x in places.items() if x.value() > 0.5) for places in self._place]
+        placed = empty_schedule(problem, np.array([shape for shape, _, _ in chosen], np.int64))
+        free_s, loaded = np.array(problem.ready_s), np.array(problem.loaded)
+        for task in sorted(self._tasks, key=lambda task: self._begin[task].value()):
+            shape, enclosure, path = chosen[task]
+            members = path or self._picked_members(task, enclosure)
+            fpgas: Ints = self._base[enclosure] + np.array(members)
+            function = int(problem.function[task])
+            loads = (loaded[fpgas] >= 0) & (loaded[fpgas] != function) & (function >= 0)
+            begin_s = max(float(problem.arrival_s[task]), float((free_s[fpgas] + loads * problem.load_s).max()))
+            end_s = begin_s + float(problem.shape_seconds[shape])
+            free_s[fpgas] = end_s
+            if function >= 0:
+                loaded[fpgas] = function
+            placed.enclosure[task], placed.begin_s[task], placed.end_s[task] = enclosure, begin_s, end_s
+            placed.members[placed.member_begin[task] : placed.member_begin[task + 1]] = members
+        return placed
+
+    def _picked_members(self, task: int, enclosure: int) -> tuple[int, ...]:
+        begin, end = self._base[enclosure], self._base[enclosure + 1]
+        return tuple(fpga - begin for fpga in range(begin, end) if self._picked[task][fpga].value() > 0.5)
+
+
+def _sum(terms: object) -> "LpAffineExpression":
+    import pulp
+
+    return pulp.lpSum(terms)
+
 
 #: Of the search for the schedule to begin with.
 _EFFORT = 10

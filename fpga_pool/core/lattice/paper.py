@@ -1,18 +1,62 @@
-"""The policies that lattice paper compares: FIFO, HEFT in both readings, MFIT, and its ranking."""
+"""The policies that lattice paper compares: FIFO, HEFT in both readings, MFIT, and its ranking.
+
+MFIT's queues (lattice paper, section II, on Jing et al. 2013).
+"""
 
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import ClassVar
 
 import numpy as np
 
-from fpga_pool.core.lattice import mfit
 from fpga_pool.core.lattice.bounds import paper_bound_s, tight_bound_s
-from fpga_pool.core.lattice.listing import Placed, list_schedule, loops
+from fpga_pool.core.lattice.listing import (
+    Placed,
+    allotted_shapes,
+    empty_schedule,
+    first_fpgas,
+    list_schedule,
+    loops,
+    rigid_work,
+)
 from fpga_pool.core.lattice.ranking import DEFAULT, check_dimensions, downset_ranks
-from fpga_pool.core.lattice.shapes import allotted_shapes
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import Ints
+
+
+def mfit_loops() -> ModuleType:
+    """Return the module of the loops; the first call compiles them, or loads what was compiled before."""
+    from fpga_pool.core.lattice.kernels import mfit
+
+    return mfit
+
+
+def queue_tasks(problem: TaskProblem, shape: Ints) -> Placed:
+    """Return the schedule of one queue per enclosure.
+
+    In order of arrival each task, in its shape (T,), joins the queue in which it would be done first, of equal ones
+    that with the fewest tasks.  Tasks of one queue begin in its order.
+
+    Raises
+    ------
+    ValueError
+        Where a task fits in no enclosure.
+
+    """
+    work = rigid_work(problem, shape)
+    placed = empty_schedule(problem, shape)
+    kind, kinds = work.kind, len(work.kind_width)
+    if problem.load_s > 0:  # what has to be loaded is another matter for each function
+        function = np.unique(problem.function, return_inverse=True)[1].astype(np.int64)
+        kind, kinds = kind + kinds * function, kinds * int(function.max(initial=0) + 1)
+    mfit_loops().queue_tasks(
+        problem.enclosure_fpgas, problem.enclosure_links, first_fpgas(problem),
+        np.argsort(problem.arrival_s, kind="stable"), work.width, work.seconds, problem.arrival_s, problem.links,
+        problem.function, kind, problem.loaded, problem.ready_s, placed.member_begin, problem.load_s, kinds,
+        placed.enclosure, placed.begin_s, placed.end_s, placed.members,
+    )  # fmt: skip
+    return placed
 
 
 class ListPolicy:
@@ -87,11 +131,11 @@ class Mfit(ListPolicy):
 
     def prepare(self) -> None:
         """Compile the loops of the queues, or load them."""
-        mfit.loops()
+        mfit_loops()
 
     def place(self, problem: TaskProblem, shape: Ints, state: PolicyState) -> Placed:
         """Append to queues in order of arrival."""
-        return mfit.queue_tasks(problem, shape)
+        return queue_tasks(problem, shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

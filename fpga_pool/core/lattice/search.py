@@ -4,15 +4,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fpga_pool.core.lattice import search_kernels
-from fpga_pool.core.lattice.kernels import MOST_FPGAS, Instance, Plan
-from fpga_pool.core.lattice.listing import Placed
-from fpga_pool.core.lattice.rows import in_order, instance_of, plan_for, reversed_in_time, room_for, sorted_by_class
-from fpga_pool.core.lattice.search_kernels import Queues, Search
-from fpga_pool.core.lattice.serial_kernels import settle
-from fpga_pool.core.lattice.shapes import thrifty_shapes
+from fpga_pool.core.lattice.kernels import search
+from fpga_pool.core.lattice.kernels.events import MOST_FPGAS, Instance, Plan
+from fpga_pool.core.lattice.kernels.rows import (
+    in_order,
+    instance_of,
+    plan_for,
+    reversed_in_time,
+    room_for,
+    sorted_by_class,
+)
+from fpga_pool.core.lattice.kernels.search import Queues, Search
+from fpga_pool.core.lattice.kernels.serial import settle
+from fpga_pool.core.lattice.listing import Placed, thrifty_shapes
 from fpga_pool.core.lattice.tasks import TaskProblem
-from fpga_pool.core.makespan.budget import Budget
+from fpga_pool.core.makespan.search.budget import Budget
 from fpga_pool.core.types import Floats, Ints
 
 #: Pairs of `Budget` that placing a task costs: a unit of effort is a millisecond or so where the loops are compiled.
@@ -103,7 +109,7 @@ class TaskSearch:
             queues = self._queues()
             for weights in self._slopes():
                 end_s = self._by_weights(queues, len(self._instance.size), weights)
-                search_kernels.take_trial(self._search)
+                search.take_trial(self._search)
                 found.append(self._candidate(end_s, weights))
                 if self._done() or not self._budget.allows():
                     break
@@ -137,7 +143,7 @@ class TaskSearch:
         found = []
         for _, weights in climbs:
             end_s = self._by_weights(queues, rings, weights)
-            search_kernels.take_trial(self._search)
+            search.take_trial(self._search)
             found.append(self._candidate(end_s, weights))
             if self._done() or not self._budget.allows():
                 return
@@ -159,7 +165,7 @@ class TaskSearch:
 
     def _by_weights(self, queues: Queues, rings: int, weights: Floats) -> float:
         """Try weights; return the end."""
-        end_s = search_kernels.by_weights(self._search, queues, rings, weights, True, np.inf)
+        end_s = search.by_weights(self._search, queues, rings, weights, True, np.inf)
         self._budget.spend(_PAIRS_PER_TASK * len(queues.tasks))
         return float(end_s)
 
@@ -177,7 +183,7 @@ class TaskSearch:
     ) -> float:
         """Change weights for a moment."""
         work = max(_CHUNK, len(queues.tasks))
-        end_s = search_kernels.reweigh(self._search, queues, rings, weights, end_s, bound_s, work)
+        end_s = search.reweigh(self._search, queues, rings, weights, end_s, bound_s, work)
         budget.spend(_PAIRS_PER_TASK * max(int(self._search.counts[0]), 1))
         return float(end_s)
 
@@ -186,10 +192,10 @@ class TaskSearch:
     def _improve(self, candidate: _Candidate, budget: Budget) -> None:
         """Schedule the ends of a few enclosures again, from a schedule on, while the budget lasts."""
         self._put(candidate)
-        search_kernels.link(self._search)
+        search.link(self._search)
         manners = _IN_TURN if self._loads else _BOTH if self._problem.tasks <= _FEW else _EVENTS
         while budget.allows() and not self._done():
-            end_s = search_kernels.improve(
+            end_s = search.improve(
                 self._search, self._bound_s, _CHUNK, _TRIES, _RINGS, _TASKS, manners, not self._problem.rigid
             )
             budget.spend(_PAIRS_PER_TASK * max(int(self._search.counts[0]), 1))

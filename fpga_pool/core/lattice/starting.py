@@ -9,10 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
-from fpga_pool.core.lattice.fitting_kernels import fits, measure_runs, must_load
-from fpga_pool.core.lattice.listing import Bools, Placed, first_fpgas, list_schedule
+from fpga_pool.core.lattice.kernels.listing import fits, measure_runs, must_load
+from fpga_pool.core.lattice.listing import Bools, Placed, allotted_shapes, first_fpgas, list_schedule
 from fpga_pool.core.lattice.paper import ListPolicy
-from fpga_pool.core.lattice.shapes import allotted_shapes
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
 from fpga_pool.core.policy import PolicyState, TaskPolicy
 from fpga_pool.core.types import Floats, Ints

@@ -18,12 +18,11 @@ from oslo_config import cfg
 
 from fpga_pool.drivers.libvirt_connection import LibvirtConnection
 from fpga_pool.drivers.runners.base import Runner
-from fpga_pool.drivers.runners.domain import Machine, ProcessDomain, moved_domain, new_domain
-from fpga_pool.drivers.runners.images import SavedMemory, find_image
+from fpga_pool.drivers.runners.domain import Machine, ProcessDomain, SavedMemory, find_image, moved_domain, new_domain
 from fpga_pool.drivers.runners.process_guests import Guest, ProcessGuests
 from fpga_pool.drivers.tiers.cgroups import foreground_shares
 from fpga_pool.drivers.tiers.libvirt import LibvirtTiers
-from fpga_pool.model.agent.guests import Key, Phase, ProcessSpec, Running
+from fpga_pool.model.agent.gangs.process import Key, Phase, ProcessSpec, Running
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Tier
 

@@ -21,11 +21,10 @@ from fpga_pool.drivers.libvirt_connection import LibvirtConnection
 from fpga_pool.drivers.runners.base import Runner
 from fpga_pool.drivers.runners.domain import ProcessDomain
 from fpga_pool.drivers.runners.nova_login import log_in
-from fpga_pool.drivers.runners.nova_servers import Server, Servers, Stage
-from fpga_pool.drivers.runners.nova_view import NovaView
+from fpga_pool.drivers.runners.nova_servers import NovaView, Server, Servers, Stage
 from fpga_pool.drivers.runners.process_guests import Guest, ProcessGuests
 from fpga_pool.drivers.tiers.libvirt import LibvirtTiers
-from fpga_pool.model.agent.guests import Key, Phase, ProcessSpec, Running
+from fpga_pool.model.agent.gangs.process import Key, Phase, ProcessSpec, Running
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Tier
 

@@ -14,11 +14,11 @@ from xml.etree import ElementTree
 import libvirt
 
 from fpga_pool.drivers.libvirt_connection import LibvirtConnection
+from fpga_pool.drivers.runners.base import Meter
 from fpga_pool.drivers.runners.domain import ProcessDomain
-from fpga_pool.drivers.runners.meter import Meter
+from fpga_pool.drivers.tiers.domain import PROCESS_URI
 from fpga_pool.drivers.tiers.libvirt import LibvirtTiers
-from fpga_pool.drivers.tiers.metadata import PROCESS_URI
-from fpga_pool.model.agent.guests import Key, Phase, Running
+from fpga_pool.model.agent.gangs.process import Key, Phase, Running
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Tier
 

@@ -12,8 +12,8 @@ from oslo_config import cfg
 from fpga_pool.drivers.slots.bitstream import Bitstream
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput, SlotFault
-from fpga_pool.model.links import ALONE, CardLinks, read_enclosures
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.objects.links import ALONE, CardLinks, read_enclosures
+from fpga_pool.model.objects.pool import SlotState
 
 
 class RunStopped(SlotFault):

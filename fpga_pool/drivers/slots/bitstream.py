@@ -2,12 +2,15 @@
 
 A file is the canonical manifest (JSON, sorted keys, one line), a line with the hexadecimal Ed25519 signature over it
 (empty if unsigned), and the payload.  The manifest binds the payload by its SHA-256, so the signature covers both.
+
+The key pair that signs the bitstreams of a simulated library.
 """
 
 import hashlib
 import json
 import os
 import re
+import stat
 import tempfile
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -15,9 +18,47 @@ from typing import Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from fpga_pool.model.catalogue import Board, Catalogue, Function
-from fpga_pool.model.exceptions import BitstreamRefused, NotFound
+from fpga_pool.model.exceptions import BitstreamRefused, InvalidInput, NotFound
+
+
+def load_or_create_signing_key(path: Path) -> Ed25519PrivateKey:
+    """Return the private key stored at `path` (PEM, mode 0600); make one if there is none yet."""
+    if not path.exists():
+        _create(path)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise InvalidInput(f"{path}: mode is {mode:04o}, others can use the key; it must be 0600")
+    try:
+        key = load_pem_private_key(path.read_bytes(), password=None)
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(f"{path}: not a private key in PEM form without a password: {error}") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise InvalidInput(f"{path}: must hold an Ed25519 key")
+    return key
+
+
+def _create(path: Path) -> None:
+    """Write a new key; of several processes that try at once the first wins and all use its key."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pem = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    # NamedTemporaryFile creates with mode 0600.
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".") as file:
+        file.write(pem)
+        file.flush()
+        os.fsync(file.fileno())
+        try:
+            path.hardlink_to(file.name)
+        except FileExistsError:
+            return
+
 
 FORMAT_VERSION = 1
 

@@ -28,7 +28,7 @@ from fpga_pool.drivers.slots.bitstream import Bitstream
 from fpga_pool.drivers.slots.functions.registry import FunctionModel, function_model
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import BitstreamRefused, Conflict, InvalidInput, NotFound
-from fpga_pool.model.objects import CPU, SlotState
+from fpga_pool.model.objects.pool import CPU, SlotState
 
 
 @dataclass(slots=True)

@@ -29,7 +29,7 @@ from fpga_pool.drivers.slots.faults import Faults
 from fpga_pool.drivers.slots.functions.registry import FunctionModel, function_model
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import BitstreamRefused, InvalidInput, NotFound, UnknownFunction
-from fpga_pool.model.links import ALONE, CardLinks
+from fpga_pool.model.objects.links import ALONE, CardLinks
 
 
 class SimulatedSlots(SlotDriver):

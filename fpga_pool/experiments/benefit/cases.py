@@ -8,8 +8,7 @@ import numpy as np
 from fpga_pool.conf.catalogue import load_catalogue
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.sim.benefit.pools import uniform_pool
-from fpga_pool.sim.benefit.trace import Trace
+from fpga_pool.sim.benefit.trace import Trace, uniform_pool
 
 CATALOGUES = ("a", "b", "c")
 #: Ideal time of a job over the interval between two jobs, per card.

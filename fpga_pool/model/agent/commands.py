@@ -6,11 +6,10 @@ from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent.events import CommandsReceived
 from fpga_pool.model.agent.hold import HOLD, FreeRequested, HoldRequested
 from fpga_pool.model.agent.job import JOB, Evicted, Replaced, about
-from fpga_pool.model.agent.objects import AgentSlot, HeldJob, Hold, Phase
+from fpga_pool.model.agent.objects import AgentSlot, AgentState, HeldJob, Hold, Phase
 from fpga_pool.model.agent.slot import SLOT, AheadWanted
-from fpga_pool.model.agent.state import AgentState
 from fpga_pool.model.exceptions import StaleEpoch
-from fpga_pool.model.messages import (
+from fpga_pool.model.messages.agents import (
     AssignJob,
     Command,
     EvictJob,
@@ -22,7 +21,7 @@ from fpga_pool.model.messages import (
     ReleaseJob,
     RetimeJob,
 )
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.objects.pool import SlotState
 
 
 class Commanding:

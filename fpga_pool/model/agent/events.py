@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from fpga_pool.model.agent.objects import HeldJob
-from fpga_pool.model.messages import Command, HoldSlot
+from fpga_pool.model.messages.agents import Command, HoldSlot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

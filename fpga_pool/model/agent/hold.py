@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fpga_pool.model.agent.instructions import ForgetHold, Instruction, KeepHold
 from fpga_pool.model.agent.objects import Hold, HoldState
 from fpga_pool.model.agent.table import AgentRule, AgentTable
-from fpga_pool.model.messages import FreeSlot, HoldSlot
+from fpga_pool.model.messages.agents import FreeSlot, HoldSlot
 
 Outcome = tuple[Hold | None, list[Instruction]]
 

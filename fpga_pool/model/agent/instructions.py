@@ -7,8 +7,8 @@ executor of a slot does (one after the other; each but the guest's is answered b
 from dataclasses import dataclass
 
 from fpga_pool.model.agent.objects import HeldJob, Hold
-from fpga_pool.model.messages import Command, HoldSlot, Outcome
-from fpga_pool.model.messages import Report as ReportMessage
+from fpga_pool.model.messages.agents import Command, HoldSlot, Outcome
+from fpga_pool.model.messages.agents import Report as ReportMessage
 
 # To record -----------------------------------------------------------------------------------------------------
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from fpga_pool.model.agent.objects import Activity, AgentSlot, HeldJob, Phase
-from fpga_pool.model.agent.state import AgentState
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.agent.objects import Activity, AgentSlot, AgentState, HeldJob, Phase
+from fpga_pool.model.objects.pool import SlotState
 
 #: The states that the pool may be told while this is under way.
 _STATES = {

@@ -23,7 +23,7 @@ from fpga_pool.model.agent.instructions import (
 )
 from fpga_pool.model.agent.objects import HeldJob, Phase
 from fpga_pool.model.agent.table import AgentRule, AgentTable
-from fpga_pool.model.messages import (
+from fpga_pool.model.messages.agents import (
     InputStaged,
     JobEvicted,
     JobFailed,

@@ -23,9 +23,9 @@ from fpga_pool.model.agent.slot import (
     UseEnded,
 )
 from fpga_pool.model.exceptions import InvalidTransition
-from fpga_pool.model.messages import JobEvicted, JobFinished, ObservedJob, ObservedSlot
-from fpga_pool.model.objects import CPU, SlotState
-from fpga_pool.model.progress import reported_bytes
+from fpga_pool.model.messages.agents import JobEvicted, JobFinished, ObservedJob, ObservedSlot
+from fpga_pool.model.objects.pool import CPU, SlotState
+from fpga_pool.model.objects.progress import reported_bytes
 from fpga_pool.model.values import changed
 
 #: Events that are told where a transition is not possible.

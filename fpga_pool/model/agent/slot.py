@@ -32,8 +32,8 @@ from fpga_pool.model.agent.instructions import (
 )
 from fpga_pool.model.agent.objects import UNKNOWN, Activity, AgentSlot, HeldJob
 from fpga_pool.model.agent.table import AgentRule, AgentTable
-from fpga_pool.model.messages import HoldSlot, LoadFunction
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.messages.agents import HoldSlot, LoadFunction
+from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.values import changed
 
 Outcome = tuple[AgentSlot, list[Instruction]]

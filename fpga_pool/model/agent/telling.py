@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from fpga_pool.model.messages import InputStaged, JobFinished, JobStarted, Report, SlotChanged
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.messages.agents import InputStaged, JobFinished, JobStarted, Report, SlotChanged
+from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.values import changed
 
 Numbered = tuple[int, Report]

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 from fpga_pool.model.lifecycle.table import Rule, Table
-from fpga_pool.model.messages import Action
-from fpga_pool.model.objects import Batch, BatchState, JobState
+from fpga_pool.model.messages.agents import Action
+from fpga_pool.model.objects.pool import Batch, BatchState, JobState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,13 @@
 """The life of a gang: queued, in the background or the foreground of its processors, on its way, and how it ended.
 
-What a move of a policy means for the gang is one event each; `model.pool.gang_changes` has the processes follow.
+What a move of a policy means for the gang is one event each; `model.rules.gang.changes` has the processes follow.
 """
 
 from dataclasses import dataclass, replace
 
-from fpga_pool.model.gangs import Gang, GangState
 from fpga_pool.model.lifecycle.table import Rule, Table
-from fpga_pool.model.messages import Action
+from fpga_pool.model.messages.agents import Action
+from fpga_pool.model.objects.gangs import Gang, GangState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

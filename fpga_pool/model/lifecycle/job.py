@@ -18,9 +18,8 @@ reaches it before it is complete.  Cancellation of a planned job is a flag until
 
 from dataclasses import dataclass, replace
 
-from fpga_pool.model.exchange import SMALL_INPUT_BYTES
 from fpga_pool.model.lifecycle.table import Rule, Table
-from fpga_pool.model.messages import (
+from fpga_pool.model.messages.agents import (
     Action,
     AssignJob,
     EvictJob,
@@ -35,7 +34,8 @@ from fpga_pool.model.messages import (
     ResultExpired,
     RetimeJob,
 )
-from fpga_pool.model.objects import Job, JobState, RateSegment
+from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES
+from fpga_pool.model.objects.pool import Job, JobState, RateSegment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from fpga_pool.model.gangs import Migration, MigrationState
 from fpga_pool.model.lifecycle.table import Rule, Table
-from fpga_pool.model.messages import Action
+from fpga_pool.model.messages.agents import Action
+from fpga_pool.model.objects.gangs import Migration, MigrationState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,9 @@ itself is given up: nobody gets a place on which something may still run.
 from dataclasses import dataclass, replace
 
 from fpga_pool.model.flavor import Tier
-from fpga_pool.model.gang_messages import (
+from fpga_pool.model.lifecycle.table import Rule, Table
+from fpga_pool.model.messages.agents import Action
+from fpga_pool.model.messages.gangs import (
     LaunchProcess,
     ProcessExited,
     ProcessFailed,
@@ -18,9 +20,7 @@ from fpga_pool.model.gang_messages import (
     SetTier,
     StopProcess,
 )
-from fpga_pool.model.gangs import Gang, Process, ProcessState
-from fpga_pool.model.lifecycle.table import Rule, Table
-from fpga_pool.model.messages import Action
+from fpga_pool.model.objects.gangs import Gang, Process, ProcessState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

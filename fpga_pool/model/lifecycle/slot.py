@@ -8,8 +8,8 @@ stays DRAINED until it is resumed, and is drained only when nothing runs in it.
 from dataclasses import dataclass, replace
 
 from fpga_pool.model.lifecycle.table import Rule, Table
-from fpga_pool.model.messages import Action, SlotChanged
-from fpga_pool.model.objects import Slot, SlotState
+from fpga_pool.model.messages.agents import Action, SlotChanged
+from fpga_pool.model.objects.pool import Slot, SlotState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

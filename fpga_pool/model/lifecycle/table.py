@@ -5,8 +5,8 @@ from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from fpga_pool.model.exceptions import InvalidTransition
-from fpga_pool.model.messages import Action
-from fpga_pool.model.objects import HISTORY_LENGTH, HistoryEntry
+from fpga_pool.model.messages.agents import Action
+from fpga_pool.model.objects.pool import HISTORY_LENGTH, HistoryEntry
 from fpga_pool.model.values import changed
 
 

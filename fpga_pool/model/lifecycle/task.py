@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 from fpga_pool.model.lifecycle.table import Rule, Table
-from fpga_pool.model.messages import Action
-from fpga_pool.model.tasks import Task, TaskState
+from fpga_pool.model.messages.agents import Action
+from fpga_pool.model.objects.tasks import Task, TaskState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fpga_pool.model.messages import Command, Outcome
+from fpga_pool.model.messages.agents import Command, Outcome
 from fpga_pool.rpc.transport import TARGET, answers
 from fpga_pool.services.agent.service import AgentService
 

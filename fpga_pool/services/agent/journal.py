@@ -12,15 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from fpga_pool.dataplane.handler import JobResult
 from fpga_pool.model.agent import instructions as i
-from fpga_pool.model.agent.guests import Key
-from fpga_pool.model.agent.objects import HeldJob, Phase
-from fpga_pool.model.agent.process import Goal, HeldProcess
-from fpga_pool.model.agent.state import REMEMBERED
+from fpga_pool.model.agent.gangs.process import Goal, HeldProcess, Key
+from fpga_pool.model.agent.objects import REMEMBERED, HeldJob, Phase
 from fpga_pool.model.codec import from_text, to_text
 from fpga_pool.model.exceptions import StorageFull
-from fpga_pool.model.messages import Action, Command, HoldSlot, Report, ShapeFlow
+from fpga_pool.model.messages.agents import Action, Command, HoldSlot, Report, ShapeFlow
+from fpga_pool.transfer.handler import JobResult
 
 #: What SQLite says where the disk has no room: for the file or its log, for the index of the log.
 _FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"})
@@ -289,7 +287,7 @@ class Journal:
     # Tokens
 
     def use(self, tokens: Sequence[tuple[str, float]]) -> list[bool]:
-        """Mark tokens as used; False for each that was before (`dataplane.handler.TokenLedger`)."""
+        """Mark tokens as used; False for each that was before (`transfer.handler.TokenLedger`)."""
         with self._transaction(durable=False) as db:
             return [
                 db.execute("INSERT INTO tokens VALUES (?, ?) ON CONFLICT DO NOTHING", token).rowcount == 1

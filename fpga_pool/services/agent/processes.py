@@ -1,4 +1,4 @@
-"""The processes of gangs on one host: the shell of `model.agent.processes`, with its journal and its runner.
+"""The processes of gangs on one host: the shell of `model.agent.gangs.processes`, with its journal and its runner.
 
 What is to be is in the journal before a command is acknowledged, and leaves it together with the report of its end:
 after a kill the next start goes on from there, with the guests that have lived on meanwhile.
@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from fpga_pool.drivers.runners.base import Runner
-from fpga_pool.model.agent.guests import Key, ProcessSpec
-from fpga_pool.model.agent.process_messages import (
+from fpga_pool.model.agent.gangs.messages import (
     Answer,
     CommandReceived,
     DiscardMemory,
@@ -31,12 +30,13 @@ from fpga_pool.model.agent.process_messages import (
     Record,
     SaveGuest,
 )
-from fpga_pool.model.agent.processes import ProcessesState, handle
+from fpga_pool.model.agent.gangs.process import Key, ProcessSpec
+from fpga_pool.model.agent.gangs.processes import ProcessesState, handle
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
 from fpga_pool.model.flavor import Tier
-from fpga_pool.model.gang_messages import ObservedProcess, ObservedProcessor, ProcessFailed
-from fpga_pool.model.gangs import processor_name
-from fpga_pool.model.messages import Command, Outcome
+from fpga_pool.model.messages.agents import Command, Outcome
+from fpga_pool.model.messages.gangs import ObservedProcess, ObservedProcessor, ProcessFailed
+from fpga_pool.model.objects.gangs import processor_name
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.clock import Clock
 

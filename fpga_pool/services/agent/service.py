@@ -10,7 +10,6 @@ from functools import partial
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from fpga_pool.dataplane.server import DataServer
 from fpga_pool.drivers.egress.base import EgressDriver
 from fpga_pool.drivers.runners.base import Runner
 from fpga_pool.drivers.slots.base import SlotAddress, SlotDriver
@@ -19,9 +18,9 @@ from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.agent.telling import coalesced
 from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, StorageFull
-from fpga_pool.model.links import SlotLinks
-from fpga_pool.model.messages import Command, Heartbeat, ObservedSlot, Outcome, ReleaseFlow, ShapeFlow
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.messages.agents import Command, Heartbeat, ObservedSlot, Outcome, ReleaseFlow, ShapeFlow
+from fpga_pool.model.objects.links import SlotLinks
+from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
 from fpga_pool.services.agent.journal import Journal
@@ -34,6 +33,7 @@ from fpga_pool.services.agent.slot_worker import SlotWorker
 from fpga_pool.services.agent.streams import Streams
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.loop import Loop
+from fpga_pool.transfer.server import DataServer
 
 LOG = logging.getLogger(__name__)
 

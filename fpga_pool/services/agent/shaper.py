@@ -12,12 +12,12 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 
-from fpga_pool.dataplane.schedule import RateSchedule
 from fpga_pool.drivers.egress.base import EgressDriver, Flow, LimitedFlow
 from fpga_pool.model.exceptions import FpgaPoolError
-from fpga_pool.model.messages import ReleaseFlow, ShapeFlow
+from fpga_pool.model.messages.agents import ReleaseFlow, ShapeFlow
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.clock import Clock
+from fpga_pool.transfer.schedule import RateSchedule
 
 LOG = logging.getLogger(__name__)
 

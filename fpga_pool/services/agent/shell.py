@@ -8,12 +8,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from fpga_pool.dataplane.handler import JobFailure, JobResult
 from fpga_pool.model.agent import events as e
 from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.agent.objects import HeldJob, Phase
-from fpga_pool.model.messages import (
+from fpga_pool.model.messages.agents import (
     AssignJob,
     Command,
     EvictJob,
@@ -23,11 +22,12 @@ from fpga_pool.model.messages import (
     ResultExpired,
     SlotChanged,
 )
-from fpga_pool.model.objects import SlotState
-from fpga_pool.services.agent.holds import HoldTable
+from fpga_pool.model.objects.pool import SlotState
+from fpga_pool.services.agent.instances.slots import HoldTable
 from fpga_pool.services.agent.job_files import JobFiles
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.clock import Clock
+from fpga_pool.transfer.handler import JobFailure, JobResult
 
 LOG = logging.getLogger(__name__)
 

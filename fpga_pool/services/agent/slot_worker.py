@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from fpga_pool.dataplane.frames import SMALL_BYTES
-from fpga_pool.dataplane.handler import JobResult
 from fpga_pool.drivers.slots.base import RunStopped, SlotAddress, SlotDriver
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.agent import events as e
@@ -25,9 +23,11 @@ from fpga_pool.model.exceptions import (
     NotFound,
     SlotFault,
 )
-from fpga_pool.model.objects import SlotState
-from fpga_pool.services.agent.guest_use import GuestUse
+from fpga_pool.model.objects.pool import SlotState
+from fpga_pool.services.agent.instances.slots import GuestUse
 from fpga_pool.services.agent.shell import AgentShell
+from fpga_pool.transfer.frames import SMALL_BYTES
+from fpga_pool.transfer.handler import JobResult
 
 LOG = logging.getLogger(__name__)
 

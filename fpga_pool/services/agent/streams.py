@@ -1,14 +1,14 @@
-"""The agent as its data port sees it (`dataplane.handler.TransferHandler`)."""
+"""The agent as its data port sees it (`transfer.handler.TransferHandler`)."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from fpga_pool.dataplane.handler import Admission, JobFailure, JobResult, SmallInput
-from fpga_pool.dataplane.tokens import TransferGrant
 from fpga_pool.model.agent.objects import HeldJob, Phase
 from fpga_pool.model.exceptions import TransferRefused
 from fpga_pool.services.agent.shell import AgentShell
+from fpga_pool.transfer.handler import Admission, JobFailure, JobResult, SmallInput
+from fpga_pool.transfer.tokens import TransferGrant
 
 #: A client that is faster than the command that announces its job waits so long for it.
 ANNOUNCEMENT_S = 2.0

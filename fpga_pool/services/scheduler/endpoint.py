@@ -9,27 +9,32 @@ from dataclasses import replace
 from typing import Any
 
 from fpga_pool.conf.policies import is_proving, policy_names
-from fpga_pool.dataplane.tokens import TransferGrant, sign
 from fpga_pool.model.codec import Number, read
 from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMessage, NotFound
-from fpga_pool.model.exchange import SMALL_INPUT_BYTES, Calibration, FunctionInfo, JobChanges, Ticket, TicketRequest
 from fpga_pool.model.flavor import AcceleratorRequest
-from fpga_pool.model.messages import Heartbeat, Report
-from fpga_pool.model.objects import Batch, Host, Job, JobState, Slot
-from fpga_pool.model.pool.admission import BatchRequest, cancel_batch, cancel_jobs, create_batch, owned_batch
-from fpga_pool.model.pool.changes import admit_flow
-from fpga_pool.model.pool.online import slot_benefits
-from fpga_pool.model.pool.operations import drain_slot, resume_slot
-from fpga_pool.model.pool.reports import frees_place, makes_work
-from fpga_pool.model.tasks import TASK_POLICY
+from fpga_pool.model.messages.agents import Heartbeat, Report
+from fpga_pool.model.messages.requests import (
+    SMALL_INPUT_BYTES,
+    Calibration,
+    FunctionInfo,
+    JobChanges,
+    Ticket,
+    TicketRequest,
+)
+from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
+from fpga_pool.model.objects.tasks import TASK_POLICY
+from fpga_pool.model.rules.batch.admission import BatchRequest, cancel_batch, cancel_jobs, create_batch, owned_batch
+from fpga_pool.model.rules.online.view import slot_benefits
+from fpga_pool.model.rules.shared.changes import admit_flow, drain_slot, resume_slot
+from fpga_pool.model.rules.shared.reports import frees_place, makes_work
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.model.values import changed
 from fpga_pool.rpc.transport import TARGET, answers
 from fpga_pool.services.scheduler.changes import LOOK_S
-from fpga_pool.services.scheduler.gang_requests import GangRequests
-from fpga_pool.services.scheduler.owned import log_repairs
+from fpga_pool.services.scheduler.ownership import log_repairs
+from fpga_pool.services.scheduler.requests import GangRequests, TaskRequests
 from fpga_pool.services.scheduler.service import SchedulerService
-from fpga_pool.services.scheduler.task_requests import TaskRequests
+from fpga_pool.transfer.tokens import TransferGrant, sign
 
 LOG = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, StaleEpoch
-from fpga_pool.model.messages import Command, LoadFunction, Outcome
-from fpga_pool.model.objects import Shard
+from fpga_pool.model.messages.agents import Command, LoadFunction, Outcome
+from fpga_pool.model.objects.pool import Shard
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.transport import MessagingError
 from fpga_pool.services.clock import Clock

@@ -1,11 +1,122 @@
-"""Runs the planning cycle of one family of work, and logs what comes of it."""
+"""Runs the planning cycle of one family of work, and logs what comes of it.
+
+Policies as a service asks them: with as much effort as a decision is worth, and compiled beside all else.
+
+Time models refitted from what was observed (makespan paper, section 2: linear regression).
+"""
 
 import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from importlib.util import find_spec
 from typing import Any
 
+from oslo_config import cfg
+
+from fpga_pool.conf.policies import load_policy, policy_names
+from fpga_pool.core.policy import BatchPolicy, Preparing, Searching, Sparing, TaskPolicy
+from fpga_pool.core.timemodel import Fit, TimeModel, refit
+from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle, CycleResult
+from fpga_pool.model.messages.requests import Calibration
+from fpga_pool.model.rules.online.family import OnlineRule
+from fpga_pool.services.clock import Clock
+from fpga_pool.store.store import Store
 
 LOG = logging.getLogger(__name__)
+
+#: Effort of a task policy that searches: what it plans for later is planned again at the next event.
+TASK_EFFORT = 20
+
+
+def online_rule(conf: cfg.ConfigOpts) -> OnlineRule:
+    """Return which policy runs online jobs; InvalidInput names those there are."""
+    name = conf.scheduler.online_policy
+    names = {*policy_names("online"), name} - set(policy_names("batch"))
+    return OnlineRule(load_policy("online", name, conf), names.__contains__, conf.scheduler.default_policy in names)
+
+
+def sparing(policies: Callable[[str], BatchPolicy], share: float) -> Callable[[str], BatchPolicy]:
+    """Return batch policies by name that plan for at most about a share of the time that a batch takes."""
+
+    def policy(name: str) -> BatchPolicy:
+        found = policies(name)
+        return found.sparing(share) if isinstance(found, Sparing) else found
+
+    return policy
+
+
+def quick(policy: TaskPolicy) -> TaskPolicy:
+    """Return a policy that searches for a moment at most; where its loops are not compiled it does not search."""
+    if not isinstance(policy, Searching):
+        return policy
+    return policy.searching(TASK_EFFORT if find_spec("numba") else 0, None, time.monotonic)
+
+
+def prepare(policy: object) -> None:
+    """Have what a policy needs compiled, or loaded, in a thread of its own; a decision that needs it waits for it."""
+
+    def prepared(preparing: Preparing) -> None:
+        began_s = time.monotonic()
+        preparing.prepare()
+        LOG.info("compiled loops are ready after %.1f s", time.monotonic() - began_s)
+
+    if isinstance(policy, Preparing):
+        threading.Thread(target=prepared, args=[policy], name="prepare-policy", daemon=True).start()
+
+
+#: The catalogue's model counts as so many observed runs, so that a few noisy ones do not overthrow it.
+PRIOR_RUNS = 8.0
+#: Newest runs that are looked at, per function and board.
+WINDOW = 500
+
+
+class Calibrator:
+    """Keeps the stored time models in line with the runs that agents reported."""
+
+    def __init__(self, store: Store, catalogue: Catalogue, clock: Clock) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._clock = clock
+        self._stored: dict[tuple[str, str], TimeModel] = {}
+
+    def refit(self) -> bool:
+        """Refit every model that has runs, and store those that changed."""
+        for name, board, _, fitted in self._fits(self._catalogue.functions):
+            if self._stored.get((name, board)) != fitted.model:
+                self._store.save_time_model(name, board, fitted.model, fitted.samples, self._clock())
+                self._stored[name, board] = fitted.model
+                LOG.debug("%s on %s: %s from %d runs", name, board, fitted.model, fitted.samples)
+        return False
+
+    def report(self, only: str | None = None) -> list[Calibration]:
+        """Return catalogue and fit side by side, with the fit's error over the runs it was made from."""
+        if only is not None:
+            self._catalogue.function(only)
+        return [
+            Calibration(
+                function=name,
+                board=board,
+                runs=fitted.samples,
+                catalogue_a_s=prior.a_s,
+                catalogue_b_s_per_byte=prior.b_s_per_byte,
+                fitted_a_s=fitted.model.a_s,
+                fitted_b_s_per_byte=fitted.model.b_s_per_byte,
+                mean_relative_error=fitted.mean_relative_error,
+                worst_relative_error=fitted.worst_relative_error,
+            )
+            for name, board, prior, fitted in self._fits(self._catalogue.functions if only is None else [only])
+        ]
+
+    def _fits(self, names: Iterable[str]) -> Iterator[tuple[str, str, TimeModel, Fit]]:
+        with self._store.reading() as tx:
+            observed = {name: tx.runs(name, newest=WINDOW) for name in sorted(names)}
+        for name, boards in observed.items():
+            for board, (input_bytes, seconds) in sorted(boards.items()):
+                prior = self._catalogue.functions[name].fpga_time.get(board)
+                if prior is not None:
+                    yield name, board, prior, refit(prior, input_bytes, seconds, prior_weight=PRIOR_RUNS)
 
 
 class Planner:

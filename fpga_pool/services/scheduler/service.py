@@ -12,29 +12,23 @@ from fpga_pool.core.policy import BatchPolicy, GangPolicy, TaskPolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.exceptions import StorageFull
-from fpga_pool.model.objects import Shard
-from fpga_pool.model.pool.families import AnyFamily, PoolPolicies, new_families
-from fpga_pool.model.pool.online_family import OnlineRule
+from fpga_pool.model.objects.pool import Shard
+from fpga_pool.model.rules.online.family import OnlineRule
+from fpga_pool.model.rules.shared.families import AnyFamily, PoolPolicies, new_families
 from fpga_pool.placement.client import PlacementClient
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.loop import Loop
-from fpga_pool.services.scheduler.calibration import Calibrator
-from fpga_pool.services.scheduler.changes import Changes
-from fpga_pool.services.scheduler.departures import Departures
-from fpga_pool.services.scheduler.heartbeat_intake import HeartbeatIntake
-from fpga_pool.services.scheduler.instances import Instances
-from fpga_pool.services.scheduler.inventory import LOOK_S, Inventory
-from fpga_pool.services.scheduler.lease_watch import AUDIT_S, LeaseWatch
+from fpga_pool.services.scheduler.changes import Changes, Snapshots
+from fpga_pool.services.scheduler.heartbeats import HeartbeatIntake
+from fpga_pool.services.scheduler.instances import Departures, Instances
 from fpga_pool.services.scheduler.outbox import Outbox
-from fpga_pool.services.scheduler.owned import OwnedShard
-from fpga_pool.services.scheduler.ownership import Ownership
-from fpga_pool.services.scheduler.planner import Planner
-from fpga_pool.services.scheduler.policies import prepare, quick, sparing
+from fpga_pool.services.scheduler.ownership import OwnedShard, Ownership
+from fpga_pool.services.scheduler.placement import AUDIT_S, LOOK_S, Inventory, LeaseWatch
+from fpga_pool.services.scheduler.planner import Calibrator, Planner, prepare, quick, sparing
 from fpga_pool.services.scheduler.settings import SchedulerSettings
-from fpga_pool.services.scheduler.snapshots import Snapshots
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store.store import Store
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.rules.shared.settings import PoolSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

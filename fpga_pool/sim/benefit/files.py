@@ -11,9 +11,8 @@ import numpy as np
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.core.types import Floats
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.sim.benefit.record import PLACES, Record
-from fpga_pool.sim.benefit.trace import Trace
-from fpga_pool.sim.replacing import replacing
+from fpga_pool.sim.benefit.trace import PLACES, Record, Trace
+from fpga_pool.sim.files import replacing
 
 FORMAT_VERSION = 1
 _VERSION = "# format_version="

@@ -11,19 +11,18 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fpga_pool.core.benefit.fair import TenantLimit
 from fpga_pool.core.benefit.look import SlotNow, Taken, picture, take
 from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
+from fpga_pool.core.benefit.plus import TenantLimit
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.core.policy import OnlinePolicy
-from fpga_pool.model.pool.online import RequestedLoad
-from fpga_pool.model.pool.online_family import REST_S
-from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.rules.online.family import REST_S
+from fpga_pool.model.rules.online.view import RequestedLoad
+from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.sim.benefit.faults import Fault, timeline
 from fpga_pool.sim.benefit.live_places import CpuWorker, LivePlaces
-from fpga_pool.sim.benefit.record import Record
 from fpga_pool.sim.benefit.simulator import CPU_END, END, GIVE_UP, INTERVAL, LOADED
-from fpga_pool.sim.benefit.trace import Trace
+from fpga_pool.sim.benefit.trace import Record, Trace
 
 #: What an entry of the agenda says, beside what `simulator` puts there.
 ARRIVAL, FAULT = 5, 6

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fpga_pool.core.benefit.dma import fair_rates
 from fpga_pool.core.benefit.occupancy import EMPTY
-from fpga_pool.core.benefit.pool import OnlinePool
+from fpga_pool.core.benefit.pool import OnlinePool, fair_rates
 from fpga_pool.core.policy import OnlinePolicy
-from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.sim.benefit.faults import Drain, End, Failure, Fault, HostLoss, Outage
-from fpga_pool.sim.benefit.record import BOTH, CPU, FAILED, FPGA
 from fpga_pool.sim.benefit.simulator import CPU_END, LOADED, Shell
-from fpga_pool.sim.benefit.trace import Trace
+from fpga_pool.sim.benefit.trace import BOTH, CPU, FAILED, FPGA, Trace
 
 
 @dataclass(slots=True)

@@ -13,14 +13,11 @@ from itertools import islice
 
 import numpy as np
 
-from fpga_pool.core.benefit.dma import fair_rates
-from fpga_pool.core.benefit.fair import TenantLimit
-from fpga_pool.core.benefit.moves import Load, Start
 from fpga_pool.core.benefit.occupancy import Occupancy
-from fpga_pool.core.benefit.pool import OnlinePool
+from fpga_pool.core.benefit.plus import TenantLimit
+from fpga_pool.core.benefit.pool import Load, OnlinePool, Start, fair_rates
 from fpga_pool.core.policy import OnlinePolicy
-from fpga_pool.sim.benefit.record import BOTH, CPU, FPGA, Record
-from fpga_pool.sim.benefit.trace import Trace
+from fpga_pool.sim.benefit.trace import BOTH, CPU, FPGA, Record, Trace
 
 #: What an entry of the agenda says.
 END, LOADED, GIVE_UP, INTERVAL, CPU_END = range(5)

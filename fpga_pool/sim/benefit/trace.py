@@ -1,10 +1,18 @@
-"""The jobs of a simulation, in columns."""
+"""The jobs of a simulation, in columns.
 
+Pools of equal hosts, from a catalogue.
+
+What happened in a simulation, in columns that a million jobs fit into.
+"""
+
+from array import array
 from dataclasses import dataclass
 
 import numpy as np
 
+from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.core.types import Floats, Ints, floats, ints
+from fpga_pool.model.catalogue import Board, Catalogue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,3 +54,63 @@ class Trace:
     def last_arrival_s(self) -> float:
         """When the last job arrives; 0 without jobs."""
         return float(self.arrival_s[-1]) if len(self.arrival_s) else 0.0
+
+
+def uniform_pool(catalogue: Catalogue, board: Board, hosts: int, cards: int) -> OnlinePool:
+    """Return the pool of `hosts` hosts with `cards` cards of one board each; cards are numbered across hosts."""
+    functions = list(catalogue.functions.values())
+    kinds = list(dict.fromkeys(board.slots))
+    count = hosts * cards
+    return OnlinePool(
+        functions=tuple(catalogue.functions),
+        speedup=np.array([function.speedup for function in functions]),
+        preemptible=np.array([function.preemptible for function in functions]),
+        progress_kept=np.array([function.progress_kept for function in functions]),
+        fits=np.array([[catalogue.fits(function.name, board.name, kind) for function in functions] for kind in kinds]),
+        io_bps=np.array([[function.io_bps_on(board.name) for function in functions]] * len(kinds)),
+        load_s=np.array([board.load_s(kind) for kind in kinds]),
+        dma_bps=np.full(count, board.dma_bps),
+        slot_card=np.repeat(np.arange(count), len(board.slots)),
+        slot_kind=np.tile([kinds.index(kind) for kind in board.slots], count),
+    )
+
+
+#: Where a job ran.
+CPU, FPGA, BOTH, FAILED = 0, 1, 2, 3
+PLACES = ("cpu", "fpga", "fpga+cpu", "failed")
+
+
+class Record:
+    """One row per job, and one per stretch of constant rate on a slot."""
+
+    def __init__(self, jobs: int, keep_stretches: bool) -> None:
+        self.begin_s: Floats = np.zeros(jobs)
+        self.end_s: Floats = np.zeros(jobs)
+        self.where: Ints = np.zeros(jobs, np.int64)
+        self.reconfigurations = 0
+        self._keep = keep_stretches
+        #: Per stretch: job (-1 - function for a load), slot, begin, end, rate.
+        self.job, self.slot = array("q"), array("q")
+        self.from_s, self.to_s, self.rate = array("d"), array("d"), array("d")
+
+    def stretch(self, job: int, slot: int, from_s: float, to_s: float, rate: float) -> None:
+        """Note a stretch on a slot."""
+        if self._keep and to_s > from_s:
+            self.job.append(job)
+            self.slot.append(slot)
+            self.from_s.append(from_s)
+            self.to_s.append(to_s)
+            self.rate.append(rate)
+
+    def load(self, slot: int, function: int, from_s: float, to_s: float) -> None:
+        """Note a reconfiguration."""
+        self.reconfigurations += 1
+        self.stretch(-1 - function, slot, from_s, to_s, 0.0)
+
+    def lose(self, job: int, slot: int, begin_s: float) -> None:
+        """Set the rate of the job's stretches on this slot to 0: what it did there is lost."""
+        for i in range(len(self.job) - 1, -1, -1):
+            if self.to_s[i] <= begin_s and self.slot[i] == slot:
+                break
+            if self.job[i] == job:
+                self.rate[i] = 0.0

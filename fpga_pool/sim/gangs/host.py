@@ -1,11 +1,18 @@
-"""The gangs' part of a simulated host: the machine of the agent, with guests in simulated time."""
+"""The gangs' part of a simulated host: the machine of the agent, with guests in simulated time.
+
+The guests of all hosts of a simulated pool, in simulated time: their progress is that of the fast simulator.
+
+The processes of a gang wait for each other, so that its slowest one decides (section 3.2), on whichever hosts they
+are.  All that happens at one instant has happened before rates change.
+"""
 
 import itertools
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
-from fpga_pool.model.agent.guests import Key
-from fpga_pool.model.agent.process import HeldProcess
-from fpga_pool.model.agent.process_messages import (
+from fpga_pool.core.gangs.progress import ProgressParams, behind_rate, shares_of
+from fpga_pool.model.agent.gangs.messages import (
     Answer,
     CommandReceived,
     DiscardMemory,
@@ -24,12 +31,231 @@ from fpga_pool.model.agent.process_messages import (
     Record,
     SaveGuest,
 )
-from fpga_pool.model.agent.processes import ProcessesState, handle
+from fpga_pool.model.agent.gangs.process import HeldProcess, Key, Phase, ProcessSpec, Running
+from fpga_pool.model.agent.gangs.processes import ProcessesState, handle
 from fpga_pool.model.exceptions import Conflict, NotFound
-from fpga_pool.model.gang_messages import GangReport, ObservedProcess, ObservedProcessor
-from fpga_pool.model.gangs import processor_name
-from fpga_pool.model.messages import Command, Outcome
-from fpga_pool.sim.gangs.guests import Guests
+from fpga_pool.model.flavor import Tier
+from fpga_pool.model.messages.agents import Command, Outcome
+from fpga_pool.model.messages.gangs import GangReport, ObservedProcess, ObservedProcessor
+from fpga_pool.model.objects.gangs import processor_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestTimes:
+    """How long what is done with guests takes, in seconds: a migration is a save here and a resumption there."""
+
+    save_s: float = 0.0
+    #: From the launch of a guest that goes on from a saved memory until it goes on; it has its place meanwhile.
+    resume_s: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Guest:
+    host: str
+    spec: ProcessSpec
+    processor: int
+    tier: Tier
+    phase: Phase = Phase.RUNNING
+    reason: str = ""
+    #: When it is saved, and from when on it runs.
+    saved_at: float = math.inf
+    runs_from: float = 0.0
+
+
+@dataclass(slots=True)
+class _Progress:
+    """One attempt of a gang: what it had done at a moment, in seconds on processors of its own, and its rate since."""
+
+    done_s: float
+    since_s: float
+    work_s: float
+    rate: float = 0.0
+    keys: set[Key] = field(default_factory=set)
+
+    def note(self, now_s: float) -> None:
+        if now_s > self.since_s:
+            self.done_s += (now_s - self.since_s) * self.rate
+            self.since_s = now_s
+
+    @property
+    def ends_at(self) -> float:
+        return self.since_s + max(0.0, self.work_s - self.done_s) / self.rate if self.rate > 0 else math.inf
+
+
+class Guests:
+    """Every guest of the pool.  `now_s` is the simulator's: `pass_to` lets time pass, at most to `next_s`."""
+
+    def __init__(
+        self,
+        times: GuestTimes | None = None,
+        params: ProgressParams | None = None,
+        shares: Callable[[str, int], tuple[float, float]] | None = None,
+    ) -> None:
+        """`shares` gives what a gang loses and uses, by its name and width; None = drawn by the paper's rules."""
+        self.times = times or GuestTimes()
+        self._params = params or ProgressParams()
+        self._shares = shares or (lambda gang, width: shares_of(gang, width, self._params))
+        self.now_s = 0.0
+        self._guests: dict[Key, _Guest] = {}
+        self._progress: dict[tuple[str, int], _Progress] = {}
+        #: Saved memories, which all hosts find.
+        self.memories: set[str] = set()
+        #: Guests may have other rates than they are noted with.
+        self._unsettled = False
+
+    # Time -------------------------------------------------------------------------------------------------------
+
+    def next_s(self) -> float:
+        """Return when something happens by itself: a gang is done, or a guest is saved or goes on; inf = never."""
+        self.settle()
+        moments = [progress.ends_at for progress in self._progress.values()]
+        for guest in self._guests.values():
+            if guest.phase is Phase.SAVING:
+                moments.append(guest.saved_at)
+            elif guest.runs_from > self.now_s:
+                moments.append(guest.runs_from)
+        return min(moments, default=math.inf)
+
+    def pass_to(self, now_s: float) -> None:
+        """Let time pass, and let happen what happens now."""
+        self.settle()
+        self.now_s = now_s
+        for progress in self._progress.values():
+            if progress.ends_at <= now_s:
+                progress.note(now_s)
+                progress.rate = 0.0
+                self._change(progress.keys, phase=Phase.EXITED)
+        for key, guest in self._guests.items():
+            if guest.phase is Phase.SAVING and guest.saved_at <= now_s:
+                self._change([key], phase=Phase.SAVED)
+            elif guest.runs_from == now_s:
+                self._unsettled = True
+
+    def settle(self) -> None:
+        """Give all gangs the rates that they have from now on."""
+        if not self._unsettled:
+            return
+        self._unsettled = False
+        at: dict[tuple[str, int], list[Key]] = {}
+        for key, guest in self._guests.items():
+            if guest.phase is Phase.RUNNING:
+                at.setdefault((guest.host, guest.processor), []).append(key)
+        for progress in self._progress.values():
+            rate = self._rate(progress.keys, at)
+            if rate != progress.rate:
+                progress.note(self.now_s)
+                progress.rate, progress.since_s = rate, self.now_s
+
+    def _rate(self, keys: set[Key], at: dict[tuple[str, int], list[Key]]) -> float:
+        """Return the rate of a gang; see `core.gangs.progress.rate`."""
+        guests = [(key, self._guests[key]) for key in keys]
+        running = [guest for _, guest in guests if guest.phase is Phase.RUNNING and guest.runs_from <= self.now_s]
+        spec = guests[0][1].spec
+        if len(running) < spec.processes:
+            return 0.0
+        loss, used = self._shares(spec.key.gang, spec.processes)
+        slowest = 1.0
+        for key, guest in guests:
+            others = [other for other in at[guest.host, guest.processor] if other != key]
+            if not others:
+                continue
+            if guest.tier is Tier.FOREGROUND:
+                slowest = min(slowest, 1.0 - loss)
+            else:
+                usage = self._guests[others[0]].spec.cpu_usage
+                slowest = min(slowest, behind_rate(spec.cpu_usage, usage, used, self._params.usage_threshold))
+        return slowest
+
+    # What hosts do, all of it now -------------------------------------------------------------------------------
+
+    def observe(self, host: str) -> dict[Key, Running]:
+        """Return the guests of a host."""
+        return {key: self._running(key, guest) for key, guest in self._guests.items() if guest.host == host}
+
+    def _running(self, key: Key, guest: _Guest) -> Running:
+        progress = self._progress[key.gang, key.attempt]
+        return Running(
+            phase=guest.phase,
+            processor=guest.processor,
+            tier=guest.tier,
+            done_s=progress.done_s,
+            rate=progress.rate,
+            progress_at=progress.since_s,
+            cpu_s=guest.spec.cpu_usage * (progress.done_s - guest.spec.done_s),
+            saved=str(key) if guest.phase is Phase.SAVED else "",
+            reason=guest.reason,
+        )
+
+    def launch(self, host: str, spec: ProcessSpec, processor: int, tier: Tier) -> None:
+        """Launch a guest; Conflict where its place is taken, NotFound where its saved memory is not there."""
+        if spec.key in self._guests:
+            return
+        for key, other in self._guests.items():
+            if (other.host, other.processor, other.tier) == (host, processor, tier):
+                raise Conflict(f"processor {processor}: process {key} is in its {tier}")
+        if spec.saved and spec.saved not in self.memories:
+            raise NotFound(f"no saved memory {spec.saved}")
+        runs_from = self.now_s + self.times.resume_s if spec.saved else self.now_s
+        self._guests[spec.key] = _Guest(host, spec, processor, tier, runs_from=runs_from)
+        attempt = spec.key.gang, spec.key.attempt
+        if attempt not in self._progress:
+            self._progress[attempt] = _Progress(spec.done_s, self.now_s, spec.work_s)
+        self._progress[attempt].keys.add(spec.key)
+        self._unsettled = True
+
+    def set_tier(self, key: Key, tier: Tier) -> None:
+        """Put a guest into another tier of its processor."""
+        self._change([key], tier=tier)
+
+    def save(self, key: Key) -> bool:
+        """Begin to stop a guest so that it can go on elsewhere; return whether it is saved by that."""
+        if self._guests[key].phase is not Phase.RUNNING:
+            return False
+        progress = self._progress[key.gang, key.attempt]
+        progress.note(self.now_s)
+        progress.rate = 0.0
+        self.memories.add(str(key))
+        if self.times.save_s:
+            self._change([key], phase=Phase.SAVING, saved_at=self.now_s + self.times.save_s)
+            return False
+        self._change([key], phase=Phase.SAVED)
+        return True
+
+    def end(self, key: Key) -> None:
+        """Stop a guest, whatever it does; nothing is left of it."""
+        self.memories.discard(str(key))
+        self.leave(key)
+
+    def leave(self, key: Key) -> None:
+        """Forget a guest; its memory stays if it is saved."""
+        if self._guests.pop(key, None) is None:
+            return
+        attempt = key.gang, key.attempt
+        self._progress[attempt].keys.discard(key)
+        if not self._progress[attempt].keys:
+            del self._progress[attempt]
+        self._unsettled = True
+
+    def discard(self, saved: str) -> None:
+        """Remove a saved memory; nothing where there is none."""
+        self.memories.discard(saved)
+
+    # What goes wrong --------------------------------------------------------------------------------------------
+
+    def fail(self, key: Key, reason: str) -> None:
+        """Let a guest die."""
+        self._progress[key.gang, key.attempt].note(self.now_s)
+        self._change([key], phase=Phase.FAILED, reason=reason)
+
+    def power_off(self, host: str) -> None:
+        """Let all guests of a host be gone."""
+        for key in [key for key, guest in self._guests.items() if guest.host == host]:
+            self.end(key)
+
+    def _change(self, keys: Iterable[Key], **fields: object) -> None:
+        for key in keys:
+            self._guests[key] = replace(self._guests[key], **fields)  # type: ignore[arg-type]
+        self._unsettled = True
 
 
 class GangHost:

@@ -8,9 +8,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import ModuleType
-from typing import Protocol
 
 import numpy as np
 
@@ -20,61 +18,13 @@ from fpga_pool.core.gangs.outlook import outlook
 from fpga_pool.core.gangs.progress import ProgressParams, Shares, rate
 from fpga_pool.core.gangs.tiers import AWAY, BEHIND, IN_FRONT, NOBODY, QUEUED, Tiers
 from fpga_pool.core.policy import GangPolicy
-from fpga_pool.core.types import Floats, Ints
 from fpga_pool.model.exceptions import FpgaPoolError
-from fpga_pool.sim.gangs.faults import Cancellation, Failure, Fault, Outage, OutageEnd, timeline
-from fpga_pool.sim.gangs.trace import Trace
-from fpga_pool.sim.gangs.true_usage import TrueUsage
+from fpga_pool.sim.gangs.results import Nowhere, Outcome, Sink
+from fpga_pool.sim.gangs.trace import Cancellation, Failure, Fault, Outage, OutageEnd, Trace, TrueUsage, timeline
 
 #: The rate of a gang that has just been placed: unlike any.
 _UNKNOWN = -1.0
 _FROM_THE_QUEUE = (How.START, How.START_BEHIND, How.TRY)
-
-
-class Sink(Protocol):
-    """Where the outcome goes while it comes about."""
-
-    def stretch(self, gang: int, begin_s: float, end_s: float, tier: str, processors: Ints, rate: float) -> None:
-        """Take a stretch of constant rate; a `kill` is one without length."""
-        ...
-
-    def finished(self, gang: int, start_s: float, finish_s: float, migrations: int, kills: int, swaps: int) -> None:
-        """Take a gang that has done its work."""
-        ...
-
-    def waits(self, gang: int, begin_s: float, why: str) -> None:
-        """Take when a gang that has just come, and does not get to the foreground, is expected to, and why it waits."""
-        ...
-
-
-class Nowhere:
-    """Keeps nothing."""
-
-    def stretch(self, gang: int, begin_s: float, end_s: float, tier: str, processors: Ints, rate: float) -> None:
-        """Drop it."""
-
-    def finished(self, gang: int, start_s: float, finish_s: float, migrations: int, kills: int, swaps: int) -> None:
-        """Drop it."""
-
-    def waits(self, gang: int, begin_s: float, why: str) -> None:
-        """Drop it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Outcome:
-    """What came of a trace."""
-
-    #: (G,) when each gang first ran, below 0 = never, and when it was done, or was cancelled.
-    start_s: Floats
-    finish_s: Floats
-    migrations: int
-    kills: int
-    tier_swaps: int
-    #: Instants at which something happened.
-    events: int
-    #: Processor-seconds with a process in each tier.
-    front_busy_s: float
-    behind_busy_s: float
 
 
 def simulate(

@@ -13,7 +13,7 @@ import numpy as np
 
 from fpga_pool.core.types import Floats, floats
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.sim.replacing import replacing
+from fpga_pool.sim.files import replacing
 
 #: The fields of a line, in order; -1 = unknown.
 FIELDS = (

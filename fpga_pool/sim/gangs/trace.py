@@ -1,12 +1,20 @@
-"""The gangs of a simulation, in columns, made of the lines of a file."""
+"""The gangs of a simulation, in columns, made of the lines of a file.
 
+What processes use in truth, where that is not what their gangs say.
+
+What goes wrong while gangs run: hosts are lost, gangs fail, tenants cancel them.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from fpga_pool.core.gangs.gangs import Gangs
-from fpga_pool.core.gangs.progress import ProgressParams, Shares, UsageSaid, draw_shares, draw_usage, say_usage
+from fpga_pool.core.gangs.progress import ProgressParams, Shares, Usage, UsageSaid, draw_shares, draw_usage, say_usage
+from fpga_pool.core.gangs.tiers import IN_FRONT, Tiers
 from fpga_pool.core.types import Floats, Ints, floats, ints
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.gangs.swf import Swf, read_swf
@@ -107,3 +115,69 @@ def draw(
     order = np.lexsort((-told, of))
     gangs = Gangs(width=trace.width, estimate_s=trace.estimate_s, usage=told[order], user=trace.user)
     return gangs, replace(shares, usage=usage[order])
+
+
+class TrueUsage:
+    """What processes use in truth, where that is not what their gangs say."""
+
+    def __init__(self, view: Tiers, usage: Floats) -> None:
+        self._view = view
+        per_process = len(usage) != len(view.width)
+        self._of = np.split(usage, np.cumsum(view.width)[:-1]) if per_process else usage.tolist()
+        self.usage = Usage(np.zeros(view.processors), np.zeros(view.processors))
+
+    def enter(self, gang: int) -> None:
+        """Note a gang that has got to where it runs."""
+        self._tier(gang)[self._view.placed[gang]] = self._of[gang]
+
+    def leave(self, gang: int) -> None:
+        """Note a gang that is about to leave where it runs, if it does."""
+        self._tier(gang)[self._view.placed[gang]] = 0.0
+
+    def _tier(self, gang: int) -> Floats:
+        return self.usage.front if self._view.tier[gang] == IN_FRONT else self.usage.behind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """Some processors are away from a moment to another one; gangs that have any of them begin again elsewhere."""
+
+    begin_s: float
+    end_s: float
+    processors: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A process of a gang fails, if the gang runs; the gang begins again."""
+
+    at_s: float
+    gang: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancellation:
+    """The tenant cancels a gang, if it is there."""
+
+    at_s: float
+    gang: int
+
+
+Fault = Outage | Failure | Cancellation
+
+
+class OutageEnd(NamedTuple):
+    """The processors of an outage are back."""
+
+    processors: Sequence[int]
+
+
+def timeline(faults: Sequence[Fault]) -> list[tuple[float, Fault | OutageEnd]]:
+    """Return what happens when, in order of time."""
+    events: list[tuple[float, Fault | OutageEnd]] = []
+    for fault in faults:
+        if isinstance(fault, Outage):
+            events += [(fault.begin_s, fault), (fault.end_s, OutageEnd(fault.processors))]
+        else:
+            events.append((fault.at_s, fault))
+    return sorted(events, key=lambda event: event[0])

@@ -2,6 +2,8 @@
 
 The policy is asked for a schedule of what waits, on what is there now; of that schedule only what begins at once is
 carried out.  So it never knows what is yet to arrive, to fail or to return.
+
+FPGAs that are not there for a while.
 """
 
 from collections.abc import Sequence
@@ -15,7 +17,28 @@ from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
 from fpga_pool.core.policy import TaskPolicy
 from fpga_pool.core.types import Floats, Ints
 from fpga_pool.sim.engine import Engine
-from fpga_pool.sim.lattice.outages import Outage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """One FPGA (its number within the enclosure) is not there from one time until another."""
+
+    enclosure: int
+    fpga: int
+    from_s: float
+    until_s: float
+
+    def check(self, problem: TaskProblem) -> None:
+        """Raise a ValueError where the problem has no such FPGA, or the outage does not end after it begins."""
+        if not 0 <= self.enclosure < len(problem.enclosure_fpgas):
+            raise ValueError(
+                f"outage: enclosure {self.enclosure} is not there, 0..{len(problem.enclosure_fpgas) - 1} are"
+            )
+        size = int(problem.enclosure_fpgas[self.enclosure])
+        if not 0 <= self.fpga < size:
+            raise ValueError(f"outage: enclosure {self.enclosure} has FPGAs 0..{size - 1}, got {self.fpga}")
+        if not 0 <= self.from_s < self.until_s < np.inf:
+            raise ValueError(f"outage: expected an end after the beginning, got {self.from_s:g} to {self.until_s:g} s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fpga_pool.model.gangs import Gang, Migration, Process, ProcessState
-from fpga_pool.model.objects import Batch, HistoryEntry, Job, Lease, LeaseState, Slot, SlotState
-from fpga_pool.model.tasks import Task
+from fpga_pool.model.objects.gangs import Gang, Migration, Process, ProcessState
+from fpga_pool.model.objects.pool import Batch, HistoryEntry, Job, Lease, LeaseState, Slot, SlotState
+from fpga_pool.model.objects.tasks import Task
 
 #: What an object is called in a record.
 _NOUNS = {

@@ -8,26 +8,25 @@ from typing import Any
 from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import Conflict, InvalidInput
-from fpga_pool.model.gangs import Gang
 from fpga_pool.model.lifecycle.slot import SLOT, DrainRequested, ResumeRequested
-from fpga_pool.model.objects import CPU, Batch, Host
-from fpga_pool.model.pool.admission import BatchRequest, cancel_batch, cancel_jobs, create_batch
-from fpga_pool.model.pool.audit import ENDED_BATCHES
-from fpga_pool.model.pool.families import PoolPolicies
-from fpga_pool.model.pool.gang_admission import GangRequest, cancel_gang, create_gang
-from fpga_pool.model.pool.instances import Claim, claim_slots, release_slots
-from fpga_pool.model.pool.operations import drain_slot, resume_slot
-from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.model.pool.task_admission import TaskRequest, cancel_task, create_task
-from fpga_pool.model.tasks import Task
+from fpga_pool.model.objects.gangs import Gang
+from fpga_pool.model.objects.pool import CPU, Batch, Host
+from fpga_pool.model.objects.tasks import Task
+from fpga_pool.model.rules.batch.admission import BatchRequest, cancel_batch, cancel_jobs, create_batch
+from fpga_pool.model.rules.gang.admission import GangRequest, cancel_gang, create_gang
+from fpga_pool.model.rules.instance.instances import Claim, claim_slots, release_slots
+from fpga_pool.model.rules.shared.audit import ENDED_BATCHES
+from fpga_pool.model.rules.shared.changes import drain_slot, resume_slot
+from fpga_pool.model.rules.shared.families import PoolPolicies
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.model.rules.task.admission import TaskRequest, cancel_task, create_task
 from fpga_pool.model.transaction import Transaction
-from fpga_pool.sim.agents import Delays
 from fpga_pool.sim.pool import FailureCount, Intervals, SimulatedPool
 from fpga_pool.sim.scenario.arrivals import Arrival, InstanceRequest, Request, arrivals
-from fpga_pool.sim.scenario.boots import explanations, hosts_by_cost, pool_columns
-from fpga_pool.sim.scenario.hosts import simulated_hosts
+from fpga_pool.sim.scenario.hosts import explanations, hosts_by_cost, pool_columns, simulated_hosts
 from fpga_pool.sim.scenario.recording import Happening, Recorder
 from fpga_pool.sim.scenario.tables import EventTable, Scenario
+from fpga_pool.sim.surroundings import Delays
 
 #: What cannot be done while nobody owns the shard is tried again after so many seconds.
 RETRY_S = 1.0

@@ -9,10 +9,9 @@ from typing import Any
 from fpga_pool.core.lattice.tasks import Topology as Cables
 from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.flavor import MAX_COUNT, Topology
-from fpga_pool.model.links import NOT_LINKED
-from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.model.tasks import TaskShape
-from fpga_pool.sim.agents import Delays
+from fpga_pool.model.objects.links import NOT_LINKED
+from fpga_pool.model.objects.tasks import TaskShape
+from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.sim.scenario.values import (
     AT_LEAST_ONE,
     COUNT,
@@ -40,6 +39,7 @@ from fpga_pool.sim.scenario.values import (
     share,
     whole,
 )
+from fpga_pool.sim.surroundings import Delays
 
 _DEFAULTS, _PATIENCE, _DELAYS = PoolSettings(), AgentParameters(), Delays()
 _CABLES = choice(*(topology.name.lower() for topology in Cables), NOT_LINKED)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.tasks import TaskShape
+from fpga_pool.model.objects.tasks import TaskShape
 
 TableT = TypeVar("TableT")
 

@@ -48,7 +48,7 @@ def create(pool, *, input_bytes=5, **arguments):
 
 def fpga_pool(pool, *arguments, cwd):
     """Run the command; return how it ended."""
-    run = "import sys; from fpga_pool.cmd.cli import main; sys.exit(main())"
+    run = "import sys; from fpga_pool.cli.client.main import main; sys.exit(main())"
     command = [sys.executable, "-c", run, "--endpoint", pool.endpoint, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, check=False)
 

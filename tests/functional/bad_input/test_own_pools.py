@@ -74,7 +74,15 @@ def test_a_broken_catalogue_is_told_in_one_line_and_the_pool_does_not_start(tmp_
     catalogue = tmp_path / "catalogue.toml"
     if content is not None:
         catalogue.write_text(content)
-    command = [sys.executable, "-m", "fpga_pool.cmd.standalone", "--state-dir", str(tmp_path / "state"), "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "fpga_pool.cli.daemons.standalone",
+        "--state-dir",
+        str(tmp_path / "state"),
+        "--port",
+        "0",
+    ]
     command += ["--catalogue", str(catalogue), "--log-file", str(tmp_path / "pool.log")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert f"exit {done.returncode}" == ROWS[row]["Answer"]

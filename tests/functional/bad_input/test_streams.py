@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
-from fpga_pool.dataplane import frames
-from fpga_pool.dataplane.client import connect
 from fpga_pool.model.exceptions import TransferRefused
+from fpga_pool.transfer import frames
+from fpga_pool.transfer.client import connect
 from support.waiting import wait_until
 
 from .table import ROWS, TIMEOUT_S, call, create, fits

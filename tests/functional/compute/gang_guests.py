@@ -12,11 +12,11 @@ from pathlib import Path
 import libvirt
 from oslo_config import cfg
 
-from fpga_pool.conf import agent, runner_libvirt, tiers
+from fpga_pool.conf import agent, runners, tiers
 from fpga_pool.drivers.runners.domain import ProcessDomain
 from fpga_pool.drivers.runners.libvirt import LibvirtRunner
+from fpga_pool.drivers.tiers.domain import PROCESS_URI
 from fpga_pool.drivers.tiers.libvirt import LibvirtTiers
-from fpga_pool.drivers.tiers.metadata import PROCESS_URI
 from support import guest_image
 
 MEMORY_MIB = 96
@@ -106,7 +106,7 @@ class GangHost:
     def new_runner(self, clock=time.time):
         """A runner as an agent has it that has just started."""
         conf = cfg.ConfigOpts()
-        for module in (agent, runner_libvirt, tiers):
+        for module in (agent, runners, tiers):
             conf.register_opts(module.OPTS, group=module.GROUP)
         conf([], project="test", default_config_files=[], default_config_dirs=[])
         for group, options in {

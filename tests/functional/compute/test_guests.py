@@ -2,7 +2,7 @@
 
 import pytest
 
-from fpga_pool.model.objects import LeaseKind, LeaseState
+from fpga_pool.model.objects.pool import LeaseKind, LeaseState
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.store import Store
 from support.deployment import Deployment

@@ -10,10 +10,10 @@ import time
 import libvirt
 import pytest
 
-from fpga_pool.model.agent.guests import Key
+from fpga_pool.model.agent.gangs.process import Key
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.flavor import Tier
-from fpga_pool.model.gangs import ENDED_GANGS, GangState, MigrationState, ProcessState
+from fpga_pool.model.objects.gangs import ENDED_GANGS, GangState, MigrationState, ProcessState
 from support.deployment import Deployment
 
 from .gang_guests import domains

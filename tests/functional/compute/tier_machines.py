@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from fpga_pool.drivers.tiers.domain import wish
 from fpga_pool.drivers.tiers.libvirt import LibvirtTiers
-from fpga_pool.drivers.tiers.metadata import wish
 from fpga_pool.drivers.tiers.simulated import SimulatedTiers
 
 from . import hypervisor as hypervisors

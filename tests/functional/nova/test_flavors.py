@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from fpga_pool.cmd.manage import ManageApp
+from fpga_pool.cli.admin.main import ManageApp
 from support.servers.server import free_port
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # of what openstacksdk itself does

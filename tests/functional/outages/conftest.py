@@ -18,7 +18,7 @@ from fpga_pool.client import JobSpec
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.runner import RunSettings
 from fpga_pool.model.exceptions import ServiceUnavailable
-from fpga_pool.model.objects import BatchState, Job, JobState, SlotState
+from fpga_pool.model.objects.pool import BatchState, Job, JobState, SlotState
 from fpga_pool.store import Store
 from support.deployment import Deployment
 from support.servers import RabbitMQ

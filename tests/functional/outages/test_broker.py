@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fpga_pool.model.objects import JobState
+from fpga_pool.model.objects.pool import JobState
 from support.waiting import wait_until
 
 SCHEDULER_SILENT = "the scheduler does not answer; try again later"

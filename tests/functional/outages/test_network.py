@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fpga_pool.model.objects import JobState, SlotState
+from fpga_pool.model.objects.pool import JobState, SlotState
 from support.servers import RabbitMQ
 from support.waiting import wait_until
 

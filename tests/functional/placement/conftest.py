@@ -13,7 +13,7 @@ import requests
 from oslo_config import cfg
 
 from fpga_pool.model.flavor import RESOURCE_CLASS
-from fpga_pool.placement.options import open_placement
+from fpga_pool.placement.client import open_placement
 
 START_S = 60.0
 

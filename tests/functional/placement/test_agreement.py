@@ -5,19 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from fpga_pool.cmd.manage import ManageApp
+from fpga_pool.cli.admin.main import ManageApp
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.model.exceptions import Conflict, ServiceUnavailable
 from fpga_pool.model.flavor import RESOURCE_CLASS, AcceleratorRequest, function_trait, provider_uuid
-from fpga_pool.model.messages import Heartbeat, ObservedSlot
-from fpga_pool.model.objects import DEFAULT_SHARD, SlotState
-from fpga_pool.model.pool.operations import drain_slot
-from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.messages.agents import Heartbeat, ObservedSlot
+from fpga_pool.model.objects.pool import DEFAULT_SHARD, SlotState
+from fpga_pool.model.rules.shared.changes import drain_slot
+from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.services.clock import SteadyClock
-from fpga_pool.services.scheduler.heartbeat_intake import HeartbeatIntake
+from fpga_pool.services.scheduler.heartbeats import HeartbeatIntake
 from fpga_pool.services.scheduler.instances import Instances
-from fpga_pool.services.scheduler.inventory import Inventory
-from fpga_pool.services.scheduler.lease_watch import LeaseWatch
+from fpga_pool.services.scheduler.placement import Inventory, LeaseWatch
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store import Store
 
@@ -215,7 +214,7 @@ def test_an_outage_of_placement_loses_nothing(cloud, boot, pool):
 @pytest.fixture
 def audit(tmp_path, placement_section, pool, capsys, monkeypatch):
     """Run the operator's audit; returns its exit status and what it says."""
-    monkeypatch.setattr("fpga_pool.cmd.audit.CERTAIN_AFTER_S", 0.0)
+    monkeypatch.setattr("fpga_pool.cli.admin.database.CERTAIN_AFTER_S", 0.0)
     path = tmp_path / "fpga_pool.conf"
     lines = "".join(f"{name} = {value}\n" for name, value in placement_section.items())
     path.write_text(f"[database]\nconnection = {pool.connection}\n[placement]\n{lines}")

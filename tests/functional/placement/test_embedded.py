@@ -8,7 +8,7 @@ from oslo_config import cfg
 
 from fpga_pool.conf.opts import register_opts
 from fpga_pool.model.flavor import RESOURCE_CLASS, AcceleratorRequest, provider_uuid
-from fpga_pool.services.standalone import StandalonePool
+from fpga_pool.services.embedded import StandalonePool
 
 PATIENCE_S = 60.0
 

@@ -7,8 +7,7 @@ import pytest
 
 from fpga_pool.model.exceptions import Conflict, ServiceUnavailable
 from fpga_pool.model.flavor import OWNER_TRAIT, RESOURCE_CLASS, provider_name, provider_uuid
-from fpga_pool.placement.sync import ATTEMPTS, Sync
-from fpga_pool.placement.wanted import WantedProvider
+from fpga_pool.placement.sync import ATTEMPTS, Sync, WantedProvider
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from fpga_pool.drivers.egress.tc import observe
+from fpga_pool.drivers.egress.tc import netlink
 from fpga_pool.drivers.egress.tc.driver import TcDriver
-from fpga_pool.model.messages import ShapeFlow
-from fpga_pool.model.objects import RateSegment
+from fpga_pool.model.messages.agents import ShapeFlow
+from fpga_pool.model.objects.pool import RateSegment
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.shaper import FlowShaper
 
@@ -42,7 +42,7 @@ def plan(stream, bps):
 
 def class_rates(net):
     """The rate of each class, in bytes per second on the wire; none before there is a queue."""
-    return net.host.run(lambda: observe.class_rates(observe.link(net.device).index))
+    return net.host.run(lambda: netlink.class_rates(netlink.link(net.device).index))
 
 
 def wait_for(net, least, most):

@@ -9,11 +9,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import TextIO
 
-from fpga_pool.core.makespan.bounds import lower_bound
-from fpga_pool.experiments.testbed.cases import Case
-from fpga_pool.experiments.testbed.predict import Prediction, optimum_s, predict
+from fpga_pool.core.makespan.bounds.batch import lower_bound
+from fpga_pool.experiments.testbed.cases import Case, Prediction, optimum_s, predict
 from fpga_pool.model.exceptions import ServiceUnavailable
-from fpga_pool.services.lock import exclusive
+from fpga_pool.services.loop import exclusive
 from support.servers import MariaDB, RabbitMQ
 from support.testbed.measure import Control, Run, make_inputs, measure
 from support.testbed.network import Network, missing, switched_network

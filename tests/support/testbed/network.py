@@ -26,7 +26,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from fpga_pool.experiments.testbed.cases import Nic
 from fpga_pool.model.exceptions import ServiceUnavailable
-from fpga_pool.services.lock import exclusive
+from fpga_pool.services.loop import exclusive
 
 _PREFIX = "fpt"
 _NAME = re.compile(rf"{_PREFIX}(\d+)(-.*)?")

@@ -13,10 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fpga_pool.cli.admin.keys import create_key_pairs
 from fpga_pool.client import PoolApi
-from fpga_pool.cmd.keys import create_key_pairs
-from fpga_pool.conf.catalogue import load_catalogue
-from fpga_pool.conf.places import private_key
+from fpga_pool.conf.catalogue import load_catalogue, private_key
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.experiments.testbed.cases import GOODPUT, Case, Nic
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
@@ -122,8 +121,8 @@ def _services(
     """Yield name, module, options and the beginning of the command line of each process."""
     here = ["setpriv", "--pdeathsig", "KILL"]
     baselines = {f"policy_{name}": {"prefetch": case.prefetch} for name in ("sjf", "ljf")}
-    yield "scheduler", "fpga_pool.cmd.scheduler", {"scheduler": _scheduler(directory), **baselines}, here
-    yield "api", "fpga_pool.cmd.api", {"api": {"host": "127.0.0.1", "port": 0}}, here
+    yield "scheduler", "fpga_pool.cli.daemons.scheduler", {"scheduler": _scheduler(directory), **baselines}, here
+    yield "api", "fpga_pool.cli.daemons.api", {"api": {"host": "127.0.0.1", "port": 0}}, here
     for nic in case.nics():
         endpoint = network.hosts[nic.host]
         options = {
@@ -131,7 +130,7 @@ def _services(
             "driver_tc": {"devices": f"{Endpoint.nic}={endpoint.data_address}/32"},
             "driver_simulated": {"board": _BOARD, "cards": int(nic.host in case.responders)},
         }
-        yield nic.host, "fpga_pool.cmd.agent", options, endpoint.command()
+        yield nic.host, "fpga_pool.cli.daemons.agent", options, endpoint.command()
 
 
 def _scheduler(directory: Path) -> Mapping[str, object]:

@@ -13,13 +13,12 @@ from pathlib import Path
 
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.inputs import JobSpec, read_inputs
-from fpga_pool.client.stream import Stream, StreamContext
-from fpga_pool.client.tickets import TicketDesk
-from fpga_pool.dataplane.client import Connection
+from fpga_pool.client.stream import Stream, StreamContext, TicketDesk
 from fpga_pool.drivers.egress.pacing import PacingDriver
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
-from fpga_pool.model.exchange import Ticket, TicketRequest
-from fpga_pool.model.objects import Job, JobState, RateSegment
+from fpga_pool.model.messages.requests import Ticket, TicketRequest
+from fpga_pool.model.objects.pool import Job, JobState, RateSegment
+from fpga_pool.transfer.client import Connection
 from support.testbed.network import inside
 
 #: How long before its plan allows it to send a stream is opened.

@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 
 from fpga_pool.api.app import create_app
-from fpga_pool.model.exchange import Ticket
+from fpga_pool.model.messages.requests import Ticket
 
 JOB = {"function": "sha256", "requester": "node-1", "input_bytes": 1000}
 

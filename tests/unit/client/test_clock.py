@@ -1,6 +1,6 @@
 import math
 
-from fpga_pool.client.clock import PoolClock
+from fpga_pool.client.session import PoolClock
 
 
 def test_clock_goes_by_the_quickest_answer_and_is_not_ahead_of_the_pool():

@@ -9,8 +9,8 @@ import pytest
 from fpga_pool.client import lane as lane_module
 from fpga_pool.client.lane import Lane, Parcel
 from fpga_pool.client.stream import StreamContext
-from fpga_pool.model.exchange import Ticket
-from fpga_pool.model.objects import Host, Job, JobState, RateSegment
+from fpga_pool.model.messages.requests import Ticket
+from fpga_pool.model.objects.pool import Host, Job, JobState, RateSegment
 
 #: Orders on the lane at once, and those of results beside them.
 OPEN, RESULTS = 3, 2

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fpga_pool.client.results import write_files
+from fpga_pool.client.outcome import write_files
 
 
 def test_files_appear_whole_and_only_their_owner_reads_them(tmp_path):

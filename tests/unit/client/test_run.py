@@ -11,9 +11,9 @@ import pytest
 
 from fpga_pool.client import Client, RunSettings
 from fpga_pool.client.inputs import JobSpec
-from fpga_pool.dataplane.frames import SMALL_BYTES
 from fpga_pool.model.exceptions import NotFound, ServiceUnavailable, UnknownFunction
-from fpga_pool.model.objects import BatchState, JobState, RateSegment
+from fpga_pool.model.objects.pool import BatchState, JobState, RateSegment
+from fpga_pool.transfer.frames import SMALL_BYTES
 
 QUICK = RunSettings(fast_poll_s=0.02, slow_poll_s=0.05, first_pause_s=0.01, timeout_s=20.0)
 WAIT_S = 10.0

@@ -3,9 +3,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fpga_pool.client.tickets import TicketDesk
+from fpga_pool.client.stream import TicketDesk
 from fpga_pool.model.exceptions import Conflict, ServiceUnavailable
-from fpga_pool.model.exchange import Ticket, TicketRequest
+from fpga_pool.model.messages.requests import Ticket, TicketRequest
 
 
 class Api:

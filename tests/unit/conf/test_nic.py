@@ -1,6 +1,6 @@
 import pytest
 
-from fpga_pool.conf.nic import nic_limits_bps
+from fpga_pool.conf.agent import nic_limits_bps
 from fpga_pool.model.exceptions import InvalidInput
 
 

@@ -8,7 +8,7 @@ from fpga_pool.conf.agent import data_tls
 from fpga_pool.conf.opts import check_values, list_opts
 from fpga_pool.conf.scheduler import pool_settings
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.pool.sharding import BY_ZONE, ShardRule
+from fpga_pool.model.rules.shared.sharding import BY_ZONE, ShardRule
 
 ROOT = Path(__file__).parents[3]
 GENERATOR = ROOT / "etc/fpga_pool/fpga-pool-config-generator.conf"

@@ -1,7 +1,7 @@
 import pytest
 
-from fpga_pool.cmd.keys import create_key_pairs
-from fpga_pool.conf.places import present_directory, private_key, public_key, state_directory
+from fpga_pool.cli.admin.keys import create_key_pairs
+from fpga_pool.conf.catalogue import present_directory, private_key, public_key, state_directory
 from fpga_pool.model.exceptions import InvalidInput
 
 

@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from fpga_pool.cmd.sim import OK, WRONG_USAGE, main
+from fpga_pool.cli.sim.main import OK, WRONG_USAGE, main
 from fpga_pool.experiments.figures.command import PAPERS
 from fpga_pool.experiments.figures.figure import Sample, Samples, Settings
 from fpga_pool.experiments.figures.makespan import EXPERIMENTS

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from fpga_pool.cmd.sim import OK, WRONG_USAGE, main
+from fpga_pool.cli.sim.main import OK, WRONG_USAGE, main
 from fpga_pool.experiments.benefit.cases import card_pool, random_speedups, random_trace, reference_catalogue
-from fpga_pool.experiments.figures.benefit import changing, deciding, foresight, ratios
+from fpga_pool.experiments.figures.benefit import by_cell, changing, deciding, foresight
 from fpga_pool.experiments.figures.figure import Sample, Samples, Settings
 
 
@@ -44,7 +44,7 @@ def test_ratio_of_means_and_its_error_are_those_of_pairs():
     # standard deviation of sqrt(2), their mean an error of 1, a tenth of 10.
     values = {"benefit": (10.0, 10.0), "benefit_replace": (1.0, 1.0), "benefit_plus": (11.0, 13.0)}
     samples = Samples(Sample("p", 1.0, name, seed, of[seed]) for name, of in values.items() for seed in (0, 1))
-    assert ratios.ratio_of_means(samples, "p", 1.0) == pytest.approx((1.2, 0.1))
+    assert by_cell.ratio_of_means(samples, "p", 1.0) == pytest.approx((1.2, 0.1))
 
 
 def test_traces_of_all_seeds_are_all_there_are():

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from fpga_pool.cmd.sim import OK, WRONG_USAGE, main
+from fpga_pool.cli.sim.main import OK, WRONG_USAGE, main
 from fpga_pool.experiments.figures.figure import Sample, Samples, Settings
 from fpga_pool.experiments.figures.gangs import compare, runs
 from fpga_pool.sim.gangs.swf import Swf, read_swf, write_swf

@@ -1,6 +1,6 @@
 import json
 
-from fpga_pool.cmd.sim import OK, WRONG_USAGE, main
+from fpga_pool.cli.sim.main import OK, WRONG_USAGE, main
 from fpga_pool.experiments.figures.figure import Settings
 from fpga_pool.experiments.figures.lattice import small
 

@@ -7,7 +7,9 @@ import pytest
 
 from fpga_pool.core.types import BatchProblem
 from fpga_pool.experiments.figures.figure import Settings
-from fpga_pool.experiments.figures.makespan import arrivals, estimates, fairness, mixture, reality, small, throughput
+from fpga_pool.experiments.figures.makespan import estimates, mixture, small, throughput, workload
+from fpga_pool.experiments.figures.makespan import mixture as fairness
+from fpga_pool.experiments.figures.makespan import throughput as arrivals
 from fpga_pool.experiments.figures.makespan.workload import Form, Shape, batch, draw
 
 SETTINGS = Settings(seeds=(0,))
@@ -77,8 +79,8 @@ def test_a_plan_is_kept_where_reality_differs():
     # Believed 3, 2, 2 s on two accelerators: 3 | 2 + 2.  Really 9, 2, 2: the others stay where they are.
     believed = jobs_of([[3.0, 3.0], [2.0, 2.0], [2.0, 2.0]])
     actual = jobs_of([[9.0, 9.0], [2.0, 2.0], [2.0, 2.0]])
-    assert reality.makespan_s("makespan", believed, believed, 0) == pytest.approx(4.0)
-    assert reality.makespan_s("makespan", believed, actual, 0) == pytest.approx(9.0)
+    assert workload.makespan_s("makespan", believed, believed, 0) == pytest.approx(4.0)
+    assert workload.makespan_s("makespan", believed, actual, 0) == pytest.approx(9.0)
 
 
 def test_baselines_react_to_what_happens():
@@ -86,7 +88,7 @@ def test_baselines_react_to_what_happens():
     # is kept would compute job 2 after job 0.
     believed = jobs_of([[1.0] * 2, [2.0] * 2, [3.0] * 2])
     actual = jobs_of([[9.0] * 2, [2.0] * 2, [3.0] * 2])
-    assert reality.makespan_s("sjf", believed, actual, 0) == pytest.approx(9.0)
+    assert workload.makespan_s("sjf", believed, actual, 0) == pytest.approx(9.0)
 
 
 @pytest.mark.parametrize("policy", ["makespan", "cim", "sjf"])

@@ -2,8 +2,17 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.types import BatchProblem
-from fpga_pool.experiments.testbed.cases import CASES, COMPETITION, DNN, GOODPUT, WORDCOUNT
-from fpga_pool.experiments.testbed.predict import competing_arrivals_s, fair_rates_bps, optimum_s, predict
+from fpga_pool.experiments.testbed.cases import (
+    CASES,
+    COMPETITION,
+    DNN,
+    GOODPUT,
+    WORDCOUNT,
+    competing_arrivals_s,
+    fair_rates_bps,
+    optimum_s,
+    predict,
+)
 
 #: Seconds that 300 MB take at 1 Gbit/s on the wire.
 T_S = 300e6 * 8 / (GOODPUT * 1e9)

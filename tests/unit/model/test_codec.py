@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from fpga_pool.model.codec import Message, from_text, read, to_plain, to_text
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Tier
-from fpga_pool.model.gang_messages import ObservedProcess, ObservedProcessor
-from fpga_pool.model.messages import (
+from fpga_pool.model.messages.agents import (
     Action,
     AssignJob,
     Command,
@@ -22,7 +21,8 @@ from fpga_pool.model.messages import (
     Report,
     SlotChanged,
 )
-from fpga_pool.model.objects import Host, RateSegment, SlotState
+from fpga_pool.model.messages.gangs import ObservedProcess, ObservedProcessor
+from fpga_pool.model.objects.pool import Host, RateSegment, SlotState
 from fpga_pool.model.values import field_names
 
 COMMAND = Command(id="c", shard="s", epoch=1, host="h", slot="h/0/0", sequence=2, action=ReleaseJob(job="j"))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fpga_pool.model.cycle import Cycle, Decision, Look, Outcome
-from fpga_pool.model.objects import Job, JobState
-from fpga_pool.model.policy_memory import memory_uuid
+from fpga_pool.model.objects.pool import Job, JobState
+from fpga_pool.model.transaction import memory_uuid
 from fpga_pool.sim.store import MemoryStore
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fpga_pool.core.lattice.tasks import Topology
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.links import ALONE, USUAL, CardLinks, SlotLinks, read_enclosures, slot_links
+from fpga_pool.model.objects.links import ALONE, USUAL, CardLinks, SlotLinks, read_enclosures, slot_links
 
 
 @given(

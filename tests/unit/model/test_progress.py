@@ -2,8 +2,8 @@
 
 import pytest
 
-from fpga_pool.model.objects import RateSegment
-from fpga_pool.model.progress import late_s, moved_bytes, plan_time_s, planned_bytes, reported_bytes
+from fpga_pool.model.objects.pool import RateSegment
+from fpga_pool.model.objects.progress import late_s, moved_bytes, plan_time_s, planned_bytes, reported_bytes
 
 #: 10 kB in 10 s from 5 s on, a pause, then 30 kB in 10 s.
 PLAN = (RateSegment(5.0, 15.0, 8e3), RateSegment(20.0, 30.0, 24e3))

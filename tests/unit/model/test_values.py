@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from fpga_pool.model.messages import AssignJob
-from fpga_pool.model.objects import Host
+from fpga_pool.model.messages.agents import AssignJob
+from fpga_pool.model.objects.pool import Host
 from fpga_pool.model.values import changed
 
 ASSIGNED = AssignJob(job="j", attempt=1, project_id="p", function="aes", input_bytes=3, order=0, expected_s=1.0)

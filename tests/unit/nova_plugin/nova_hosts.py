@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
 from fpga_pool.model.flavor import RESOURCE_CLASS, provider_uuid
-from fpga_pool.model.pool.columns import PoolColumns
-from fpga_pool.model.pool.fitting import Fitting
-from fpga_pool.model.pool.providers import Providers
+from fpga_pool.model.rules.instance.fitting import Fitting
+from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
 
 FREE, POOL = ("", "", False), ("pool", "default", True)
 

@@ -1,4 +1,4 @@
-from fpga_pool.nova_plugin.breaker import Breaker
+from fpga_pool.nova_plugin.pool import Breaker
 
 
 class Clock:

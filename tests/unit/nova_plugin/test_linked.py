@@ -11,7 +11,7 @@ from nova_hosts import FREE, Host, candidate, claim, fitting
 
 from fpga_pool.core.lattice.tasks import Topology as Cables
 from fpga_pool.model.flavor import AcceleratorRequest, Topology
-from fpga_pool.model.links import CardLinks, SlotLinks
+from fpga_pool.model.objects.links import CardLinks, SlotLinks
 from fpga_pool.nova_plugin.request import Request
 
 INSTANCE = ("instance", "i-1", False)

@@ -7,9 +7,8 @@ import oslo_messaging as messaging
 import pytest
 
 from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
-from fpga_pool.model.pool.columns import PoolColumns
-from fpga_pool.nova_plugin.breaker import Breaker
-from fpga_pool.nova_plugin.pool import Limits, Pool, PoolUnknown
+from fpga_pool.model.rules.shared.columns import PoolColumns
+from fpga_pool.nova_plugin.pool import Breaker, Limits, Pool, PoolUnknown
 
 
 class Clock:

@@ -7,20 +7,19 @@ import uuid
 
 import numpy as np
 
-from fpga_pool.model.agent.guests import Phase
+from fpga_pool.model.agent.gangs.process import Phase
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.exceptions import InvalidTransition
-from fpga_pool.model.gangs import Gang, processor_name
-from fpga_pool.model.messages import Heartbeat
-from fpga_pool.model.pool.gang_admission import GangRequest, cancel_gang, create_gang
-from fpga_pool.model.pool.gang_audit import audit_gangs
-from fpga_pool.model.pool.gang_family import GangFamily
-from fpga_pool.model.pool.reconcile import apply_heartbeat, tick
-from fpga_pool.model.pool.reports import apply_reports
-from fpga_pool.model.pool.settings import PoolSettings
-from fpga_pool.sim.gangs.faults import Cancellation, Failure, Outage
-from fpga_pool.sim.gangs.guests import Guests, GuestTimes
-from fpga_pool.sim.gangs.host import GangHost
+from fpga_pool.model.messages.agents import Heartbeat
+from fpga_pool.model.objects.gangs import Gang, processor_name
+from fpga_pool.model.rules.gang.admission import GangRequest, cancel_gang, create_gang
+from fpga_pool.model.rules.gang.family import GangFamily
+from fpga_pool.model.rules.shared.audit import audit_gangs
+from fpga_pool.model.rules.shared.reconcile import apply_heartbeat, tick
+from fpga_pool.model.rules.shared.reports import apply_reports
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.sim.gangs.host import GangHost, Guests, GuestTimes
+from fpga_pool.sim.gangs.trace import Cancellation, Failure, Outage
 from fpga_pool.sim.store import MemoryStore
 
 SILENT_S = 1000.0

@@ -5,18 +5,19 @@ import itertools
 import numpy as np
 
 from fpga_pool.model.cycle import Cycle
-from fpga_pool.model.messages import ObservedSlot
-from fpga_pool.model.objects import CPU, JobState, SlotState, is_cpu
-from fpga_pool.model.pool.admission import BatchRequest, JobRequest, create_batch
-from fpga_pool.model.pool.online_family import OnlineFamily, OnlineRule
-from fpga_pool.model.pool.operations import drain_slot, resume_slot
-from fpga_pool.model.pool.reconcile import apply_heartbeat, tick
-from fpga_pool.model.pool.reports import apply_reports
-from fpga_pool.sim.agents import Delays, SimulatedAgent
+from fpga_pool.model.messages.agents import ObservedSlot
+from fpga_pool.model.objects.pool import CPU, JobState, SlotState, is_cpu
+from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest, create_batch
+from fpga_pool.model.rules.online.family import OnlineFamily, OnlineRule
+from fpga_pool.model.rules.shared.changes import drain_slot, resume_slot
+from fpga_pool.model.rules.shared.reconcile import apply_heartbeat, tick
+from fpga_pool.model.rules.shared.reports import apply_reports
+from fpga_pool.sim.agents import SimulatedAgent
 from fpga_pool.sim.benefit.faults import Drain, End, Failure, HostLoss, Outage, timeline
 from fpga_pool.sim.engine import Engine
 from fpga_pool.sim.hosts import SimulatedHost
 from fpga_pool.sim.store import MemoryStore
+from fpga_pool.sim.surroundings import Delays
 
 AT_ONCE = Delays(command_s=0.0, staging_s=0.0, turnaround_s=0.0)
 SILENT_S = 1000.0

@@ -8,9 +8,8 @@ import pytest
 from fpga_pool.conf.policies import policy_as, policy_names
 from fpga_pool.core.gangs.gangs import Gangs
 from fpga_pool.core.gangs.progress import ProgressParams, draw_shares
-from fpga_pool.sim.gangs.faults import Cancellation, Failure, Outage
 from fpga_pool.sim.gangs.simulator import simulate
-from fpga_pool.sim.gangs.trace import Trace
+from fpga_pool.sim.gangs.trace import Cancellation, Failure, Outage, Trace
 
 from .gang_pool import LivePool
 

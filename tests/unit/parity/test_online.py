@@ -9,11 +9,10 @@ import pytest
 
 from fpga_pool.conf.policies import policy_as, policy_names
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.sim.benefit.faults import Drain, Failure, HostLoss, Outage
 from fpga_pool.sim.benefit.live import simulate_live
-from fpga_pool.sim.benefit.pools import uniform_pool
-from fpga_pool.sim.benefit.trace import Trace
+from fpga_pool.sim.benefit.trace import Trace, uniform_pool
 
 from .online_pool import LivePool, host_name
 

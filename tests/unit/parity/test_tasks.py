@@ -20,7 +20,7 @@ from fpga_pool.core.lattice.listing import misfit
 from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
 from fpga_pool.core.policy import Searching
 from fpga_pool.sim.lattice import simulator
-from fpga_pool.sim.lattice.outages import Outage
+from fpga_pool.sim.lattice.simulator import Outage
 
 from .task_pool import RecordedRun, differences
 

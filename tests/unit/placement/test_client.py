@@ -8,7 +8,7 @@ import pytest
 from oslo_config import cfg
 
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound, ServiceUnavailable
-from fpga_pool.placement.options import open_placement
+from fpga_pool.placement.client import open_placement
 
 
 @pytest.fixture

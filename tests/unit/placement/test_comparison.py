@@ -1,6 +1,6 @@
 import pytest
 
-from fpga_pool.model.objects import Lease, LeaseKind
+from fpga_pool.model.objects.pool import Lease, LeaseKind
 from fpga_pool.placement.client import Consumer, Provider
 from fpga_pool.placement.comparison import Allocations, Differences, differences, leaked
 

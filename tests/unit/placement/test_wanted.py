@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from fpga_pool.model.flavor import OWNER_TRAIT, provider_uuid
-from fpga_pool.model.objects import Host, Slot
-from fpga_pool.placement.wanted import is_of_hosts, wanted_providers
+from fpga_pool.model.objects.pool import Host, Slot
+from fpga_pool.placement.sync import is_of_hosts, wanted_providers
 
 HOST = Host(name="h0", egress_bps=1e9, ingress_bps=1e9, data_address="::1", data_port=9, heard_at=0.0, node="h0.cloud")
 

@@ -10,8 +10,7 @@ import pytest
 from oslo_config import cfg
 from oslo_messaging._drivers import amqpdriver
 
-from fpga_pool.rpc.options import LOOK_AGAIN_S
-from fpga_pool.rpc.transport import TARGET, Refusals, answers, count_unreadable, server, transport
+from fpga_pool.rpc.transport import LOOK_AGAIN_S, TARGET, Refusals, answers, count_unreadable, server, transport
 
 
 class Endpoint:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.messages import Command, Outcome, ReleaseJob
+from fpga_pool.model.messages.agents import Command, Outcome, ReleaseJob
 from fpga_pool.rpc.typed import typed
 
 COMMAND = Command(id="c", shard="s", epoch=1, host="h", slot="h/0/0", sequence=2, action=ReleaseJob(job="j"))

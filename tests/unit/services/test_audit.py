@@ -1,4 +1,4 @@
-from fpga_pool.model.objects import Batch, Job
+from fpga_pool.model.objects.pool import Batch, Job
 from fpga_pool.services.audit import audit
 from fpga_pool.store.store import Store
 

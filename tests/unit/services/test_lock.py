@@ -4,12 +4,12 @@ import sys
 import pytest
 
 from fpga_pool.model.exceptions import ServiceUnavailable
-from fpga_pool.services.lock import exclusive
+from fpga_pool.services.loop import exclusive
 
 HOLD = """
 import sys
 from pathlib import Path
-from fpga_pool.services.lock import exclusive
+from fpga_pool.services.loop import exclusive
 file = exclusive(Path(sys.argv[1]), "taken")
 print("held", flush=True)
 sys.stdin.read()

@@ -6,10 +6,10 @@ import pytest
 from fpga_pool.core.makespan import Ect, Ljf, Sjf
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.messages import AssignJob
-from fpga_pool.model.objects import BatchState, JobState, SlotState
-from fpga_pool.model.pool.admission import BatchRequest, JobRequest
-from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.messages.agents import AssignJob
+from fpga_pool.model.objects.pool import BatchState, JobState, SlotState
+from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest
+from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.sim.hosts import SimulatedHost, fresh_hosts
 from fpga_pool.sim.pool import Delays, SimulatedPool
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import pytest
 
 from fpga_pool.model.flavor import Tier, Topology
-from fpga_pool.model.gangs import Gang, Migration, Process, Processor, process_uuid
-from fpga_pool.model.messages import Command, ReleaseJob
-from fpga_pool.model.objects import Batch, Host, Job, Lease, LeaseKind, Run, Shard, Slot
-from fpga_pool.model.tasks import Task
+from fpga_pool.model.messages.agents import Command, ReleaseJob
+from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor, process_uuid
+from fpga_pool.model.objects.pool import Batch, Host, Job, Lease, LeaseKind, Run, Shard, Slot
+from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.store import Store
 

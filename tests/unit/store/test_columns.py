@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fpga_pool.model.exceptions import Conflict
-from fpga_pool.model.objects import LeaseKind, LeaseState, SlotState
+from fpga_pool.model.objects.pool import LeaseKind, LeaseState, SlotState
 from fpga_pool.store.models import SlotRow
 
 

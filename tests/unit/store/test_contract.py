@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound
-from fpga_pool.model.messages import AssignJob, ReleaseFlow
-from fpga_pool.model.objects import (
+from fpga_pool.model.messages.agents import AssignJob, ReleaseFlow
+from fpga_pool.model.objects.pool import (
     Backlog,
     BatchState,
     HistoryEntry,

@@ -7,7 +7,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm.exc import StaleDataError
 
 from fpga_pool.model import exceptions
-from fpga_pool.store.errors import translated
+from fpga_pool.store.engine import translated
 
 
 class PostgresError(Exception):

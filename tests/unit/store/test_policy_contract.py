@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fpga_pool.model.exceptions import Conflict, DuplicateId
-from fpga_pool.model.policy_memory import PolicyMemory, memory_uuid
+from fpga_pool.model.transaction import PolicyMemory, memory_uuid
 
 
 @pytest.fixture

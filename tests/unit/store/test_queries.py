@@ -6,7 +6,7 @@ import pytest
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.exceptions import InvalidInput, NotFound
-from fpga_pool.model.objects import HistoryEntry, JobState
+from fpga_pool.model.objects.pool import HistoryEntry, JobState
 
 
 def test_batches_are_paged_newest_first_within_a_project(store, make, saved):

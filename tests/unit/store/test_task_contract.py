@@ -6,8 +6,8 @@ import pytest
 
 from fpga_pool.model.exceptions import Conflict, DuplicateId, NotFound
 from fpga_pool.model.flavor import Topology
-from fpga_pool.model.objects import HistoryEntry
-from fpga_pool.model.tasks import TaskShape, TaskState
+from fpga_pool.model.objects.pool import HistoryEntry
+from fpga_pool.model.objects.tasks import TaskShape, TaskState
 
 
 @pytest.fixture

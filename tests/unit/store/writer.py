@@ -8,8 +8,8 @@ import sys
 import uuid
 from dataclasses import replace
 
-from fpga_pool.model.messages import Command, ReleaseJob
-from fpga_pool.model.objects import Batch, Job
+from fpga_pool.model.messages.agents import Command, ReleaseJob
+from fpga_pool.model.objects.pool import Batch, Job
 from fpga_pool.store import Store
 
 

@@ -3,9 +3,8 @@ import json
 import pytest
 
 import fpga_pool
-from fpga_pool.cmd.sim import FAILED, WRONG_USAGE, main
-from fpga_pool.experiments.testbed.cases import COMPETITION, WORDCOUNT
-from fpga_pool.experiments.testbed.predict import optimum_s, predict
+from fpga_pool.cli.sim.main import FAILED, WRONG_USAGE, main
+from fpga_pool.experiments.testbed.cases import COMPETITION, WORDCOUNT, optimum_s, predict
 from support.testbed import report
 from support.testbed.experiment import Comparison, Variant
 from support.testbed.measure import Control, JobTimes, Run

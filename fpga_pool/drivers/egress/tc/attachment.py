@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Callable
 
 from fpga_pool.drivers import privileged
-from fpga_pool.drivers.egress.tc import observe
-from fpga_pool.drivers.egress.tc.shaping import Link
+from fpga_pool.drivers.egress.tc import netlink
+from fpga_pool.drivers.egress.tc.places import Link
 from fpga_pool.model.exceptions import Conflict, NotFound
 
 
@@ -40,7 +40,7 @@ class Attachment(abc.ABC):
 
     def _index(self) -> int | None:
         try:
-            return observe.link(self.device).index
+            return netlink.link(self.device).index
         except NotFound:
             return None
 
@@ -49,16 +49,16 @@ class EgressAttachment(Attachment):
     """The queue is the root of the device."""
 
     def attach(self) -> Link:
-        link = observe.link(self.device)
-        if self._named(observe.is_ours, link.index):
+        link = netlink.link(self.device)
+        if self._named(netlink.is_ours, link.index):
             privileged.detach_root(link.index)
         privileged.attach_root(link.index)
         return link
 
     def current(self) -> Link | None:
         try:
-            link = observe.link(self.device)
-            return link if observe.is_ours(link.index) else None
+            link = netlink.link(self.device)
+            return link if netlink.is_ours(link.index) else None
         except (Conflict, NotFound):
             return None
 
@@ -79,12 +79,12 @@ class IngressAttachment(Attachment):
         self._ifb = f"fpi{zlib.crc32(device.encode()):08x}"
 
     def attach(self) -> Link:
-        link = observe.link(self.device)
-        self._named(observe.redirects, link.index, self._ifb)
+        link = netlink.link(self.device)
+        self._named(netlink.redirects, link.index, self._ifb)
         privileged.remove_redirect(link.index, self._ifb)
         try:
             privileged.redirect_ingress(self.device, link.index, self._ifb)
-            ifb = observe.link(self._ifb)
+            ifb = netlink.link(self._ifb)
             privileged.attach_root(ifb.index)
         except BaseException:
             privileged.remove_redirect(link.index, self._ifb)
@@ -94,15 +94,15 @@ class IngressAttachment(Attachment):
     def current(self) -> Link | None:
         index = self._index()
         try:
-            if index is None or not observe.redirects(index, self._ifb):
+            if index is None or not netlink.redirects(index, self._ifb):
                 return None
-            ifb = observe.link(self._ifb)
-            return ifb if observe.is_ours(ifb.index) else None
+            ifb = netlink.link(self._ifb)
+            return ifb if netlink.is_ours(ifb.index) else None
         except (Conflict, NotFound):
             return None
 
     def detach(self) -> None:
         index, ours = self._index(), None
         with contextlib.suppress(Conflict):
-            ours = index if index is not None and observe.redirects(index, self._ifb) else None
+            ours = index if index is not None and netlink.redirects(index, self._ifb) else None
         privileged.remove_redirect(ours, self._ifb)

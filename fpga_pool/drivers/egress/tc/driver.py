@@ -7,12 +7,19 @@ from typing import Literal
 
 from fpga_pool.drivers import privileged
 from fpga_pool.drivers.egress.base import EgressDriver, Flow, LimitedFlow, check_rate
-from fpga_pool.drivers.egress.tc import observe
-from fpga_pool.drivers.egress.tc.addresses import packed
+from fpga_pool.drivers.egress.tc import netlink
 from fpga_pool.drivers.egress.tc.attachment import Attachment, EgressAttachment, IngressAttachment
-from fpga_pool.drivers.egress.tc.messages import HtbClass
-from fpga_pool.drivers.egress.tc.places import Place, Places
-from fpga_pool.drivers.egress.tc.shaping import QUANTUM_BYTES, Link, Shape, debt_matters, goodput_bps, shape
+from fpga_pool.drivers.egress.tc.messages import HtbClass, packed
+from fpga_pool.drivers.egress.tc.places import (
+    QUANTUM_BYTES,
+    Link,
+    Place,
+    Places,
+    Shape,
+    debt_matters,
+    goodput_bps,
+    shape,
+)
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound
 
 _ATTACHMENTS: dict[str, type[Attachment]] = {"egress": EgressAttachment, "ingress": IngressAttachment}
@@ -91,9 +98,9 @@ class TcDriver(EgressDriver):
             link = self._attachment.current()
             if link is None or self._link is None or link.index != self._link.index:
                 return ()
-            rates = observe.class_rates(link.index)
+            rates = netlink.class_rates(link.index)
             queues = {each.parent for shaped in self._flows.values() for each in shaped.place.filters}
-            filters = {(queue, found.handle) for queue in queues for found in observe.filters(link.index, queue)}
+            filters = {(queue, found.handle) for queue in queues for found in netlink.filters(link.index, queue)}
             return tuple(
                 LimitedFlow(shaped.flow, _rate_bps(shaped, link, rates[shaped.place.classid]))
                 for shaped in self._flows.values()

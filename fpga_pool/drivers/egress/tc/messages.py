@@ -2,12 +2,19 @@
 
 pyroute2 makes the same messages from dictionaries, at some hundred a second; ten thousand flows need thirty thousand.
 Layouts: linux/rtnetlink.h, linux/pkt_sched.h, linux/pkt_cls.h.
+
+Addresses as they are in a packet.
 """
 
+import functools
+import ipaddress
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from fpga_pool.drivers.egress.base import Flow
+from fpga_pool.model.exceptions import InvalidInput
 
 RTM_NEWQDISC, RTM_DELQDISC, RTM_GETQDISC = 36, 37, 38
 RTM_NEWTCLASS, RTM_DELTCLASS, RTM_GETTCLASS = 40, 41, 42
@@ -266,3 +273,23 @@ def _message(kind: int, flags: int, body: bytes) -> bytes:
 
 _KIND_HTB = _attribute(_TCA_KIND, b"htb\0")
 _KIND_U32 = _attribute(_TCA_KIND, b"u32\0")
+
+
+def packed(flow: Flow) -> tuple[bytes, bytes]:
+    """Return the source and destination address of a flow; an IPv4 flow of an IPv6 socket has IPv4 addresses."""
+    source, destination = _packed(flow.source_address), _packed(flow.destination_address)
+    if len(source) != len(destination):
+        raise InvalidInput(
+            f"flow {flow.key}: {flow.source_address} and {flow.destination_address} are of two versions of IP"
+        )
+    return source, destination
+
+
+@functools.lru_cache(maxsize=4096)
+def _packed(text: str) -> bytes:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise InvalidInput(f"expected an IPv4 or IPv6 address, got {text!r}") from None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).packed

@@ -1,34 +1,16 @@
-"""The figures of the benefit paper, section V, with our policy and the bound added, and what its two results hang on.
+"""The figures of paper 003, section V (3 and 4), and ours: the bound, other mixes, what the results depend on."""
 
-===========  ====================================================================================
-`runs`       one simulation, and what is drawn of it
-`metric`     figure 3: by throughput and by benefit
-`replacing`  figure 4: with and without replacement
-`random`     5: both over random catalogues
-`loads`      6: share of the bound, by how long a load takes
-`changing`   7: a mix that changes, and a tenant whose workload loses its benefit
-`deciding`   8: what decides the two results: how speedup and I/O go together, and the hold
-`optimal`    9: share of the clairvoyant optimum
-`ratios`     10: ours over the better of the paper's two, for many seeds
-`foresight`  11: what it is worth to know the jobs to come
-===========  ====================================================================================
-
-Figures 3 and 4 are the paper's, the others ours.
-"""
-
-from fpga_pool.experiments.figures.benefit import (
-    changing,
-    deciding,
-    foresight,
-    loads,
-    metric,
-    optimal,
-    random,
-    ratios,
-    replacing,
-)
+from fpga_pool.experiments.figures.benefit import by_cell, changing, deciding, foresight, optimal, published, variations
 
 #: By number.
-EXPERIMENTS = tuple(
-    module.EXPERIMENT for module in (metric, replacing, random, loads, changing, deciding, optimal, ratios, foresight)
+EXPERIMENTS = (
+    published.EXPERIMENT,
+    published.REPLACING_EXPERIMENT,
+    variations.EXPERIMENT,
+    by_cell.EXPERIMENT,
+    changing.CHANGING_EXPERIMENT,
+    deciding.DECIDING_EXPERIMENT,
+    optimal.EXPERIMENT,
+    by_cell.RATIOS_EXPERIMENT,
+    foresight.EXPERIMENT,
 )

@@ -33,19 +33,19 @@ LOAD_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ChangingCase:
     """One load of one panel."""
 
     panel: str
     alpha: float
 
 
-def cases(settings: Settings) -> list[Case]:
+def changing_cases(settings: Settings) -> list[ChangingCase]:
     """Return both panels, place by place."""
-    return [Case(panel, alpha) for panel in (MIX, TENANT) for alpha in settings.thinned(ALPHAS)]
+    return [ChangingCase(panel, alpha) for panel in (MIX, TENANT) for alpha in settings.thinned(ALPHAS)]
 
 
-def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+def changing_measure(case: ChangingCase, seed: int, settings: Settings) -> Iterator[Sample]:
     """Run one trace by each policy."""
     pool = card_pool(reference_catalogue("a"), LOAD_S)
     if case.panel == MIX:
@@ -81,7 +81,7 @@ def second_half_vcpus(pool: OnlinePool, jobs: Trace, policy: str, *, learn: bool
     return 2 * whole.mean_benefit_vcpus - first.mean_benefit_vcpus
 
 
-def claims(samples: Samples) -> list[Claim]:
+def changing_claims(samples: Samples) -> list[Claim]:
     """Return what section IV.C says."""
     return [
         share_claim(samples, MIX, f"the mix changes every {DRIFT_S:g} s"),
@@ -98,7 +98,7 @@ def claims(samples: Samples) -> list[Claim]:
     ]
 
 
-EXPERIMENT = Experiment(
+CHANGING_EXPERIMENT = Experiment(
     number=7,
     title="catalogue A, loads of 0.5 s, while what comes changes",
     where="section IV.C",
@@ -106,7 +106,7 @@ EXPERIMENT = Experiment(
         Panel(key=MIX, title="the mix changes", x_label="alpha", y_label="benefit, vCPUs"),
         Panel(key=TENANT, title="a tenant has lost its benefit", x_label="alpha", y_label="benefit, vCPUs"),
     ),
-    cases=cases,
-    measure=measure,
-    claims=claims,
+    cases=changing_cases,
+    measure=changing_measure,
+    claims=changing_claims,
 )

@@ -26,22 +26,22 @@ SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class DecidingCase:
     """One place on the x axis of a panel."""
 
     panel: str
     x: float
 
 
-def cases(settings: Settings) -> list[Case]:
+def deciding_cases(settings: Settings) -> list[DecidingCase]:
     """Return both panels, place by place."""
     return [
-        *(Case(CORRELATION, x) for x in settings.thinned(CORRELATIONS)),
-        *(Case(HOLD, x) for x in settings.thinned(HOLDS_S)),
+        *(DecidingCase(CORRELATION, x) for x in settings.thinned(CORRELATIONS)),
+        *(DecidingCase(HOLD, x) for x in settings.thinned(HOLDS_S)),
     ]
 
 
-def measure(case: Case, seed: int, settings: Settings) -> Iterator[Sample]:
+def deciding_measure(case: DecidingCase, seed: int, settings: Settings) -> Iterator[Sample]:
     """Yield ratios of mean benefits."""
     if case.panel == CORRELATION:
         pool = card_pool(reference_catalogue("a"), LOAD_S)
@@ -74,7 +74,7 @@ def correlated(pool: OnlinePool, correlation: float, seed: int) -> OnlinePool:
     return replace(pool, speedup=speedup, io_bps=np.tile(8e9 * io_gbps, (len(pool.load_s), 1)))
 
 
-def claims(samples: Samples) -> list[Claim]:
+def deciding_claims(samples: Samples) -> list[Claim]:
     """Return what both results depend on."""
     crowded = [f"alpha {alpha:g}" for alpha in ALPHAS if alpha > 2]
     places = samples.places(CORRELATION, crowded[0])
@@ -105,7 +105,7 @@ def claims(samples: Samples) -> list[Claim]:
     ]
 
 
-EXPERIMENT = Experiment(
+DECIDING_EXPERIMENT = Experiment(
     number=8,
     title="what decides both results of section V",
     where="section V",
@@ -113,7 +113,7 @@ EXPERIMENT = Experiment(
         Panel(key=CORRELATION, title="benefit over throughput", x_label="correlation of speedup and I/O", y_label="x"),
         Panel(key=HOLD, title="replacement over none", x_label="hold, s", y_label="x"),
     ),
-    cases=cases,
-    measure=measure,
-    claims=claims,
+    cases=deciding_cases,
+    measure=deciding_measure,
+    claims=deciding_claims,
 )

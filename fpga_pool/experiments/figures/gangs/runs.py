@@ -12,7 +12,7 @@ from fpga_pool.conf.policies import policy_as
 from fpga_pool.core.gangs.progress import ProgressParams, UsageSaid
 from fpga_pool.experiments.figures.figure import Settings
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.sim.gangs.measures import batch_means, bounded_slowdown, response_s
+from fpga_pool.sim.gangs.results import batch_means, bounded_slowdown, response_s
 from fpga_pool.sim.gangs.simulator import simulate
 from fpga_pool.sim.gangs.swf import read_swf
 from fpga_pool.sim.gangs.trace import Trace, draw, trace_of

@@ -1,16 +1,11 @@
-"""The figures of the lattice paper, section VI, with our policy and both bounds added.
+"""The figures of paper 004, section VI, with our policy and both bounds added; all tasks are synthetic."""
 
-==============  =================================================
-`runs`          one problem, scheduled by all policies
-`irregularity`  figure 3: share of the bound by irregularity
-`workloads`     figure 4: share of the bound by number of workloads
-`small`         figure 5, ours: a few tasks beside the optimum
-==============  =================================================
-
-All tasks are synthetic: the paper publishes none.
-"""
-
-from fpga_pool.experiments.figures.lattice import irregularity, small, workloads
+from fpga_pool.experiments.figures.lattice import small, workloads
+from fpga_pool.experiments.figures.lattice import workloads as irregularity
 
 #: By number.
-EXPERIMENTS = tuple(module.EXPERIMENT for module in (irregularity, workloads, small))
+EXPERIMENTS = (
+    irregularity.EXPERIMENT,
+    workloads.WORKLOADS_EXPERIMENT,
+    small.EXPERIMENT,
+)

@@ -1,4 +1,7 @@
-"""Figure 3: makespan over the number of responders, and over the number of requesters (section 5.2)."""
+"""Figure 3: makespan over the number of responders, and over the number of requesters (section 5.2).
+
+Figure 4: makespan over the number of jobs in a batch (section 5.3).
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,8 +9,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
-from fpga_pool.experiments.figures.makespan.planners import BOUND, OURS, curves, improvements, makespans, ratios
-from fpga_pool.experiments.figures.makespan.workload import PAPERS_OWN, TITLES, Form, Shape, batch
+from fpga_pool.experiments.figures.makespan.workload import (
+    BOUND,
+    OURS,
+    PAPERS_OWN,
+    TITLES,
+    Form,
+    Shape,
+    batch,
+    curves,
+    improvements,
+    makespans,
+    ratios,
+)
 
 #: The paper names 20, 30, 40 responders and 150, 200, 350 requesters.
 RESPONDERS = (5, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
@@ -180,4 +194,65 @@ def _panels() -> Sequence[Panel]:
 EXPERIMENT = Experiment(
     number=3, title="makespan over the number of responders and requesters", where=_WHERE, panels=tuple(_panels()),
     cases=cases, measure=measure, claims=claims,
+)  # fmt: skip
+
+
+_LOAD_WHERE = "section 5.3"
+#: "2000 requester hosts and 300 responder hosts"; the numbers of jobs are not in the text.
+JOBS = (2000, 5000, 10_000, 15_000, 20_000)
+LOAD_REQUESTERS, LOAD_RESPONDERS = 2000, 300
+
+
+@dataclass(frozen=True, slots=True)
+class LoadCase:
+    """One number of jobs."""
+
+    form: Form
+    jobs: int
+
+
+def load_cases(settings: Settings) -> list[LoadCase]:
+    """Return all panels, place by place."""
+    return [LoadCase(form, jobs) for form in Form for jobs in settings.thinned(JOBS)]
+
+
+def load_measure(case: LoadCase, seed: int, settings: Settings) -> Iterator[Sample]:
+    """Plan one batch by each policy."""
+    shape = Shape(jobs=case.jobs, requesters=LOAD_REQUESTERS, responders=LOAD_RESPONDERS).scaled(settings)
+    problem = batch(case.form, shape, seed)
+    yield from makespans(case.form, case.jobs, curves(PAPERS_OWN[case.form], settings), problem, seed)
+
+
+def load_claims(samples: Samples) -> list[Claim]:
+    """Return what section 5.3 says."""
+    return [_linear(samples, form) for form in Form]
+
+
+def _linear(samples: Samples, form: Form) -> Claim:
+    why = (
+        "Below some 10 jobs per accelerator the longest job decides, and a good plan is not longer with more of them."
+        if form is Form.COMPUTE
+        else ""
+    )
+    return Claim(
+        key=f"{form}-linear",
+        text=f"{TITLES[form]}: almost linear in the number of jobs; correlation",
+        where=_LOAD_WHERE,
+        paper="almost 1",
+        ours={name: _correlation(samples, form, name) for name in ("sjf", PAPERS_OWN[form], OURS)},
+        unit="",
+        why=why,
+    )
+
+
+def _correlation(samples: Samples, panel: str, series: str) -> float:
+    places = samples.places(panel, series)
+    means = [samples.mean(panel, series, x) for x in places]
+    return float(np.corrcoef([float(x) for x in places], means)[0, 1])
+
+
+LOAD_EXPERIMENT = Experiment(
+    number=4, title="makespan over the number of jobs, 2000 requesters, 300 responders", where=_LOAD_WHERE,
+    panels=tuple(Panel(key=form, title=TITLES[form], x_label="jobs") for form in Form),
+    cases=load_cases, measure=load_measure, claims=load_claims,
 )  # fmt: skip

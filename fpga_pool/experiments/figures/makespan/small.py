@@ -5,11 +5,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from fpga_pool.core.integer import ExactParams
-from fpga_pool.core.makespan.exact import Exact
+from fpga_pool.core.makespan.search.exact import Exact
 from fpga_pool.core.types import BatchProblem
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
-from fpga_pool.experiments.figures.makespan.planners import OURS, curves, decide
-from fpga_pool.experiments.figures.makespan.workload import DEVIATION, MEAN_MB, PAPERS_OWN, SECONDS_PER_MB, Form
+from fpga_pool.experiments.figures.makespan.workload import (
+    DEVIATION,
+    MEAN_MB,
+    OURS,
+    PAPERS_OWN,
+    SECONDS_PER_MB,
+    Form,
+    curves,
+    decide,
+)
 
 JOBS = (4, 6, 8)
 REQUESTERS, RESPONDERS, ACCELERATORS = 2, 2, 4

@@ -3,16 +3,26 @@
 1000 jobs, sizes exponential with mean 200 Mb; 0.001 s of compute per Mb; 5 accelerators and 5 Gbit/s per responder,
 1 Gbit/s per requester; a deviation of up to 20 % of each compute time and each link.  What the paper leaves open: the
 deviation is drawn again for every pair of job and accelerator, uniformly; requesters are drawn uniformly.
+
+Who plans, and what is drawn of it.
+
+What comes of a plan when jobs take other times than it expects (section 5.7).
 """
 
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga_pool.core.types import BatchProblem, Floats, Ints
-from fpga_pool.experiments.figures.figure import Settings
+from fpga_pool.conf.policies import policy_as
+from fpga_pool.core.makespan.greedy.execution import execute
+from fpga_pool.core.policy import Adaptive, BatchPolicy, Preparing, Searching
+from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
+from fpga_pool.experiments.figures.figure import Sample, Samples, Settings, X
 
 JOBS, REQUESTERS, RESPONDERS = 1000, 200, 30
 ACCELERATORS_PER_RESPONDER = 5
@@ -112,3 +122,66 @@ def mixed(drawn: Draw, forms: NDArray[np.str_]) -> BatchProblem:
         responder=np.repeat(np.arange(len(drawn.ingress_bps)), ACCELERATORS_PER_RESPONDER),
         ingress_bps=drawn.ingress_bps,
     )
+
+
+#: Our policy, the paper's baselines, and the curve of the best lower bound known.
+OURS, BASELINES, BOUND = "makespan", ("sjf", "ljf"), "bound"
+
+
+def curves(own: str, settings: Settings) -> list[str]:
+    """Return the policies of a panel: baselines, the paper's own for it, further ones, ours."""
+    return list(dict.fromkeys([*BASELINES, own, *settings.also, OURS]))
+
+
+@cache
+def planner(name: str, effort: int | None = None) -> BatchPolicy:
+    """Return a policy with its default parameters but for the effort, compiled."""
+    policy: BatchPolicy = policy_as("batch", name)
+    if effort is not None and isinstance(policy, Searching):
+        policy = policy.searching(effort, None, time.perf_counter)
+    if isinstance(policy, Preparing):
+        policy.prepare()
+    return policy
+
+
+def decide(name: str, problem: BatchProblem, seed: int, effort: int | None = None) -> BatchPlan:
+    """Plan a batch."""
+    return planner(name, effort).decide(problem, None, 0.0, np.random.default_rng(seed))
+
+
+def makespans(panel: str, x: X, policies: Sequence[str], problem: BatchProblem, seed: int) -> Iterator[Sample]:
+    """Measure the makespan of each policy on one batch, and the best bound that any of them proves."""
+    bound_s = 0.0
+    for name in policies:
+        plan = decide(name, problem, seed)
+        bound_s = max(bound_s, plan.lower_bound_s)
+        yield Sample(panel, x, name, seed, plan.makespan_s)
+    yield Sample(panel, x, BOUND, seed, bound_s)
+
+
+def improvements(
+    samples: Samples, panel: str, names: Sequence[str], over: str, places: Sequence[X]
+) -> dict[str, list[float]]:
+    """Return the improvement of each policy over another one, in percent, at each place."""
+    return {name: [samples.improvement_percent(panel, name, over, x) for x in places] for name in names}
+
+
+def ratios(samples: Samples, panel: str, names: Sequence[str], over: str) -> dict[str, list[float]]:
+    """Return the ratio of each curve to another one, at each place."""
+    return {name: [samples.ratio(panel, name, over, x) for x in samples.places(panel, name)] for name in names}
+
+
+def makespan_s(name: str, believed: BatchProblem, actual: BatchProblem, seed: int) -> float:
+    """Return when the last job really ends.
+
+    A policy that decides as the batch goes on has a method `meet`, and is asked for what it does.  The plan of any
+    other is kept: each job stays where it was put, and the queues keep their order.
+    """
+    policy = planner(name)
+    if isinstance(policy, Adaptive):
+        return policy.meet(believed, actual, np.random.default_rng(seed)).makespan_s
+    plan = decide(name, believed, seed)
+    arrived_s = np.array(actual.release_s)
+    np.maximum.at(arrived_s, plan.segment_job, plan.segment_end_s)
+    start_s = execute(actual, plan.accelerator, np.argsort(plan.start_s, kind="stable"), arrived_s)
+    return float((start_s + actual.seconds[np.arange(actual.jobs), plan.accelerator]).max(initial=0.0))

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from fpga_pool.guest.frames import CHUNK_BYTES, Lines, Message, encode
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, ServiceUnavailable
-from fpga_pool.services.agent.guest_use import GuestUse
+from fpga_pool.services.agent.instances.slots import GuestUse
 
 LOG = logging.getLogger(__name__)
 

@@ -15,9 +15,8 @@ from fpga_pool.drivers.guests.domain import Domain
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError
-from fpga_pool.services.agent.guest_use import GuestUse
-from fpga_pool.services.agent.holds import HoldTable
 from fpga_pool.services.agent.instances.channel import ChannelLimits, GuestChannel
+from fpga_pool.services.agent.instances.slots import GuestUse, HoldTable
 
 LOG = logging.getLogger(__name__)
 

@@ -3,24 +3,66 @@
 What is to be follows from what the hypervisor says, from the book, and from what Placement has allocated; an event
 only makes the service look.  So an agent that is killed at any moment leaves guests that run, and the next one makes of
 them what they were to be.
+
+How much of its pCPU each vCPU uses, from one measurement to the next.
+
+The agent's side of its RPC interface as far as tiers go (`rpc.agent_api`).
 """
 
 import logging
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fpga_pool.drivers.tiers.base import TierDriver, TieredGuest
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound
-from fpga_pool.model.flavor import Tier
-from fpga_pool.model.tiers import GuestTier
+from fpga_pool.model.flavor import GuestTier, Tier
 from fpga_pool.placement.tiers import TierAccounts
-from fpga_pool.services.agent.tiers.book import Book, Entry
-from fpga_pool.services.agent.tiers.layout import Place, find_pcpus, rearranged
-from fpga_pool.services.agent.tiers.usage import UsageMeter
+from fpga_pool.rpc.transport import TARGET, answers
+from fpga_pool.services.agent.tiers.layout import Book, Entry, Place, find_pcpus, rearranged
 from fpga_pool.services.loop import Loop
+
+#: Measurements closer to each other than this say nothing: the last one stands.
+SHORTEST_S = 1.0
+
+
+class UsageMeter:
+    """Remembers the last measurement of each guest; one thread measures, any may read."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._last: dict[str, tuple[float, tuple[float, ...]]] = {}
+        self._usage: dict[str, tuple[float, ...]] = {}
+
+    def measure(self, driver: TierDriver, instances: Iterable[str]) -> None:
+        """Measure these guests, and forget all others."""
+        last: dict[str, tuple[float, tuple[float, ...]]] = {}
+        usage: dict[str, tuple[float, ...]] = {}
+        for instance in instances:
+            then = self._last.get(instance)
+            if then is not None and self._now_s() - then[0] < SHORTEST_S:
+                last[instance], usage[instance] = then, self.usage(instance)
+                continue
+            try:
+                now = self._now_s(), driver.cpu_times_s(instance)
+            except FpgaPoolError:  # it is about to end; or its driver tells of it elsewhere
+                continue
+            last[instance] = now
+            if then is not None and len(then[1]) == len(now[1]):
+                length_s = now[0] - then[0]
+                usage[instance] = tuple(
+                    min(1.0, max(0.0, after_s - before_s) / length_s)
+                    for before_s, after_s in zip(then[1], now[1], strict=True)
+                )
+        self._last, self._usage = last, usage
+
+    def usage(self, instance: str) -> tuple[float, ...]:
+        """Return the share of its pCPU that each vCPU used, 0 to 1; empty if that is not known."""
+        return self._usage.get(instance, ())
+
 
 LOG = logging.getLogger(__name__)
 
@@ -260,3 +302,23 @@ class Tiers:
         if self._complaints.get(about) != complaint:
             LOG.warning("%s", complaint)
         self._complaints[about] = complaint
+
+
+Context = dict[str, Any]
+
+
+class TierEndpoint:
+    """Tells of tiers, and changes them."""
+
+    target = TARGET
+
+    def __init__(self, tiers: Tiers) -> None:
+        self._tiers = tiers
+
+    @answers
+    def tiers(self, context: Context) -> list[GuestTier]:
+        return self._tiers.guests()
+
+    @answers
+    def set_tiers(self, context: Context, tiers: dict[str, Tier]) -> None:
+        self._tiers.set_tiers(tiers)

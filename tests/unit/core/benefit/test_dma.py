@@ -1,6 +1,6 @@
 import pytest
 
-from fpga_pool.core.benefit.dma import fair_rates
+from fpga_pool.core.benefit.pool import fair_rates
 
 
 def test_all_run_at_full_speed_while_the_dma_suffices():

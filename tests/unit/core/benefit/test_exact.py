@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from fpga_pool.conf.policies import load_policy, policy_names
-from fpga_pool.core.benefit.bound import upper_bound, windows
-from fpga_pool.core.benefit.clairvoyant import Clairvoyant
+from fpga_pool.core.benefit.bound import Clairvoyant, upper_bound, windows
 from fpga_pool.core.benefit.exact import optimum
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.experiments.benefit.cases import CATALOGUES, card_pool, random_trace, reference_catalogue

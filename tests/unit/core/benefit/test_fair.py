@@ -1,6 +1,6 @@
 import pytest
 
-from fpga_pool.core.benefit.fair import TenantLimit
+from fpga_pool.core.benefit.plus import TenantLimit
 
 
 def test_tenant_has_no_more_jobs_inside_than_its_share_of_the_slots():

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from fpga_pool.conf.policies import load_policy, policy_names
-from fpga_pool.core.benefit.moves import Load, Start
 from fpga_pool.core.benefit.occupancy import Occupancy
 from fpga_pool.core.benefit.paper import Benefit, BenefitReplace, HoldParams, Throughput
 from fpga_pool.core.benefit.plus import BenefitPlus, PlusParams
+from fpga_pool.core.benefit.pool import Load, Start
 
 RNG = np.random.default_rng(0)
 

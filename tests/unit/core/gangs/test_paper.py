@@ -2,8 +2,8 @@
 
 import pytest
 
+from fpga_pool.core.gangs.gangs import ReservationParams, TierParams
 from fpga_pool.core.gangs.paper import Easy, Keasy, Measy, Reasy
-from fpga_pool.core.gangs.params import ReservationParams, TierParams
 from fpga_pool.core.gangs.tiers import BEHIND, IN_FRONT
 
 

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.gangs.gangs import Gangs, How, Move
+from fpga_pool.core.gangs.gangs import UNKNOWN, Gangs, History, How, Move, corrected
 from fpga_pool.core.gangs.plus import MeasyPlus, PlusParams
-from fpga_pool.core.gangs.prediction import UNKNOWN, History, corrected
 from fpga_pool.core.gangs.tiers import Tiers
 
 

@@ -4,10 +4,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fpga_pool.conf.policies import load_policy, policy_names
-from fpga_pool.core.makespan import Ect, Makespan, MakespanParams, best, plan
-from fpga_pool.core.makespan.compiled import Kernels
-from fpga_pool.core.makespan.local_search import LocalSearch
-from fpga_pool.core.makespan.reversed_time import ReversedSearch
+from fpga_pool.core.makespan import Ect, Makespan, MakespanParams, plan
+from fpga_pool.core.makespan.kernels.compiled import Kernels
+from fpga_pool.core.makespan.search import best
+from fpga_pool.core.makespan.search.local_search import LocalSearch
+from fpga_pool.core.makespan.search.reversed_time import ReversedSearch
 from fpga_pool.core.types import BatchProblem, floats
 
 FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

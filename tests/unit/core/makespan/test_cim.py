@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.makespan.cim import Cim, CimParams
+from fpga_pool.core.makespan.paper.cim import Cim, CimParams
 from fpga_pool.core.types import BatchProblem
 
 

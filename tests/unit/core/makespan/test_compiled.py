@@ -9,20 +9,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fpga_pool.core.makespan import Ect, Ljf, Makespan, Sjf
-from fpga_pool.core.makespan.cim import Cim
-from fpga_pool.core.makespan.compiled import Kernels
-from fpga_pool.core.makespan.ncjm import Ncjm
-from fpga_pool.core.makespan.nim import Nim
-from fpga_pool.core.makespan.replan import replan
-from fpga_pool.core.makespan.underway import underway_at
-from fpga_pool.core.makespan.waves import Waves
+from fpga_pool.core.makespan.kernels.compiled import Kernels
+from fpga_pool.core.makespan.online.replan import replan
+from fpga_pool.core.makespan.online.underway import underway_at
+from fpga_pool.core.makespan.paper.cim import Cim
+from fpga_pool.core.makespan.paper.ncjm import Ncjm, Waves
+from fpga_pool.core.makespan.paper.nim import Nim
 from fpga_pool.core.types import BatchProblem
 
 A_MOMENT = """
 import sys
 import numpy as np
 from fpga_pool.core.makespan import Makespan
-from fpga_pool.core.makespan.compiled import Kernels
+from fpga_pool.core.makespan.kernels.compiled import Kernels
 from fpga_pool.core.types import BatchProblem
 def plan(policy, seconds):
     policy.sparing(0.02).decide(BatchProblem(
@@ -44,8 +43,8 @@ def test_a_plan_of_a_moment_waits_for_nothing_to_be_compiled():
 
 
 def test_without_numba_there_are_no_compiled_loops(monkeypatch):
-    monkeypatch.delattr("fpga_pool.core.makespan.kernels", raising=False)
-    monkeypatch.setitem(sys.modules, "fpga_pool.core.makespan.kernels", None)
+    monkeypatch.delattr("fpga_pool.core.makespan.kernels.loops", raising=False)
+    monkeypatch.setitem(sys.modules, "fpga_pool.core.makespan.kernels.loops", None)
     assert Kernels.COMPILED.load() is None
 
 

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fpga_pool.core.dispatch import Load, QueueEntry, Run, next_action
-from fpga_pool.core.makespan.compiled import Kernels
-from fpga_pool.core.makespan.execution import execute
+from fpga_pool.core.makespan.greedy.execution import execute
+from fpga_pool.core.makespan.kernels.compiled import Kernels
 from fpga_pool.core.types import BatchProblem
 
 

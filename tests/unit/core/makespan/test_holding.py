@@ -5,7 +5,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpga_pool.core.makespan.holding import hold
+from fpga_pool.core.makespan.greedy.placement import hold
 
 
 def held(completion_s, instances):

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.makespan import local_search
-from fpga_pool.core.makespan.compiled import Kernels
-from fpga_pool.core.makespan.local_search import LocalSearch
+from fpga_pool.core.makespan.kernels.compiled import Kernels
+from fpga_pool.core.makespan.search import local_search
+from fpga_pool.core.makespan.search.local_search import LocalSearch
 from fpga_pool.core.types import BatchProblem
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.makespan.ncjm import Ncjm, NcjmParams
+from fpga_pool.core.makespan.paper.ncjm import Ncjm, NcjmParams
 from fpga_pool.core.types import BatchProblem
 
 #: 1 s at 1 Gbps.

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.makespan.nim import Nim, NimParams
+from fpga_pool.core.makespan.paper.nim import Nim, NimParams
 from fpga_pool.core.types import BatchProblem
 
 TESTBED = {

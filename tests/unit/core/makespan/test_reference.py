@@ -5,10 +5,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from fpga_pool.core.makespan.cim import Cim
-from fpga_pool.core.makespan.exact import Exact
-from fpga_pool.core.makespan.ncjm import Ncjm
-from fpga_pool.core.makespan.nim import Nim
+from fpga_pool.core.makespan.paper.cim import Cim
+from fpga_pool.core.makespan.paper.ncjm import Ncjm
+from fpga_pool.core.makespan.paper.nim import Nim
+from fpga_pool.core.makespan.search.exact import Exact
 from fpga_pool.core.types import BatchProblem
 
 FEW = settings(max_examples=20, deadline=None)

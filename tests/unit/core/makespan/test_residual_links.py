@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.makespan.residual import Pieces, Residual, as_soon_as_possible
-from fpga_pool.core.makespan.residual_links import Piece, ResidualLinks
+from fpga_pool.core.makespan.network.residual import Piece, Pieces, Residual, ResidualLinks, as_soon_as_possible
 
 
 def residual(egress_bps, ingress_bps, pieces):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.makespan.waves import Waves, WavesParams
+from fpga_pool.core.makespan.paper.ncjm import Waves, WavesParams
 from fpga_pool.core.types import BatchProblem
 
 SECOND = 125_000_000

@@ -5,11 +5,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fpga_pool.drivers.runners.domain import Machine, ProcessDomain, moved_domain, new_domain
-from fpga_pool.drivers.runners.images import Image, SavedMemory, find_image
-from fpga_pool.drivers.tiers.domain import Before, parse
-from fpga_pool.drivers.tiers.metadata import PROCESS_URI
-from fpga_pool.model.agent.guests import Key, ProcessSpec
+from fpga_pool.drivers.runners.domain import (
+    Image,
+    Machine,
+    ProcessDomain,
+    SavedMemory,
+    find_image,
+    moved_domain,
+    new_domain,
+)
+from fpga_pool.drivers.tiers.domain import PROCESS_URI, Before, parse
+from fpga_pool.model.agent.gangs.process import Key, ProcessSpec
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import Tier
 

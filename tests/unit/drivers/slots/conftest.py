@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fpga_pool.drivers.slots import bitstream
 from fpga_pool.drivers.slots.base import SlotAddress
 from fpga_pool.drivers.slots.simulated import SimulatedSlots
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.objects.pool import SlotState
 
 PATIENCE_S = 20.0
 #: No test lets a job of this length end by itself.

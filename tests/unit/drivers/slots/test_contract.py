@@ -9,7 +9,7 @@ import pytest
 
 from fpga_pool.drivers.slots.base import RunStopped, SlotAddress, SlotDriver
 from fpga_pool.model.exceptions import BitstreamRefused, Conflict, InvalidInput, NotFound
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.objects.pool import SlotState
 
 DRIVERS = sorted(point.name for point in entry_points(group="fpga_pool.slot_drivers"))
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fpga_pool.drivers.slots.dma import SharedDma, max_min_shares
+from fpga_pool.drivers.slots.card import SharedDma, max_min_shares
 
 
 def test_small_demands_are_met_and_the_rest_is_shared_equally():

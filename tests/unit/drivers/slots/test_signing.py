@@ -5,7 +5,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from fpga_pool.drivers.slots.signing import load_or_create_signing_key
+from fpga_pool.drivers.slots.bitstream import load_or_create_signing_key
 from fpga_pool.model.exceptions import InvalidInput
 
 

@@ -11,8 +11,8 @@ from fpga_pool.drivers.slots.base import RunStopped, SlotAddress
 from fpga_pool.drivers.slots.faults import Faults
 from fpga_pool.drivers.slots.simulated import SimulatedSlots
 from fpga_pool.model.exceptions import BitstreamRefused, InvalidInput, NotFound, SlotFault
-from fpga_pool.model.links import ALONE, CardLinks
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.objects.links import ALONE, CardLinks
+from fpga_pool.model.objects.pool import SlotState
 
 
 def run(driver, slot, files, function="sha256"):

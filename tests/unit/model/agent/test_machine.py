@@ -4,10 +4,10 @@ import pytest
 
 from fpga_pool.model.agent import events as e
 from fpga_pool.model.agent import instructions as i
-from fpga_pool.model.agent import state as state_module
+from fpga_pool.model.agent import objects as state_module
 from fpga_pool.model.agent.objects import Activity, HeldJob, HoldState, Phase
 from fpga_pool.model.exceptions import InvalidTransition, StaleEpoch
-from fpga_pool.model.messages import (
+from fpga_pool.model.messages.agents import (
     EvictJob,
     FreeSlot,
     HoldSlot,
@@ -23,7 +23,7 @@ from fpga_pool.model.messages import (
     ResultExpired,
     SlotChanged,
 )
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.objects.pool import SlotState
 
 from .bench import PARAMETERS, WORKER, A, B, Machine, assign
 

@@ -2,9 +2,7 @@
 
 import pytest
 
-from fpga_pool.model.agent.guests import Key, Phase, Running
-from fpga_pool.model.agent.process import Goal, HeldProcess, SeenAlive, Unseen, transition
-from fpga_pool.model.agent.process_messages import (
+from fpga_pool.model.agent.gangs.messages import (
     Answer,
     CommandReceived,
     DiscardMemory,
@@ -21,10 +19,12 @@ from fpga_pool.model.agent.process_messages import (
     Record,
     SaveGuest,
 )
-from fpga_pool.model.agent.processes import ProcessesState, handle
+from fpga_pool.model.agent.gangs.process import Goal, HeldProcess, Key, Phase, Running, SeenAlive, Unseen, transition
+from fpga_pool.model.agent.gangs.processes import ProcessesState, handle
 from fpga_pool.model.exceptions import InvalidTransition
 from fpga_pool.model.flavor import Tier
-from fpga_pool.model.gang_messages import (
+from fpga_pool.model.messages.agents import Command
+from fpga_pool.model.messages.gangs import (
     LaunchProcess,
     ProcessExited,
     ProcessFailed,
@@ -35,7 +35,6 @@ from fpga_pool.model.gang_messages import (
     SetTier,
     StopProcess,
 )
-from fpga_pool.model.messages import Command
 
 FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
 

@@ -8,7 +8,8 @@ import pytest
 
 from fpga_pool.conf.policies import policy_as
 from fpga_pool.model.flavor import Tier
-from fpga_pool.model.gang_messages import (
+from fpga_pool.model.messages.agents import Heartbeat
+from fpga_pool.model.messages.gangs import (
     LaunchProcess,
     ObservedProcess,
     ObservedProcessor,
@@ -21,7 +22,7 @@ from fpga_pool.model.gang_messages import (
     SetTier,
     StopProcess,
 )
-from fpga_pool.model.gangs import (
+from fpga_pool.model.objects.gangs import (
     ENDED_GANGS,
     PLACED_GANGS,
     Gang,
@@ -31,14 +32,13 @@ from fpga_pool.model.gangs import (
     ProcessState,
     processor_name,
 )
-from fpga_pool.model.messages import Heartbeat
-from fpga_pool.model.pool.gang_admission import GangRequest, cancel_gang, create_gang
-from fpga_pool.model.pool.gang_audit import audit_gangs
-from fpga_pool.model.pool.gang_family import GangFamily
-from fpga_pool.model.pool.gangs import commit_gang_moves, decided_moves, gang_outlooks, gang_view
-from fpga_pool.model.pool.reconcile import apply_heartbeat, tick
-from fpga_pool.model.pool.reports import apply_reports
-from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.rules.gang.admission import GangRequest, cancel_gang, create_gang
+from fpga_pool.model.rules.gang.decisions import commit_gang_moves, decided_moves, gang_outlooks, gang_view
+from fpga_pool.model.rules.gang.family import GangFamily
+from fpga_pool.model.rules.shared.audit import audit_gangs
+from fpga_pool.model.rules.shared.reconcile import apply_heartbeat, tick
+from fpga_pool.model.rules.shared.reports import apply_reports
+from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.values import changed
 from fpga_pool.sim.store import MemoryStore
 

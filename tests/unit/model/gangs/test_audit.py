@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from fpga_pool.model.flavor import Tier
-from fpga_pool.model.gangs import Gang, GangState, Process, Processor, ProcessState
-from fpga_pool.model.pool.gang_audit import audit_gangs, audit_gangs_at_rest
+from fpga_pool.model.objects.gangs import Gang, GangState, Process, Processor, ProcessState
+from fpga_pool.model.rules.shared.audit import audit_gangs, audit_gangs_at_rest
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import numpy as np
 
 from fpga_pool.core.gangs.paper import Easy
 from fpga_pool.model.cycle import Cycle
-from fpga_pool.model.pool.gang_family import GangFamily
+from fpga_pool.model.rules.gang.family import GangFamily
 
 from .test_rules import exit_all
 

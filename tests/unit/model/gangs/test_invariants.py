@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fpga_pool.model.exceptions import InvalidTransition
-from fpga_pool.model.gangs import Gang
+from fpga_pool.model.objects.gangs import Gang
 
 HOSTS = ["h0", "h1"]
 number = st.integers(0, 7)

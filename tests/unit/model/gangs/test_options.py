@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from fpga_pool.model.flavor import Tier
-from fpga_pool.model.gang_messages import LaunchProcess, ProcessExited, SetTier
-from fpga_pool.model.gangs import GangState, Process
-from fpga_pool.model.pool.gang_family import GangFamily
+from fpga_pool.model.messages.gangs import LaunchProcess, ProcessExited, SetTier
+from fpga_pool.model.objects.gangs import GangState, Process
+from fpga_pool.model.rules.gang.family import GangFamily
 
 FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
 

@@ -4,10 +4,10 @@ import pytest
 
 from fpga_pool.model.exceptions import InvalidInput, InvalidTransition, NotFound, StaleEpoch
 from fpga_pool.model.flavor import Tier
-from fpga_pool.model.gang_messages import ProcessExited, ProcessFailed
-from fpga_pool.model.gangs import GangState, Migration, MigrationState, Process, Processor, ProcessState
-from fpga_pool.model.pool.gang_admission import owned_gang
-from fpga_pool.model.pool.reconcile import apply_heartbeat
+from fpga_pool.model.messages.gangs import ProcessExited, ProcessFailed
+from fpga_pool.model.objects.gangs import GangState, Migration, MigrationState, Process, Processor, ProcessState
+from fpga_pool.model.rules.gang.admission import owned_gang
+from fpga_pool.model.rules.shared.reconcile import apply_heartbeat
 from fpga_pool.model.values import changed
 
 

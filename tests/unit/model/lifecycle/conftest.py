@@ -1,7 +1,7 @@
 import pytest
 
 from fpga_pool.model.lifecycle.job import CancelRequested, Displaced, EvictRequested, GaveUp, Moved, Planned, Retimed
-from fpga_pool.model.messages import (
+from fpga_pool.model.messages.agents import (
     InputStaged,
     JobEvicted,
     JobFailed,
@@ -11,7 +11,7 @@ from fpga_pool.model.messages import (
     ResultDelivered,
     ResultExpired,
 )
-from fpga_pool.model.objects import Batch, Job, Lease, LeaseKind, RateSegment, Slot
+from fpga_pool.model.objects.pool import Batch, Job, Lease, LeaseKind, RateSegment, Slot
 
 ABOUT = {"job": "j", "attempt": 1, "at": 5.0}
 

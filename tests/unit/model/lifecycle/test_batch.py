@@ -4,7 +4,7 @@ import pytest
 
 from fpga_pool.model.exceptions import InvalidTransition
 from fpga_pool.model.lifecycle.batch import BATCH, BatchBegun, BatchCancelRequested, BatchPlanned, JobEnded
-from fpga_pool.model.objects import BatchState, JobState
+from fpga_pool.model.objects.pool import BatchState, JobState
 
 PENDING, RUNNING, COMPLETED, FAILED, CANCELLED = BatchState
 PLANNED = BatchPlanned(dispatched_at=10.0, makespan_s=5.0, lower_bound_s=4.0, completion_s=6.0, completion_bound_s=4.2)

@@ -3,8 +3,8 @@ import pytest
 from fpga_pool.model.exceptions import InvalidTransition
 from fpga_pool.model.lifecycle.lease import LEASE, LeaseReleased
 from fpga_pool.model.lifecycle.slot import SLOT, DrainCompleted, DrainRequested, HostLost, ResumeRequested
-from fpga_pool.model.messages import SlotChanged
-from fpga_pool.model.objects import LeaseState, SlotState
+from fpga_pool.model.messages.agents import SlotChanged
+from fpga_pool.model.objects.pool import LeaseState, SlotState
 
 EMPTY, LOADING, READY, BUSY, FAULTED, DRAINED = SlotState
 OBSERVABLE = [EMPTY, LOADING, READY, BUSY, FAULTED]

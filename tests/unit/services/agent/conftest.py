@@ -6,7 +6,7 @@ import pytest
 from fpga_pool.drivers.slots.base import SlotAddress
 from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.model.exceptions import HostTaken, ServiceUnavailable
-from fpga_pool.model.messages import AssignJob, Command, EvictJob, ReleaseJob, SlotChanged
+from fpga_pool.model.messages.agents import AssignJob, Command, EvictJob, ReleaseJob, SlotChanged
 from fpga_pool.services.agent import service
 from fpga_pool.services.agent.instances import channel, supervisor
 from fpga_pool.services.agent.journal import Journal

@@ -4,8 +4,8 @@ import threading
 
 from fpga_pool.drivers.runners.simulated import SimulatedRunner
 from fpga_pool.model.flavor import Tier
-from fpga_pool.model.gang_messages import LaunchProcess
-from fpga_pool.model.messages import Command
+from fpga_pool.model.messages.agents import Command
+from fpga_pool.model.messages.gangs import LaunchProcess
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.processes import Processes
 

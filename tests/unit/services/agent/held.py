@@ -1,13 +1,13 @@
 """Jobs of an agent, without slots, brought to the phases that tests begin with."""
 
-from fpga_pool.dataplane.handler import JobResult
 from fpga_pool.model.agent import events as e
 from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.agent.objects import AgentParameters, Phase
-from fpga_pool.model.messages import ObservedSlot
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.messages.agents import ObservedSlot
+from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.services.agent.shell import AgentShell
+from fpga_pool.transfer.handler import JobResult
 
 SLOT, OTHER = "h0/sim0/slot0", "h0/sim0/slot1"
 

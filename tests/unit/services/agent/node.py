@@ -11,7 +11,7 @@ from fpga_pool.drivers.guests.domain import parse
 from fpga_pool.guest.accelerator import Accelerator
 from fpga_pool.guest.frames import Lines
 from fpga_pool.model.exceptions import Conflict, InvalidInput, ServiceUnavailable
-from fpga_pool.model.messages import FreeSlot, HoldSlot
+from fpga_pool.model.messages.agents import FreeSlot, HoldSlot
 from fpga_pool.services.agent.instances.channel import ChannelLimits
 from fpga_pool.services.agent.instances.service import Instances
 from fpga_pool.services.agent.instances.supervisor import Parts

@@ -4,7 +4,7 @@ import pytest
 
 from fpga_pool.model.agent.events import EndsRecorded
 from fpga_pool.model.agent.objects import Phase
-from fpga_pool.model.messages import JobEvicted
+from fpga_pool.model.messages.agents import JobEvicted
 
 from .held import files, finish, finish_small, give, give_small
 

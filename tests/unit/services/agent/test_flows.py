@@ -1,8 +1,8 @@
 """Commands about flows: what an agent holds a stream to."""
 
 from fpga_pool.drivers.egress.pacing import PacingDriver
-from fpga_pool.model.messages import ReleaseFlow, ShapeFlow
-from fpga_pool.model.objects import RateSegment
+from fpga_pool.model.messages.agents import ReleaseFlow, ShapeFlow
+from fpga_pool.model.objects.pool import RateSegment
 
 
 def shape(now_s, made_s, bps):

@@ -11,12 +11,12 @@ from fpga_pool.conf.policies import load_policy
 from fpga_pool.core.gangs.gangs import Gangs
 from fpga_pool.core.gangs.progress import ProgressParams, Shares, shares_of
 from fpga_pool.drivers.runners.simulated import SimulatedRunner
-from fpga_pool.model.messages import Heartbeat
-from fpga_pool.model.pool.gang_admission import GangRequest, create_gang
-from fpga_pool.model.pool.gangs import commit_gang_moves, decided_moves, gang_view
-from fpga_pool.model.pool.reconcile import apply_heartbeat
-from fpga_pool.model.pool.reports import apply_reports
-from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.messages.agents import Heartbeat
+from fpga_pool.model.rules.gang.admission import GangRequest, create_gang
+from fpga_pool.model.rules.gang.decisions import commit_gang_moves, decided_moves, gang_view
+from fpga_pool.model.rules.shared.reconcile import apply_heartbeat
+from fpga_pool.model.rules.shared.reports import apply_reports
+from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.processes import Processes
 from fpga_pool.sim.gangs.simulator import simulate

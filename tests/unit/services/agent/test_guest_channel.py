@@ -10,7 +10,7 @@ import pytest
 
 from fpga_pool.guest.accelerator import Accelerator, Interrupted, RequestFailed
 from fpga_pool.guest.frames import Lines, encode
-from fpga_pool.model.messages import FreeSlot, HoldSlot
+from fpga_pool.model.messages.agents import FreeSlot, HoldSlot
 from fpga_pool.services.agent.instances import channel as channels
 from fpga_pool.services.agent.instances.channel import ChannelLimits, GuestChannel
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from fpga_pool.model.exceptions import Conflict, FpgaPoolError, ServiceUnavailable, SlotFault, StorageFull
-from fpga_pool.model.messages import FreeSlot, HoldSlot, JobEvicted
+from fpga_pool.model.messages.agents import FreeSlot, HoldSlot, JobEvicted
 from fpga_pool.services.agent.journal import Journal
 
 SLOT, OTHER = "h0/sim0/slot0", "h0/sim0/slot1"

@@ -7,7 +7,7 @@ import pytest
 
 from fpga_pool.drivers.slots.base import SlotAddress
 from fpga_pool.model.exceptions import Conflict, InvalidInput, ServiceUnavailable
-from fpga_pool.model.messages import FreeSlot, HoldSlot
+from fpga_pool.model.messages.agents import FreeSlot, HoldSlot
 
 from .node import SLOTS, xml
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from fpga_pool.dataplane.handler import JobFailure, JobResult
 from fpga_pool.model.agent import events as e
 from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent.objects import Phase
-from fpga_pool.model.messages import RetimeJob
-from fpga_pool.model.objects import RateSegment
+from fpga_pool.model.messages.agents import RetimeJob
+from fpga_pool.model.objects.pool import RateSegment
+from fpga_pool.transfer.handler import JobFailure, JobResult
 
 from .held import OTHER, SLOT, files, finish, give
 

@@ -11,7 +11,7 @@ import pytest
 from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent.objects import HeldJob, Phase
 from fpga_pool.model.exceptions import StorageFull
-from fpga_pool.model.messages import InputStaged, JobFailed, ReleaseJob
+from fpga_pool.model.messages.agents import InputStaged, JobFailed, ReleaseJob
 from fpga_pool.services.agent import journal as journal_module
 from fpga_pool.services.agent.journal import Journal
 
@@ -126,10 +126,10 @@ def test_a_change_that_fails_leaves_nothing_behind(journal, commands):
 CHILD = """
 import sys, uuid
 from pathlib import Path
-from fpga_pool.model.messages import AssignJob, Command
+from fpga_pool.model.messages.agents import AssignJob, Command
 from fpga_pool.model.agent.machine import Agent
-from fpga_pool.model.messages import ObservedSlot
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.messages.agents import ObservedSlot
+from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.shell import AgentShell
 

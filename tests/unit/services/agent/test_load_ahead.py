@@ -1,6 +1,6 @@
 """A slot that is told to load ahead of jobs: one agent with the real simulated driver."""
 
-from fpga_pool.model.messages import HoldSlot, LoadFunction
+from fpga_pool.model.messages.agents import HoldSlot, LoadFunction
 
 SLOT = "h0/sim0/slot0"
 PATIENCE_S = 10.0

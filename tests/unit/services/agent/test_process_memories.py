@@ -2,9 +2,9 @@
 
 import pytest
 
-from fpga_pool.model.agent.guests import Key, Phase, Running
+from fpga_pool.model.agent.gangs.process import Key, Phase, Running
 from fpga_pool.model.exceptions import Conflict, ServiceUnavailable
-from fpga_pool.model.gang_messages import SaveProcess, StopProcess
+from fpga_pool.model.messages.gangs import SaveProcess, StopProcess
 
 from .gang_host import BEHIND, FRONT, Host
 

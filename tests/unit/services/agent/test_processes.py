@@ -2,10 +2,10 @@
 
 import pytest
 
-from fpga_pool.model.agent.guests import Key, Phase
+from fpga_pool.model.agent.gangs.process import Key, Phase
 from fpga_pool.model.exceptions import Conflict, ServiceUnavailable
-from fpga_pool.model.gang_messages import SaveProcess, SetTier, StopProcess
-from fpga_pool.model.messages import Command
+from fpga_pool.model.messages.agents import Command
+from fpga_pool.model.messages.gangs import SaveProcess, SetTier, StopProcess
 
 from .gang_host import BEHIND, FRONT, Host, Killed
 

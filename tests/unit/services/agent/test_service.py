@@ -6,9 +6,9 @@ from fpga_pool.core.lattice.tasks import Topology
 from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.agent.telling import coalesced
 from fpga_pool.model.exceptions import InvalidInput
-from fpga_pool.model.links import CardLinks
-from fpga_pool.model.messages import JobFinished, ObservedJob
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.messages.agents import JobFinished, ObservedJob
+from fpga_pool.model.objects.links import CardLinks
+from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.values import changed
 from fpga_pool.services.agent import service
 from fpga_pool.services.agent.journal import Journal

@@ -4,8 +4,8 @@ import pytest
 
 from fpga_pool.drivers.egress.base import EgressDriver, Flow, LimitedFlow
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound
-from fpga_pool.model.messages import Command, ReleaseFlow, ShapeFlow
-from fpga_pool.model.objects import RateSegment
+from fpga_pool.model.messages.agents import Command, ReleaseFlow, ShapeFlow
+from fpga_pool.model.objects.pool import RateSegment
 from fpga_pool.services.agent.shaper import HEAD_START_S, LINGER_S, FlowShaper
 
 #: 4 Mbit/s for 10 s, nothing for 10 s, then 6 Mbit/s for 10 s.

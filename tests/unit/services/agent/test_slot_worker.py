@@ -10,8 +10,8 @@ from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.agent.events import CardSeen
 from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.exceptions import InvalidTransition
-from fpga_pool.model.messages import FreeSlot, HoldSlot
-from fpga_pool.model.objects import SlotState
+from fpga_pool.model.messages.agents import FreeSlot, HoldSlot
+from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.services.agent import slot_worker
 
 SLOT, OTHER = "h0/sim0/slot0", "h0/sim0/slot1"

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from fpga_pool.dataplane.handler import JobResult
 from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.exceptions import StorageFull
+from fpga_pool.transfer.handler import JobResult
 
 from .held import OTHER, SLOT, files, finish_small, give, give_small
 

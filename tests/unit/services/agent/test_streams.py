@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from fpga_pool.dataplane.handler import SmallInput
-from fpga_pool.dataplane.tokens import TransferGrant
 from fpga_pool.model.agent.objects import Phase
 from fpga_pool.model.exceptions import TransferRefused
 from fpga_pool.services.agent import streams as streams_module
 from fpga_pool.services.agent.streams import Streams
+from fpga_pool.transfer.handler import SmallInput
+from fpga_pool.transfer.tokens import TransferGrant
 
 GRANT = TransferGrant(
     job="j", attempt=1, project_id="p", host="h0", purpose="send", input_bytes=20, token_id="t", deadline_s=1e12

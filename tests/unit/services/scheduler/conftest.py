@@ -13,8 +13,7 @@ from fpga_pool.conf.policies import load_policy
 from fpga_pool.model.codec import read
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
-from fpga_pool.model.exchange import TicketRequest
-from fpga_pool.model.messages import (
+from fpga_pool.model.messages.agents import (
     AssignJob,
     Command,
     FreeSlot,
@@ -29,10 +28,11 @@ from fpga_pool.model.messages import (
     ObservedSlot,
     Outcome,
 )
-from fpga_pool.model.objects import SlotState
-from fpga_pool.model.pool.admission import BatchRequest, JobRequest
-from fpga_pool.model.pool.online_family import OnlineRule
-from fpga_pool.model.pool.settings import PoolSettings
+from fpga_pool.model.messages.requests import TicketRequest
+from fpga_pool.model.objects.pool import SlotState
+from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest
+from fpga_pool.model.rules.online.family import OnlineRule
+from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, TARGET, answers, server, transport

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from fpga_pool.model.objects import JobState
+from fpga_pool.model.objects.pool import JobState
 from fpga_pool.services.scheduler.changes import WAITING, Changes
 
 WAIT_S = 5.0

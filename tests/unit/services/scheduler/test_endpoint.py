@@ -4,7 +4,6 @@ import threading
 
 import pytest
 
-from fpga_pool.dataplane.tokens import verify
 from fpga_pool.model.exceptions import (
     Conflict,
     DuplicateId,
@@ -13,9 +12,10 @@ from fpga_pool.model.exceptions import (
     UnknownFunction,
     UnknownRequester,
 )
-from fpga_pool.model.messages import JobStarted, ReleaseJob
-from fpga_pool.model.objects import BatchState, JobState, SlotState
+from fpga_pool.model.messages.agents import JobStarted, ReleaseJob
+from fpga_pool.model.objects.pool import BatchState, JobState, SlotState
 from fpga_pool.model.values import changed
+from fpga_pool.transfer.tokens import verify
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ import time
 import pytest
 
 from fpga_pool.model.exceptions import HostTaken, InvalidInput, LateMessage
-from fpga_pool.model.messages import JobStarted
+from fpga_pool.model.messages.agents import JobStarted
 from fpga_pool.model.values import changed
-from fpga_pool.services.scheduler import heartbeat_intake
-from fpga_pool.services.scheduler.heartbeat_intake import FULL_EVERY
+from fpga_pool.services.scheduler import heartbeats as heartbeat_intake
+from fpga_pool.services.scheduler.heartbeats import FULL_EVERY
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from fpga_pool.core.benefit.demand import Demand
-from fpga_pool.model.messages import LoadFunction
-from fpga_pool.model.objects import SlotState
-from fpga_pool.model.pool import online_family
-from fpga_pool.model.pool.online_family import REST_S, OnlineFamily
+from fpga_pool.model.messages.agents import LoadFunction
+from fpga_pool.model.objects.pool import SlotState
+from fpga_pool.model.rules.online import family
+from fpga_pool.model.rules.online.family import REST_S, OnlineFamily
 from fpga_pool.model.values import changed
 
 from .conftest import StoppedPlanner
@@ -89,8 +89,8 @@ def test_a_pool_without_jobs_where_nothing_is_to_be_loaded_is_looked_at_now_and_
     agent = new_agent()
     quiet.api.heartbeat(loaded(agent, quiet.clock()))
     planner = new_planner(from_start=True, clock=jumping_clock)
-    looks, seen = [], online_family.online_view
-    monkeypatch.setattr(online_family, "online_view", lambda *args, **named: looks.append(args) or seen(*args, **named))
+    looks, seen = [], family.online_view
+    monkeypatch.setattr(family, "online_view", lambda *args, **named: looks.append(args) or seen(*args, **named))
     for _ in range(5):
         planner.step()
         quiet.api.heartbeat(loaded(agent, quiet.clock()))  # the database changes, the slots do not

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from fpga_pool.model.exceptions import StaleEpoch
-from fpga_pool.model.messages import Command, EvictJob, LoadFunction, ReleaseJob
+from fpga_pool.model.messages.agents import Command, EvictJob, LoadFunction, ReleaseJob
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.services.scheduler import outbox as outbox_module
 from fpga_pool.services.scheduler.outbox import Outbox

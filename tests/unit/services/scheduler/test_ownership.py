@@ -5,9 +5,9 @@ import time
 import pytest
 
 from fpga_pool.model.exceptions import ServiceUnavailable, StaleEpoch
-from fpga_pool.model.pool.sharding import ShardRule
+from fpga_pool.model.rules.shared.sharding import ShardRule
 from fpga_pool.rpc.transport import MessagingError
-from fpga_pool.services.scheduler.owned import OwnedShard
+from fpga_pool.services.scheduler.ownership import OwnedShard
 
 TWO = ShardRule(number=2)
 

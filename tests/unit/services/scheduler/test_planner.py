@@ -7,8 +7,8 @@ import pytest
 
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.core.makespan import Ect, Makespan
-from fpga_pool.model.pool.batch_family import BatchFamily
-from fpga_pool.services.scheduler.policies import sparing
+from fpga_pool.model.rules.batch.family import BatchFamily
+from fpga_pool.services.scheduler.planner import sparing
 
 from .conftest import StoppedPlanner
 

@@ -2,8 +2,8 @@
 
 import threading
 
-from fpga_pool.model.messages import AssignJob
-from fpga_pool.model.objects import JobState
+from fpga_pool.model.messages.agents import AssignJob
+from fpga_pool.model.objects.pool import JobState
 
 
 def test_hosts_that_fall_silent_are_lost(bench, until):

@@ -8,10 +8,10 @@ import pytest
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.model.exceptions import InvalidTransition, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Topology
-from fpga_pool.model.pool.task_admission import ShareRequest, TaskRequest
-from fpga_pool.model.pool.task_family import TaskFamily
-from fpga_pool.model.tasks import TaskState
-from fpga_pool.services.scheduler.policies import quick
+from fpga_pool.model.objects.tasks import TaskState
+from fpga_pool.model.rules.task.admission import ShareRequest, TaskRequest
+from fpga_pool.model.rules.task.family import TaskFamily
+from fpga_pool.services.scheduler.planner import quick
 from support.waiting import wait_until
 
 from .conftest import StoppedPlanner

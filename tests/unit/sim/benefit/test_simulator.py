@@ -11,9 +11,8 @@ from fpga_pool.core.benefit.paper import BenefitReplace
 from fpga_pool.core.benefit.plus import BenefitPlus
 from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.experiments.benefit.cases import CATALOGUES, card_pool, random_trace, reference_catalogue
-from fpga_pool.sim.benefit.record import BOTH, CPU, FPGA
 from fpga_pool.sim.benefit.simulator import simulate
-from fpga_pool.sim.benefit.trace import Trace
+from fpga_pool.sim.benefit.trace import BOTH, CPU, FPGA, Trace
 
 
 def card(speedup, slots, *, load_s=0.5, io_bps=0.0, preemptible=False, kept=True) -> OnlinePool:

@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fpga_pool.model.agent.guests import Key, Phase, ProcessSpec
-from fpga_pool.model.agent.process_messages import ProcessesRestored
-from fpga_pool.model.agent.processes import ProcessesState, handle
+from fpga_pool.model.agent.gangs.messages import ProcessesRestored
+from fpga_pool.model.agent.gangs.process import Key, Phase, ProcessSpec
+from fpga_pool.model.agent.gangs.processes import ProcessesState, handle
 from fpga_pool.model.flavor import Tier
-from fpga_pool.model.gang_messages import LaunchProcess, ProcessStarted, SaveProcess, SetTier, StopProcess
-from fpga_pool.model.messages import Command
-from fpga_pool.sim.gangs.guests import Guests, GuestTimes
-from fpga_pool.sim.gangs.host import GangHost
+from fpga_pool.model.messages.agents import Command
+from fpga_pool.model.messages.gangs import LaunchProcess, ProcessStarted, SaveProcess, SetTier, StopProcess
+from fpga_pool.sim.gangs.host import GangHost, Guests, GuestTimes
 
 FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
 #: Lost in the foreground beside another one, and used of what another one leaves.

@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 
 from fpga_pool.core.gangs import scans
 from fpga_pool.core.gangs.compiled import compiled_scans
-from fpga_pool.core.gangs.gangs import Gangs, How
+from fpga_pool.core.gangs.gangs import Gangs, How, TierParams
 from fpga_pool.core.gangs.paper import Easy, Keasy, Measy, Reasy
-from fpga_pool.core.gangs.params import TierParams
 from fpga_pool.core.gangs.plus import MeasyPlus, PlusParams
 from fpga_pool.core.gangs.progress import ProgressParams, Shares, UsageSaid
 from fpga_pool.core.gangs.tiers import NOBODY
 from fpga_pool.model.exceptions import FpgaPoolError
-from fpga_pool.sim.gangs.measures import batch_means, bounded_slowdown, utilisation
-from fpga_pool.sim.gangs.simulator import Nowhere, simulate
+from fpga_pool.sim.gangs.results import Nowhere, batch_means, bounded_slowdown, utilisation
+from fpga_pool.sim.gangs.simulator import simulate
 from fpga_pool.sim.gangs.trace import Trace, draw, trace_of
 from fpga_pool.sim.gangs.workloads.job import to_swf
 from fpga_pool.sim.gangs.workloads.lublin import lublin

@@ -2,8 +2,14 @@ import numpy as np
 import pytest
 
 from fpga_pool.sim.gangs.trace import trace_of
-from fpga_pool.sim.gangs.workloads.calibrated import LONGEST_S, feitelson_calibrated, jann_calibrated
-from fpga_pool.sim.gangs.workloads.hyper_erlang import HyperErlang, fit, jann_form
+from fpga_pool.sim.gangs.workloads.calibrated import (
+    LONGEST_S,
+    HyperErlang,
+    feitelson_calibrated,
+    fit,
+    jann_calibrated,
+    jann_form,
+)
 from fpga_pool.sim.gangs.workloads.job import to_swf
 from fpga_pool.sim.gangs.workloads.lublin import ALL, BATCH, INTERACTIVE, bucket_weights, lublin
 from fpga_pool.sim.gangs.workloads.tsafrir import head_sizes, head_times, tsafrir

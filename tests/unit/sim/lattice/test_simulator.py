@@ -11,8 +11,7 @@ from fpga_pool.core.lattice.bounds import paper_bound_s, tight_bound_s
 from fpga_pool.core.lattice.paper import Fifo, Heft, HeftShortest, Lattice, Mfit
 from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
 from fpga_pool.sim.lattice.files import write_problem, write_schedule
-from fpga_pool.sim.lattice.outages import Outage
-from fpga_pool.sim.lattice.simulator import simulate
+from fpga_pool.sim.lattice.simulator import Outage, simulate
 from fpga_pool.sim.lattice.workloads import Wanted, generate
 
 CHECKER = Path(__file__).parents[3] / "checkers" / "check_schedule.py"

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.lattice.irregularity import irregularity
 from fpga_pool.core.lattice.paper import Heft, Lattice
+from fpga_pool.core.lattice.ranking import irregularity
 from fpga_pool.core.lattice.tasks import Links, Topology
 from fpga_pool.sim.lattice.workloads import MODELS, Wanted, generate
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from fpga_pool.drivers.egress.tc.shaping import (
+from fpga_pool.drivers.egress.tc.places import (
     HELD_BYTES_S,
     UNLIMITED_BYTES_S,
     Link,

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from fpga_pool.drivers.tiers.metadata import wish
+from fpga_pool.drivers.tiers.domain import wish
 from fpga_pool.drivers.tiers.simulated import SimulatedTiers
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Tier
@@ -234,7 +234,7 @@ def test_pcpus_that_are_taken_from_the_tiers_are_left(bench):
 
 
 def test_usage_is_measured_per_vcpu(bench, monkeypatch):
-    monkeypatch.setattr("fpga_pool.services.agent.tiers.usage.SHORTEST_S", 0.1)
+    monkeypatch.setattr("fpga_pool.services.agent.tiers.service.SHORTEST_S", 0.1)
     bench.boot("a", "foreground", vcpus=2)
     bench.start()
     give_up_s = time.monotonic() + PATIENCE_S

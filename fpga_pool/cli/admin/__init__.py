@@ -1,0 +1,1 @@
+"""`fpga-pool-manage`: the operator's commands."""

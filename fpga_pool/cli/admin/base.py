@@ -1,0 +1,95 @@
+"""What the operator's commands share: the pool's configuration, and the compute service of the cloud."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any, cast
+
+from cliff.command import Command
+from oslo_config import cfg
+
+from fpga_pool.cli.client.base import WRONG_USAGE, status_of
+from fpga_pool.model.exceptions import Conflict, FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
+from fpga_pool.store.options import open_store
+from fpga_pool.store.store import Store
+
+
+class ManageCommand(Command):
+    """A command on the pool's own files and database.  What is refused is one line; the rest is for --debug."""
+
+    @property
+    def conf(self) -> cfg.ConfigOpts:
+        """The configuration of the pool; InvalidInput or cfg.Error says what is wrong with it."""
+        return cast("cfg.ConfigOpts", cast("Any", self.app).conf)
+
+    @contextmanager
+    def store(self) -> Iterator[Store]:
+        """Open the pool's database."""
+        with closing(open_store(self.conf)) as store:
+            yield store
+
+    def tell(self, line: str) -> None:
+        """Say something to a person."""
+        print(line, file=self.app.stdout)
+
+    def run(self, parsed_args: Any) -> int:
+        """Run the command; return its exit status."""
+        try:
+            return super().run(parsed_args) or 0
+        except (FpgaPoolError, cfg.Error) as error:
+            if self.app.options.debug:
+                raise
+            print(f"fpga-pool-manage: {str(error).splitlines()[0]}", file=self.app.stderr)
+            return WRONG_USAGE if isinstance(error, cfg.Error) else status_of(error)
+
+
+#: Since this one, Nova asks the validators of extra specs.
+MICROVERSION = "2.86"
+#: A request that takes longer has failed.
+TIMEOUT_S = 60
+
+
+def add_cloud_option(parser: argparse.ArgumentParser) -> None:
+    """Let a cloud of clouds.yaml be chosen."""
+    parser.add_argument(
+        "--os-cloud",
+        metavar="NAME",
+        help="a cloud of clouds.yaml (default: OS_CLOUD, or what the OS_* variables of an openrc file say)",
+    )
+
+
+@contextmanager
+def compute_service(cloud: str | None) -> Iterator[Any]:
+    """Yield openstacksdk's proxy of Nova; what Nova or Keystone refuses becomes the pool's own errors."""
+    # Here, because it takes a second that the other commands need not wait.
+    import openstack
+    from keystoneauth1 import exceptions as auth_errors
+    from openstack import exceptions as errors
+
+    try:
+        with openstack.connect(
+            cloud=cloud,
+            # An openrc file may set OS_COMPUTE_API_VERSION to a microversion, for the openstack command.
+            compute_api_version="2",
+            compute_default_microversion=MICROVERSION,
+            api_timeout=TIMEOUT_S,
+            app_name="fpga-pool-manage",
+        ) as connection:
+            yield connection.compute
+    except (errors.ConfigException, auth_errors.AuthPluginException) as error:
+        raise InvalidInput(f"which cloud? {error}; set OS_CLOUD, or source an openrc file") from error
+    except errors.ConflictException as error:
+        raise Conflict(_said(error)) from error
+    except errors.NotFoundException as error:
+        raise NotFound(_said(error)) from error
+    except errors.BadRequestException as error:
+        raise InvalidInput(_said(error)) from error
+    except (auth_errors.ConnectFailure, auth_errors.ConnectTimeout) as error:
+        raise ServiceUnavailable(_said(error)) from error
+    except (errors.SDKException, auth_errors.ClientException) as error:
+        raise FpgaPoolError(_said(error)) from error
+
+
+def _said(error: Any) -> str:
+    """Return what the service says of it, without the address that was asked."""
+    return str(getattr(error, "details", None) or error)

@@ -1,0 +1,103 @@
+"""`fpga-pool-manage db` and `audit`: schema of the pool's database, and whether it is consistent."""
+
+import argparse
+import time
+
+from fpga_pool.cli.admin.base import ManageCommand
+from fpga_pool.cli.client.base import FAILED
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.objects.pool import Lease
+from fpga_pool.model.rules.instance.instances import release_lease
+from fpga_pool.placement.client import PlacementClient, open_placement
+from fpga_pool.placement.comparison import Allocations
+from fpga_pool.services.audit import audit, lease_findings, told
+from fpga_pool.store.store import Store
+
+
+class Sync(ManageCommand):
+    """Bring the schema to this version of fpga_pool; stop the schedulers of an older one first."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Migrate."""
+        with self.store() as store:
+            store.migrate()
+            self.tell(store.schema_version())
+
+
+class Version(ManageCommand):
+    """Show the revision of the schema; nothing before the first `db sync`."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Show it."""
+        with self.store() as store:
+            self.tell(store.schema_version())
+
+
+class Check(ManageCommand):
+    """Say whether the schema is that of this version; exit status 1 if a scheduler would not start."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Compare."""
+        with self.store() as store:
+            store.check_schema()
+        self.tell("the schema is that of this version of fpga_pool")
+
+
+#: A lease is released that has no allocation now, and none so many seconds later: Nova writes several in a row.
+CERTAIN_AFTER_S = 3.0
+#: What is said where nothing was found.
+NOTHING_WRONG = "nothing is wrong"
+
+
+class Audit(ManageCommand):
+    """Hold the database against the rules of the pool and against Placement; exit status 1 if something is wrong.
+
+    It may be asked at any time, while the pool runs or not.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Add what may be asked for."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--idle", action="store_true", help="all work has ended: tell also what is still under way")
+        parser.add_argument(
+            "--repair",
+            action="store_true",
+            help="release the slots of virtual machines to which Placement has allocated nothing for them",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Look, and tell what was found."""
+        placement = open_placement(self.conf)
+        if parsed_args.repair and placement is None:
+            raise InvalidInput("--repair: Placement is not configured ([placement] auth_type), it says what is right")
+        with self.store() as store:
+            store.check_schema()
+            findings = audit(store, idle=parsed_args.idle)
+            if placement is not None:
+                findings += self._audit_leases(store, placement, repair=parsed_args.repair)
+        for line in findings or [NOTHING_WRONG]:
+            self.tell(line)
+        return FAILED if findings else 0
+
+    def _audit_leases(self, store: Store, placement: PlacementClient, *, repair: bool) -> list[str]:
+        """Tell what differs from Placement; return what is wrong and was not reconciled."""
+        known = Allocations(placement)
+        found = lease_findings(store, placement, known, None)
+        if repair and found.surplus:
+            time.sleep(CERTAIN_AFTER_S)
+            before = {lease.uuid for lease in found.surplus}
+            found = lease_findings(store, placement, known, None)
+            for lease in found.surplus:
+                if lease.uuid in before and self._release(store, lease):
+                    self.tell(f"released: {told(lease)}")
+            found = lease_findings(store, placement, known, None)
+        for remark in found.remarks:
+            self.tell(f"note: {remark}")
+        return [told(lease) for lease in found.surplus]
+
+    def _release(self, store: Store, lease: Lease) -> bool:
+        with store.reading() as reading:
+            shard = reading.slot(lease.slot).shard
+        with store.transaction(shard) as tx:
+            return release_lease(tx, lease, time.time())

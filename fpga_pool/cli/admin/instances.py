@@ -1,0 +1,197 @@
+"""`fpga-pool-manage flavor` and `explain`: flavors of instances, and the hosts that could take one now."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from cliff.lister import Lister
+from cliff.show import ShowOne
+
+from fpga_pool.cli.admin.base import ManageCommand, add_cloud_option, compute_service
+from fpga_pool.cli.arguments import positive_seconds
+from fpga_pool.cli.client.base import FAILED, Row, Table
+from fpga_pool.conf.catalogue import configured_catalogue
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.exceptions import InvalidInput, NotFound
+from fpga_pool.model.extra_specs import Spread, consistent_extra_specs, inconsistencies, tier_extra_specs
+from fpga_pool.model.flavor import NAMESPACE, AcceleratorRequest, Tier, Topology, requested
+from fpga_pool.model.objects.links import wished_links
+from fpga_pool.model.rules.instance.explaining import explain_host, on_one_card
+from fpga_pool.model.rules.instance.fitting import Fitting
+from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
+
+
+class Create(ManageCommand, ShowOne):
+    """Create a flavor whose virtual machines have accelerators, or share pCPUs in tiers, or both."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("name", metavar="NAME", help="of the flavor")
+        parser.add_argument("--function", help="what its slots compute, from the catalogue; none needed with --tier")
+        parser.add_argument("--count", type=int, default=1, metavar="N", help="slots (default: 1)")
+        parser.add_argument(
+            "--spread",
+            choices=[spread.value for spread in Spread],
+            default=Spread.CARD.value,
+            help="slots all of one card, of any cards of the host, or apart: no two of the same card and kind "
+            "(default: %(default)s)",
+        )
+        parser.add_argument("--topology", choices=[topology.value for topology in Topology], default=Topology.ANY.value)
+        parser.add_argument(
+            "--tier",
+            choices=[tier.value for tier in Tier],
+            help="who gets a pCPU first where two machines share it (default: no tier)",
+        )
+        parser.add_argument("--runtime", type=positive_seconds, metavar="S", help="how long a machine runs, if known")
+        parser.add_argument("--cpu-usage", type=float, metavar="PERCENT", help="use of its processors, if known")
+        parser.add_argument("--ram", type=int, required=True, metavar="MIB")
+        parser.add_argument("--disk", type=int, required=True, metavar="GIB")
+        parser.add_argument("--vcpus", type=int, required=True, metavar="N")
+        parser.add_argument("--private", action="store_true", help="only for projects that are given access")
+        add_cloud_option(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
+        """Create it with all its extra specs, or not at all."""
+        specs = self._extra_specs(parsed_args)
+        with compute_service(parsed_args.os_cloud) as compute:
+            flavor = compute.create_flavor(
+                name=parsed_args.name,
+                ram=parsed_args.ram,
+                disk=parsed_args.disk,
+                vcpus=parsed_args.vcpus,
+                is_public=not parsed_args.private,
+            )
+            try:
+                compute.create_flavor_extra_specs(flavor, specs)
+            except BaseException:
+                # Machines of a flavor without them would boot, and have no accelerator.
+                compute.delete_flavor(flavor)
+                raise
+        return ("id", "name", *specs), (flavor.id, flavor.name, *specs.values())
+
+    def _extra_specs(self, parsed_args: argparse.Namespace) -> dict[str, str]:
+        tier = None if parsed_args.tier is None else Tier(parsed_args.tier)
+        if parsed_args.function is None:
+            if tier is None:
+                raise InvalidInput("--function: missing; without it there is --tier")
+            return tier_extra_specs(tier, parsed_args.vcpus, parsed_args.runtime, parsed_args.cpu_usage)
+        request = AcceleratorRequest(
+            function=parsed_args.function,
+            count=parsed_args.count,
+            topology=Topology(parsed_args.topology),
+            tier=tier,
+            runtime_s=parsed_args.runtime,
+            cpu_usage_percent=parsed_args.cpu_usage,
+        )
+        specs = consistent_extra_specs(request, Spread(parsed_args.spread), parsed_args.vcpus)
+        wrong = inconsistencies(specs, configured_catalogue(self.conf), parsed_args.vcpus)
+        if wrong:
+            raise InvalidInput(wrong[0])
+        return specs
+
+
+class Check(ManageCommand):
+    """Find flavors whose extra specs do not agree; exit status 1 if there are any."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("flavor", nargs="*", metavar="FLAVOR", help="name or id of one (default: all)")
+        add_cloud_option(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Look, and tell what was found."""
+        catalogue = configured_catalogue(self.conf)
+        with compute_service(parsed_args.os_cloud) as compute:
+            flavors = _chosen(list(compute.flavors(get_extra_specs=True)), parsed_args.flavor)
+        found = [
+            (flavor.name, sentence)
+            for flavor in flavors
+            for sentence in inconsistencies(flavor.extra_specs, catalogue, flavor.vcpus)
+        ]
+        for name, sentence in found:
+            self.tell(f"{name}: {sentence}")
+        if not found:
+            self.tell("nothing is wrong")
+        return FAILED if found else 0
+
+
+def _chosen(flavors: Sequence[Any], wanted: Sequence[str]) -> list[Any]:
+    """Return the flavors of these names or ids; all where none is named."""
+    for name in wanted:
+        if not any(name in (flavor.name, flavor.id) for flavor in flavors):
+            raise NotFound(f"flavor {name!r} does not exist")
+    return [flavor for flavor in flavors if not wanted or flavor.name in wanted or flavor.id in wanted]
+
+
+class Explain(ManageCommand, Lister):
+    """Say of every host whether it could take an instance of this flavor now, and why."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("instance", metavar="INSTANCE", help="uuid; Nova is asked for its flavor")
+        parser.add_argument("--function", help="what its slots compute; Nova is not asked then")
+        parser.add_argument("--count", type=int, default=1, metavar="N", help="slots on one card, with --function")
+        parser.add_argument(
+            "--topology",
+            choices=[topology.value for topology in Topology],
+            default=Topology.ANY.value,
+            help="how they are linked, with --function",
+        )
+        parser.add_argument(
+            "--stay",
+            type=positive_seconds,
+            default=3600.0,
+            metavar="S",
+            help="how long it is taken to stay where its flavor does not say (default: %(default)s)",
+        )
+        add_cloud_option(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Compare what is asked for with the pool as its database has it now."""
+        specs = self._extra_specs(parsed_args)
+        wanted = requested(specs)
+        if wanted is None:
+            raise InvalidInput(f"instance {parsed_args.instance}: its flavor asks nothing of the pool")
+        catalogue = configured_catalogue(self.conf)
+        catalogue.function(wanted.function)
+        with self.store() as store:
+            pool = store.pool_columns()
+        stay_s = wanted.runtime_s or parsed_args.stay
+        return explanation(pool, catalogue, parsed_args.instance, wanted, stay_s, together=on_one_card(specs))
+
+    def _extra_specs(self, parsed_args: argparse.Namespace) -> Mapping[str, str]:
+        if parsed_args.function is not None:
+            return {
+                f"{NAMESPACE}:function": parsed_args.function,
+                f"{NAMESPACE}:count": str(parsed_args.count),
+                f"{NAMESPACE}:topology": parsed_args.topology,
+            }
+        with compute_service(parsed_args.os_cloud) as compute:
+            # Since microversion 2.47 a server tells the flavor that it was made with.
+            specs: Mapping[str, str] = compute.get_server(parsed_args.instance).flavor.extra_specs or {}
+        return specs
+
+
+def explanation(
+    pool: PoolColumns, catalogue: Catalogue, instance: str, wanted: AcceleratorRequest, stay_s: float, *, together: bool
+) -> Table:
+    """Return for each host whether it could take an instance, with all slots on one card where `together`, and why."""
+    fitting = Fitting(Providers.of(pool), catalogue, wanted.function, stay_s)
+    rows, links = [], wished_links(wanted)
+    for number, host in enumerate(pool.words[word] for word in pool.hosts["name"].tolist()):
+        passes, why = explain_host(fitting, host, wanted.count, together=together, links=links)
+        rows.append((host, passes, _held(pool, number, instance), why))
+    return ("host", "passes", "slots held", "why"), rows
+
+
+def _held(pool: PoolColumns, host: int, instance: str) -> int:
+    """Return how many slots of a host an instance holds."""
+    holder = pool.slots["holder"] == pool.numbers.get(instance, -1)
+    return int(np.count_nonzero(holder & (pool.slot_host == host)))

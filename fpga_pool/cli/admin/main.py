@@ -1,0 +1,109 @@
+"""`fpga-pool-manage`: what an operator does where the pool's configuration and database are.
+
+Exit status: 0 done, 1 the work failed, 2 wrong usage or configuration.
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.metadata import version
+from typing import Any
+
+from cliff.app import App
+from cliff.commandmanager import CommandManager
+from oslo_config import cfg
+
+from fpga_pool.cli.admin import database, instances, keys, nodes
+from fpga_pool.cli.admin import keys as bitstreams
+from fpga_pool.cli.client.base import WRONG_USAGE
+from fpga_pool.conf.opts import check_values, register_opts
+
+PROGRAM = "fpga-pool-manage"
+#: cliff's level of one -v.
+VERBOSE = 2
+
+COMMANDS: dict[str, Any] = {
+    "audit": database.Audit,
+    "bitstreams stock": bitstreams.FillLibrary,
+    "db check": database.Check,
+    "db sync": database.Sync,
+    "db version": database.Version,
+    "explain": instances.Explain,
+    "flavor check": instances.Check,
+    "flavor create": instances.Create,
+    "keys create": keys.Create,
+    "service list": nodes.ListServices,
+    "tier list": nodes.ListTiers,
+    "tier set": nodes.Set,
+}
+
+
+class ManageApp(App):
+    """The options that all commands share, and the configuration that they are about."""
+
+    def __init__(self, **streams: Any) -> None:
+        manager = CommandManager("fpga_pool.manage")
+        for name, command in COMMANDS.items():
+            manager.add_command(name, command)
+        super().__init__(
+            description="Set up a pool of FPGA slots: keys, database, bitstreams, flavors.",
+            version=version("fpga_pool"),
+            command_manager=manager,
+            **streams,
+        )
+        self.NAME = PROGRAM
+
+    def build_option_parser(
+        self, description: str | None, version: str | None, argparse_kwargs: dict[str, Any] | None = None
+    ) -> argparse.ArgumentParser:
+        """Add the places of the configuration to cliff's own options."""
+        parser = super().build_option_parser(description, version, {"prog": PROGRAM, "allow_abbrev": False})
+        for option, what in (("--config-file", "a configuration file"), ("--config-dir", "a directory of such files")):
+            parser.add_argument(
+                option,
+                metavar="PATH",
+                action="append",
+                default=[],
+                help=f"{what}; may be repeated (default: those that the services read)",
+            )
+        return parser
+
+    def configure_logging(self) -> None:
+        """Let a person see warnings; what libraries tell of themselves is for -v."""
+        super().configure_logging()
+        if not self.options.debug and self.options.verbose_level < VERBOSE:
+            logging.getLogger().setLevel(logging.WARNING)
+
+    @cached_property
+    def conf(self) -> cfg.ConfigOpts:
+        """The configuration, read when a command first asks for it."""
+        conf = cfg.ConfigOpts()
+        register_opts(conf)
+        places = [f"--config-file={path}" for path in self.options.config_file]
+        places += [f"--config-dir={path}" for path in self.options.config_dir]
+        conf(places, project="fpga_pool", prog=PROGRAM)
+        check_values(conf)
+        return conf
+
+    def interact(self) -> None:
+        """Ask for a command; there is no shell."""
+        self.parser.print_usage(self.stderr)
+        self.parser.exit(WRONG_USAGE, f"{PROGRAM}: which command? `{PROGRAM} help` lists them\n")
+
+    def run(self, argv: list[str]) -> int:
+        """Run one command; return the exit status."""
+        try:
+            return super().run(argv)
+        except SystemExit as exit_:
+            return exit_.code if isinstance(exit_.code, int) else 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `fpga-pool-manage`."""
+    return ManageApp().run(list(sys.argv[1:] if argv is None else argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,368 @@
+"""`fpga-pool batch`: submit work and follow it."""
+
+import argparse
+import contextlib
+import shutil
+import ssl
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from cliff.columns import FormattableColumn
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+from fpga_pool.cli.client.base import FAILED, Moment, NewestLister, PoolLister, PoolShowOne, Row, Seconds, Table
+from fpga_pool.client import BatchProgress, BatchResult, JobOutcome, JobSpec
+from fpga_pool.client.runner import BatchRunner
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
+from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, BatchState, Job, JobState, place_kind
+
+Tell = Callable[[BatchProgress], None]
+
+
+def wanted(choice: bool | None, stream: TextIO) -> bool:
+    """Say whether bars are shown: as asked, else where somebody looks."""
+    return stream.isatty() if choice is None else choice
+
+
+@contextlib.contextmanager
+def bars(stream: TextIO, *, show: bool) -> Iterator[Tell]:
+    """Show two bars, bytes sent and jobs ended, while the block runs; what it yields moves them."""
+    if not show:
+        yield lambda _: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[amount]}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[detail]}"),
+    )
+    with Progress(*columns, console=Console(file=stream)) as progress:
+        sent = progress.add_task("input", total=None, amount="", detail="")
+        jobs = progress.add_task("jobs ", total=None, amount="", detail="")
+
+        def tell(now: BatchProgress) -> None:
+            amount = DownloadColumn().render(progress.tasks[0]) if now.input_bytes else ""
+            progress.update(sent, total=now.input_bytes, completed=now.sent_bytes, amount=amount)
+            ended = sum(number for state, number in now.states.items() if state in ENDED_JOBS)
+            progress.update(jobs, total=now.jobs, completed=ended, amount=f"{ended}/{now.jobs}", detail=_detail(now))
+
+        yield tell
+
+
+def _detail(now: BatchProgress) -> str:
+    return ", ".join(f"{now.states[state]} {state}" for state in JobState if now.states.get(state))
+
+
+#: Longest result that is shown in a table.
+_INLINE_BYTES = 100
+_WATCH_INTERVAL_S = 0.5
+_ENDED = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
+_AT_CLIENT = frozenset({JobState.PENDING, JobState.WAITING_INPUT})
+
+
+class Create(PoolLister):
+    """Run a batch, one job for each file, to its end."""
+
+    #: What the files make.
+    NOUN = "batch"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--function", required=True, help="what to compute; `function list` names them")
+        parser.add_argument("--requester", required=True, metavar="HOST", help="host of the pool that sends the files")
+        self.add_choices(parser)
+        parser.add_argument("--name", default="", help=f"a name for the {self.NOUN}")
+        parser.add_argument("--output-dir", type=Path, metavar="DIR", help="where the results go")
+        parser.add_argument("--header", type=Path, metavar="FILE", help="bytes to send before each file")
+        parser.add_argument(
+            "--ca", type=Path, metavar="FILE", help="trust this authority (PEM) for data ports that speak TLS"
+        )
+        _add_progress(parser)
+        parser.add_argument("files", nargs="+", metavar="FILE", help="input of one job")
+        return parser
+
+    def add_choices(self, parser: argparse.ArgumentParser) -> None:
+        """Describe what is a batch's own."""
+        parser.add_argument("--policy", default="", help="how to plan (default: the operator's choice)")
+
+    def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
+        """Return what runs it."""
+        header = header_of(parsed_args.header)
+        return self.client.runner(
+            [JobSpec(parsed_args.function, file, parsed_args.requester, header) for file in parsed_args.files],
+            policy=parsed_args.policy,
+            **options,
+        )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Run it and show what came of it."""
+        directory = parsed_args.output_dir or Path(tempfile.mkdtemp(prefix="fpga-pool-"))
+        try:
+            result = self._run_batch(parsed_args, directory)
+            if not result.ok:
+                self.status = FAILED
+            return _results(parsed_args.files, result, show_paths=parsed_args.output_dir is not None)
+        finally:
+            if parsed_args.output_dir is None and not _has_large_results(directory):
+                shutil.rmtree(directory)
+
+    def _run_batch(self, parsed_args: argparse.Namespace, directory: Path) -> BatchResult:
+        stream = self.app.stderr
+        show = wanted(parsed_args.progress, stream)
+        with bars(stream, show=show) as tell:
+            runner = self.runner(
+                parsed_args,
+                output_dir=directory,
+                name=parsed_args.name,
+                on_progress=tell,
+                ssl_context=_trust(parsed_args.ca),
+            )
+            try:
+                return runner.run()
+            except KeyboardInterrupt:
+                raise self._interrupted(runner.batch_uuid) from None
+
+    def _interrupted(self, uuid: str) -> FpgaPoolError:
+        """Cancel it: nobody waits for it any more."""
+        try:
+            self.client.cancel(uuid)
+        except NotFound:
+            return FpgaPoolError(f"interrupted before the {self.NOUN} was created")
+        return FpgaPoolError(f"interrupted: {self.NOUN} {uuid} is being cancelled")
+
+
+class List(NewestLister):
+    """List batches, newest first."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Ask and show."""
+        return listing(self.client.batches(parsed_args.limit))
+
+
+class Show(PoolShowOne):
+    """Show a batch and its jobs."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        return _with_batch(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
+        """Ask and show."""
+        batch = self.client.batch(parsed_args.batch)
+        return details(batch, self.client.jobs(batch.uuid))
+
+
+class Watch(PoolShowOne):
+    """Follow a batch to its end."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = _with_batch(super().get_parser(prog_name))
+        parser.add_argument(
+            "--timeout", type=float, default=86_400.0, metavar="S", help="give up after so many seconds"
+        )
+        _add_progress(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
+        """Look again and again."""
+        stream = self.app.stderr
+        deadline_s = time.monotonic() + parsed_args.timeout
+        with bars(stream, show=wanted(parsed_args.progress, stream)) as tell:
+            while True:
+                batch = self.client.batch(parsed_args.batch)
+                tell(_progress(batch, self.client.jobs(batch.uuid)))
+                if batch.state in _ENDED:
+                    break
+                if time.monotonic() > deadline_s:
+                    raise ServiceUnavailable(f"batch {batch.uuid} did not end in {parsed_args.timeout:g} s; it goes on")
+                time.sleep(_WATCH_INTERVAL_S)
+        if batch.state is not BatchState.COMPLETED:
+            self.status = FAILED
+        return _summary(batch)
+
+
+class Cancel(PoolLister):
+    """Cancel batches; what is complete is kept."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("batches", nargs="+", metavar="BATCH", help="uuid of a batch")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Ask for the end of each."""
+        cancelled = [self.client.cancel(uuid) for uuid in parsed_args.batches]
+        columns = ("uuid", "name", "state", "cancel_requested")
+        return columns, [(batch.uuid, batch.name, str(batch.state), batch.cancel_requested) for batch in cancelled]
+
+
+class Jobs(FormattableColumn[Any]):
+    """The jobs of a batch: a line for each, or a list of objects."""
+
+    _COLUMNS = ("index", "name", "function", "state", "attempt", "slot", "compute_s", "reason")
+
+    def human_readable(self) -> str:
+        """Show it in a table."""
+        return "\n".join(self._line(job) for job in self._value)
+
+    def machine_readable(self) -> list[dict[str, Any]]:
+        """Leave it a list."""
+        return [
+            {"uuid": job.uuid, **{name: getattr(job, name) for name in self._COLUMNS}, "place": place_kind(job.slot)}
+            for job in self._value
+        ]
+
+    @staticmethod
+    def _line(job: Job) -> str:
+        took = "" if job.compute_s is None else f"{job.compute_s:.3f} s"
+        parts = (
+            str(job.index),
+            job.name,
+            job.function,
+            str(job.state),
+            place_kind(job.slot),
+            job.slot,
+            took,
+            job.reason,
+        )
+        return "  ".join(part for part in parts if part)
+
+
+def listing(batches: Sequence[Batch]) -> Table:
+    """Return batches as a table."""
+    columns = ("uuid", "name", "state", "jobs", "completed", "failed", "cancelled", "created_at")
+    return columns, [
+        (
+            batch.uuid,
+            batch.name,
+            str(batch.state),
+            batch.jobs,
+            batch.jobs_completed,
+            batch.jobs_failed,
+            batch.jobs_cancelled,
+            Moment(batch.created_at),
+        )
+        for batch in batches
+    ]
+
+
+def details(batch: Batch, jobs: Sequence[Job]) -> tuple[Sequence[str], Row]:
+    """Return a batch and its jobs."""
+    columns, values = _summary(batch)
+    return (*columns, "job_list"), (*values, Jobs(jobs))
+
+
+def _summary(batch: Batch) -> tuple[Sequence[str], Row]:
+    took_s = None
+    if batch.dispatched_at is not None and batch.ended_at is not None:
+        took_s = batch.ended_at - batch.dispatched_at
+    shown = {
+        "uuid": batch.uuid,
+        "name": batch.name,
+        "state": str(batch.state),
+        "policy": batch.policy,
+        "cancel_requested": batch.cancel_requested,
+        "jobs": batch.jobs,
+        "completed": batch.jobs_completed,
+        "failed": batch.jobs_failed,
+        "cancelled": batch.jobs_cancelled,
+        "makespan_s": Seconds(took_s),
+        "planned_makespan_s": Seconds(batch.planned_makespan_s),
+        "lower_bound_s": Seconds(batch.lower_bound_s),
+        "planned_completion_s": Seconds(batch.planned_completion_s),
+        "completion_bound_s": Seconds(batch.completion_bound_s),
+        "created_at": Moment(batch.created_at),
+        "dispatched_at": Moment(batch.dispatched_at),
+        "ended_at": Moment(batch.ended_at),
+    }
+    return tuple(shown), tuple(shown.values())
+
+
+def _progress(batch: Batch, jobs: Sequence[Job]) -> BatchProgress:
+    return BatchProgress(
+        batch_uuid=batch.uuid,
+        jobs=batch.jobs,
+        states=Counter(job.state for job in jobs),
+        results=batch.jobs_completed,
+        input_bytes=sum(job.input_bytes for job in jobs),
+        sent_bytes=sum(job.input_bytes for job in jobs if job.state not in _AT_CLIENT),
+    )
+
+
+def _results(files: Sequence[str], result: BatchResult, *, show_paths: bool) -> Table:
+    """Show each file's result, or where it is; columns that tell nothing are left out."""
+    columns = ["file", "state", "slot", "compute_s", "result"]
+    rows = [
+        [file, str(outcome.state), outcome.slot, Seconds(outcome.compute_s), _shown(outcome)]
+        for file, outcome in zip(files, result.jobs, strict=True)
+    ]
+    if show_paths:
+        columns.append("path")
+        rows = [[*row, str(outcome.result or "")] for row, outcome in zip(rows, result.jobs, strict=True)]
+    if not result.ok:
+        columns.append("error")
+        rows = [[*row, outcome.reason] for row, outcome in zip(rows, result.jobs, strict=True)]
+    return columns, [tuple(row) for row in rows]
+
+
+def _shown(outcome: JobOutcome) -> str:
+    if outcome.result is None:
+        return ""
+    text = _inline(outcome.result)
+    return str(outcome.result) if text is None else text
+
+
+def _inline(path: Path) -> str | None:
+    """Return a result that is one short line of text."""
+    if path.stat().st_size > _INLINE_BYTES:
+        return None
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:
+        return None
+    return text if text.isprintable() else None
+
+
+def _has_large_results(directory: Path) -> bool:
+    return any(_inline(path) is None for path in directory.iterdir())
+
+
+def _trust(path: Path | None) -> ssl.SSLContext | None:
+    if path is None:
+        return None
+    try:
+        return ssl.create_default_context(cafile=path)
+    except OSError as error:
+        raise InvalidInput(f"--ca {path}: {error}") from error
+
+
+def header_of(path: Path | None) -> bytes:
+    """Return what is sent before each file; InvalidInput if it cannot be read."""
+    if path is None:
+        return b""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"--header {path}: cannot be read: {error.strerror}") from error
+
+
+def _with_batch(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("batch", metavar="BATCH", help="uuid of the batch")
+    return parser
+
+
+def _add_progress(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="show progress bars (default: where standard error is a terminal)",
+    )

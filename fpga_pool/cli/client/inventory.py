@@ -1,0 +1,172 @@
+"""`fpga-pool function`, `fpga-pool host` and `fpga-pool slot`: what the pool consists of."""
+
+import argparse
+from collections.abc import Sequence
+
+from fpga_pool.cli.client.base import Moment, Number, PoolLister, PoolShowOne, Row, Table, Words
+from fpga_pool.model.exceptions import NotFound
+from fpga_pool.model.objects.pool import Host, Slot
+
+
+class ListFunctions(PoolLister):
+    """List the catalogue."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Ask and show."""
+        columns = ("name", "version", "slot_kinds", "slots", "speedup", "io_bps", "preemptible")
+        return columns, [
+            (
+                info.name,
+                info.version,
+                Words(info.slot_kinds),
+                info.slots,
+                Number(info.speedup),
+                Number(info.io_bps),
+                info.preemptible,
+            )
+            for info in self.client.functions()
+        ]
+
+
+class Calibrate(PoolLister):
+    """Show how well the time models fit the runs that were observed."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("function", nargs="?", metavar="FUNCTION", help="only this one (default: all)")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Ask and show."""
+        columns = (
+            "function", "board", "runs", "catalogue_a_s", "catalogue_b_s_per_byte", "fitted_a_s", "fitted_b_s_per_byte",
+            "mean_relative_error", "worst_relative_error",
+        )  # fmt: skip
+        return columns, [
+            (
+                fit.function,
+                fit.board,
+                fit.runs,
+                Number(fit.catalogue_a_s),
+                Number(fit.catalogue_b_s_per_byte),
+                Number(fit.fitted_a_s),
+                Number(fit.fitted_b_s_per_byte),
+                Number(fit.mean_relative_error),
+                Number(fit.worst_relative_error),
+            )
+            for fit in self.client.calibration(parsed_args.function)
+        ]
+
+
+class ListHosts(PoolLister):
+    """List all hosts."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Ask and show."""
+        return list_hosts(self.client.hosts())
+
+
+def list_hosts(hosts: Sequence[Host]) -> Table:
+    """Return hosts as a table."""
+    columns = (
+        "name", "alive", "egress_bps", "ingress_bps", "data_address", "data_port", "data_tls", "refused_streams",
+        "refused_commands", "refused_messages", "heard_at",
+    )  # fmt: skip
+    return columns, [
+        (
+            host.name,
+            host.alive,
+            Number(host.egress_bps),
+            Number(host.ingress_bps),
+            host.data_address,
+            host.data_port,
+            host.data_tls,
+            host.refused_streams,
+            host.refused_commands,
+            host.refused_messages,
+            Moment(host.heard_at),
+        )
+        for host in hosts
+    ]
+
+
+_COLUMNS = (
+    "uuid",
+    "name",
+    "board",
+    "kind",
+    "state",
+    "function",
+    "job",
+    "reconfigurations",
+    "drain_requested",
+    "reason",
+)
+
+
+class ListSlots(PoolLister):
+    """List all slots."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Ask and show."""
+        return list_slots(self.client.slots())
+
+
+class _OneSlot(PoolShowOne):
+    """A command on one slot."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("slot", metavar="SLOT", help="name (host/card/region) or uuid of the slot")
+        return parser
+
+    def uuid_of(self, wanted: str) -> str:
+        """Return the uuid of the slot with this name or uuid."""
+        for slot in self.client.slots():
+            if wanted in (slot.name, slot.uuid):
+                return slot.uuid
+        raise NotFound(f"no slot {wanted!r}; `fpga-pool slot list` names them")
+
+
+class Drain(_OneSlot):
+    """Take a slot out of service: its running job ends there, the others move."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--reason", default="", help="why, for those who wonder")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
+        """Ask and show."""
+        return _COLUMNS, _row(self.client.drain(self.uuid_of(parsed_args.slot), parsed_args.reason))
+
+
+class Resume(_OneSlot):
+    """Give a slot back to the pool."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:
+        """Ask and show."""
+        return _COLUMNS, _row(self.client.resume(self.uuid_of(parsed_args.slot)))
+
+
+def list_slots(slots: Sequence[Slot]) -> Table:
+    """Return slots as a table."""
+    return _COLUMNS, [_row(slot) for slot in slots]
+
+
+def _row(slot: Slot) -> Row:
+    return (
+        slot.uuid,
+        slot.name,
+        slot.board,
+        slot.kind,
+        str(slot.state),
+        slot.function,
+        slot.job,
+        slot.reconfigurations,
+        slot.drain_requested,
+        slot.reason,
+    )

@@ -1,0 +1,94 @@
+"""`fpga-pool-scheduler`: plans, commits, commands the agents."""
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from oslo_config import cfg
+
+from fpga_pool.cli.daemons.process import attempt, end_messages, run
+from fpga_pool.conf.catalogue import configured_catalogue, private_key, state_directory
+from fpga_pool.conf.policies import load_policy
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.placement.client import open_placement
+from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.notifications import departures
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.transport import SCHEDULER_TOPIC, count_unreadable, server, transport
+from fpga_pool.services.clock import SteadyClock
+from fpga_pool.services.configured import scheduler_settings
+from fpga_pool.services.loop import exclusive
+from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
+from fpga_pool.services.scheduler.planner import online_rule
+from fpga_pool.services.scheduler.service import SchedulerService
+from fpga_pool.store.options import open_store
+
+
+@contextmanager
+def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
+    """Run the scheduler of this configuration."""
+    name = conf.scheduler.name
+    state_dir = state_directory("[scheduler] state_dir", conf.scheduler.state_dir)
+    catalogue = configured_catalogue(conf)
+    token_key = private_key("[scheduler] token_key", conf.scheduler.token_key)
+    online = online_rule(conf)
+    if not online.is_online(conf.scheduler.default_policy):
+        load_policy("batch", conf.scheduler.default_policy, conf)
+    with ExitStack() as ends:
+        ends.enter_context(
+            exclusive(
+                state_dir / f"{name}.lock",
+                f"another scheduler {name} runs on {state_dir}; give this one a [scheduler] name of its own",
+            )
+        )
+        store = open_store(conf)
+        ends.callback(store.close)
+        store.check_schema()
+        messages = transport(conf)
+        service = SchedulerService(
+            scheduler_settings(conf, name),
+            store,
+            catalogue,
+            lambda policy: load_policy("batch", policy, conf),
+            AgentAPI(messages),
+            SchedulerAPI(messages),
+            token_key,
+            SteadyClock(),
+            online,
+            load_policy("gang", conf.scheduler.gang_policy, conf),
+            load_policy("task", conf.scheduler.task_policy, conf),
+            open_placement(conf),
+        )
+        endpoints = [SchedulerEndpoint(service)]
+        listening = server(messages, SCHEDULER_TOPIC, name, endpoints, service.refusals)
+        count_unreadable(service.refusals)
+        ends.callback(end_messages, [listening.stop, listening.wait, messages.cleanup])
+        # Its shards are left first, so that others take them over while the last messages are answered.
+        ends.callback(attempt, [service.stop])
+        service.ownership.follow_pool_time()  # what it answers sets the clocks of the agents
+        listening.start()
+        service.start()
+        _listen_to_nova(conf, service, ends)
+        yield f"scheduler {name}"
+
+
+def _listen_to_nova(conf: cfg.ConfigOpts, service: SchedulerService, ends: ExitStack) -> None:
+    """Hear of virtual machines that leave their hosts, where Nova is configured to tell."""
+    if not conf.nova_notifications.transport_url:
+        return
+    if service.departures is None:
+        raise InvalidInput("[nova_notifications] transport_url: there is no use for it without [placement]")
+    listening = departures(conf, service.departures.note)
+    ends.callback(end_messages, [listening.stop, listening.wait, listening.transport.cleanup])
+    # It waits for Nova's broker as long as that is away; the pool does not.
+    threading.Thread(target=listening.start, name="nova-notifications", daemon=True).start()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `fpga-pool-scheduler`."""
+    return run("fpga-pool-scheduler", scheduler, argv, plans=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""`fpga-pool-sim`: plans, simulations and experiments without a cloud."""

@@ -1,0 +1,143 @@
+"""`fpga-pool-sim online`: jobs that arrive over time, on a pool of equal hosts."""
+
+import argparse
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from fpga_pool.cli.arguments import number_that, positive_count, positive_seconds
+from fpga_pool.conf.catalogue import load_catalogue
+from fpga_pool.conf.policies import load_policy, policy_names
+from fpga_pool.core.benefit.bound import VARIABLES, Clairvoyant, Windows, upper_bound, windows
+from fpga_pool.core.benefit.exact import Optimum, optimum
+from fpga_pool.core.benefit.pool import OnlinePool
+from fpga_pool.core.policy import OnlinePolicy
+from fpga_pool.model.catalogue import Board, Catalogue
+from fpga_pool.model.exceptions import InvalidInput, NotFound
+from fpga_pool.sim.benefit import files
+from fpga_pool.sim.benefit.simulator import Outcome, simulate
+from fpga_pool.sim.benefit.trace import uniform_pool
+
+#: Between the best found and the most possible: rounding.
+_FOUND = 1e-6
+
+#: Of a step: looks are before what happens at the end of it.
+_JUST_BEFORE = 1 - 1e-10
+
+_share = number_that(lambda value: 0 < value <= 1, "a number above 0, 1 at most")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    names = ", ".join(policy_names("online"))
+    parser.add_argument("jobs", metavar="JOBS", help="jobs that arrive (.csv)")
+    parser.add_argument("--catalogue", required=True, metavar="FILE", help="functions and boards (.toml)")
+    parser.add_argument(
+        "--policy",
+        required=True,
+        metavar="NAME",
+        help=f"who decides: {names}; or {Clairvoyant.name}, a reference that knows the whole trace and carries out the"
+        " best schedule of it; needs --optimum",
+    )
+    parser.add_argument("--hosts", type=positive_count, default=1, metavar="H", help="hosts (default: 1)")
+    parser.add_argument("--cards", type=positive_count, default=1, metavar="K", help="cards of each host (default: 1)")
+    parser.add_argument("--board", metavar="NAME", help="board of all cards (default: the first of the catalogue)")
+    parser.add_argument(
+        "--horizon",
+        type=positive_seconds,
+        metavar="S",
+        help="seconds in which benefit counts (default: until the last arrival)",
+    )
+    parser.add_argument(
+        "--tenant-share",
+        type=_share,
+        default=1.0,
+        metavar="F",
+        help="share of all slots that the jobs of one project may have at a time (default: 1, no limit)",
+    )
+    parser.add_argument(
+        "--optimum",
+        type=positive_seconds,
+        metavar="STEP",
+        help="say what the best schedule would gain, with times rounded down to steps of so many seconds; short traces",
+    )
+    parser.add_argument("--out", required=True, metavar="RUNS", help="where each job ran, to write (.csv)")
+    parser.add_argument("--intervals", metavar="STRETCHES", help="what each slot did, to write (.csv)")
+
+
+def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
+    """Simulate; write what was asked for and return what came of it."""
+    exact = arguments.policy == Clairvoyant.name
+    if exact and arguments.optimum is None:
+        raise InvalidInput(f"--policy {Clairvoyant.name}: needs --optimum STEP")
+    loaded = None if exact else load_policy("online", arguments.policy)
+    catalogue = load_catalogue(Path(arguments.catalogue))
+    pool = uniform_pool(catalogue, _board(catalogue, arguments), arguments.hosts, arguments.cards)
+    trace = files.read_trace(arguments.jobs, pool)
+    horizon_s = trace.last_arrival_s if arguments.horizon is None else arguments.horizon
+    jobs = windows(pool, trace.function, trace.arrival_s, trace.work_s, trace.patience_s)
+    begin_s = time.perf_counter()
+    best = _optimum(pool, jobs, horizon_s, arguments) if exact else None
+    policy: OnlinePolicy | None = loaded if best is None else Clairvoyant(best.actions, arguments.optimum)
+    assert policy is not None  # noqa: S101
+    outcome = simulate(
+        pool,
+        trace,
+        policy,
+        horizon_s=horizon_s,
+        interval_s=0.1 if best is None else arguments.optimum * _JUST_BEFORE,
+        seed=arguments.seed,
+        keep_stretches=arguments.intervals is not None,
+        tenant_share=arguments.tenant_share,
+    )
+    simulated_s = time.perf_counter()
+    files.write_jobs(arguments.out, trace, outcome.record)
+    if arguments.intervals is not None:
+        files.write_stretches(arguments.intervals, trace, outcome.record, pool, arguments.cards)
+    written_s = time.perf_counter()
+    bound_vcpus = upper_bound(
+        pool,
+        jobs,
+        outcome.horizon_s,
+        variables=VARIABLES if arguments.effort is None else 1000 * arguments.effort,
+        time_limit_s=arguments.time_limit,
+    )
+    said: dict[str, str | float] = {
+        "policy": arguments.policy,
+        "mean_benefit_vcpus": outcome.mean_benefit_vcpus,
+        "bound_vcpus": bound_vcpus,
+        "share_of_bound": outcome.mean_benefit_vcpus / bound_vcpus if bound_vcpus > 0 else 1.0,
+        "horizon_s": outcome.horizon_s,
+        "reconfigurations": outcome.reconfigurations,
+        "jobs_on_fpga": outcome.jobs_on_fpga,
+        "jobs_on_cpu": outcome.jobs_on_cpu,
+        "simulation_s": simulated_s - begin_s,
+        "bounding_s": time.perf_counter() - written_s,
+    }
+    if arguments.optimum is not None:
+        said |= _share_of_optimum(best or _optimum(pool, jobs, horizon_s, arguments), outcome)
+    return said
+
+
+def _optimum(pool: OnlinePool, jobs: Windows, horizon_s: float, arguments: argparse.Namespace) -> Optimum:
+    return optimum(pool, jobs, horizon_s, step_s=arguments.optimum, time_limit_s=arguments.time_limit)
+
+
+def _share_of_optimum(found: Optimum, outcome: Outcome) -> Mapping[str, str | float]:
+    """Return the optimum and the share of it; says so where it is not found in time."""
+    most_vcpus = found.most_vcpus
+    share = outcome.mean_benefit_vcpus / most_vcpus if most_vcpus > 0 else 1.0
+    if found.gap > _FOUND:
+        # At least so large a share, and no more than that is known.
+        return {"optimum": "not found in time", "optimum_at_most_vcpus": most_vcpus, "share_of_optimum": share}
+    return {"optimum_vcpus": most_vcpus, "share_of_optimum": share}
+
+
+def _board(catalogue: Catalogue, arguments: argparse.Namespace) -> Board:
+    if not catalogue.boards:
+        raise InvalidInput(f"{arguments.catalogue}: no boards; a simulation needs one")
+    name = arguments.board or next(iter(catalogue.boards))
+    try:
+        return catalogue.board(name)
+    except NotFound as error:
+        raise InvalidInput(f"{arguments.catalogue}: {error}") from None

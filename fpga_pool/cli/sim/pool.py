@@ -1,0 +1,114 @@
+"""`fpga-pool-sim pool`: a scenario on a whole simulated pool."""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import fields
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from fpga_pool.cli.arguments import positive_count, positive_seconds
+from fpga_pool.cli.sim.pool_report import PoolReport
+from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
+from fpga_pool.conf.policies import policy_names, policy_with
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.rules.online.family import OnlineRule
+from fpga_pool.model.rules.shared.families import PoolPolicies
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.services.scheduler.planner import quick, sparing
+from fpga_pool.sim.scenario.reading import Policies, check_scenario, read_scenario
+from fpga_pool.sim.scenario.run import ScenarioRun
+from fpga_pool.sim.scenario.tables import Scenario
+
+_PICTURES = (".svg", ".png")
+_FAMILIES = ("batch", "online", "gang", "task")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.add_argument("scenario", metavar="SCENARIO", help="what the pool is made of and what happens to it (.toml)")
+    parser.add_argument(
+        "--until", type=positive_seconds, metavar="S", help="stop at this simulated second (default: [pool] until_s)"
+    )
+    parser.add_argument(
+        "--explain",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="tell all of a batch, job, task or gang, or which hosts could take an instance; may be repeated",
+    )
+    parser.add_argument(
+        "--limit", type=positive_count, default=100, metavar="N", help="lines of long lists (default: %(default)s)"
+    )
+    parser.add_argument("--gantt", metavar="FILE", help="draw what slots and processors did (.svg or .png)")
+
+
+def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
+    """Let the scenario happen; return what came of it."""
+    picture = None if arguments.gantt is None else Path(arguments.gantt)
+    if picture is not None:
+        _check_picture(picture)
+    simulation = load(Path(arguments.scenario), arguments.seed)
+    simulation.run(arguments.until or simulation.scenario.pool.until_s)
+    if picture is not None:
+        _draw(simulation, picture)
+    return PoolReport(simulation, arguments.explain, arguments.limit)
+
+
+def load(path: Path, seed: int | None = None) -> ScenarioRun:
+    """Return a scenario that can begin; InvalidInput names the file and the place in it that is wrong."""
+    scenario = read_scenario(path)
+    told = scenario.pool.catalogue
+    catalogue = load_catalogue(path.parent / told if told else installed_catalogue())
+    check_scenario(scenario, catalogue, Policies(**{family: policy_names(family) for family in _FAMILIES}))
+    policies = _pool_policies(scenario)
+    said = scenario.scheduler.__slots__
+    settings = PoolSettings(
+        **{field.name: getattr(scenario.scheduler, field.name) for field in fields(PoolSettings) if field.name in said}
+    )
+    simulation = ScenarioRun(
+        scenario, catalogue, settings, policies, scenario.pool.seed if seed is None else seed
+    )  # fmt: skip
+    simulation.check_requests()
+    return simulation
+
+
+def _pool_policies(scenario: Scenario) -> PoolPolicies:
+    """Return the policies as a scheduler with these parameters has them; nothing waits for a compiler."""
+    chosen = scenario.scheduler
+
+    def policy(family: str, name: str) -> Any:
+        try:
+            return policy_with(family, name, scenario.policies.get(name, {}))
+        except InvalidInput as error:
+            raise InvalidInput(f"{scenario.path}: policy_{error}") from None
+
+    for name in scenario.policies:
+        for family in _FAMILIES:
+            if name in policy_names(family):
+                policy(family, name)
+    batches = {name: policy("batch", name) for name in policy_names("batch")}
+    online = {*policy_names("online")} - batches.keys()
+    return PoolPolicies(
+        batches=sparing(batches.__getitem__, chosen.planning_share),
+        default_batch=chosen.default_policy,
+        online=OnlineRule(
+            policy("online", chosen.online_policy), online.__contains__, from_start=chosen.default_policy in online
+        ),
+        gangs=policy("gang", chosen.gang_policy),
+        tasks=quick(policy("task", chosen.task_policy)),
+    )
+
+
+def _check_picture(path: Path) -> None:
+    if path.suffix not in _PICTURES:
+        raise InvalidInput(f"--gantt {path}: expected a name that ends with {' or '.join(_PICTURES)}")
+    if find_spec("matplotlib") is None:
+        raise InvalidInput("--gantt: needs matplotlib: pip install 'fpga_pool[figures]'")
+
+
+def _draw(simulation: ScenarioRun, path: Path) -> None:
+    from fpga_pool.experiments.charts import draw_pool
+
+    now_s = simulation.now_s
+    draw_pool(simulation.recorder.spans(now_s), simulation.rows, now_s, Path(simulation.scenario.path).name, path)

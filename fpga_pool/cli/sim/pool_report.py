@@ -1,0 +1,171 @@
+"""What `fpga-pool-sim pool` prints: the tables of `fpga-pool` and `fpga-pool-manage`, made of a pool in memory."""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, TextIO
+
+from cliff.columns import FormattableColumn
+from cliff.formatters.table import TableFormatter
+
+from fpga_pool.api import views
+from fpga_pool.cli.admin.database import NOTHING_WRONG
+from fpga_pool.cli.admin.instances import explanation
+from fpga_pool.cli.client import batch, gang, inventory, task
+from fpga_pool.cli.client.base import Row, Seconds, Table
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.objects.gangs import Gang
+from fpga_pool.model.objects.pool import Batch, Host, Job, Slot
+from fpga_pool.model.objects.tasks import TASK_POLICY, Task
+from fpga_pool.model.rules.gang.decisions import gang_detail
+from fpga_pool.model.rules.task.decisions import task_detail
+from fpga_pool.services.audit import audit
+from fpga_pool.sim.scenario.hosts import pool_columns
+from fpga_pool.sim.scenario.run import ScenarioRun
+
+#: How long an instance is taken to stay where the scenario does not say, as in `fpga-pool-manage explain`.
+STAY_S = 3600.0
+
+
+class PoolReport(dict[str, Any]):
+    """What `--json` prints, with the tables that are printed without it."""
+
+    def __init__(self, run: ScenarioRun, explained: Sequence[str], limit: int) -> None:
+        self.tables = _tables(run)
+        self.limit = limit
+        self.explained = {name: explain(run, name) for name in explained}
+        with run.store.reading() as tx:
+            jobs = [job for found in reversed(tx.batches()) for job in tx.batch_jobs(found.uuid)]
+        unfinished = run.unfinished()
+        super().__init__(
+            scenario=run.scenario.path,
+            seed=run.seed,
+            ended_s=run.now_s,
+            **{noun: as_plain(table) for noun, table in self.tables.items()},
+            jobs=[views.job(job) for job in jobs],
+            unfinished=unfinished,
+            refused=run.refused,
+            failures=[asdict(failure) for failure in run.failures],
+            audit=audit(run.store, idle=run.is_over and not unfinished),
+            explain={name: _plain_details(found) for name, found in self.explained.items()},
+            history=[asdict(happening) for happening in run.recorder.history],
+        )
+
+    def show(self) -> None:
+        """Print it for people; of long lists as many lines as `fpga-pool` lists."""
+        out = sys.stdout
+        print(f"{self['scenario']}: seed {self['seed']}, {self['ended_s']:.3f} s simulated", file=out)
+        for noun, (columns, rows) in self.tables.items():
+            if rows:
+                shown = rows if noun in ("hosts", "slots", "instances") else rows[: self.limit]
+                print(f"\n{noun}" + ("" if len(shown) == len(rows) else f", {len(shown)} of {len(rows)}"), file=out)
+                print_table((columns, shown), out)
+        for name, found in self.explained.items():
+            print(f"\n{name}", file=out)
+            if isinstance(found, dict):
+                TableFormatter().emit_one(tuple(found), tuple(found.values()), out, _WIDE)
+            else:
+                print_table(found, out)
+        if self["unfinished"]:
+            print(f"\nnot ended: {', '.join(self['unfinished'][: self.limit])}", file=out)
+        for line in self["refused"]:
+            print(f"\nrefused: {line}", file=out)
+        if self["failures"]:
+            print("\nfailures", file=out)
+        for failure in self["failures"]:
+            print(f"{failure['message']}; {failure['times']} in all, first at {failure['first_s']:.3f} s", file=out)
+        print("\naudit", file=out)
+        for line in self["audit"] or [NOTHING_WRONG]:
+            print(line, file=out)
+
+
+def show(result: Mapping[str, Any]) -> None:
+    """Print a report for people."""
+    if isinstance(result, PoolReport):
+        result.show()
+
+
+#: Tables are not fitted to a terminal: the same scenario prints the same bytes everywhere.
+_WIDE = argparse.Namespace(max_width=0, fit_width=False, print_empty=True)
+
+
+def print_table(table: Table, stream: TextIO) -> None:
+    """Print a table as `fpga-pool` does."""
+    columns, rows = table
+    TableFormatter().emit_list(columns, rows, stream, _WIDE)
+
+
+def as_plain(table: Table) -> list[dict[str, Any]]:
+    """Return a table as `fpga-pool` prints it with `-f json`."""
+    columns, rows = table
+    return [_plain_row(columns, row) for row in rows]
+
+
+def explain(run: ScenarioRun, name: str) -> dict[str, Any] | Table:
+    """Return what `show` tells of a batch, task or gang now, or `explain` of an instance; InvalidInput if none is."""
+    store, now_s = run.store, run.now_s
+    for instance in run.instances:
+        if instance.request.uuid == name:
+            wanted, stay_s = instance.request.wanted, instance.request.stays_s or STAY_S
+            with store.reading() as tx:
+                return explanation(pool_columns(tx), run.catalogue, name, wanted, stay_s, together=False)
+    with store.reading() as tx:
+        if store.get(Task, name) is not None:
+            columns, values = task.details(task_detail(tx, name, run.catalogue, now_s))
+        elif store.get(Gang, name) is not None:
+            columns, values = gang.details(gang_detail(tx, name, run.settings, run.policies.gangs, now_s))
+        elif (found := store.get(Batch, name)) is not None:
+            columns, values = batch.details(found, tx.batch_jobs(name))
+        elif (job := store.get(Job, name)) is not None:
+            return {**views.job(job), "history": "\n".join(f"{e.at:.3f} {e.event}: {e.after}" for e in job.history)}
+        else:
+            raise InvalidInput(f"--explain: no batch, job, task, gang or instance {name!r} has arrived by {now_s:g} s")
+    return dict(zip(columns, values, strict=True))
+
+
+def _tables(run: ScenarioRun) -> Mapping[str, Table]:
+    store = run.store
+    batches = [found for found in _newest_first(store.all(Batch)) if found.policy != TASK_POLICY]
+    return {
+        "hosts": inventory.list_hosts(sorted(store.all(Host), key=lambda found: found.name)),
+        "slots": inventory.list_slots(sorted(store.all(Slot), key=lambda found: found.name)),
+        "batches": batch.listing(batches),
+        "tasks": task.listing(_newest_first(store.all(Task))),
+        "gangs": gang.listing(_newest_first(store.all(Gang))),
+        "instances": _instances(run),
+    }
+
+
+def _newest_first(found: Sequence[Any]) -> list[Any]:
+    return sorted(found, key=lambda one: (one.created_at, one.uuid), reverse=True)
+
+
+def _instances(run: ScenarioRun) -> Table:
+    columns = ("name", "project", "function", "slots", "topology", "state", "host", "arrived_s", "ended_s", "why")
+    return columns, [
+        (
+            one.request.uuid,
+            one.request.project_id,
+            one.request.wanted.function,
+            one.request.wanted.count,
+            str(one.request.wanted.topology),
+            one.state,
+            one.host,
+            Seconds(one.arrived_s),
+            Seconds(one.ended_s),
+            one.why,
+        )
+        for one in run.instances
+    ]
+
+
+def _plain_row(columns: Sequence[str], row: Row) -> dict[str, Any]:
+    return {
+        column: value.machine_readable() if isinstance(value, FormattableColumn) else value
+        for column, value in zip(columns, row, strict=True)
+    }
+
+
+def _plain_details(found: dict[str, Any] | Table) -> Any:
+    return _plain_row(tuple(found), tuple(found.values())) if isinstance(found, dict) else as_plain(found)

@@ -1,1 +1,0 @@
-"""Entry points of the command line programs."""

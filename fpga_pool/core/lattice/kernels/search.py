@@ -1,0 +1,389 @@
+"""Local search on schedules: the last tasks of a few enclosures are scheduled again in changing orders.
+
+Random numbers come from a generator of one word that the caller owns (Park and Miller): same state, same result.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fpga_pool.core.lattice.kernels.compiled import at_first_call, inner
+from fpga_pool.core.lattice.kernels.events import Instance, Plan, Room, fill_queues, in_order_of_events
+from fpga_pool.core.lattice.kernels.serial import one_after_the_other
+from fpga_pool.core.types import Floats, Ints
+
+#: How much less the worth of time that FPGAs wait is than that of the end, in a part of the schedule.
+_IDLE_WEIGHT = 0.05
+_SAME = 1e-12
+
+
+class Search(NamedTuple):
+    """A schedule that is being changed, and scratch."""
+
+    instance: Instance
+    room: Room
+    #: The schedule as it is, and one that is tried.
+    plan: Plan
+    trial: Plan
+    #: (T,) shape of each task, as it is.
+    shape: Ints
+    #: (E,) a task of each enclosure, (T,) the next one there, -1 = none; (E,) when all there is over.
+    first: Ints
+    following: Ints
+    end_s: Floats
+    #: (E,) chosen enclosures first; (F,) until when what stays takes each FPGA, and with which function.
+    rings: Ints
+    until_s: Floats
+    loaded: Ints
+    #: (T,) tasks to schedule again, in order, and the next try.
+    order: Ints
+    next_order: Ints
+    key: Floats
+    #: (1,) state of the random numbers; (2,) work done and improvements.
+    random: Ints
+    counts: Ints
+
+
+class Queues(NamedTuple):
+    """Tasks by classes, in each the longest first."""
+
+    #: (C + 1,) where each class begins; (N,) tasks; (N,) the logarithm of what counts as their length.
+    begin: Ints
+    tasks: Ints
+    log_s: Floats
+
+
+@inner
+def _below(random, limit):  # type: ignore[no-untyped-def]
+    random[0] = random[0] * 48271 % 2147483647
+    return random[0] % limit
+
+
+@inner
+def enclosure_end_s(search, ring):  # type: ignore[no-untyped-def]
+    """Return when all on an enclosure is over, tails included."""
+    instance, end_s = search.instance, 0.0
+    i = search.first[ring]
+    while i >= 0:
+        over_s = instance.tail_s[i]
+        for lane in range(instance.size[ring]):
+            if (search.plan.bits[i] >> lane) & 1:
+                over_s = max(over_s, instance.lane_tail_s[instance.base[ring] + lane])
+        end_s = max(end_s, search.plan.begin_s[i] + instance.seconds[search.shape[i]] + over_s)
+        i = search.following[i]
+    return end_s
+
+
+@at_first_call
+def link(search):  # type: ignore[no-untyped-def]
+    """Write the lists of enclosures, and when each ends, from the plan."""
+    for ring in range(len(search.first)):
+        search.first[ring] = -1
+    for i in range(len(search.following)):
+        ring = search.plan.ring[i]
+        search.following[i] = search.first[ring]
+        search.first[ring] = i
+    for ring in range(len(search.first)):
+        search.end_s[ring] = enclosure_end_s(search, ring)
+
+
+@inner
+def _choose_rings(search, count):  # type: ignore[no-untyped-def]
+    """Put the enclosure that ends last and others first into `rings`."""
+    rings, total = search.rings, len(search.rings)
+    worst = 0
+    for r in range(total):
+        if search.end_s[rings[r]] > search.end_s[rings[worst]]:
+            worst = r
+    rings[0], rings[worst] = rings[worst], rings[0]
+    for r in range(1, count):
+        other = r + _below(search.random, total - r)
+        second = r + _below(search.random, total - r)
+        if search.end_s[rings[second]] < search.end_s[rings[other]]:
+            other = second
+        rings[r], rings[other] = rings[other], rings[r]
+
+
+@inner
+def _sort(keys, values, count):  # type: ignore[no-untyped-def]
+    """Sort both by rising keys, those of one key by value (Shell's way, with the gaps of Ciura)."""
+    for gap in (57, 23, 10, 4, 1):
+        for k in range(gap, count):
+            key, value, at = keys[k], values[k], k
+            while at >= gap and (keys[at - gap] > key or (keys[at - gap] == key and values[at - gap] > value)):
+                keys[at], values[at] = keys[at - gap], values[at - gap]
+                at -= gap
+            keys[at], values[at] = key, value
+
+
+@inner
+def _copy(source, target, count):  # type: ignore[no-untyped-def]
+    for k in range(count):
+        target[k] = source[k]
+
+
+@inner
+def _take_out(search, count, cut_s):  # type: ignore[no-untyped-def]
+    """Write into `order` what begins at `cut_s` or later on the chosen enclosures, first begun first; return how many.
+
+    `until_s` and `loaded` are what the others leave.
+    """
+    instance, tasks = search.instance, 0
+    for r in range(count):
+        ring = search.rings[r]
+        base, size = instance.base[ring], instance.size[ring]
+        for lane in range(base, base + size):
+            search.until_s[lane] = instance.ready_s[lane]
+            search.loaded[lane] = instance.loaded[lane]
+            search.room.lane_s[lane - base] = -1.0
+        i = search.first[ring]
+        while i >= 0:
+            begin_s = search.plan.begin_s[i]
+            if begin_s >= cut_s:
+                search.key[tasks] = begin_s
+                search.next_order[tasks] = i
+                tasks += 1
+            else:
+                for lane in range(size):
+                    if (search.plan.bits[i] >> lane) & 1:
+                        end_s = begin_s + instance.seconds[search.shape[i]]
+                        search.until_s[base + lane] = max(search.until_s[base + lane], end_s)
+                        if instance.function[i] >= 0 and begin_s > search.room.lane_s[lane]:
+                            search.room.lane_s[lane] = begin_s
+                            search.loaded[base + lane] = instance.function[i]
+            i = search.following[i]
+    _sort(search.key, search.next_order, tasks)
+    _copy(search.next_order, search.order, tasks)
+    return tasks
+
+
+@inner
+def _change(search, tasks):  # type: ignore[no-untyped-def]
+    """Write a neighbour of `order` into `next_order`."""
+    random, order, new = search.random, search.order, search.next_order
+    _copy(order, new, tasks)
+    move = _below(random, 8)
+    if move < 3:
+        a, b = _below(random, tasks), _below(random, tasks)
+        new[a], new[b] = new[b], new[a]
+        return
+    a, b = _below(random, tasks), _below(random, tasks)
+    if move < 6 and b > a:
+        a, b = b, a
+    i = new[a]
+    while a > b:
+        new[a] = new[a - 1]
+        a -= 1
+    while a < b:
+        new[a] = new[a + 1]
+        a += 1
+    new[b] = i
+    if move == 7 and tasks > 2:
+        a, b = _below(random, tasks), _below(random, tasks)
+        new[a], new[b] = new[b], new[a]
+
+
+@inner
+def _change_shape(search, tasks):  # type: ignore[no-untyped-def]
+    """Give one of the tasks another shape, if it has one; return the task and the shape it had."""
+    i = search.order[_below(search.random, tasks)]
+    old, begin, end = search.shape[i], search.instance.shape_begin[i], search.instance.shape_begin[i + 1]
+    if end - begin > 1:
+        search.shape[i] = begin + (old - begin + 1 + _below(search.random, end - begin - 1)) % (end - begin)
+    return i, old
+
+
+@inner
+def _try(search, order, tasks, count, manner, limit_s):  # type: ignore[no-untyped-def]
+    search.counts[0] += tasks
+    if manner < 2:
+        fill_queues(search.instance, search.room, search.shape, order, tasks)
+        return in_order_of_events(
+            search.instance, search.room, search.shape, search.rings, count, search.until_s, manner == 1, limit_s,
+            search.trial,
+        )  # fmt: skip
+    search.counts[0] += tasks * count
+    return one_after_the_other(
+        search.instance, search.room, search.shape, order, tasks, search.rings, count, search.until_s,
+        search.loaded, limit_s, search.trial,
+    )  # fmt: skip
+
+
+@inner
+def _idle_s(search, count):  # type: ignore[no-untyped-def]
+    """Return the mean of when the FPGAs of the chosen enclosures are free for good, after a try."""
+    sum_s, lanes = 0.0, 0
+    for r in range(count):
+        base = search.instance.base[search.rings[r]]
+        for lane in range(base, base + search.instance.size[search.rings[r]]):
+            sum_s += search.room.until_s[lane]
+            lanes += 1
+    return sum_s / lanes
+
+
+@inner
+def _keep(search, tasks):  # type: ignore[no-untyped-def]
+    for k in range(tasks):
+        i = search.order[k]
+        search.plan.begin_s[i] = search.trial.begin_s[i]
+        search.plan.ring[i] = search.trial.ring[i]
+        search.plan.bits[i] = search.trial.bits[i]
+
+
+@inner
+def _relink(search, count):  # type: ignore[no-untyped-def]
+    """Update the lists of the chosen enclosures: tasks have gone from one to another of them."""
+    head = -1
+    for r in range(count):
+        ring = search.rings[r]
+        i = search.first[ring]
+        search.first[ring] = -1
+        while i >= 0:
+            following = search.following[i]
+            search.following[i] = head
+            head = i
+            i = following
+    while head >= 0:
+        following, ring = search.following[head], search.plan.ring[head]
+        search.following[head] = search.first[ring]
+        search.first[ring] = head
+        head = following
+    for r in range(count):
+        search.end_s[search.rings[r]] = enclosure_end_s(search, search.rings[r])
+
+
+@at_first_call
+def improve(search, bound_s, work, tries, most_rings, most_tasks, manners, malleable):  # type: ignore[no-untyped-def]
+    """Change the schedule until about `work` tasks have been placed, or its end is at `bound_s`; return the end.
+
+    In each round at most `most_tasks` (on average) of `most_rings` enclosures are scheduled again `tries` times.
+    `manners`: 1 = in order of events only, 2 = one after the other only, 3 = both.
+    """
+    total = len(search.first)
+    search.counts[0] = 0
+    while search.counts[0] < work:
+        search.counts[0] += total
+        count = min(total, 2 + _below(search.random, max(most_rings - 1, 1))) if total > 1 else 1
+        _choose_rings(search, count)
+        old_s = search.end_s[search.rings[0]]
+        if old_s <= bound_s * (1 + _SAME):
+            return old_s
+        number = 0
+        for r in range(count):
+            i = search.first[search.rings[r]]
+            while i >= 0:
+                number += 1
+                i = search.following[i]
+        goal = 2 + _below(search.random, 2 * most_tasks)
+        cut_s = old_s * (1 - goal / number) if goal < number else 0.0
+        tasks = _take_out(search, count, cut_s)
+        if tasks < 2:
+            continue
+        manner = _below(search.random, 2)
+        if manners == 2 or (manners == 3 and _below(search.random, 4) == 0):
+            manner = 2
+        _copy(search.order, search.next_order, tasks)
+        best, kept = old_s * (1 + _IDLE_WEIGHT), False
+        for step in range(tries):
+            changed, old_shape = -1, 0
+            if step > 0:
+                _change(search, tasks)
+                if malleable and _below(search.random, 2) == 0:
+                    changed, old_shape = _change_shape(search, tasks)
+            end_s = _try(search, search.next_order, tasks, count, manner, old_s)
+            taken = False
+            if end_s < np.inf:
+                cost = end_s + _IDLE_WEIGHT * _idle_s(search, count)
+                taken = cost <= best or not kept
+                if taken:
+                    best = cost
+                    kept = True
+                    _copy(search.next_order, search.order, tasks)
+                    _keep(search, tasks)
+            if changed >= 0 and not taken:
+                search.shape[changed] = old_shape
+        if kept:
+            _relink(search, count)
+            if search.end_s[search.rings[0]] < old_s:
+                search.counts[1] += 1
+    worst_s = 0.0
+    for ring in range(total):
+        worst_s = max(worst_s, search.end_s[ring])
+    return worst_s
+
+
+@inner
+def _noise(random):  # type: ignore[no-untyped-def]
+    """Return a random number around 0: the sum of three uniform ones, mostly within -1 and 1."""
+    total = _below(random, 2001) + _below(random, 2001) + _below(random, 2001)
+    return (total - 3000) / 1500.0
+
+
+@at_first_call
+def by_weights(search, queues, rings, weights, best_fit, limit_s):  # type: ignore[no-untyped-def]
+    """Schedule tasks on the first `rings` enclosures by weight of class + slope * log length, the most first.
+
+    `queues` has the tasks by classes, longest first; `weights` (2, C) weight and slope, no slope below 0, so the order
+    within a class is always that of the queues.  Returns when all is over, inf if after `limit_s`.
+    """
+    room, instance = search.room, search.instance
+    _copy(queues.begin, room.queue_begin, len(queues.begin))
+    _copy(queues.tasks, room.queue, len(queues.tasks))
+    for c in range(len(instance.width)):
+        for at in range(queues.begin[c], queues.begin[c + 1]):
+            room.key[at] = -weights[0, c] - weights[1, c] * queues.log_s[at]
+    search.counts[0] += len(queues.tasks)
+    return in_order_of_events(
+        instance, room, search.shape, search.rings, rings, instance.ready_s, best_fit, limit_s, search.trial
+    )
+
+
+@at_first_call
+def take_trial(search):  # type: ignore[no-untyped-def]
+    """Make the schedule that was tried the one that is."""
+    for i in range(len(search.following)):
+        search.plan.begin_s[i] = search.trial.begin_s[i]
+        search.plan.ring[i] = search.trial.ring[i]
+        search.plan.bits[i] = search.trial.bits[i]
+
+
+@inner
+def _change_weights(random, weights):  # type: ignore[no-untyped-def]
+    classes = weights.shape[1]
+    scale = 0.02 * 4.0 ** _below(random, 4)
+    for _ in range(1 + _below(random, 3)):
+        c = _below(random, classes)
+        move = _below(random, 8)
+        if move == 0:
+            weights[0, c] = weights[0, _below(random, classes)] + scale * _noise(random)
+        elif move < 6:
+            weights[0, c] += scale * _noise(random)
+        else:
+            weights[1, c] = max(0.0, weights[1, c] + 0.5 * scale * _noise(random))
+    if _below(random, 8) == 0:
+        shift = 0.5 * scale * _noise(random)
+        for c in range(classes):
+            weights[1, c] = max(0.0, weights[1, c] + shift)
+
+
+@at_first_call
+def reweigh(search, queues, rings, weights, best_s, bound_s, work):  # type: ignore[no-untyped-def]
+    """Change weights step by step until about `work` tasks have been placed; return the end of the best schedule.
+
+    The best schedule becomes the plan, its weights stay in `weights`.
+    """
+    new = weights.copy()
+    search.counts[0] = 0
+    while search.counts[0] < work and best_s > bound_s * (1 + _SAME):
+        for c in range(weights.shape[1]):
+            new[0, c], new[1, c] = weights[0, c], weights[1, c]
+        _change_weights(search.random, new)
+        end_s = by_weights(search, queues, rings, new, _below(search.random, 2) == 1, best_s)
+        if end_s <= best_s:
+            if end_s < best_s:
+                take_trial(search)
+                search.counts[1] += 1
+            best_s = end_s
+            for c in range(weights.shape[1]):
+                weights[0, c], weights[1, c] = new[0, c], new[1, c]
+    return best_s

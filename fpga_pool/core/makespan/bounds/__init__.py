@@ -1,0 +1,1 @@
+"""Lower bounds on the makespan, and the relaxation that rounding starts from."""

@@ -1,0 +1,1 @@
+"""Plans made in one pass: placement, list scheduling, execution."""

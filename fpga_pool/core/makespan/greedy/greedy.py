@@ -1,0 +1,170 @@
+"""Small batches in a pass over plain lists: no search, no compiled code, a millisecond for a hundred jobs.
+
+Largest first, each job to the accelerator that ends it first (as `ect`), and inputs one after the other on every link:
+where all of a batch is over in a moment, a plan must not take another.
+
+Earliest completion time, largest first: the quick planner that computes, transmits and overlaps well.
+"""
+
+from math import inf
+
+import numpy as np
+
+from fpga_pool.core.makespan.bounds.batch import LowerBound, job_path_s, links_s
+from fpga_pool.core.makespan.greedy.execution import Schedule, as_plan, complete_plan, schedule
+from fpga_pool.core.makespan.greedy.placement import largest_first, place
+from fpga_pool.core.makespan.kernels.compiled import Kernels
+from fpga_pool.core.makespan.network.fluid import Segments, Transfers, transmit
+from fpga_pool.core.policy import PolicyState
+from fpga_pool.core.types import BatchPlan, BatchProblem, Floats
+
+
+class Ect:
+    """Jobs by falling shortest compute time, each to the accelerator that would end it first.
+
+    The same order is the priority of the transfers and the order of the queues: the longest tail is sent first, so
+    what remains when the last input arrives is short.
+    """
+
+    name = "ect"
+
+    def __init__(self, kernels: Kernels = Kernels.COMPILED) -> None:
+        self._kernels = kernels
+
+    def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
+        """Plan the batch; deterministic, `rng` is not used."""
+        order = largest_first(view)
+        accelerator = place(view, order)
+        transfers = transmit(view, accelerator, order)
+        return complete_plan(view, accelerator, order, transfers, self.name, self._kernels.load())
+
+
+#: A search is worth the ado from so many units of work on.
+_LEAST_EFFORT = 5
+#: Milliseconds that a unit of work takes, about.
+_UNIT_MS = 1.0
+#: What planning around a job under way takes at least.
+_REPLAN_JOB_MS = 0.1
+
+
+def greedy_plan(problem: BatchProblem, policy: str) -> BatchPlan:
+    """Return a plan that takes as good as no time to make."""
+    order = largest_first(problem)
+    placing = _Placing(problem)
+    for job in order.tolist():
+        placing.place(job)
+    accelerator = np.array(placing.accelerator, dtype=np.int64)
+    pieces = sorted(placing.pieces)
+    columns = [np.array(column) for column in zip(*pieces, strict=True)] if pieces else [np.zeros(0)] * 4
+    segments = Segments(columns[0].astype(np.int64), *columns[1:])
+    if placing.in_turn:
+        found = Schedule(accelerator, np.array(placing.start_s), segments, max(placing.end_s, default=0.0))
+    else:  # what is there sooner runs sooner
+        found = schedule(problem, accelerator, order, Transfers(np.array(placing.arrived_s), segments), None)
+    return as_plan(problem, found, LowerBound(simple_bound_s(problem)), policy)
+
+
+class _Placing:
+    """What the jobs placed so far leave."""
+
+    def __init__(self, problem: BatchProblem) -> None:
+        jobs = problem.jobs
+        self._seconds: list[list[float]] = problem.seconds.tolist()
+        self._bits = (8.0 * problem.input_bytes).tolist()
+        self._requester, self._function = problem.requester.tolist(), problem.function.tolist()
+        self._release_s = problem.release_s.tolist()
+        self._slots = list(enumerate(problem.responder.tolist()))
+        self._hosts = sorted(set(problem.responder.tolist()))
+        self._local_host = problem.local_host.tolist()
+        self._egress_bps, self._ingress_bps = problem.egress_bps.tolist(), problem.ingress_bps.tolist()
+        self._load_s, self._loaded = problem.load_s.tolist(), problem.loaded.tolist()
+        self._free_s: list[float] = problem.ready_s.tolist()
+        self._egress_free_s = [0.0] * len(self._egress_bps)
+        self._ingress_free_s = [0.0] * len(self._ingress_bps)
+        self._last_arrival_s = [0.0] * len(self._slots)
+        self._jobs = [0] * len(self._slots)
+        #: (J,) of the jobs placed.
+        self.accelerator, self.start_s, self.end_s = [0] * jobs, [0.0] * jobs, [0.0] * jobs
+        self.arrived_s: list[float] = problem.release_s.tolist()
+        #: Job, begin, end and rate of each transfer.
+        self.pieces: list[tuple[int, float, float, float]] = []
+        #: Inputs arrive on every slot in the order of its queue.
+        self.in_turn = True
+
+    def place(self, job: int) -> None:
+        """Put a job where it ends first; of equals, on the slot with the fewest jobs, then of lowest index."""
+        arrives_s = self._arrivals_s(job)
+        seconds, function = self._seconds[job], self._function[job]
+        free_s, loaded, load_s, jobs = self._free_s, self._loaded, self._load_s, self._jobs
+        best, best_s = -1, inf
+        for slot, host in self._slots:
+            ready_s = free_s[slot]
+            if loaded[slot] != function:
+                ready_s += load_s[slot]
+            arrival_s = arrives_s[host]
+            end_s = (ready_s if ready_s > arrival_s else arrival_s) + seconds[slot]
+            if end_s < best_s or (end_s == best_s and jobs[slot] < jobs[best]):
+                best, best_s = slot, end_s
+        host = self._slots[best][1]
+        self._send(job, host, arrives_s[host])
+        self.accelerator[job], self.start_s[job], self.end_s[job] = best, best_s - seconds[best], best_s
+        self.in_turn &= arrives_s[host] >= self._last_arrival_s[best] and seconds[best] > 0.0
+        self._last_arrival_s[best] = arrives_s[host]
+        free_s[best], loaded[best] = best_s, function
+        jobs[best] += 1
+
+    def _arrivals_s(self, job: int) -> dict[int, float]:
+        """Return when the input would be at each responder if it were sent next."""
+        bits, requester, release_s = self._bits[job], self._requester[job], self._release_s[job]
+        if bits == 0.0:
+            return dict.fromkeys(self._hosts, release_s)
+        local, egress_bps = self._local_host[requester], self._egress_bps[requester]
+        from_s = max(release_s, self._egress_free_s[requester])
+        return {
+            host: release_s
+            if host == local
+            else max(from_s, self._ingress_free_s[host]) + bits / min(egress_bps, self._ingress_bps[host])
+            for host in self._hosts
+        }
+
+    def _send(self, job: int, host: int, arrives_s: float) -> None:
+        requester, bits = self._requester[job], self._bits[job]
+        bps = min(self._egress_bps[requester], self._ingress_bps[host])
+        if bits == 0.0 or host == self._local_host[requester] or bps == inf:
+            return
+        begin_s = max(self._release_s[job], self._egress_free_s[requester], self._ingress_free_s[host])
+        if arrives_s <= begin_s:
+            arrives_s = float(np.nextafter(begin_s, inf))
+        self.pieces.append((job, begin_s, arrives_s, bits / (arrives_s - begin_s)))
+        self._egress_free_s[requester] = self._ingress_free_s[host] = arrives_s
+        self.arrived_s[job] = arrives_s
+
+
+def simple_bound_s(problem: BatchProblem) -> float:
+    """Return the largest of three bounds of one pass: single jobs, compute divided at will, and links."""
+    if problem.jobs == 0:
+        return 0.0
+    fastest_s = problem.seconds.min(axis=1)
+    alone_s = float((problem.release_s + fastest_s).max())
+    return max(alone_s, even_work_s(fastest_s, problem.ready_s), links_s(problem))
+
+
+def even_work_s(fastest_s: Floats, ready_s: Floats) -> float:
+    """Return when work (J,) that is divided at will among machines free from `ready_s` (M,) on is done (1a')."""
+    free_s = np.sort(ready_s)
+    # Up to each ready time, what the machines before it have done.
+    done_s = np.arange(len(free_s)) * free_s - np.append(0.0, np.cumsum(free_s)[:-1])
+    machines = int(np.searchsorted(done_s, work_s := float(fastest_s.sum())))
+    return (work_s + float(free_s[:machines].sum())) / machines if machines else 0.0
+
+
+def fitting_effort(problem: BatchProblem, share: float, at_most: int) -> int:
+    """Return how much to search for a batch, so that it takes at most a share of what the batch does; 0 = nothing."""
+    effort = min(at_most, int(1e3 * share * simple_bound_s(problem) / _UNIT_MS))
+    return effort if effort >= _LEAST_EFFORT else 0
+
+
+def over_in_a_moment(problem: BatchProblem, share: float) -> bool:
+    """Say whether what is under way would be over before it could pay to plan it again."""
+    left_s = max(simple_bound_s(problem), job_path_s(problem), float(problem.ready_s.max(initial=0.0)))
+    return 1e3 * share * left_s < _REPLAN_JOB_MS * problem.jobs

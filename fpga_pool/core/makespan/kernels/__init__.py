@@ -1,0 +1,1 @@
+"""Inner loops of the planners, compiled by numba where it is installed."""

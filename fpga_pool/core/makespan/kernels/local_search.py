@@ -1,0 +1,281 @@
+"""Compiled local search on reversed time: jobs change places until every link and accelerator ends by a target.
+
+Read backwards, a slot computes its queue without a pause, and what it has computed is sent.  A change is judged by when
+links have sent all (`queues`), which is nearly the length of a plan.  `local_search` changes the queues in
+place.
+"""
+
+# What is called is compiled into the caller, and numba's cache looks at this file only: after a change of
+# `queues` or of `loops`, touch this file too, or old code runs on.
+
+import numpy as np
+from numba import njit, types
+
+from fpga_pool.core.makespan.kernels.loops import _below, _uniform
+from fpga_pool.core.makespan.kernels.queues import (
+    INSTANCE,
+    QUEUES,
+    REALS,
+    WHOLES,
+    compute,
+    measure,
+    requester_end_s,
+    responder_end_s,
+)
+from fpga_pool.core.makespan.search.local_search import Queues
+
+__all__ = ["local_search", "measure"]
+
+#: Steps for which one late link is worked at; one change in so many is made anywhere.
+_STEPS_PER_LINK, _ANYWHERE = 8, 8
+#: A change within a slot moves a job by so many places, most of the time; and what it may be worse by, relatively.
+_NEAR, _WORSE = 4, 2e-4
+#: Of six changes between slots, those beyond the first that move a job; the others exchange two.
+_MOVES = 3
+#: Jobs that are looked at for an exchange, and how many places beside where the other one would be computed.
+_LOOKED_AT, _BESIDE = 8, 2
+
+
+@njit(types.int64(QUEUES, types.int64, types.float64), cache=True)
+def _place_by_release(queues, a, release_s):  # type: ignore[no-untyped-def]
+    """Return how many of a slot's queue are computed before that time."""
+    k = 0
+    while k < queues.queued[a] and queues.release_s[queues.queue[a, k]] < release_s:
+        k += 1
+    return k
+
+
+@njit(types.int64(INSTANCE, QUEUES, types.int64, types.int64, types.int64, types.uint64[::1]), cache=True)
+def _partner(instance, queues, a, b, near, state):  # type: ignore[no-untyped-def]
+    """Return the place of a job of slot b for which slot a is quickest, compared with b, of some about `near`; -1: any.
+
+    Most jobs would take much longer elsewhere, so that an exchange with any of them is hardly ever kept.
+    """
+    queue, queued, seconds = queues.queue, queues.queued[b], instance.seconds
+    best, i = -1, -1
+    for _ in range(_LOOKED_AT):
+        if near < 0:
+            x = _below(state, queued)
+        else:
+            x = max(0, min(queued - 1, near - _BESIDE + _below(state, 2 * _BESIDE + 1)))
+        j = queue[b, x]
+        if best < 0 or seconds[j, a] * seconds[i, b] < seconds[i, a] * seconds[j, b]:
+            best, i = x, j
+    return best
+
+
+@njit(types.boolean(INSTANCE, QUEUES, types.int64, types.int64, types.int64, types.uint64[::1]), cache=True)
+def _change(instance, queues, a, k, b, state):  # type: ignore[no-untyped-def]
+    """Give job k of slot a another place in its queue, or in that of slot b, or exchange it; say whether that goes."""
+    queue, queued = queues.queue, queues.queued
+    i = queue[a, k]
+    if a == b:
+        other = _below(state, queued[a])
+        if _below(state, 4) > 0:
+            other = max(0, min(queued[a] - 1, k - _NEAR + _below(state, 2 * _NEAR + 1)))
+        if other == k:
+            return False
+        step = 1 if other > k else -1
+        while k != other:
+            queue[a, k] = queue[a, k + step]
+            k += step
+        queue[a, other] = i
+        return True
+    kind = max(0, _below(state, 6) - _MOVES)
+    if instance.seconds[i, b] == np.inf:
+        return False
+    if kind == 0:
+        if queued[b] == queue.shape[1]:
+            return False
+        other = _place_by_release(queues, b, queues.release_s[i]) + _below(state, 3) - 1
+        other = max(0, min(queued[b], other))
+        for x in range(queued[b], other, -1):
+            queue[b, x] = queue[b, x - 1]
+        for x in range(k, queued[a] - 1):
+            queue[a, x] = queue[a, x + 1]
+        queue[b, other] = i
+        queued[b] += 1
+        queued[a] -= 1
+        queues.accelerator[i] = b
+        return True
+    if queued[b] == 0:
+        return False
+    near = _place_by_release(queues, b, queues.release_s[i]) if kind == 1 else -1
+    other = _partner(instance, queues, a, b, near, state)
+    j = queue[b, other]
+    if instance.seconds[j, a] == np.inf:
+        return False
+    queue[a, k], queue[b, other] = j, i
+    queues.accelerator[i], queues.accelerator[j] = b, a
+    return True
+
+
+@njit(types.float64(types.float64, types.float64), cache=True)
+def _over(end_s, target_s):  # type: ignore[no-untyped-def]
+    return max(0.0, end_s - target_s)
+
+
+_SLOT_AND_PLACE = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
+
+
+@njit(_SLOT_AND_PLACE(INSTANCE, QUEUES, types.int64, types.uint64[::1]), cache=True)
+def _pick(instance, queues, late, state):  # type: ignore[no-untyped-def]
+    """Return a slot and a place in its queue, whose job crosses the link `late` most of the time; -1: no job."""
+    requesters = len(instance.egress_bps)
+    if late < 0 or _below(state, _ANYWHERE) == 0:
+        a = _below(state, len(instance.responder))
+    elif late >= requesters:
+        begin, end = instance.first_slot[late - requesters], instance.first_slot[late - requesters + 1]
+        a = instance.slot_of[begin + _below(state, end - begin)]
+    else:
+        begin, end = instance.first_job[late], instance.first_job[late + 1]
+        i = instance.job_of[begin + _below(state, end - begin)]
+        a = queues.accelerator[i]
+        return a, _place_by_release(queues, a, queues.release_s[i])
+    return a, _below(state, queues.queued[a]) if queues.queued[a] > 0 else -1
+
+
+@njit(types.int64(INSTANCE, types.int64, types.int64, types.uint64[::1]), cache=True)
+def _other_slot(instance, a, i, state):  # type: ignore[no-untyped-def]
+    """Return a slot for job i of slot a: mostly the same, else mostly one where it is quick."""
+    kind = _below(state, 8)
+    if kind < 5:
+        return a
+    if kind == 5:
+        return _below(state, len(instance.responder))
+    return instance.quick[i, _below(state, instance.quick.shape[1])]
+
+
+@njit(types.void(INSTANCE, QUEUES, QUEUES, WHOLES, WHOLES), cache=True)
+def _copy(instance, source, target, slots, requesters):  # type: ignore[no-untyped-def]
+    """Copy what a change of two `slots` and of what some `requesters` send can have changed."""
+    for a in slots:
+        target.queued[a], target.load_s[a] = source.queued[a], source.load_s[a]
+        for x in range(source.queued[a]):
+            i = source.queue[a, x]
+            target.queue[a, x] = i
+            target.accelerator[i], target.release_s[i] = a, source.release_s[i]
+    for u in requesters:
+        for k in range(instance.first_job[u], instance.first_job[u + 1]):
+            target.start_s[instance.job_of[k]] = source.start_s[instance.job_of[k]]
+        target.link_end_s[u] = source.link_end_s[u]
+    for link in range(len(instance.egress_bps), len(source.link_end_s)):
+        target.link_end_s[link] = source.link_end_s[link]
+
+
+@njit(types.int64(INSTANCE, QUEUES, QUEUES, WHOLES, WHOLES, types.boolean[::1], WHOLES), cache=True)
+def _resend(instance, queues, kept, slots, touched, delayed, flow):  # type: ignore[no-untyped-def]
+    """Work out again what requesters send after a change of `slots`; return how many, and write who.
+
+    Marks the responders (H,) that receive something at another time; `flow` (J,) is scratch.
+    """
+    count = 0
+    for a in slots:
+        for x in range(queues.queued[a]):
+            i = queues.queue[a, x]
+            u = instance.requester[i]
+            if queues.release_s[i] == kept.release_s[i] and queues.accelerator[i] == kept.accelerator[i]:
+                continue
+            known = False
+            for y in range(count):
+                known |= touched[y] == u
+            if not known:
+                touched[count] = u
+                count += 1
+    for u in touched[:count]:
+        queues.link_end_s[u] = requester_end_s(instance, queues, u, flow)
+        for k in range(instance.first_job[u], instance.first_job[u + 1]):
+            i = instance.job_of[k]
+            if queues.start_s[i] != kept.start_s[i]:
+                delayed[instance.responder[queues.accelerator[i]]] = True
+    return count
+
+
+@njit(types.float64(INSTANCE, QUEUES, WHOLES, types.float64[::1], types.boolean[::1], WHOLES), cache=True)
+def _receive_again(instance, queues, slots, excess_s, delayed, stamp):  # type: ignore[no-untyped-def]
+    """Work out again when the `delayed` responders have received all, those of `slots` first; return what is exceeded.
+
+    `excess_s` is what is exceeded without, what may be, and the target; as soon as it is more, the rest is left out.
+    """
+    requesters, hosts = len(instance.egress_bps), len(instance.ingress_bps)
+    new_s, at_most_s, target_s = excess_s
+    for turn in range(-len(slots), hosts):
+        h = turn if turn >= 0 else instance.responder[slots[turn + len(slots)]]
+        if not delayed[h]:
+            continue
+        delayed[h] = False
+        new_s -= _over(queues.link_end_s[requesters + h], target_s)
+        if new_s > at_most_s:
+            break
+        end_s = responder_end_s(instance, queues, h, target_s + at_most_s - new_s, stamp)
+        queues.link_end_s[requesters + h] = end_s
+        new_s += _over(end_s, target_s)
+        if new_s > at_most_s:
+            break
+    return new_s
+
+
+@njit(types.int64(QUEUES, types.float64, types.uint64[::1]), cache=True)
+def _late_link(queues, target_s, state):  # type: ignore[no-untyped-def]
+    """Return any of the links that end after the target; -1: none does."""
+    seen, late = 0, -1
+    for link in range(len(queues.link_end_s)):
+        if queues.link_end_s[link] > target_s:
+            seen += 1
+            if _below(state, seen) == 0:
+                late = link
+    return late
+
+
+@njit(types.float64(INSTANCE, QUEUES, REALS, types.float64, types.int64, types.uint64[::1]), cache=True)
+def local_search(instance, queues, latest_s, target_s, steps, state):  # type: ignore[no-untyped-def]
+    """Try `steps` changes, and keep those with which links and slots exceed their targets by hardly more, together.
+
+    `latest_s` (A,) is the target of the slots.  The queues are measured; returns what is still exceeded, 0 ends it.
+    """
+    requesters, hosts = len(instance.egress_bps), len(instance.ingress_bps)
+    queue, load_s, link_end_s = queues.queue, queues.load_s, queues.link_end_s
+    kept = Queues(
+        queues.accelerator.copy(), queue.copy(), queues.queued.copy(), queues.release_s.copy(), queues.start_s.copy(),
+        load_s.copy(), link_end_s.copy(),
+    )  # fmt: skip
+    stamp, delayed = np.zeros(requesters + 1, np.int64), np.zeros(hosts, np.bool_)
+    changed, touched = np.zeros(2, np.int64), np.empty(requesters, np.int64)
+    flow = np.empty(len(instance.bits), np.int64)
+    excess, excess_s, late = np.zeros(3), 0.0, -1
+    for a in range(len(load_s)):
+        excess_s += _over(load_s[a], latest_s[a])
+    for end_s in link_end_s:
+        excess_s += _over(end_s, target_s)
+    for step in range(steps):
+        if excess_s <= 0.0:
+            break
+        if step % _STEPS_PER_LINK == 0:
+            late = _late_link(queues, target_s, state)
+        a, k = _pick(instance, queues, late, state)
+        if k < 0:
+            continue
+        b = _other_slot(instance, a, queue[a, k], state)
+        changed[0], changed[1] = a, b
+        slots = changed[: 1 if a == b else 2]
+        if not _change(instance, queues, a, k, b, state):
+            continue
+        at_most_s = excess_s * (1.0 + _WORSE * _uniform(state))
+        new_s, count = excess_s, 0
+        for slot in slots:
+            compute(instance, queues, slot)
+            new_s += _over(load_s[slot], latest_s[slot]) - _over(kept.load_s[slot], latest_s[slot])
+        if new_s <= at_most_s:
+            delayed[:] = False
+            delayed[instance.responder[a]] = delayed[instance.responder[b]] = True
+            count = _resend(instance, queues, kept, slots, touched, delayed, flow)
+            for u in touched[:count]:
+                new_s += _over(link_end_s[u], target_s) - _over(kept.link_end_s[u], target_s)
+            excess[0], excess[1], excess[2] = new_s, at_most_s, target_s
+            new_s = _receive_again(instance, queues, slots, excess, delayed, stamp)
+        if new_s <= at_most_s:
+            excess_s = new_s
+            _copy(instance, queues, kept, slots, touched[:count])
+        else:
+            _copy(instance, kept, queues, slots, touched[:count])
+    return excess_s

@@ -1,0 +1,1 @@
+"""Batches that arrive, and plans that change, while others are carried out."""

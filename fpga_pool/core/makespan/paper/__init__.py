@@ -1,0 +1,1 @@
+"""Planners as published: CIM, NIM, NCJM and waves, with their baselines."""

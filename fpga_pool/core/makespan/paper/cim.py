@@ -1,0 +1,245 @@
+"""Computation-intensive batches: CIM-LP, Algorithm 1 and Algorithm 2 (makespan paper, section 3.1).
+
+Algorithm 2 of the makespan paper: a solution of CIM-LP to one accelerator per job, at most one split job each.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from fpga_pool.core.makespan.bounds.relaxation import Relaxed, bisection, one_shot, vertex
+from fpga_pool.core.makespan.kernels.compiled import Kernels, Loops
+from fpga_pool.core.makespan.network.residual import as_soon_as_possible
+from fpga_pool.core.makespan.paper.stages import Progress, stages
+from fpga_pool.core.policy import PolicyState
+from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats, Ints
+
+#: Shares of one job, by accelerator; or of one accelerator, by job.
+_Neighbours = dict[int, dict[int, float]]
+
+
+def round_shares(relaxed: Relaxed, seconds: Floats, ready_s: Floats) -> Ints:
+    """Return (n,) the accelerator of each job.
+
+    Parameters
+    ----------
+    relaxed
+        The solution of CIM-LP for `seconds` and `ready_s`.
+    seconds : (n, a)
+        inf = cannot run there.
+    ready_s : (a,)
+        When each accelerator becomes free.
+
+    """
+    relaxed = pseudo_forest(relaxed, seconds, ready_s)
+    jobs = len(seconds)
+    # Line 2: jobs with one edge.  Every job gets its largest share first; lines 3 to 15 change those with several.
+    accelerator = np.zeros(jobs, np.int64)
+    by_share = np.argsort(relaxed.share, kind="stable")
+    accelerator[relaxed.job[by_share]] = relaxed.slot[by_share]
+    split = np.bincount(relaxed.job, minlength=jobs) > 1
+    for job, slot in _Bigraph(relaxed, np.flatnonzero(split)).assignments():
+        accelerator[job] = slot
+    return accelerator
+
+
+def pseudo_forest(relaxed: Relaxed, seconds: Floats, ready_s: Floats) -> Relaxed:
+    """Return a solution each of whose components has at most one cycle (Corollary 1, line 1).
+
+    A vertex, as the simplex method finds it, is one already.  Any other solution is solved again over the jobs and
+    accelerators of each component with more edges than nodes, and only over the pairs it has.
+    """
+    jobs, slots = seconds.shape
+    edges = coo_array((np.ones(len(relaxed.job)), (relaxed.job, jobs + relaxed.slot)), shape=(jobs + slots,) * 2)
+    count, component = connected_components(edges, directed=False)
+    too_many = np.bincount(component[relaxed.job], minlength=count) > np.bincount(component, minlength=count)
+    kept = ~too_many[component[relaxed.job]]
+    parts = [(relaxed.job[kept], relaxed.slot[kept], relaxed.share[kept])]
+    for tangled in np.flatnonzero(too_many).tolist():
+        own = component[relaxed.job] == tangled
+        job, row = np.unique(relaxed.job[own], return_inverse=True)
+        slot, column = np.unique(relaxed.slot[own], return_inverse=True)
+        part = np.full((len(job), len(slot)), np.inf)
+        part[row, column] = seconds[relaxed.job[own], relaxed.slot[own]]
+        solved = vertex(part, ready_s[slot])
+        parts.append((job[solved.job], slot[solved.slot], solved.share))
+    return Relaxed(relaxed.seconds, *(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+class _Bigraph:
+    """The split jobs and the accelerators that serve them: a forest of trees and of trees plus one edge."""
+
+    def __init__(self, relaxed: Relaxed, split: Ints) -> None:
+        self._slots_of: _Neighbours = {job: {} for job in split.tolist()}
+        self._jobs_of: _Neighbours = {}
+        edges = zip(relaxed.job.tolist(), relaxed.slot.tolist(), relaxed.share.tolist(), strict=True)
+        for job, slot, share in edges:
+            if job in self._slots_of:
+                self._slots_of[job][slot] = share
+                self._jobs_of.setdefault(slot, {})[job] = share
+
+    def assignments(self) -> Iterator[tuple[int, int]]:
+        """Yield each split job and its accelerator, which no other split job gets."""
+        # Lines 5 to 7.  A job next to a cycle that loses its edge to it may become a leaf and must be a root.
+        roots: list[int] = []
+        for job, slot in list(self._cycles()):
+            yield job, slot
+            for other in self._slots_of.pop(job):
+                self._jobs_of[other].pop(job)
+            for other in self._jobs_of.pop(slot):
+                self._slots_of[other].pop(slot)
+                roots.append(other)
+        # Lines 8 to 14.  Without such a job any job is the root of its tree.
+        seen: set[int] = set()
+        for root in [*roots, *self._slots_of]:
+            if root in self._slots_of and root not in seen:
+                yield from self._tree(root, seen)
+
+    def _cycles(self) -> Iterator[tuple[int, int]]:
+        """Yield the jobs of all cycles, each with the accelerator that follows it in one direction.
+
+        What is left after taking away leaves until there are none is the cycles: each component has at most one.
+        """
+        slots_of = {job: set(slots) for job, slots in self._slots_of.items()}
+        jobs_of = {slot: set(jobs) for slot, jobs in self._jobs_of.items()}
+        leaves = [(slot, jobs_of, slots_of) for slot, jobs in jobs_of.items() if len(jobs) == 1]
+        while leaves:
+            leaf, own, others = leaves.pop()
+            for neighbour in own.pop(leaf):
+                others[neighbour].discard(leaf)
+                if len(others[neighbour]) == 1:
+                    leaves.append((neighbour, others, own))
+        while slots_of:
+            job = min(slots_of)
+            came_from = -1
+            while job in slots_of:
+                slot = min(slots_of.pop(job) - {came_from})
+                yield job, slot
+                came_from = slot
+                job = min(jobs_of[slot] - {job})
+
+    def _tree(self, root: int, seen: set[int]) -> Iterator[tuple[int, int]]:
+        """Yield each job below and including `root` with the child that has most of it."""
+        seen.add(root)
+        waiting = [(root, -1)]
+        while waiting:
+            job, parent = waiting.pop()
+            children = {slot: share for slot, share in self._slots_of[job].items() if slot != parent}
+            yield job, max(children, key=children.__getitem__)
+            for slot in children:
+                for below in self._jobs_of[slot]:
+                    if below not in seen:
+                        seen.add(below)
+                        waiting.append((below, slot))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CimParams:
+    """Parameters of `cim`, which the other policies of the paper have too."""
+
+    method: str = field(
+        default="one-shot",
+        metadata={
+            "choices": ["one-shot", "bisection"],
+            "help": "How CIM-LP is solved: one-shot finds the least makespan and the vertex that has it; bisection is "
+            "Algorithm 1 to the letter, which ends at any vertex that is feasible, and takes many times as long.",
+        },
+    )
+    #: The paper gives no number.
+    epsilon: float = field(
+        default=1e-3, metadata={"min": 0.0, "help": "Relative accuracy at which bisection ends; above 0."}
+    )
+    size_groups: int = field(
+        default=1,
+        metadata={
+            "min": 1,
+            "help": "Groups of equal number into which a batch is divided by size, the smallest jobs planned first, so "
+            "that these do not wait for the makespan; 1 = none.",
+        },
+    )
+
+    def __post_init__(self) -> None:
+        if self.method not in {"one-shot", "bisection"}:
+            raise ValueError(f"method: expected 'one-shot' or 'bisection', got {self.method!r}")
+        if not 0 < self.epsilon < np.inf:
+            raise ValueError(f"epsilon: expected a number above 0, got {self.epsilon!r}")
+        if not isinstance(self.size_groups, int) or self.size_groups < 1:
+            raise ValueError(f"size_groups: expected a whole number, 1 or more, got {self.size_groups!r}")
+
+
+class Cim:
+    """Places by computation alone, shortest first on each accelerator.
+
+    Inputs, which the model neglects, are sent as soon as possible in the order in which the jobs would start.
+    """
+
+    name = "cim"
+    Params = CimParams
+
+    def __init__(self, params: CimParams | None = None, kernels: Kernels = Kernels.COMPILED) -> None:
+        self._params, self._kernels = params or CimParams(), kernels
+
+    def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
+        """Plan the batch; only `bisection` uses `rng`, for its first makespan."""
+        return self.decide_around(view, EarlierTransfers(), state, rng)
+
+    def decide_around(
+        self, view: BatchProblem, earlier: EarlierTransfers, state: PolicyState, rng: np.random.Generator
+    ) -> BatchPlan:
+        """Plan the batch in what earlier transfers leave, as one that arrives after them (section 3.4)."""
+        progress = Progress(view, self._kernels.load(), earlier)
+        for jobs in stages(view, fastest_s(view), self._params.size_groups):
+            plan_computation(progress, jobs, self._params, rng)
+        return progress.plan(self.name)
+
+
+def plan_computation(progress: Progress, jobs: Ints, params: CimParams, rng: np.random.Generator) -> None:
+    """Plan a stage of computation-intensive jobs (n,)."""
+    problem = progress.problem
+    seconds = progress.seconds(jobs)
+    slots = place(seconds, free_s(progress, jobs), params, rng, progress.loops)
+    shortest = np.argsort(seconds[np.arange(len(jobs)), slots], kind="stable")
+    starts_s = np.zeros(len(jobs))
+    busy_s = np.array(progress.free_s)
+    for k in shortest.tolist():
+        starts_s[k] = busy_s[slots[k]]
+        busy_s[slots[k]] += seconds[k, slots[k]]
+    for k in shortest[np.argsort(starts_s[shortest], kind="stable")].tolist():
+        job, slot = int(jobs[k]), int(slots[k])
+        if progress.moves(jobs[[k]], slot)[0]:
+            left = progress.residual.between(
+                int(problem.requester[job]), int(problem.responder[slot]), float(problem.release_s[job])
+            )
+            progress.send(job, slot, as_soon_as_possible(left, progress.bits(job)))
+        progress.queue(job, slot)
+
+
+def place(seconds: Floats, ready_s: Floats, params: CimParams, rng: np.random.Generator, loops: Loops | None) -> Ints:
+    """Return (n,) the accelerator of each job by Algorithms 1 and 2; parameters as in `one_shot`."""
+    if len(seconds) == 1:
+        return np.array([int(np.argmin(seconds[0] + ready_s))])
+    return round_shares(relax(seconds, ready_s, params, rng, loops), seconds, ready_s)
+
+
+def relax(
+    seconds: Floats, ready_s: Floats, params: CimParams, rng: np.random.Generator, loops: Loops | None
+) -> Relaxed:
+    """Return the solution of CIM-LP by the method wanted; parameters as in `one_shot`."""
+    if params.method == "bisection":
+        return bisection(seconds, ready_s, params.epsilon, rng)
+    return one_shot(seconds, ready_s, loops)
+
+
+def free_s(progress: Progress, jobs: Ints) -> Floats:
+    """Return (A,) c_j of section 3.4: earlier jobs are completed, and the batch has arrived."""
+    ready_s: Floats = np.maximum(progress.free_s, progress.problem.release_s[jobs].max())
+    return ready_s
+
+
+def fastest_s(problem: BatchProblem) -> Floats:
+    """Return (J,) the compute time of each job on its fastest accelerator."""
+    fastest: Floats = problem.seconds.min(axis=1, initial=np.inf)
+    return fastest

@@ -1,0 +1,162 @@
+"""Batches that compute and transmit, and batches of mixed types in waves (paper 000, sections 3.3 and 3.5)."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from fpga_pool.core.makespan.kernels.compiled import Kernels
+from fpga_pool.core.makespan.network.fluid import transfer_s
+from fpga_pool.core.makespan.network.residual import as_soon_as_possible, just_in_time
+from fpga_pool.core.makespan.paper.cim import CimParams, fastest_s, free_s, place, plan_computation
+from fpga_pool.core.makespan.paper.nim import NimParams, plan_transfers
+from fpga_pool.core.makespan.paper.stages import Progress, stages
+from fpga_pool.core.policy import PolicyState
+from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats, Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcjmParams(CimParams):
+    """Parameters of `ncjm`."""
+
+    order: str = field(
+        default="shortest",
+        metadata={
+            "choices": ["shortest", "longest"],
+            "help": "Which job each accelerator computes first; the paper says shortest.",
+        },
+    )
+    sending: str = field(
+        default="just-in-time",
+        metadata={
+            "choices": ["just-in-time", "as-soon-as-possible"],
+            "help": "When an input that could arrive early is sent: thinly, to arrive when its accelerator gets free, "
+            "as Algorithm 4 says in line 7, or at once.",
+        },
+    )
+
+    def __post_init__(self) -> None:
+        CimParams.__post_init__(self)
+        if self.order not in {"shortest", "longest"}:
+            raise ValueError(f"order: expected 'shortest' or 'longest', got {self.order!r}")
+        if self.sending not in {"just-in-time", "as-soon-as-possible"}:
+            raise ValueError(f"sending: expected 'just-in-time' or 'as-soon-as-possible', got {self.sending!r}")
+
+
+class Ncjm:
+    """Places by computation alone, then sends the input of the job that could start first, first."""
+
+    name = "ncjm"
+    Params = NcjmParams
+
+    def __init__(self, params: NcjmParams | None = None, kernels: Kernels = Kernels.COMPILED) -> None:
+        self._params, self._kernels = params or NcjmParams(), kernels
+
+    def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
+        """Plan the batch; only `bisection` uses `rng`, for its first makespan."""
+        return self.decide_around(view, EarlierTransfers(), state, rng)
+
+    def decide_around(
+        self, view: BatchProblem, earlier: EarlierTransfers, state: PolicyState, rng: np.random.Generator
+    ) -> BatchPlan:
+        """Plan the batch in what earlier transfers leave, as one that arrives after them (section 3.4)."""
+        progress = Progress(view, self._kernels.load(), earlier)
+        for jobs in stages(view, fastest_s(view), self._params.size_groups):
+            plan_both(progress, jobs, self._params, rng)
+        return progress.plan(self.name)
+
+
+def plan_both(progress: Progress, jobs: Ints, params: NcjmParams, rng: np.random.Generator) -> None:
+    """Plan a stage of jobs (n,) of which neither phase can be neglected, by Algorithm 4."""
+    # Lines 1 and 2.  Jobs of responders stay at home (section 3.5).
+    seconds = np.where(progress.near(jobs), progress.seconds(jobs), np.inf)
+    slots = place(seconds, free_s(progress, jobs), params, rng, progress.loops)
+    length_s = seconds[np.arange(len(jobs)), slots]
+    queues: dict[int, deque[int]] = {}
+    for k in np.argsort(length_s if params.order == "shortest" else -length_s, kind="stable").tolist():
+        queues.setdefault(int(slots[k]), deque()).append(int(jobs[k]))
+    # Lines 3 to 15.  Earliest starts rise along a queue, so the least of all is at the head of one.
+    earliest = [(progress.earliest_s(queue[0], slot), slot) for slot, queue in queues.items()]
+    heapify(earliest)
+    while earliest:
+        by_s, slot = heappop(earliest)
+        job = queues[slot].popleft()
+        _send(progress, job, slot, by_s, params)
+        progress.queue(job, slot)
+        if queues[slot]:
+            heappush(earliest, (progress.earliest_s(queues[slot][0], slot), slot))
+
+
+def _send(progress: Progress, job: int, slot: int, by_s: float, params: NcjmParams) -> None:
+    """Lines 5 to 10 and 13 for one job that could start at `by_s`."""
+    problem = progress.problem
+    if not progress.moves(np.array([job]), slot)[0]:
+        return
+    requester, responder = int(problem.requester[job]), int(problem.responder[slot])
+    left = progress.residual.between(requester, responder, float(problem.release_s[job]))
+    pieces = just_in_time(left, progress.bits(job), by_s) if params.sending == "just-in-time" else None
+    progress.send(job, slot, pieces or as_soon_as_possible(left, progress.bits(job)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WavesParams(CimParams):
+    """Parameters of `waves`."""
+
+    #: The paper knows the types of its jobs and does not say what "negligible" is.
+    negligible: float = field(
+        default=0.1,
+        metadata={
+            "min": 0.0,
+            "max": 1.0,
+            "help": "A phase of a job is neglected if it takes at most this share of the other, both at their best.",
+        },
+    )
+
+    def __post_init__(self) -> None:
+        CimParams.__post_init__(self)
+        if not 0 <= self.negligible <= 1:
+            raise ValueError(f"negligible: expected 0 to 1, got {self.negligible!r}")
+
+
+class Waves:
+    """Divides each batch by type: computation-intensive jobs first, network-intensive last, each by its algorithm."""
+
+    name = "waves"
+    Params = WavesParams
+
+    def __init__(self, params: WavesParams | None = None, kernels: Kernels = Kernels.COMPILED) -> None:
+        self._params, self._kernels = params or WavesParams(), kernels
+
+    def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
+        """Plan the batch; only `bisection` uses `rng`, for its first makespan."""
+        return self.decide_around(view, EarlierTransfers(), state, rng)
+
+    def decide_around(
+        self, view: BatchProblem, earlier: EarlierTransfers, state: PolicyState, rng: np.random.Generator
+    ) -> BatchPlan:
+        """Plan the batch in what earlier transfers leave, as one that arrives after them (section 3.4)."""
+        params, progress = self._params, Progress(view, self._kernels.load(), earlier)
+        both = NcjmParams(method=params.method, epsilon=params.epsilon)
+        network = NimParams(method=params.method, epsilon=params.epsilon)
+        compute_s, send_s = fastest_s(view), _quickest_transfer_s(view)
+        computes = send_s <= params.negligible * compute_s
+        transmits = ~computes & (compute_s <= params.negligible * send_s)
+        for jobs in stages(view, compute_s + send_s, params.size_groups):
+            if computes[jobs].any():
+                plan_computation(progress, jobs[computes[jobs]], params, rng)
+            mixed = ~computes[jobs] & ~transmits[jobs]
+            if mixed.any():
+                plan_both(progress, jobs[mixed], both, rng)
+            if transmits[jobs].any():
+                plan_transfers(progress, jobs[transmits[jobs]], network, rng)
+        return progress.plan(self.name)
+
+
+def _quickest_transfer_s(problem: BatchProblem) -> Floats:
+    """Return (J,) the time of each input to the responder where that is least, both links to itself."""
+    quickest_s = np.full(problem.jobs, np.inf)
+    for slot in range(problem.accelerators):
+        able = np.isfinite(problem.seconds[:, slot])
+        quickest_s[able] = np.minimum(quickest_s, transfer_s(problem, int(problem.responder[slot])))[able]
+    return quickest_s

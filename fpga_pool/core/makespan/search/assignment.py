@@ -1,0 +1,275 @@
+"""Jobs to unrelated machines, R||Cmax.
+
+This is compute-bound planning (CIM of the makespan paper, 3.1), and network-bound planning too, where the machines are
+responders (model (5) of 3.2).
+
+Prices of the machines from the dual of CIM-LP make each job choose where it costs least; a cap on the load keeps the
+balance.  That alone ends within half a percent of the bound, without a linear program, because of small jobs there are
+many and they fill what large ones leave.  Ruin and recreate goes on from there.
+
+Batches of which only the network takes time: NIM of the makespan paper, 3.2, solved as jobs to uniform machines.
+
+At constant rates s_i / T all inputs end together (Theorem 2), so of a placement only the largest load of a link counts;
+the egress loads are the same for all placements.  Left is to balance ingress: machines are responders (model (5)).
+No linear program is needed: on uniform machines its solution is known, and it says nothing about whole jobs.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fpga_pool.core.makespan.kernels.compiled import Loops
+from fpga_pool.core.makespan.network.fluid import Segments, Transfers, moves_over_network
+from fpga_pool.core.makespan.search.budget import Budget
+from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
+
+#: Caps that are tried, relative to the bound; the best cap is rarely further away where there are many jobs.
+_CAPS = (0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008, 0.01, 0.013, 0.016, 0.02, 0.03, 0.05)
+#: Looking at more pairs than this takes so long that caps are tried only while they help.
+_MANY_PAIRS = 5_000_000
+#: Shares of the way from the bound to the best makespan at which a machine counts as overloaded: where the first leads
+#: no further, the search begins again at the best with the next.
+_AMBITIONS = (0.9, 0.95, 0.98)
+#: Steps of ruin and recreate between two looks at the budget, and steps without success that end the search: this
+#: many, and per job.
+_STEPS, _PATIENCE, _PATIENCE_PER_JOB = 100, 200, 20
+#: Relative noise on prices where whole placements are repeated.
+_NOISE = 0.001
+
+
+@dataclass(slots=True, eq=False)
+class Assignment:
+    """A machine for each job (J,), and the resulting loads (M,), ready times included."""
+
+    machine: Ints
+    load_s: Floats
+
+    @property
+    def longest_s(self) -> float:
+        """When the last machine is done."""
+        return float(self.load_s.max(initial=0.0))
+
+
+def earliest_completion(seconds: Floats, order: Ints, ready_s: Floats, loops: Loops | None) -> Assignment:
+    """Place jobs in `order` (J,), each where it ends first; `seconds` (J, M), `ready_s` (M,)."""
+    return _fill(seconds, order, np.ones(len(ready_s)), -1.0, ready_s, loops)
+
+
+def improve(
+    seconds: Floats,
+    order: Ints,
+    ready_s: Floats,
+    prices: Floats,
+    start: Assignment,
+    enough_s: float,
+    budget: Budget,
+    rng: np.random.Generator,
+    loops: Loops | None,
+) -> Assignment:
+    """Search for a shorter assignment until the budget is spent or `enough_s` is reached.
+
+    Parameters
+    ----------
+    seconds : (J, M)
+        inf = cannot run there.
+    order : (J,)
+        Largest first.
+    ready_s : (M,)
+        When each machine becomes free.
+    prices : (M,)
+        Of a second on each machine; those that prove the bound are best.
+    start
+        What is known already.
+    enough_s
+        The bound, or a little more.
+    budget
+        How long to search.
+    rng
+        Source of all random choices.
+    loops
+        What the search uses; another search without.
+
+    """
+    prices = np.maximum(prices, 1e-6 * prices.max(initial=0.0))
+    best = _best_cap(seconds, order, ready_s, prices, start, enough_s, budget, loops)
+    if best.longest_s <= enough_s or seconds.shape[1] < 2:
+        return best
+    if loops is None:
+        return _repeat(seconds, order, ready_s, prices, best, enough_s, budget, rng)
+    return _ruin_and_recreate(seconds, order, ready_s, prices, best, enough_s, budget, rng, loops)
+
+
+def _best_cap(
+    seconds: Floats,
+    order: Ints,
+    ready_s: Floats,
+    prices: Floats,
+    best: Assignment,
+    enough_s: float,
+    budget: Budget,
+    loops: Loops | None,
+) -> Assignment:
+    failures = 0
+    for excess in _CAPS:
+        if not budget.allows() or best.longest_s <= enough_s * (1 + excess):
+            break
+        found = _fill(seconds, order, prices, enough_s * (1 + excess), ready_s, loops)
+        budget.spend(seconds.size)
+        if found.longest_s < best.longest_s:
+            best, failures = found, 0
+        else:
+            failures += 1
+        if failures > 1 and seconds.size > _MANY_PAIRS:
+            break
+    return best
+
+
+def _repeat(
+    seconds: Floats,
+    order: Ints,
+    ready_s: Floats,
+    prices: Floats,
+    best: Assignment,
+    enough_s: float,
+    budget: Budget,
+    rng: np.random.Generator,
+) -> Assignment:
+    """Place all again and again, with noisy prices and a cap below the best: what numpy can do quickly."""
+    idle = 0
+    while budget.allows() and best.longest_s > enough_s and idle < _PATIENCE:
+        cap_s = enough_s + (best.longest_s - enough_s) * rng.uniform(0.7, 1.0)
+        noisy = prices * np.exp(_NOISE * rng.standard_normal(len(prices)))
+        found = _fill(seconds, order, noisy, cap_s, ready_s, None)
+        budget.spend(10 * seconds.size)
+        idle += 1
+        if found.longest_s < best.longest_s:
+            best, idle = found, 0
+    return best
+
+
+def _ruin_and_recreate(
+    seconds: Floats,
+    order: Ints,
+    ready_s: Floats,
+    prices: Floats,
+    best: Assignment,
+    enough_s: float,
+    budget: Budget,
+    rng: np.random.Generator,
+    loops: Loops,
+) -> Assignment:
+    jobs, machines = seconds.shape
+    load_s, machine = best.load_s.copy(), best.machine.copy()
+    best_s, best_machine = np.array([best.longest_s]), machine.copy()
+    state = rng.integers(1, 2**63, 1, np.uint64)
+    ready, fastest_s = np.array(ready_s), seconds.min(axis=1)
+    moved = 6 * jobs // machines + 1
+    for ambition in _AMBITIONS:
+        idle = 0
+        machine[:] = best_machine
+        load_s[:] = _loads(seconds, machine, ready_s)
+        while budget.allows() and idle < _PATIENCE + _PATIENCE_PER_JOB * jobs:
+            before_s = best_s[0]
+            steps = loops.kernels.ruin_and_recreate(
+                seconds, fastest_s, order, prices, ready, enough_s, ambition, _STEPS, state, load_s, machine, best_s,
+                best_machine,
+            )  # fmt: skip
+            budget.spend(_STEPS * (moved * machines + 3 * jobs))
+            idle = 0 if best_s[0] < before_s else idle + _STEPS
+            if steps < _STEPS:
+                return Assignment(best_machine, _loads(seconds, best_machine, ready_s))
+    return Assignment(best_machine, _loads(seconds, best_machine, ready_s))
+
+
+def _loads(seconds: Floats, machine: Ints, ready_s: Floats) -> Floats:
+    return ready_s + np.bincount(machine, seconds[np.arange(len(machine)), machine], len(ready_s))
+
+
+def _fill(
+    seconds: Floats, order: Ints, prices: Floats, cap_s: float, ready_s: Floats, loops: Loops | None
+) -> Assignment:
+    """Place jobs in `order`, each on the cheapest machine it does not fill above `cap_s`, else where it ends first."""
+    load_s, machine = np.array(ready_s), np.zeros(len(order), np.int64)
+    if loops is not None:
+        loops.kernels.fill(seconds, order, prices, cap_s, load_s, machine)
+        return Assignment(machine, load_s)
+    for job in order.tolist():
+        end_s = load_s + seconds[job]
+        below = end_s <= cap_s
+        chosen = np.argmin(np.where(below, seconds[job] * prices, np.inf) if below.any() else end_s)
+        machine[job] = chosen
+        load_s[chosen] = end_s[chosen]
+    return Assignment(machine, load_s)
+
+
+def is_network_bound(problem: BatchProblem) -> bool:
+    """Say whether nothing computes, and nothing else than bandwidth has to be waited for."""
+    waits = problem.release_s.any() or problem.load_s.any() or (problem.group != problem.group[:1]).any()
+    longest_s = problem.seconds.max(initial=0.0)
+    computes = longest_s > 0.0 if np.isfinite(longest_s) else problem.seconds.any(where=np.isfinite(problem.seconds))
+    return not waits and not computes
+
+
+def place_for_network(
+    problem: BatchProblem, bound_s: float, gap: float, budget: Budget, rng: np.random.Generator, loops: Loops | None
+) -> Ints:
+    """Return the accelerator of each job (J,) with the ingress balanced, within `gap` of the bound if possible."""
+    hosts = np.unique(problem.responder)
+    seconds = _ingress_s(problem, hosts)
+    fastest_s = seconds.min(axis=1)
+    order = np.argsort(-fastest_s, kind="stable")
+    idle = np.zeros(len(hosts))
+    best = earliest_completion(seconds, order, idle, loops)
+    enough_s = bound_s * (1 + gap)
+    if best.longest_s > enough_s:
+        finite = np.isfinite(problem.ingress_bps[hosts])
+        prices = np.where(finite, problem.ingress_bps[hosts], problem.ingress_bps[hosts][finite].max(initial=1.0))
+        best = improve(seconds, order, idle, prices / prices.sum(), best, enough_s, budget, rng, loops)
+    return _accelerators(problem, hosts, best)
+
+
+def constant_rates(problem: BatchProblem, accelerator: Ints) -> Transfers:
+    """Move all inputs from the start to the same end, each at its constant rate."""
+    jobs = np.flatnonzero(moves_over_network(problem, accelerator))
+    bits = 8.0 * problem.input_bytes[jobs]
+    requester, responder = problem.requester[jobs], problem.responder[accelerator[jobs]]
+    end_s = max(
+        float((np.bincount(requester, bits, len(problem.egress_bps)) / problem.egress_bps).max(initial=0.0)),
+        float((np.bincount(responder, bits, len(problem.ingress_bps)) / problem.ingress_bps).max(initial=0.0)),
+    )
+    arrived_s = np.array(problem.release_s)
+    arrived_s[jobs] = end_s
+    return Transfers(
+        arrived_s, Segments(jobs, np.zeros(len(jobs)), np.full(len(jobs), end_s), floats(bits / max(end_s, 1e-300)))
+    )
+
+
+def _ingress_s(problem: BatchProblem, hosts: Ints) -> Floats:
+    """Return (J, hosts) how long each input keeps the ingress of each responder busy; inf = cannot run there."""
+    sends_s = 8.0 * problem.input_bytes[:, None] / problem.ingress_bps[hosts]
+    if (problem.local_host >= 0).any():
+        sends_s[problem.local_host[problem.requester][:, None] == hosts] = 0.0
+    if np.isinf(problem.seconds.max(initial=0.0)):
+        unable = np.isinf(problem.seconds)
+        for column, host in enumerate(hosts.tolist()):
+            sends_s[unable[:, problem.responder == host].all(axis=1), column] = np.inf
+    return sends_s
+
+
+def _accelerators(problem: BatchProblem, hosts: Ints, best: Assignment) -> Ints:
+    """Deal the jobs of each responder to its accelerators that are ready first; others go where they can run."""
+    slots = np.lexsort((problem.ready_s, problem.responder))
+    column = np.searchsorted(hosts, problem.responder[slots])
+    first = np.searchsorted(column, np.arange(len(hosts)))
+    is_first = problem.ready_s[slots] == problem.ready_s[slots[first]][column]
+    firsts = np.bincount(column[is_first], minlength=len(hosts))
+    jobs = np.argsort(best.machine, kind="stable")
+    machine = best.machine[jobs]
+    turn = np.arange(len(jobs)) - np.searchsorted(machine, machine)
+    accelerator = np.empty(problem.jobs, np.int64)
+    accelerator[jobs] = slots[first[machine] + turn % firsts[machine]]
+    stuck = np.isinf(problem.seconds[np.arange(problem.jobs), accelerator])
+    for job in np.flatnonzero(stuck).tolist():
+        own = slots[column == best.machine[job]]
+        accelerator[job] = own[np.argmax(np.isfinite(problem.seconds[job, own]))]
+    return accelerator

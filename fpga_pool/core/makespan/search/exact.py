@@ -1,0 +1,62 @@
+"""`exact`: the shortest plan of a small batch, with the proof that none is shorter."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fpga_pool.core.integer import ExactPolicy
+from fpga_pool.core.makespan.bounds.batch import LowerBound
+from fpga_pool.core.makespan.greedy.execution import as_plan
+from fpga_pool.core.makespan.search.best import Makespan, plan
+from fpga_pool.core.makespan.search.exact_models import balance, is_balance, sequence, unknowns
+from fpga_pool.core.policy import PolicyState
+from fpga_pool.core.types import BatchPlan, BatchProblem
+
+
+class Exact(ExactPolicy):
+    """A reference for the other policies: solves mixed integer programmes, for as long as that takes.
+
+    It begins with the plan of `makespan`, and looks for a shorter one until it is proven that there is none, but for
+    `gap`, or the time is over: then it returns the best plan found and what is proven of all.
+    """
+
+    def prepare(self) -> None:
+        """Compile what the first plan needs, or load it."""
+        Makespan().prepare()
+
+    def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
+        """Plan the batch; deterministic where the search is limited by effort.
+
+        Raises
+        ------
+        ValueError
+            Where the batch has several fairness groups or results, or is too large, or no solver is installed.
+
+        """
+        _require_modelled(view)
+        self._params.require_few(unknowns(view))
+        known = plan(view, rng=rng)
+        self._tell(known.makespan_s, known.lower_bound_s)
+        if known.makespan_s * (1 - self._params.gap) <= known.lower_bound_s:
+            return replace(known, policy=self.name)
+        horizon_s = known.makespan_s
+        search = balance if is_balance(view) else sequence
+        found = search(view, horizon_s, self._limits(horizon_s), known.lower_bound_s)
+        bound_s = min(found.bound_s, horizon_s * (1 - self._params.gap))
+        if view.head_start_s > 0 and view.load_s.any():
+            bound_s = known.lower_bound_s  # the programmes let loads begin at time 0, in a pool they begin before
+        if found.schedule is None or found.schedule.makespan_s >= horizon_s:
+            best = replace(known, policy=self.name, lower_bound_s=max(known.lower_bound_s, bound_s))
+        else:
+            best = as_plan(view, found.schedule, LowerBound(max(known.lower_bound_s, bound_s)), self.name)
+        if best.lower_bound_s == known.lower_bound_s:
+            best = replace(best, bound_prices=known.bound_prices)
+        return best
+
+
+def _require_modelled(problem: BatchProblem) -> None:
+    """Raise a ValueError where a batch has what the programmes do not know."""
+    if (problem.group != problem.group[:1]).any():
+        raise ValueError("group: more than one fairness group, whose order no makespan tells; plan each by itself")
+    if problem.output_bytes.any():
+        raise ValueError("output_bytes: results that flow back are not in the model")

@@ -1,0 +1,142 @@
+"""Plans made backwards, improved change by change; see `local_search`."""
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpga_pool.core.types import BatchProblem, Floats, Ints
+
+#: Places that a queue has beyond twice those of the longest at first.
+_SPARE = 8
+#: Slots on which a job is quickest, among which it mostly looks for another one.
+_QUICK = 8
+#: Rows of a block where they are sorted, to bound memory.
+_ROWS = 1000
+
+
+class Instance(NamedTuple):
+    """What does not change: J jobs, A accelerators, R requesters, H responders."""
+
+    #: (J, A)
+    seconds: Floats
+    #: (J,), (J,), (J,): from where, how much, and what of a responder's flows goes first (lowest).
+    requester: Ints
+    bits: Floats
+    turn: Floats
+    #: (A,)
+    responder: Ints
+    #: (R,), (H,), (R,)
+    egress_bps: Floats
+    ingress_bps: Floats
+    local_host: Ints
+    #: The slots of responder h are slot_of[first_slot[h] : first_slot[h + 1]], the jobs of requester u alike.
+    first_slot: Ints
+    slot_of: Ints
+    first_job: Ints
+    job_of: Ints
+    #: (J, few) the slots on which a job is quickest.
+    quick: Ints
+
+
+class Queues(NamedTuple):
+    """What changes: slot a computes queue[a, : queued[a]] in turn, in reversed time."""
+
+    #: (J,)
+    accelerator: Ints
+    #: (A, most), (A,)
+    queue: NDArray[np.int64]
+    queued: Ints
+    #: (J,) when a job has been computed, and when its requester has sent all that was computed before;
+    #: (A,) when all of a slot have; (R + H,) when a link has sent all.
+    release_s: Floats
+    start_s: Floats
+    load_s: Floats
+    link_end_s: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalOptimum:
+    """A placement and an order that change in place, with the times these give."""
+
+    queues: Queues
+    ready_s: Floats
+
+    @property
+    def estimate_s(self) -> float:
+        """The length of the plan, if no responder had to wait for another one's flows."""
+        return max(float((self.queues.load_s + self.ready_s).max()), float(self.queues.link_end_s.max()))
+
+    def excess_s(self, target_s: float) -> float:
+        """Return by how much links and slots exceed a target, together."""
+        queues = self.queues
+        over_s = np.maximum(queues.load_s + self.ready_s - target_s, 0.0).sum()
+        return float(over_s + np.maximum(queues.link_end_s - target_s, 0.0).sum())
+
+    def copy(self) -> "LocalOptimum":
+        """Return one that changes on its own."""
+        own = self.queues
+        copies = Queues(
+            own.accelerator.copy(), own.queue.copy(), own.queued.copy(), own.release_s.copy(), own.start_s.copy(),
+            own.load_s.copy(), own.link_end_s.copy(),
+        )  # fmt: skip
+        return LocalOptimum(copies, self.ready_s)
+
+
+class LocalSearch:
+    """Improves placements of one problem."""
+
+    def __init__(self, kernels: ModuleType, problem: BatchProblem) -> None:
+        self._kernels, self._ready_s = kernels, np.array(problem.ready_s)
+        bits = np.asarray(8.0 * problem.input_bytes, np.float64)
+        egress_s = np.bincount(problem.requester, bits, len(problem.egress_bps)) / problem.egress_bps
+        hosts, requesters = len(problem.ingress_bps), len(problem.egress_bps)
+        self._instance = Instance(
+            seconds=problem.seconds,
+            requester=np.array(problem.requester),
+            bits=bits,
+            # Who has the most to send goes first.
+            turn=-egress_s[problem.requester],
+            responder=np.array(problem.responder),
+            egress_bps=np.array(problem.egress_bps),
+            ingress_bps=np.array(problem.ingress_bps),
+            local_host=np.array(problem.local_host),
+            first_slot=_firsts(problem.responder, hosts),
+            slot_of=np.argsort(problem.responder, kind="stable"),
+            first_job=_firsts(problem.requester, requesters),
+            job_of=np.argsort(problem.requester, kind="stable"),
+            quick=_quickest(problem.seconds, _QUICK),
+        )
+
+    def start(self, accelerator: Ints, sequence: Ints) -> LocalOptimum:
+        """Return a placement (J,) whose slots compute in `sequence` (J,)."""
+        slot = accelerator[sequence]
+        slots, links = len(self._ready_s), len(self._instance.egress_bps) + len(self._instance.ingress_bps)
+        queued = np.bincount(slot, minlength=slots)
+        queue = np.zeros((slots, 2 * int(queued.max()) + _SPARE), np.int64)
+        by_slot = np.argsort(slot, kind="stable")
+        queue[slot[by_slot], np.arange(len(slot)) - np.repeat(np.cumsum(queued) - queued, queued)] = sequence[by_slot]
+        release_s, start_s = np.zeros(len(slot)), np.zeros(len(slot))
+        queues = Queues(accelerator.copy(), queue, queued, release_s, start_s, np.zeros(slots), np.zeros(links))
+        self._kernels.measure(self._instance, queues)
+        return LocalOptimum(queues, self._ready_s)
+
+    def local_search(self, optimum: LocalOptimum, target_s: float, steps: int, state: NDArray[np.uint64]) -> None:
+        """Try `steps` changes towards a length of `target_s`."""
+        self._kernels.local_search(self._instance, optimum.queues, target_s - self._ready_s, target_s, steps, state)
+
+
+def _quickest(seconds: Floats, few: int) -> Ints:
+    """Return (J, few) the columns with the least of each row, in any order."""
+    few = min(few, seconds.shape[1])
+    quick = np.empty((len(seconds), few), np.int64)
+    for begin in range(0, len(seconds), _ROWS):
+        block = slice(begin, begin + _ROWS)
+        quick[block] = np.argpartition(seconds[block], few - 1, axis=1)[:, :few]
+    return quick
+
+
+def _firsts(owner: Ints, owners: int) -> Ints:
+    return np.searchsorted(np.sort(owner), np.arange(owners + 1))

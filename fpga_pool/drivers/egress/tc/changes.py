@@ -1,0 +1,135 @@
+"""Our queue at a device, and the way there for what enters the host.
+
+Classes and filters of many flows, in and out of the kernel.
+"""
+
+import contextlib
+import errno
+import socket
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from fpga_pool.drivers.egress.tc import messages
+from fpga_pool.drivers.egress.tc.messages import FlowFilter, HtbClass
+from fpga_pool.drivers.egress.tc.netlink import INGRESS_PRIOS, Refusal, redirects, transact
+from fpga_pool.drivers.egress.tc.places import PASSING_MINOR, QUANTUM_BYTES, ROOT_GROUP, UNLIMITED_BYTES_S, Group
+from fpga_pool.model.exceptions import NotFound, ServiceUnavailable
+
+#: What a flow may have waiting for its turn, in packets: bounded, because senders in guests do not feel our queue.
+_QUEUE_PACKETS = 100
+
+
+def add_root(index: int) -> None:
+    """Add our queue with its hash tables."""
+    requests = [messages.htb_qdisc(index, messages.ROOT, ROOT_GROUP.qdisc)]
+    requests += messages.hash_tables(index, ROOT_GROUP.qdisc)
+    refusals = transact(requests)
+    if refusals:
+        raise ServiceUnavailable(f"traffic control: the kernel did not take our queue: {refusals[0]}")
+
+
+def remove_root(index: int) -> None:
+    """Remove our queue, which the kernel knows by its handle; the kernel puts its default there."""
+    refusals = transact([messages.deleted_qdisc(index, messages.ROOT, ROOT_GROUP.qdisc)])
+    if refusals and refusals[0].number != errno.ENODEV:
+        raise ServiceUnavailable(f"traffic control: the kernel did not remove our queue: {refusals[0]}")
+
+
+def redirect(device: str, index: int, ifb: str) -> None:
+    """Redirect the TCP packets that enter at the device; everything else enters as before."""
+    with _kernel() as ip:
+        ip.link("add", ifname=ifb, kind="ifb", txqlen=_QUEUE_PACKETS)
+        ifb_index = socket.if_nametoindex(ifb)
+        (found,) = ip.get_links(index)
+        ip.link("set", index=ifb_index, state="up", mtu=found.get_attr("IFLA_MTU"), ifalias=f"fpga_pool: into {device}")
+        ip.tc("add", "ingress", index)
+        rule = {
+            "parent": messages.INGRESS_HANDLE,
+            "target": 0x10001,
+            "action": {"kind": "mirred", "direction": "egress", "action": "redirect", "ifindex": ifb_index},
+        }
+        # The protocol of IPv4 is at byte 9, the next header of IPv6 at byte 6; 6 is TCP.
+        for prio, ethertype, key in zip(INGRESS_PRIOS, (0x0800, 0x86DD), ("0x06/0xff+9", "0x06/0xff+6"), strict=True):
+            ip.tc("add-filter", "u32", index, prio=prio, protocol=ethertype, keys=[key], **rule)
+
+
+def remove_redirect(index: int | None, ifb: str) -> None:
+    """Remove the redirection and the device that it led to, whichever of them is there."""
+    if index is not None and redirects(index, ifb):
+        with contextlib.suppress(NotFound), _kernel() as ip:
+            ip.tc("del", "ingress", index)
+    with contextlib.suppress(NotFound), _kernel() as ip:
+        for ifb_index in ip.link_lookup(ifname=ifb):
+            ip.link("del", index=ifb_index)
+
+
+@contextlib.contextmanager
+def _kernel() -> Iterator[Any]:  # the methods of an IPRoute are made at run time
+    try:
+        with IPRoute() as ip:
+            yield ip
+    except NetlinkError as error:
+        if error.code == errno.ENODEV:
+            raise NotFound(f"traffic control: the device is gone: {error}") from error
+        raise ServiceUnavailable(f"traffic control: {error}") from error
+
+
+#: The object is not there, or what it would belong to is not.
+_GONE = frozenset({errno.ENOENT, errno.ENODEV, errno.EINVAL})
+
+
+def add_groups(index: int, positions: Sequence[int]) -> None:
+    """Add the queues of these groups below the root, and their hash tables."""
+    requests = []
+    for group in map(Group.at, positions):
+        way = HtbClass(ROOT_GROUP.qdisc, group.parent, UNLIMITED_BYTES_S, UNLIMITED_BYTES_S, QUANTUM_BYTES)
+        requests += [messages.new_class(index, way), messages.htb_qdisc(index, group.parent, group.qdisc)]
+        requests += messages.hash_tables(index, group.qdisc)
+    _raise_first(transact(requests))
+
+
+def add_flows(index: int, classes: Sequence[HtbClass], filters: Sequence[FlowFilter]) -> None:
+    """Add all, or nothing and raise."""
+    requests = [messages.new_class(index, htb) for htb in classes]
+    requests += [messages.new_filter(index, flow) for flow in filters]
+    refusals = transact(requests)
+    if refusals:
+        remove_flows(index, [htb.handle for htb in classes], filters)
+        _raise_first(refusals)
+
+
+def change_classes(index: int, classes: Sequence[HtbClass], forgiven: Collection[int]) -> list[int]:
+    """Change the rates of classes, and forgive those named by their handles; return the handles that are not there."""
+    requests = [messages.changed_class(index, htb) for htb in classes]
+    handles = [htb.handle for htb in classes]
+    for htb in classes:
+        if htb.handle in forgiven:
+            requests += _forgiveness(index, htb)
+            handles += [htb.handle] * 2
+    refusals = transact(requests)
+    _raise_first([refusal for refusal in refusals if refusal.number not in _GONE])
+    return list(dict.fromkeys(handles[refusal.position] for refusal in refusals))
+
+
+def remove_flows(index: int, handles: Sequence[int], filters: Sequence[FlowFilter]) -> None:
+    """Remove what is there; filters first, because a class that has one stays."""
+    requests = [messages.deleted_filter(index, flow) for flow in filters]
+    requests += [messages.deleted_class(index, handle) for handle in handles]
+    _raise_first([refusal for refusal in transact(requests) if refusal.number not in _GONE])
+
+
+def _forgiveness(index: int, htb: HtbClass) -> list[bytes]:
+    """Give the class a child for a moment: when it is gone HTB begins again with the class, without its debt.
+
+    What waits in the class is dropped; TCP sends it again, which takes less time than any debt that matters.
+    """
+    child = htb._replace(parent=htb.handle, handle=htb.parent | PASSING_MINOR)
+    return [messages.new_class(index, child), messages.deleted_class(index, child.handle)]
+
+
+def _raise_first(refusals: list[Refusal]) -> None:
+    if refusals:
+        raise ServiceUnavailable(f"traffic control: the kernel refused {len(refusals)} changes, first {refusals[0]}")

@@ -1,0 +1,1 @@
+"""What the pool's processes exchange, as plain data."""

@@ -1,0 +1,303 @@
+"""What the scheduler and the agents say to each other: commands down, reports up, as plain data.
+
+Commands are executed at most once per id and refused when older than what the slot has seen (`Command.fence`).
+Reports are delivered at least once, in the order of the agent's journal; a report about an attempt that is over is
+void.  Both cross the wire and the disk by `model.codec`.
+"""
+
+import msgspec
+
+from fpga_pool.model.codec import Message, Number, Variant
+from fpga_pool.model.messages.gangs import GangAction, GangReport, ObservedProcess, ObservedProcessor
+from fpga_pool.model.objects.pool import RateSegment, SlotState
+
+# Commands ------------------------------------------------------------------------------------------------------
+
+
+class AssignJob(Variant, frozen=True, kw_only=True):
+    """Queue a job on a slot: accept its input, load its function when due, compute, hold the result."""
+
+    job: str
+    attempt: int
+    project_id: str
+    function: str
+    input_bytes: int
+    #: Rank in the slot's queue; the staged job of lowest rank runs first.
+    order: int
+    #: Predicted computing time, from which the agent tells a hang.
+    expected_s: Number
+    #: Share of the work that an evicted attempt has done on this host, and that need not be done again.
+    done: Number = 0.0
+    #: How the input is planned to move, from time 0 at UTC seconds of the pool; empty for one that moves in no time.
+    dispatched_at: Number = 0.0
+    transfer: tuple[RateSegment, ...] = ()
+    #: How the result is planned to flow back, in seconds after the computation ends; empty for one without limits.
+    result_transfer: tuple[RateSegment, ...] = ()
+
+
+class RetimeJob(Variant, frozen=True, kw_only=True):
+    """The input of an attempt is planned to move at other times or rates than said before."""
+
+    job: str
+    attempt: int
+    dispatched_at: Number
+    transfer: tuple[RateSegment, ...]
+
+
+class ReleaseJob(Variant, frozen=True, kw_only=True):
+    """Forget a job: stop it if it computes, delete its input and result."""
+
+    job: str
+
+
+class EvictJob(Variant, frozen=True, kw_only=True):
+    """Stop an attempt that computes or waits, and keep its input; nothing is done about one that has ended."""
+
+    job: str
+    attempt: int
+    #: What was computed so far is kept as well.
+    keep_progress: bool
+
+
+class ShapeFlow(Variant, frozen=True, kw_only=True):
+    """Hold the stream that brings a job's input to the rates of the plan; a command to the requester's agent.
+
+    It is about one attempt only, and what is left of it ends with the plan's last segment.  Said again of the same
+    stream it changes the rates while bytes move; a plan made earlier than the one that is held to is refused.
+    """
+
+    job: str
+    attempt: int
+    source_address: str
+    source_port: int
+    destination_address: str
+    destination_port: int
+    #: Time 0 of the segments, UTC seconds of the pool.
+    dispatched_at: Number
+    transfer: tuple[RateSegment, ...]
+
+
+class ReleaseFlow(Variant, frozen=True, kw_only=True):
+    """Lift the limit of a job's stream."""
+
+    job: str
+    attempt: int
+
+
+class HoldSlot(Variant, frozen=True, kw_only=True):
+    """Keep a slot for an instance: when the pool's jobs have left it, clear its memory and load the function."""
+
+    instance: str
+    project_id: str
+    function: str
+    #: Epoch of the lease.
+    lease_epoch: int
+
+
+class FreeSlot(Variant, frozen=True, kw_only=True):
+    """An instance holds the slot no more: take it from the guest, and clear its memory."""
+
+    instance: str
+    lease_epoch: int
+
+
+class LoadFunction(Variant, frozen=True, kw_only=True):
+    """Load a function that no job of the slot asks for yet; nothing is done about a slot that has something to do.
+
+    Nor about one that holds another function by now than when this was decided, so that a repeated decision costs no
+    second load.  It is for the moment at which it is sent, or for nothing.
+    """
+
+    function: str
+    #: What the slot held when this was decided; "" = nothing.
+    replaces: str
+
+
+JobAction = AssignJob | RetimeJob | ReleaseJob | EvictJob
+Action = JobAction | ShapeFlow | ReleaseFlow | HoldSlot | FreeSlot | LoadFunction | GangAction
+
+
+class Command(Message, frozen=True, kw_only=True):
+    """An action for one host, with what its agent needs to refuse a late or repeated one.
+
+    Actions on a slot, or on a processor that gangs have, are fenced; those on the host itself (flows) have no slot, and
+    only their repeats are refused.
+    """
+
+    id: str
+    shard: str
+    #: Epoch of the shard's owner when it decided.
+    epoch: int
+    host: str
+    slot: str
+    #: Position among the slot's commands.
+    sequence: int
+    action: Action
+
+    @property
+    def fence(self) -> tuple[int, int]:
+        """Commands of a slot are accepted in growing order of this."""
+        return self.epoch, self.sequence
+
+    def without_effect(self) -> "Command":
+        """Return the command that is numbered as this one and changes nothing on a slot; every agent knows it.
+
+        A command that was merely left out would leave its slot behind the number of the last one, as if it were still
+        under way.
+        """
+        return msgspec.structs.replace(self, action=ReleaseJob(job=""))
+
+
+class Outcome(Message, frozen=True, kw_only=True):
+    """What an agent did with a command: "accepted", "repeated" (done before) or "refused", and why."""
+
+    command: str
+    outcome: str
+    reason: str = ""
+
+
+# Reports -------------------------------------------------------------------------------------------------------
+
+
+class JobReport(Variant, frozen=True, kw_only=True):
+    """Base of what is said about one attempt of a job; `at` is the agent's UTC time."""
+
+    job: str
+    attempt: int
+    at: Number
+
+
+class InputStaged(JobReport, frozen=True, kw_only=True):
+    """The responder holds the whole input."""
+
+
+class JobStarted(JobReport, frozen=True, kw_only=True):
+    """The job computes."""
+
+
+class JobFinished(JobReport, frozen=True, kw_only=True):
+    """The job is complete and its result is held; of a short one the earlier steps are told together with it."""
+
+    compute_s: Number
+    result_bytes: int
+    result_sha256: str
+    staged_at: Number | None = None
+    started_at: Number | None = None
+
+
+class JobFailed(JobReport, frozen=True, kw_only=True):
+    """The attempt failed; `retryable` where the job itself may be sound."""
+
+    code: str
+    message: str
+    retryable: bool
+
+
+class JobEvicted(JobReport, frozen=True, kw_only=True):
+    """The attempt was stopped, as its agent was told; the input stays, with this share of the work done."""
+
+    done: Number
+
+
+class JobReleased(JobReport, frozen=True, kw_only=True):
+    """The agent has forgotten the job, as it was told."""
+
+
+class ResultDelivered(JobReport, frozen=True, kw_only=True):
+    """The client has the result and said so."""
+
+
+class ResultExpired(JobReport, frozen=True, kw_only=True):
+    """The retention time ended; the result is deleted."""
+
+
+class SlotChanged(Variant, frozen=True, kw_only=True):
+    """A slot is in another state than before."""
+
+    slot: str
+    at: Number
+    state: SlotState
+    function: str = ""
+    job: str = ""
+    reason: str = ""
+
+
+Report = (
+    InputStaged
+    | JobStarted
+    | JobFinished
+    | JobFailed
+    | JobEvicted
+    | JobReleased
+    | ResultDelivered
+    | ResultExpired
+    | SlotChanged
+    | GangReport
+)
+
+
+# Heartbeats ----------------------------------------------------------------------------------------------------
+
+
+class ObservedSlot(Message, frozen=True, kw_only=True):
+    """A slot as its agent sees it now."""
+
+    slot: str
+    card: str
+    region: str
+    board: str
+    kind: str
+    state: SlotState
+    function: str = ""
+    job: str = ""
+    reason: str = ""
+    #: Sequence of the last command executed on the slot: while it is behind the slot's own, nothing is concluded
+    #: from what the heartbeat lacks; and the epoch of that command.
+    sequence: int = 0
+    epoch: int = 0
+    #: Instance that the agent keeps the slot for; "" = none.
+    instance: str = ""
+    #: How it is linked to other slots, see `model.objects.links`.
+    links: str = ""
+
+
+class ObservedJob(Message, frozen=True, kw_only=True):
+    """A job as its agent knows it now."""
+
+    job: str
+    attempt: int
+    slot: str
+    #: How much of its input is here, where that is not as planned: what goes as planned says the same in every beat.
+    moved_bytes: int | None = None
+
+
+class Heartbeat(Message, frozen=True, kw_only=True):
+    """The full observed state of one host."""
+
+    host: str
+    #: Secret of the agent, how often it was started, and how many heartbeats it has sent since.
+    agent_id: str
+    boot: int
+    beat: int
+    at: Number
+    egress_bps: Number
+    ingress_bps: Number
+    data_address: str
+    data_port: int
+    slots: tuple[ObservedSlot, ...]
+    jobs: tuple[ObservedJob, ...]
+    #: What it gives to gangs, and their processes.
+    processors: tuple[ObservedProcessor, ...] = ()
+    processes: tuple[ObservedProcess, ...] = ()
+    #: Reports in the agent's journal that were not yet acknowledged: while there are any, nothing is concluded at all.
+    unreported: int = 0
+    #: The data port speaks TLS only.
+    data_tls: bool = False
+    #: Streams and commands that were refused since its start; its log tells why each.
+    refused_streams: int = 0
+    refused_commands: int = 0
+    availability_zone: str = ""
+    #: Egress driver by which flows that leave this host are limited; "" = none.
+    egress_driver: str = ""
+    #: Name of the host's provider in Placement (Nova's hypervisor_hostname); "" = that of the host.
+    node: str = ""

@@ -1,0 +1,1 @@
+"""The pool's objects as frozen values."""

@@ -1,0 +1,367 @@
+"""The pool's objects as frozen values: what the database stores and what the transition tables change.
+
+Points in time (`*_at`) are UTC seconds since the epoch; plan times (`start_s`, segments) are relative to the
+job's `dispatched_at`.  Every object carries a `generation` that the store compares and swaps, and a `history`: the
+last transitions, oldest first, which every InvalidTransition tells.
+"""
+
+import uuid
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fpga_pool.model.codec import Message, Number
+
+#: Namespace of the deterministic uuids of slots (and, later, of Placement's providers).
+SLOT_NAMESPACE = uuid.UUID("5b0c1b9e-6b0e-5f0c-9d0a-4f1f7c1f2a11")
+
+#: The only shard of a pool that is not divided.
+DEFAULT_SHARD = "default"
+
+#: Board and kind of a worker of an agent's CPU pool, and its card: a place like a slot, which needs no loading.
+CPU = "cpu"
+
+#: How many transitions an object remembers.
+HISTORY_LENGTH = 24
+
+
+class BatchState(StrEnum):
+    """Where a batch is in its life."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+class JobState(StrEnum):
+    """Where a job is in its life, and so where its bytes are."""
+
+    #: Recorded, not on a slot; the input is with the client.
+    PENDING = "PENDING"
+    #: Planned on a slot; the input is with the client or on its way.
+    WAITING_INPUT = "WAITING_INPUT"
+    #: The responder holds the whole input and has acknowledged it.
+    STAGED = "STAGED"
+    #: Computing in its slot.
+    RUNNING = "RUNNING"
+    #: Complete; the responder holds the result until it is fetched or its retention ends.
+    RESULT_HELD = "RESULT_HELD"
+    #: Complete; the client has the result, or the retention has ended.
+    DONE = "DONE"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+class SlotState(StrEnum):
+    """What a slot is doing, as its agent observed it; DRAINED is what the operator asked for and got."""
+
+    EMPTY = "EMPTY"
+    LOADING = "LOADING"
+    READY = "READY"
+    BUSY = "BUSY"
+    FAULTED = "FAULTED"
+    DRAINED = "DRAINED"
+
+
+class LeaseState(StrEnum):
+    """Whether a lease is in force."""
+
+    HELD = "HELD"
+    RELEASED = "RELEASED"
+
+
+class LeaseKind(StrEnum):
+    """Who can hold a slot."""
+
+    INSTANCE = "instance"
+    POOL = "pool"
+    TASK = "task"
+    GANG = "gang"
+
+
+#: Jobs that occupy a place in a slot's queue.
+ACTIVE_JOBS = frozenset({JobState.WAITING_INPUT, JobState.STAGED, JobState.RUNNING})
+#: Jobs that will not compute any more.
+ENDED_JOBS = frozenset({JobState.RESULT_HELD, JobState.DONE, JobState.FAILED, JobState.CANCELLED})
+
+
+class HistoryEntry(Message, frozen=True):
+    """One transition, as it happened."""
+
+    at: Number
+    event: str
+    before: str
+    after: str
+
+
+class RateSegment(Message, frozen=True):
+    """A constant-rate piece of a transfer, relative to the job's `dispatched_at`."""
+
+    begin_s: Number
+    end_s: Number
+    bps: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Jobs that arrive together; complete when the last is."""
+
+    uuid: str
+    project_id: str
+    user_id: str
+    name: str
+    policy: str
+    created_at: float
+    jobs: int
+    state: BatchState = BatchState.PENDING
+    cancel_requested: bool = False
+    #: Jobs that ended, by outcome; the batch ends when they add up to `jobs`.
+    jobs_completed: int = 0
+    jobs_failed: int = 0
+    jobs_cancelled: int = 0
+    dispatched_at: float | None = None
+    ended_at: float | None = None
+    #: What the first plan of the whole batch promised, relative to `dispatched_at`.
+    planned_makespan_s: float | None = None
+    lower_bound_s: float | None = None
+    #: When its last result was promised to be back, and a proven bound on that: as above where results are not planned.
+    planned_completion_s: float | None = None
+    completion_bound_s: float | None = None
+    generation: int = 0
+    history: tuple[HistoryEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One unit of accelerator work."""
+
+    uuid: str
+    batch_uuid: str
+    project_id: str
+    user_id: str
+    #: Position in the batch.
+    index: int
+    name: str
+    function: str
+    #: Host whose NIC sends the input.
+    requester: str
+    input_bytes: int
+    created_at: float
+    #: Part of the pool that plans and runs it; for its whole life.
+    shard: str = DEFAULT_SHARD
+    state: JobState = JobState.PENDING
+    cancel_requested: bool = False
+    #: How many times it was planned; reports of an older attempt are void.
+    attempt: int = 0
+    #: Why it waits or failed, for people; and the stable code of a failure.
+    reason: str = ""
+    error_code: str = ""
+    #: Where it was planned, and its rank among the jobs of that slot.
+    host: str = ""
+    slot: str = ""
+    order: int = 0
+    #: The plan, relative to `dispatched_at`.
+    dispatched_at: float | None = None
+    start_s: float | None = None
+    end_s: float | None = None
+    transfer: tuple[RateSegment, ...] = ()
+    #: How the result is planned to flow back, in seconds after the computation ends; empty where no rates are planned.
+    result_transfer: tuple[RateSegment, ...] = ()
+    #: Share of the work that is done and kept with the input on `host`, after an eviction.
+    done: float = 0.0
+    #: Source "address:port" of the stream that brings the input, as its client reported it; identifies the flow.
+    flow: str = ""
+    #: How much of the input its responder had at a moment, while that is not as planned.
+    moved_bytes: int | None = None
+    moved_at: float | None = None
+    #: What happened.
+    staged_at: float | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+    ended_at: float | None = None
+    compute_s: float | None = None
+    result_bytes: int | None = None
+    result_sha256: str = ""
+    generation: int = 0
+    history: tuple[HistoryEntry, ...] = ()
+
+
+def is_cpu(slot_name: str) -> bool:
+    """Say whether a place (host/card/region) is a worker of its host's CPU pool."""
+    return slot_name.split("/")[1:2] == [CPU]
+
+
+def place_kind(slot_name: str) -> str:
+    """Return what a place is: "slot" or "cpu"; "" = none."""
+    if not slot_name:
+        return ""
+    return CPU if is_cpu(slot_name) else "slot"
+
+
+def input_due_at(job: Job) -> float:
+    """Return when a job's planned transfer is over, UTC seconds."""
+    return (job.dispatched_at or job.created_at) + max((piece.end_s for piece in job.transfer), default=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingBatch:
+    """A batch with jobs that wait for a place."""
+
+    created_at: float
+    policy: str
+    #: What these jobs ask for.
+    functions: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What the jobs that occupy a slot still ask of it."""
+
+    slot: str
+    #: Planned end of the last of them, UTC seconds.
+    free_at: float
+    #: Planned end of the last transfer that has not arrived, UTC seconds; 0 = all have.
+    inputs_due_at: float
+    #: Place of the last of them in the slot's queue.
+    last_order: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A compute node: NIC limits, the address of its data port, and when it was last heard."""
+
+    name: str
+    egress_bps: float
+    ingress_bps: float
+    data_address: str
+    data_port: int
+    heard_at: float
+    #: Part of the pool that it belongs to; given when it was first heard.
+    shard: str = DEFAULT_SHARD
+    availability_zone: str = ""
+    #: Secret of the agent that speaks for the host; another one is not listened to while this one lives.
+    agent_id: str = ""
+    #: Starts of that agent, and heartbeats since the last of them: what is not later than these is void.
+    boot: int = 0
+    beat: int = 0
+    #: Number of the last report that was applied; a repeat is void.
+    reported: int = 0
+    alive: bool = True
+    #: Egress driver by which its agent limits flows; "" = senders pace themselves.
+    egress_driver: str = ""
+    #: The data port speaks TLS only.
+    data_tls: bool = False
+    #: Streams that the data port, and commands that the agent has refused since the agent's start.
+    refused_streams: int = 0
+    refused_commands: int = 0
+    #: Heartbeats and reports in its name that the scheduler has refused.
+    refused_messages: int = 0
+    #: Name of its provider in Placement; "" = that of the host.
+    node: str = ""
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One DPR region of a card; its name (host/card/region) is stable across reboots."""
+
+    name: str
+    host: str
+    card: str
+    region: str
+    board: str
+    kind: str
+    #: How it is linked to other slots, as a word of `model.objects.links`.
+    links: str = ""
+    #: That of its host.
+    shard: str = DEFAULT_SHARD
+    state: SlotState = SlotState.EMPTY
+    #: Function loaded now, as observed; "" = none.
+    function: str = ""
+    #: Job computing now, as observed; "" = none.
+    job: str = ""
+    #: The operator wants no new work here.
+    drain_requested: bool = False
+    reason: str = ""
+    #: Number of the last command sent to this slot; agents refuse lower ones.
+    sequence: int = 0
+    #: Epoch of the last lease granted on this slot.
+    lease_epoch: int = 0
+    #: How often another function was loaded, as reported.
+    reconfigurations: int = 0
+    #: When the function it holds was loaded, UTC seconds; None = none is, or it was there when the slot was first seen.
+    loaded_at: float | None = None
+    generation: int = 0
+    history: tuple[HistoryEntry, ...] = ()
+
+    @property
+    def uuid(self) -> str:
+        """Deterministic uuid of the slot."""
+        return str(uuid.uuid5(SLOT_NAMESPACE, self.name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Who holds a slot; at most one HELD lease per slot."""
+
+    uuid: str
+    slot: str
+    kind: LeaseKind
+    #: What holds it: the shard for the pool's own jobs; an instance, task or gang otherwise.
+    holder: str
+    project_id: str
+    #: Grows with every lease of the slot: a holder of an older epoch has lost it.
+    epoch: int
+    #: A claim of higher rank may take the slot.
+    revocable: bool
+    granted_at: float
+    state: LeaseState = LeaseState.HELD
+    released_at: float | None = None
+    #: What an instance has its slot hold; "" = whatever the holder loads.
+    function: str = ""
+    generation: int = 0
+    history: tuple[HistoryEntry, ...] = ()
+
+    @property
+    def of_instance(self) -> bool:
+        """Whether a virtual machine holds the slot."""
+        return self.kind is LeaseKind.INSTANCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """A part of the pool with one active owner, fenced by an epoch that grows with every change of owner.
+
+    `generation` grows with every renewal: whoever sees it stand still knows that the owner is gone.
+    """
+
+    name: str
+    owner: str
+    epoch: int
+    renewed_at: float
+    #: Grows with every committed change of the shard's objects: the stamp of a PoolView.
+    pool_generation: int = 0
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduler:
+    """A pool scheduler process; like a shard's, its `generation` grows as long as it lives."""
+
+    name: str
+    heard_at: float
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One observed computation, from which time models are refitted."""
+
+    job: str
+    attempt: int
+    function: str
+    board: str
+    input_bytes: int
+    compute_s: float
+    finished_at: float

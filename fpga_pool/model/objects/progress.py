@@ -1,0 +1,56 @@
+"""How far a transfer is, and by how much that differs from its plan.
+
+A plan carries what had yet to move when it was made: all of an input at first, what is left of it where the rates of a
+transfer under way were changed.
+"""
+
+from collections.abc import Sequence
+
+from fpga_pool.model.objects.pool import RateSegment
+
+#: Differences up to here are not told: clocks, the opening of a stream, and what is on its way.
+TOLERATED_S = 0.5
+#: Bytes move whole, and rates are no whole numbers.
+_ROUNDING_BYTES = 1.0
+
+
+def planned_bytes(transfer: Sequence[RateSegment]) -> float:
+    """Return how much a plan carries."""
+    return sum(piece.bps * (piece.end_s - piece.begin_s) for piece in transfer) / 8.0
+
+
+def moved_bytes(transfer: Sequence[RateSegment], input_bytes: int, t_s: float) -> float:
+    """Return how much of an input is to have moved at `t_s` on the plan's clock."""
+    return input_bytes - planned_bytes(transfer) + _carried_bytes(transfer, t_s)
+
+
+def _carried_bytes(transfer: Sequence[RateSegment], t_s: float) -> float:
+    return sum(piece.bps * max(min(piece.end_s, t_s) - piece.begin_s, 0.0) for piece in transfer) / 8.0
+
+
+def plan_time_s(transfer: Sequence[RateSegment], input_bytes: int, moved_bytes: float) -> float:
+    """Return when, on the plan's clock, so much of the input was to have moved; at the earliest the plan's begin."""
+    ahead_bits = 8.0 * (moved_bytes - input_bytes + planned_bytes(transfer))
+    for piece in transfer:
+        bits = piece.bps * (piece.end_s - piece.begin_s)
+        if ahead_bits < bits - 8.0 * _ROUNDING_BYTES:
+            return piece.begin_s + max(ahead_bits, 0.0) / piece.bps
+        ahead_bits -= bits
+    return transfer[-1].end_s
+
+
+def late_s(transfer: Sequence[RateSegment], input_bytes: int, moved_bytes: float, t_s: float) -> float:
+    """Return by how much a transfer is behind its plan at `t_s` on the plan's clock; negative = ahead of it."""
+    missing_bytes = input_bytes - planned_bytes(transfer) + _carried_bytes(transfer, t_s) - moved_bytes
+    if abs(missing_bytes) <= _ROUNDING_BYTES:
+        return 0.0  # perhaps in a hold, at both ends of which as much has moved
+    reached_s = plan_time_s(transfer, input_bytes, moved_bytes)
+    if reached_s == transfer[0].begin_s:
+        return max(t_s - reached_s, 0.0)
+    return t_s - reached_s
+
+
+def reported_bytes(transfer: Sequence[RateSegment], input_bytes: int, moved_bytes: int, t_s: float) -> int | None:
+    """Return what is told of a transfer: nothing while it is about where it was to be."""
+    differs = bool(transfer) and abs(late_s(transfer, input_bytes, moved_bytes, t_s)) > TOLERATED_S
+    return moved_bytes if differs else None

@@ -1,0 +1,1 @@
+"""Batches: admission, planning, replanning."""

@@ -1,0 +1,283 @@
+"""Whether what happens differs so much from the plan that the rest is to be planned again.
+
+The part of batches in the planning cycle: a batch is placed, or what is under way is planned again.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fpga_pool.core.makespan.online.replan import Replan
+from fpga_pool.core.makespan.online.underway import plan_arriving
+from fpga_pool.core.policy import BatchPolicy, PolicyState, Replanning
+from fpga_pool.core.types import BatchPlan, EarlierTransfers
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.cycle import Decision, Look, Outcome, PolicyFailure
+from fpga_pool.model.objects.pool import Job
+from fpga_pool.model.objects.progress import late_s as transfer_late_s
+from fpga_pool.model.rules.batch.placing import PlanRequest, require_answer
+from fpga_pool.model.rules.batch.planning import Snapshot, all_placed, batch_problem, commit_plan, snapshot
+from fpga_pool.model.rules.batch.replanning import ReplanProblem, commit_replan, replan_problem, worth_replanning
+from fpga_pool.model.rules.batch.transfers import earlier_transfers, inputs_under_way
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.model.transaction import Transaction
+
+#: The longest time between two looks while nothing comes of them, as a multiple of the shortest.
+_LONGEST_PAUSE = 8
+
+
+class ReplanTrigger:
+    """Looks at the work under way of one shard, now and then.
+
+    What it remembers spares looks, and is not stored with the shard: whoever takes over looks once more than needed,
+    and what is planned again then depends on the stored objects alone.
+    """
+
+    def __init__(self, settings: PoolSettings, is_planned: Callable[[str], bool] = lambda _: True) -> None:
+        self._settings = settings
+        #: Says of a batch's policy, by name, that it plans: what another one's jobs do is no news for a plan.
+        self._is_planned = is_planned
+        self._next_at = 0.0
+        self._pause_s = settings.replan_late_s
+        #: How late jobs were when the rest was planned again for them.
+        self._known_late_s: dict[str, float] = {}
+        #: Slots that had nothing to do when that was looked at last.
+        self._idle: frozenset[str] = frozenset()
+
+    def reason(self, tx: Transaction, now_s: float) -> str:
+        """Return what differs, for people; "" = nothing that is new, or it is not time to look."""
+        if now_s < self._next_at:
+            return ""
+        self._next_at = now_s + self._pause_s
+        if not any(map(self._is_planned, tx.policies_at_work())):
+            return ""
+        return self._lateness(tx, now_s) or self._idleness(tx, now_s)
+
+    def answered(self, *, changed: bool) -> None:
+        """Take note of whether a re-plan for what was found has changed anything; if not, look less often."""
+        shortest_s = self._settings.replan_late_s
+        self._pause_s = shortest_s if changed else min(2 * self._pause_s, _LONGEST_PAUSE * shortest_s)
+
+    def _lateness(self, tx: Transaction, now_s: float) -> str:
+        """Say whether a job, or its input, is late, or twice as late as when it was noticed last."""
+        late_s = {uuid: now_s - due_at for uuid, due_at in tx.overdue(now_s - self._settings.replan_late_s).items()}
+        for job in tx.astray():
+            seconds = _input_late_s(job)
+            if seconds > max(self._settings.replan_late_s, late_s.get(job.uuid, 0.0)):
+                late_s[job.uuid] = seconds
+        known = {uuid: self._known_late_s[uuid] for uuid in late_s if uuid in self._known_late_s}
+        new = [uuid for uuid, seconds in late_s.items() if seconds >= 2 * known.get(uuid, 0.0)]
+        self._known_late_s = known | {uuid: late_s[uuid] for uuid in new}
+        new = [job.uuid for job in tx.jobs(new) if self._is_planned(tx.batch(job.batch_uuid).policy)]
+        if not new:
+            return ""
+        worst = max(new, key=late_s.__getitem__)
+        return f"{len(new)} jobs are late, job {worst} by {late_s[worst]:.2f} s"
+
+    def _idleness(self, tx: Transaction, now_s: float) -> str:
+        """Say whether a slot has nothing to do while others have more than they can begin soon."""
+        backlogs = tx.backlogs()
+        if max((backlog.free_at for backlog in backlogs), default=0.0) - now_s <= 2 * self._settings.replan_horizon_s:
+            self._idle = frozenset()
+            return ""
+        idle = frozenset(slot.name for slot in tx.slots()) - {backlog.slot for backlog in backlogs}
+        new, self._idle = idle - self._idle, idle
+        return f"{len(new)} slots have nothing to do while others have" if new else ""
+
+
+def _input_late_s(job: Job) -> float:
+    """Return by how much an input was behind its plan when its responder told of it."""
+    if not job.transfer or job.moved_bytes is None or job.moved_at is None or job.dispatched_at is None:
+        return 0.0
+    return transfer_late_s(job.transfer, job.input_bytes, job.moved_bytes, job.moved_at - job.dispatched_at)
+
+
+#: A batch that its policy cannot plan holds up the others only for a moment, and is tried again after a while.
+PUT_OFF_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchView:
+    """What a batch policy is asked."""
+
+    snap: Snapshot
+    #: The policy's name, as the batch asked for it.
+    policy: str
+    #: What is under way, where the policy can plan around it and that is worth a look.
+    underway: ReplanProblem | None
+    #: What is planned of the network already.
+    transfers: EarlierTransfers
+    #: What is not as planned, for people; "" = a batch waits.
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPlan:
+    """A batch is placed behind the jobs under way, in what their transfers leave of the network or after these."""
+
+    request: PlanRequest
+    plan: BatchPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedPlan:
+    """What has not begun is planned again, and a batch that waits together with it."""
+
+    asked: ReplanProblem
+    found: Replan
+
+
+class BatchFamily:
+    """Gives pending jobs their places, one batch at a time, oldest first; and others to those that have not begun.
+
+    The second where the policy can (`replan`) and there is work under way: when a batch arrives, a slot or a host is
+    lost, or reality differs from the plan.
+
+    Parameters
+    ----------
+    catalogue, settings
+        The catalogue in force and the limits.
+    policies
+        Returns a policy by its name.
+    default_policy
+        Name of the policy of batches that ask for none.
+    is_planned
+        Says of a batch's policy, by name, that it plans: other batches are the business of other families.
+
+    """
+
+    name = "batch"
+    waits = False
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        settings: PoolSettings,
+        policies: Callable[[str], BatchPolicy],
+        default_policy: str,
+        is_planned: Callable[[str], bool],
+    ) -> None:
+        self._catalogue = catalogue
+        self._settings = settings
+        self._policies = policies
+        self._default_policy = default_policy
+        self._is_planned = is_planned
+        self._replan_trigger = ReplanTrigger(settings, is_planned)
+        #: Batches whose policy failed, and when each is tried again.
+        self._put_off: dict[str, float] = {}
+
+    @property
+    def replans(self) -> bool:
+        """Whether plans of the default policy may be changed while they are being carried out."""
+        return self._may_change(self._default_policy)
+
+    def snapshot(self, tx: Transaction, now_s: float) -> Look[BatchView] | None:
+        """Read the oldest batch that waits, or what is under way if that is not as planned."""
+        self._put_off = {uuid: until for uuid, until in self._put_off.items() if now_s < until}
+        # The plan's time 0 is when agents and clients know of it.
+        begin_s = now_s + self._settings.dispatch_lead_s
+        snap = snapshot(tx, self._catalogue, self._settings, begin_s, self._put_off, self._is_planned)
+        reason = "" if snap is not None else self._replan_trigger.reason(tx, now_s)
+        if reason and self.replans:
+            snap = all_placed(tx, self._catalogue, self._settings, begin_s, self._default_policy)
+        if snap is None:
+            return None
+        name = snap.policy or self._default_policy
+        policy = self._policies(name)
+        underway, transfers = None, EarlierTransfers()
+        if isinstance(policy, Replanning) and (reason or worth_replanning(snap.view, self._settings)):
+            underway = replan_problem(tx, snap, self._settings, begin_s, self._may_change, late=bool(reason))
+        if underway is not None:
+            transfers = underway.transfers
+        elif snap.jobs:
+            transfers = earlier_transfers(inputs_under_way(tx, snap, now_s, begin_s), snap.view, now_s, begin_s)
+        view = BatchView(snap=snap, policy=name, underway=underway, transfers=transfers, reason=reason)
+        return Look(view=view, policy=policy, now_s=now_s)
+
+    def _may_change(self, name: str) -> bool:
+        """Say whether plans of a policy, by its name, may be changed while they are being carried out."""
+        name = name or self._default_policy
+        return self._is_planned(name) and isinstance(self._policies(name), Replanning)
+
+    def decide(
+        self, look: Look[BatchView], state: PolicyState, rng: np.random.Generator
+    ) -> Decision[NewPlan | ChangedPlan]:
+        """Plan around what is under way; where that is not possible or does not pay, plan the batch alone."""
+        view, failures = look.view, []
+        if view.underway is not None and isinstance(look.policy, Replanning):
+            found = self._replan(look.policy, view, view.underway, state, rng)
+            if isinstance(found, ChangedPlan):
+                return Decision(wanted=found)
+            if found is not None:
+                failures.append(found)
+            if view.reason:
+                self._replan_trigger.answered(changed=False)
+        if not view.snap.jobs:
+            return Decision(failures=tuple(failures))
+        planned = self._plan(look, state, rng)
+        if isinstance(planned, NewPlan):
+            return Decision(wanted=planned, failures=tuple(failures))
+        return Decision(failures=(*failures, planned), again=True)
+
+    def _replan(
+        self, policy: Replanning, view: BatchView, asked: ReplanProblem, state: PolicyState, rng: np.random.Generator
+    ) -> ChangedPlan | PolicyFailure | None:
+        try:
+            found = policy.replan(asked.underway, state, rng)
+            if found is None:
+                return None
+            require_answer(asked.request, found.plan)
+        except Exception as error:
+            message = f"{_occasion(view)}: policy {view.policy} failed to plan around what is under way"
+            return PolicyFailure(message=message, error=error)
+        return ChangedPlan(asked=asked, found=found)
+
+    def _plan(self, look: Look[BatchView], state: PolicyState, rng: np.random.Generator) -> NewPlan | PolicyFailure:
+        request = batch_problem(look.view.snap)
+        try:
+            plan = plan_arriving(look.policy, request.problem, look.view.transfers, state, rng)
+            require_answer(request, plan)
+        except Exception as error:
+            batch_uuid = look.view.snap.jobs[0].batch_uuid
+            self._put_off[batch_uuid] = look.now_s + PUT_OFF_S
+            message = f"batch {batch_uuid}: policy {look.view.policy} failed; next try in {PUT_OFF_S:.0f} s"
+            return PolicyFailure(message=message, error=error)
+        return NewPlan(request=request, plan=plan)
+
+    def commit(self, tx: Transaction, look: Look[BatchView], wanted: NewPlan | ChangedPlan, now_s: float) -> Outcome:
+        """Give each job the place and the times of the plan, where that is still possible."""
+        if isinstance(wanted, NewPlan):
+            return self._commit_plan(tx, look.view, wanted, now_s)
+        return self._commit_replan(tx, look.view, wanted, now_s)
+
+    def work(self, tx: Transaction, uuids: Collection[str]) -> Sequence[Job]:
+        """Return jobs."""
+        return tx.jobs(uuids)
+
+    def _commit_plan(self, tx: Transaction, view: BatchView, wanted: NewPlan, now_s: float) -> Outcome:
+        plan, jobs = wanted.plan, wanted.request.jobs
+        placed = commit_plan(tx, wanted.request, plan, self._settings, now_s)
+        summary = (
+            f"batch {jobs[0].batch_uuid}: {len(placed)} of {len(jobs)} jobs placed on"
+            f" {len({job.slot for job in placed})} slots by {view.policy}; makespan {plan.makespan_s:.3f} s, bound"
+            f" {plan.lower_bound_s:.3f} s"
+        )
+        return Outcome(changed=bool(placed), again=bool(placed), placed=tuple(placed), summary=summary)
+
+    def _commit_replan(self, tx: Transaction, view: BatchView, wanted: ChangedPlan, now_s: float) -> Outcome:
+        found = wanted.found
+        changes = commit_replan(tx, wanted.asked, found, self._settings, now_s)
+        changed = bool(changes.placed or changes.moved or changes.retimed)
+        if view.reason:
+            self._replan_trigger.answered(changed=changed)
+        summary = (
+            f"{_occasion(view)}: of {len(wanted.asked.jobs)} jobs that do not compute yet {len(changes.placed)} placed,"
+            f" {len(changes.moved)} moved, {len(changes.retimed)} retimed by {view.policy} ({found.method}); all are"
+            f" complete in {found.plan.makespan_s:.3f} s, bound {found.plan.lower_bound_s:.3f} s"
+        )
+        return Outcome(changed=changed, again=changed, placed=(*changes.placed, *changes.moved), summary=summary)
+
+
+def _occasion(view: BatchView) -> str:
+    return view.reason or f"batch {view.snap.jobs[0].batch_uuid} arrived or lost places"

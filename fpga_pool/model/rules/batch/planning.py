@@ -1,0 +1,262 @@
+"""From the objects to a view, from a view to a policy's problem, from its plan back to the objects.
+
+Deciding happens between two transactions: `snapshot` reads in one, `commit_plan` writes in another and leaves out
+whatever has changed in between; those jobs stay PENDING and are planned again.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fpga_pool.core.makespan.greedy.greedy import simple_bound_s
+from fpga_pool.core.timemodel import SizeModel, TimeModel
+from fpga_pool.core.types import BatchPlan, BatchProblem, PoolView, floats, ints
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
+from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES, SMALL_RESULT_BYTES
+from fpga_pool.model.objects.pool import Backlog, Host, Job, Lease, Slot
+from fpga_pool.model.rules.batch.placing import PlanRequest, held_by_others, placements, unchanged, usable
+from fpga_pool.model.rules.shared.changes import change_job
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.model.transaction import Transaction
+
+TimeModels = Mapping[tuple[str, str], TimeModel]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What is to be planned now, and the pool to plan it on."""
+
+    view: PoolView
+    #: Jobs of one batch that wait for a place.
+    jobs: tuple[Job, ...]
+    #: Policy the batch asks for; "" = the operator's default.
+    policy: str
+    #: Until when inputs of earlier jobs were planned to move that are not complete, UTC seconds; 0 = all are.
+    inputs_due_at: float
+    #: By function, how large its results are; empty where their way back is not planned.
+    result_sizes: Mapping[str, SizeModel]
+    #: Time between the commit of a plan and its time 0.
+    lead_s: float = 0.0
+
+    def result_bytes(self, job: Job) -> int:
+        """Return how many bytes of a job's result are planned to flow back; a small one needs no rates of its own."""
+        size = self.result_sizes.get(job.function)
+        expected = 0 if size is None else size.bytes(job.input_bytes)
+        return expected if expected > SMALL_RESULT_BYTES else 0
+
+
+def snapshot(
+    tx: Transaction,
+    catalogue: Catalogue,
+    settings: PoolSettings,
+    now_s: float,
+    put_off: Collection[str] = (),
+    is_planned: Callable[[str], bool] = lambda _: True,
+) -> Snapshot | None:
+    """Return the oldest batch with pending jobs and the pool as it is; None where nothing is to be planned.
+
+    Batches that are `put_off` must wait, and those whose policy does not plan (`is_planned`, by its name) are left out.
+    Jobs that were planned too often are left to `reconcile.tick`.
+    """
+    pending = tx.pending_batches().items()
+    ours = {uuid: batch for uuid, batch in pending if uuid not in put_off and is_planned(batch.policy)}
+    if not ours:
+        return None  # before the view is built, which costs most
+    backlogs = tx.backlogs()
+    view = _view(tx, catalogue, now_s, backlogs)
+    for batch_uuid, batch in ours.items():
+        placeable = {function for function in batch.functions if _has_place(view, function)}
+        if not placeable:
+            continue
+        waiting = tx.pending_jobs(batch_uuid)
+        jobs = tuple(job for job in waiting if job.function in placeable and job.attempt < settings.max_attempts)
+        if jobs:
+            return Snapshot(
+                view=view,
+                jobs=jobs,
+                policy=batch.policy,
+                inputs_due_at=_inputs_due_at(backlogs),
+                result_sizes=_result_sizes(catalogue, settings),
+                lead_s=_lead_s(jobs, settings),
+            )
+    return None
+
+
+def _lead_s(jobs: Sequence[Job], settings: PoolSettings) -> float:
+    """Return how long before its time 0 a plan must be known: not at all where all inputs move in one burst."""
+    return settings.dispatch_lead_s if any(job.input_bytes > SMALL_INPUT_BYTES for job in jobs) else 0.0
+
+
+def all_placed(tx: Transaction, catalogue: Catalogue, settings: PoolSettings, now_s: float, policy: str) -> Snapshot:
+    """Return the pool as it is, with nothing that waits for a place."""
+    backlogs = tx.backlogs()
+    return Snapshot(
+        view=_view(tx, catalogue, now_s, backlogs),
+        jobs=(),
+        policy=policy,
+        inputs_due_at=_inputs_due_at(backlogs),
+        result_sizes=_result_sizes(catalogue, settings),
+    )
+
+
+def _inputs_due_at(backlogs: Sequence[Backlog]) -> float:
+    return max((backlog.inputs_due_at for backlog in backlogs), default=0.0)
+
+
+def _view(tx: Transaction, catalogue: Catalogue, now_s: float, backlogs: Sequence[Backlog]) -> PoolView:
+    return pool_view(
+        generation=tx.shard.pool_generation,
+        hosts=tx.hosts(),
+        slots=tx.slots(),
+        leases=tx.leases(),
+        backlogs=backlogs,
+        catalogue=catalogue,
+        models=known_time_models(catalogue, tx.time_models()),
+        now_s=now_s,
+    )
+
+
+def _result_sizes(catalogue: Catalogue, settings: PoolSettings) -> Mapping[str, SizeModel]:
+    if not settings.plan_results:
+        return {}
+    return {name: function.result_size for name, function in catalogue.functions.items() if function.result_size}
+
+
+def known_time_models(catalogue: Catalogue, refitted: TimeModels) -> TimeModels:
+    """Return the time model of each function on each board: refitted from observed runs, else the catalogue's."""
+    catalogued = {
+        (name, board): model
+        for name, function in catalogue.functions.items()
+        for board, model in function.fpga_time.items()
+    }
+    return catalogued | {key: model for key, model in refitted.items() if key in catalogued}
+
+
+def pool_view(
+    *,
+    generation: int,
+    hosts: Sequence[Host],
+    slots: Sequence[Slot],
+    leases: Sequence[Lease],
+    backlogs: Sequence[Backlog],
+    catalogue: Catalogue,
+    models: TimeModels,
+    now_s: float,
+) -> PoolView:
+    """Build the immutable view that policies read."""
+    host_index = {host.name: i for i, host in enumerate(hosts)}
+    card_index = {card: i for i, card in enumerate(dict.fromkeys((slot.host, slot.card) for slot in slots))}
+    functions = tuple(sorted(catalogue.functions))
+    function_index = {name: i for i, name in enumerate(functions)}
+    foreign = held_by_others(leases)
+    free_at = {backlog.slot: backlog.free_at for backlog in backlogs}
+    can_run = np.array(
+        [
+            [(name, slot.board) in models and catalogue.fits(name, slot.board, slot.kind) for name in functions]
+            for slot in slots
+        ],
+        dtype=np.bool_,
+    ).reshape(len(slots), len(functions))
+    time_a = np.zeros(can_run.shape)
+    time_b = np.zeros(can_run.shape)
+    for s, slot in enumerate(slots):
+        for f, name in enumerate(functions):
+            if can_run[s, f]:
+                model = models[name, slot.board]
+                time_a[s, f], time_b[s, f] = model.a_s, model.b_s_per_byte
+    return PoolView(
+        generation=generation,
+        hosts=tuple(host_index),
+        functions=functions,
+        slots=tuple(slot.name for slot in slots),
+        egress_bps=floats([host.egress_bps for host in hosts]),
+        ingress_bps=floats([host.ingress_bps for host in hosts]),
+        slot_host=ints([host_index[slot.host] for slot in slots]),
+        slot_card=ints([card_index[slot.host, slot.card] for slot in slots]),
+        slot_board=tuple(slot.board for slot in slots),
+        slot_kind=tuple(slot.kind for slot in slots),
+        slot_function=ints([function_index.get(slot.function, -1) for slot in slots]),
+        slot_usable=np.array([usable(slot, hosts[host_index[slot.host]], foreign) for slot in slots], dtype=np.bool_),
+        slot_ready_s=floats([max(free_at.get(slot.name, now_s) - now_s, 0.0) for slot in slots]),
+        slot_load_s=floats([_load_s(slot, catalogue) for slot in slots]),
+        can_run=can_run,
+        time_a_s=floats(time_a),
+        time_b_s_per_byte=floats(time_b),
+    )
+
+
+def _load_s(slot: Slot, catalogue: Catalogue) -> float:
+    board = catalogue.boards.get(slot.board)
+    return board.load_s(slot.kind) if board is not None and slot.kind in board.regions else 0.0
+
+
+def _has_place(view: PoolView, function: str) -> bool:
+    # The catalogue may have lost the function since the jobs were accepted; they wait for it.
+    index = view.function_index.get(function)
+    return index is not None and bool((view.can_run[:, index] & view.slot_usable).any())
+
+
+def batch_problem(snap: Snapshot) -> PlanRequest:
+    """Build the problem of a snapshot: its jobs on the slots that can take at least one of them."""
+    view = snap.view
+    functions = np.array([view.function_index[job.function] for job in snap.jobs])
+    useful = np.flatnonzero(view.slot_usable & view.can_run[:, np.unique(functions)].any(axis=1))
+    input_bytes = np.array([job.input_bytes for job in snap.jobs], dtype=np.int64)
+    problem = BatchProblem(
+        seconds=floats(view.compute_s(useful, functions, input_bytes)),
+        input_bytes=ints(input_bytes),
+        requester=ints([view.host_index[job.requester] for job in snap.jobs]),
+        egress_bps=view.egress_bps,
+        responder=ints(view.slot_host[useful]),
+        ingress_bps=view.ingress_bps,
+        ready_s=floats(view.slot_ready_s[useful]),
+        local_host=ints(np.arange(len(view.hosts))),
+        function=ints(functions),
+        loaded=ints(view.slot_function[useful]),
+        load_s=floats(view.slot_load_s[useful]),
+        output_bytes=ints([snap.result_bytes(job) for job in snap.jobs]),
+        requester_ingress_bps=view.ingress_bps,
+        responder_egress_bps=view.egress_bps,
+        head_start_s=snap.lead_s,
+        generation=view.generation,
+    )
+    return PlanRequest(problem=problem, jobs=snap.jobs, slots=tuple(view.slots[s] for s in useful))
+
+
+def commit_plan(
+    tx: Transaction, request: PlanRequest, plan: BatchPlan, settings: PoolSettings, now_s: float
+) -> list[Job]:
+    """Give each job the place the plan chose, where that is still possible; return the jobs that got one."""
+    dispatched_at = now_s + _lead_s(request.jobs, settings)
+    rows = unchanged(tx, request, np.arange(len(request.jobs)))
+    placed = [
+        change_job(tx, request.jobs[row], place, now_s)
+        for row, place in placements(tx, request, plan, rows, dispatched_at, now_s)
+    ]
+    if placed and all(job.attempt == 0 for job in request.jobs):
+        bound_s, completion_bound_s = _proven_bounds_s(request.problem, plan)
+        promised = BatchPlanned(
+            dispatched_at=dispatched_at,
+            makespan_s=plan.makespan_s,
+            lower_bound_s=bound_s,
+            completion_s=plan.completion_s,
+            completion_bound_s=completion_bound_s,
+        )
+        changed, _ = BATCH.transition(tx.batch(request.jobs[0].batch_uuid), promised, now_s)
+        tx.save(changed)
+    return placed
+
+
+def _proven_bounds_s(problem: BatchProblem, plan: BatchPlan) -> tuple[float, float]:
+    """Return what the batch, and all of it up to the last result, cannot take less than, whatever is before it.
+
+    A policy proves its bounds for slots and links that are free when the problem says so: earlier work is only expected
+    to take that long, and whatever is there first computes first.
+    """
+    if not (problem.ready_s.any() or problem.release_s.any()):
+        return plan.lower_bound_s, plan.completion_bound_s
+    alone = replace(problem, ready_s=floats(np.zeros(problem.accelerators)), release_s=floats(np.zeros(problem.jobs)))
+    bound_s = simple_bound_s(alone)
+    return min(plan.lower_bound_s, bound_s), min(plan.completion_bound_s, bound_s)

@@ -1,0 +1,310 @@
+"""The plan under way as objects, as a policy's problem, and what a policy makes of it back as objects.
+
+What runs, what moves and what begins within a moment stays where it is.  All else may get another place (a new
+attempt, so whatever is said about the former one is void) or other times; what moves gets other rates where it is not
+as planned.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
+
+import numpy as np
+
+from fpga_pool.core.makespan.greedy.greedy import even_work_s
+from fpga_pool.core.makespan.network.fluid import Segments
+from fpga_pool.core.makespan.online.replan import Replan
+from fpga_pool.core.makespan.online.underway import Underway
+from fpga_pool.core.types import BatchProblem, EarlierTransfers, Floats, Ints, PoolView, floats, ints
+from fpga_pool.model.lifecycle.batch import BATCH, BatchPlanned
+from fpga_pool.model.lifecycle.job import Moved, Retimed
+from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES
+from fpga_pool.model.objects.pool import Job, JobState, RateSegment
+from fpga_pool.model.rules.batch.placing import PlanRequest, placements, planned_s, transfers_of, unchanged
+from fpga_pool.model.rules.batch.planning import Snapshot
+from fpga_pool.model.rules.batch.transfers import TransfersLeft, is_astray
+from fpga_pool.model.rules.shared.changes import change_job, settle_slots
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import changed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplanProblem:
+    """What a policy is asked to plan around, and what its indices mean."""
+
+    underway: Underway
+    #: (J,) as they were read.
+    jobs: tuple[Job, ...]
+    #: (A,) names.
+    slots: tuple[str, ...]
+
+    @property
+    def transfers(self) -> EarlierTransfers:
+        """What is planned of the network."""
+        problem, pieces = self.underway.problem, self.underway.transfers
+        return EarlierTransfers(
+            requester=problem.requester[pieces.flow],
+            responder=problem.responder[self.underway.accelerator[pieces.flow]],
+            begin_s=pieces.begin_s,
+            end_s=pieces.end_s,
+            bps=pieces.bps,
+        )
+
+    @property
+    def request(self) -> PlanRequest:
+        """The problem alone."""
+        return PlanRequest(problem=self.underway.problem, jobs=self.jobs, slots=self.slots)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What came of a re-plan."""
+
+    #: Jobs that had no place and have one now, jobs that have another one than before, and other times.
+    placed: list[Job] = field(default_factory=list)
+    moved: list[Job] = field(default_factory=list)
+    retimed: list[Job] = field(default_factory=list)
+
+
+def worth_replanning(view: PoolView, settings: PoolSettings) -> bool:
+    """Say whether work under way reaches far enough beyond now that some of it could still be changed."""
+    return float(view.slot_ready_s.max(initial=0.0)) > settings.replan_horizon_s
+
+
+def replan_problem(
+    tx: Transaction,
+    snap: Snapshot,
+    settings: PoolSettings,
+    now_s: float,
+    may_move: Callable[[str], bool],
+    *,
+    late: bool = False,
+) -> ReplanProblem | None:
+    """Return what is under way at `now_s`, and the pending jobs of the snapshot; None where nothing can be planned.
+
+    Parameters
+    ----------
+    tx, snap
+        The transaction, and what `planning.snapshot` returned in it.
+    settings
+        Horizon, and how often a job may be planned.
+    now_s
+        Time 0 of the plan.
+    may_move
+        Says of a policy, by name, whether its jobs may be moved.
+    late
+        Transfers are late: those that have not begun are planned again, and so is what is left of those that were told
+        not to move as planned.
+
+    """
+    view = snap.view
+    queues = {slot: list(jobs) for slot, jobs in groupby(tx.active_jobs(), attrgetter("slot"))}
+    functions = {job.function for job in snap.jobs} | {job.function for queue in queues.values() for job in queue}
+    known = np.array([view.function_index[name] for name in sorted(functions) if name in view.function_index], np.int64)
+    useful = np.flatnonzero(view.slot_usable & view.can_run[:, known].any(axis=1)) if len(known) else ints([])
+    if len(useful) == 0:
+        return None
+    rows = _Rows(snap, useful, settings, now_s)
+    batches = dict.fromkeys(job.batch_uuid for queue in queues.values() for job in queue)
+    free = {uuid for uuid in batches if may_move(tx.batch(uuid).policy)}
+    for slot in useful.tolist():
+        rows.add_queue(slot, queues.get(view.slots[slot], []), free)
+    for job in snap.jobs:
+        rows.add_pending(job)
+    return rows.replan_problem(late=late) if rows.jobs else None
+
+
+class _Rows:
+    """The rows of the problem, as they are gathered."""
+
+    def __init__(self, snap: Snapshot, useful: Ints, settings: PoolSettings, now_s: float) -> None:
+        self._snap, view = snap, snap.view
+        self._view, self._useful, self._settings, self._now_s = view, useful, settings, now_s
+        self._number = {slot: number for number, slot in enumerate(useful.tolist())}
+        self._ready_s = np.zeros(len(useful))
+        self._loaded = np.array(view.slot_function[useful])
+        self.jobs: list[Job] = []
+        self._accelerator: list[int] = []
+        self._start_s: list[float] = []
+        self._begun: list[bool] = []
+        self._left_bytes: list[int] = []
+        #: Host on which the input is already, -1 = none.
+        self._here: list[int] = []
+        self._astray: list[bool] = []
+        self._pieces: list[tuple[int, float, float, float]] = []
+        self._transfers = TransfersLeft(now_s)
+
+    def add_queue(self, slot: int, queue: Sequence[Job], free: Collection[str]) -> None:
+        """Add what waits on a slot, in its order; batches in `free` may be moved."""
+        number = self._number[slot]
+        for job in queue:
+            if job.state is JobState.RUNNING:
+                self._ready_s[number] = self._running_until_s(slot, job)
+                self._loaded[number] = self._view.function_index.get(job.function, -1)
+        due_s = float(self._ready_s[number])
+        for job in queue:
+            if job.state is JobState.RUNNING or job.function not in self._view.function_index:
+                continue
+            pieces = [] if job.input_bytes <= SMALL_INPUT_BYTES else self._transfers.pieces(job)
+            arrives_s = max((end_s for _, end_s, _ in pieces), default=0.0)
+            start_s = max(due_s, arrives_s)
+            # Another one that is there computes while this one is waited for.
+            due_s += self._seconds(slot, job)
+            stays = job.batch_uuid not in free or self._must_stay(job, start_s, pieces)
+            self._add(job, number, start_s, begun=stays, pieces=pieces)
+
+    def add_pending(self, job: Job) -> None:
+        """Add a job that has no place."""
+        self._add(job, -1, 0.0, begun=False, pieces=[])
+
+    def _add(
+        self, job: Job, number: int, start_s: float, *, begun: bool, pieces: Sequence[tuple[float, float, float]]
+    ) -> None:
+        row = len(self.jobs)
+        self.jobs.append(job)
+        self._accelerator.append(number)
+        self._start_s.append(start_s)
+        self._begun.append(begun)
+        self._astray.append(bool(pieces) and is_astray(job))
+        staged, small = job.state is JobState.STAGED, job.input_bytes <= SMALL_INPUT_BYTES
+        self._here.append(self._view.host_index[job.host] if staged and not small else -1)
+        left_bytes = job.input_bytes
+        if staged or small:  # no rates are planned for a small one: it moves in one burst whenever its slot is decided
+            left_bytes = 0
+        elif number >= 0 and begun:
+            left_bytes = int(sum(bps * (end_s - begin_s) for begin_s, end_s, bps in pieces) / 8.0)
+        self._left_bytes.append(left_bytes)
+        self._pieces += [(row, *piece) for piece in pieces]
+
+    def _seconds(self, slot: int, job: Job) -> float:
+        """Return how long a job computes, by what is known now."""
+        function = self._view.function_index[job.function]
+        per_byte = float(self._view.time_b_s_per_byte[slot, function])
+        return float(self._view.time_a_s[slot, function]) + per_byte * job.input_bytes
+
+    def _running_until_s(self, slot: int, job: Job) -> float:
+        """Return when what computes will end; what is late is expected to be as late again."""
+        known = job.function in self._view.function_index
+        seconds = self._seconds(slot, job) if known else (job.end_s or 0.0) - (job.start_s or 0.0)
+        end_s = (job.started_at or self._now_s) + seconds - self._now_s
+        return abs(end_s)
+
+    def _must_stay(self, job: Job, start_s: float, pieces: Sequence[tuple[float, float, float]]) -> bool:
+        """Say whether a job that waits is about to begin, is on its way, or was moved often enough."""
+        horizon_s = self._settings.replan_horizon_s
+        moves = bool(pieces) and self._transfers.since_dispatch_s(job) + horizon_s > job.transfer[0].begin_s
+        # Without limits its client sends it at once.
+        unlimited = job.state is JobState.WAITING_INPUT and not pieces and job.input_bytes > SMALL_INPUT_BYTES
+        # The other half of the attempts is for faults.
+        settled = job.attempt > self._settings.max_attempts // 2
+        return moves or unlimited or settled or job.cancel_requested or start_s < horizon_s
+
+    def replan_problem(self, *, late: bool) -> ReplanProblem:
+        """Return the problem."""
+        view, useful = self._view, self._useful
+        functions = np.array([view.function_index[job.function] for job in self.jobs])
+        input_bytes = np.array([job.input_bytes for job in self.jobs], np.int64)
+        here = np.array(self._here)[:, None]
+        # A large input that is there already is not sent again.
+        reachable = (here < 0) | (view.slot_host[useful] == here)
+        batches = sorted({(job.created_at, job.batch_uuid) for job in self.jobs})
+        rank = {batch_uuid: number for number, (_, batch_uuid) in enumerate(batches)}
+        problem = BatchProblem(
+            seconds=floats(np.where(reachable, view.compute_s(useful, functions, input_bytes), np.inf)),
+            input_bytes=ints(self._left_bytes),
+            requester=ints([view.host_index[job.requester] for job in self.jobs]),
+            egress_bps=view.egress_bps,
+            responder=ints(view.slot_host[useful]),
+            ingress_bps=view.ingress_bps,
+            ready_s=floats(self._ready_s),
+            group=ints([rank[job.batch_uuid] for job in self.jobs]),
+            local_host=ints(np.arange(len(view.hosts))),
+            function=ints(functions),
+            loaded=ints(self._loaded),
+            load_s=floats(view.slot_load_s[useful]),
+            output_bytes=ints([self._snap.result_bytes(job) for job in self.jobs]),
+            requester_ingress_bps=view.ingress_bps,
+            responder_egress_bps=view.egress_bps,
+            generation=view.generation,
+        )
+        columns_of = [np.array(column) for column in zip(*self._pieces, strict=True)] or [np.zeros(0)] * 4
+        underway = Underway(
+            problem=problem,
+            accelerator=np.array(self._accelerator),
+            start_s=np.array(self._start_s),
+            begun=np.array(self._begun),
+            transfers=Segments(columns_of[0].astype(np.int64), *columns_of[1:]),
+            retime=late,
+            astray=np.array(self._astray),
+        )
+        return ReplanProblem(underway=underway, jobs=tuple(self.jobs), slots=tuple(view.slots[s] for s in useful))
+
+
+def commit_replan(
+    tx: Transaction, asked: ReplanProblem, found: Replan, settings: PoolSettings, now_s: float
+) -> Changes:
+    """Make the plan hold for every job that is as it was; others stay as they are, or are planned again."""
+    changes, request = Changes(), asked.request
+    dispatched_at = now_s + settings.dispatch_lead_s
+    rows = unchanged(tx, request, np.flatnonzero(found.placed | found.retimed))
+    left: set[str] = set()
+    for row, place in placements(tx, request, found.plan, rows[found.placed[rows]], dispatched_at, now_s):
+        job = asked.jobs[row]
+        if job.state is JobState.PENDING:
+            changes.placed.append(change_job(tx, job, place, now_s))
+        else:
+            changes.moved.append(change_job(tx, job, Moved(place=place), now_s))
+            left.add(job.slot)
+    settle_slots(tx, sorted(left), now_s)
+    transfers = transfers_of(found.plan, len(asked.jobs))
+    for row in rows[found.retimed[rows]].tolist():
+        job, transfer, start_s = asked.jobs[row], transfers[row], float(found.plan.start_s[row])
+        if asked.underway.begun[row]:
+            transfer = (*_until_then(job, dispatched_at, settings.dispatch_lead_s), *transfer)
+        retimed = Retimed(
+            dispatched_at=dispatched_at,
+            start_s=start_s,
+            end_s=start_s + planned_s(request, found.plan, row),
+            transfer=transfer,
+        )
+        changes.retimed.append(change_job(tx, job, retimed, now_s))
+    _promise(tx, asked, found, changes.placed, dispatched_at, now_s)
+    return changes
+
+
+def _until_then(job: Job, begins_at: float, lead_s: float) -> list[RateSegment]:
+    """Return, on the clock of a plan that begins at `begins_at`, how a transfer under way goes on before that."""
+    since_s = begins_at - (job.dispatched_at or job.created_at)
+    # After its end it goes on at its last rate.
+    *before, last = job.transfer
+    before.append(changed(last, end_s=max(last.end_s, since_s)))
+    spans = [(max(piece.begin_s - since_s, -lead_s), min(piece.end_s - since_s, 0.0), piece.bps) for piece in before]
+    return [RateSegment(begin_s, end_s, bps) for begin_s, end_s, bps in spans if begin_s < end_s]
+
+
+def _promise(
+    tx: Transaction, asked: ReplanProblem, found: Replan, placed: Sequence[Job], dispatched_at: float, now_s: float
+) -> None:
+    """Note what the first plan of a batch promises."""
+    rows = np.array([row for row, job in enumerate(asked.jobs) if job.state is JobState.PENDING], np.int64)
+    if not placed or any(asked.jobs[row].attempt > 0 for row in rows.tolist()):
+        return
+    problem = asked.underway.problem
+    ends_s: Floats = found.plan.start_s[rows] + problem.seconds[rows, found.plan.accelerator[rows]]
+    fastest_s = problem.seconds[rows].min(axis=1)
+    # What runs is only expected to end when `ready_s` says: it may end, or be cancelled, at once.
+    bound_s = max(float(fastest_s.max()), even_work_s(fastest_s, np.zeros(problem.accelerators)))
+    makespan_s = float(ends_s.max())
+    of_batch = np.isin(found.plan.result_job, rows)
+    completion_s = max(makespan_s, float(found.plan.result_end_s[of_batch].max(initial=0.0)))
+    promised = BatchPlanned(
+        dispatched_at=dispatched_at,
+        makespan_s=makespan_s,
+        lower_bound_s=min(bound_s, makespan_s),
+        completion_s=completion_s,
+        completion_bound_s=min(bound_s, makespan_s),
+    )
+    changed, _ = BATCH.transition(tx.batch(placed[0].batch_uuid), promised, now_s)
+    tx.save(changed)

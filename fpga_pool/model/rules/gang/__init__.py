@@ -1,0 +1,1 @@
+"""Gangs: admission, decisions, what their agents report."""

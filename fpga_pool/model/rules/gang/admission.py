@@ -1,0 +1,127 @@
+"""Gangs as they come in, and as their tenants want them no more."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from fpga_pool.core.gangs.gangs import predicted
+from fpga_pool.model.codec import Message, Number
+from fpga_pool.model.exceptions import InvalidInput, NotFound
+from fpga_pool.model.lifecycle.gang import GangCancelRequested
+from fpga_pool.model.lifecycle.migration import MigrationFailed
+from fpga_pool.model.objects.gangs import ENDED_GANGS, LONGEST_COMMAND, LONGEST_IMAGE, Gang, GangState, Processor
+from fpga_pool.model.rules.gang.changes import change_gang, change_migration, end_trial, settle_gang, stop_processes
+from fpga_pool.model.transaction import Transaction
+
+#: Longest run time that may be requested: of gangs without an end no reservation could be made.
+LONGEST_S = 3.2e7
+_IMAGE_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_IMAGE - 1}}}")
+
+
+class GangRequest(Message, frozen=True, kw_only=True):
+    """A gang as a tenant asks for it; the uuid is chosen by whoever sends the request first."""
+
+    uuid: str
+    project_id: str
+    user_id: str
+    name: str
+    processes: int
+    runtime_s: Number
+    cpu_usage: Number
+    #: None = as long as was requested.
+    work_s: Number | None = None
+    #: See `Gang`.
+    image: str = ""
+    command: str = ""
+
+
+def create_gang(tx: Transaction, request: GangRequest, now_s: float, last_runs: int = 0) -> Gang:
+    """Store a gang that waits; it belongs to the emptiest shard that is wide enough.
+
+    It is expected to run as long as the last `last_runs` gangs of its user did; 0, or fewer of them = as it requests.
+
+    Raises
+    ------
+    InvalidInput
+        Naming what would be right.
+    DuplicateId
+        If the gang exists already.
+
+    """
+    work_s = request.runtime_s if request.work_s is None else request.work_s
+    for name, seconds in (("runtime_s", request.runtime_s), ("work_s", work_s)):
+        if not 0 < seconds <= LONGEST_S:
+            raise InvalidInput(f"{name}: expected a number above 0, {LONGEST_S:.0f} at most, found {seconds!r}")
+    if not 0 < request.cpu_usage <= 1:
+        raise InvalidInput(f"cpu_usage: expected a share of a processor, above 0, 1 at most; got {request.cpu_usage!r}")
+    check_guest(request.image, request.command)
+    gang = Gang(
+        uuid=request.uuid,
+        project_id=request.project_id,
+        user_id=request.user_id,
+        name=request.name,
+        processes=request.processes,
+        runtime_s=request.runtime_s,
+        cpu_usage=request.cpu_usage,
+        work_s=work_s,
+        created_at=now_s,
+        image=request.image,
+        command=request.command,
+        expected_s=_expected_s(tx, request, last_runs),
+        shard=_shard_for(request.processes, tx.processors(), tx.open_gangs()),
+    )
+    tx.add(gang)
+    return gang
+
+
+def _expected_s(tx: Transaction, request: GangRequest, last_runs: int) -> float | None:
+    """Return how long a gang is expected to run by what its user's last ones took; None where that is not asked."""
+    if not last_runs or not request.user_id:
+        return None
+    return predicted(tx.gang_run_times(request.user_id, last_runs), last_runs, request.runtime_s)
+
+
+def check_guest(image: str, command: str) -> None:
+    """Refuse what cannot be the name of an image, or a command for one."""
+    if image and not _IMAGE_NAME.fullmatch(image):
+        raise InvalidInput(
+            f"image: expected a name of letters, digits, '.', '_' and '-', {LONGEST_IMAGE} at most; found {image!r}"
+        )
+    if len(command) > LONGEST_COMMAND or not command.isprintable():
+        raise InvalidInput(f"command: expected one line of {LONGEST_COMMAND} characters at most; found {command!r}")
+
+
+def _shard_for(width: int, processors: Sequence[Processor], gangs: Sequence[Gang]) -> str:
+    size = Counter(processor.shard for processor in processors if processor.offered)
+    widest = max(size.values(), default=0)
+    if not 1 <= width <= widest:
+        raise InvalidInput(
+            f"processes: expected 1 to {widest}, found {width}"
+            if widest
+            else "processes: no host of the pool gives processors to gangs ([agent] gang_processors)"
+        )
+    asked_s: Counter[str] = Counter()
+    for gang in gangs:
+        asked_s[gang.shard] += int(gang.processes * gang.runtime_s)
+    return min((name for name in size if size[name] >= width), key=lambda name: (asked_s[name] / size[name], name))
+
+
+def owned_gang(tx: Transaction, uuid: str, project_id: str) -> Gang:
+    """Return a gang of this project; another project's looks as if it did not exist."""
+    gang = tx.gang(uuid)
+    if gang.project_id != project_id:
+        raise NotFound(f"no gang {uuid}")
+    return gang
+
+
+def cancel_gang(tx: Transaction, uuid: str, project_id: str, now_s: float) -> Gang:
+    """Have a gang end; it is CANCELLED when nothing of it is left.  InvalidTransition where it has ended."""
+    gang = owned_gang(tx, uuid, project_id)
+    if gang.cancel_requested and gang.state not in ENDED_GANGS:
+        return gang
+    gang = change_gang(tx, end_trial(tx, gang, now_s), GangCancelRequested(), now_s)
+    if gang.state is GangState.MOVING:
+        change_migration(tx, gang, MigrationFailed(reason="cancelled"), now_s)
+    stop_processes(tx, gang, "cancelled", now_s)
+    settle_gang(tx, uuid, now_s)
+    return tx.gang(uuid)

@@ -1,0 +1,85 @@
+"""What it costs the pool to give a slot up, and which slots it cannot give up."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.objects.pool import Job, JobState, Lease, LeaseKind, Slot, SlotState
+from fpga_pool.model.rules.shared.settings import PoolSettings
+
+#: Stopping jobs costs more than all else together that a claim may cost.
+_STOPPING = 1000.0
+
+
+def leaves_in_s(jobs: Iterable[Job], catalogue: Catalogue, settings: PoolSettings, now_s: float) -> float:
+    """Return in how many seconds the pool can give up a slot that has these jobs: 0 where all of them can leave now."""
+    return max((max(_end_at(job) - now_s, 0.0) for job in jobs if must_stay(job, catalogue, settings)), default=0.0)
+
+
+def cost_of(price: tuple[int, float, int]) -> float:
+    """Return a price as one number that can be added up: to stop jobs costs more than anything else."""
+    done_first, lost_s, moved = price
+    return _STOPPING + lost_s + moved if moved else float(done_first)
+
+
+def price_of(
+    slot: Slot, queue: Sequence[Job], function: str, catalogue: Catalogue, now_s: float
+) -> tuple[int, float, int]:
+    """Return what taking a slot costs: what has to be done first, the seconds of work lost, the jobs that move."""
+    if queue:
+        return 3, sum(_lost_s(job, catalogue, now_s) for job in queue), len(queue)
+    if slot.state is SlotState.READY and slot.function == function:
+        return 0, 0.0, 0
+    return (1 if slot.state is SlotState.EMPTY else 2), 0.0, 0
+
+
+def _lost_s(job: Job, catalogue: Catalogue, now_s: float) -> float:
+    """Return what would be computed again if a job left now, or, of one that stays to its end, how long that takes."""
+    function = catalogue.functions.get(job.function)
+    if job.state is not JobState.RUNNING:
+        return 0.0
+    if function is not None and not function.preemptible:
+        return max(_end_at(job) - now_s, 0.0)
+    if function is not None and function.progress_kept:
+        return 0.0
+    return max(now_s - (job.started_at or now_s), 0.0)
+
+
+def must_stay(job: Job, catalogue: Catalogue, settings: PoolSettings) -> bool:
+    """Say whether a job cannot leave its slot before it ends: it would be lost, or planned too often."""
+    function = catalogue.functions.get(job.function)
+    running = job.state is JobState.RUNNING
+    return job.attempt >= settings.max_attempts or (running and function is not None and not function.preemptible)
+
+
+def _end_at(job: Job) -> float:
+    """Return when a job is expected to end."""
+    if job.started_at is not None:
+        return job.started_at + (job.end_s or 0.0) - (job.start_s or 0.0)
+    return (job.dispatched_at or job.created_at) + (job.end_s or 0.0)
+
+
+def jobs_by_slot(jobs: Iterable[Job], leases: Iterable[Lease]) -> defaultdict[str, list[Job]]:
+    """Return the jobs that a slot has, by slot; where a task holds it, those on all its slots: they leave together."""
+    queues: defaultdict[str, list[Job]] = defaultdict(list)
+    shares: defaultdict[str, list[Job]] = defaultdict(list)
+    for job in jobs:
+        queues[job.slot].append(job)
+        shares[job.batch_uuid].append(job)
+    for lease in leases:
+        if lease.kind is LeaseKind.TASK:
+            queues[lease.slot] += [job for job in shares[lease.holder] if job.slot != lease.slot]
+    return queues
+
+
+def bound_by_tasks(
+    queues: Mapping[str, Sequence[Job]], leases: Iterable[Lease], catalogue: Catalogue, settings: PoolSettings
+) -> set[str]:
+    """Return the slots of tasks that a claim would stop although a share of them cannot leave: they are not given."""
+    return {
+        lease.slot
+        for lease in leases
+        if lease.kind is LeaseKind.TASK
+        for job in queues[lease.slot]
+        if job.batch_uuid == lease.holder and not job.cancel_requested and must_stay(job, catalogue, settings)
+    }

@@ -1,0 +1,87 @@
+"""Why a host can take an instance or not, as sentences for operators."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from fpga_pool.core.lattice.tasks import Links
+from fpga_pool.core.types import Ints
+from fpga_pool.model.flavor import RESOURCE_CLASS
+from fpga_pool.model.objects.pool import LeaseKind
+from fpga_pool.model.rules.instance.fitting import EMPTY, EVICTION, LOADED, OTHER, PLANNED, Fitting
+from fpga_pool.model.rules.instance.linking import largest_linked
+
+
+def on_one_card(extra_specs: Mapping[str, str]) -> bool:
+    """Say whether a flavor wants all slots of one card: so does who asks for them in one group."""
+    grouped = any(re.fullmatch(f"resources_?[^:]+:{RESOURCE_CLASS}", name) for name in extra_specs)
+    return not grouped or f"resources:{RESOURCE_CLASS}" in extra_specs
+
+
+def explain_host(
+    fitting: Fitting, host: str, count: int, *, together: bool = True, links: Links = Links.ANY
+) -> tuple[bool, str]:
+    """Say whether `count` slots (of one card, where `together`) that are linked can be had on a host, and why."""
+    providers = fitting.providers.of_host.get(host)
+    if providers is None:
+        return False, "the pool knows no slots of this host"
+    rows = np.flatnonzero(np.isin(fitting.providers.of_slot, np.array(providers)))
+    fits = rows[fitting.fits[rows]]
+    if not len(fits):
+        return False, f"none of its {len(rows)} slots can hold {fitting.function}"
+    free = fits[fitting.had[fits]]
+    said = "; ".join((f"{len(free)} of {_slots(len(fits))} can be had", *_kinds(fitting, fits, free)))
+    most = int(fitting.free[providers.start : providers.stop].max()) if together else len(free)
+    if most < count:
+        why = (
+            f"{count} on one card are asked for and there are at most {most}" if together else f"{count} are asked for"
+        )
+        return False, f"{said}; {why}"
+    linked = count if links == Links.ANY else _most_linked(fitting, host, count, links, together=together)
+    if linked == count:
+        return True, said
+    where = " on one card" if together else ""
+    return False, f"{said}; no {links.name.lower()} of {count} free{where}: at most {linked} are linked so"
+
+
+def _most_linked(fitting: Fitting, host: str, count: int, links: Links, *, together: bool) -> int:
+    """Return how many slots, up to `count`, can be had that are linked so (of one provider, where `together`)."""
+    slot_candidates = fitting.slot_candidates.of(host)
+    providers = {slot_candidate.provider for slot_candidate in slot_candidates} if together else {None}
+    parts = [
+        [slot_candidate for slot_candidate in slot_candidates if provider in (None, slot_candidate.provider)]
+        for provider in providers
+    ]
+    return max(largest_linked(part, links, count + 1) for part in parts)
+
+
+def _kinds(fitting: Fitting, fits: Ints, free: Ints) -> Iterator[str]:
+    """Say of how many slots what is true: of those that can be had, then of the others."""
+    cost = fitting.cost[free]
+    for count, what in (
+        (cost == LOADED, f"has {fitting.function} loaded"),
+        (cost == EMPTY, "empty"),
+        (cost == OTHER, "holds another function"),
+        (cost == PLANNED, "has jobs planned on it"),
+        (cost >= EVICTION, "computes for the pool and would be evicted"),
+    ):
+        if found := int(count.sum()):
+            yield f"{found} {what}"
+    pool = fitting.providers.pool
+    taken = fits[~fitting.had[fits]]
+    out = ~pool.in_service[taken]
+    instance = pool.slots["lease"][taken] == pool.numbers.get(LeaseKind.INSTANCE, -1)
+    kept = fitting.kept[taken]
+    for count, what in (
+        (out, "out of service"),
+        (~out & instance, "held by an instance"),
+        (~out & kept, "computes what cannot be preempted"),
+        (~out & ~instance & ~kept, "held otherwise"),
+    ):
+        if found := int(count.sum()):
+            yield f"{found} {what}"
+
+
+def _slots(count: int) -> str:
+    return "1 slot that fits" if count == 1 else f"{count} slots that fit"

@@ -1,0 +1,195 @@
+"""Which slots of the pool an instance could get for a function, and what that would cost the pool.
+
+Slots are seen as Placement sees them: those of one kind on one card are a provider, and within a provider one is as
+good as another for the claim, so what matters is how many there are, from the best to the most costly.
+
+The slots of each host that an instance could get for a function, with how they are linked.
+
+Most hosts of a pool are alike: those whose slots are free, cost and are linked the same share one description, so that
+what was found out about one of them holds for all.
+"""
+
+import math
+from functools import cached_property
+
+import numpy as np
+
+from fpga_pool.core.types import Floats, Ints
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.objects.links import slot_links
+from fpga_pool.model.objects.pool import SlotState
+from fpga_pool.model.rules.instance.linking import SlotCandidate
+from fpga_pool.model.rules.shared.columns import Bools, PoolColumns, Providers
+
+#: Slots of a host; their `card` and `provider` are numbers within the host.
+SlotCandidates = tuple[SlotCandidate, ...]
+
+
+class HostCandidates:
+    """Looks hosts up by name; made for one request after the other, it computes what they ask for only."""
+
+    def __init__(self, providers: Providers, had: Bools, cost: Floats) -> None:
+        """`had` and `cost` are (S,): which slots can be had, and what that costs the pool."""
+        self._providers = providers
+        self._rows: Ints = np.flatnonzero(had)
+        self._cost: Floats = np.ascontiguousarray(cost[self._rows], dtype=np.float64)
+        self._alike: dict[bytes, SlotCandidates] = {}
+        self._located: dict[str, tuple[SlotCandidates, int]] = {}
+
+    def of(self, host: str) -> SlotCandidates:
+        """Return the slots of a host that can be had: the same object for hosts that are alike."""
+        return self.located(host)[0]
+
+    def located(self, host: str) -> tuple[SlotCandidates, int]:
+        """Return the same, and the row of the provider that has number 0 within the host."""
+        found = self._located.get(host)
+        if found is None:
+            found = self._located[host] = self._found(host)
+        return found
+
+    def _found(self, host: str) -> tuple[SlotCandidates, int]:
+        hosts = self._providers.hosts
+        row = hosts.rows.get(host)
+        if row is None:
+            return (), 0
+        begin, end = self._begin[row], self._begin[row + 1]
+        known = self._bytes[begin * self._width : end * self._width]
+        found = self._alike.get(known)
+        if found is None:
+            words = self._providers.pool.words
+            found = self._alike[known] = tuple(
+                SlotCandidate(str(card), provider, slot_links(words[links]), cost)
+                for (card, provider, links, _), cost in zip(
+                    self._facts[begin:end].tolist(), self._cost[begin:end].tolist(), strict=True
+                )
+            )
+        return found, hosts.first_provider[row]
+
+    @cached_property
+    def _facts(self) -> Ints:
+        """(N, 4) card and provider within the host, number of the word of the links, and the bits of the cost."""
+        hosts, links = self._providers.hosts, self._providers.pool.slots["links"]
+        columns = (hosts.card[self._rows], hosts.provider[self._rows], links[self._rows], self._cost.view(np.int64))
+        return np.ascontiguousarray(np.stack(columns, axis=1).astype(np.int64))
+
+    @cached_property
+    def _bytes(self) -> bytes:
+        return self._facts.tobytes()
+
+    @cached_property
+    def _width(self) -> int:
+        width: int = self._facts.itemsize * self._facts.shape[1]
+        return width
+
+    @cached_property
+    def _begin(self) -> list[int]:
+        """Return where the slots of each host begin, and where the last ones end."""
+        pool = self._providers.pool
+        begin: list[int] = np.searchsorted(pool.slot_host[self._rows], np.arange(len(pool.hosts["name"]) + 1)).tolist()
+        return begin
+
+
+#: What it costs to give a slot away, in the order in which an instance is given slots: the function is there and
+#: nothing computes; nothing is loaded; another function is; jobs are planned on it.  Evicting a job costs more than all
+#: of these together for the largest request, and the more the more it gains there.
+LOADED, EMPTY, OTHER, PLANNED, EVICTION = 0.0, 1.0, 2.0, 3.0, 1000.0
+#: What slots add that cannot be had.
+NOT_HAD = math.inf
+
+
+class Fitting:
+    """The slots that an instance could get for one function: by provider, and within each from the cheapest on."""
+
+    def __init__(self, providers: Providers, catalogue: Catalogue, function: str, stay_s: float) -> None:
+        self.providers = providers
+        self.function = function
+        pool = providers.pool
+        traits = _Traits(pool, catalogue, function)
+        #: (S,) whether the function can be loaded there, whoever has the slot now; and whether it can be had now.
+        self.fits: Bools = traits.fits
+        #: A job that cannot be preempted computes there for the pool.
+        self.kept: Bools = traits.busy & ~traits.preemptible & traits.takeable
+        self.had: Bools = traits.fits & traits.takeable & pool.in_service & ~self.kept
+        #: (S,) see LOADED and its siblings.
+        self.cost: Floats = traits.cost
+        rows = np.flatnonzero(self.had)
+        rows = rows[np.lexsort((traits.cost[rows], providers.of_slot[rows]))]
+        count = len(providers.uuids)
+        #: (P,) how many slots can be had, and where they begin among all of those.
+        self.free: Ints = np.bincount(providers.of_slot[rows], minlength=count).astype(np.int64)
+        self.begin: Ints = np.concatenate([[0], np.cumsum(self.free)[:-1]]).astype(np.int64) if count else self.free
+        evicted = np.where(traits.busy, traits.gain_now, 0.0)[rows]
+        share = 1.0 - traits.load_s[rows] / (traits.load_s[rows] + stay_s)
+        #: (N,) of the slots that can be had, by provider: cost, benefit added to the pool, time to load.
+        self.costs: Floats = traits.cost[rows]
+        self.gains: Floats = traits.speedup[rows] * share - evicted
+        self.loads_s: Floats = traits.load_s[rows]
+        #: (P,) how many times as long as on the fastest board the function computes there.
+        self.slowdown: Floats = traits.slowdown[providers.slot]
+
+    @cached_property
+    def slot_candidates(self) -> HostCandidates:
+        """The slots that can be had, one by one, with how they are linked."""
+        return HostCandidates(self.providers, self.had, self.cost)
+
+    def firsts(self, values: Floats, count: int, free: Ints | None = None) -> Floats:
+        """Return (P,) the sum of some values over the first `count` slots of each provider.
+
+        NOT_HAD where there are not so many; `free` (P,) says how many there are where it is fewer than `self.free`.
+        Where slots are alike so are the sums, to the last bit.
+        """
+        rows = np.flatnonzero((self.free if free is None else free) >= count)
+        added = np.full(len(self.free), NOT_HAD)
+        added[rows] = values[self.begin[rows, np.newaxis] + np.arange(count)].sum(axis=1)
+        return added
+
+    def between(self, values: Floats, provider: int, given: int, count: int) -> float:
+        """Return the sum of some values over the next `count` slots of a provider, after `given` of them."""
+        first = self.begin[provider] + given
+        return float(values[first : first + count].sum())
+
+
+class _Traits:
+    """What each slot is, for one function."""
+
+    def __init__(self, pool: PoolColumns, catalogue: Catalogue, function: str) -> None:
+        slots, numbers = pool.slots, pool.numbers
+        wanted = catalogue.function(function)
+        rows = len(slots["host"])
+        self.fits = np.zeros(rows, dtype=bool)
+        self.speedup, self.slowdown, load_s = np.zeros(rows), np.ones(rows), np.zeros(rows)
+        for here, (board, kind) in _alike(pool, "board", "kind"):
+            if catalogue.fits(function, board, kind):
+                self.fits[here] = True
+                self.speedup[here] = wanted.speedup_on(board)
+                self.slowdown[here] = wanted.slowdown_on(board)
+                load_s[here] = catalogue.boards[board].load_s(kind)
+        self.gain_now, self.preemptible = np.zeros(rows), np.ones(rows, dtype=bool)
+        for here, (loaded, board) in _alike(pool, "function", "board"):
+            if loaded in catalogue.functions:
+                self.gain_now[here] = catalogue.functions[loaded].speedup_on(board)
+                self.preemptible[here] = catalogue.functions[loaded].preemptible
+        state, lease = slots["state"], slots["lease"]
+        self.busy = state == numbers.get(SlotState.BUSY, -1)
+        unleased = lease == numbers.get("", -1)
+        self.takeable = unleased | (slots["revocable"] == 1)
+        working = self.busy | (state == numbers.get(SlotState.READY, -1))
+        there = working & (slots["function"] == numbers.get(function, -1))
+        self.load_s = np.where(there, 0.0, load_s)
+        idle = unleased & ~self.busy
+        self.cost = np.select(
+            [self.busy, idle & there, idle & (state == numbers.get(SlotState.EMPTY, -1)), idle],
+            [EVICTION + self.gain_now, LOADED, EMPTY, OTHER],
+            PLANNED,
+        )
+
+
+def _alike(pool: PoolColumns, *names: str) -> list[tuple[Ints, tuple[str, ...]]]:
+    """Return the rows of slots that have the same words in some columns, with these words."""
+    stacked = np.stack([pool.slots[name] for name in names])
+    key = stacked[0] * (len(pool.words) + 1) + stacked[1]
+    _, first, of = np.unique(key, return_index=True, return_inverse=True)
+    return [
+        (np.flatnonzero(of == group), tuple(pool.words[number] for number in stacked[:, row].tolist()))
+        for group, row in enumerate(first.tolist())
+    ]

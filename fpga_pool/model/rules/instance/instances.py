@@ -1,0 +1,331 @@
+"""Slots that virtual machines hold: claimed when one boots, given back when it ends, compared with what agents keep.
+
+Which slots are a virtual machine's is decided in three steps by three parties: Placement counts them by card and kind,
+here single ones are chosen among these, and the host's agent loads and keeps them.  A claim takes slots from the pool's
+own work, tasks included, which goes on elsewhere; it never takes what another virtual machine holds.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fpga_pool.core.lattice.tasks import Links
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.exceptions import Conflict, UnknownFunction
+from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
+from fpga_pool.model.lifecycle.job import Displaced, EvictRequested
+from fpga_pool.model.messages.agents import FreeSlot, HoldSlot, ObservedSlot
+from fpga_pool.model.objects.links import slot_links, wished_links
+from fpga_pool.model.objects.pool import CPU, JobState, Lease, LeaseKind, Slot, SlotState
+from fpga_pool.model.rules.batch.placing import held_by_instances, usable
+from fpga_pool.model.rules.instance.costs import bound_by_tasks, cost_of, jobs_by_slot, leaves_in_s, must_stay, price_of
+from fpga_pool.model.rules.instance.linking import SlotCandidate, choose_candidates, largest_linked
+from fpga_pool.model.rules.shared.changes import change_job, displace_task, end_lease, new_lease, send, settle_slots
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.model.transaction import Transaction
+
+#: Number of slots by the uuid of their provider in Placement.
+Allocated = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What one virtual machine wants of one host."""
+
+    host: str
+    instance: str
+    project_id: str
+    wanted: AcceleratorRequest
+    #: What Placement has allocated to it; None = there is no Placement, and any slot of the host will do.
+    allocated: Allocated | None = None
+
+
+def provider_of(slot: Slot) -> str:
+    """Return the uuid of the provider that a slot is counted in."""
+    return provider_uuid(slot.host, slot.card, slot.kind)
+
+
+def held_by(tx: Transaction, host: str, instance: str) -> list[Lease]:
+    """Return the leases of a virtual machine on slots of a host, by slot."""
+    return [lease for lease in instance_leases(tx, host) if lease.holder == instance]
+
+
+def instance_leases(tx: Transaction, host: str) -> list[Lease]:
+    """Return the leases of virtual machines on slots of a host, by slot."""
+    return [lease for lease in tx.leases(host=host) if lease.of_instance]
+
+
+def claim_slots(
+    tx: Transaction, claim: Claim, catalogue: Catalogue, settings: PoolSettings, now_s: float
+) -> list[Slot]:
+    """Give a virtual machine its slots, by name, and have the host's agent hold them.
+
+    What it holds already and still wants it keeps, so a claim can be made again; the rest it gives back.
+
+    Raises
+    ------
+    UnknownFunction
+        If the catalogue does not have the function.
+    Conflict
+        If the host does not have so many slots to give, or none that are linked as wanted; nothing was changed then.
+
+    """
+    wanted = claim.wanted
+    if wanted.function not in catalogue.functions:
+        known = ", ".join(sorted(catalogue.functions))
+        raise UnknownFunction(f"function {wanted.function!r} is not in the catalogue; it has {known}")
+    kept, given_back = _kept(tx, claim)
+    chosen: list[Slot] = []
+    if len(kept) < wanted.count or not _are_linked(tx, kept, wanted):
+        offered = _offered(tx, claim, catalogue, settings, now_s)
+        if not wanted.linked:
+            chosen = _choose(tx, claim, kept, wanted.count - len(kept), offered)
+        else:
+            names = {slot.name for slot in _choose_linked(tx, claim, kept, offered)}
+            given_back += [lease for lease in kept if lease.slot not in names]
+            kept = [lease for lease in kept if lease.slot in names]
+            chosen = [tx.slot(name) for name in sorted(names - {lease.slot for lease in kept})]
+    _free(tx, given_back, now_s)
+    for slot in chosen:
+        _take(tx, slot, catalogue, settings, now_s)
+        lease = new_lease(
+            tx,
+            slot.name,
+            LeaseKind.INSTANCE,
+            claim.instance,
+            now_s,
+            project_id=claim.project_id,
+            function=wanted.function,
+        )
+        tx.add(lease)
+        send(tx, slot.name, _hold(lease))
+    return [tx.slot(name) for name in sorted([lease.slot for lease in kept] + [slot.name for slot in chosen])]
+
+
+def release_slots(tx: Transaction, host: str, instance: str, now_s: float) -> list[Lease]:
+    """Take from a virtual machine all that it holds on a host; return what that was."""
+    held = held_by(tx, host, instance)
+    _free(tx, held, now_s)
+    return held
+
+
+def release_lease(tx: Transaction, lease: Lease, now_s: float) -> bool:
+    """Take one slot from a virtual machine, if the lease is still in force; say whether it was."""
+    current = [held for held in tx.leases(slots=[lease.slot]) if held.uuid == lease.uuid]
+    _free(tx, current, now_s)
+    return bool(current)
+
+
+def compare_hold(
+    tx: Transaction, observed: ObservedSlot, lease: Lease | None, now_s: float, *, new: bool, settled: bool
+) -> str:
+    """Mend a difference between who holds a slot (`lease`, a virtual machine's) and what its agent keeps it for.
+
+    Returns what differed, "" = nothing.
+
+    A slot that is new to the database (`new`) and kept for a virtual machine is that one's: the database was lost, not
+    the machine.  Otherwise the database is right, once the agent has done what it was told (`settled`).
+    """
+    holder = "" if lease is None else lease.holder
+    if holder == observed.instance:
+        return ""
+    if new:
+        adopted = new_lease(tx, observed.slot, LeaseKind.INSTANCE, observed.instance, now_s, function=observed.function)
+        tx.add(adopted)
+        return f"its agent keeps it for instance {observed.instance}, so that one holds it"
+    if not settled or observed.state is SlotState.FAULTED:
+        return ""
+    if lease is not None:
+        send(tx, observed.slot, _hold(lease))
+        return f"instance {holder} holds it, its agent keeps it for {observed.instance or 'none'}"
+    epoch = tx.slot(observed.slot).lease_epoch
+    send(tx, observed.slot, FreeSlot(instance=observed.instance, lease_epoch=epoch))
+    return f"its agent keeps it for instance {observed.instance}, which does not hold it"
+
+
+def not_to_be_had(
+    tx: Transaction, catalogue: Catalogue, settings: PoolSettings, now_s: float
+) -> tuple[set[str], set[str]]:
+    """Return the slots that no virtual machine holds and that none could get: out of service; and not given up soon."""
+    leases = tx.leases()
+    held = {lease.slot for lease in leases if lease.of_instance}
+    queues = jobs_by_slot(tx.active_jobs(), leases)
+    bound = bound_by_tasks(queues, leases, catalogue, settings)
+    out, busy, patience_s = set(), set(), settings.claim_patience_s
+    for slot in tx.slots():
+        if slot.kind == CPU or slot.name in held:
+            continue
+        if not usable(slot, tx.host(slot.host), set()):
+            out.add(slot.name)
+        elif slot.name in bound or leaves_in_s(queues[slot.name], catalogue, settings, now_s) > patience_s:
+            busy.add(slot.name)
+    return out, busy
+
+
+def _kept(tx: Transaction, claim: Claim) -> tuple[list[Lease], list[Lease]]:
+    """Divide what a virtual machine holds into what it still wants and what it does not."""
+    left = Counter(claim.allocated or {})
+    kept: list[Lease] = []
+    given_back = []
+    for lease in held_by(tx, claim.host, claim.instance):
+        provider = provider_of(tx.slot(lease.slot))
+        allocated = claim.allocated is None or left[provider] > 0
+        if lease.function == claim.wanted.function and allocated and len(kept) < claim.wanted.count:
+            left[provider] -= 1
+            kept.append(lease)
+        else:
+            given_back.append(lease)
+    return kept, given_back
+
+
+def _are_linked(tx: Transaction, leases: Sequence[Lease], wanted: AcceleratorRequest) -> bool:
+    """Say whether slots that are held are linked as wanted."""
+    if not wanted.linked:
+        return True
+    candidates = [_candidate(tx.slot(lease.slot), 0.0) for lease in leases]
+    return choose_candidates(candidates, wished_links(wanted), len(candidates)) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    """What a host has for a claim: slots that fit, those that can be given now with the cheapest first, and prices."""
+
+    fitting: Sequence[Slot]
+    possible: Sequence[Slot]
+    prices: Sequence[tuple[int, float, int]]
+    #: Slots that others hold.
+    foreign: set[str]
+
+
+def _offered(tx: Transaction, claim: Claim, catalogue: Catalogue, settings: PoolSettings, now_s: float) -> _Offered:
+    fitting = [slot for slot in tx.slots(claim.host) if _fits(slot, claim, catalogue)]
+    leases = tx.leases(host=claim.host)
+    foreign = held_by_instances(leases)
+    queues = jobs_by_slot(tx.active_jobs(host=claim.host), leases)
+    bound = bound_by_tasks(queues, leases, catalogue, settings)
+    function = claim.wanted.function
+    priced = [
+        (price_of(slot, queues[slot.name], function, catalogue, now_s), slot.name, slot)
+        for slot in fitting
+        if usable(slot, tx.host(slot.host), foreign | bound)
+        and leaves_in_s(queues[slot.name], catalogue, settings, now_s) <= settings.claim_patience_s
+    ]
+    priced.sort(key=lambda offer: offer[:2])
+    return _Offered(fitting, [slot for *_, slot in priced], [price for price, *_ in priced], foreign)
+
+
+def _choose(tx: Transaction, claim: Claim, kept: Sequence[Lease], count: int, offered: _Offered) -> list[Slot]:
+    """Return the slots that cost the pool least."""
+    chosen = _within(offered.possible, claim.allocated, [tx.slot(lease.slot) for lease in kept], count)
+    if len(chosen) < count:
+        raise Conflict(_refusal(tx, claim, offered.fitting, offered.possible, offered.foreign))
+    return chosen
+
+
+def _choose_linked(tx: Transaction, claim: Claim, kept: Sequence[Lease], offered: _Offered) -> list[Slot]:
+    """Return all slots of a claim, linked as it wants: where Placement leaves a choice, the linked ones.
+
+    What is held already is taken again rather than anything else.
+    """
+    wanted = claim.wanted
+    held = [tx.slot(lease.slot) for lease in kept]
+    slots = [*held, *offered.possible]
+    costs = [-1.0] * len(held) + [cost_of(price) for price in offered.prices]
+    candidates = [_candidate(slot, cost) for slot, cost in zip(slots, costs, strict=True)]
+    allocated = None
+    if claim.allocated is not None:
+        own = {provider_of(slot) for slot in tx.slots(claim.host)}
+        allocated = {provider: count for provider, count in claim.allocated.items() if provider in own}
+    found = choose_candidates(candidates, wished_links(wanted), wanted.count, allocated)
+    if found is not None:
+        return [slots[index] for index in found]
+    if choose_candidates(candidates, Links.ANY, wanted.count, allocated) is None:
+        raise Conflict(_refusal(tx, claim, offered.fitting, offered.possible, offered.foreign))
+    allowed = "" if claim.allocated is None else " and that Placement has allocated from"
+    most = largest_linked(candidates, wished_links(wanted), wanted.count)
+    raise Conflict(
+        f"host {claim.host}: {wanted.what} for {wanted.function} is wanted; of {len(candidates)} that can be given now"
+        f"{allowed} no such {wanted.count} are linked so, at most {most}"
+    )
+
+
+def _candidate(slot: Slot, cost: float) -> SlotCandidate:
+    return SlotCandidate(slot.card, provider_of(slot), slot_links(slot.links), cost)
+
+
+def _fits(slot: Slot, claim: Claim, catalogue: Catalogue) -> bool:
+    asked = claim.allocated is None or claim.allocated.get(provider_of(slot), 0) > 0
+    return slot.kind != CPU and asked and catalogue.fits(claim.wanted.function, slot.board, slot.kind)
+
+
+def _within(slots: Iterable[Slot], allocated: Allocated | None, kept: Iterable[Slot], count: int) -> list[Slot]:
+    """Return the first slots, as many of each provider as are allocated beside those that are kept."""
+    left = Counter(allocated or {})
+    left.subtract(Counter(map(provider_of, kept)))
+    chosen: list[Slot] = []
+    for slot in slots:
+        provider = provider_of(slot)
+        if len(chosen) < count and (allocated is None or left[provider] > 0):
+            left[provider] -= 1
+            chosen.append(slot)
+    return chosen
+
+
+def _refusal(
+    tx: Transaction, claim: Claim, fitting: Sequence[Slot], possible: Sequence[Slot], foreign: set[str]
+) -> str:
+    """Say why a host cannot give what is wanted of it."""
+    wanted, host = claim.wanted, tx.host(claim.host)
+    if not host.alive:
+        return f"host {host.name}: its agent is not heard of, no slot of it can be given"
+    if claim.allocated is not None:
+        own = {provider_of(slot) for slot in tx.slots(host.name)}
+        allocated = sum(count for provider, count in claim.allocated.items() if provider in own)
+        if allocated < wanted.count:
+            return (
+                f"instance {claim.instance}: Placement has allocated {allocated} slots of host {host.name} to it, its"
+                f" flavor asks for {wanted.count}"
+            )
+    held = sum(slot.name in foreign for slot in fitting)
+    return (
+        f"host {host.name}: {wanted.count} slots for {wanted.function} are wanted; of {len(fitting)} that fit"
+        f"{'' if claim.allocated is None else ' and that Placement has allocated from'} {held} are held by virtual"
+        f" machines, {len(possible)} can be given now; the others are out of service, or busy with jobs that cannot be"
+        " stopped"
+    )
+
+
+def _take(tx: Transaction, slot: Slot, catalogue: Catalogue, settings: PoolSettings, now_s: float) -> None:
+    """Have the pool's work leave a slot, and end the pool's lease on it.
+
+    A job whose input the agent holds keeps it, and perhaps its progress; it is gone from the slot when its agent says
+    so.  One that cannot be stopped ends there; the agent holds the slot for nobody else before.
+    """
+    for lease in tx.leases(slots=[slot.name]):
+        if lease.kind is LeaseKind.TASK:
+            displace_task(tx, lease.holder, f"slot {slot.name} was claimed for a virtual machine", now_s)
+    for job in tx.active_jobs(slot=slot.name):
+        if must_stay(job, catalogue, settings):
+            continue
+        if job.state is JobState.WAITING_INPUT:
+            displaced = Displaced(reason=f"slot {slot.name} was claimed for a virtual machine")
+            change_job(tx, job, displaced, now_s, settle=False)
+        else:
+            function = catalogue.functions.get(job.function)
+            keep = function is not None and function.progress_kept
+            change_job(tx, job, EvictRequested(keep_progress=keep), now_s, settle=False)
+    for lease in tx.leases(slots=[slot.name]):
+        end_lease(tx, lease, now_s)
+
+
+def _free(tx: Transaction, leases: Sequence[Lease], now_s: float) -> None:
+    for lease in leases:
+        end_lease(tx, lease, now_s)
+        send(tx, lease.slot, FreeSlot(instance=lease.holder, lease_epoch=lease.epoch))
+    settle_slots(tx, [lease.slot for lease in leases], now_s)
+
+
+def _hold(lease: Lease) -> HoldSlot:
+    return HoldSlot(
+        instance=lease.holder, project_id=lease.project_id, function=lease.function, lease_epoch=lease.epoch
+    )

@@ -1,0 +1,1 @@
+"""Jobs that arrive one by one and are decided by benefit."""

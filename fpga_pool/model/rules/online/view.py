@@ -1,0 +1,340 @@
+"""Jobs that come one by one: the pool as an online policy sees it, and what it decides as objects (benefit paper).
+
+A batch whose policy is an online one is not planned.  Its jobs wait until the policy has a slot for them; one that has
+waited too long runs on a worker of a host's CPU pool meanwhile, and comes back to a slot where that pays.  Decisions
+are made between two transactions, on what `online_view` has read in one; `family` makes the other of them.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fpga_pool.core.benefit.demand import Demand
+from fpga_pool.core.benefit.look import SlotNow, picture
+from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
+from fpga_pool.core.benefit.plus import TenantLimit
+from fpga_pool.core.benefit.pool import OnlinePool
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.lifecycle.job import EvictRequested
+from fpga_pool.model.objects.pool import CPU, Job, JobState, Slot, SlotState, is_cpu
+from fpga_pool.model.rules.batch.placing import held_by_others, usable
+from fpga_pool.model.rules.batch.planning import TimeModels, known_time_models
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.model.transaction import Transaction
+
+#: Seconds, besides the load itself, within which an agent has told of a load ahead; after these it was for nothing.
+ANSWER_S = 5.0
+#: A slot is told to load ahead of jobs once in so many seconds at most, and one where that goes on to fail is told less
+#: and less often.
+PAUSE_S, LONGEST_PAUSE_S = 60.0, 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestedLoad:
+    """A slot was told to load a function ahead of its jobs: which one, in place of what, and when."""
+
+    function: str
+    replaces: str
+    at: float
+    #: How often the slot had been loaded by then.
+    reconfigurations: int
+    #: For how long it is not told again, seconds.
+    pause_s: float = PAUSE_S
+
+    def is_remembered(self, now_s: float) -> bool:
+        """Say whether it still matters: if the slot is told again soon after the pause, this was for nothing."""
+        return now_s - self.at < 2 * self.pause_s
+
+    def after(self, before: "RequestedLoad | None") -> "RequestedLoad":
+        """Return it with the pause that follows if it was told so before, and is still remembered."""
+        return self if before is None else replace(self, pause_s=min(2 * before.pause_s, LONGEST_PAUSE_S))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A job that wants a slot: it has no place, or computes on a CPU."""
+
+    job: Job
+    #: Seconds of slot time that are left of it.
+    work_s: float
+    #: When it goes to a CPU.
+    give_up_at: float
+
+
+@dataclass(slots=True, kw_only=True)
+class OnlineView:
+    """What an online policy decides on, and what its indices mean."""
+
+    now_s: float
+    #: (S,) slots, and by slot the jobs of its queue.
+    slots: tuple[Slot, ...]
+    queues: Mapping[str, tuple[Job, ...]]
+    #: By the number that the occupancy knows a job by.
+    waiting: tuple[Waiting, ...]
+    #: Workers of CPU pools that have nothing to do.
+    free_workers: tuple[Slot, ...]
+    #: By the number of a slot that loads ahead, when it was told to.
+    loading: Mapping[int, float]
+    occupancy: Occupancy
+
+    @property
+    def waits(self) -> bool:
+        """Whether what becomes free is worth a look: a place of another job, or a port for the next load ahead."""
+        return bool(self.waiting) or bool(self.loading)
+
+
+def online_view(
+    tx: Transaction,
+    catalogue: Catalogue,
+    settings: PoolSettings,
+    now_s: float,
+    is_online: Callable[[str], bool],
+    demand: Demand,
+    requested: Mapping[str, RequestedLoad] | None = None,
+    *,
+    for_loads: bool = True,
+) -> OnlineView | None:
+    """Return the shard as an online policy sees it; None where there is nothing that it could do.
+
+    Parameters
+    ----------
+    tx, catalogue, settings
+        The transaction, the catalogue in force and the limits.
+    now_s
+        UTC seconds.
+    is_online
+        Says of a batch's policy, by name, whether it is an online one.
+    demand
+        What was learned, by function in the order of their names.
+    requested
+        Slots that were requested to load ahead of jobs, by name; None = nothing is to be loaded ahead.
+    for_loads
+        Whether loads ahead alone are worth a look, when no job could get another place.
+
+    """
+    waiting = [
+        job
+        for batch, pending in tx.pending_batches().items()
+        if is_online(pending.policy)
+        for job in tx.pending_jobs(batch)
+        if job.attempt < settings.max_attempts and job.function in catalogue.functions
+    ]
+    active = tx.active_jobs()
+    online = {job.uuid for job in active if is_online(tx.batch(job.batch_uuid).policy)}
+    movable = {job.uuid for job in active if job.uuid in online and not _settled(job, settings)}
+    on_cpu = [job for job in active if is_cpu(job.slot) and job.uuid in movable and job.state is JobState.RUNNING]
+    if not waiting and not on_cpu and (requested is None or not for_loads):
+        return None
+    foreign, hosts = held_by_others(tx.leases()), {host.name: host for host in tx.hosts()}
+    all_slots = tx.slots()
+    slots = tuple(slot for slot in all_slots if slot.kind != CPU and slot.board in catalogue.boards)
+    serving = {slot.name for slot in all_slots if usable(slot, hosts[slot.host], foreign)}
+    on_duty = [slot for slot in slots if slot.name in serving]
+    if not waiting and not on_cpu and all(slot.function in catalogue.functions for slot in on_duty):
+        return None
+    pool = _pool(catalogue, slots, models := known_time_models(catalogue, tx.time_models()))
+    queues: defaultdict[str, tuple[Job, ...]] = defaultdict(tuple)
+    for job in active:
+        queues[job.slot] += (job,)
+    limit = _tenant_limit(on_duty, settings, [job for job in active if job.uuid in online])
+    builder = _Builder(catalogue, models, slots, on_duty, now_s, requested or {})
+    known = [builder.slot_now(slot, queues[slot.name], movable) if slot.name in serving else None for slot in slots]
+    occupancy = picture(pool, demand, known, now_s)
+    occupancy.preloads = requested is not None
+    asking = builder.pending(waiting, settings) + builder.returning(on_cpu)
+    numbers = builder.numbers
+    for number, asks in enumerate(asking):
+        if limit is None or limit.lets_in(number, asks.job.project_id):
+            occupancy.waits(number, numbers[asks.job.function], asks.give_up_at)
+    occupancy.news = None, None
+    return OnlineView(
+        now_s=now_s,
+        slots=slots,
+        queues=dict(queues),
+        waiting=asking,
+        free_workers=tuple(
+            slot for slot in all_slots if slot.kind == CPU and slot.name in serving and not queues[slot.name]
+        ),
+        loading=builder.loading,
+        occupancy=occupancy,
+    )
+
+
+def slot_benefits(tx: Transaction, catalogue: Catalogue) -> dict[str, float]:
+    """Return by slot what computes there in vCPU equivalents, by the time models refitted from observed runs.
+
+    This is what a claim on the slot gives up (benefit paper, equation 1); 0 where nothing computes.
+    """
+    models = known_time_models(catalogue, tx.time_models())
+    benefits = {}
+    for slot in tx.slots():
+        if slot.kind == CPU:
+            continue
+        function, model = catalogue.functions.get(slot.function), models.get((slot.function, slot.board))
+        benefits[slot.name] = 0.0
+        if slot.state is SlotState.BUSY and function is not None and function.cpu_time is not None and model:
+            per_byte = function.cpu_time.b_s_per_byte, model.b_s_per_byte
+            benefits[slot.name] = per_byte[0] / per_byte[1] if per_byte[1] > 0 else function.speedup
+    return benefits
+
+
+def _needs_load(found: Slot, queue: Sequence[Job]) -> bool:
+    """Say whether a slot's function is to be loaded before the first of its jobs, if there is one, can compute."""
+    if not queue or queue[0].state is JobState.RUNNING:
+        return False
+    return (found.state, found.function) != (SlotState.READY, queue[0].function)
+
+
+def _settled(job: Job, settings: PoolSettings) -> bool:
+    """Say whether a job stays where it is, or leaves anyhow.
+
+    Of the attempts that a job has, half may be moves; the others are for faults.
+    """
+    leaves = job.cancel_requested or (bool(job.history) and job.history[-1].event == EvictRequested.__name__)
+    return leaves or job.attempt > settings.max_attempts // 2
+
+
+def _pool(catalogue: Catalogue, slots: Sequence[Slot], models: TimeModels) -> OnlinePool:
+    functions = [catalogue.functions[name] for name in sorted(catalogue.functions)]
+    kinds = list(dict.fromkeys((slot.board, slot.kind) for slot in slots))
+    cards = {card: i for i, card in enumerate(dict.fromkeys((slot.host, slot.card, slot.board) for slot in slots))}
+    return OnlinePool(
+        functions=tuple(function.name for function in functions),
+        speedup=np.array([function.speedup for function in functions]),
+        preemptible=np.array([function.preemptible for function in functions]),
+        progress_kept=np.array([function.progress_kept for function in functions]),
+        fits=np.array(
+            [
+                [(f.name, board) in models and catalogue.fits(f.name, board, kind) for f in functions]
+                for board, kind in kinds
+            ]
+        ).reshape(len(kinds), len(functions)),
+        io_bps=np.array([[f.io_bps_on(board) for f in functions] for board, _ in kinds]).reshape(
+            len(kinds), len(functions)
+        ),
+        load_s=np.array([catalogue.boards[board].load_s(kind) for board, kind in kinds]),
+        dma_bps=np.array([catalogue.boards[board].dma_bps for _, _, board in cards]),
+        slot_card=np.array([cards[slot.host, slot.card, slot.board] for slot in slots], np.int64),
+        slot_kind=np.array([kinds.index((slot.board, slot.kind)) for slot in slots], np.int64),
+    )
+
+
+def _tenant_limit(slots: Sequence[Slot], settings: PoolSettings, online: Sequence[Job]) -> TenantLimit | None:
+    """Return the limit of slots per project, with the online jobs counted that have one; None where there is none."""
+    if settings.tenant_share >= 1:
+        return None
+    limit = TenantLimit(len(slots), settings.tenant_share)
+    for job in online:
+        if not is_cpu(job.slot):
+            limit.lets_in(-1, job.project_id)
+    return limit
+
+
+class _Builder:
+    """Says of slots and jobs that were read what a policy looks at."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        models: TimeModels,
+        slots: Sequence[Slot],
+        on_duty: Sequence[Slot],
+        now_s: float,
+        requested: Mapping[str, RequestedLoad],
+    ) -> None:
+        self._catalogue, self._models, self._now_s, self._requested = catalogue, models, now_s, requested
+        #: What the occupancy knows functions by.
+        self.numbers = {name: number for number, name in enumerate(sorted(catalogue.functions))}
+        self._boards = sorted({slot.board for slot in on_duty})
+        self._slowest_load_s = max((catalogue.boards[slot.board].load_s(slot.kind) for slot in on_duty), default=0.0)
+        self._slots = {slot.name: number for number, slot in enumerate(slots)}
+        #: See OnlineView.
+        self.loading: dict[int, float] = {}
+
+    def slot_now(self, found: Slot, queue: Sequence[Job], movable: set[str]) -> SlotNow | None:
+        """Return what is known of a slot that serves; what it is to run next is part of that."""
+        if queue:
+            return self._with_jobs(found, queue, movable)
+        requested, held = self._requested.get(found.name), self.numbers.get(found.function, EMPTY)
+        loading = self._loading(found)
+        if loading != EMPTY:
+            at = requested.at if requested and self.numbers.get(requested.function) == loading else self._now_s
+            self.loading[self._slots[found.name]] = at
+            return SlotNow(loading, loading=True, needs_port=True)
+        if held != EMPTY:
+            return SlotNow(held, loaded_s=-math.inf if found.loaded_at is None else found.loaded_at)
+        return SlotNow(EMPTY, put_off=requested is not None and self._now_s - requested.at < requested.pause_s)
+
+    def _with_jobs(self, found: Slot, queue: Sequence[Job], movable: set[str]) -> SlotNow | None:
+        head = queue[0]
+        held = self.numbers.get(head.function, EMPTY)
+        if held == EMPTY:
+            return None  # it computes what the catalogue has lost
+        return SlotNow(
+            held,
+            needs_port=_needs_load(found, queue),
+            end_s=max(_end_at(job) for job in queue),
+            movable=len(queue) == 1 and head.state is JobState.RUNNING and head.uuid in movable,
+        )
+
+    def _loading(self, found: Slot) -> int:
+        """Return what a slot without jobs loads, or was told to load and did not begin yet; EMPTY for nothing."""
+        if found.state is SlotState.LOADING:
+            return self.numbers.get(found.function, EMPTY)
+        requested = self._requested.get(found.name)
+        if requested is None or (found.function, found.reconfigurations) != (
+            requested.replaces,
+            requested.reconfigurations,
+        ):
+            return EMPTY
+        load_s = self._catalogue.boards[found.board].load_s(found.kind)
+        expired = self._now_s - requested.at >= load_s + ANSWER_S
+        return EMPTY if expired else self.numbers.get(requested.function, EMPTY)
+
+    def pending(self, jobs: Sequence[Job], settings: PoolSettings) -> tuple[Waiting, ...]:
+        """Return how jobs without a place wait, oldest first; one that was evicted has waited enough."""
+        asking = []
+        for job in sorted(jobs, key=lambda job: (job.created_at, job.batch_uuid, job.index)):
+            work_s = self._work_s(job)
+            patience_s = settings.online_patience_s or work_s
+            give_up_at = job.created_at + patience_s if job.attempt == 0 else self._now_s
+            asking.append(Waiting(job=job, work_s=work_s, give_up_at=give_up_at))
+        return tuple(asking)
+
+    def returning(self, jobs: Sequence[Job]) -> tuple[Waiting, ...]:
+        """Return jobs that compute on a CPU and would be complete earlier on a slot: they wait behind the others."""
+        asking = []
+        for job in jobs:
+            kept = self._catalogue.functions[job.function].progress_kept
+            left_s = _end_at(job) - self._now_s
+            whole_s = self._work_s(job)
+            work_s = whole_s * _left_share(job, self._now_s) if kept else whole_s
+            if left_s > work_s + self._slowest_load_s:
+                asking.append(Waiting(job=job, work_s=work_s, give_up_at=self._now_s + left_s - work_s))
+        return tuple(asking)
+
+    def _work_s(self, job: Job) -> float:
+        return (1.0 - job.done) * whole_work_s(job, self._models, self._boards)
+
+
+def whole_work_s(job: Job, models: TimeModels, boards: Collection[str]) -> float:
+    """Return the seconds that a whole job computes on the quickest of these boards; 0 where none can."""
+    known = [models[job.function, board] for board in boards if (job.function, board) in models]
+    return min((model.seconds(job.input_bytes) for model in known), default=0.0)
+
+
+def _end_at(job: Job) -> float:
+    """Return when a job's computation is expected to end."""
+    planned_s = (job.end_s or 0.0) - (job.start_s or 0.0)
+    if job.started_at is not None:
+        return job.started_at + planned_s
+    return (job.dispatched_at or job.created_at) + (job.end_s or 0.0)
+
+
+def _left_share(job: Job, now_s: float) -> float:
+    """Return the share of what a job still had to do that it has to do now."""
+    planned_s = (job.end_s or 0.0) - (job.start_s or 0.0)
+    return min(max(_end_at(job) - now_s, 0.0) / planned_s, 1.0) if planned_s > 0 else 0.0

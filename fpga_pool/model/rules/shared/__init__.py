@@ -1,0 +1,1 @@
+"""What all families share: changes of objects, reports, reconciliation, columns, shards."""

@@ -1,0 +1,271 @@
+"""What holds of a pool at every moment, whatever failed; and what more holds when nobody has work for it.
+
+Each rule yields what contradicts it, in words for an operator.
+
+What holds of gangs at every moment, and what more when nobody has work for the pool; see `model.rules.shared.audit`.
+
+What holds of tasks at every moment; see `model.rules.shared.audit`.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fpga_pool.model.flavor import Tier
+from fpga_pool.model.messages.agents import Command
+from fpga_pool.model.objects.gangs import PLACED_GANGS, Gang, GangState, Process, Processor, ProcessState
+from fpga_pool.model.objects.pool import (
+    ACTIVE_JOBS,
+    ENDED_JOBS,
+    Batch,
+    BatchState,
+    Host,
+    Job,
+    JobState,
+    Lease,
+    LeaseKind,
+    Shard,
+    Slot,
+    SlotState,
+)
+from fpga_pool.model.objects.tasks import Task, TaskState
+
+_TO_END = frozenset({ProcessState.STOPPING, ProcessState.STOPPED})
+
+
+def audit_gangs(processors: Sequence[Processor], gangs: Sequence[Gang], processes: Sequence[Process]) -> Iterator[str]:
+    """Compare gangs that have not ended, processes that have a place, and processors with each other."""
+    known = {processor.name: processor for processor in processors}
+    for process in processes:
+        there = known.get(process.processor)
+        if there is None or (there.host, there.shard) != (process.host, process.shard):
+            yield f"process {process.uuid}: is {process.state} on {process.processor}, which is not there"
+    for place, count in Counter(process.held_place for process in processes).items():
+        if count > 1:
+            yield f"{place}: {count} processes have it"
+    yield from _audit_priorities(processes)
+    of_gang: dict[str, list[Process]] = {}
+    for process in processes:
+        of_gang.setdefault(process.gang_uuid, []).append(process)
+    for gang in gangs:
+        present = [process for process in of_gang.pop(gang.uuid, []) if process.attempt == gang.attempt]
+        yield from _audit_gang(gang, present)
+    for uuid, left in of_gang.items():
+        if any(process.state not in _TO_END for process in left):
+            yield f"gang {uuid}: has ended, and a process of it was not told to"
+
+
+def _audit_priorities(processes: Sequence[Process]) -> Iterator[str]:
+    """Who gives way to a trial does so to one that is there, and the other way round."""
+    in_front = {process.processor: process for process in processes if process.tier is Tier.FOREGROUND}
+    behind = {process.processor: process for process in processes if process.tier is Tier.BACKGROUND}
+    for name, front in in_front.items():
+        tried = name in behind and behind[name].exchanged
+        if front.exchanged is not tried:
+            yield f"process {front.uuid}: {'gives' if front.exchanged else 'does not give'} way on {name}"
+
+
+def _audit_gang(gang: Gang, present: Sequence[Process]) -> Iterator[str]:
+    going_on = [process for process in present if process.state not in _TO_END]
+    if gang.state not in PLACED_GANGS or gang.cancel_requested:
+        if going_on:
+            yield f"gang {gang.uuid}: is to have no processes, and has {len(going_on)}"
+        return
+    if sorted(process.index for process in going_on) != list(range(gang.processes)):
+        yield f"gang {gang.uuid}: is {gang.state}, and has {len(going_on)} of its {gang.processes} processes"
+    tier = Tier.BACKGROUND if gang.state is GangState.BACKGROUND else Tier.FOREGROUND
+    astray = [process for process in going_on if process.tier is not tier]
+    if astray:
+        yield f"gang {gang.uuid}: is {gang.state}, and {len(astray)} of its processes are in another tier"
+    tried = gang.trial_ends_at is not None
+    if tier is Tier.BACKGROUND and any(process.exchanged is not tried for process in going_on):
+        yield f"gang {gang.uuid}: is {'' if tried else 'not '}in a trial, its processes say otherwise"
+
+
+def audit_gangs_at_rest(gangs: Sequence[Gang], processes: Sequence[Process]) -> Iterator[str]:
+    """Look for what an idle pool does not have."""
+    for gang in gangs:
+        yield f"gang {gang.uuid}: is {gang.state}"
+    for process in processes:
+        yield f"process {process.uuid}: is {process.state} on {process.processor}"
+
+
+def audit_tasks(tasks: Sequence[Task], leases: Sequence[Lease], active_jobs: Sequence[Job]) -> Iterator[str]:
+    """Compare tasks that have not ended with leases in force and jobs on slots: a task has all its slots, or none."""
+    held: defaultdict[str, set[str]] = defaultdict(set)
+    for lease in leases:
+        if lease.kind is LeaseKind.TASK:
+            held[lease.holder].add(lease.slot)
+    used: defaultdict[str, list[str]] = defaultdict(list)
+    for job in active_jobs:
+        used[job.batch_uuid].append(job.slot)
+    for task in tasks:
+        slots, places = held.pop(task.uuid, set()), used[task.uuid]
+        wanted = task.slots if task.state is TaskState.RUNNING else 0
+        if len(slots) != wanted:
+            yield f"task {task.uuid}: is {task.state}, and has {len(slots)} slots, not {wanted}"
+        if task.state is TaskState.RUNNING and not places:
+            yield f"task {task.uuid}: is {task.state}, and none of its shares is on a slot"
+        if len({slot.partition("/")[0] for slot in slots}) > 1:
+            yield f"task {task.uuid}: has slots of several hosts"
+        shared = task.slots < task.shares
+        if not slots.issuperset(places) or (len(set(places)) != len(places) and not shared):
+            how = "not all on its slots" if shared else "not each on a slot of its own"
+            yield f"task {task.uuid}: has shares on {', '.join(sorted(places))}, {how}"
+    for holder, slots in held.items():
+        yield f"task {holder}: has ended, and holds {', '.join(sorted(slots))}"
+
+
+#: Jobs whose completion is recorded.
+COMPLETED = frozenset({JobState.RESULT_HELD, JobState.DONE})
+ENDED_BATCHES = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolContents:
+    """What a pool has beside its batches, all of it at one moment."""
+
+    shards: Sequence[Shard]
+    hosts: Sequence[Host]
+    slots: Sequence[Slot]
+    #: Those in force.
+    leases: Sequence[Lease]
+    active_jobs: Sequence[Job]
+    #: The outbox, in the order of its commits.
+    commands: Sequence[Command]
+    processors: Sequence[Processor] = ()
+    #: Those that have not ended.
+    tasks: Sequence[Task] = ()
+    #: Those that have not ended, and processes that have a place.
+    gangs: Sequence[Gang] = ()
+    processes: Sequence[Process] = ()
+
+
+def audit_batch(batch: Batch, jobs: Sequence[Job], runs: Mapping[str, int]) -> Iterator[str]:
+    """Compare a batch with its jobs, and these with the recorded completions: attempts by job."""
+    states = Counter(job.state for job in jobs)
+    counted = {
+        "jobs": (batch.jobs, len(jobs)),
+        "jobs completed": (batch.jobs_completed, sum(states[state] for state in COMPLETED)),
+        "jobs failed": (batch.jobs_failed, states[JobState.FAILED]),
+        "jobs cancelled": (batch.jobs_cancelled, states[JobState.CANCELLED]),
+    }
+    for what, (stored, found) in counted.items():
+        if stored != found:
+            yield f"batch {batch.uuid}: counts {stored} {what}, there are {found}"
+    ended = all(job.state in ENDED_JOBS for job in jobs)
+    if ended != (batch.state in ENDED_BATCHES):
+        yield f"batch {batch.uuid}: is {batch.state}, and {'all' if ended else 'not all'} of its jobs have ended"
+    for job in jobs:
+        yield from _audit_completion(job, runs.get(job.uuid))
+
+
+def _audit_completion(job: Job, run_attempt: int | None) -> Iterator[str]:
+    completed = job.state in COMPLETED
+    if completed and run_attempt is None:
+        yield f"job {job.uuid}: is {job.state}, and no run is recorded"
+    if run_attempt is not None and not completed:
+        yield f"job {job.uuid}: is {job.state}, and a run of attempt {run_attempt} is recorded"
+    if completed and run_attempt not in (None, job.attempt):
+        yield f"job {job.uuid}: is complete at attempt {job.attempt}, the run recorded is of attempt {run_attempt}"
+    completions = sum(entry.after == JobState.RESULT_HELD != entry.before for entry in job.history)
+    if completions > 1:
+        yield f"job {job.uuid}: was completed {completions} times"
+
+
+def audit_contents(contents: PoolContents) -> Iterator[str]:
+    """Compare slots, leases, jobs on slots, gangs and the outbox with each other."""
+    slots = {slot.name: slot for slot in contents.slots}
+    yield from audit_gangs(contents.processors, contents.gangs, contents.processes)
+    yield from _audit_places(contents, slots)
+    yield from _audit_leases(contents, slots)
+    yield from audit_tasks(contents.tasks, contents.leases, contents.active_jobs)
+    yield from _audit_outbox(contents, slots)
+
+
+def _audit_places(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator[str]:
+    """Look whether everything is in a shard that there is, and jobs are where their slots are."""
+    shards = {shard.name for shard in contents.shards}
+    hosts = {host.name: host.shard for host in contents.hosts}
+    for host in contents.hosts:
+        if host.shard not in shards:
+            yield f"host {host.name}: is in shard {host.shard}, which there is not"
+    for slot in contents.slots:
+        if slot.shard != hosts.get(slot.host):
+            yield f"slot {slot.name}: is in shard {slot.shard}, its host is in {hosts.get(slot.host, 'none')}"
+        if slot.state is SlotState.DRAINED and not slot.drain_requested:
+            yield f"slot {slot.name}: is DRAINED, and nobody asked for it"
+    for job in contents.active_jobs:
+        found = slots.get(job.slot)
+        if found is None or (found.host, found.shard) != (job.host, job.shard):
+            yield f"job {job.uuid}: is {job.state} on {job.host} of shard {job.shard}, slot {job.slot} is not there"
+
+
+def _audit_leases(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator[str]:
+    """Compare what the pool holds with what it needs: the slots that have its jobs, and no others."""
+    held = Counter(lease.slot for lease in contents.leases)
+    for name, count in held.items():
+        if count > 1:
+            yield f"slot {name}: {count} leases on it are in force"
+    pool_leases = [lease for lease in contents.leases if lease.kind is LeaseKind.POOL]
+    for lease in pool_leases:
+        if lease.slot not in slots or lease.epoch != slots[lease.slot].lease_epoch:
+            yield f"lease {lease.uuid}: epoch {lease.epoch} is not the last that was granted on slot {lease.slot}"
+    ours = {lease.slot for lease in pool_leases}
+    used = {job.slot for job in contents.active_jobs}
+    others = held - Counter(ours)
+    for name in sorted(used - ours - set(others)):
+        yield f"slot {name}: has jobs, and the pool does not hold it"
+    yield from _audit_placed_on_others(contents)
+    yield from (f"slot {name}: the pool holds it, and it has no jobs" for name in sorted(ours - used))
+
+
+def _audit_placed_on_others(contents: PoolContents) -> Iterator[str]:
+    """Look whether a job was placed where somebody else held the slot; one that was there before is on its way out."""
+    foreign = {lease.slot: lease for lease in contents.leases if lease.kind is not LeaseKind.POOL}
+    since = {slot: lease.granted_at for slot, lease in foreign.items()}
+    for job in contents.active_jobs:
+        if job.slot in foreign and foreign[job.slot].holder == job.batch_uuid:
+            continue  # it is a share of the task that has the slot
+        placed_at = max((entry.at for entry in job.history if entry.event in ("Planned", "Moved")), default=0.0)
+        if job.slot in since and placed_at > since[job.slot]:
+            yield f"job {job.uuid}: was placed on slot {job.slot}, which the pool does not hold"
+
+
+def _audit_outbox(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator[str]:
+    """Look whether commands are numbered in their order, and no later than their slot or processor and shard count."""
+    processors = {processor.name: processor for processor in contents.processors}
+    epochs = {shard.name: shard.epoch for shard in contents.shards}
+    last = Counter[str]()
+    for command in contents.commands:
+        if command.epoch > epochs.get(command.shard, 0):
+            yield f"command {command.id}: epoch {command.epoch} of shard {command.shard} has not begun yet"
+        if not command.slot:  # it is for the host itself
+            continue
+        slot = slots.get(command.slot) or processors.get(command.slot)
+        if slot is None or not last[command.slot] < command.sequence <= slot.sequence:
+            yield f"command {command.id}: number {command.sequence} of slot {command.slot} is out of order"
+        last[command.slot] = command.sequence
+
+
+def audit_rest(contents: PoolContents, unfinished: Mapping[str, int]) -> Iterator[str]:
+    """Look for what an idle pool does not have; `unfinished` are counts of jobs that have not ended, by batch."""
+    for batch, count in sorted(unfinished.items()):
+        yield f"batch {batch}: {count} jobs have not ended"
+    for job in contents.active_jobs:
+        yield f"job {job.uuid}: is {job.state} on slot {job.slot}"
+    for lease in contents.leases:
+        if lease.kind is LeaseKind.POOL:
+            yield f"lease {lease.uuid}: the pool holds slot {lease.slot}"
+    for slot in contents.slots:
+        if slot.state in (SlotState.BUSY, SlotState.LOADING) or slot.job:
+            yield f"slot {slot.name}: is {slot.state} {slot.function} with job {slot.job or 'none'}"
+    yield from audit_gangs_at_rest(contents.gangs, contents.processes)
+    yield from (f"task {task.uuid}: is {task.state}" for task in contents.tasks)
+    for command in contents.commands:
+        yield f"command {command.id}: waits for host {command.host}"
+
+
+def unfinished(jobs: Sequence[Job]) -> int:
+    """Return how many jobs have not ended."""
+    return sum(job.state in ACTIVE_JOBS or job.state is JobState.PENDING for job in jobs)

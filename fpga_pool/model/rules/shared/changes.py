@@ -1,0 +1,286 @@
+"""Changes of one object together with what follows from them: commands, leases, counts of the batch, its task.
+
+What an operator does to slots.
+"""
+
+import uuid
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from fpga_pool.model.lifecycle.batch import BATCH, JobEnded
+from fpga_pool.model.lifecycle.job import JOB, CancelRequested, Displaced, Retimed
+from fpga_pool.model.lifecycle.lease import LEASE, LeaseReleased
+from fpga_pool.model.lifecycle.slot import SLOT, DrainCompleted, DrainRequested, ResumeRequested
+from fpga_pool.model.lifecycle.task import TASK, TaskCancelled, TaskCompleted, TaskDisplaced, TaskFailed
+from fpga_pool.model.messages.agents import Action, Command, ReleaseFlow, ShapeFlow
+from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES
+from fpga_pool.model.objects.gangs import Processor
+from fpga_pool.model.objects.pool import ACTIVE_JOBS, ENDED_JOBS, Job, JobState, Lease, LeaseKind, Slot, SlotState
+from fpga_pool.model.objects.tasks import ENDED_TASKS, TASK_POLICY, Task, TaskState
+from fpga_pool.model.transaction import Transaction
+
+
+def change_job(tx: Transaction, job: Job, event: object, now_s: float, *, settle: bool = True) -> Job:
+    """Apply `event` to a job: command its agent, count it in its batch when it ends, free its slot when it leaves.
+
+    Without `settle` the caller sees to the slot (`settle_slots`), once for all jobs that leave it.  The task whose
+    share the job is follows it: other jobs of the task may have changed as well.
+    """
+    changed = _change_one(tx, job, event, now_s, settle=settle)
+    left = job.state not in ENDED_JOBS and changed.state not in ACTIVE_JOBS
+    if left and tx.batch(job.batch_uuid).policy == TASK_POLICY:
+        settle_task(tx, job.batch_uuid, now_s)
+    return changed
+
+
+def _change_one(tx: Transaction, job: Job, event: object, now_s: float, *, settle: bool) -> Job:
+    changed, actions = JOB.transition(job, event, now_s)
+    tx.save(changed)
+    for action in actions:
+        send(tx, changed.slot, action)
+    if job.flow and job.state is JobState.WAITING_INPUT:
+        if isinstance(event, Retimed):
+            _shape_flow(tx, changed)
+        else:
+            _release_flow(tx, job)
+    if changed.state in ENDED_JOBS and job.state not in ENDED_JOBS:
+        batch, _ = BATCH.transition(tx.batch(job.batch_uuid), JobEnded(state=changed.state), now_s)
+        tx.save(batch)
+    if settle and job.state in ACTIVE_JOBS and changed.state not in ACTIVE_JOBS:
+        settle_slots(tx, [job.slot], now_s)
+    return changed
+
+
+def send(tx: Transaction, slot_name: str, action: Action) -> None:
+    """Send an action to the agent of a slot, as the slot's next command."""
+    send_to(tx, tx.slot(slot_name), action)
+
+
+def send_to(tx: Transaction, place: Slot | Processor, action: Action) -> None:
+    """Send an action to the agent of a place, as the place's next command."""
+    sequence = place.sequence + 1
+    tx.save(replace(place, sequence=sequence))
+    tx.send(
+        Command(
+            id=str(uuid.uuid5(uuid.UUID(place.uuid), str(sequence))),
+            shard=tx.shard.name,
+            epoch=tx.shard.epoch,
+            host=place.host,
+            slot=place.name,
+            sequence=sequence,
+            action=action,
+        )
+    )
+
+
+def admit_flow(tx: Transaction, job: Job, source_address: str, source_port: int) -> bool:
+    """Have the requester's host hold a stream to its planned rates; say whether it can."""
+    requester = tx.host(job.requester)
+    local = job.requester == job.host
+    if not requester.egress_driver or not job.transfer or local or job.input_bytes <= SMALL_INPUT_BYTES:
+        return False
+    flow = f"{source_address}:{source_port}"
+    if job.flow == flow:
+        return True
+    admitted = replace(job, flow=flow)
+    tx.save(admitted)
+    _shape_flow(tx, admitted)
+    return True
+
+
+def _shape_flow(tx: Transaction, job: Job) -> None:
+    """Have the requester's host hold the stream of a job to its plan."""
+    responder = tx.host(job.host)
+    source_address, _, source_port = job.flow.rpartition(":")
+    dispatched_at = job.dispatched_at or job.created_at
+    shape = ShapeFlow(
+        job=job.uuid,
+        attempt=job.attempt,
+        source_address=source_address,
+        source_port=int(source_port),
+        destination_address=responder.data_address,
+        destination_port=responder.data_port,
+        dispatched_at=dispatched_at,
+        transfer=job.transfer,
+    )
+    _send_to_host(tx, job.requester, f"shape {job.attempt} {job.flow} {dispatched_at}", shape)
+
+
+def _release_flow(tx: Transaction, job: Job) -> None:
+    release = ReleaseFlow(job=job.uuid, attempt=job.attempt)
+    _send_to_host(tx, job.requester, f"release {job.attempt} {job.flow}", release)
+
+
+def _send_to_host(tx: Transaction, host: str, what: str, action: ShapeFlow | ReleaseFlow) -> None:
+    """Send an action that is no slot's, under an id that is the same whoever sends it."""
+    tx.send(
+        Command(
+            id=str(uuid.uuid5(uuid.UUID(action.job), what)),
+            shard=tx.shard.name,
+            epoch=tx.shard.epoch,
+            host=host,
+            slot="",
+            sequence=0,
+            action=action,
+        )
+    )
+
+
+def grant_pool_leases(tx: Transaction, slots: Iterable[str], now_s: float) -> None:
+    """Make sure that the shard holds these slots for its jobs; the pool's leases are revocable."""
+    wanted = dict.fromkeys(slots)
+    held = {lease.slot for lease in tx.leases(slots=wanted)}
+    holder = tx.shard.name
+    tx.add(*(new_lease(tx, slot, LeaseKind.POOL, holder, now_s) for slot in wanted if slot not in held))
+
+
+def new_lease(
+    tx: Transaction,
+    slot_name: str,
+    kind: LeaseKind,
+    holder: str,
+    now_s: float,
+    *,
+    project_id: str = "",
+    function: str = "",
+) -> Lease:
+    """Return the next lease of a slot, to be added; its epoch is counted in the slot.
+
+    Those of the pool and of its tasks are revocable: a virtual machine may claim the slot.
+    """
+    slot = tx.slot(slot_name)
+    epoch = slot.lease_epoch + 1
+    tx.save(replace(slot, lease_epoch=epoch))
+    return Lease(
+        uuid=str(uuid.uuid5(uuid.UUID(slot.uuid), f"lease {epoch}")),
+        slot=slot_name,
+        kind=kind,
+        holder=holder,
+        project_id=project_id,
+        epoch=epoch,
+        revocable=kind in (LeaseKind.POOL, LeaseKind.TASK),
+        granted_at=now_s,
+        function=function,
+    )
+
+
+def end_lease(tx: Transaction, lease: Lease, now_s: float) -> None:
+    """Take a slot from its holder."""
+    released, _ = LEASE.transition(lease, LeaseReleased(), now_s)
+    tx.save(released)
+
+
+def settle_slots(tx: Transaction, slots: Collection[str], now_s: float) -> None:
+    """Give back the pool's leases of slots without jobs, and complete drains that waited for the last user."""
+    occupied = tx.occupied(slots)
+    empty = [slot for slot in slots if slot not in occupied]
+    held = {lease.slot: lease for lease in tx.leases(slots=empty)}
+    for slot in empty:
+        _settle_slot(tx, slot, held.get(slot), now_s)
+
+
+def _settle_slot(tx: Transaction, slot_name: str, held: Lease | None, now_s: float) -> None:
+    is_pools = held is not None and held.kind is LeaseKind.POOL
+    if held is not None and is_pools:
+        end_lease(tx, held, now_s)
+    slot = tx.slot(slot_name)
+    free = held is None or is_pools
+    if slot.drain_requested and free and SLOT.allows(slot.state, DrainCompleted):
+        change_slot(tx, slot, DrainCompleted(), now_s)
+
+
+def change_slot(tx: Transaction, slot: Slot, event: object, now_s: float) -> Slot:
+    """Apply `event` to a slot; the jobs of a slot that fails are displaced."""
+    changed, _ = SLOT.transition(slot, event, now_s)
+    tx.save(changed)
+    if changed.state is SlotState.FAULTED and slot.state is not SlotState.FAULTED:
+        displace_jobs(tx, slot.name, f"slot {slot.name} failed: {changed.reason}", now_s)
+    elif changed.drain_requested and changed.state in (SlotState.EMPTY, SlotState.READY):
+        settle_slots(tx, [slot.name], now_s)
+    return changed
+
+
+def change_task(tx: Transaction, task: Task, event: object, now_s: float) -> Task:
+    """Apply `event` to a task; return it as it is stored."""
+    changed, _ = TASK.transition(task, event, now_s)
+    tx.save(changed)
+    return tx.task(task.uuid)
+
+
+def settle_task(tx: Transaction, uuid: str, now_s: float) -> None:
+    """Have a task follow its shares.
+
+    When one of them has no place any more, the others leave theirs too, and all slots are given back: all of them or
+    none.  When one has failed or is cancelled, the others are cancelled.  When all have ended, the task has.
+    """
+    task = tx.task(uuid)
+    if task.state in ENDED_TASKS:
+        return
+    lost = next((share for share in tx.batch_jobs(uuid) if share.state is JobState.PENDING), None)
+    if lost is not None and task.state is TaskState.RUNNING:
+        _stop_task(tx, uuid, lost.reason, now_s)
+    shares = tx.batch_jobs(uuid)
+    if any(share.state in (JobState.FAILED, JobState.CANCELLED) for share in shares):
+        for share in shares:
+            if share.state not in ENDED_JOBS and not share.cancel_requested:
+                _change_one(tx, share, CancelRequested(), now_s, settle=False)
+        shares = tx.batch_jobs(uuid)
+    if all(share.state in ENDED_JOBS for share in shares):
+        change_task(tx, tx.task(uuid), _how_it_ended(shares), now_s)
+        _give_back_slots(tx, uuid, now_s)
+
+
+def displace_task(tx: Transaction, uuid: str, reason: str, now_s: float) -> None:
+    """Take all slots from a task; what is complete of it is kept, the rest waits for as many slots again, or ends."""
+    _stop_task(tx, uuid, reason, now_s)
+    settle_task(tx, uuid, now_s)
+
+
+def _stop_task(tx: Transaction, uuid: str, reason: str, now_s: float) -> None:
+    for share in tx.batch_jobs(uuid):
+        if share.state in ACTIVE_JOBS:
+            displaced = Displaced(reason=reason, agent_reachable=tx.host(share.host).alive)
+            _change_one(tx, share, displaced, now_s, settle=False)
+    change_task(tx, tx.task(uuid), TaskDisplaced(reason=reason), now_s)
+    _give_back_slots(tx, uuid, now_s)
+
+
+def _how_it_ended(shares: Collection[Job]) -> object:
+    failed = [share for share in shares if share.state is JobState.FAILED]
+    if failed:
+        return TaskFailed(reason=f"share {failed[0].index}: {failed[0].reason}")
+    cancelled = any(share.state is JobState.CANCELLED for share in shares)
+    return TaskCancelled() if cancelled else TaskCompleted()
+
+
+def _give_back_slots(tx: Transaction, uuid: str, now_s: float) -> None:
+    """End the leases of a task; where jobs of the pool still are, the pool holds the slot again."""
+    held = tx.leases(holders=[uuid])
+    for lease in held:
+        end_lease(tx, lease, now_s)
+    slots = [lease.slot for lease in held]
+    grant_pool_leases(tx, sorted(tx.occupied(slots)), now_s)
+    settle_slots(tx, slots, now_s)
+
+
+def displace_jobs(
+    tx: Transaction, slot_name: str, reason: str, now_s: float, *, agent_reachable: bool = True, running: bool = True
+) -> None:
+    """Take all jobs (or all but the `running` one) off a slot; they are planned again."""
+    for job in tx.active_jobs(slot=slot_name):
+        followed = tx.job(job.uuid) != job  # another share of its task, which has left already
+        if not followed and (running or job.state is not JobState.RUNNING):
+            change_job(tx, job, Displaced(reason=reason, agent_reachable=agent_reachable), now_s, settle=False)
+    settle_slots(tx, [slot_name], now_s)
+
+
+def drain_slot(tx: Transaction, name: str, reason: str, now_s: float) -> Slot:
+    """Take a slot out of service: the running job ends there, the others are planned elsewhere."""
+    change_slot(tx, tx.slot(name), DrainRequested(reason=reason or "drained by the operator"), now_s)
+    displace_jobs(tx, name, f"slot {name} is being drained", now_s, running=False)
+    return tx.slot(name)
+
+
+def resume_slot(tx: Transaction, name: str, now_s: float) -> Slot:
+    """Give a slot back to the pool."""
+    return change_slot(tx, tx.slot(name), ResumeRequested(), now_s)

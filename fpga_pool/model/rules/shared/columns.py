@@ -1,0 +1,359 @@
+"""The pool's hosts and slots as columns: a snapshot, and deltas that bring it up to date.
+
+A scheduler of virtual machines looks at every slot for each request, so it wants arrays rather than objects.  Texts
+are kept once, as words; a column holds the number of a row's word.  Rows are known by their names, numbers of words
+mean nothing outside the value they are in.
+
+The pool's slots as Placement counts them: those of one kind on one card are a provider.
+"""
+
+import base64
+import binascii
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpga_pool.core.types import Ints, ints
+from fpga_pool.model.exceptions import Conflict, InvalidInput
+from fpga_pool.model.flavor import provider_uuid
+from fpga_pool.model.objects.pool import SlotState
+
+#: Columns whose values are words, and columns of plain numbers.  A slot is `place` (card/region) on its host; `lease`
+#: is the kind of the lease in force on it ("" = none), `holder` what holds it; `links` is a word of
+#: `model.objects.links`. `changed_in` is the generation of the shard in which the row changed last.
+HOST_WORDS, HOST_NUMBERS = ("name", "shard", "availability_zone"), ("alive", "changed_in")
+SLOT_WORDS = ("host", "shard", "place", "card", "board", "kind", "links", "state", "function", "lease", "holder")
+SLOT_NUMBERS = ("revocable", "drain_requested", "changed_in")
+#: The columns that together name a row.
+HOST_KEY, SLOT_KEY = ("name",), ("host", "place")
+
+#: Version of the form on the wire.
+FORMAT = 1
+#: Numbers on the wire are little-endian and as short as the largest of their column allows.
+_WIRE_TYPES = {name: np.dtype(f"<{name}") for name in ("u1", "u2", "u4", "i8")}
+#: Words of rows that changed since are kept until there are so many for each row.
+_WORDS_PER_ROW = 4
+
+Columns = Mapping[str, Ints]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class PoolColumns:
+    """Hosts and slots of the pool at one moment: all of them, or those that changed after an earlier one."""
+
+    #: Generation of each shard at that moment: who asks for what changed after it passes this.
+    seen: Mapping[str, int]
+    #: Texts by number.
+    words: tuple[str, ...]
+    #: (H,) int64 each, and (S,) int64 each, in the order of the rows' names.
+    hosts: Columns
+    slots: Columns
+    #: How many hosts and slots the pool had at that moment; None = not counted.
+    size: tuple[int, int] | None
+
+    @classmethod
+    def of(
+        cls,
+        seen: Mapping[str, int],
+        hosts: Sequence[Sequence[Any]],
+        slots: Sequence[Sequence[Any]],
+        size: tuple[int, int] | None,
+    ) -> "PoolColumns":
+        """Make columns of rows: the values of HOST_WORDS + HOST_NUMBERS, and of SLOT_WORDS + SLOT_NUMBERS."""
+        numbers: dict[str, int] = {}
+        made_hosts = _columns(hosts, HOST_WORDS, HOST_NUMBERS, numbers)
+        made_slots = _columns(slots, SLOT_WORDS, SLOT_NUMBERS, numbers)
+        words = tuple(numbers)
+        return cls(
+            seen=dict(seen),
+            words=words,
+            hosts=_sorted(made_hosts, HOST_KEY, words),
+            slots=_sorted(made_slots, SLOT_KEY, words),
+            size=size,
+        )
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """How many hosts and slots these are."""
+        return len(self.hosts["name"]), len(self.slots["host"])
+
+    @property
+    def whole(self) -> bool:
+        """Whether these are all hosts and slots."""
+        return self.rows == self.size
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """Number of each word; one that is in no row may be missing."""
+        return {word: number for number, word in enumerate(self.words)}
+
+    @cached_property
+    def slot_host(self) -> Ints:
+        """(S,) row of each slot's host; of a whole snapshot."""
+        rows = np.full(len(self.words), -1, dtype=np.int64)
+        rows[self.hosts["name"]] = np.arange(len(self.hosts["name"]))
+        return ints(rows[self.slots["host"]])
+
+    @cached_property
+    def in_service(self) -> Bools:
+        """(S,) whether new work can be given to the slot, whoever holds it now; of a whole snapshot."""
+        out = [self.numbers.get(state, -1) for state in (SlotState.FAULTED, SlotState.DRAINED)]
+        usable = ~np.isin(self.slots["state"], out) & (self.slots["drain_requested"] == 0)
+        in_service: Bools = usable & (self.hosts["alive"][self.slot_host] == 1)
+        return in_service
+
+    def slot_name(self, row: int) -> str:
+        """Return the name of the slot in a row."""
+        return f"{self.words[self.slots['host'][row]]}/{self.words[self.slots['place'][row]]}"
+
+    def changed_after(self, seen: Mapping[str, int]) -> "PoolColumns":
+        """Return what changed after `seen`; everything if that is not a moment before this one."""
+        seen_in = np.full(len(self.words), -1, dtype=np.int64)
+        for shard, generation in already_sent(seen, self.seen).items():
+            if shard in self.numbers:
+                seen_in[self.numbers[shard]] = generation
+        hosts = _taken(self.hosts, self.hosts["changed_in"] > seen_in[self.hosts["shard"]])
+        slots = _taken(self.slots, self.slots["changed_in"] > seen_in[self.slots["shard"]])
+        return _compacted(replace(self, hosts=hosts, slots=slots))
+
+    def merged(self, delta: "PoolColumns") -> "PoolColumns":
+        """Return the snapshot of the delta's moment, from this one of an earlier moment.
+
+        Raises Conflict if the delta does not lead there, because it is of another pool or something was removed.
+        """
+        if delta.whole:
+            return delta
+        numbers = self._with_numbers_for(delta.words)
+        renumbered = np.array([numbers[word] for word in delta.words], dtype=np.int64)
+        words = self.words if numbers is self.numbers else tuple(numbers)
+        hosts = _merged(self.hosts, _renumbered(delta.hosts, HOST_WORDS, renumbered), HOST_KEY, words)
+        slots = _merged(self.slots, _renumbered(delta.slots, SLOT_WORDS, renumbered), SLOT_KEY, words)
+        size = len(hosts["name"]), len(slots["host"])
+        if delta.size not in (None, size):
+            raise Conflict("the delta does not complete this snapshot: take the whole again")
+        merged = replace(delta, words=words, hosts=hosts, slots=slots, size=size)
+        if len(words) > _WORDS_PER_ROW * sum(size):
+            return _compacted(merged)
+        merged.__dict__["numbers"] = numbers  # as if it had been asked for: to number all words again takes longer
+        return merged
+
+    def _with_numbers_for(self, words: Sequence[str]) -> Mapping[str, int]:
+        """Return the numbers of words, with further ones for those that are new here."""
+        new = [word for word in words if word not in self.numbers]
+        if not new:
+            return self.numbers
+        return {**self.numbers, **{word: number for number, word in enumerate(new, len(self.words))}}
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return JSON types."""
+        return {
+            "format": FORMAT,
+            "seen": dict(self.seen),
+            "words": list(self.words),
+            "hosts": {name: _to_text(column) for name, column in self.hosts.items()},
+            "slots": {name: _to_text(column) for name, column in self.slots.items()},
+            "size": self.size,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "PoolColumns":
+        """Return what `to_plain` told of; InvalidInput if it cannot be that."""
+        if plain.get("format") != FORMAT:
+            raise InvalidInput(f"format: expected {FORMAT}, found {plain.get('format')!r}")
+        try:
+            words = tuple(plain["words"])
+            return cls(
+                seen=dict(plain["seen"]),
+                words=words,
+                hosts=_read_columns(plain["hosts"], HOST_WORDS, HOST_NUMBERS, len(words)),
+                slots=_read_columns(plain["slots"], SLOT_WORDS, SLOT_NUMBERS, len(words)),
+                size=None if plain["size"] is None else (int(plain["size"][0]), int(plain["size"][1])),
+            )
+        except (IndexError, KeyError, TypeError, ValueError, binascii.Error, zlib.error) as error:
+            raise InvalidInput(f"columns of the pool: {error!r}") from None
+
+
+def already_sent(seen: Mapping[str, int], now: Mapping[str, int]) -> Mapping[str, int]:
+    """Return of which generations nothing need be told to who has seen these; nothing is known of another database."""
+    return seen if all(seen[shard] <= now.get(shard, -1) for shard in seen) else {}
+
+
+def _compacted(pool: PoolColumns) -> PoolColumns:
+    """Return the same with only the words that are used."""
+    columns = [pool.hosts[name] for name in HOST_WORDS] + [pool.slots[name] for name in SLOT_WORDS]
+    used = np.unique(np.concatenate(columns))
+    renumbered = np.zeros(len(pool.words), dtype=np.int64)
+    renumbered[used] = np.arange(len(used))
+    return replace(
+        pool,
+        words=tuple(pool.words[number] for number in used),
+        hosts=_renumbered(pool.hosts, HOST_WORDS, renumbered),
+        slots=_renumbered(pool.slots, SLOT_WORDS, renumbered),
+    )
+
+
+def _columns(
+    rows: Sequence[Sequence[Any]], words: Sequence[str], plain: Sequence[str], numbers: dict[str, int]
+) -> Columns:
+    """Return the columns of rows; `numbers` learns the words that are new."""
+    columns = list(zip(*rows, strict=True)) or [()] * (len(words) + len(plain))
+    texts = [[numbers.setdefault(word, len(numbers)) for word in column] for column in columns[: len(words)]]
+    values = [*texts, *columns[len(words) :]]
+    return {name: np.array(column, dtype=np.int64) for name, column in zip((*words, *plain), values, strict=True)}
+
+
+def _taken(columns: Columns, rows: Ints | Bools) -> Columns:
+    return {name: column[rows] for name, column in columns.items()}
+
+
+def _renumbered(columns: Columns, words: Sequence[str], renumbered: Ints) -> Columns:
+    return {name: renumbered[column] if name in words else column for name, column in columns.items()}
+
+
+def _sorted(columns: Columns, key: Sequence[str], words: Sequence[str]) -> Columns:
+    rank = np.empty(len(words), dtype=np.int64)
+    rank[sorted(range(len(words)), key=words.__getitem__)] = np.arange(len(words))
+    return _taken(columns, np.lexsort([rank[columns[name]] for name in reversed(key)]))
+
+
+def _keys(columns: Columns, key: Sequence[str]) -> Ints:
+    """Return one number per row: those of the words of its key, which are below 2**31, side by side."""
+    keys = columns[key[0]]
+    for name in key[1:]:
+        keys = (keys << 32) | columns[name]
+    return keys
+
+
+def _merged(old: Columns, new: Columns, key: Sequence[str], words: Sequence[str]) -> Columns:
+    """Return the old rows, with the new ones in the place of those that have the same key, or beside them."""
+    old_keys, new_keys = _keys(old, key), _keys(new, key)
+    if not len(new_keys):
+        return old
+    # The new ones are sorted, not the old: they are few.
+    order = np.argsort(new_keys)
+    places = order[np.minimum(np.searchsorted(new_keys, old_keys, sorter=order), len(order) - 1)]
+    rows = np.flatnonzero(new_keys[places] == old_keys)
+    added = np.ones(len(new_keys), dtype=bool)
+    added[places[rows]] = False
+    merged = {name: _replaced(column, rows, new[name][places[rows]]) for name, column in old.items()}
+    if not added.any():
+        return merged
+    return _sorted({name: np.concatenate([merged[name], new[name][added]]) for name in old}, key, words)
+
+
+def _replaced(column: Ints, rows: Ints, values: Ints) -> Ints:
+    """Return a column with other values in some rows: itself where they are the same, for to copy it takes longest."""
+    if (column[rows] == values).all():
+        return column
+    changed = column.copy()
+    changed[rows] = values
+    return changed
+
+
+def _to_text(column: Ints) -> list[str]:
+    largest = int(column.max(initial=0))
+    name = next(name for name, wire in _WIRE_TYPES.items() if largest <= np.iinfo(wire).max)
+    # Most columns repeat one value or a pattern: the fastest level leaves a tenth of them.
+    packed = zlib.compress(column.astype(_WIRE_TYPES[name]).tobytes(), zlib.Z_BEST_SPEED)
+    return [name, base64.b64encode(packed).decode("ascii")]
+
+
+def _read_columns(
+    plain: Mapping[str, Sequence[str]], words: Sequence[str], numbers: Sequence[str], word_count: int
+) -> dict[str, Ints]:
+    columns = {}
+    for name in (*words, *numbers):
+        wire, text = plain[name]
+        packed = base64.b64decode(text, validate=True)
+        columns[name] = ints(np.frombuffer(zlib.decompress(packed), dtype=_WIRE_TYPES[wire]))
+        if name in words and columns[name].max(initial=-1) >= word_count:
+            raise ValueError(f"{name}: a number without a word")
+    if len({len(column) for column in columns.values()}) != 1:
+        raise ValueError("columns of different lengths")
+    return columns
+
+
+@dataclass(frozen=True, eq=False)
+class Providers:
+    """The pool's slots by their providers in Placement, in the order of host, card and kind."""
+
+    pool: PoolColumns
+    #: (S,) provider of each slot, and (P,) a slot of each provider.
+    of_slot: Ints
+    slot: Ints
+    uuids: tuple[str, ...]
+    #: Row of each provider by its uuid.
+    rows: Mapping[str, int]
+
+    @classmethod
+    def of(cls, pool: PoolColumns, before: "Providers | None" = None) -> "Providers":
+        """Return those of a snapshot; of one with the same slots as `before` almost nothing is computed again."""
+        if before is not None and _same_slots(before.pool, pool):
+            same = cls(pool, before.of_slot, before.slot, before.uuids, before.rows)
+            for name in ("of_host", "hosts"):  # as if they had been asked for
+                if name in before.__dict__:
+                    same.__dict__[name] = before.__dict__[name]
+            return same
+        slots = pool.slots
+        card, kind = (np.unique(slots[name], return_inverse=True)[1] for name in ("card", "kind"))
+        place = (pool.slot_host * (card.max(initial=0) + 1) + card) * (kind.max(initial=0) + 1) + kind
+        _, first, of_slot = np.unique(place, return_index=True, return_inverse=True)
+        named = zip(*(slots[name][first].tolist() for name in ("host", "card", "kind")), strict=True)
+        uuids = tuple(provider_uuid(*(pool.words[number] for number in numbers)) for numbers in named)
+        return cls(pool, of_slot, first, uuids, {uuid: row for row, uuid in enumerate(uuids)})
+
+    @cached_property
+    def of_host(self) -> Mapping[str, range]:
+        """Rows of the providers of each host that has some."""
+        host = self.pool.slot_host[self.slot]
+        hosts, begin = np.unique(host, return_index=True)
+        end = np.append(begin, len(host))[1:]
+        names = self.pool.hosts["name"][hosts]
+        return {
+            self.pool.words[name]: range(first, last)
+            for name, first, last in zip(names.tolist(), begin.tolist(), end.tolist(), strict=True)
+        }
+
+    @cached_property
+    def hosts(self) -> "WithinHosts":
+        """Where slots are within their hosts."""
+        pool = self.pool
+        names = [pool.words[word] for word in pool.hosts["name"].tolist()]
+        numbers = np.arange(len(names))
+        # Slots are in the order of their hosts, and so are providers and the cards that are numbered here.
+        card = np.unique(pool.slot_host * (len(pool.words) + 1) + pool.slots["card"], return_inverse=True)[1]
+        host_of_card = np.zeros(card.max(initial=-1) + 1, dtype=np.int64)
+        host_of_card[card] = pool.slot_host
+        first_card = np.searchsorted(host_of_card, numbers)
+        first_provider = np.searchsorted(pool.slot_host[self.slot], numbers)
+        return WithinHosts(
+            rows={name: row for row, name in enumerate(names)},
+            first_provider=first_provider.tolist(),
+            card=ints(card - first_card[pool.slot_host]),
+            provider=ints(self.of_slot - first_provider[pool.slot_host]),
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WithinHosts:
+    """Cards and providers, numbered from 0 on each host."""
+
+    #: Row of each host by its name, and by that the row of its provider 0.
+    rows: Mapping[str, int]
+    first_provider: Sequence[int]
+    #: (S,) of each slot.
+    card: Ints
+    provider: Ints
+
+
+def _same_slots(before: PoolColumns, now: PoolColumns) -> bool:
+    """Say whether two snapshots have the same slots in the same rows, under the same numbers of words."""
+    if before.words != now.words[: len(before.words)] or not np.array_equal(before.hosts["name"], now.hosts["name"]):
+        return False
+    return all(np.array_equal(before.slots[name], now.slots[name]) for name in ("host", "place", "card", "kind"))

@@ -1,0 +1,53 @@
+"""The families of work of a shard, each with the policies that decide for it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from fpga_pool.core.policy import BatchPolicy, GangPolicy, TaskPolicy
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.cycle import Family
+from fpga_pool.model.objects.tasks import TASK_POLICY
+from fpga_pool.model.rules.batch.family import BatchFamily
+from fpga_pool.model.rules.gang.family import GangFamily
+from fpga_pool.model.rules.online.family import OnlineFamily, OnlineRule
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.model.rules.task.family import TaskFamily
+
+AnyFamily = Family[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPolicies:
+    """Which policy decides on what."""
+
+    #: Returns a batch policy by its name.
+    batches: Callable[[str], BatchPolicy]
+    #: Name of the policy of batches that ask for none.
+    default_batch: str
+    online: OnlineRule
+    gangs: GangPolicy
+    tasks: TaskPolicy
+
+
+class Families(NamedTuple):
+    """What is planned on one shard; each family remembers something between cycles, so a shard has its own."""
+
+    batches: BatchFamily
+    online: OnlineFamily
+    gangs: GangFamily
+    tasks: TaskFamily
+
+
+def new_families(catalogue: Catalogue, settings: PoolSettings, policies: PoolPolicies) -> Families:
+    """Return the families of a shard."""
+
+    def is_planned(name: str) -> bool:
+        return name != TASK_POLICY and not policies.online.is_online(name)
+
+    return Families(
+        batches=BatchFamily(catalogue, settings, policies.batches, policies.default_batch, is_planned),
+        online=OnlineFamily(catalogue, settings, policies.online),
+        gangs=GangFamily(settings, policies.gangs),
+        tasks=TaskFamily(catalogue, settings, policies.tasks),
+    )

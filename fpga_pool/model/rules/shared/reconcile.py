@@ -1,0 +1,314 @@
+"""Desired and observed state compared, by one loop, with a reason for each repair.
+
+The database owns desired state, the agents own observed state.  Every heartbeat carries the whole observed state of
+its host; every tick looks for hosts that are silent and jobs that will not get on.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fpga_pool.model.exceptions import InvalidInput, LateMessage, NotFound, StaleEpoch
+from fpga_pool.model.lifecycle.job import Displaced, GaveUp
+from fpga_pool.model.lifecycle.slot import HostLost
+from fpga_pool.model.messages.agents import Heartbeat, ObservedJob, ObservedSlot, ReleaseJob, ResultExpired, SlotChanged
+from fpga_pool.model.objects.links import slot_links
+from fpga_pool.model.objects.pool import ACTIVE_JOBS, Host, Job, JobState, Slot, SlotState
+from fpga_pool.model.rules.gang.decisions import give_up_gangs
+from fpga_pool.model.rules.gang.reports import (
+    compare_gangs,
+    lose_processes,
+    note_process_progress,
+    refuse_foreign_processors,
+)
+from fpga_pool.model.rules.instance.instances import compare_hold, instance_leases
+from fpga_pool.model.rules.shared.changes import change_job, change_slot, displace_jobs, send
+from fpga_pool.model.rules.shared.reports import require_agent
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.model.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """One difference that was reconciled: what it was about, and why."""
+
+    subject: str
+    reason: str
+
+
+def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[Repair]:
+    """Store what a host is, and mend what differs from what it should be.
+
+    Raises
+    ------
+    StaleEpoch
+        If the host has obeyed a later owner of the shard than the one that listens.
+    HostTaken
+        If another agent, which is not given up, speaks for the host.
+    LateMessage
+        If a later heartbeat of this agent was heard before.
+    InvalidInput
+        If it tells of a slot or processor that cannot be the host's own, or of links that there are not.
+
+    """
+    _refuse_wrong_slots(heartbeat)
+    refuse_foreign_processors(heartbeat)
+    _refuse_later_epoch(tx, heartbeat)
+    returned = _store_host(tx, heartbeat, now_s)
+    note_progress(tx, heartbeat.jobs, heartbeat.at)
+    note_process_progress(tx, heartbeat)
+    repairs = [
+        Repair(reconciled.subject, reconciled.reason)
+        for reconciled in compare_gangs(tx, heartbeat, now_s, returned=returned)
+    ]
+    stored = {slot.name for slot in tx.slots(heartbeat.host)}
+    held = {lease.slot: lease for lease in instance_leases(tx, heartbeat.host)}
+    for observed in heartbeat.slots:
+        new = observed.slot not in stored
+        if new:
+            tx.add(_new_slot(heartbeat.host, tx.shard.name, observed))
+            repairs.append(Repair(observed.slot, "new to the pool"))
+        else:
+            # Read again: a task that lost another slot has left this one as well, and its agent was told.
+            repairs += _compare_slot(tx, tx.slot(observed.slot), observed, heartbeat, now_s)
+        obeyed = heartbeat.unreported == 0 and observed.sequence >= tx.slot(observed.slot).sequence
+        # Of a host that is back no command is under way: they were dropped when it was lost.
+        settled = returned or obeyed
+        if kept := compare_hold(tx, observed, held.get(observed.slot), now_s, new=new, settled=settled):
+            repairs.append(Repair(observed.slot, kept))
+    for name in sorted(stored - {observed.slot for observed in heartbeat.slots}):
+        slot = tx.slot(name)
+        if slot.state is not SlotState.FAULTED:
+            gone = SlotChanged(slot=slot.name, at=heartbeat.at, state=SlotState.FAULTED, reason="its card is gone")
+            change_slot(tx, slot, gone, now_s)
+            repairs.append(Repair(slot.name, gone.reason))
+    if returned:
+        # Its commands were dropped and its jobs taken away when it was lost: what it holds is measured by that.
+        slots = {observed.slot for observed in heartbeat.slots}
+        held_jobs = [held for held in heartbeat.jobs if held.slot in slots]
+        repairs += _release_strays(tx, heartbeat.host, held_jobs, returned=True)
+    elif heartbeat.unreported == 0:
+        repairs += _compare_jobs(tx, heartbeat, now_s)
+    return repairs
+
+
+def note_progress(tx: Transaction, observed: Iterable[ObservedJob], at: float) -> None:
+    """Note how far those inputs are that do not move as planned; `at` is the time of whoever saw it."""
+    told = {job.job: job for job in observed if job.moved_bytes is not None}
+    for job in tx.jobs(sorted(told)) if told else ():
+        seen = told[job.uuid]
+        current = job.state is JobState.WAITING_INPUT and (job.attempt, job.slot) == (seen.attempt, seen.slot)
+        # What was seen before the present plan began says nothing about it.
+        if current and at > (job.dispatched_at or 0.0):
+            tx.save(replace(job, moved_bytes=seen.moved_bytes, moved_at=at))
+
+
+def _refuse_wrong_slots(heartbeat: Heartbeat) -> None:
+    for observed in heartbeat.slots:
+        if not observed.slot.startswith(f"{heartbeat.host}/"):
+            raise InvalidInput(f"slots: {observed.slot} is no slot of host {heartbeat.host}: its name says otherwise")
+        slot_links(observed.links)
+
+
+def _refuse_later_epoch(tx: Transaction, heartbeat: Heartbeat) -> None:
+    epochs = [slot.epoch for slot in heartbeat.slots] + [processor.epoch for processor in heartbeat.processors]
+    epoch = max(epochs, default=0)
+    if epoch > tx.shard.epoch:
+        raise StaleEpoch(
+            f"host {heartbeat.host} has obeyed epoch {epoch} of a shard, this database is at epoch {tx.shard.epoch} of"
+            f" {tx.shard.name}: another scheduler has taken over, or the database was replaced by an older or a new"
+            " one; in that case stop the agent and remove its state directory"
+        )
+
+
+def _compare_slot(
+    tx: Transaction, slot: Slot, observed: ObservedSlot, heartbeat: Heartbeat, now_s: float
+) -> list[Repair]:
+    repairs = []
+    known = replace(slot, **_facts(observed), sequence=max(slot.sequence, observed.sequence))
+    if known != slot:
+        facts = {name: getattr(known, name) for name in ("board", "kind", "links", "sequence")}
+        told = ", ".join(f"{name} {fact}" for name, fact in facts.items() if fact != "")
+        repairs.append(Repair(slot.name, f"is another than the one stored: {told}"))
+        tx.save(known)
+        slot = tx.slot(slot.name)
+    if heartbeat.unreported == 0 and _differs(slot, observed):
+        repairs.append(Repair(slot.name, f"stored as {slot.state} {slot.function}, is {observed.state} now"))
+        change_slot(tx, slot, _as_report(observed, heartbeat.at), now_s)
+    return repairs
+
+
+def _facts(observed: ObservedSlot) -> dict[str, Any]:
+    names = ("card", "region", "board", "kind", "links")
+    return {name: getattr(observed, name) for name in names}
+
+
+def require_later(heartbeat: Heartbeat, boot: int, beat: int) -> None:
+    """Raise LateMessage unless a heartbeat was made after another one of the same agent."""
+    if (heartbeat.boot, heartbeat.beat) <= (boot, beat):
+        raise LateMessage(
+            f"host {heartbeat.host}: heartbeat {heartbeat.beat} of start {heartbeat.boot} comes after heartbeat {beat}"
+            f" of start {boot}"
+        )
+
+
+def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> bool:
+    """Store what is told of the host; return whether it was lost, and is back now."""
+    facts = {
+        "egress_bps": heartbeat.egress_bps,
+        "ingress_bps": heartbeat.ingress_bps,
+        "data_address": heartbeat.data_address,
+        "data_port": heartbeat.data_port,
+        "data_tls": heartbeat.data_tls,
+        "refused_streams": heartbeat.refused_streams,
+        "refused_commands": heartbeat.refused_commands,
+        "availability_zone": heartbeat.availability_zone,
+        "egress_driver": heartbeat.egress_driver,
+        "node": heartbeat.node,
+        "agent_id": heartbeat.agent_id,
+        "boot": heartbeat.boot,
+        "beat": heartbeat.beat,
+        "heard_at": now_s,
+        "alive": True,
+    }
+    try:
+        host = tx.host(heartbeat.host)
+    except NotFound:
+        tx.add(Host(name=heartbeat.host, shard=tx.shard.name, **facts))  # type: ignore[arg-type]
+        return False
+    if heartbeat.agent_id != host.agent_id:
+        if host.alive:
+            require_agent(host, heartbeat.agent_id)
+        facts["reported"] = 0  # a new agent counts from the beginning
+    else:
+        require_later(heartbeat, host.boot, host.beat)
+    tx.save(replace(host, **facts))  # type: ignore[arg-type]
+    return not host.alive
+
+
+def _new_slot(host: str, shard: str, observed: ObservedSlot) -> Slot:
+    return Slot(
+        name=observed.slot,
+        host=host,
+        shard=shard,
+        **_facts(observed),
+        state=observed.state,
+        function=observed.function,
+        job=observed.job,
+        reason=observed.reason,
+        # An agent that outlived its database goes on counting, or it would take new commands for old ones.
+        sequence=observed.sequence,
+    )
+
+
+def _differs(slot: Slot, observed: ObservedSlot) -> bool:
+    if slot.state is SlotState.DRAINED and observed.state in (SlotState.EMPTY, SlotState.READY):
+        return slot.function != observed.function
+    return (slot.state, slot.function, slot.job) != (observed.state, observed.function, observed.job)
+
+
+def _as_report(observed: ObservedSlot, at: float) -> SlotChanged:
+    return SlotChanged(
+        slot=observed.slot,
+        at=at,
+        state=observed.state,
+        function=observed.function,
+        job=observed.job,
+        reason=observed.reason,
+    )
+
+
+def _compare_jobs(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[Repair]:
+    """Mend differences in jobs, on slots that have executed every command sent to them so far."""
+    settled = {observed.slot for observed in heartbeat.slots if observed.sequence >= tx.slot(observed.slot).sequence}
+    known = {observed.job: observed for observed in heartbeat.jobs}
+    repairs = []
+    for listed in [*tx.active_jobs(host=heartbeat.host), *tx.held_results(heartbeat.host)]:
+        job = tx.job(listed.uuid)
+        if job != listed:
+            known.pop(job.uuid, None)
+            continue  # it has followed another share of its task, whose agent does not know it
+        if job.slot not in settled:
+            known.pop(job.uuid, None)
+            continue
+        observed = known.pop(job.uuid, None)
+        if observed is not None and observed.attempt == job.attempt:
+            if observed.moved_bytes is None and job.moved_bytes is not None:
+                tx.save(replace(job, moved_bytes=None, moved_at=None))  # as planned again
+            continue
+        repairs.append(_mend_unknown_job(tx, job, heartbeat.at, now_s))
+    return repairs + _release_strays(
+        tx, heartbeat.host, [observed for observed in known.values() if observed.slot in settled]
+    )
+
+
+def _release_strays(tx: Transaction, host: str, held: Iterable[ObservedJob], *, returned: bool = False) -> list[Repair]:
+    """Have a host let go of jobs that are not its own any more.
+
+    The input of a job without a place is kept for a retry.  Of a host that has `returned` it is not: its agent was not
+    told that the job was displaced, and would run it.
+    """
+    repairs = []
+    for observed in held:
+        if not _is_current(tx, observed.job, observed.attempt, host, pending=not returned):
+            send(tx, observed.slot, ReleaseJob(job=observed.job))
+            repairs.append(Repair(observed.job, f"held by {host} though it is over or elsewhere"))
+    return repairs
+
+
+def _mend_unknown_job(tx: Transaction, job: Job, at: float, now_s: float) -> Repair:
+    if job.state is JobState.RESULT_HELD:
+        reason = "its result is no longer held by its agent"
+        change_job(tx, job, ResultExpired(job=job.uuid, attempt=job.attempt, at=at), now_s)
+    else:
+        reason = "its agent does not know it"
+        change_job(tx, job, Displaced(reason=reason, agent_reachable=False), now_s)
+    return Repair(job.uuid, reason)
+
+
+def _is_current(tx: Transaction, uuid: str, attempt: int, host: str, *, pending: bool) -> bool:
+    """Say whether an agent is right to hold this attempt of a job; with `pending` its input for a retry, too."""
+    try:
+        job = tx.job(uuid)
+    except NotFound:
+        return False
+    holds = job.state in (*ACTIVE_JOBS, JobState.RESULT_HELD) or (pending and job.state is JobState.PENDING)
+    return (job.attempt, job.host) == (attempt, host) and holds
+
+
+def tick(tx: Transaction, settings: PoolSettings, now_s: float, silent_s: Mapping[str, float]) -> list[Repair]:
+    """Give up on what time has decided: silent hosts, jobs planned too often, inputs that never came.
+
+    Tasks follow their shares, where nobody has seen to it.
+    `silent_s` tells for how long nothing new was heard of a host, by the clock of whoever listens: clocks of different
+    machines are never compared.
+    """
+    repairs = []
+    for name, seconds in silent_s.items():
+        if seconds > settings.host_timeout_s and (host := tx.host(name)).alive:
+            repairs.append(_lose_host(tx, host, seconds, now_s))
+    for job in tx.exhausted_jobs(settings.max_attempts):
+        if tx.job(job.uuid) != job:
+            continue  # it has followed another share of its task
+        reason = f"given up after {job.attempt} attempts; last: {job.reason}"
+        change_job(tx, job, GaveUp(code="fpga_pool.too_many_attempts", reason=reason), now_s)
+        repairs.append(Repair(job.uuid, reason))
+    for job in tx.overdue_inputs(now_s - settings.input_timeout_s):
+        if tx.job(job.uuid) != job:
+            continue
+        reason = f"no complete input within {settings.input_timeout_s:g} s after its planned transfer"
+        change_job(tx, job, GaveUp(code="fpga_pool.input_timeout", reason=reason), now_s)
+        repairs.append(Repair(job.uuid, reason))
+    repairs += [Repair(gang.uuid, gang.reason) for gang in give_up_gangs(tx, settings, now_s)]
+    return repairs
+
+
+def _lose_host(tx: Transaction, host: Host, silent_s: float, now_s: float) -> Repair:
+    reason = f"not heard of for {silent_s:.1f} s"
+    tx.save(replace(host, alive=False))
+    for slot in tx.slots(host.name):
+        displace_jobs(tx, slot.name, f"host {host.name}: {reason}", now_s, agent_reachable=False)
+        change_slot(tx, tx.slot(slot.name), HostLost(), now_s)
+    lose_processes(tx, host, reason, now_s)
+    tx.drop_commands(host.name)
+    return Repair(host.name, reason)

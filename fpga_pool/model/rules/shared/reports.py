@@ -1,0 +1,122 @@
+"""What agents report, applied in the order in which it happened."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fpga_pool.model.exceptions import HostTaken, NotFound
+from fpga_pool.model.lifecycle.job import JOB
+from fpga_pool.model.lifecycle.slot import SLOT
+from fpga_pool.model.messages.agents import JobEvicted, JobFailed, JobFinished, JobReleased, Report, SlotChanged
+from fpga_pool.model.messages.gangs import ProcessReport
+from fpga_pool.model.objects.pool import ACTIVE_JOBS, Host, Job, Run, SlotState
+from fpga_pool.model.rules.gang.reports import apply_gang_report
+from fpga_pool.model.rules.shared.changes import change_job, change_slot, settle_slots
+from fpga_pool.model.transaction import Transaction
+
+
+def apply_reports(
+    tx: Transaction, host: str, agent_id: str, numbered: Sequence[tuple[int, Report]], now_s: float
+) -> list[str]:
+    """Apply what the agent of `host` reports, each under its number; return why each void report is void, for the log.
+
+    A report is void when it was applied before, is about something that is over (an attempt that was displaced
+    meanwhile, a job that ended) or not the host's own.  Nothing is lost by that: the pool has decided otherwise since.
+
+    Raises
+    ------
+    HostTaken
+        If another agent speaks for the host.
+    NotFound
+        If the host is not known yet: its next heartbeat comes first.
+
+    """
+    publisher = tx.host(host)
+    require_agent(publisher, agent_id)
+    fresh = [report for number, report in numbered if number > publisher.reported]
+    if fresh:
+        tx.save(replace(publisher, reported=numbered[-1][0]))
+    void = [f"{len(numbered) - len(fresh)} applied before"] if len(fresh) < len(numbered) else []
+    jobs = tx.jobs({report.job for report in fresh if not isinstance(report, SlotChanged | ProcessReport)})
+    if len({job.slot for job in jobs}) > 1:
+        tx.slots(host)  # all at once; one by one they are known then
+    for report in fresh:
+        if complaint := _apply(tx, host, report, now_s):
+            void.append(f"{type(report).__name__}: {complaint}")
+    left = dict.fromkeys(job.slot for job in jobs if _has_left(job, tx.job(job.uuid)))
+    if left:
+        settle_slots(tx, list(left), now_s)
+    return void
+
+
+def makes_work(report: Report) -> bool:
+    """Say whether jobs may need a place, or an agent a command, after this report."""
+    if isinstance(report, SlotChanged):
+        return report.state in (SlotState.EMPTY, SlotState.FAULTED)
+    return isinstance(report, JobFailed | JobEvicted | JobReleased | ProcessReport)
+
+
+def frees_place(report: Report) -> bool:
+    """Say whether a slot or a CPU may have nothing to do after this report."""
+    return isinstance(report, JobFinished) or (isinstance(report, SlotChanged) and report.state is SlotState.READY)
+
+
+def _apply(tx: Transaction, host: str, report: Report, now_s: float) -> str:
+    """Apply a report; return why it is void, if it is."""
+    if isinstance(report, SlotChanged):
+        return _apply_slot_report(tx, host, report, now_s)
+    if isinstance(report, ProcessReport):
+        return apply_gang_report(tx, host, report, now_s)
+    return _apply_job_report(tx, host, report, now_s)
+
+
+def _has_left(before: Job, now: Job) -> bool:
+    return before.state in ACTIVE_JOBS and now.state not in ACTIVE_JOBS
+
+
+def require_agent(host: Host, agent_id: str) -> None:
+    """Refuse who is not the agent of the host."""
+    if agent_id != host.agent_id:
+        raise HostTaken(
+            f"host {host.name}: another agent speaks for it; if two hosts have this name, give one another"
+            " ([agent] host); if the state directory of this one was lost, it is heard once the old one is given up"
+        )
+
+
+def _apply_slot_report(tx: Transaction, host: str, report: SlotChanged, now_s: float) -> str:
+    try:
+        slot = tx.slot(report.slot)
+    except NotFound:
+        return f"no slot {report.slot}; the next heartbeat will tell of it"
+    if slot.host != host:
+        return f"slot {report.slot} is on host {slot.host}, not on {host}"
+    if not SLOT.allows(slot.state, SlotChanged):
+        return f"slot {report.slot} is {slot.state}"
+    change_slot(tx, slot, report, now_s)
+    return ""
+
+
+def _apply_job_report(tx: Transaction, host: str, report: Report, now_s: float) -> str:
+    assert not isinstance(report, SlotChanged | ProcessReport)  # noqa: S101
+    try:
+        job = tx.job(report.job)
+    except NotFound:
+        return f"no job {report.job}"
+    if (job.host, job.attempt) != (host, report.attempt):
+        return f"job {job.uuid} is at attempt {job.attempt} on {job.host or 'no host'}, not {report.attempt} on {host}"
+    if not JOB.allows(job.state, type(report)):
+        return f"job {job.uuid} is {job.state}"
+    if isinstance(report, JobFinished):
+        slot = tx.slot(job.slot)
+        tx.record_run(
+            Run(
+                job=job.uuid,
+                attempt=job.attempt,
+                function=job.function,
+                board=slot.board,
+                input_bytes=job.input_bytes,
+                compute_s=report.compute_s,
+                finished_at=report.at,
+            )
+        )
+    change_job(tx, job, report, now_s, settle=False)
+    return ""

@@ -1,0 +1,159 @@
+"""Tasks as they come in, and as their tenants want them no more."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.codec import Message
+from fpga_pool.model.exceptions import InvalidInput, NoSlotFits, NotFound
+from fpga_pool.model.flavor import Topology
+from fpga_pool.model.lifecycle.task import TaskCancelRequested
+from fpga_pool.model.objects.pool import Slot
+from fpga_pool.model.objects.tasks import ENDED_TASKS, TASK_POLICY, Task, TaskShape
+from fpga_pool.model.rules.batch.admission import (
+    BatchRequest,
+    JobRequest,
+    as_stored,
+    cancel_batch,
+    cancel_jobs,
+    check_batch,
+)
+from fpga_pool.model.rules.shared.changes import change_task
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.model.rules.task.candidates import holds, largest, slots_by_host
+from fpga_pool.model.transaction import Transaction
+
+#: No task is wider: sets of slots are searched as the bits of one integer.
+MOST_SLOTS = 62
+
+
+class ShareRequest(Message, frozen=True, kw_only=True):
+    """One share of a task: the input of one of its slots, and who sends it."""
+
+    uuid: str
+    name: str
+    requester: str
+    input_bytes: int
+
+
+class TaskRequest(Message, frozen=True, kw_only=True):
+    """A task as a tenant asks for it; the uuids are chosen by whoever sends the request first."""
+
+    uuid: str
+    project_id: str
+    user_id: str
+    name: str
+    function: str
+    topology: Topology
+    #: In the order in which their slots follow each other on a line or ring.
+    shares: tuple[ShareRequest, ...]
+    #: The shapes of a malleable task; () = one slot for each share.
+    shapes: tuple[TaskShape, ...] = ()
+
+
+def create_task(
+    tx: Transaction, request: TaskRequest, catalogue: Catalogue, settings: PoolSettings, now_s: float
+) -> Task:
+    """Store a task that waits, and its shares; it belongs to the emptiest shard that could hold it.
+
+    Raises
+    ------
+    InvalidInput
+        (or a subclass) naming what would be right: also where no host has so many slots, linked so.
+    DuplicateId
+        If the task or a share of it exists already.
+
+    """
+    count = len(request.shares)
+    if not 1 <= count <= MOST_SLOTS:
+        raise InvalidInput(f"shares: expected 1 to {MOST_SLOTS}, found {count}")
+    _check_shapes(request.shapes, count)
+    asked = _as_batch(request)
+    slots = tx.slots()
+    check_batch(asked, tx.hosts(), slots, catalogue, settings, each="shares")
+    shard = _shard_for(request, slots, catalogue, tx.jobs_by_shard())
+    task = Task(
+        uuid=request.uuid,
+        project_id=request.project_id,
+        user_id=request.user_id,
+        name=request.name,
+        function=request.function,
+        slots=max((shape.slots for shape in request.shapes), default=count),
+        shares=count,
+        shapes=request.shapes,
+        topology=request.topology,
+        input_bytes=max(share.input_bytes for share in request.shares),
+        created_at=now_s,
+        shard=shard,
+    )
+    batch, jobs = as_stored(asked, [shard] * count, now_s)
+    tx.add(batch, *jobs, task)
+    return task
+
+
+def _check_shapes(shapes: Sequence[TaskShape], shares: int) -> None:
+    for place, shape in enumerate(shapes):
+        if not 1 <= shape.slots <= shares:
+            raise InvalidInput(
+                f"shapes[{place}].slots: expected 1 to {shares}, a slot has a share, found {shape.slots}"
+            )
+        if shape.seconds is not None and not 0 < shape.seconds < math.inf:
+            raise InvalidInput(f"shapes[{place}].seconds: expected a number above 0, found {shape.seconds:g}")
+    if len({shape.slots for shape in shapes}) < len(shapes):
+        raise InvalidInput("shapes: expected different numbers of slots")
+
+
+def _as_batch(request: TaskRequest) -> BatchRequest:
+    return BatchRequest(
+        uuid=request.uuid,
+        project_id=request.project_id,
+        user_id=request.user_id,
+        name=request.name,
+        policy=TASK_POLICY,
+        jobs=tuple(
+            JobRequest(
+                uuid=share.uuid,
+                name=share.name,
+                function=request.function,
+                requester=share.requester,
+                input_bytes=share.input_bytes,
+            )
+            for share in request.shares
+        ),
+    )
+
+
+def _shard_for(request: TaskRequest, slots: Sequence[Slot], catalogue: Catalogue, jobs: dict[str, int]) -> str:
+    """Return the shard with the fewest jobs for each slot, of those where a host has such slots, in service or not."""
+    counts, topology = sorted(shape.slots for shape in request.shapes) or [len(request.shares)], request.topology
+    candidates = slots_by_host(slots, request.function, catalogue)
+    able = {on_host.shard for on_host in candidates if any(holds(on_host, topology, count) for count in counts)}
+    if not able:
+        most = max((largest(on_host, topology, counts[0]) for on_host in candidates), default=0)
+        wish = "" if topology is Topology.ANY else f" that are linked as a {topology}"
+        raise NoSlotFits(
+            f"{'shapes' if request.shapes else 'shares'}: no host of the pool has {counts[0]} slots for"
+            f" {request.function}{wish}; at most {most} are there"
+        )
+    size = Counter(slot.shard for slot in slots)
+    return min(able, key=lambda shard: (jobs.get(shard, 0) / size[shard], shard))
+
+
+def owned_task(tx: Transaction, uuid: str, project_id: str) -> Task:
+    """Return a task of this project; another project's looks as if it did not exist."""
+    task = tx.task(uuid)
+    if task.project_id != project_id:
+        raise NotFound(f"no task {uuid}")
+    return task
+
+
+def cancel_task(tx: Transaction, uuid: str, project_id: str, now_s: float) -> Task:
+    """Have a task end; it is CANCELLED when nothing of it is left.  InvalidTransition where it has ended."""
+    task = owned_task(tx, uuid, project_id)
+    if task.cancel_requested and task.state not in ENDED_TASKS:
+        return task
+    change_task(tx, task, TaskCancelRequested(), now_s)
+    cancel_batch(tx, uuid, project_id, now_s)
+    cancel_jobs(tx, uuid, now_s)
+    return tx.task(uuid)

@@ -1,0 +1,247 @@
+"""Where a task could go: the slots of each host that its function fits in, and which of them are linked as it asks.
+
+The slots of hosts as enclosures of the lattice paper, and what a policy plans on them as slots again.
+
+An enclosure is a line, a ring or fully linked, and its members are single slots.  A card with several slots in a line
+or ring of cards is unrolled: its slots follow each other.  So a path may be unknown here that there is (a ring within
+one card of several), but none is known that there is not; who finds no place here is placed otherwise
+(`family.choose`).
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fpga_pool.core.lattice.listing import Placed
+from fpga_pool.core.lattice.tasks import Links, TaskProblem, TaskSchedule
+from fpga_pool.core.lattice.tasks import Topology as Cables
+from fpga_pool.core.types import floats, ints
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.flavor import Topology
+from fpga_pool.model.objects.links import slot_links
+from fpga_pool.model.objects.pool import CPU, Slot, SlotState
+from fpga_pool.model.objects.tasks import Task
+from fpga_pool.model.rules.instance.linking import SlotCandidate, choose_candidates, largest_linked
+
+#: What has to be done before a slot computes: nothing, a load, a load in place of what others may want again.
+_LOADED, _EMPTY, _REPLACED = 0.0, 1.0, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class HostSlots:
+    """Slots of one host that a function fits in."""
+
+    host: str
+    shard: str
+    #: (S,) slots, and the same as candidates that paths are searched on.
+    slots: tuple[Slot, ...]
+    candidates: tuple[SlotCandidate, ...]
+
+
+def slots_by_host(slots: Iterable[Slot], function: str, catalogue: Catalogue) -> list[HostSlots]:
+    """Return the slots of each host that has some, by name."""
+    boards = catalogue.functions[function].fpga_time
+    of_host: defaultdict[str, list[Slot]] = defaultdict(list)
+    for slot in slots:
+        if slot.kind != CPU and slot.board in boards and catalogue.fits(function, slot.board, slot.kind):
+            of_host[slot.host].append(slot)
+    return [
+        HostSlots(host, some[0].shard, tuple(some), tuple(_candidate(slot, function) for slot in some))
+        for host, some in sorted(of_host.items())
+    ]
+
+
+def _candidate(slot: Slot, function: str) -> SlotCandidate:
+    if slot.state is SlotState.READY and slot.function == function:
+        cost = _LOADED
+    else:
+        cost = _EMPTY if slot.state is SlotState.EMPTY else _REPLACED
+    return SlotCandidate(slot.card, slot.card, slot_links(slot.links), cost)
+
+
+def choose_slots(
+    on_host: HostSlots, topology: Topology, count: int, takeable: Collection[str]
+) -> tuple[str, ...] | None:
+    """Return so many of the takeable slots, by name, linked as asked and in the order of their path; None = none are.
+
+    Those that hold the function come first, and of others those that leave most of the rest connected.
+    """
+    there = [index for index, slot in enumerate(on_host.slots) if slot.name in takeable]
+    if len(there) < count:
+        return None
+    path = choose_candidates([on_host.candidates[index] for index in there], Links[topology.name], count)
+    return None if path is None else tuple(on_host.slots[there[index]].name for index in path)
+
+
+def holds(on_host: HostSlots, topology: Topology, count: int) -> bool:
+    """Say whether a host has so many slots that are linked as asked."""
+    return choose_slots(on_host, topology, count, {slot.name for slot in on_host.slots}) is not None
+
+
+def largest(on_host: HostSlots, topology: Topology, below: int) -> int:
+    """Return the largest number of slots of a host, less than `below`, that are linked as asked."""
+    return largest_linked(on_host.candidates, Links[topology.name], below)
+
+
+#: In how many seconds slots are free, and which.
+Found = tuple[float, tuple[str, ...]]
+
+
+def earliest_slots(on_host: HostSlots, topology: Topology, count: int, ready_s: Mapping[str, float]) -> Found | None:
+    """Return when so many slots of a host, linked as asked, are free first, and these slots; None = there are none.
+
+    `ready_s` says in how many seconds each slot is expected to be free; one that is not there is out of the question.
+    """
+    known = {slot.name: ready_s[slot.name] for slot in on_host.slots if slot.name in ready_s}
+    moments = sorted(set(known.values()))
+
+    def by(moment: float) -> tuple[str, ...] | None:
+        return choose_slots(on_host, topology, count, {name for name, at in known.items() if at <= moment})
+
+    # With every moment there are more slots to choose from, so what is possible once stays possible.
+    first = bisect_left(moments, True, key=lambda moment: by(moment) is not None)
+    slots = by(moments[first]) if first < len(moments) else None
+    return None if slots is None else (moments[first], slots)
+
+
+class EarliestStart:
+    """Which slots are free soonest, while one task after the other takes some.
+
+    What was found for a host holds until some of its slots are taken: so each is searched once for all tasks that ask
+    for the same.
+    """
+
+    def __init__(self, candidates: Mapping[str, Collection[HostSlots]], ready_s: Mapping[str, float]) -> None:
+        self.ready_s = dict(ready_s)
+        self._candidates = candidates
+        self._found: defaultdict[str, dict[tuple[str, Topology, int], Found | None]] = defaultdict(dict)
+
+    def find(self, function: str, topology: Topology, count: int) -> Found | None:
+        """Return when so many slots for a function are free first, and these; the first host of equal ones."""
+        best: Found | None = None
+        for on_host in self._candidates[function]:
+            known = self._found[on_host.host]
+            asked = function, topology, count
+            if asked not in known:
+                known[asked] = earliest_slots(on_host, topology, count, self.ready_s)
+            found = known[asked]
+            if found is not None and (best is None or found[0] < best[0]):
+                best = found
+        return best
+
+    def take(self, slots: Collection[str], until_s: float) -> None:
+        """Have slots be free at a later time."""
+        self.ready_s.update(dict.fromkeys(slots, until_s))
+        for slot in slots:
+            self._found.pop(slot.partition("/")[0], None)
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosure:
+    """Slots that are linked as `cables` says, in the order of their links."""
+
+    cables: Cables
+    #: (M,) None = there is no slot, or none that fits.
+    members: tuple[Slot | None, ...]
+
+
+def enclosures_of(candidates: Iterable[HostSlots]) -> list[Enclosure]:
+    """Return the enclosures of the slots of each host; cards that are not in one make one each."""
+    found: list[Enclosure] = []
+    for on_host in candidates:
+        boxes: defaultdict[str, list[Slot]] = defaultdict(list)
+        for slot in on_host.slots:
+            links = slot_links(slot.links)
+            boxes[f"box {links.card.enclosure}" if links.card.enclosure else f"card {slot.card}"].append(slot)
+        for _, slots in sorted(boxes.items()):
+            found += _enclosures(slots)
+    return found
+
+
+def _enclosures(slots: Sequence[Slot]) -> Iterator[Enclosure]:
+    links = [slot_links(slot.links) for slot in slots]
+    card = links[0].card
+    if not card.enclosure:
+        yield from _of_one_card(slots)
+    else:
+        # Of a card the slots of which are not linked at all a path takes one; so it does where cards are linked each
+        # with each and slots are not: it may not take any two of them.
+        single = card.slots is None or Cables.FULL == card.topology != card.slots
+        width = 1 if single else max(link.slots for link in links)
+        members: list[Slot | None] = [None] * (card.cards * width)
+        for slot, link in zip(reversed(slots), reversed(links), strict=True):
+            members[link.card.position * width + (0 if single else link.position)] = slot
+        yield Enclosure(card.topology, tuple(members))
+
+
+def _of_one_card(slots: Sequence[Slot]) -> Iterator[Enclosure]:
+    links = [slot_links(slot.links) for slot in slots]
+    between = links[0].card.slots
+    if between is None:
+        yield from (Enclosure(Cables.FULL, (slot,)) for slot in slots)
+    elif between == Cables.FULL:
+        yield Enclosure(Cables.FULL, tuple(slots))
+    else:
+        members: list[Slot | None] = [None] * links[0].slots
+        for slot, link in zip(slots, links, strict=True):
+            members[link.position] = slot
+        yield Enclosure(between, tuple(members))
+
+
+def problem_of(
+    tasks: Sequence[Task],
+    enclosures: Sequence[Enclosure],
+    shapes: Mapping[str, Sequence[tuple[int, float]]],
+    load_s: float,
+) -> TaskProblem:
+    """Return the problem of tasks whose functions fit in the same slots, on these slots.
+
+    Parameters
+    ----------
+    tasks, enclosures
+        What waits, and where.
+    shapes
+        On how many slots each task can run, and for how many seconds, by its uuid.
+    load_s
+        Seconds that a slot takes to load another function.
+
+    """
+    slots = [slot for box in enclosures for slot in box.members]
+    names = {task.function for task in tasks} | {slot.function for slot in slots if slot is not None and slot.function}
+    number = {name: index for index, name in enumerate(sorted(names))}
+    of_all = [shape for task in tasks for shape in shapes[task.uuid]]
+    return TaskProblem(
+        enclosure_fpgas=ints([len(box.members) for box in enclosures]),
+        enclosure_links=ints([int(box.cables) for box in enclosures]),
+        shape_begin=np.cumsum([0, *(len(shapes[task.uuid]) for task in tasks)]),
+        shape_fpgas=ints([count for count, _ in of_all]),
+        shape_seconds=floats([seconds for _, seconds in of_all]),
+        links=ints([int(Links[task.topology.name]) for task in tasks]),
+        function=ints([number[task.function] for task in tasks]),
+        loaded=ints([number.get(slot.function, -1) if slot else -1 for slot in slots]),
+        load_s=load_s,
+    )
+
+
+def in_path_order(places: Collection[int], box: Enclosure) -> list[int]:
+    """Return members in the order of their links: a path over the seam of a ring begins before it."""
+    ordered = sorted(places)
+    if box.cables != Cables.RING or not ordered or len(ordered) == len(box.members):
+        return ordered
+    begin = next((i for i, place in enumerate(ordered) if (place - 1) % len(box.members) not in places), 0)
+    return ordered[begin:] + ordered[:begin]
+
+
+#: Makes a schedule; None = it cannot say now.
+Solve = Callable[[TaskProblem], TaskSchedule | Placed | None]
+
+
+def grouped(tasks: Sequence[Task], candidates: Mapping[str, Sequence[HostSlots]]) -> Iterator[list[Task]]:
+    """Yield the tasks whose functions fit in the same slots: each such group is a problem of its own."""
+    groups: defaultdict[frozenset[str], list[Task]] = defaultdict(list)
+    for task in tasks:
+        groups[frozenset(slot.name for on_host in candidates[task.function] for slot in on_host.slots)].append(task)
+    yield from groups.values()

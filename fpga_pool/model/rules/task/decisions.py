@@ -1,0 +1,310 @@
+"""Tasks and the slots of a shard: what is decided on, and the decisions as objects (lattice paper).
+
+A task begins when it gets all its slots, on one host and linked as it asks, or it does not begin.  Decisions are made
+between two transactions (`family`), on what `task_view` has read in one; `commit_choices` leaves out what has
+changed.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.flavor import Topology
+from fpga_pool.model.lifecycle.batch import BATCH, BatchBegun
+from fpga_pool.model.lifecycle.job import Displaced, Planned
+from fpga_pool.model.lifecycle.task import TaskPlaced
+from fpga_pool.model.messages.requests import TaskDetail
+from fpga_pool.model.objects.pool import CPU, ENDED_JOBS, BatchState, Job, JobState, LeaseKind, Slot
+from fpga_pool.model.objects.tasks import (
+    ENDED_TASKS,
+    TASK_POLICY,
+    Task,
+    TaskShape,
+    TaskState,
+    longest_queue,
+    slot_of_share,
+)
+from fpga_pool.model.rules.batch.placing import held_by_instances, held_by_others, usable, withdraw_from_former_host
+from fpga_pool.model.rules.batch.planning import TimeModels, known_time_models
+from fpga_pool.model.rules.shared.changes import change_job, change_task, end_lease, new_lease
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.model.rules.task.candidates import EarliestStart, HostSlots, holds, slots_by_host
+from fpga_pool.model.transaction import Transaction
+
+#: Of so many tasks, the oldest that wait, it is said when they are expected to begin.
+OUTLOOK = 50
+
+
+@dataclass(frozen=True, slots=True)
+class OlderWork:
+    """A function of a batch that waits for a place: what arrived after it leaves it one."""
+
+    created_at: float
+    #: Slots in service that it fits in, whoever has them.
+    fitting: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskView:
+    """What is decided on."""
+
+    now_s: float
+    #: Those that wait, in order of arrival, and why others that wait cannot be placed.
+    tasks: tuple[Task, ...]
+    left_out: Mapping[str, str]
+    #: By task: on how many slots in service it can run and for how many seconds, in the order of its shapes.
+    shapes: Mapping[str, tuple[tuple[int, float], ...]]
+    #: By task: seconds that its function takes to load.
+    load_s: Mapping[str, float]
+    #: By function: slots in service that it fits in.
+    candidates: Mapping[str, tuple[HostSlots, ...]]
+    #: In how many seconds each slot in service is expected to be free; 0 = it is.
+    ready_s: Mapping[str, float]
+    #: Slots that have nothing to do; and those that tasks have.
+    idle: frozenset[str]
+    held: frozenset[str]
+    older: tuple[OlderWork, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A task and the slots that it gets, in the order of their path."""
+
+    task: Task
+    slots: tuple[str, ...]
+    #: In how many seconds they are expected to be free (behind what the pool's other jobs have there), 0 = they are;
+    #: and for how many the task computes on so many.
+    wait_s: float
+    work_s: float
+
+
+def task_view(tx: Transaction, catalogue: Catalogue, now_s: float) -> TaskView | None:
+    """Return the shard as tasks see it; None where none waits."""
+    waiting = [task for task in tx.open_tasks() if task.state is TaskState.QUEUED and not task.cancel_requested]
+    if not waiting:
+        return None
+    leases = tx.leases()
+    taken = held_by_instances(leases)
+    hosts = {host.name: host for host in tx.hosts()}
+    slots = [slot for slot in tx.slots() if slot.kind != CPU and usable(slot, hosts[slot.host], taken)]
+    held = {lease.slot: lease.holder for lease in leases if lease.kind is LeaseKind.TASK}
+    free_at = {backlog.slot: backlog.free_at for backlog in tx.backlogs()}
+    candidates = {
+        name: tuple(slots_by_host(slots, name, catalogue))
+        for name in {task.function for task in waiting} & catalogue.functions.keys()
+    }
+    models = known_time_models(catalogue, tx.time_models())
+    fits = _fitting(waiting, candidates)
+    left_out = _left_out(waiting, fits)
+    able = tuple(task for task in waiting if task.uuid not in left_out)
+    names = {slot.name for slot in slots}
+    return TaskView(
+        now_s=now_s,
+        tasks=able,
+        left_out=left_out,
+        shapes={
+            task.uuid: tuple(
+                (shape.slots, _work_s(task, shape, candidates[task.function], models))
+                for shape in task.alternatives
+                if fits[task.function, task.topology, shape.slots]
+            )
+            for task in able
+        },
+        load_s={task.uuid: _load_s(candidates[task.function], catalogue) for task in able},
+        candidates=candidates,
+        ready_s=_ready_s(tx, names, held, free_at, now_s),
+        idle=frozenset(names - held.keys() - free_at.keys()),
+        held=frozenset(held),
+        older=tuple(_older_work(tx, slots, catalogue)),
+    )
+
+
+#: What is asked of slots: for which function, how linked, how many.
+_Asked = tuple[str, Topology, int]
+
+
+def _fitting(tasks: Iterable[Task], candidates: Mapping[str, Sequence[HostSlots]]) -> dict[_Asked, bool]:
+    """Return which shapes of tasks some host has slots in service for; what is asked twice is looked at once."""
+    asked = {(task.function, task.topology, shape.slots) for task in tasks for shape in task.alternatives}
+    return {
+        (function, topology, count): any(holds(on_host, topology, count) for on_host in candidates.get(function, ()))
+        for function, topology, count in asked
+    }
+
+
+def _left_out(tasks: Iterable[Task], fits: Mapping[_Asked, bool]) -> dict[str, str]:
+    """Return why tasks cannot be placed, by task."""
+    left_out = {}
+    for task in tasks:
+        if not any(fits[task.function, task.topology, shape.slots] for shape in task.alternatives):
+            count = " or ".join(str(shape.slots) for shape in task.alternatives)
+            left_out[task.uuid] = (
+                f"no host has {count} slots in service for {task.function} that are linked so ({task.topology})"
+            )
+    return left_out
+
+
+def _work_s(task: Task, shape: TaskShape, candidates: Sequence[HostSlots], models: TimeModels) -> float:
+    """Return how long a task computes in a shape: as its tenant says, else on the slowest board that it could get.
+
+    Each share is taken for as large as the largest, and those of a slot follow each other.
+    """
+    if shape.seconds is not None:
+        return shape.seconds
+    boards = {slot.board for on_host in candidates for slot in on_host.slots}
+    known = [models[task.function, board] for board in boards if (task.function, board) in models]
+    share_s = max((model.seconds(task.input_bytes) for model in known), default=0.0)
+    return longest_queue(task.shares, shape.slots) * share_s
+
+
+def _load_s(candidates: Sequence[HostSlots], catalogue: Catalogue) -> float:
+    kinds = {(slot.board, slot.kind) for on_host in candidates for slot in on_host.slots}
+    return max((catalogue.boards[board].load_s(kind) for board, kind in kinds), default=0.0)
+
+
+def _ready_s(
+    tx: Transaction, names: Collection[str], held: Mapping[str, str], free_at: Mapping[str, float], now_s: float
+) -> dict[str, float]:
+    """Return in how many seconds each slot is expected to be free: one that a task has, when the task ends."""
+    ends_at = {task: tx.task(task).ends_at for task in set(held.values())}
+    ready = {}
+    for name in names:
+        at = free_at.get(name)
+        if name in held:
+            at = ends_at[held[name]] or at or now_s
+        # What is late is expected to be as late again.
+        ready[name] = 0.0 if at is None else max(abs(at - now_s), 1e-6)
+    return ready
+
+
+def _older_work(tx: Transaction, slots: Sequence[Slot], catalogue: Catalogue) -> Iterable[OlderWork]:
+    for batch in tx.pending_batches().values():
+        if batch.policy == TASK_POLICY:
+            continue
+        for name in sorted(batch.functions & catalogue.functions.keys()):
+            candidates = slots_by_host(slots, name, catalogue)
+            fitting = frozenset(slot.name for on_host in candidates for slot in on_host.slots)
+            if fitting:
+                yield OlderWork(batch.created_at, fitting)
+
+
+# Committing ----------------------------------------------------------------------------------------------------
+
+
+def commit_choices(
+    tx: Transaction, view: TaskView, choices: Sequence[Choice], settings: PoolSettings, now_s: float
+) -> list[Task]:
+    """Give tasks their slots, as far as nothing concerned has changed; return those that got them."""
+    foreign = held_by_others(tx.leases(slots={name for choice in choices for name in choice.slots}))
+    last = {backlog.slot: backlog.last_order for backlog in tx.backlogs()}
+    placed = []
+    for choice in choices:
+        task = tx.task(choice.task.uuid)
+        shares = [share for share in tx.batch_jobs(task.uuid) if share.state not in ENDED_JOBS]
+        waits = bool(shares) and all(
+            share.state is JobState.PENDING and share.attempt < settings.max_attempts for share in shares
+        )
+        slots = [tx.slot(name) for name in choice.slots]
+        possible = all(usable(slot, tx.host(slot.host), foreign) for slot in slots)
+        free = choice.wait_s > 0 or last.keys().isdisjoint(choice.slots)
+        if task.generation == choice.task.generation and waits and possible and free:
+            for slot in slots:
+                _take_slot(tx, slot.name, task, settings, now_s)
+            placed.append(_place(tx, task, choice, shares, last, view, now_s))
+            foreign |= set(choice.slots)
+    return placed
+
+
+def _take_slot(tx: Transaction, name: str, task: Task, settings: PoolSettings, now_s: float) -> None:
+    """Give a slot to a task; what has not begun there goes on elsewhere."""
+    for job in tx.active_jobs(slot=name):
+        # Of the attempts that a job has, half are for faults.
+        if job.state is JobState.WAITING_INPUT and job.attempt <= settings.max_attempts // 2:
+            change_job(tx, job, Displaced(reason=f"a task that waited long gets slot {name}"), now_s, settle=False)
+    for lease in tx.leases(slots=[name]):
+        end_lease(tx, lease, now_s)
+    tx.add(new_lease(tx, name, LeaseKind.TASK, task.uuid, now_s, project_id=task.project_id))
+
+
+def _place(
+    tx: Transaction,
+    task: Task,
+    choice: Choice,
+    shares: Sequence[Job],
+    last: Mapping[str, int],
+    view: TaskView,
+    now_s: float,
+) -> Task:
+    """Send the shares of a task to its slots; `last` is the order of the last job of each queue."""
+    count = len(choice.slots)
+    loads = any(tx.slot(name).function != task.function for name in choice.slots)
+    start_s = choice.wait_s + (view.load_s[task.uuid] if loads else 0.0)
+    share_s = choice.work_s / longest_queue(task.shares, count)
+    batch = tx.batch(task.uuid)
+    if batch.state is BatchState.PENDING:
+        tx.save(BATCH.transition(batch, BatchBegun(dispatched_at=now_s), now_s)[0])
+    before: Counter[str] = Counter()
+    for share in sorted(shares, key=attrgetter("index")):
+        slot = tx.slot(choice.slots[slot_of_share(share.index, task.shares, count)])
+        withdraw_from_former_host(tx, share, slot.host)
+        rank = before[slot.name]
+        before[slot.name] += 1
+        place = Planned(
+            host=slot.host,
+            slot=slot.name,
+            order=last.get(slot.name, -1) + 1 + rank,
+            dispatched_at=now_s,
+            start_s=start_s + rank * share_s,
+            end_s=start_s + (rank + 1) * share_s,
+            transfer=(),
+        )
+        change_job(tx, share, place, now_s)
+    ends_at = now_s + start_s + choice.work_s
+    return change_task(tx, tx.task(task.uuid), TaskPlaced(slots=count, ends_at=ends_at), now_s)
+
+
+# Telling -------------------------------------------------------------------------------------------------------
+
+
+def task_detail(tx: Transaction, uuid: str, catalogue: Catalogue, now_s: float) -> TaskDetail:
+    """Return a task of the shard with what can be said of it now."""
+    task = tx.task(uuid)
+    because, expected_at = "", None
+    if task.state is TaskState.QUEUED and (view := task_view(tx, catalogue, now_s)) is not None:
+        because, expected_at = _outlook(view, task)
+    slots = [lease.slot for lease in tx.leases(holders=[uuid])]
+    return TaskDetail(
+        task=task,
+        pending_reason=because if task.state not in ENDED_TASKS else "",
+        expected_at=expected_at,
+        slots=tuple(slots),
+        shares=tuple(tx.batch_jobs(uuid)),
+    )
+
+
+def _outlook(view: TaskView, asked: Task) -> tuple[str, float | None]:
+    """Return why a task waits, and when it begins if all that wait get their slots in order of arrival."""
+    if asked.uuid in view.left_out:
+        return view.left_out[asked.uuid], None
+    if asked not in view.tasks[:OUTLOOK]:
+        return f"more than {OUTLOOK} tasks wait before it", None
+    earliest = EarliestStart(view.candidates, view.ready_s)
+    for task in view.tasks:
+        count, work_s = quickest(view.shapes[task.uuid])
+        found = earliest.find(task.function, task.topology, count)
+        if found is None:
+            continue
+        wait_s, slots = found
+        if task.uuid == asked.uuid:
+            counts = " or ".join(str(count) for count, _ in view.shapes[task.uuid])
+            wish = "" if counts == "1" else f" that are linked so ({task.topology})"
+            return f"{counts} slots for {task.function}{wish} are not free at once", view.now_s + wait_s
+        earliest.take(slots, wait_s + view.load_s[task.uuid] + work_s)
+    return "", None
+
+
+def quickest(shapes: Sequence[tuple[int, float]]) -> tuple[int, float]:
+    """Return the shape (slots, seconds) that takes the fewest seconds, of equal ones the narrowest."""
+    return min(shapes, key=lambda shape: (shape[1], shape[0]))

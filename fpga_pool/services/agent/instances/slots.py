@@ -1,0 +1,135 @@
+"""The slots that an agent keeps for instances, and what guests compute on them."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from fpga_pool.drivers.slots.base import SlotAddress, SlotDriver
+from fpga_pool.model.agent.objects import AgentState, Hold
+from fpga_pool.model.exceptions import Conflict, ServiceUnavailable, SlotFault
+from fpga_pool.model.messages.agents import HoldSlot
+
+
+class HoldTable:
+    """All holds of one agent, read under the lock of its machine."""
+
+    def __init__(self, state: AgentState, lock: threading.RLock) -> None:
+        self._state = state
+        #: Notified with every change.
+        self.changed = threading.Condition(lock)
+
+    def of(self, slot: str) -> Hold | None:
+        """Return for whom a slot is kept."""
+        with self.changed:
+            return self._state.holds.get(slot)
+
+    def slots_of(self, instance: str) -> list[str]:
+        """Return the slots kept for an instance, always in the same order."""
+        with self.changed:
+            return sorted(slot for slot, hold in self._state.holds.items() if hold.action.instance == instance)
+
+    def instances(self) -> set[str]:
+        """Return the instances that slots are kept for."""
+        with self.changed:
+            return {hold.action.instance for hold in self._state.holds.values()}
+
+    def wait_ready(self, instance: str, slots: Iterable[str], timeout_s: float) -> None:
+        """Wait until all these slots are ready for an instance; an error says what keeps one from it."""
+        until_s = time.monotonic() + timeout_s
+        with self.changed:
+            for slot in slots:
+                while not self._is_ready(instance, slot):
+                    left_s = until_s - time.monotonic()
+                    if left_s <= 0:
+                        raise ServiceUnavailable(f"slot {slot} was not ready within {timeout_s:.0f} s")
+                    self.changed.wait(left_s)
+
+    def _is_ready(self, instance: str, slot: str) -> bool:
+        """Say whether a slot is ready; one that is not kept yet may be soon."""
+        hold = self._state.holds.get(slot)
+        if hold is None:
+            return False
+        if hold.action.instance != instance:
+            raise Conflict(f"slot {slot} is kept for instance {hold.action.instance}")
+        if hold.problem:
+            raise SlotFault(f"slot {slot}: {hold.problem}")
+        return hold.ready
+
+
+LOG = logging.getLogger(__name__)
+
+#: How often a computation that is to end is told so: a stop before it has begun has no effect.
+STOP_AGAIN_S = 0.2
+
+
+class GuestUse:
+    """The requests of one instance to one slot, one at a time; the slot's own thread says from when to when."""
+
+    def __init__(self, driver: SlotDriver, address: SlotAddress) -> None:
+        self._driver = driver
+        self._address = address
+        self._lock = threading.Lock()
+        self._hold: HoldSlot | None = None
+        self._running = threading.Lock()
+
+    @property
+    def virtual_function(self) -> str:
+        """PCI address through which a guest drives the slot itself; "" = it asks us, by a channel."""
+        return self._driver.virtual_function(self._address)
+
+    def begin(self, hold: HoldSlot) -> None:
+        """Let the instance use the slot."""
+        with self._lock:
+            self._hold = hold
+
+    def end(self) -> None:
+        """Let it use the slot no more; what it computes there is stopped."""
+        with self._lock:
+            self._hold = None
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop what the instance computes; it may ask for something else afterwards."""
+        while not self._running.acquire(timeout=STOP_AGAIN_S):
+            self._driver.stop(self._address)
+        self._running.release()
+
+    def run(self, instance: str, function: str, input_bytes: int, source: Path, sink: Path, limit_s: float) -> float:
+        """Compute `sink` from `source`; return the seconds it took.  See SlotDriver.run for what is raised.
+
+        Conflict if the slot is not, or not any more, the instance's; a computation longer than the limit is stopped.
+        """
+        with self._running:
+            hold = self._held_for(instance)
+            if function not in ("", hold.function):
+                raise Conflict(f"this accelerator is {hold.function}, not {function}")
+            watch = threading.Timer(limit_s, self._stop_late, [instance])
+            watch.daemon = True
+            watch.start()
+            try:
+                result = self._driver.run(self._address, hold.function, input_bytes, source, sink, hold.project_id)
+            finally:
+                watch.cancel()
+        return result.seconds
+
+    def function(self, instance: str) -> str:
+        """Return what the instance may compute; Conflict if the slot is not its."""
+        return self._held_for(instance).function
+
+    def is_for(self, instance: str) -> bool:
+        """Say whether the instance may use the slot now."""
+        with self._lock:
+            return self._hold is not None and self._hold.instance == instance
+
+    def _held_for(self, instance: str) -> HoldSlot:
+        with self._lock:
+            hold = self._hold
+        if hold is None or hold.instance != instance:
+            raise Conflict("this accelerator is not ready, or not this machine's any more")
+        return hold
+
+    def _stop_late(self, instance: str) -> None:
+        LOG.warning("slot %s: a computation of instance %s takes too long; stopped", self._address, instance)
+        self._driver.stop(self._address)

@@ -1,0 +1,210 @@
+"""The embedded pool: API, scheduler and agents with simulated slots in one process, without root or other services.
+
+Messages go over ``fake://`` and everything that must survive is in one state directory, so a pool that was killed
+goes on where it was.  The parts are the same as in separate processes; only this shell is its own.
+"""
+
+import contextlib
+import logging
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oslo_config import cfg
+
+from fpga_pool.conf.agent import data_tls
+from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
+from fpga_pool.conf.policies import load_policy
+from fpga_pool.drivers.slots.bitstream import BitstreamLibrary, load_or_create_signing_key
+from fpga_pool.drivers.slots.cpu import CpuWorkers
+from fpga_pool.drivers.slots.faults import Faults
+from fpga_pool.drivers.slots.simulated import SimulatedSlots, simulated_serials
+from fpga_pool.model.catalogue import Board
+from fpga_pool.model.exceptions import LateMessage
+from fpga_pool.model.objects.links import CardLinks, read_enclosures
+from fpga_pool.placement.client import open_placement
+from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, Refusals, server, transport
+from fpga_pool.services.agent.endpoint import AgentEndpoint
+from fpga_pool.services.agent.service import AgentService
+from fpga_pool.services.agent.settings import AgentSettings
+from fpga_pool.services.clock import SteadyClock
+from fpga_pool.services.configured import agent_settings, runner, scheduler_settings
+from fpga_pool.services.loop import exclusive
+from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
+from fpga_pool.services.scheduler.planner import online_rule
+from fpga_pool.services.scheduler.service import SchedulerService
+from fpga_pool.store.store import Store
+
+LOG = logging.getLogger(__name__)
+
+#: Name of its only scheduler.
+NAME = "standalone"
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """Both key pairs of the pool, made at its first start."""
+
+    bitstreams: Any
+    tokens: Any
+
+
+class StandalonePool:
+    """One embedded pool on one state directory.  `start` and `stop` are called once each."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._state_dir = Path(conf.standalone.state_dir)
+        self._state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = exclusive(
+            self._state_dir / "lock",
+            f"another pool runs on {self._state_dir}; give this one a --state-dir of its own",
+        )
+        self.catalogue = load_catalogue(catalogue_path(conf))
+        self._clock = SteadyClock()
+        self._transport = transport(cfg.CONF, "fake://")
+        self.scheduler_api = SchedulerAPI(self._transport)
+        keys = _Keys(
+            load_or_create_signing_key(self._state_dir / "keys" / "bitstreams.pem"),
+            load_or_create_signing_key(self._state_dir / "keys" / "tokens.pem"),
+        )
+        self._store = Store(f"sqlite:///{self._state_dir / 'pool.sqlite'}")
+        self._store.migrate()
+        self.scheduler = SchedulerService(
+            scheduler_settings(conf, NAME),
+            self._store,
+            self.catalogue,
+            lambda name: load_policy("batch", name, conf),
+            AgentAPI(self._transport),
+            self.scheduler_api,
+            keys.tokens,
+            self._clock,
+            online_rule(conf),
+            load_policy("gang", conf.scheduler.gang_policy, conf),
+            load_policy("task", conf.scheduler.task_policy, conf),
+            open_placement(conf),
+        )
+        self.agents = self._make_agents(keys)
+        self._servers: list[Any] = []
+
+    def start(self) -> None:
+        """Begin: the scheduler first, so that the first heartbeats find it."""
+        self._serve(SCHEDULER_TOPIC, NAME, SchedulerEndpoint(self.scheduler), self.scheduler.refusals)
+        self.scheduler.start()
+        for agent in self.agents:
+            self._serve(AGENT_TOPIC, agent.settings.host, AgentEndpoint(agent), agent.refusals)
+            agent.start()
+            # What comes later than the agent's own is as good: the pool knows the host.
+            with contextlib.suppress(LateMessage):
+                self.scheduler_api.heartbeat(agent.heartbeat())
+
+    def stop(self) -> None:
+        """End gracefully: running jobs complete, reports are taken, the database is closed."""
+        _attempt_all([self.scheduler.pause])
+        _attempt_all([agent.stop for agent in self.agents])
+        for one in self._servers:
+            _attempt_all([one.stop, one.wait])
+        _attempt_all([self.scheduler.stop, self._store.close, self._lock.close])
+
+    def _serve(self, topic: str, name: str, endpoint: object, refusals: Refusals) -> None:
+        one = server(self._transport, topic, name, [endpoint], refusals)
+        one.start()
+        self._servers.append(one)
+
+    def _make_agents(self, keys: _Keys) -> list[AgentService]:
+        conf = self._conf
+        library = BitstreamLibrary(self._state_dir / "bitstreams")
+        board = self.catalogue.board(conf.driver_simulated.board)
+        library.fill(self.catalogue, board, keys.bitstreams)
+        ssl_context = data_tls(conf)
+        responders = [f"node-{number}" for number in range(1, conf.standalone.hosts + 1)]
+        requesters = [f"requester-{number}" for number in range(1, conf.standalone.requesters + 1)]
+        return [
+            self._make_agent(number, host, board, keys, library, ssl_context, responds=host in responders)
+            for number, host in enumerate(responders + requesters, start=1)
+        ]
+
+    def _make_agent(
+        self,
+        number: int,
+        host: str,
+        board: Board,
+        keys: _Keys,
+        library: BitstreamLibrary,
+        ssl_context: ssl.SSLContext | None,
+        *,
+        responds: bool,
+    ) -> AgentService:
+        conf = self._conf
+        processors = conf.standalone.gang_processors if responds else 0
+        settings = _agent_settings(conf, self._state_dir, host, tuple(range(processors)))
+        cards = conf.driver_simulated.cards if responds else 0
+        slots = SimulatedSlots(
+            self.catalogue,
+            board.name,
+            cards,
+            keys.bitstreams.public_key(),
+            _faults(conf, number),
+            links=_links(conf, cards),
+        )
+        return AgentService(
+            settings,
+            slots,
+            library,
+            self.scheduler_api,
+            keys.tokens.public_key(),
+            self._clock,
+            ssl_context,
+            cpu=CpuWorkers.from_conf(conf, self.catalogue) if responds else None,
+            runner=runner(conf, settings, self._clock),
+        )
+
+
+def catalogue_path(conf: cfg.ConfigOpts) -> Path:
+    """Return the configured catalogue file, or the installed one."""
+    return Path(conf.standalone.catalogue) if conf.standalone.catalogue else installed_catalogue()
+
+
+def _agent_settings(
+    conf: cfg.ConfigOpts, state_dir: Path, host: str, gang_processors: tuple[int, ...]
+) -> AgentSettings:
+    return agent_settings(
+        conf,
+        host=host,
+        state_dir=state_dir / "agents" / host,
+        egress_bps=conf.standalone.egress_mbps * 1e6,
+        ingress_bps=conf.standalone.ingress_mbps * 1e6,
+        gang_processors=gang_processors,
+    )
+
+
+def _links(conf: cfg.ConfigOpts, cards: int) -> Mapping[str, CardLinks]:
+    """Return how the cards of a host are linked: as configured, else all of them in a ring."""
+    serials = simulated_serials(cards)
+    rings = [f"box ring {','.join(serials)}"] if cards > 1 else []
+    lines = conf.agent.enclosure if cards else []
+    return read_enclosures(lines or rings, conf.agent.slot_links, serials)
+
+
+def _faults(conf: cfg.ConfigOpts, number: int) -> Faults:
+    group = conf.driver_simulated
+    return Faults(
+        load_fails=group.load_fails,
+        job_hangs=group.job_hangs,
+        card_disappears=group.card_disappears,
+        card_returns_after_s=group.card_returns_after_s,
+        seed=1000 * group.fault_seed + number,
+    )
+
+
+def _attempt_all(steps: list[Callable[[], object]]) -> None:
+    """Take every step, whatever happens in the others."""
+    for step in steps:
+        try:
+            step()
+        except Exception:
+            LOG.exception("a part of the pool did not stop cleanly")

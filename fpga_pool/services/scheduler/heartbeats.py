@@ -1,0 +1,150 @@
+"""What agents say of their hosts, taken in by whichever scheduler it reaches.
+
+A heartbeat that says the same as the one before costs no transaction: that the host lives is noted for all hosts
+together.  Now and then every one is compared with the database in full, so that nothing stays different for long.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from fpga_pool.model.exceptions import FpgaPoolError, NotFound
+from fpga_pool.model.messages.agents import Heartbeat, Report
+from fpga_pool.model.rules.shared.reconcile import Repair, apply_heartbeat, require_later
+from fpga_pool.model.rules.shared.reports import apply_reports, require_agent
+from fpga_pool.model.rules.shared.sharding import ShardRule
+from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import changed
+from fpga_pool.services.clock import Clock
+from fpga_pool.services.scheduler.writer import ShardWriter
+from fpga_pool.store.store import Store
+
+LOG = logging.getLogger(__name__)
+
+#: Every so many heartbeats of a host one is compared in full, whether it says anything new or not,
+FULL_EVERY = 10
+#: but those of many hosts at this distance, in seconds, as far as none waits for this many heartbeats.
+FULL_APART_S, FULL_AT_LATEST = 0.05, 100
+
+
+@dataclass(slots=True)
+class _Known:
+    """The last heartbeat of a host, without what changes in every one, and how many said the same since."""
+
+    content: Heartbeat
+    beat: int
+    repeats: int = 0
+
+
+class HeartbeatIntake:
+    """Heartbeats and reports on their way into the database; threads may share it."""
+
+    def __init__(self, store: Store, writer: Callable[[str], ShardWriter], rule: ShardRule, clock: Clock) -> None:
+        self._store = store
+        self._writer = writer
+        self._rule = rule
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[str, _Known] = {}
+        #: Hosts whose life was not noted yet, and their last heartbeats.
+        self._alive: dict[str, tuple[int, int]] = {}
+        self._shards: dict[str, str] = {}
+        self._compared_s = 0.0
+
+    def claim(self, host: str, agent_id: str) -> None:
+        """Raise HostTaken unless a heartbeat of this agent would be taken in."""
+        with self._store.reading() as tx:
+            known = next((known for known in tx.hosts() if known.name == host), None)
+        if known is not None and known.alive:
+            require_agent(known, agent_id)
+
+    def heartbeat(self, heard: Heartbeat) -> list[Repair]:
+        """Take in the observed state of a host; return what was reconciled.
+
+        LateMessage: a later one of the same agent was taken in before.
+        """
+        content = changed(heard, beat=0, at=0.0)
+        if self._says_nothing_new(heard, content):
+            return []
+        try:
+            repairs = self._writer(self._shard_of(heard.host, heard.availability_zone)).run(
+                lambda tx: apply_heartbeat(tx, heard, self._clock())
+            )
+        except FpgaPoolError:
+            with self._lock:
+                self._known.pop(heard.host, None)
+            raise
+        with self._lock:
+            # Where something was reconciled the next one is compared in full as well.
+            self._known[heard.host] = _Known(content, heard.beat, FULL_EVERY if repairs else 0)
+        return repairs
+
+    def report(self, host: str, agent_id: str, numbered: list[tuple[int, Report]]) -> list[str]:
+        """Take in what happened on a host; return why what is void is void."""
+        shard = self._shard_of(host)
+        return self._writer(shard).run(lambda tx: apply_reports(tx, host, agent_id, numbered, self._clock()))
+
+    def refused(self, host: str) -> None:
+        """Count a message in the name of a host that was refused, where there is such a host."""
+
+        def count(tx: Transaction) -> None:
+            found = tx.host(host)
+            tx.save(replace(found, refused_messages=found.refused_messages + 1))
+
+        try:
+            self._writer(self._shard_of(host)).run(count)
+        except FpgaPoolError as error:
+            LOG.debug("a refused message of %s is not counted: %s", host, error)
+
+    def flush(self) -> bool:
+        """Note which hosts live, all at once."""
+        with self._lock:
+            alive, self._alive = self._alive, {}
+        if alive:
+            self._store.note_alive(alive, self._clock())
+        return False
+
+    def _says_nothing_new(self, heard: Heartbeat, content: Heartbeat) -> bool:
+        with self._lock:
+            known = self._known.get(heard.host)
+            if known is None or heard.agent_id != known.content.agent_id:
+                return False
+            require_later(heard, known.content.boot, known.beat)  # the database may not know of that one yet
+            if self._is_due(known.repeats + 1) or content != known.content or heard.unreported:
+                return False
+            known.repeats += 1
+            known.beat = heard.beat
+            self._alive[heard.host] = heard.boot, heard.beat
+            return True
+
+    def _is_due(self, repeats: int) -> bool:
+        """Say whether a host that said the same so often is compared in full now."""
+        now_s = time.monotonic()
+        apart = now_s - self._compared_s >= FULL_APART_S
+        if repeats < FULL_EVERY or not (apart or repeats >= FULL_AT_LATEST):
+            return False
+        self._compared_s = now_s
+        return True
+
+    def _shard_of(self, host: str, availability_zone: str | None = None) -> str:
+        """Return the shard of a host; one that is new gets its shard now, if its zone is told."""
+        known = self._shards.get(host)
+        if known is not None:
+            return known
+        with self._store.reading() as tx:
+            try:
+                shard = tx.host(host).shard
+            except NotFound:
+                if availability_zone is None:
+                    raise
+                shard = self._rule.shard_for(availability_zone, tx.hosts_by_shard())
+                new = True
+            else:
+                new = False
+        if new:  # not remembered until the host is stored: another scheduler may be quicker
+            self._store.ensure_shards([shard], self._clock())
+        else:
+            self._shards[host] = shard
+        return shard

@@ -1,0 +1,140 @@
+"""What Placement has of one shard's slots: the inventory is kept true, and no lease outlives its instance."""
+
+import logging
+import time
+from collections.abc import Callable
+
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.exceptions import ServiceUnavailable
+from fpga_pool.model.rules.instance.instances import not_to_be_had, release_lease
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.placement.client import PlacementClient
+from fpga_pool.placement.comparison import Allocations
+from fpga_pool.placement.sync import Sync, WantedProvider, wanted_providers
+from fpga_pool.services.audit import lease_findings, told
+from fpga_pool.services.clock import Clock
+from fpga_pool.services.scheduler.writer import ShardWriter
+from fpga_pool.store.store import Store
+
+LOG = logging.getLogger(__name__)
+
+#: How often the shard is looked at for changes, how often Placement is, and how soon after what could not be done.
+LOOK_S, COMPARE_S, RETRY_S = 5.0, 60.0, 10.0
+#: A large shard is looked at less often, so that it takes at most this share of the time.
+LOOKING_SHARE = 0.05
+
+
+class Inventory:
+    """Tells Placement of changes within seconds, and every minute looks whether it has all that it was told."""
+
+    def __init__(
+        self,
+        store: Store,
+        shard: str,
+        placement: PlacementClient,
+        catalogue: Catalogue,
+        settings: PoolSettings,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._shard = shard
+        self._sync = Sync(placement)
+        self._catalogue = catalogue
+        self._settings = settings
+        self._clock = clock
+        #: What Placement was told last, all of it; None = not all of it.
+        self._published: list[WantedProvider] | None = None
+        self._look_at_s = self._compare_at_s = float("-inf")
+        self._complaints: list[str] = []
+        self._away = False
+
+    def step(self, proceed: Callable[[], bool] = lambda: True) -> bool:
+        """Make Placement have what there is."""
+        began_s = time.monotonic()
+        if began_s < self._look_at_s:
+            return False
+        hosts, wanted = self._wanted()
+        self._look_at_s = began_s + (time.monotonic() - began_s) / LOOKING_SHARE
+        if wanted == self._published and began_s < self._compare_at_s:
+            return False
+        self._published = None
+        try:
+            complaints = self._sync.run(wanted, hosts, proceed)
+        except ServiceUnavailable as error:
+            if not self._away:
+                LOG.warning("shard %s: Placement is told of its slots later: %s", self._shard, error)
+            self._away = True
+            return False
+        if self._away:
+            LOG.info("shard %s: Placement answers again", self._shard)
+        self._away = False
+        self._compare_at_s = began_s + (RETRY_S if complaints else COMPARE_S)
+        self._published = wanted
+        self._complain(complaints)
+        return False
+
+    def _wanted(self) -> tuple[set[str], list[WantedProvider]]:
+        with self._store.reading(self._shard) as tx:
+            hosts = [host for host in tx.hosts() if host.shard == self._shard]
+            out, busy = not_to_be_had(tx, self._catalogue, self._settings, self._clock())
+            wanted = wanted_providers(hosts, tx.slots(), self._catalogue, out, busy, self._settings.floor_slots)
+        return {host.name for host in hosts}, wanted
+
+    def _complain(self, complaints: list[str]) -> None:
+        """Say what is new of what could not be done; it is tried again every minute."""
+        for complaint in complaints:
+            if complaint not in self._complaints:
+                LOG.warning("%s", complaint)
+        self._complaints = complaints
+
+
+#: How often it looks; what it has seen twice in a row it mends.
+AUDIT_S = 60.0
+
+
+class LeaseWatch:
+    """Releases leases whose virtual machines have none of it in Placement any more."""
+
+    def __init__(
+        self,
+        store: Store,
+        shard: str,
+        writer: Callable[[str], ShardWriter],
+        placement: PlacementClient,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._shard = shard
+        self._writer = writer
+        self._placement = placement
+        self._clock = clock
+        self._allocations = Allocations(placement)
+        self._seen: set[str] = set()
+        self._remarks: tuple[str, ...] = ()
+
+    def step(self) -> bool:
+        """Look, tell what is new, and mend what was there at the last look already."""
+        try:
+            found = lease_findings(self._store, self._placement, self._allocations, self._shard)
+        except ServiceUnavailable as error:
+            LOG.debug("shard %s: leases are compared with Placement later: %s", self._shard, error)
+            return False
+        for remark in set(found.remarks) - set(self._remarks):
+            LOG.info("%s", remark)
+        self._remarks = found.remarks
+        again = [] if found.doubtful else [lease for lease in found.surplus if lease.uuid in self._seen]
+        for lease in found.surplus:
+            if lease.uuid not in self._seen:
+                LOG.warning("%s", told(lease))
+        if found.doubtful and not self._seen:
+            LOG.error(
+                "shard %s: %d leases have no allocation: none is released, Placement may have lost them; if they are"
+                " right to go, `fpga-pool-manage audit --repair` releases them",
+                self._shard,
+                len(found.surplus),
+            )
+        self._seen = {lease.uuid for lease in found.surplus}
+        for lease in again:
+            if self._writer(self._shard).run(lambda tx, lease=lease: release_lease(tx, lease, self._clock())):  # type: ignore[misc]
+                LOG.warning("slot %s: released, instance %s was allocated nothing for it", lease.slot, lease.holder)
+        return False

@@ -1,0 +1,1 @@
+"""How a job's input reaches the responder that computes it, and how the result comes back."""

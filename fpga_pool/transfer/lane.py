@@ -1,0 +1,237 @@
+"""Many small jobs on one connection; the exchange is drawn in `frames`.
+
+What arrives together is handled together: one question to the agent for all orders that lie in the buffer, one write
+for all answers that are due.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from fpga_pool.model.exceptions import TransferRefused
+from fpga_pool.transfer import frames, tokens
+from fpga_pool.transfer.handler import JobFailure, JobResult, SmallInput
+from fpga_pool.transfer.port import Port
+from fpga_pool.transfer.stream import FrameStream
+from fpga_pool.transfer.tokens import TransferGrant
+
+LOG = logging.getLogger(__name__)
+
+End = JobResult | JobFailure
+Beginning = frames.Order | frames.Fetch
+
+#: Orders handled at once, and orders of one lane that wait for their end or for the client to confirm it.
+_BURST, _OPEN = 64, 1024
+
+
+@dataclass(slots=True)
+class _Burst:
+    """What arrived together."""
+
+    orders: list[tuple[Beginning, bytes]] = field(default_factory=list)
+    received: list[TransferGrant] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.orders) + len(self.received)
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """An order that was taken, and the future of its job's end."""
+
+    grant: TransferGrant
+    end: "Future[End]"
+
+
+class Lane:
+    """One lane, seen from the server."""
+
+    def __init__(self, port: Port, stream: FrameStream, ask: Callable[..., Awaitable[Any]]) -> None:
+        self._port = port
+        self._stream = stream
+        #: Runs a question to the handler in a worker thread.
+        self._ask = ask
+        self._loop = asyncio.get_running_loop()
+        self._open: dict[int, _Taken] = {}
+        #: Results that were sent, until the client says that it has them.
+        self._unconfirmed: dict[int, TransferGrant] = {}
+        self._ended: list[int] = []
+        self._answers: list[bytes] = []
+        self._due = asyncio.Event()
+        self._waking = False
+
+    async def run(self, first: Beginning) -> None:
+        """Serve until the client hangs up."""
+        listening = asyncio.create_task(self._listen(first))
+        answering = asyncio.create_task(self._answer())
+        try:
+            done, _ = await asyncio.wait({listening, answering}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        except EOFError:
+            if self._open or self._unconfirmed:
+                raise
+        finally:
+            for task in (listening, answering):
+                task.cancel()
+            await asyncio.wait({listening, answering})
+            for taken in self._open.values():
+                taken.end.cancel()
+
+    # Listening
+
+    async def _listen(self, first: Beginning) -> None:
+        burst = _Burst()
+        frame: frames.Frame | frames.Header = first
+        while True:
+            await self._note(frame, burst)
+            if len(burst) >= _BURST or not self._stream.holds_frame():
+                await self._handle(burst)
+                burst = _Burst()
+            frame = await self._stream.read()
+
+    async def _note(self, frame: frames.Frame | frames.Header, burst: _Burst) -> None:
+        match frame:
+            case frames.Order(number=number, size_bytes=size_bytes):
+                self._check_number(number, burst)
+                burst.orders.append((frame, await self._read_input(size_bytes)))
+            case frames.Fetch(number=number):
+                self._check_number(number, burst)
+                burst.orders.append((frame, b""))
+            case frames.ResultReceived(number=number) if number in self._unconfirmed:
+                burst.received.append(self._unconfirmed.pop(number))
+            case frames.KeepAlive():
+                pass
+            case _:
+                raise frames.BadFrame("not while a lane is open")
+
+    def _check_number(self, number: int, burst: _Burst) -> None:
+        used = number in self._open or number in self._unconfirmed
+        if number == 0 or used or any(order.number == number for order, _ in burst.orders):
+            raise frames.BadFrame(f"order {number}: expected a number above 0 that no other order has now")
+        if len(self._open) + len(self._unconfirmed) + len(burst.orders) >= _OPEN:
+            raise TransferRefused("busy", f"more than {_OPEN} orders on one lane")
+
+    async def _read_input(self, size_bytes: int) -> bytes:
+        if size_bytes > frames.SMALL_BYTES:
+            raise TransferRefused("oversized", f"{size_bytes} bytes on a lane, at most {frames.SMALL_BYTES} are taken")
+        if size_bytes == 0:
+            return b""
+        header = await self._stream.read()
+        if header != frames.Header(is_data=True, length=size_bytes):
+            raise frames.BadFrame("an order must be followed by its input, all in one data frame")
+        data = bytes(await self._stream.read_data(size_bytes))
+        if len(data) < size_bytes:
+            raise EOFError
+        return data
+
+    async def _handle(self, burst: _Burst) -> None:
+        if burst.received:
+            await self._ask(self._port.handler.delivered, burst.received)
+            self._port.counters["delivered"] += len(burst.received)
+        if burst.orders:
+            taken = await self._ask(self._take, burst.orders)
+            for (order, data), outcome in zip(burst.orders, taken, strict=True):
+                self._port.counters["received_bytes"] += len(data)
+                self._note_outcome(order, outcome)
+            self._wake()
+            taken_bytes = sum(len(data) for _, data in burst.orders)
+            await asyncio.sleep(self._port.ingress.take(taken_bytes, self._loop.time()))
+
+    def _note_outcome(self, order: Beginning, outcome: _Taken | TransferRefused) -> None:
+        if isinstance(outcome, TransferRefused):
+            self._port.counters[outcome.reason] += 1
+            LOG.info("order refused, %s: %s", outcome.reason, outcome)
+            self._answers.append(frames.encode(frames.Refuse(outcome.reason, str(outcome), order.number)))
+            return
+        if isinstance(order, frames.Order):
+            self._port.counters["staged"] += 1
+        self._open[order.number] = outcome
+        outcome.end.add_done_callback(lambda _: self._note_end(order.number))
+
+    def _take(self, orders: Sequence[tuple[Beginning, bytes]]) -> list[_Taken | TransferRefused]:
+        """Check every order and have the good ones taken; for a worker thread."""
+        outcomes = [self._check(order, data) for order, data in orders]
+        granted = {place: grant for place, grant in enumerate(outcomes) if isinstance(grant, TransferGrant)}
+        fresh = self._port.ledger.use([(grant.token_id, grant.deadline_s) for grant in granted.values()])
+        for place, good in zip(granted, fresh, strict=True):
+            if not good:
+                outcomes[place] = TransferRefused("reused_token", "the token was used before; ask for a new one")
+        inputs = {
+            place: SmallInput(outcome, orders[place][1])
+            for place, outcome in enumerate(outcomes)
+            if isinstance(outcome, TransferGrant) and outcome.purpose == "send"
+        }
+        for place, refusal in zip(inputs, self._port.handler.stage_small(list(inputs.values())), strict=True):
+            if refusal is not None:
+                outcomes[place] = refusal
+        return [self._expect_end(outcome) for outcome in outcomes]
+
+    def _check(self, order: Beginning, data: bytes) -> TransferGrant | TransferRefused:
+        port = self._port
+        try:
+            grant = tokens.verify(order.token, port.public_key, port.host, port.clock())
+        except TransferRefused as refused:
+            return refused
+        purpose = "send" if isinstance(order, frames.Order) else "fetch"
+        if grant.purpose != purpose:
+            return TransferRefused("wrong_purpose", f"the token is to {grant.purpose}, not to {purpose}")
+        if isinstance(order, frames.Order):
+            if order.size_bytes != grant.input_bytes:
+                reason = "short" if order.size_bytes < grant.input_bytes else "oversized"
+                return TransferRefused(reason, f"{order.size_bytes} bytes of an input of {grant.input_bytes}")
+            if hashlib.sha256(data).hexdigest() != order.sha256:
+                return TransferRefused("digest_mismatch", "the bytes that arrived are not those that were sent")
+        return grant
+
+    def _expect_end(self, outcome: TransferGrant | TransferRefused) -> _Taken | TransferRefused:
+        if isinstance(outcome, TransferRefused):
+            return outcome
+        try:
+            return _Taken(outcome, self._port.handler.result(outcome))
+        except TransferRefused as refused:
+            return refused
+
+    # Answering
+
+    def _note_end(self, number: int) -> None:
+        """Have the end told; any thread may call this."""
+        self._ended.append(number)
+        if not self._waking:
+            self._waking = True
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._due.set()
+
+    async def _answer(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._port.limits.keepalive_s):
+                    await self._due.wait()
+            except TimeoutError:
+                self._answers.append(frames.encode(frames.KeepAlive()))
+            self._due.clear()
+            self._waking = False
+            ended, self._ended = self._ended, []
+            answers, self._answers = self._answers, []
+            await self._stream.send_bytes(b"".join(answers + [self._tell_end(number) for number in ended]))
+
+    def _tell_end(self, number: int) -> bytes:
+        taken = self._open.pop(number)
+        if taken.end.cancelled():
+            return frames.encode(frames.Refuse("internal_error", "this job is no longer expected to end", number))
+        match taken.end.result():
+            case JobFailure(code=code, message=message):
+                return frames.encode(frames.Failed(code, message, number))
+            case JobResult(data=None):
+                return frames.encode(frames.Held(number))
+            case JobResult(data=data) as result:
+                self._unconfirmed[number] = taken.grant
+                self._port.counters["sent_bytes"] += result.size_bytes
+                head = frames.encode(frames.Result(result.size_bytes, result.sha256, number))
+                return head + (frames.encode_data_header(len(data)) + data if data else b"")

@@ -1,0 +1,177 @@
+"""What the sessions of one data port share, and what bounds them.
+
+How fast the data port reads: a token bucket that lets its users run into debt and tells them how long to wait.
+
+The file an input grows in until it is complete.  All methods block; the session calls them in a worker thread.
+"""
+
+import errno
+import hashlib
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from fpga_pool.model.exceptions import InvalidInput, TransferRefused
+from fpga_pool.transfer.handler import TokenLedger, TransferHandler
+
+#: What may pass at once after a pause: this long at full rate.  A port that did not get the processor for a while must
+#: be able to catch up, or its links stand still for good.
+_BURST_S = 0.25
+
+
+class TokenBucket:
+    """Meter of one rate, shared by any number of streams; used by one thread."""
+
+    def __init__(self, rate_bps: float, now_s: float) -> None:
+        if not rate_bps > 0:
+            raise InvalidInput(f"rate_bps: expected more than 0, got {rate_bps}")
+        self._rate_bps = rate_bps
+        #: When everything taken so far has been paid for.
+        self._paid_s = now_s
+
+    def take(self, taken_bytes: int, now_s: float) -> float:
+        """Count bytes that were read; return how many seconds to wait before reading on.
+
+        Each stream waits for the debt of all: the next bytes of any of them come after those already taken.
+        """
+        if math.isinf(self._rate_bps):
+            return 0.0
+        self._paid_s = max(self._paid_s, now_s - _BURST_S) + 8 * taken_bytes / self._rate_bps
+        return max(0.0, self._paid_s - now_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Times and amounts that bound what a client can hold."""
+
+    #: For the first frame.
+    hello_timeout_s: float = 5.0
+    #: Not one byte for so long ends a stream.
+    stall_timeout_s: float = 30.0
+    #: A client whose schedule holds it says KeepAlive; after so long without data that is not enough.
+    hold_timeout_s: float = 600.0
+    #: How long a connection waits for the result; it can be fetched later.
+    result_timeout_s: float = 3600.0
+    keepalive_s: float = 10.0
+    #: How long a refused client may take to read why.
+    linger_s: float = 1.0
+    max_connections: int = 256
+
+
+@dataclass(slots=True, kw_only=True)
+class Port:
+    """What the sessions of one data port share; used on its event loop only."""
+
+    host: str
+    public_key: Ed25519PublicKey
+    handler: TransferHandler
+    ledger: TokenLedger
+    #: Seconds since the epoch, for deadlines of tokens.
+    clock: Callable[[], float]
+    limits: Limits
+    ingress: TokenBucket
+    workers: Executor
+    counters: Counter[str]
+    #: Jobs whose input is arriving now.
+    receiving: set[str] = field(default_factory=set)
+
+
+_HASH_STEP_BYTES = 64 * 2**20
+_BLOCK_BYTES = 2**20
+
+
+@contextmanager
+def _storage_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise TransferRefused("storage_full", "the responder's spool is full; the job must go elsewhere") from error
+        raise TransferRefused(
+            "storage_error", f"the responder cannot spool: {os.strerror(error.errno or 0)}"
+        ) from error
+
+
+class Spool:
+    """One input on its way: ``PATH.part`` while it is incomplete, ``PATH`` when length and digest are right."""
+
+    def __init__(self, path: Path, input_bytes: int) -> None:
+        self._path = path
+        self._part = path.with_name(path.name + ".part")
+        self._input_bytes = input_bytes
+        self._file: BinaryIO | None = None
+        self._digest = hashlib.sha256()
+        self._found_bytes = 0
+        #: How much is written and in the digest.
+        self.size_bytes = 0
+
+    def open(self) -> None:
+        """Open what an earlier stream left, or a new file."""
+        with _storage_errors():
+            if self._path.exists():
+                # Complete, but the agent died before it took note: the digest is checked again, no byte is sent again.
+                self._path.replace(self._part)
+            descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = os.fdopen(descriptor, "r+b", buffering=0)
+            self._found_bytes = os.fstat(descriptor).st_size
+            if self._found_bytes > self._input_bytes:
+                self._file.truncate(0)
+                self._found_bytes = 0
+
+    def hash_found(self) -> bool:
+        """Take some more of what was found into the digest; True when all of it is."""
+        step_end = min(self._found_bytes, self.size_bytes + _HASH_STEP_BYTES)
+        with _storage_errors():
+            while self.size_bytes < step_end:
+                block = self._opened.read(min(_BLOCK_BYTES, step_end - self.size_bytes))
+                if not block:
+                    raise OSError(errno.EIO, "the partial input became shorter while it was read")
+                self._digest.update(block)
+                self.size_bytes += len(block)
+        return self.size_bytes == self._found_bytes
+
+    def write(self, piece: memoryview) -> None:
+        """Append a piece of the input."""
+        self._digest.update(piece)
+        self.size_bytes += len(piece)
+        with _storage_errors():
+            while piece:
+                piece = piece[self._opened.write(piece) :]
+
+    def finish(self, sha256: str) -> None:
+        """Make the input durable under its final name, if it is what the client meant to send."""
+        if self.size_bytes < self._input_bytes:
+            raise TransferRefused("short", f"the input ends after {self.size_bytes} of {self._input_bytes} bytes")
+        if self._digest.hexdigest() != sha256:
+            raise TransferRefused("digest_mismatch", "the bytes that arrived are not those that were sent; send again")
+        with _storage_errors():
+            os.fsync(self._opened.fileno())
+            self._part.replace(self._path)
+            directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+
+    def discard(self) -> None:
+        """Remove what is there; it will not be continued."""
+        with _storage_errors():
+            self._part.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the file; what is incomplete stays for the next stream."""
+        if self._file is not None:
+            self._file.close()
+
+    @property
+    def _opened(self) -> BinaryIO:
+        assert self._file is not None, "open() comes first"  # noqa: S101
+        return self._file

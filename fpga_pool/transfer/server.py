@@ -1,0 +1,191 @@
+"""The data port of a responder: one listening socket, an event loop in its own native thread."""
+
+import asyncio
+import contextlib
+import logging
+import math
+import socket
+import ssl
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from fpga_pool.model.exceptions import ServiceUnavailable
+from fpga_pool.transfer.handler import TokenLedger, TransferHandler
+from fpga_pool.transfer.port import Limits, Port, TokenBucket
+from fpga_pool.transfer.session import REASONS, Session
+from fpga_pool.transfer.stream import FrameStream
+
+LOG = logging.getLogger(__name__)
+
+_EVENTS = ("connections", "delivered", "received_bytes", "sent_bytes", "staged")
+_WORKERS = 8
+_ACCEPT_PAUSE_S = 0.1
+
+
+class DataServer:
+    """Takes inputs and gives results; it knows nothing of slots (see `handler.TransferHandler`).
+
+    `start` and `stop` may be called once each, from any thread.
+    """
+
+    def __init__(
+        self,
+        handler: TransferHandler,
+        ledger: TokenLedger,
+        *,
+        host: str,
+        public_key: Ed25519PublicKey,
+        bind_address: str,
+        bind_port: int = 0,
+        ssl_context: ssl.SSLContext | None = None,
+        ingress_bps: float = math.inf,
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._bind = (bind_address, bind_port)
+        self._ssl_context = ssl_context
+        self._limits = limits or Limits()
+        self._counters = Counter(dict.fromkeys((*_EVENTS, *REASONS), 0))
+        self._port = Port(
+            host=host,
+            public_key=public_key,
+            handler=handler,
+            ledger=ledger,
+            clock=clock,
+            limits=self._limits,
+            ingress=TokenBucket(ingress_bps, time.monotonic()),
+            workers=ThreadPoolExecutor(_WORKERS, thread_name_prefix=f"data-{host}"),
+            counters=self._counters,
+        )
+        self._sessions: set[asyncio.Task[None]] = set()
+        self._started: Future[tuple[str, int]] = Future()
+        self._serving: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, name=f"data-{host}", daemon=True)
+
+    def start(self, timeout_s: float = 10.0) -> tuple[str, int]:
+        """Listen; return the address and port, or raise OSError if that cannot be bound."""
+        self._thread.start()
+        return self._started.result(timeout_s)
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Close all connections and end; what was received so far stays on disk for later streams."""
+        if self._thread.ident is None:
+            return
+        if self._serving is not None and self._thread.is_alive():
+            self._serving.get_loop().call_soon_threadsafe(self._serving.cancel)
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            raise ServiceUnavailable(f"the data port did not end in {timeout_s:g} s")
+
+    def counters(self) -> dict[str, int]:
+        """Return what happened since the start, by event and by reason of refusal, and the `connections` open now."""
+        return {**self._counters, "connections": len(self._sessions)}
+
+    def refused(self) -> int:
+        """Return how many streams were refused since the start, for whatever reason."""
+        return sum(count for reason, count in self._counters.items() if reason not in _EVENTS)
+
+    def _run(self) -> None:
+        try:
+            family = socket.AF_INET6 if ":" in self._bind[0] else socket.AF_INET
+            with socket.create_server(self._bind, family=family, backlog=self._limits.max_connections) as listener:
+                listener.setblocking(False)
+                asyncio.run(self._serve(listener))
+        except asyncio.CancelledError:
+            LOG.info("data port of %s ended", self._port.host)
+        except BaseException as error:
+            if self._started.done():
+                LOG.exception("the data port of %s died", self._port.host)
+            else:
+                self._started.set_exception(error)
+        finally:
+            self._port.workers.shutdown()
+
+    async def _serve(self, listener: socket.socket) -> None:
+        self._serving = asyncio.current_task()
+        address, port = listener.getsockname()[:2]
+        self._started.set_result((address, port))
+        LOG.info("data port of %s listens on %s:%d", self._port.host, address, port)
+        self._listen(listener)
+        try:
+            await asyncio.Event().wait()  # until stop() cancels it
+        finally:
+            asyncio.get_running_loop().remove_reader(listener)
+            # One turn of the loop: a session that is cancelled before its first step would not close its socket.
+            await asyncio.sleep(0)
+            for session in self._sessions:
+                session.cancel()
+            if self._sessions:
+                await asyncio.wait(self._sessions)
+
+    def _listen(self, listener: socket.socket) -> None:
+        asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        """Begin a session for a new connection.
+
+        Done by hand so that connections are counted before their TLS handshake: handshakes are bounded in number too.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            sock, _ = listener.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            LOG.warning("data port of %s cannot accept: %s", self._port.host, error)
+            loop.remove_reader(listener)
+            loop.call_later(_ACCEPT_PAUSE_S, self._listen, listener)
+            return
+        if len(self._sessions) >= 2 * self._limits.max_connections:
+            # Even telling them costs something: half of the room is for clients that are told "busy".
+            self._counters["busy"] += 1
+            sock.close()
+            return
+        crowded = len(self._sessions) >= self._limits.max_connections
+        session = loop.create_task(self._converse(sock, crowded=crowded))
+        self._sessions.add(session)
+        session.add_done_callback(self._sessions.discard)
+
+    async def _converse(self, sock: socket.socket, *, crowded: bool) -> None:
+        try:
+            stream = await self._open_stream(sock)
+        except OSError as error:
+            self._counters["no_tls"] += 1
+            LOG.info("refused a connection, no_tls: %s", error)
+            return
+        try:
+            session = Session(self._port, stream)
+            await (session.refuse_busy() if crowded else session.run())
+            await stream.close()
+        finally:
+            stream.abort()
+
+    async def _open_stream(self, sock: socket.socket) -> FrameStream:
+        loop = asyncio.get_running_loop()
+        stream = FrameStream(self._limits.stall_timeout_s)
+        tls_timeout_s = self._limits.hello_timeout_s if self._ssl_context else None
+        opening = loop.create_task(
+            loop.connect_accepted_socket(
+                lambda: stream,
+                sock,
+                ssl=self._ssl_context,
+                ssl_handshake_timeout=tls_timeout_s,
+                ssl_shutdown_timeout=tls_timeout_s,
+            )
+        )
+        try:
+            await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # asyncio leaves a TLS connection open whose handshake is cancelled; ended from below, it fails and closes.
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+            await asyncio.wait({opening})
+            if opening.exception() is None:
+                opening.result()[0].abort()
+            raise
+        return stream

@@ -1,0 +1,316 @@
+"""One connection of a data port, from the first frame to the last; the exchange is drawn in `frames`."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+from fpga_pool.model.exceptions import StorageFull, TransferRefused
+from fpga_pool.transfer import frames, tokens
+from fpga_pool.transfer.handler import JobFailure, JobResult
+from fpga_pool.transfer.lane import Lane
+from fpga_pool.transfer.port import Port, Spool, TokenBucket
+from fpga_pool.transfer.schedule import NoLimit, Pacer, RateSchedule
+from fpga_pool.transfer.stream import FrameStream
+from fpga_pool.transfer.tokens import TransferGrant
+
+LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Reasons the server itself gives; a handler may add its own.  The words never change once released.
+REASONS = (
+    "bad_frame", "bad_signature", "busy", "digest_mismatch", "disconnected", "expired", "internal_error",
+    "missing_token", "no_hello", "no_tls", "oversized", "result_timeout", "reused_token", "short", "stalled",
+    "storage_error", "storage_full", "wrong_host", "wrong_purpose",
+)  # fmt: skip
+
+#: The stream broke, the bytes so far are good: they stay for the next stream.
+_CONTINUABLE = frozenset({"short", "stalled"})
+
+
+class Session:
+    """The conversation with one client."""
+
+    def __init__(self, port: Port, stream: FrameStream) -> None:
+        self._port = port
+        self._stream = stream
+        self._job = "-"
+
+    async def run(self) -> None:
+        """Converse until the end, whatever it is."""
+        try:
+            await self._converse()
+        except TransferRefused as refused:
+            await self._refuse(refused)
+        except frames.BadFrame as error:
+            await self._refuse(TransferRefused("bad_frame", str(error)))
+        except TimeoutError:
+            await self._refuse(TransferRefused("stalled", "the client takes nothing"))
+        except (EOFError, OSError):
+            self._port.counters["disconnected"] += 1
+            LOG.debug("job %s: the client is gone", self._job)
+        except Exception:
+            LOG.exception("job %s: the data port failed", self._job)
+            await self._refuse(TransferRefused("internal_error", "the responder failed; its log says why"))
+
+    async def refuse_busy(self) -> None:
+        """End a connection that is one too many, before it says anything."""
+        await self._refuse(TransferRefused("busy", "too many connections; try again later"))
+
+    async def _converse(self) -> None:
+        first = await self._hear_first()
+        if isinstance(first, frames.Order | frames.Fetch):
+            await Lane(self._port, self._stream, self._ask).run(first)
+            return
+        grant = await self._identify(first)
+        self._job = grant.job
+        if grant.purpose == "send":
+            await self._take_input(grant)
+        await self._give_result(grant)
+
+    async def _hear_first(self) -> frames.Hello | frames.Order | frames.Fetch:
+        timeout_s = self._port.limits.hello_timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                first = await self._stream.read()
+        except TimeoutError:
+            raise TransferRefused("no_hello", f"no first frame in {timeout_s:g} s") from None
+        if not isinstance(first, frames.Hello | frames.Order | frames.Fetch):
+            raise frames.BadFrame("the first frame must be hello")
+        return first
+
+    async def _identify(self, hello: frames.Hello) -> TransferGrant:
+        port = self._port
+        grant = tokens.verify(hello.token, port.public_key, port.host, port.clock())
+        if not all(await self._ask(port.ledger.use, [(grant.token_id, grant.deadline_s)])):
+            raise TransferRefused("reused_token", "the token was used before; ask the scheduler for a new one")
+        return grant
+
+    async def _take_input(self, grant: TransferGrant) -> None:
+        if grant.job in self._port.receiving:
+            raise TransferRefused("busy", "another stream is sending this job's input")
+        self._port.receiving.add(grant.job)
+        try:
+            sha256 = await self._spool_input(grant)
+        finally:
+            self._port.receiving.discard(grant.job)
+        await self._ask(self._port.handler.staged, grant, sha256, grant.input_bytes)
+        self._port.counters["staged"] += 1
+        LOG.info("job %s: input staged, %d bytes", grant.job, grant.input_bytes)
+        await self._stream.send(frames.Staged(grant.input_bytes))
+
+    async def _spool_input(self, grant: TransferGrant) -> str:
+        admission = await self._ask(self._port.handler.admit, grant)
+        spool = Spool(admission.spool_path, grant.input_bytes)
+        own_rate = TokenBucket(admission.rate_bps, self._now_s())
+        try:
+            await self._work(spool.open)
+            await self._hash_found(spool)
+            await self._stream.send(frames.Accept(spool.size_bytes))
+            sha256 = await self._receive(grant, spool, own_rate)
+            await self._staying_alive(self._work(spool.finish, sha256))
+        except TransferRefused as refused:
+            if refused.reason not in _CONTINUABLE:
+                await self._work(spool.discard)
+            raise
+        finally:
+            await self._work(spool.close)
+        return sha256
+
+    async def _hash_found(self, spool: Spool) -> None:
+        said_s = self._now_s()
+        while not await self._work(spool.hash_found):
+            if self._now_s() - said_s >= self._port.limits.keepalive_s:
+                await self._stream.send(frames.KeepAlive())
+                said_s = self._now_s()
+
+    async def _receive(self, grant: TransferGrant, spool: Spool, own_rate: TokenBucket) -> str:
+        """Spool data until the trailer; return its digest.  However the stream breaks, it becomes a refusal."""
+        try:
+            return await self._receive_until_trailer(grant, spool, own_rate)
+        except TimeoutError:
+            raise TransferRefused("stalled", f"no byte in {self._port.limits.stall_timeout_s:g} s") from None
+        except (EOFError, OSError):
+            message = f"the stream ended after {spool.size_bytes} of {grant.input_bytes} bytes"
+            raise TransferRefused("short", message) from None
+        except frames.BadFrame as error:
+            raise TransferRefused("bad_frame", str(error)) from None
+
+    async def _receive_until_trailer(self, grant: TransferGrant, spool: Spool, own_rate: TokenBucket) -> str:
+        data_seen_s = self._now_s()
+        while True:
+            match await self._stream.read():
+                case frames.Header(length=length):
+                    if spool.size_bytes + length > grant.input_bytes:
+                        raise TransferRefused("oversized", f"more than the {grant.input_bytes} bytes granted")
+                    await self._receive_data(grant, spool, length, own_rate)
+                    data_seen_s = self._now_s()
+                case frames.KeepAlive():
+                    if self._now_s() - data_seen_s > self._port.limits.hold_timeout_s:
+                        raise TransferRefused("stalled", f"no data in {self._port.limits.hold_timeout_s:g} s")
+                case frames.Trailer(sha256=sha256):
+                    return sha256
+                case other:
+                    raise frames.BadFrame(f"{other.type}: not while an input is sent")
+
+    async def _receive_data(self, grant: TransferGrant, spool: Spool, length: int, own_rate: TokenBucket) -> None:
+        port = self._port
+        while length > 0:
+            piece = await self._stream.read_data(length)
+            length -= len(piece)
+            await self._work(self._keep, grant, spool, piece)
+            port.counters["received_bytes"] += len(piece)
+            now_s = self._now_s()
+            wait_s = max(port.ingress.take(len(piece), now_s), own_rate.take(len(piece), now_s))
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+
+    def _keep(self, grant: TransferGrant, spool: Spool, piece: memoryview) -> None:
+        spool.write(piece)
+        self._guarded(self._port.handler.progress, grant, spool.size_bytes)
+
+    async def _give_result(self, grant: TransferGrant) -> None:
+        match await self._await_end(grant):
+            case JobFailure(code=code, message=message):
+                await self._stream.send(frames.Failed(code, message))
+                await self._stream.linger(self._port.limits.linger_s)
+            case JobResult() as result:
+                await self._send_result(result)
+                answer = await self._stream.read()
+                if not isinstance(answer, frames.ResultReceived):
+                    raise frames.BadFrame("expected result_received")
+                await self._ask(self._port.handler.delivered, [grant])
+                self._port.counters["delivered"] += 1
+                LOG.info("job %s: result delivered, %d bytes", grant.job, result.size_bytes)
+
+    async def _await_end(self, grant: TransferGrant) -> JobResult | JobFailure:
+        """Wait for the job's end while the client is there and the time allows; the handler keeps the result."""
+        end = asyncio.wrap_future(await self._ask(self._port.handler.result, grant))
+        gone = asyncio.create_task(self._stream.wait_closed_by_peer())
+        either: set[asyncio.Future[Any]] = {end, gone}
+        deadline_s = self._now_s() + self._port.limits.result_timeout_s
+        try:
+            while not end.done():
+                wait_s = min(self._port.limits.keepalive_s, deadline_s - self._now_s())
+                if wait_s <= 0:
+                    raise TransferRefused("result_timeout", "the job has not ended yet; fetch its result later")
+                await asyncio.wait(either, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+                if gone.done():
+                    gone.result()
+                    raise EOFError
+                if not end.done():
+                    await self._stream.send(frames.KeepAlive())
+            if end.cancelled():
+                raise TransferRefused("internal_error", "the responder no longer expects this job to end")
+            return end.result()
+        finally:
+            end.cancel()
+            gone.cancel()
+            await _settled(gone)
+
+    async def _send_result(self, result: JobResult) -> None:
+        await self._stream.send(frames.Result(result.size_bytes, result.sha256))
+        if result.size_bytes == 0:
+            return  # the client may be gone with the header: nothing is opened
+        if result.data is not None:
+            await self._stream.send_data(result.data)
+            return
+        pacer = self._pacer_of(result)
+        file = await self._work(_open, result.path)
+        try:
+            left_bytes = result.size_bytes
+            while left_bytes > 0:
+                piece = await self._work(file.read, await self._quota(pacer, min(frames.MAX_DATA_BYTES, left_bytes)))
+                if not piece:
+                    raise TransferRefused("internal_error", "the result file is shorter than it was")
+                await self._stream.send_data(piece)
+                pacer.sent(len(piece))
+                left_bytes -= len(piece)
+                self._port.counters["sent_bytes"] += len(piece)
+        finally:
+            await self._work(file.close)
+
+    def _pacer_of(self, result: JobResult) -> Pacer:
+        """Return what holds a result to its planned rates, which count from the end of the computation."""
+        anchor_s = self._now_s() - (self._port.clock() - result.ended_at)
+        return Pacer(
+            RateSchedule(result.transfer),
+            NoLimit(),
+            result.size_bytes,
+            anchor_s=anchor_s,
+            clock=self._now_s,
+            # Its size was predicted; what is more than that follows at the last rate.
+            from_first_byte=True,
+        )
+
+    async def _quota(self, pacer: Pacer, wanted_bytes: int) -> int:
+        """Return how many of so many bytes may be sent, once some may; the client hears of us meanwhile."""
+        said_s = self._now_s()
+        while not (allowed_bytes := pacer.quota(wanted_bytes)):
+            await asyncio.sleep(min(pacer.hold_s(), self._port.limits.keepalive_s))
+            if self._now_s() - said_s >= self._port.limits.keepalive_s:
+                await self._stream.send(frames.KeepAlive())
+                said_s = self._now_s()
+        return allowed_bytes
+
+    async def _refuse(self, refused: TransferRefused) -> None:
+        self._port.counters[refused.reason] += 1
+        LOG.info("job %s: refused, %s: %s", self._job, refused.reason, refused)
+        with contextlib.suppress(OSError, TimeoutError):
+            await self._stream.send(frames.Refuse(refused.reason, str(refused)))
+            await self._stream.linger(self._port.limits.linger_s)
+
+    async def _ask(self, question: Callable[..., T], *args: object) -> T:
+        return await self._work(self._guarded, question, *args)
+
+    def _guarded(self, question: Callable[..., T], *args: object) -> T:
+        """Call the handler; its own failures are not the network's."""
+        try:
+            return question(*args)
+        except TransferRefused:
+            raise
+        except StorageFull as error:
+            raise TransferRefused("storage_full", str(error)) from error
+        except Exception:
+            LOG.exception("job %s: the handler failed", self._job)
+            raise TransferRefused("internal_error", "the responder failed; its log says why") from None
+
+    async def _work(self, function: Callable[..., T], *args: object) -> T:
+        """Run in a worker thread; a cancelled session waits for it too, so that no thread uses a closed file."""
+        future = asyncio.get_running_loop().run_in_executor(self._port.workers, function, *args)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            await _settled(future)
+            raise
+
+    async def _staying_alive(self, work: Awaitable[T]) -> T:
+        """Await work that is worth finishing even if the client is gone; a client that is there hears of us."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=self._port.limits.keepalive_s)
+                if not task.done():
+                    with contextlib.suppress(OSError, TimeoutError):
+                        await self._stream.send(frames.KeepAlive())
+            return task.result()
+        finally:
+            await _settled(task)
+
+    @staticmethod
+    def _now_s() -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _open(path: Path) -> BinaryIO:
+    return path.open("rb")
+
+
+async def _settled(future: "asyncio.Future[Any]") -> None:
+    """Wait until it is done, whatever its outcome, which nobody wants any more."""
+    await asyncio.wait({future})
+    if not future.cancelled():
+        future.exception()

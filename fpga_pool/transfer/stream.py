@@ -1,0 +1,364 @@
+"""Frames over a connection, each wait bounded: asyncio for the server, blocking sockets for the client."""
+
+import asyncio
+import contextlib
+import math
+import select
+import socket
+import ssl
+import threading
+import time
+from typing import ClassVar
+
+from fpga_pool.model.exceptions import FpgaPoolError, TransferRefused
+from fpga_pool.transfer import frames
+from fpga_pool.transfer.schedule import Pacer
+
+#: How soon a waiting thread notices that it was cancelled or has another rate.
+TICK_S = 0.05
+#: Bound of one write: OpenSSL must be given the same bytes again when a write did not go through.
+WRITE_BYTES = 64 * 1024
+#: How long after the last byte we say that we are there.
+KEEPALIVE_S = 5.0
+#: How long the last words of a server that hung up may take to be read.
+_LAST_WORDS_S = 1.0
+
+WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class TransferBroken(FpgaPoolError):
+    """The network failed, or the other side fell silent; a new token continues where it ended."""
+
+    code: ClassVar[str] = "fpga_pool.transfer_broken"
+
+
+class TransferCancelled(FpgaPoolError):
+    """The caller set the cancel event."""
+
+    code: ClassVar[str] = "fpga_pool.transfer_cancelled"
+
+
+class Wire:
+    """The client's side of one connection; used by one thread.
+
+    A Refuse of the server is raised as TransferRefused wherever it arrives.
+    """
+
+    def __init__(self, sock: socket.socket, *, silence_s: float, cancel: threading.Event) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._silence_s = silence_s
+        self._cancel = cancel
+        self._poll = select.poll()
+        #: When the last byte left, on the monotonic clock.
+        self.sent_s = time.monotonic()
+
+    def send(self, frame: frames.Frame) -> None:
+        """Send a control frame."""
+        self.send_bytes(memoryview(frames.encode(frame)))
+
+    def send_bytes(self, view: memoryview, pacer: Pacer | None = None) -> None:
+        """Send everything, no sooner than the pacer allows.  Frames of the server are heard meanwhile.
+
+        What began is completed even where another schedule holds it by now: a server does not wait for the rest long.
+        """
+        moved_s = time.monotonic()
+        refused_bytes = 0
+        while view:
+            self.listen()
+            most_bytes = min(len(view), WRITE_BYTES)
+            size = refused_bytes or (most_bytes if pacer is None else pacer.quota(most_bytes))
+            if size == 0 and pacer is not None:
+                if time.monotonic() - moved_s < KEEPALIVE_S:
+                    pacer.wait(TICK_S)
+                    continue
+                size = most_bytes
+            try:
+                sent = self._sock.send(view[:size])
+            except WOULD_BLOCK:
+                refused_bytes = size  # OpenSSL must be given the same again
+                self._wait(select.POLLIN | select.POLLOUT, moved_s, "took nothing")
+            except OSError as error:
+                raise self._last_words(error) from error
+            else:
+                view, refused_bytes = view[sent:], 0
+                moved_s = self.sent_s = time.monotonic()
+                if pacer is not None:
+                    pacer.sent(sent)
+
+    def listen(self) -> None:
+        """Take note of what the server says while it is not its turn: nothing, KeepAlive, or why it refuses."""
+        self._check_cancelled()
+        try:
+            first = self._sock.recv(1)
+        except WOULD_BLOCK:
+            return
+        except OSError as error:
+            raise TransferBroken(f"the connection broke: {error}") from error
+        if not first:
+            raise TransferBroken("the server closed the connection")
+        if not isinstance(self._read_frame(first), frames.KeepAlive):
+            raise TransferBroken("the server spoke out of turn")
+
+    def receive(self, deadline_s: float = math.inf) -> frames.Frame | frames.Header:
+        """Wait for a control frame, or the header of a data frame, whose body `receive_into` reads."""
+        return self._read_frame(b"", deadline_s)
+
+    def receive_into(self, view: memoryview, deadline_s: float = math.inf) -> None:
+        """Fill `view` with the body of a data frame, until `deadline_s` on the monotonic clock."""
+        moved_s = time.monotonic()
+        while view:
+            self._check_cancelled()
+            if time.monotonic() > deadline_s:
+                raise TransferBroken("not complete when the time was over")
+            try:
+                received = self._sock.recv_into(view)
+            except WOULD_BLOCK as blocked:
+                wants_write = isinstance(blocked, ssl.SSLWantWriteError)
+                self._wait(select.POLLOUT if wants_write else select.POLLIN, moved_s, "said nothing")
+            except OSError as error:
+                raise TransferBroken(f"the connection broke: {error}") from error
+            else:
+                if received == 0:
+                    raise TransferBroken("the server closed the connection")
+                view = view[received:]
+                moved_s = time.monotonic()
+
+    def _read_frame(self, begin: bytes, deadline_s: float = math.inf) -> frames.Frame | frames.Header:
+        try:
+            rest = self._receive_exactly(frames.HEADER_BYTES - len(begin), deadline_s)
+            header = frames.decode_header(begin + rest)
+            if header.is_data:
+                return header
+            frame = frames.decode(self._receive_exactly(header.length, deadline_s))
+        except frames.BadFrame as error:
+            raise TransferBroken(f"the server does not speak this protocol: {error}") from error
+        if isinstance(frame, frames.Refuse):
+            raise TransferRefused(frame.reason, frame.message)
+        return frame
+
+    def _receive_exactly(self, length: int, deadline_s: float) -> bytes:
+        body = bytearray(length)
+        self.receive_into(memoryview(body), deadline_s)
+        return bytes(body)
+
+    def _last_words(self, error: OSError) -> FpgaPoolError:
+        """Read why the server hung up while we sent, if it said so."""
+        self._silence_s = min(self._silence_s, _LAST_WORDS_S)
+        try:
+            while isinstance(self.receive(), frames.KeepAlive):
+                pass
+        except TransferRefused as refused:
+            return refused
+        except TransferBroken:
+            pass
+        return TransferBroken(f"the connection broke: {error}")
+
+    def _wait(self, events: int, moved_s: float, what: str) -> None:
+        self._check_cancelled()
+        if time.monotonic() - moved_s > self._silence_s:
+            raise TransferBroken(f"the server {what} for {self._silence_s:g} s")
+        self._poll.register(self._sock, events)
+        self._poll.poll(1000 * TICK_S)
+
+    def _check_cancelled(self) -> None:
+        if self._cancel.is_set():
+            raise TransferCancelled("cancelled by the caller")
+
+
+#: Two data frames: while one is digested and written, the next one arrives.
+BUFFER_BYTES = 2 * frames.MAX_DATA_BYTES
+#: Until a peer has shown that it sends more than a few frames.
+_FIRST_BUFFER_BYTES = 16 * 1024
+
+
+class FrameStream(asyncio.BufferedProtocol):
+    """The server's side of one connection: bytes arrive in a buffer of its own, and are handed out where they lie.
+
+    Waits raise TimeoutError when not one byte moved for `stall_timeout_s`; EOFError and OSError mean that the other
+    side is gone.
+    """
+
+    def __init__(self, stall_timeout_s: float) -> None:
+        self._stall_timeout_s = stall_timeout_s
+        self._buffer = memoryview(bytearray(_FIRST_BUFFER_BYTES))
+        #: What has arrived and was not handed out lies between these.
+        self._begin = self._end = 0
+        self._paused = False
+        self._transport: asyncio.Transport
+        self._gone: Exception | None = None
+        self._arrival: asyncio.Future[None] | None = None
+        self._wanted_bytes = 1
+        self._writable: asyncio.Future[None] | None = None
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101
+        self._transport = transport
+        transport.set_write_buffer_limits(high=frames.MAX_DATA_BYTES)
+        sock = transport.get_extra_info("socket")
+        # A peer that vanished acknowledges nothing: without this the kernel would try for a quarter of an hour.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * self._stall_timeout_s))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._end += nbytes
+        if self._end == len(self._buffer):
+            self._transport.pause_reading()
+            self._paused = True
+        if self._end - self._begin >= self._wanted_bytes:
+            self._wake()
+
+    def eof_received(self) -> bool:
+        self._gone = self._gone or EOFError()
+        self._wake()
+        return True  # closing is ours
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._gone = exc or self._gone or EOFError()
+        self._wake()
+        self.resume_writing()
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    def pause_writing(self) -> None:
+        self._writable = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    # Reading
+
+    async def read(self) -> frames.Frame | frames.Header:
+        """Read a control frame, or the header of a data frame, whose body `read_data` returns in pieces."""
+        await self._need(frames.HEADER_BYTES)
+        header = frames.decode_header(self._take(frames.HEADER_BYTES))
+        if header.is_data:
+            return header
+        await self._need(header.length)
+        return frames.decode(bytes(self._take(header.length)))
+
+    async def read_data(self, limit: int) -> memoryview:
+        """Return bytes of a data frame's body, at most `limit`; all of them, if they come and the buffer holds them.
+
+        They lie in the buffer, and are good until the next call.
+        """
+        try:
+            await self._need(min(limit, BUFFER_BYTES))
+        except (EOFError, OSError, TimeoutError):
+            if self._begin == self._end:
+                raise
+        return self._take(min(limit, self._end - self._begin))
+
+    def holds_frame(self) -> bool:
+        """Say whether the next `read` would not wait; it may still raise."""
+        here_bytes = self._end - self._begin
+        if here_bytes < frames.HEADER_BYTES:
+            return False
+        header = frames.decode_header(self._buffer[self._begin : self._begin + frames.HEADER_BYTES])
+        return header.is_data or here_bytes >= frames.HEADER_BYTES + header.length
+
+    async def wait_closed_by_peer(self) -> None:
+        """Return when the peer closes; a peer that speaks out of turn is refused."""
+        try:
+            while self._begin == self._end:
+                await self._wait_arrival(1)
+        except EOFError:
+            return
+        raise frames.BadFrame("a frame where none may come: the server has the word")
+
+    def _take(self, size: int) -> memoryview:
+        piece = self._buffer[self._begin : self._begin + size]
+        self._begin += size
+        return piece
+
+    async def _need(self, size: int) -> None:
+        """Wait until so many bytes are in the buffer."""
+        if self._begin == self._end and not self._paused:
+            self._begin = self._end = 0
+        while (here_bytes := self._end - self._begin) < size:
+            self._make_room(size)
+            try:
+                async with asyncio.timeout(self._stall_timeout_s):
+                    await self._wait_arrival(size)
+            except TimeoutError:
+                if self._end - self._begin == here_bytes:
+                    raise
+
+    def _make_room(self, size: int) -> None:
+        """Move what is left to the front if the rest would not fit behind it; nothing that was handed out is used."""
+        left = self._end - self._begin
+        if size > len(self._buffer):
+            grown = memoryview(bytearray(BUFFER_BYTES))
+            grown[:left] = self._buffer[self._begin : self._end]
+            self._buffer = grown
+        elif self._paused or self._begin + size > len(self._buffer):
+            self._buffer[:left] = self._buffer[self._begin : self._end]
+        else:
+            return
+        self._begin, self._end = 0, left
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+
+    async def _wait_arrival(self, size: int) -> None:
+        """Wait until so many bytes are here, or nothing more will come."""
+        if self._gone is not None:
+            raise self._gone
+        self._wanted_bytes = size
+        self._arrival = asyncio.get_running_loop().create_future()
+        await self._arrival
+
+    def _wake(self) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+    # Writing
+
+    async def send(self, frame: frames.Frame) -> None:
+        """Send a control frame."""
+        await self.send_bytes(frames.encode(frame))
+
+    async def send_data(self, piece: bytes) -> None:
+        """Send a data frame."""
+        self._transport.write(frames.encode_data_header(len(piece)))
+        await self.send_bytes(piece)
+
+    async def send_bytes(self, encoded: bytes) -> None:
+        """Send frames as they are; wait while the peer takes too little of what was sent before."""
+        if self._gone is not None and not isinstance(self._gone, EOFError):
+            raise self._gone
+        self._transport.write(encoded)
+        if self._writable is not None:
+            async with asyncio.timeout(self._stall_timeout_s):
+                await asyncio.shield(self._writable)
+
+    async def linger(self, timeout_s: float) -> None:
+        """Let the peer read our last words: closing while its bytes still arrive would reset the connection."""
+        with contextlib.suppress(OSError, TimeoutError, EOFError):
+            async with asyncio.timeout(timeout_s):
+                if self._transport.can_write_eof():
+                    self._transport.write_eof()
+                while True:
+                    self._begin = self._end
+                    await self._need(1)
+
+    async def close(self) -> None:
+        """Close; what the peer has not taken within the stall timeout is dropped."""
+        self._transport.close()
+        try:
+            async with asyncio.timeout(self._stall_timeout_s):
+                await asyncio.shield(self._closed)
+        except TimeoutError:
+            self.abort()
+
+    def abort(self) -> None:
+        """Drop the connection at once."""
+        self._transport.abort()

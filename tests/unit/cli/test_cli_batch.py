@@ -1,0 +1,176 @@
+import hashlib
+import threading
+import uuid
+
+import pytest
+
+from fpga_pool.client import Client
+from fpga_pool.client.runner import BatchRunner
+from fpga_pool.model.objects.pool import JobState
+
+
+@pytest.fixture
+def responder(pool):
+    return pool.open_data_port()
+
+
+@pytest.fixture
+def files(tmp_path):
+    paths = [tmp_path / "a.bin", tmp_path / "b.bin"]
+    for path in paths:
+        path.write_bytes(path.name.encode())
+    return paths
+
+
+@pytest.fixture
+def create(run):
+    return lambda *argv, **options: run(
+        "batch", "create", "--function", "sha256", "--requester", "node-1", *argv, **options
+    )
+
+
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def test_create_ends_with_a_table_of_results(create, responder, files):
+    answer = create(*files)
+    assert answer.status == 0
+    assert all(sha256(path.name.encode()) in answer.out for path in files)
+    assert answer.err == ""
+
+
+def test_create_in_json_leaves_numbers_numbers(create, responder, files):
+    rows = create("-f", "json", *files).json
+    assert rows[0] == {
+        "file": str(files[0]),
+        "state": rows[0]["state"],
+        "slot": "node-1/card-0/r0",
+        "compute_s": 0.25,
+        "result": sha256(b"a.bin"),
+    }
+
+
+def test_create_sends_the_header_and_keeps_results_where_asked(create, responder, files, tmp_path):
+    (tmp_path / "key").write_bytes(b"key")
+    out = tmp_path / "out"
+    answer = create("--header", tmp_path / "key", "--output-dir", out, "-f", "json", files[0])
+    assert answer.json[0]["path"] == str(out / "a.bin.sha256")
+    assert (out / "a.bin.sha256").read_text().strip() == sha256(b"keya.bin")
+
+
+def test_create_leaves_no_directory_behind_for_small_results(create, responder, files, tmp_path, monkeypatch):
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    assert create(*files).status == 0
+    assert list(folder.iterdir()) == []
+
+
+def test_create_shows_bars_where_somebody_looks(create, responder, files):
+    assert "jobs" in create(*files, tty=True).err
+    assert "jobs" in create("--progress", *files).err
+    assert create("--no-progress", *files, tty=True).err == ""
+
+
+def test_create_fails_where_a_job_failed_and_says_why(create, pool, responder, files, monkeypatch):
+    plan = pool.plan
+
+    def plan_and_break_the_second(batch_uuid):
+        pool.fails[pool.tx.batch_jobs(batch_uuid)[1].uuid] = "broken"
+        plan(batch_uuid)
+
+    monkeypatch.setattr(pool, "plan", plan_and_break_the_second)
+    answer = create("-f", "json", *files)
+    assert answer.status == 1
+    assert [row["error"] for row in answer.json] == ["", "broken"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (("--function", "sha3"), "'sha3' is not in the catalogue"),
+        (("--requester", "elsewhere"), "no host 'elsewhere'"),
+        (("--header", "/nowhere"), "--header /nowhere: cannot be read: No such file"),
+    ],
+)
+def test_create_with_wrong_words_is_wrong_usage_in_one_line(create, files, argv, says):
+    answer = create(*argv, *files)
+    assert answer.status == 2
+    assert says in answer.err
+    assert answer.err.count("\n") == 1
+
+
+def test_create_without_the_file_is_wrong_usage(create, tmp_path):
+    answer = create(tmp_path / "none")
+    assert (answer.status, answer.err) == (
+        2,
+        f"fpga-pool: {tmp_path / 'none'}: cannot be read: No such file or directory\n",
+    )
+
+
+def test_interrupted_create_cancels_the_batch_and_says_so(create, pool, files, monkeypatch):
+    def interrupted(self):
+        self._create()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BatchRunner, "run", interrupted)
+    answer = create(*files)
+    (batch,) = pool.tx.batches()
+    assert batch.cancel_requested
+    assert (answer.status, answer.err) == (1, f"fpga-pool: interrupted: batch {batch.uuid} is being cancelled\n")
+
+
+@pytest.fixture
+def finished(pool, responder, serve, tmp_path):
+    with Client(serve(pool)) as client:
+        yield client.run("sha256", [b"x"], requester="node-1", name="first", output_dir=tmp_path / "r").batch
+
+
+def test_list(run, finished):
+    (row,) = run("batch", "list", "-f", "json").json
+    assert (row["uuid"], row["name"], row["state"], row["completed"]) == (finished.uuid, "first", "COMPLETED", 1)
+    assert row["created_at"].endswith("+00:00")
+    assert run("--project", "other", "batch", "list", "-f", "json").json == []
+    assert run("batch", "list", "--limit", "0").status == 2
+
+
+def test_show_has_the_jobs(run, finished):
+    shown = run("batch", "show", finished.uuid, "-f", "json").json
+    assert (shown["jobs"], shown["job_list"][0]["compute_s"]) == (1, 0.25)
+    assert shown["job_list"][0]["place"] == "slot"
+    assert "input-0  sha256" in run("batch", "show", finished.uuid).out
+    assert "slot  node-1/card-0/r0" in run("batch", "show", finished.uuid).out
+
+
+def test_watch_ends_with_the_batch(run, pool, responder, files, tmp_path, serve, eventually):
+    responder.computes_at_once = False
+    with Client(serve(pool)) as client:
+        thread = threading.Thread(
+            target=client.run, args=("sha256", files), kwargs={"requester": "node-1", "output_dir": tmp_path / "r"}
+        )
+        thread.start()
+        eventually(lambda: pool.batch_uuids() and all(job.state is JobState.STAGED for job in pool.first_jobs()))
+        uuid = pool.batch_uuids()[0]
+        watching = []
+        watcher = threading.Thread(target=lambda: watching.append(run("batch", "watch", uuid, "-f", "json")))
+        watcher.start()
+        responder.compute()
+        watcher.join()
+        thread.join()
+    assert (watching[0].status, watching[0].json["state"]) == (0, "COMPLETED")
+
+
+def test_cancel(run, pool, client):
+    from fpga_pool.model.rules.batch.admission import JobRequest
+
+    job = JobRequest(uuid=str(uuid.uuid4()), name="", function="sha256", requester="node-1", input_bytes=1)
+    batch = client.create_batch([job])
+    (row,) = run("batch", "cancel", batch.uuid, "-f", "json").json
+    assert row["cancel_requested"] is True
+    assert run("batch", "watch", batch.uuid).status == 1
+
+
+def test_unknown_batch_fails_in_one_line(run):
+    answer = run("batch", "show", uuid.UUID(int=1))
+    assert (answer.status, answer.err) == (1, f"fpga-pool: no batch {uuid.UUID(int=1)}\n")

@@ -1,0 +1,174 @@
+import io
+import json
+
+import pytest
+
+from fpga_pool.cli.admin.main import ManageApp
+from fpga_pool.model.objects.pool import Host, Slot, SlotState
+from fpga_pool.store.store import Store
+
+
+class Terminal(io.StringIO):
+    """A stream that nobody looks at."""
+
+
+@pytest.fixture
+def manage(tmp_path):
+    """Run `fpga-pool-manage` on a SQLite database; returns status, output and complaints."""
+    config = tmp_path / "fpga_pool.conf"
+    config.write_text(
+        f"[database]\nconnection = sqlite:///{tmp_path}/pool.sqlite\n"
+        f"[agent]\nbitstream_library = {tmp_path}/bitstreams\n"
+    )
+
+    def run(*words, file=config):
+        out, err = Terminal(), Terminal()
+        status = ManageApp(stdout=out, stderr=err).run([f"--config-file={file}", *map(str, words)])
+        return status, out.getvalue(), err.getvalue()
+
+    return run
+
+
+def test_a_schema_that_is_too_old_is_told_with_the_command_that_helps(manage):
+    assert manage("db", "version") == (0, "\n", "")
+    status, _, complaint = manage("db", "check")
+    assert status == 1
+    assert complaint == (
+        "fpga-pool-manage: the database is older than this version of fpga_pool:"
+        " migrate it first (fpga-pool-manage db sync)\n"
+    )
+
+
+def test_sync_brings_the_schema_to_this_version(manage):
+    status, revision, _ = manage("db", "sync")
+    assert status == 0
+    assert manage("db", "version")[1] == revision
+    assert manage("db", "check") == (0, "the schema is that of this version of fpga_pool\n", "")
+
+
+def test_services_lists_schedulers_and_the_owners_of_shards(manage, tmp_path):
+    manage("db", "sync")
+    store = Store(f"sqlite:///{tmp_path}/pool.sqlite")
+    store.beat("scheduler-1", 10.0)
+    store.ensure_shards(["shard-1", "shard-2"], 10.0)
+    store.acquire_shard("shard-2", "scheduler-1", 11.0)
+    store.close()
+    rows = json.loads(manage("service", "list", "-f", "json")[1])
+    assert [(row["kind"], row["name"], row["owner"]) for row in rows] == [
+        ("scheduler", "scheduler-1", ""),
+        ("shard", "shard-1", ""),
+        ("shard", "shard-2", "scheduler-1"),
+    ]
+
+
+def test_keys_are_private_and_never_overwritten(manage, tmp_path):
+    status, out, _ = manage("keys", "create", "--directory", tmp_path / "keys", "-f", "json")
+    assert (status, len(json.loads(out))) == (0, 4)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "keys").iterdir()}
+    assert modes == {"tokens.pem": 0o600, "tokens.pub": 0o644, "bitstreams.pem": 0o600, "bitstreams.pub": 0o644}
+    before = (tmp_path / "keys" / "tokens.pem").read_bytes()
+    (tmp_path / "keys" / "tokens.pub").unlink()
+    status, _, complaint = manage("keys", "create", "--directory", tmp_path / "keys")
+    assert (status, before) == (1, (tmp_path / "keys" / "tokens.pem").read_bytes())
+    assert "tokens.pem exists: a new key would make void what the old one signed" in complaint
+
+
+def test_the_library_is_stocked_for_a_board(manage, tmp_path):
+    manage("keys", "create", "--directory", tmp_path / "keys")
+    key = tmp_path / "keys" / "bitstreams.pem"
+    assert manage("bitstreams", "stock", "--board", "demo", "--key", key)[0] == 0
+    assert (tmp_path / "bitstreams" / "demo" / "small" / "sha256.bit").exists()
+    status, _, complaint = manage("bitstreams", "stock", "--board", "none", "--key", key)
+    assert (status, "none" in complaint) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "[database] connection: set it to the URL of the pool's database"),
+        ("[database]\nconnection = nothing://x/y\n", "[database] connection: "),
+        ("[database]\nconnection = what\n", "[database] connection: "),
+        ("[api]\nport = 99999\n", "[api] port: Should be less than or equal to 65535"),
+    ],
+)
+def test_a_wrong_configuration_is_one_line(manage, tmp_path, text, reason):
+    file = tmp_path / "other.conf"
+    file.write_text(text)
+    status, _, complaint = manage("db", "sync", file=file)
+    assert status == 2
+    assert complaint.startswith(f"fpga-pool-manage: {reason}")
+    assert complaint.count("\n") == 1
+
+
+def test_a_missing_configuration_file_is_told(manage, tmp_path):
+    status, _, complaint = manage("db", "sync", file=tmp_path / "none")
+    assert status == 2
+    assert "none" in complaint
+
+
+def test_an_audit_says_what_is_wrong_and_its_status_says_whether_anything_is(manage, tmp_path):
+    manage("db", "sync")
+    assert manage("audit", "--idle") == (0, "nothing is wrong\n", "")
+    store = Store(f"sqlite:///{tmp_path}/pool.sqlite")
+    store.ensure_shards(["s"], 0.0)
+    with store.transaction("s") as tx:
+        tx.add(Host(name="h", egress_bps=1e9, ingress_bps=1e9, data_address="::1", data_port=1, heard_at=0.0))
+    store.close()
+    assert manage("audit") == (1, "host h: is in shard default, which there is not\n", "")
+
+
+def test_explain_says_of_every_host_whether_an_instance_could_go_there_and_why(manage, tmp_path):
+    manage("db", "sync")
+    store = Store(f"sqlite:///{tmp_path}/pool.sqlite")
+    store.ensure_shards(["default"], 0.0)
+    with store.transaction("default") as tx:
+        for name, state in (("a", SlotState.EMPTY), ("b", SlotState.FAULTED)):
+            tx.add(
+                Host(name=name, egress_bps=1e9, ingress_bps=1e9, data_address="::1", data_port=1, heard_at=0.0),
+                Slot(name=f"{name}/c0/r0", host=name, card="c0", region="r0", board="demo", kind="small", state=state),
+            )
+    store.close()
+    status, table, _ = manage("explain", "i-1", "--function", "sha256", "-f", "json")
+    assert status == 0
+    assert [(row["host"], row["passes"], row["slots held"]) for row in json.loads(table)] == [
+        ("a", True, 0),
+        ("b", False, 0),
+    ]
+    assert "1 empty" in json.loads(table)[0]["why"]
+    assert "1 out of service" in json.loads(table)[1]["why"]
+
+
+def test_explain_says_where_no_slots_are_linked_as_asked(manage, tmp_path):
+    manage("db", "sync")
+    store = Store(f"sqlite:///{tmp_path}/pool.sqlite")
+    store.ensure_shards(["default"], 0.0)
+    with store.transaction("default") as tx:
+        for name, between in (("a", "line"), ("b", "ring")):
+            tx.add(
+                Host(name=name, egress_bps=1e9, ingress_bps=1e9, data_address="::1", data_port=1, heard_at=0.0),
+                *(
+                    Slot(
+                        name=f"{name}/c0/r{number}", host=name, card="c0", region=f"r{number}", board="demo",
+                        kind="small", links=f"- full 1 0 {between} 3 {number}",
+                    )
+                    for number in range(3)
+                ),
+            )  # fmt: skip
+    store.close()
+    asked = ("explain", "i-1", "--function", "sha256", "--count", "3", "--topology", "ring", "-f", "json")
+    status, table, _ = manage(*asked)
+    assert status == 0
+    assert [(row["host"], row["passes"]) for row in json.loads(table)] == [("a", False), ("b", True)]
+    assert json.loads(table)[0]["why"].endswith("no ring of 3 free on one card: at most 2 are linked so")
+
+
+def test_explain_names_a_function_that_is_not_in_the_catalogue(manage):
+    manage("db", "sync")
+    status, _, complaint = manage("explain", "i-1", "--function", "nothing")
+    assert status == 2
+    assert "'nothing' is not in the catalogue" in complaint
+
+
+@pytest.mark.parametrize("wrong", ["i1", "i1=auto", "=foreground", "i1=first"])
+def test_a_tier_that_is_none_is_wrong_usage(manage, wrong):
+    assert manage("tier", "set", "compute-1", wrong)[0] == 2

@@ -1,0 +1,154 @@
+"""The life of a service process, told by real processes and signals."""
+
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+WAIT_S = 30.0
+
+#: A service that starts and stops as its arguments say.
+PROGRAM = """
+    import contextlib, logging, sys, time
+    from fpga_pool.cli.daemons.process import run
+    from fpga_pool.model.exceptions import ServiceUnavailable
+
+    start, stop, *argv = sys.argv[1:]
+
+    def act(how):
+        if how == "slow":
+            print("slow", flush=True)
+            time.sleep(60)
+        elif how == "fail":
+            raise ServiceUnavailable("the database does not answer; try again later\\nmore")
+
+    @contextlib.contextmanager
+    def service(conf):
+        with contextlib.ExitStack() as ends:
+            ends.callback(print, "closed", flush=True)
+            act(start)
+            ends.callback(act, stop)
+            ends.callback(print, "stopping", flush=True)
+            print("ready", flush=True)
+            yield "service"
+
+    sys.exit(run("fpga-pool-test", service, argv))
+"""
+
+
+class Process:
+    """The service as a process; its lines are read one by one."""
+
+    def __init__(self, config, *words):
+        command = [sys.executable, "-c", textwrap.dedent(PROGRAM), *words, f"--config-file={config}"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def line(self):
+        return self.process.stdout.readline().strip()
+
+    def send(self, number):
+        self.process.send_signal(number)
+
+    def end(self):
+        """Exit status, the other lines, and what was said on standard error."""
+        out, err = self.process.communicate(timeout=WAIT_S)
+        return self.process.returncode, out.split(), err
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Its configuration; the log goes to a file."""
+    path = tmp_path / "test.conf"
+    path.write_text(f"[DEFAULT]\nlog_file = {tmp_path}/log\ngraceful_shutdown_timeout = 1\n")
+    return path
+
+
+@pytest.fixture
+def launch(config):
+    started = []
+
+    def launch(*words):
+        started.append(Process(config, *words))
+        return started[-1]
+
+    yield launch
+    for one in started:
+        one.process.kill()
+        one.process.communicate()
+
+
+def test_an_end_that_takes_too_long_is_cut_short(launch, tmp_path):
+    process = launch("at-once", "slow")
+    assert process.line() == "ready"
+    process.send(signal.SIGTERM)
+    assert process.end()[:2] == (1, ["stopping", "slow"])
+    assert "ended at once: no end within 1 s" in (tmp_path / "log").read_text()
+
+
+def test_a_second_signal_ends_at_once(launch, config, tmp_path):
+    config.write_text(config.read_text().replace("timeout = 1", "timeout = 0"))  # for ever
+    process = launch("at-once", "slow")
+    assert process.line() == "ready"
+    process.send(signal.SIGTERM)
+    assert [process.line(), process.line()] == ["stopping", "slow"]
+    process.send(signal.SIGTERM)
+    assert process.end()[0] == 1
+    assert "ended at once: a second SIGTERM" in (tmp_path / "log").read_text()
+
+
+def test_may_be_ended_while_it_starts(launch):
+    process = launch("slow", "at-once")
+    assert process.line() == "slow"
+    process.send(signal.SIGTERM)
+    assert process.end() == (0, ["closed"], "")
+
+
+def test_a_start_that_fails_is_one_line_and_a_status(launch):
+    process = launch("fail", "at-once")
+    assert process.end() == (1, ["closed"], "fpga-pool-test: the database does not answer; try again later\n")
+
+
+def test_a_wrong_configuration_is_one_line_and_another_status(launch, config):
+    config.write_text("[api]\nport = 99999\n")
+    process = launch("at-once", "at-once")
+    assert process.end() == (2, [], "fpga-pool-test: [api] port: Should be less than or equal to 65535\n")
+
+
+def test_a_hangup_has_the_log_level_read_again_and_the_end_is_in_order(launch, config, tmp_path):
+    process = launch("at-once", "at-once")
+    assert process.line() == "ready"
+    log = tmp_path / "log"
+
+    def logged(words):
+        until_s = time.monotonic() + WAIT_S
+        while words not in log.read_text():
+            assert time.monotonic() < until_s, log.read_text()
+            time.sleep(0.02)
+
+    logged("service is ready")
+    whole = config.read_text()
+    config.write_text(whole + "debug = true\n")
+    process.send(signal.SIGHUP)
+    logged("the configuration was read again")
+    assert "Option DEFAULT.debug changed" in log.read_text()
+    config.write_text("[DEFAULT\n")
+    process.send(signal.SIGHUP)
+    logged("the configuration stays as it was: ")
+    process.send(signal.SIGINT)
+    assert process.end() == (0, ["stopping", "closed"], "")
+
+
+@pytest.mark.parametrize("module", ["agent", "api"])
+def test_a_service_that_plans_nothing_loads_no_policy(module):
+    script = (
+        "import sys\n"
+        f"from fpga_pool.cli.daemons import {module} as program\n"
+        "try:\n    program.main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "sys.exit(any(name.startswith(('fpga_pool.core.makespan', 'scipy')) for name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert "usage: fpga-pool" in done.stdout
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,124 @@
+"""Section 3.4 of the makespan paper holds live: what a second batch gets while inputs of the first one move."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from fpga_pool.conf.policies import load_policy, policy_names
+from fpga_pool.core.makespan import Makespan
+from fpga_pool.model.cycle import Cycle
+from fpga_pool.model.objects.pool import JobState
+from fpga_pool.model.rules.batch.family import BatchFamily
+
+from ...core.makespan.test_arriving import Stranger
+
+#: Requesters whose slots are drained, and the responders; the links of all carry 8 Mbit/s each way.
+REQUESTERS, RESPONDERS, LINK_BPS = ("h0", "h1"), ("h2", "h3"), 8e6
+
+
+@pytest.fixture(params=[*policy_names("batch"), "stranger", "makespan in the scheduler"])
+def plan(request, pool):
+    """Return a function that runs the planning cycle once, with one policy for all batches."""
+    policies = {"stranger": Stranger, "makespan in the scheduler": lambda: Makespan().sparing(0.02)}
+    policy = policies[request.param]() if request.param in policies else load_policy("batch", request.param)
+    family = BatchFamily(pool.catalogue, pool.settings, lambda _: policy, policy.name, lambda _: True)
+    cycle = Cycle(
+        family, reading=pool.tx, transactions=pool.tx, dispatch=lambda: None, clock=lambda: pool.now_s,
+        timer=lambda: 0.0, rng=np.random.default_rng(0),
+    )  # fmt: skip
+
+    def run():
+        result = cycle.run()
+        assert result.failures == ()
+        assert result.outcome.changed
+
+    return run
+
+
+@pytest.fixture
+def first(pool, plan):
+    """A first batch of three inputs of a second each from one requester, half a second after it was planned."""
+    for host in (*REQUESTERS[1:], *RESPONDERS):
+        pool.host_up(host)
+    for host in REQUESTERS:
+        for region in ("r0", "r1", "r2"):
+            pool.drain(f"{host}/c/{region}")
+    batch = pool.create("aes", "aes", "aes", requester="h0", input_bytes=10**6)
+    plan()
+    pool.now_s += 0.5
+    return batch
+
+
+def pieces(pool):
+    """Return requester, host, begin, end and rate of all planned transfers, by the pool's clock."""
+    with pool.tx() as tx:
+        jobs = tx.active_jobs()
+    return [
+        (job.requester, job.host, job.dispatched_at + piece.begin_s, job.dispatched_at + piece.end_s, piece.bps)
+        for job in jobs
+        for piece in job.transfer
+    ]
+
+
+def overload(pool):
+    """Return by how much a link is planned beyond its limit at the worst time, relatively."""
+    every, worst = pieces(pool), 0.0
+    for link in {("out", piece[0]) for piece in every} | {("in", piece[1]) for piece in every}:
+        mine = [piece for piece in every if piece[0 if link[0] == "out" else 1] == link[1]]
+        times = sorted({moment for piece in mine for moment in piece[2:4]})
+        for begin, end in pairwise(times):
+            if end - begin > 1e-6:
+                used_bps = sum(piece[4] for piece in mine if piece[2] <= begin and piece[3] >= end)
+                worst = max(worst, used_bps / LINK_BPS - 1.0)
+    return worst
+
+
+def test_jobs_that_only_compute_start_at_once(pool, plan, first):
+    batch = pool.create("aes", "aes", requester="h0", input_bytes=0)
+    plan()
+    # Their slots load for half a second.
+    assert [pool.job(f"{batch}.{number}").start_s for number in range(2)] == pytest.approx([0.5, 0.5])
+    assert overload(pool) < 1e-6
+
+
+def test_inputs_move_beside_those_of_earlier_batches_and_no_link_is_planned_beyond_its_limit(pool, plan, first):
+    # The first requester sends for another 2.25 s, to one responder at a time or to both: the second requester, which
+    # sends nothing yet, finds half of all ingress unused.
+    earlier_end = max(end for _, _, _, end, _ in pieces(pool))
+    assert earlier_end == pytest.approx(pool.now_s - 0.5 + 0.25 + 3.0)
+    batch = pool.create("aes", requester="h1", input_bytes=10**6)
+    plan()
+    job = pool.job(f"{batch}.0")
+    assert job.dispatched_at + job.transfer[0].begin_s < earlier_end - 0.5
+    assert overload(pool) < 1e-6
+
+
+def test_inputs_of_the_same_requester_come_behind_those_of_earlier_batches(pool, plan, first):
+    batch = pool.create("aes", requester="h0", input_bytes=10**6)
+    plan()
+    job = pool.job(f"{batch}.0")
+    # Its egress has been full until then: of 4 s in all, 0.5 s have passed, and plans begin 0.25 s from now.
+    assert job.dispatched_at + job.transfer[-1].end_s == pytest.approx(pool.now_s - 0.5 + 0.25 + 4.0)
+    assert overload(pool) < 1e-6
+
+
+def test_inputs_that_should_have_come_by_now_are_expected_to_go_on_for_as_long_again(pool, plan, first):
+    ends = {
+        job: pool.job(job).dispatched_at + pool.job(job).transfer[-1].end_s
+        for job in (f"{first}.{n}" for n in range(3))
+    }
+    pool.now_s = max(ends.values()) + 0.75
+    batch = pool.create("aes", requester="h0", input_bytes=10**6)
+    plan()
+    # Alone it would take a second.  The last one is 0.75 s late, so its requester is taken to send it for another
+    # 0.75 s, of which 0.25 s pass before the plan begins, at a third of its egress at least.
+    assert pool.job(f"{batch}.0").transfer[-1].end_s > 1.0 + 0.5 / 3 - 1e-9
+
+
+def test_inputs_that_are_there_are_waited_for_no_longer(pool, plan, first):
+    for number in range(3):
+        pool.bring(f"{first}.{number}", JobState.STAGED)
+    batch = pool.create("aes", requester="h0", input_bytes=10**6)
+    plan()
+    assert pool.job(f"{batch}.0").transfer[-1].end_s == pytest.approx(1.0)

@@ -1,0 +1,112 @@
+"""What an audit finds in a pool in which somebody has meddled; that it finds nothing else, `test_invariants` shows."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from fpga_pool.model.objects.pool import BatchState, JobState, SlotState
+from fpga_pool.model.rules.shared.audit import audit_batch, audit_contents, audit_rest, unfinished
+from fpga_pool.model.values import changed
+
+
+@pytest.fixture
+def planned(pool):
+    """A pool with one job on a slot, and its commands."""
+    pool.create("aes")
+    pool.plan()
+    (job,) = pool.contents().active_jobs
+    return replace(pool.contents(), commands=pool.sent()), job
+
+
+def findings(contents):
+    return list(audit_contents(contents))
+
+
+def test_a_sound_pool_has_no_findings(planned):
+    assert findings(planned[0]) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        (lambda contents, job: {"shards": []}, "host h0: is in shard s, which there is not"),
+        (lambda contents, job: {"hosts": []}, "is in shard s, its host is in none"),
+        (
+            lambda contents, job: {"slots": [replace(slot, state=SlotState.DRAINED) for slot in contents.slots]},
+            "is DRAINED, and nobody asked for it",
+        ),
+        (lambda contents, job: {"active_jobs": [replace(job, host="h9")]}, "is not there"),
+        (lambda contents, job: {"leases": 2 * list(contents.leases)}, "2 leases on it are in force"),
+        (
+            lambda contents, job: {"leases": [replace(contents.leases[0], epoch=9)]},
+            "epoch 9 is not the last that was granted",
+        ),
+        (lambda contents, job: {"leases": []}, "has jobs, and the pool does not hold it"),
+        (lambda contents, job: {"active_jobs": []}, "the pool holds it, and it has no jobs"),
+        (
+            lambda contents, job: {"commands": [changed(contents.commands[0], epoch=9)]},
+            "epoch 9 of shard s has not begun yet",
+        ),
+        (
+            lambda contents, job: {"commands": [changed(contents.commands[0], sequence=9)]},
+            "number 9 of slot .* out of order",
+        ),
+        (lambda contents, job: {"commands": 2 * list(contents.commands)}, "is out of order"),
+    ],
+)
+def test_a_contradiction_is_found(planned, change, finding):
+    contents, job = planned
+    found = findings(replace(contents, **change(contents, job)))
+    assert [text for text in found if re.search(finding, text)], found
+
+
+@pytest.fixture
+def complete(pool):
+    """A batch, its only job with its result held, and the run that is recorded."""
+    pool.create("aes")
+    pool.plan()
+    (job,) = pool.contents().active_jobs
+    pool.bring(job.uuid, JobState.RESULT_HELD)
+    return pool.batch(job.batch_uuid), pool.job(job.uuid), {job.uuid: 1}
+
+
+def test_a_sound_batch_has_no_findings(complete):
+    batch, job, runs = complete
+    assert list(audit_batch(batch, [job], runs)) == []
+
+
+@pytest.mark.parametrize(
+    ("batch_change", "job_change", "run_attempt", "finding"),
+    [
+        ({"jobs": 2}, {}, 1, "counts 2 jobs, there are 1"),
+        ({"jobs_completed": 0}, {}, 1, "counts 0 jobs completed, there are 1"),
+        ({}, {}, None, "is RESULT_HELD, and no run is recorded"),
+        ({}, {}, 2, "is complete at attempt 1, the run recorded is of attempt 2"),
+        ({"jobs_completed": 0}, {"state": JobState.RUNNING}, 1, "is RUNNING, and a run of attempt 1 is recorded"),
+        ({"jobs_completed": 0}, {"state": JobState.RUNNING}, 1, "is COMPLETED, and not all of its jobs have ended"),
+        ({"state": BatchState.RUNNING}, {}, 1, "is RUNNING, and all of its jobs have ended"),
+    ],
+)
+def test_a_batch_that_does_not_agree_with_its_jobs_is_found(complete, batch_change, job_change, run_attempt, finding):
+    batch, job, _ = complete
+    runs = {} if run_attempt is None else {job.uuid: run_attempt}
+    found = list(audit_batch(replace(batch, **batch_change), [replace(job, **job_change)], runs))
+    assert [text for text in found if finding in text], found
+
+
+def test_a_second_completion_is_found(complete):
+    batch, job, runs = complete
+    (found,) = audit_batch(batch, [replace(job, history=(*job.history, *job.history))], runs)
+    assert found == f"job {job.uuid}: was completed 2 times"
+
+
+def test_what_an_idle_pool_does_not_have_is_told(planned):
+    contents, job = planned
+    found = list(audit_rest(contents, {job.batch_uuid: unfinished([job])}))
+    assert found == [
+        f"batch {job.batch_uuid}: 1 jobs have not ended",
+        f"job {job.uuid}: is WAITING_INPUT on slot {job.slot}",
+        f"lease {contents.leases[0].uuid}: the pool holds slot {job.slot}",
+        f"command {contents.commands[0].id}: waits for host h0",
+    ]

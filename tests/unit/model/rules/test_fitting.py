@@ -1,0 +1,167 @@
+"""Which slots an instance could get, what that costs the pool, and why a host can take it or not."""
+
+import numpy as np
+import pytest
+
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.exceptions import UnknownFunction
+from fpga_pool.model.flavor import provider_uuid
+from fpga_pool.model.rules.instance.explaining import explain_host
+from fpga_pool.model.rules.instance.fitting import EMPTY, EVICTION, LOADED, NOT_HAD, OTHER, PLANNED, Fitting
+from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
+
+FREE, POOL, INSTANCE = ("", "", False), ("pool", "default", True), ("instance", "i-1", False)
+
+#: On the slow board everything takes twice as long, and loading takes 1 s (1e6 bytes at 8e6 bit/s).
+CATALOGUE = Catalogue.from_mapping(
+    {
+        "format_version": 1,
+        "functions": {
+            name: {
+                "version": "1",
+                "slot_kinds": kinds,
+                "io_bps": 1e9,
+                "preemptible": preemptible,
+                "cpu_time": {"a_s": 0.0, "b_s_per_byte": cpu},
+                "fpga_time": {
+                    "fast": {"a_s": 0.0, "b_s_per_byte": 1e-9},
+                    "slow": {"a_s": 0.0, "b_s_per_byte": 2e-9},
+                },
+                "source": "this test",
+            }
+            for name, kinds, preemptible, cpu in (
+                ("f", ["small"], False, 8e-9),
+                ("g", ["small"], True, 4e-9),
+                ("h", ["small"], False, 2e-9),
+            )
+        },
+        "boards": {
+            name: {
+                "slots": ["small", "large"],
+                "regions": {kind: {"luts": 100, "bitstream_bytes": 1_000_000} for kind in ("small", "large")},
+                "configuration_bps": 8e6,
+                "dma_bps": 1e10,
+                "source": "this test",
+            }
+            for name in ("fast", "slow")
+        },
+    },
+    "catalogue of the test",
+)
+
+
+def pool(*slots, alive=True):
+    """Slots by (place, state, function, lease): place is host/card/region, on a fast board unless the card says so."""
+    rows, hosts = [], {}
+    for place, state, function, lease in slots:
+        host, card, region = place.split("/")
+        board = "slow" if card.startswith("slow") else "fast"
+        kind = "large" if region.startswith("large") else "small"
+        hosts[host] = (host, "default", "zone", alive, 1)
+        rows.append((host, "default", f"{card}/{region}", card, board, kind, "", state, function, *lease, False, 1))
+    return PoolColumns.of({"default": 1}, list(hosts.values()), rows, (len(hosts), len(rows)))
+
+
+def fitting(*slots, function="f", stay_s=99.0, **how):
+    return Fitting(Providers.of(pool(*slots, **how)), CATALOGUE, function, stay_s)
+
+
+def row(found, host, card, kind="small"):
+    return found.providers.rows[provider_uuid(host, card, kind)]
+
+
+def cost(found, provider, given, count):
+    return found.between(found.costs, provider, given, count)
+
+
+def test_the_slots_of_a_provider_are_those_of_one_kind_on_one_card():
+    found = fitting(
+        ("a/c0/r0", "EMPTY", "", FREE), ("a/c0/r1", "EMPTY", "", FREE), ("a/c0/large0", "EMPTY", "", FREE),
+        ("a/c1/r0", "EMPTY", "", FREE), ("b/c0/r0", "EMPTY", "", FREE),
+    )  # fmt: skip
+    assert found.free[row(found, "a", "c0")] == 2
+    assert found.free[row(found, "a", "c0", "large")] == 0  # f is for small ones
+    assert sorted(found.free[number] for number in found.providers.of_host["a"]) == [0, 1, 2]
+    assert len(found.providers.of_host["b"]) == 1
+
+
+def test_slots_are_given_from_the_cheapest_on():
+    found = fitting(
+        ("a/c0/r0", "READY", "g", FREE), ("a/c0/r1", "READY", "f", FREE), ("a/c0/r2", "BUSY", "g", POOL),
+        ("a/c0/r3", "EMPTY", "", FREE), ("a/c0/r4", "READY", "f", POOL),
+    )  # fmt: skip
+    provider = row(found, "a", "c0")
+    # g gains 4 vCPUs where it computes.
+    expected = [LOADED, EMPTY, OTHER, PLANNED, EVICTION + 4]
+    assert [cost(found, provider, given, 1) for given in range(5)] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("state", "function", "lease", "alive"),
+    [
+        ("FAULTED", "", FREE, True),
+        ("DRAINED", "", FREE, True),
+        ("EMPTY", "", FREE, False),
+        ("READY", "f", INSTANCE, True),
+        ("BUSY", "h", POOL, True),  # h cannot be preempted
+    ],
+)
+def test_what_cannot_be_had_is_not_counted(state, function, lease, alive):
+    found = fitting(("a/c0/r0", state, function, lease), alive=alive)
+    assert found.free[row(found, "a", "c0")] == 0
+    assert found.firsts(found.costs, 1).tolist() == [NOT_HAD]
+
+
+def test_benefit_is_speedup_less_what_is_evicted_less_the_share_of_loading():
+    found = fitting(("a/c0/r0", "READY", "f", FREE), ("a/c1/r0", "BUSY", "g", POOL), ("a/slow0/r0", "EMPTY", "", FREE))
+    gain = {card: found.between(found.gains, row(found, "a", card), 0, 1) for card in ("c0", "c1", "slow0")}
+    # f gains 8 on the fast board, 4 on the slow one; loading is 1 s of 100 s; evicting g costs its 4.
+    assert gain == pytest.approx({"c0": 8.0, "c1": 8 * 0.99 - 4, "slow0": 4 * 0.99})
+    assert found.slowdown[row(found, "a", "slow0")] == 2
+
+
+def test_the_best_of_each_provider_is_told_where_there_is_enough():
+    found = fitting(("a/c0/r0", "READY", "f", FREE), ("a/c0/r1", "EMPTY", "", FREE), ("b/c0/r0", "EMPTY", "", FREE))
+    rows = [row(found, host, "c0") for host in ("a", "b")]
+    assert found.firsts(found.costs, 2)[rows].tolist() == [LOADED + EMPTY, NOT_HAD]
+    assert found.firsts(found.costs, 1)[rows].tolist() == [LOADED, EMPTY]
+    assert found.firsts(found.costs, 1, np.array([0, 1]))[rows].tolist() == [NOT_HAD, EMPTY]
+
+
+def test_a_function_that_is_not_in_the_catalogue_is_named():
+    with pytest.raises(UnknownFunction, match="nothing"):
+        fitting(("a/c0/r0", "EMPTY", "", FREE), function="nothing")
+
+
+def test_a_pool_without_slots_has_no_providers():
+    found = fitting()
+    assert not len(found.firsts(found.costs, 1))
+    assert explain_host(found, "a", 1) == (False, "the pool knows no slots of this host")
+
+
+def test_providers_of_the_same_slots_are_not_worked_out_again():
+    first = Providers.of(pool(("a/c0/r0", "EMPTY", "", FREE)))
+    again = Providers.of(pool(("a/c0/r0", "EMPTY", "", FREE)), first)
+    assert again.uuids is first.uuids
+    other = Providers.of(pool(("a/c0/r0", "EMPTY", "", FREE), ("a/c1/r0", "EMPTY", "", FREE)), first)
+    assert len(other.uuids) == 2
+
+
+def test_it_is_explained_why_a_host_passes():
+    found = fitting(
+        ("a/c0/r0", "READY", "f", FREE), ("a/c0/r1", "BUSY", "g", POOL), ("a/c0/r2", "READY", "f", INSTANCE)
+    )
+    passes, why = explain_host(found, "a", 2)
+    assert passes
+    assert why == (
+        "2 of 3 slots that fit can be had; 1 has f loaded; 1 computes for the pool and would be evicted; "
+        "1 held by an instance"
+    )
+
+
+def test_it_is_explained_why_a_host_does_not_pass():
+    found = fitting(("a/c0/r0", "EMPTY", "", FREE), ("a/c1/r0", "EMPTY", "", FREE), ("b/c0/large0", "EMPTY", "", FREE))
+    assert explain_host(found, "b", 1) == (False, "none of its 1 slots can hold f")
+    passes, why = explain_host(found, "a", 2)
+    assert not passes
+    assert why.endswith("2 empty; 2 on one card are asked for and there are at most 1")

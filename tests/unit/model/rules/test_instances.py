@@ -1,0 +1,357 @@
+"""Slots for virtual machines.  The host has two small slots and a large one on one card; `soft` can be stopped."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from fpga_pool.model.exceptions import Conflict, UnknownFunction
+from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
+from fpga_pool.model.messages.agents import EvictJob, FreeSlot, HoldSlot, JobEvicted, ReleaseJob
+from fpga_pool.model.objects.pool import Host, JobState, LeaseKind, SlotState
+from fpga_pool.model.rules.instance.instances import (
+    Claim,
+    claim_slots,
+    instance_leases,
+    not_to_be_had,
+    release_lease,
+    release_slots,
+)
+from fpga_pool.model.values import changed
+
+R0, R1, R2 = "h0/c/r0", "h0/c/r1", "h0/c/r2"
+SMALL, LARGE = provider_uuid("h0", "c", "small"), provider_uuid("h0", "c", "large")
+
+
+@pytest.fixture(scope="module")
+def catalogue(make_catalogue, make_stoppable):
+    soft = make_stoppable(20.0)
+    functions = {
+        "aes": (20.0, "small", "large"),
+        "flow": (4.0, "large"),
+        "soft": soft,
+        "lossy": soft | {"progress_kept": False},
+    }
+    return make_catalogue(functions, slots=["small", "small", "large"], load_s=0.5, b_s_per_byte=1e-6)
+
+
+@pytest.fixture
+def claim(pool):
+    """Claim slots for an instance; returns their names."""
+
+    def claim(function="aes", count=1, *, instance="vm", host="h0", allocated=None):
+        wanted = Claim(
+            host=host,
+            instance=instance,
+            project_id="p",
+            wanted=AcceleratorRequest(function=function, count=count),
+            allocated=allocated,
+        )
+        with pool.tx() as tx:
+            return [slot.name for slot in claim_slots(tx, wanted, pool.catalogue, pool.settings, pool.now_s)]
+
+    return claim
+
+
+@pytest.fixture
+def release(pool):
+    def release(instance="vm"):
+        with pool.tx() as tx:
+            return [lease.slot for lease in release_slots(tx, "h0", instance, pool.now_s)]
+
+    return release
+
+
+@pytest.fixture
+def busy(pool):
+    """Give a slot of its own kind a job that runs; returns its uuid."""
+
+    def busy(function, *others):
+        batch = pool.create(function, *others)
+        pool.plan()
+        job = f"{batch}.0"
+        pool.bring(job, JobState.RUNNING)
+        pool.sent()
+        return job
+
+    return busy
+
+
+def holders(pool):
+    with pool.tx() as tx:
+        return {lease.slot: lease.holder for lease in instance_leases(tx, "h0")}
+
+
+def blocked(pool):
+    with pool.tx() as tx:
+        return not_to_be_had(tx, pool.catalogue, pool.settings, pool.now_s)
+
+
+# Claims
+
+
+def test_a_claim_holds_empty_slots_and_tells_the_agent(pool, claim):
+    assert claim(count=2) == [R0, R1]
+    lease = pool.lease(R0)
+    assert (lease.kind, lease.holder, lease.project_id) == (LeaseKind.INSTANCE, "vm", "p")
+    assert (lease.function, lease.epoch, lease.revocable) == ("aes", 1, False)
+    hold = HoldSlot(instance="vm", project_id="p", function="aes", lease_epoch=1)
+    assert [(command.slot, command.action) for command in pool.sent()] == [(R0, hold), (R1, hold)]
+
+
+def test_a_claim_that_is_made_again_changes_nothing(pool, claim):
+    claim(count=2)
+    pool.sent()
+    assert claim(count=2) == [R0, R1]
+    assert pool.sent() == []
+
+
+def test_a_claim_takes_what_is_missing_and_gives_back_what_is_not_wanted_any_more(pool, claim):
+    claim(count=2)
+    pool.sent()
+    assert claim("flow") == [R2]
+    assert holders(pool) == {R2: "vm"}
+    free = FreeSlot(instance="vm", lease_epoch=1)
+    assert [(command.slot, command.action) for command in pool.sent()][:2] == [(R0, free), (R1, free)]
+    assert claim("flow", allocated={LARGE: 1}) == [R2]
+
+
+def test_a_slot_that_holds_the_function_is_preferred_then_an_empty_one_then_any_idle_one(pool, claim):
+    ready = {"state": SlotState.READY}
+    pool.heard(pool.heartbeat(r0=ready | {"function": "soft"}, r2=ready | {"function": "aes"}))
+    assert [claim(instance=f"vm{i}") for i in range(3)] == [[R2], [R1], [R0]]
+
+
+def test_only_slots_that_placement_allocated_are_taken(pool, claim):
+    assert claim(allocated={LARGE: 1}) == [R2]
+    assert claim(instance="other", count=2, allocated={SMALL: 2, "elsewhere": 3}) == [R0, R1]
+
+
+def test_slots_of_two_providers_are_taken_as_they_were_allocated(pool, claim):
+    assert claim(count=2, allocated={SMALL: 1, LARGE: 1}) == [R0, R2]
+
+
+def test_less_allocated_than_wanted_is_refused(pool, claim):
+    with pytest.raises(Conflict, match=r"Placement has allocated 1 slots of host h0 to it, its flavor asks for 2"):
+        claim(count=2, allocated={SMALL: 1, "elsewhere": 1})
+    assert pool.sent() == []
+
+
+def test_slots_of_another_instance_are_never_taken(pool, claim):
+    claim(count=2, instance="first")
+    message = "host h0: 2 slots for aes are wanted; of 3 that fit 2 are held by virtual machines, 1 can be given now"
+    with pytest.raises(Conflict, match=re.escape(message)):
+        claim(count=2)
+    assert holders(pool) == {R0: "first", R1: "first"}
+
+
+def test_nothing_is_given_of_a_host_that_is_silent(pool, claim):
+    pool.now_s += 11
+    pool.tick()
+    with pytest.raises(Conflict, match="its agent is not heard of"):
+        claim()
+
+
+def test_an_unknown_function_is_refused_by_name(claim):
+    with pytest.raises(UnknownFunction, match="'md5' is not in the catalogue; it has aes, flow"):
+        claim("md5")
+
+
+def test_a_slot_out_of_service_is_not_given(pool, claim):
+    pool.drain(R2)
+    with pytest.raises(Conflict, match="of 1 that fit 0 are held"):
+        claim("flow")
+
+
+# What the pool loses by it
+
+
+def test_a_running_job_is_evicted_with_its_progress_and_its_slot_is_held_at_once(pool, claim, busy):
+    # Of the slots with jobs the one whose job has lost least: soft keeps its progress.
+    job = busy("soft", "soft", "soft")
+    slot = pool.job(job).slot
+    for other in ("b1.1", "b1.2"):
+        pool.bring(other, JobState.RUNNING)
+    pool.sent()
+    provider = LARGE if slot == R2 else SMALL
+    taken = claim(allocated={provider: 1})[0]
+    evicted = next(job for job in ("b1.0", "b1.1", "b1.2") if pool.job(job).slot == taken)
+    actions = [command.action for command in pool.sent()]
+    assert actions[0] == EvictJob(job=evicted, attempt=1, keep_progress=True)
+    assert isinstance(actions[1], HoldSlot)
+    assert pool.lease(taken).holder == "vm"
+    assert pool.report(JobEvicted(**pool.about(evicted), done=0.5)) == []
+    assert (pool.job(evicted).state, pool.job(evicted).done) == (JobState.PENDING, 0.5)
+    assert pool.lease(taken).holder == "vm"
+
+
+def test_a_job_that_waits_is_planned_elsewhere_on_slots_that_no_instance_holds(pool, claim):
+    pool.create("flow")
+    pool.plan()
+    pool.sent()
+    pool.host_up("h1")
+    assert claim("flow") == [R2]
+    assert [type(command.action) for command in pool.sent()] == [ReleaseJob, HoldSlot]
+    assert pool.job("b1.0").reason == f"slot {R2} was claimed for a virtual machine"
+    assert [job.slot for job in pool.plan()] == ["h1/c/r2"]
+
+
+def test_a_staged_job_keeps_its_input(pool, claim):
+    pool.create("flow")
+    pool.plan()
+    pool.bring("b1.0", JobState.STAGED)
+    pool.sent()
+    claim("flow")
+    assert pool.sent()[0].action == EvictJob(job="b1.0", attempt=1, keep_progress=False)
+
+
+def test_the_least_work_is_lost(pool, claim, busy):
+    # Three jobs that lose what they have done: the youngest is evicted.
+    pool.create("lossy", "lossy", "lossy")
+    pool.plan()
+    for job in ("b1.0", "b1.2", "b1.1"):
+        pool.bring(job, JobState.RUNNING)
+        pool.now_s += 1
+    assert claim() == [pool.job("b1.1").slot]
+
+
+def test_a_job_that_cannot_be_stopped_keeps_its_slot(pool, claim, busy):
+    busy("flow", "flow")
+    # Both on R2, 4.5 s each: the first ends within the 5 s that a claim waits, so it stays and the other leaves.
+    assert claim("flow") == [R2]
+    assert [type(command.action) for command in pool.sent()] == [ReleaseJob, HoldSlot]
+    assert pool.job("b1.0").state is JobState.RUNNING
+    pool.finish("b1.0")
+    assert pool.job("b1.0").state is JobState.RESULT_HELD
+    assert pool.lease(R2).holder == "vm"
+
+
+def test_a_slot_whose_job_cannot_be_stopped_and_runs_for_long_is_not_to_be_had(pool, claim, busy):
+    pool.create("aes", "aes", "aes")  # 20 s each, one on each slot
+    pool.plan()
+    for job in ("b1.0", "b1.1", "b1.2"):
+        pool.bring(job, JobState.RUNNING)
+    assert blocked(pool) == (set(), {R0, R1, R2})
+    with pytest.raises(Conflict, match="of 1 that fit 0 are held by virtual machines, 0 can be given now"):
+        claim("flow")
+    pool.now_s += 16  # 4.5 s before their end
+    pool.heard(pool.heartbeat())
+    assert blocked(pool) == (set(), set())
+    assert claim("flow") == [R2]
+
+
+def test_a_job_that_was_planned_as_often_as_it_may_is_not_taken_off(pool, claim):
+    pool.settings = replace(pool.settings, max_attempts=1)
+    pool.create("flow")
+    pool.plan()
+    assert blocked(pool) == (set(), set())  # it ends within 5 s
+    claim("flow")
+    assert pool.job("b1.0").state is JobState.WAITING_INPUT
+
+
+def test_slots_out_of_service_are_not_to_be_had_unless_an_instance_holds_them(pool, claim):
+    claim("flow")
+    pool.drain(R0)
+    pool.drain(R2)
+    assert blocked(pool) == ({R0}, set())
+
+
+# Release
+
+
+def test_a_release_frees_everything_and_once(pool, claim, release):
+    claim(count=2)
+    claim("flow", instance="other")
+    pool.sent()
+    assert release() == [R0, R1]
+    free = FreeSlot(instance="vm", lease_epoch=1)
+    assert [(command.slot, command.action) for command in pool.sent()] == [(R0, free), (R1, free)]
+    assert release() == []
+    assert holders(pool) == {R2: "other"}
+
+
+def test_a_freed_slot_is_the_pools_again(pool, claim, release):
+    claim("flow")
+    pool.create("flow")
+    assert pool.plan() == []
+    release()
+    assert [job.slot for job in pool.plan()] == [R2]
+    assert (pool.lease(R2).kind, pool.lease(R2).epoch) == (LeaseKind.POOL, 2)
+
+
+def test_a_slot_is_drained_when_its_instance_has_left(pool, claim, release):
+    claim("flow")
+    pool.drain(R2)
+    assert pool.slot(R2).state is SlotState.EMPTY
+    release()
+    assert pool.slot(R2).state is SlotState.DRAINED
+
+
+def test_a_lease_that_is_over_is_not_released_again(pool, claim, release):
+    claim("flow")
+    lease = pool.lease(R2)
+    with pool.tx() as tx:
+        assert release_lease(tx, lease, pool.now_s)
+    claim("flow", instance="next")
+    with pool.tx() as tx:
+        assert not release_lease(tx, lease, pool.now_s)
+    assert holders(pool) == {R2: "next"}
+
+
+# What agents keep
+
+
+def actions(pool):
+    return [(command.slot, type(command.action)) for command in pool.sent()]
+
+
+def test_an_agent_that_keeps_what_it_should_is_left_alone(pool, claim):
+    claim()
+    pool.sent()
+    assert pool.heard(pool.heartbeat()) == []
+    assert pool.sent() == []
+
+
+def test_a_hold_is_said_again_once_the_agent_has_done_what_it_was_told_without_it(pool, claim):
+    before = pool.slot(R0).sequence
+    claim()
+    pool.sent()
+    assert pool.heard(pool.heartbeat(r0={"instance": "", "sequence": before})) == []
+    assert pool.heard(pool.heartbeat(r0={"instance": ""}, unreported=1)) == []
+    assert pool.heard(pool.heartbeat(r0={"instance": ""})) == [
+        (R0, "instance vm holds it, its agent keeps it for none")
+    ]
+    assert actions(pool) == [(R0, HoldSlot)]
+
+
+def test_what_an_agent_keeps_for_an_instance_that_does_not_hold_it_is_freed(pool):
+    assert pool.heard(pool.heartbeat(r0={"instance": "gone"})) == [
+        (R0, "its agent keeps it for instance gone, which does not hold it")
+    ]
+    assert pool.sent()[0].action == FreeSlot(instance="gone", lease_epoch=0)
+
+
+def test_leases_outlive_a_lost_host_and_its_agent_is_told_again_when_it_is_back(pool, claim):
+    before = pool.slot(R0).sequence
+    claim()
+    pool.now_s += 11
+    pool.tick()
+    assert pool.sent() == []
+    assert holders(pool) == {R0: "vm"}
+    # It never got the command: those were dropped when it was lost.
+    empty = {"state": SlotState.EMPTY, "reason": ""}
+    back = pool.heartbeat(r0=empty | {"instance": "", "sequence": before}, r1=empty, r2=empty)
+    assert (R0, "instance vm holds it, its agent keeps it for none") in pool.heard(back)
+    assert actions(pool) == [(R0, HoldSlot)]
+    assert pool.store.get(Host, "h0").alive
+
+
+def test_what_a_new_database_finds_kept_stays_with_its_instance(new_pool, pool):
+    known = pool.heartbeat(r0={"instance": "vm", "state": SlotState.READY, "function": "aes"})
+    told = changed(known, host="h9", agent_id="agent of h9", slots=tuple(
+        changed(slot, slot=slot.slot.replace("h0", "h9")) for slot in known.slots
+    ))  # fmt: skip
+    repairs = pool.heard(told)
+    assert ("h9/c/r0", "its agent keeps it for instance vm, so that one holds it") in repairs
+    assert (pool.lease("h9/c/r0").holder, pool.lease("h9/c/r0").function) == ("vm", "aes")
+    assert pool.sent() == []

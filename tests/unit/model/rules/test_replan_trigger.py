@@ -1,0 +1,97 @@
+"""What makes a pool look at its plan again."""
+
+from dataclasses import replace
+
+import pytest
+
+from fpga_pool.model.objects.pool import JobState
+from fpga_pool.model.rules.batch.family import ReplanTrigger
+
+R0, R1, R2 = "h0/c/r0", "h0/c/r1", "h0/c/r2"
+
+
+@pytest.fixture
+def look(pool):
+    replan_trigger = ReplanTrigger(pool.settings)
+
+    def reason():
+        with pool.tx() as tx:
+            return replan_trigger.reason(tx, pool.now_s)
+
+    return reason
+
+
+@pytest.fixture
+def queued(pool):
+    """Four jobs of a second on each of three slots, planned to begin after 0.75 s."""
+    pool.create(*["aes"] * 12)
+    pool.plan()
+    return pool
+
+
+def test_nothing_is_said_as_long_as_all_goes_as_planned(queued, look):
+    assert look() == ""
+    queued.now_s += 1.0
+    assert look() == ""
+
+
+def test_what_is_late_is_said_once_and_again_when_it_is_twice_as_late(queued, look):
+    # The first of each queue was to begin at 1000.75 s; a second is allowed.
+    queued.now_s = 1002.0
+    assert "3 jobs are late" in look()
+    queued.now_s = 1003.0
+    # The second ones are late as well by now; the first are 2.25 s late, not twice as late.
+    assert "3 jobs are late" in look()
+    queued.now_s = 1003.5
+    assert look() == ""  # not time to look yet
+
+
+def test_jobs_of_policies_that_do_not_plan_are_no_news(queued):
+    batch = queued.create("aes")
+    queued.plan()
+    with queued.tx() as tx:
+        [late] = tx.batch_jobs(batch)
+        tx.save(replace(tx.batch(batch), policy="benefit_plus"))
+    replan_trigger = ReplanTrigger(queued.settings, lambda name: name != "benefit_plus")
+
+    def reason(now_s):
+        with queued.tx() as tx:
+            return replan_trigger.reason(tx, now_s)
+
+    # Its slot has a queue of four seconds before it: at 1010 s all thirteen are late, and it is not counted.
+    assert "12 jobs are late" in reason(1010.0)
+    with queued.tx() as tx:
+        others = [job for job in tx.active_jobs() if job.uuid != late.uuid]
+    for job in others:
+        queued.bring(job.uuid, JobState.DONE)
+    assert reason(1100.0) == ""
+
+
+def test_an_idle_slot_beside_a_long_queue_is_said_once(queued, look):
+    with queued.tx() as tx:
+        jobs = {slot: tx.active_jobs(slot=slot) for slot in (R0, R1, R2)}
+    for job in jobs[R1]:
+        queued.bring(job.uuid, JobState.DONE)
+    assert "1 slots have nothing to do" in look()
+    queued.now_s += 1.1
+    assert look() == ""
+
+
+def test_nothing_under_way_is_nothing_to_look_at(pool, look):
+    assert look() == ""
+
+
+def test_looks_of_which_nothing_comes_get_rarer(queued):
+    replan_trigger = ReplanTrigger(queued.settings)
+
+    def reason(now_s):
+        with queued.tx() as tx:
+            return replan_trigger.reason(tx, now_s)
+
+    assert "late" in reason(1002.0)
+    replan_trigger.answered(changed=False)
+    assert "late" in reason(1005.0)
+    assert reason(1006.9) == ""  # not within two seconds
+    replan_trigger.answered(changed=True)
+    assert "late" in reason(1010.0)
+    assert "late" in reason(1100.0)

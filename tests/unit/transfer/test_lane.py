@@ -1,0 +1,208 @@
+"""Many small jobs on one connection."""
+
+import hashlib
+import time
+from concurrent.futures import Future
+
+import pytest
+
+from fpga_pool.model.exceptions import TransferRefused
+from fpga_pool.transfer import client, frames
+from fpga_pool.transfer.handler import JobFailure, JobResult
+from fpga_pool.transfer.stream import TransferBroken
+
+WAIT_S = 10.0
+DATA = b"a small input"
+
+
+class Lane:
+    """A lane whose orders are tickets of one bench; ends are given by number."""
+
+    def __init__(self, bench):
+        self.bench = bench
+        self.connection = client.connect_lane(bench.address, WAIT_S, ssl_context=bench.client_tls)
+        self.ends = {}
+        bench.agent.result = self._end
+
+    def _end(self, grant):
+        return self.ends.setdefault(grant.job, Future())
+
+    def order(self, number, data=DATA, *, token=None, sha256=None, **grant):
+        token = token or self.bench.token(len(data), **{"job": f"job-{number}"} | grant)
+        self.connection.put(frames.Order(number, token, len(data), sha256 or digest(data)), data)
+
+    def end(self, number, end):
+        self.ends.setdefault(f"job-{number}", Future()).set_result(end)
+
+    def hear(self, answers=1):
+        heard, end_s = [], time.monotonic() + WAIT_S
+        while len(heard) < answers:
+            assert time.monotonic() < end_s, f"heard only {heard}"
+            heard += self.connection.pump(0.05)
+        return heard
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def result(data, path="/none"):
+    return JobResult(path, len(data), digest(data), data)
+
+
+@pytest.fixture
+def lane(bench):
+    lane = Lane(bench)
+    with lane.connection:
+        yield lane
+
+
+@pytest.fixture
+def tls_lane(make_bench, tls):
+    lane = Lane(make_bench(tls=tls))
+    with lane.connection:
+        yield lane
+
+
+@pytest.mark.parametrize("kind", ["lane", "tls_lane"])
+def test_orders_are_answered_as_their_jobs_end_and_confirmed(kind, request, eventually):
+    lane = request.getfixturevalue(kind)
+    inputs = {number: b"%d" % number * 20_000 for number in range(1, 6)}
+    for number, data in inputs.items():
+        lane.order(number, data)
+    # The third ends first, before the others.
+    lane.end(3, result(b"three"))
+    assert lane.hear() == [(frames.Result(5, digest(b"three"), 3), b"three")]
+    assert lane.bench.agent.staged_inputs == {f"job-{number}": data for number, data in inputs.items()}
+    for number in (1, 2, 4, 5):
+        lane.end(number, result(b""))
+    assert sorted(frame.number for frame, _ in lane.hear(4)) == [1, 2, 4, 5]
+    for number in (3, 4):
+        lane.connection.put(frames.ResultReceived(number))
+    lane.connection.pump(0.0)
+    eventually(lambda: lane.bench.agent.delivered_jobs == ["job-3", "job-4"])
+
+
+def test_an_input_of_no_bytes_has_no_data_frame(lane):
+    lane.order(1, b"")
+    lane.end(1, result(b"x"))
+    assert lane.hear() == [(frames.Result(1, digest(b"x"), 1), b"x")]
+    assert lane.bench.agent.staged_inputs == {"job-1": b""}
+
+
+def test_a_result_is_fetched_without_an_input(lane):
+    lane.connection.put(frames.Fetch(1, lane.bench.token(20, job="job-1", purpose="fetch")))
+    lane.end(1, result(b"late"))
+    assert lane.hear() == [(frames.Result(4, digest(b"late"), 1), b"late")]
+    assert lane.bench.agent.staged_inputs == {}
+
+
+def test_a_job_that_failed_and_one_with_a_large_result_are_told_so(lane, tmp_path):
+    lane.order(1)
+    lane.order(2)
+    lane.end(1, JobFailure("fpga_pool.slot_fault", "smoke"))
+    lane.end(2, JobResult(tmp_path / "large", 10**6, "0" * 64))
+    answers = {frame.number: frame for frame, _ in lane.hear(2)}
+    assert answers == {1: frames.Failed("fpga_pool.slot_fault", "smoke", 1), 2: frames.Held(2)}
+
+
+@pytest.mark.parametrize(
+    ("reason", "changes"),
+    [
+        ("bad_signature", {"token": "forged"}),
+        ("wrong_host", {"host": "another"}),
+        ("expired", {"deadline_s": 1.0}),
+        ("wrong_purpose", {"purpose": "fetch"}),
+        ("oversized", {"input_bytes": len(DATA) - 1}),
+        ("short", {"input_bytes": len(DATA) + 1}),
+        ("digest_mismatch", {"sha256": "0" * 64}),
+        ("reused_token", {"token_id": "used"}),
+    ],
+)
+def test_an_order_that_is_refused_does_no_harm_to_the_others(lane, reason, changes):
+    lane.bench.agent.use([("used", 0.0)])
+    token = changes.pop("token", None)
+    sha256 = changes.pop("sha256", None)
+    granted = lane.bench.token(**{"input_bytes": len(DATA), "job": "job-1", **changes})
+    lane.order(1, token=token or granted, sha256=sha256)
+    lane.order(2)
+    lane.end(2, result(b"x"))
+    answers = {frame.number: frame for frame, _ in lane.hear(2)}
+    assert answers[1].reason == reason
+    assert answers[2] == frames.Result(1, digest(b"x"), 2)
+    assert lane.bench.agent.staged_inputs == {"job-2": DATA}
+    assert lane.bench.count(reason) == 1
+
+
+def test_the_agent_may_refuse_an_order(lane):
+    lane.bench.agent.admit_refusal = TransferRefused("unknown_job", "not here")
+    lane.order(1)
+    assert lane.hear() == [(frames.Refuse("unknown_job", "not here", 1), b"")]
+
+
+def test_a_token_is_good_for_one_order_even_within_a_burst(lane):
+    token = lane.bench.token(len(DATA), job="job-1")
+    lane.order(1, token=token)
+    lane.order(2, token=token)
+    (frame, _), *_ = lane.hear()
+    assert (frame.number, frame.reason) == (2, "reused_token")
+
+
+@pytest.mark.parametrize(
+    "spoken",
+    [
+        [frames.Hello("x")],
+        [frames.Order(0, "t", 0, "0" * 64)],
+        [frames.Order(7, "t", 0, "0" * 64), frames.Order(7, "t", 0, "0" * 64)],
+        [frames.Order(7, "t", 5, "0" * 64), frames.KeepAlive()],
+        [frames.Order(7, "t", frames.SMALL_BYTES + 1, "0" * 64)],
+        [frames.ResultReceived(9)],
+    ],
+)
+def test_who_breaks_the_rules_loses_the_lane(bench, spoken):
+    raw = bench.raw()
+    raw.say(frames.Fetch(1, "no token"), *spoken)
+    heard = []
+    while not (heard and isinstance(heard[-1], frames.Refuse) and heard[-1].number == 0):
+        heard.append(raw.hear())
+    assert heard[-1].reason in ("bad_frame", "oversized")
+    bench.assert_nothing_held()
+
+
+def test_a_client_that_hangs_up_is_waited_for_no_longer(lane, eventually):
+    lane.order(1)
+    eventually(lambda: lane.connection.pump(0.01) == [] and "job-1" in lane.ends)
+    lane.connection._sock.close()
+    eventually(lambda: lane.ends["job-1"].cancelled())
+    lane.bench.wait_idle()
+
+
+def test_both_sides_say_that_they_are_there_while_nothing_ends(make_bench):
+    """The server gives up a silent client after 0.3 s, the client a silent server after 0.5 s; both wait 1 s."""
+    lane = Lane(make_bench(limits={"stall_timeout_s": 0.3, "keepalive_s": 0.1}))
+    with lane.connection:
+        lane.connection._silence_s = 0.5
+        lane.order(1)
+        end_s = time.monotonic() + 1.0
+        while time.monotonic() < end_s:
+            lane.connection.put(frames.KeepAlive())
+            assert lane.connection.pump(0.05) == []
+        lane.end(1, result(b"x"))
+        assert lane.hear()[0][1] == b"x"
+
+
+def test_a_server_that_is_silent_is_given_up(bench):
+    lane = Lane(bench)
+    with lane.connection:
+        lane.connection._silence_s = 0.2
+        lane.order(1)
+        with pytest.raises(TransferBroken, match="said nothing"):
+            lane.hear()
+
+
+def test_the_last_words_of_a_server_are_heard(bench):
+    lane = Lane(bench)
+    with lane.connection:
+        lane.connection.put(frames.Order(1, "t", frames.SMALL_BYTES + 1, "0" * 64))
+        with pytest.raises(TransferRefused, match="at most 65536"):
+            lane.hear()

@@ -1,0 +1,97 @@
+"""The data port as a whole: start and stop, rates, many streams, and bytes that make no sense."""
+
+import contextlib
+import io
+import random
+import threading
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fpga_pool.transfer import frames
+from fpga_pool.transfer.server import DataServer
+
+
+def test_port_that_is_taken_is_reported_by_start(bench):
+    second = DataServer(
+        bench.agent,
+        bench.agent,
+        host="responder-1",
+        public_key=bench.key.public_key(),
+        bind_address="127.0.0.1",
+        bind_port=bench.address[1],
+    )
+    with pytest.raises(OSError, match="in use"):
+        second.start()
+    second.stop()
+
+
+def test_stop_closes_every_connection_and_ends_the_threads(make_bench):
+    bench = make_bench()
+    greeted, _ = bench.raw_upload(4)
+    silent = bench.raw()
+    bench.wait_counted("connections", 2)
+    bench.server.stop(10)
+    assert greeted.is_closed_by_server()
+    assert silent.is_closed_by_server()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("data-")]
+
+
+def test_stop_closes_a_connection_whose_tls_handshake_never_began(make_bench, tls):
+    bench = make_bench(tls=tls)
+    raw = bench.raw()
+    bench.server.stop(10)
+    assert raw.is_closed_by_server()
+
+
+def test_counters_name_every_reason_from_the_start(bench):
+    counters = bench.server.counters()
+    assert set(counters.values()) == {0}
+    assert {"busy", "short", "stalled", "oversized", "digest_mismatch", "storage_full"} <= counters.keys()
+
+
+def test_many_streams_at_once(bench, in_thread):
+    rng = random.Random(7)
+    inputs = {f"job-{i}": rng.randbytes(100_000 + i) for i in range(20)}
+    outcomes = [
+        in_thread(bench.send, io.BytesIO(data), len(data), token=bench.token(len(data), job=job))
+        for job, data in inputs.items()
+    ]
+    for outcome in outcomes:
+        outcome.result(30)
+    assert all(bench.agent.path(job).read_bytes() == data for job, data in inputs.items())
+    assert bench.count("staged") == 20
+    bench.assert_nothing_held()
+
+
+VALID = [
+    frames.encode(frames.Hello("x" * 40)),
+    frames.encode(frames.KeepAlive()),
+    frames.encode(frames.Trailer("0" * 64)),
+    frames.encode_data_header(3) + b"abc",
+]
+
+#: Bytes, and frames of ours cut and joined anywhere.
+NOISE = st.lists(st.one_of(st.binary(max_size=80), st.sampled_from(VALID)), max_size=6).map(b"".join)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(noise=NOISE, admitted=st.booleans())
+def test_no_bytes_crash_the_server_or_stay_behind(make_bench, shared, noise, admitted):
+    if "bench" not in shared:
+        shared["bench"] = make_bench(limits={"stall_timeout_s": 5.0, "linger_s": 0.05})
+    bench = shared["bench"]
+    raw = bench.raw_upload(10)[0] if admitted else bench.raw()
+    with contextlib.suppress(ConnectionError):
+        raw.say(noise)
+    raw.close()
+    bench.wait_idle()
+    assert bench.count("internal_error") == 0
+    assert bench.server._port.receiving == set()
+    assert bench.agent.staged_inputs == {}
+
+
+@pytest.fixture
+def shared():
+    return {}
