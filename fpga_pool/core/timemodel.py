@@ -1,9 +1,9 @@
 """How long a job computes: an affine model of its input size, fitted from observed runs.
 
-Paper 000, section 2: "a linear regression method can be used to predict the required processing time of each request
-on a particular FPGA hardware".  The regression minimises the squared *relative* error, because job sizes span several
-orders of magnitude and a planner cares about a small job's 10 % as much as about a large one's; both coefficients are
-kept non-negative, so that no input size is ever predicted to take negative time.
+The makespan paper, section 2: "a linear regression method can be used to predict the required processing time of each
+request on a particular FPGA hardware".  The regression minimises the squared *relative* error, because job sizes span
+several orders of magnitude and a planner cares about a small job's 10 % as much as about a large one's; both
+coefficients are kept non-negative, so that no input size is ever predicted to take negative time.
 """
 
 import math

@@ -1,1 +1,1 @@
-"""Paper 003 again: figures 3 and 4, our policy beside the paper's, and the bound above them all."""
+"""The benefit paper again: figures 3 and 4, our policy beside the paper's, and the bound above them all."""

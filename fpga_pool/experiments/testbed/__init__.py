@@ -1,1 +1,1 @@
-"""The testbed of paper 000, section 5.1, on one machine: real agents, real TCP, real tc."""
+"""The testbed of the makespan paper, section 5.1, on one machine: real agents, real TCP, real tc."""

@@ -30,12 +30,12 @@ def test_shipped_speedups_are_the_assumed_set(shipped):
 
 
 def test_six_thousand_photos_take_about_a_second(shipped):
-    # Paper 000, section 1: 12 MB of photos of 2 KB each; 6000 * 2048 bytes.
+    # The makespan paper, section 1: 12 MB of photos of 2 KB each; 6000 * 2048 bytes.
     assert shipped.function("dnn").fpga_time["kintex7"].seconds(6000 * 2048) == pytest.approx(1.0, rel=0.01)
 
 
 def test_kintex7_is_the_papers_card(shipped):
-    # Paper 003, section V: DMA of 1.28 GB/s, three equal slots and one larger; ICAP: 32 bit at 100 MHz.
+    # The benefit paper, section V: DMA of 1.28 GB/s, three equal slots and one larger; ICAP: 32 bit at 100 MHz.
     board = shipped.board("kintex7")
     assert board.slots == ("small", "small", "small", "large")
     assert (board.dma_bps, board.configuration_bps) == (1.28 * 8e9, 32 * 100e6)

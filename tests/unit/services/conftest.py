@@ -37,7 +37,7 @@ def key():
 @pytest.fixture
 def library(tmp_path, catalogue, key):
     library = BitstreamLibrary(tmp_path / "bitstreams")
-    library.stock(catalogue, catalogue.board("fast"), key)
+    library.fill(catalogue, catalogue.board("fast"), key)
     return library
 
 

@@ -4,8 +4,8 @@ A plan made forwards, compiled where possible: placement as `greedy.place`, tran
 
 A batch of virtual machines: each holds its accelerators for all of its life, so none waits for another's slots.
 
-Paper 000's makespan with one job for each place.  The jobs are alike, since they are made by one request: then the
-places that complete first are an optimal choice, whatever else is there.
+The problem of the makespan paper with one job for each place.  The jobs are alike, since they are made by one request:
+then the places that complete first are an optimal choice, whatever else is there.
 """
 
 import heapq

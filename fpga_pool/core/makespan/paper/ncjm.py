@@ -1,4 +1,4 @@
-"""Batches that compute and transmit, and batches of mixed types in waves (paper 000, sections 3.3 and 3.5)."""
+"""Batches that compute and transmit, and batches of mixed types in waves (the makespan paper, sections 3.3 and 3.5)."""
 
 from collections import deque
 from dataclasses import dataclass, field

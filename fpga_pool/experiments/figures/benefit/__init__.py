@@ -1,4 +1,4 @@
-"""The figures of paper 003, section V (3 and 4), and ours: the bound, other mixes, what the results depend on."""
+"""Figures 3 and 4 of the benefit paper, section V, and ours: the bound, other mixes, what the results depend on."""
 
 from fpga_pool.experiments.figures.benefit import by_cell, changing, deciding, foresight, optimal, published, variations
 

@@ -1,4 +1,4 @@
-"""Figures 3 and 4 of paper 003: by throughput and by benefit, with and without replacement."""
+"""Figures 3 and 4 of the benefit paper: by throughput and by benefit, with and without replacement."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

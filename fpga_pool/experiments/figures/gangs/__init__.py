@@ -1,4 +1,4 @@
-"""The figures of paper 002, section 3, with our policy, Lublin's model and a trace added."""
+"""The figures of the two-tier paper, section 3, with our policy, Lublin's model and a trace added."""
 
 from fpga_pool.experiments.figures.gangs import loads, moves
 from fpga_pool.experiments.figures.gangs import moves as costs

@@ -1,4 +1,4 @@
-"""The figures of paper 004, section VI, with our policy and both bounds added; all tasks are synthetic."""
+"""The figures of the lattice paper, section VI, with our policy and both bounds added; all tasks are synthetic."""
 
 from fpga_pool.experiments.figures.lattice import small, workloads
 from fpga_pool.experiments.figures.lattice import workloads as irregularity

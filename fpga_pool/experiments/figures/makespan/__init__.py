@@ -1,4 +1,4 @@
-"""Figures 2 to 9 of paper 000, section 5, with the curve of `makespan` added, and small batches beside the optimum."""
+"""Figures 2 to 9 of the makespan paper with the curve of `makespan` added, and small batches beside the optimum."""
 
 from fpga_pool.experiments.figures.makespan import estimates, hosts, mixture, small, testbed, throughput
 from fpga_pool.experiments.figures.makespan import mixture as fairness

@@ -26,7 +26,7 @@ def kernels(request):
 
 
 def workload(form, responders, seed, jobs=200):
-    """Paper 000, section 5.2: exponential sizes, 0.001 s/Mb, 5 accelerators per responder, deviations of 20 %."""
+    """Makespan paper, section 5.2: exponential sizes, 0.001 s/Mb, 5 accelerators per responder, deviations of 20 %."""
     rng = np.random.default_rng(seed)
     accelerators = 5 * responders
     megabits = rng.exponential(200, jobs)

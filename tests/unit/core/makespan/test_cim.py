@@ -11,7 +11,7 @@ def plan(problem, **params):
 
 @pytest.mark.parametrize("method", ["one-shot", "bisection"])
 def test_dnn_testbed_is_optimal(compute_problem, method):
-    # Paper 000, 5.1: 6, 6, 6 and 18 thousand photos on two equal accelerators: 18.
+    # The makespan paper, 5.1: 6, 6, 6 and 18 thousand photos on two equal accelerators: 18.
     assert plan(compute_problem([[6.0, 6.0]] * 3 + [[18.0, 18.0]]), method=method).makespan_s == pytest.approx(18.0)
 
 

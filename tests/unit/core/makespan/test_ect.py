@@ -24,7 +24,7 @@ def test_places_where_the_job_ends_first_not_where_it_is_quickest(compute_proble
 
 
 def test_network_alone_is_largest_first_on_ingress(network_problem):
-    # Paper 000, 5.1: 7200 on the fast (7.2 s; slow 14.4).  2400: slow 4.8 against 9.6; 2400: slow 9.6 = fast 9.6, and
+    # Section 5.1: 7200 on the fast (7.2 s; slow 14.4).  2400: slow 4.8 against 9.6; 2400: slow 9.6 = fast 9.6, and
     # the tie goes to the responder with the least work so far, slow; 2400: fast 9.6 against 14.4.  Optimum 9.6 s.
     problem = network_problem(
         megabits=[2400, 2400, 2400, 7200], requester=[0, 1, 2, 3], egress_mbps=[1000] * 4, responder=[0, 1],

@@ -27,7 +27,7 @@ def arrivals_s(found):
 
 @pytest.mark.parametrize("residual", ["none", "start", "always"])
 def test_word_counting_testbed_is_optimal(network_problem, residual):
-    # Paper 000, 5.1: 900 and 300 MB at 1000 Mbps, 300 and 300 MB at 500 Mbps: 9.6 s, as SJF's 12.0 less 20 %.
+    # The makespan paper, 5.1: 900 and 300 MB at 1000 Mbps, 300 and 300 MB at 500 Mbps: 9.6 s, as SJF's 12.0 less 20 %.
     found = plan(network_problem(**TESTBED), residual=residual)
     assert found.makespan_s == pytest.approx(9.6)
     assert found.lower_bound_s == pytest.approx(9.6)
