@@ -1,9 +1,4 @@
-"""Errors as they leave: one table from class to status, one form of body.
-
-Who asks, and whom to ask: what every resource needs of its request.
-
-Arguments that several resources take.
-"""
+"""Context and errors of requests: tenant, request id, common arguments, and one form of error body."""
 
 import logging
 import re
@@ -20,6 +15,8 @@ from fpga_pool.model import exceptions
 from fpga_pool.model.exceptions import InvalidInput, NotFound
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import NO_ANSWER
+
+# ---- Context of a request
 
 #: Project and user of a request that names none.
 DEFAULT_ID = "demo"
@@ -89,6 +86,8 @@ def known_uuid(noun: str, text: str) -> str:
         raise NotFound(f"no {noun} {text[:64]!r}: not a uuid") from None
 
 
+# ---- Common arguments
+
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
 
@@ -116,6 +115,8 @@ def page_marker(text: str | None) -> str | None:
     except ValueError:
         raise InvalidInput(f"marker: expected a uuid, found {text[:64]!r}") from None
 
+
+# ---- Errors
 
 LOG = logging.getLogger(__name__)
 

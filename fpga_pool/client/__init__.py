@@ -1,4 +1,4 @@
-"""The pool for Python programs."""
+"""The client library of the pool."""
 
 from fpga_pool.client.api import PoolApi
 from fpga_pool.client.inputs import JobSpec

@@ -1,7 +1,4 @@
-"""What came of a batch, and how far it is meanwhile.
-
-Small results as files.
-"""
+"""Results of a batch, its progress meanwhile, and small results as files."""
 
 import contextlib
 import os

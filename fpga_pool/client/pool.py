@@ -1,6 +1,6 @@
-"""The pool in a few lines of Python.
+"""`Client`: the pool in a few lines of Python, with the run of a task from its creation to its results.
 
-A task from its creation to its results: its shares are jobs of a batch, and travel as those do.
+The shares of a task are jobs of a batch, and their data travel as those of any batch.
 """
 
 import ssl

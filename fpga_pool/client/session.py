@@ -1,7 +1,4 @@
-"""HTTP to the API: every call has a time limit, and errors come back as the exceptions they were.
-
-What time it is in the pool, as its answers tell.
-"""
+"""HTTP session with the API: calls have time limits, errors become the pool's exceptions; the pool's clock."""
 
 import math
 import threading

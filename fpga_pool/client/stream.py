@@ -1,9 +1,7 @@
-"""The bytes of one job on one connection, in a thread of its own.
+"""Transfer of one job's bytes over one connection in a thread of its own, and the tickets that open it.
 
-Tickets for many streams in few calls.
-
-Each call is a transaction of the pool, so streams that want a ticket while a call is under way wait for it and then
-share the next one.  A stream alone is not delayed.
+Each call for tickets is a transaction of the pool, so streams that want a ticket while a call is under way share the
+next one.  A single stream is not delayed.
 """
 
 import contextlib
@@ -27,6 +25,8 @@ from fpga_pool.model.messages.requests import Ticket, TicketRequest
 from fpga_pool.model.objects.pool import Host, Job, RateSegment
 from fpga_pool.transfer.client import Connection, ResultInfo, TransferBroken, connect
 from fpga_pool.transfer.schedule import Pacer, RateSchedule
+
+# ---- Tickets
 
 #: What the API takes in one call.
 _MOST = 1000
@@ -93,6 +93,9 @@ class TicketDesk:
         else:
             for (_, wanted), ticket in zip(waiting, tickets, strict=True):
                 wanted.set_result(ticket)
+
+
+# ---- Streams
 
 
 class Phase(Enum):

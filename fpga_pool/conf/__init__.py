@@ -1,1 +1,1 @@
-"""Configuration: what operators write, read into validated values."""
+"""Configuration: the options of operators, read into validated values."""

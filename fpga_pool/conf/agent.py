@@ -1,6 +1,6 @@
-"""[agent]: one compute node, and the habits of its agent.
+"""[agent]: options of the agent of one compute node, and the limits of its network card.
 
-The limits of a host's network card, as the operator gives them or the kernel knows them.
+A limit is the operator's, or else the speed that the kernel reports.
 """
 
 import socket

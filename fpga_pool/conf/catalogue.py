@@ -1,7 +1,4 @@
-"""[functions]: the catalogue, read from its file.
-
-Files and directories that options name: whether they can be used is found out at start, not at the first job.
-"""
+"""[functions]: the catalogue of the pool; and checks at start that the files and directories of options can be used."""
 
 import os
 import stat

@@ -1,1 +1,1 @@
-"""L4: experiments, by the code that runs in the cloud; what they print has its provenance."""
+"""L4: experiments with the code that runs in the cloud; results carry their provenance."""

@@ -1,4 +1,4 @@
-"""Pictures of batches, simulated pools and schedules of tasks."""
+"""Charts of batches, simulated pools and schedules of tasks."""
 
 import re
 from collections.abc import Sequence

@@ -1,9 +1,7 @@
 """The demonstration: real work through the embedded pool, planned, simulated and measured side by side.
 
 For each batch policy a fresh pool is started and the same batch is sent to it.  The simulator predicts the batch from
-what the pool looked like before, with the same rules and policy.
-
-The demonstration's work: files, the jobs over them, and what their results must be.
+the state of the pool before, with the same rules and policy.
 """
 
 import argparse
@@ -37,6 +35,8 @@ from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.sim.hosts import SimulatedHost
 from fpga_pool.sim.pool import Outcome, SimulatedPool
+
+# ---- Work: files, jobs over them, and expected results
 
 #: Bytes of the AES key and counter block that the function `aes` reads before the data.
 KEY_BYTES, COUNTER_BYTES = 32, 16
@@ -93,6 +93,8 @@ def make_work(files: Sequence[Path], requesters: Sequence[str]) -> list[Work]:
             work.append(Work(path, function, requester, header))
     return work
 
+
+# ---- The run
 
 MEAN_BYTES = 2.5e6
 FILES = 18

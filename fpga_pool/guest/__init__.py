@@ -1,4 +1,4 @@
-"""Use of the accelerators of a virtual machine, from inside it.
+"""Use of the accelerators of an instance, from inside it.
 
 Nothing here needs more than the standard library of Python 3.6, and nothing imports the rest of fpga_pool: a guest
 needs this directory only.

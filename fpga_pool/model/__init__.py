@@ -1,1 +1,1 @@
-"""L1: what the pool's objects are and how they live; no I/O."""
+"""L1: the objects of the pool and the rules by which they change; no I/O."""

@@ -1,7 +1,4 @@
-"""The catalogue: what can be loaded (functions) and into what (boards). Format: doc/formats.
-
-The structure of the catalogue format, and messages that say what would be right.
-"""
+"""The catalogue: functions that can be loaded, and boards to load them into; its schema (format: doc/formats)."""
 
 import math
 from collections.abc import Mapping
@@ -14,6 +11,8 @@ from jsonschema.exceptions import ValidationError, best_match
 
 from fpga_pool.core.timemodel import SizeModel, TimeModel
 from fpga_pool.model.exceptions import InvalidCatalogue, NotFound, UnknownFunction
+
+# ---- Schema
 
 FORMAT_VERSION = 1
 
@@ -130,6 +129,8 @@ def _place(path: list[Any] | tuple[str, ...]) -> str:
     """Return ``functions.aes.fpga_time.kintex7: ``, or nothing for the top of the file."""
     return ".".join(str(part) for part in path) + ": " if path else ""
 
+
+# ---- Objects
 
 ValueT = TypeVar("ValueT")
 

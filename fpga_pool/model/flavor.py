@@ -1,9 +1,8 @@
-"""Accelerator flavors: what extra specs ask of the pool, and what Placement calls the same things.
+"""Accelerator flavors: what extra specs ask of the pool, and the resource classes and traits of Placement for it.
 
-A virtual machine asks for `count` slots that hold `function`.  Placement counts them: a card is one provider for each
-of its kinds of slots, so a large slot is never mistaken for a small one, and traits say what can be loaded there.
-
-What an agent tells of the tiers of its host.
+An instance asks for `count` slots that hold `function`.  Placement counts them: a card is one provider for each of its
+kinds of slots, so a large slot is never mistaken for a small one, and traits name the functions that can be loaded.
+A flavor may also ask for a tier.
 """
 
 import re

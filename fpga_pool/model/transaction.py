@@ -1,9 +1,8 @@
-"""What the rules of the pool need of a store: one transaction at a time, reading its own writes.
+"""Transactions: what the rules of the pool need of a store, one at a time, reading their own writes.
 
 `store` implements this on SQL, `sim` in memory.  Everything a transaction changed becomes visible at once, together
-with the commands it sent, or not at all.
-
-What a policy that learns remembers of a shard: stored with the shard, so that the next owner goes on with it.
+with the commands it sent, or not at all.  `PolicyMemory` is stored with a shard, so that its next owner goes on with
+what a policy has learned.
 """
 
 import uuid

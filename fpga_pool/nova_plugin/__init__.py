@@ -1,6 +1,6 @@
-"""L4: what nova-scheduler loads: filters and weighers, found by entry points of the groups named here.
+"""L4: filters and weighers for nova-scheduler, found by entry points of the groups named here.
 
-nova.conf names two functions, so that what is installed is what there is:
+nova.conf names two functions, so that everything installed is loaded:
 
     [filter_scheduler]
     available_filters = nova.scheduler.filters.all_filters

@@ -1,11 +1,7 @@
-"""What Nova's allocation candidates say of the pool's slots.
+"""Nova's request and allocation candidates, read for the pool's slots, and the cost of a provider's next slots.
 
-What of Nova's request says that it is about the pool.
-
-What providers have left for the instances of one request, and what the next of them costs and gains there.
-
-Nearly every candidate is of one provider, and there are as many as hosts or more.  So what the next slots of each
-provider cost is worked out for all of them at once, and for one of them again when some of its slots were claimed.
+Nearly every candidate has one provider, and there are as many candidates as hosts or more.  So the cost of the next
+slots is computed for all providers at once, and again for one of them when some of its slots are claimed.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Which slots the instances of one request would get on a host, as they are linked, and what stays connected.
+"""Choice of linked slots for the instances of one request, and of hosts on which these complete soonest together.
 
-Where the instances of one request go to complete soonest together, where their owner says how long they run.
+Completion times are considered where the owner states how long the instances run.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
-"""What this process knows of the pool: one snapshot for all requests, brought up to date when it is needed.
+"""The pool as known to one process of nova-scheduler: a snapshot for all requests, updated on demand.
 
-A circuit breaker: who has not answered several times in a row is left alone for a while.
+A circuit breaker leaves a pool alone for a while that has not answered several times in a row.
 """
 
 import os

@@ -1,1 +1,1 @@
-"""L2: what the pool tells Placement of its slots, and what it asks there.  No other room talks to Placement."""
+"""L2: the pool's slots in Placement, and allocations read from it; the only importer of Placement's API."""

@@ -1,7 +1,4 @@
-"""Placement's REST API, as far as the pool needs it; every call has a timeout.
-
-[placement]: where Placement is, and who the pool is there.
-"""
+"""A client of Placement's REST API, as far as the pool needs it, and its options; every call has a timeout."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

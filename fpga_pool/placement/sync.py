@@ -1,6 +1,6 @@
-"""Placement made to have what the pool has: only what differs is written, and only on the pool's own providers.
+"""Reconciliation of Placement with the pool: one provider for each card and kind of slot, below the host's own.
 
-What Placement should have of a pool: one provider for each card and kind of slot, below its host's own.
+Only differences are written, and only to the pool's own providers.
 """
 
 import logging

@@ -1,6 +1,6 @@
-"""L2: what the processes say to each other, over oslo.messaging; versioned, every call with a timeout.
+"""L2: RPC between the services over oslo.messaging; versioned, every call with a timeout.
 
-No other room imports oslo.messaging, so that native threads are chosen here before it is loaded.
+No other package imports oslo.messaging, so that native threads are chosen here before it is loaded.
 """
 
 import warnings

@@ -1,9 +1,7 @@
-"""Transports, servers and clients with the pool's habits: plain JSON, native threads, bounded waits.
+"""oslo.messaging as the pool uses it: options, transports, servers and clients; plain JSON, bounded waits.
 
-The options of oslo.messaging, with defaults that fit a pool.
-
-Queues stay classic and are not durable: nothing that must survive is in a message.  What a broker forgets when it is
-restarted is repeated from the database or from an agent's journal, and what is late is refused; a quorum queue would
+Queues stay classic and are not durable: no message carries anything that must survive.  What a broker forgets when it
+is restarted is repeated from the database or from an agent's journal, and what is late is refused; a quorum queue would
 sync every heartbeat to disk to keep it.  In a cluster of brokers, `rabbit_quorum_queue = true` keeps the queues
 answering when one of its nodes ends.
 """
@@ -23,6 +21,8 @@ from oslo_messaging.rpc.server import RPCServer
 
 from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, LateMessage, StaleEpoch
 from fpga_pool.rpc.typed import typed
+
+# ---- Options
 
 GROUP = "oslo_messaging_rabbit"
 
@@ -56,6 +56,8 @@ def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
                 option.default = DEFAULTS[option.name]
     return [(group, list(options)) for group, options in groups]
 
+
+# ---- Transports, servers and clients
 
 LOG = logging.getLogger(__name__)
 

@@ -1,1 +1,1 @@
-"""L3: the processes; I/O, threads and clocks around the rules of the pool."""
+"""L3: the services: I/O, threads and clocks around the rules of the pool."""

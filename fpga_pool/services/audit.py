@@ -1,6 +1,6 @@
-"""The whole database held against the rules of `model.rules.shared.audit`.
+"""Audits: the database against the invariants of `model.rules.shared.audit`, and leases against Placement.
 
-Leases of virtual machines held against Placement, for the scheduler's watch and for the operator's audit alike.
+The scheduler's `LeaseWatch` and the operator's `fpga-pool-manage audit` use the same comparison of leases.
 """
 
 from collections import defaultdict

@@ -1,7 +1,4 @@
-"""A thread that does one thing again and again: when woken, and at the latest after its interval.
-
-One process at a time on a state directory.
-"""
+"""A thread that repeats a step when woken or after an interval, and a lock file that admits one process at a time."""
 
 import fcntl
 import logging

@@ -1,6 +1,6 @@
 """Problem and plan files of batches (numpy `.npz`); doc/formats describes every array.
 
-Files that are there whole or not at all.
+Files are replaced as a whole: a reader never sees half of one.
 """
 
 import os

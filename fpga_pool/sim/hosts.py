@@ -1,7 +1,4 @@
-"""Hosts of a simulated pool.
-
-The gangs' part of all hosts of a simulated pool, on the pool's agenda.
-"""
+"""Hosts of a simulated pool, with cards, and with processors for gangs."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

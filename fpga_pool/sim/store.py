@@ -1,7 +1,4 @@
-"""The pool's objects in memory.
-
-Which objects of a simulated pool are asked for by something else than their names.
-"""
+"""The pool's objects in memory, with indexes for everything that is looked up other than by name."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,6 +1,6 @@
-"""Connections to the database, each kind set up to keep what it has acknowledged.
+"""Database engines that keep what they have acknowledged, and translation of driver errors into the pool's own.
 
-What a database complains of, told in the pool's own errors: the one place that knows the codes.
+No other module knows the error codes of databases.
 """
 
 import contextlib
@@ -33,6 +33,9 @@ from fpga_pool.model.exceptions import (
 )
 
 # SQLite's name of an error, MariaDB's number, PostgreSQL's SQLSTATE.
+
+
+# ---- Errors
 
 #: "Full": ER_DISK_FULL, ER_RECORD_FILE_FULL; disk_full.
 _FULL = frozenset({"SQLITE_FULL", 1021, 1114, "53100"})
@@ -114,6 +117,8 @@ def _libpq_verdict(cause: BaseException | None) -> Literal["away", "refused"] | 
     message = str(cause)
     return "refused" if "FATAL:" in message and not _PG_NOT_NOW.search(message) else "away"
 
+
+# ---- Engines
 
 #: How long a writer waits for another one.
 BUSY_TIMEOUT_S = 30.0

@@ -1,4 +1,4 @@
-"""Tables of gangs, tasks and of what policies remember."""
+"""Tables of gangs, tasks and the memories of policies."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Queries on gangs and tasks: their part of `store.reads`."""
+"""Queries on gangs and tasks, which are part of `store.reads`."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache

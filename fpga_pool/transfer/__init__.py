@@ -1,1 +1,1 @@
-"""How a job's input reaches the responder that computes it, and how the result comes back."""
+"""Transfer of a job's input to its responder, and of the result back."""

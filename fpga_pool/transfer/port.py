@@ -1,8 +1,6 @@
-"""What the sessions of one data port share, and what bounds them.
+"""State shared by the sessions of one data port: limits, the token bucket of its read rate, and spool files of inputs.
 
-How fast the data port reads: a token bucket that lets its users run into debt and tells them how long to wait.
-
-The file an input grows in until it is complete.  All methods block; the session calls them in a worker thread.
+Methods of `Spool` block; sessions call them in a worker thread.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""Frames over a connection, each wait bounded: asyncio for the server, blocking sockets for the client."""
+"""Frames over a connection, with bounded waits: asyncio on the server, blocking sockets in the client."""
 
 import asyncio
 import contextlib

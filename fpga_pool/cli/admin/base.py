@@ -1,4 +1,4 @@
-"""What the operator's commands share: the pool's configuration, and the compute service of the cloud."""
+"""Base of the operator's commands: configuration, errors in one line, and Nova's compute service."""
 
 import argparse
 from collections.abc import Iterator

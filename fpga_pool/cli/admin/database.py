@@ -1,4 +1,4 @@
-"""`fpga-pool-manage db` and `audit`: schema of the pool's database, and whether it is consistent."""
+"""`fpga-pool-manage db` and `audit`: the schema of the pool's database, and its consistency."""
 
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""`fpga-pool-manage flavor` and `explain`: flavors of instances, and the hosts that could take one now."""
+"""`fpga-pool-manage flavor` and `explain`: flavors of instances, and the hosts that could take an instance now."""
 
 import argparse
 from collections.abc import Mapping, Sequence

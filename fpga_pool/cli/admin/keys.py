@@ -1,4 +1,4 @@
-"""`fpga-pool-manage keys` and `bitstreams`: the pool's key pairs, and the library signed with one."""
+"""`fpga-pool-manage keys` and `bitstreams`: the pool's key pairs, and the signed library of bitstreams."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""`fpga-pool-manage service` and `tier`: the services of the pool, and the tiers of compute nodes."""
+"""`fpga-pool-manage service` and `tier`: the pool's services, and the tiers of compute nodes."""
 
 import argparse
 from collections.abc import Iterator

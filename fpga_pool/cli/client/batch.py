@@ -21,6 +21,8 @@ from fpga_pool.client.runner import BatchRunner
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, BatchState, Job, JobState, place_kind
 
+# ---- Progress bars
+
 Tell = Callable[[BatchProgress], None]
 
 
@@ -58,6 +60,8 @@ def bars(stream: TextIO, *, show: bool) -> Iterator[Tell]:
 def _detail(now: BatchProgress) -> str:
     return ", ".join(f"{now.states[state]} {state}" for state in JobState if now.states.get(state))
 
+
+# ---- Commands
 
 #: Longest result that is shown in a table.
 _INLINE_BYTES = 100
@@ -235,6 +239,9 @@ class Jobs(FormattableColumn[Any]):
             job.reason,
         )
         return "  ".join(part for part in parts if part)
+
+
+# ---- Output
 
 
 def listing(batches: Sequence[Batch]) -> Table:

@@ -1,4 +1,4 @@
-"""`fpga-pool function`, `fpga-pool host` and `fpga-pool slot`: what the pool consists of."""
+"""`fpga-pool function`, `host` and `slot`: what the pool consists of."""
 
 import argparse
 from collections.abc import Sequence

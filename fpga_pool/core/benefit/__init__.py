@@ -1,1 +1,1 @@
-"""Which jobs deserve the slots, online (benefit paper): `paper` has the published policies, `plus` ours."""
+"""Online scheduling by benefit (benefit paper): `paper` has the published policies, `plus` ours."""

@@ -1,7 +1,8 @@
-"""How much benefit a clairvoyant scheduler could get at most: linear relaxations, valid for every policy.
+"""Upper bounds on the benefit, and replay of a schedule that a clairvoyant solver has found.
 
-Time is cut into buckets.  Work may be done at any rate up to full speed, interrupted, and split over slots; loads take
-no time once slots have been loaded first.  What remains are conditions that every schedule of the simulator keeps:
+The bounds are linear relaxations, valid for every policy.  Time is cut into buckets.  Work may be done at any rate up
+to full speed, interrupted, and split over slots; loads take no time once every slot has been loaded first.  What
+remains are conditions that every schedule of the simulator meets:
 
 * a job's work is done between its arrival and the end of its window, see `windows`;
 * a bucket has no more slot time than there are slots that the functions of its work fit into, and at the start only
@@ -9,9 +10,8 @@ no time once slots have been loaded first.  What remains are conditions that eve
 * a bucket moves no more bytes than the DMA engines of all cards.
 
 `job_bound` has a variable for each job in each bucket; `function_bound` one for each function, so that it is as quick
-for a million jobs, and a per cent or two higher.  `exact` adds to the former what it leaves out.
-
-A schedule of a whole trace, made by somebody who knows it, as a policy that only carries it out.
+for a million jobs, and a per cent or two higher.  `exact` adds to the former what it leaves out; `Clairvoyant` is the
+policy that carries its schedule out.
 """
 
 from collections import defaultdict, deque
@@ -26,6 +26,8 @@ from fpga_pool.core.benefit.pool import Move, OnlinePool, Start
 from fpga_pool.core.benefit.programme import Programme
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import Floats, Ints
+
+# ---- Bounds
 
 #: Buckets in a job's window: more than ten change the bound by less than a thousandth.
 _PER_WINDOW = 10
@@ -223,6 +225,8 @@ def _loaded_s(pool: OnlinePool, edges_s: Floats) -> Floats:
         usable_s += cards * np.diff(np.maximum(edges_s - n * float(pool.load_s.min()), 0.0))
     return usable_s
 
+
+# ---- Replay of a schedule
 
 #: Moves are made this much early: a job that gives up at its planned start is there until then.
 _EARLY_S = 1e-6

@@ -1,8 +1,7 @@
-"""`benefit_plus`, ours: loads a function where that gains more than all it gives up.
+"""`benefit_plus`, our online policy: a function is loaded where that gains more than everything it displaces.
 
-A limit per tenant: one tenant's useful jobs cannot push all others out for ever.
-
-What empty slots load: at the start, a card's configuration port is what is scarce, not its slots.
+`fill` chooses the loads into empty slots: at the start, a card's configuration port is scarce, not its slots.
+`TenantLimit` bounds the slots of each tenant, so that the useful jobs of one cannot starve the others.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

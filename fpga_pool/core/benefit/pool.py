@@ -1,9 +1,4 @@
-"""What a pool of slots can do, in numbers: functions, kinds of slots, cards; fixed while jobs come and go.
-
-How the slots of a card share its DMA engine.
-
-What an online policy may decide.
-"""
+"""The pool as an online policy sees it, fixed while jobs come and go; DMA rates on a card; the moves of a policy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""Gangs on two tiers (two-tier paper): what waits and runs, the policies, and the progress of both tiers."""
+"""Gangs on two tiers (two-tier paper): queues and processors, the policies, and the progress of both tiers."""

@@ -1,12 +1,8 @@
-"""What is known of gangs before they run, and what a policy can have done with them.
+"""Gangs and policy parameters: the input of every gang policy, and run times predicted from each user's history.
 
-Parameters of the gang policies.
-
-Run times predicted from what the same user's gangs took before.
-
-Tsafrir, Etsion, Feitelson: *Backfilling Using System-Generated Predictions Rather than User Runtime Estimates*
-(IEEE TPDS 18(6), 2007), section 3: the mean of the last two run times of the user, never above the estimate; a gang
-that outruns its prediction gets a longer one.
+Prediction follows Tsafrir, Etsion, Feitelson: *Backfilling Using System-Generated Predictions Rather Than User Runtime
+Estimates* (IEEE TPDS 18(6), 2007), section 3: the mean of the last two run times of the user, never above the
+estimate; a gang that outruns its prediction gets a longer one.
 """
 
 from collections import deque
@@ -128,6 +124,8 @@ class TierParams(ReservationParams):
         if not 0 <= self.usage_threshold <= 1:
             raise ValueError(f"usage_threshold: expected a number from 0 to 1, got {self.usage_threshold!r}")
 
+
+# ---- Predicted run times
 
 #: Of nobody who is known.
 UNKNOWN = -1

@@ -1,6 +1,6 @@
-"""The reservation of the head of the line, and who may be served before it: steps 2 of Algorithms 1 and 3.
+"""Reservation for the head of the queue, backfilling behind it (steps 2 of Algorithms 1 and 3), and `Dispatch`.
 
-Which processors a gang gets: the function Dispatch of Algorithm 2.
+`in_front` and `behind` choose the processors of a gang: the function Dispatch of Algorithm 2 (two-tier paper).
 """
 
 from typing import NamedTuple

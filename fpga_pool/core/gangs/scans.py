@@ -1,8 +1,6 @@
-"""The scans of lines and processors, in numpy; `kernels` holds the same, compiled.
+"""Sorted queues of gangs, and scans of queues and processors in numpy; `kernels` has the same scans compiled.
 
-A line is `rows`, gangs in order of `keys` and of their numbers, of which the first `count` are there.
-
-Gangs in an order, as arrays that can be scanned.
+A queue is passed as `rows` and `keys`, ordered by key and then by index; only the first `count` entries are in use.
 """
 
 from types import ModuleType
@@ -50,6 +48,9 @@ class Rows:
 
 
 _NOBODY = -1
+
+
+# ---- Scans of a queue
 
 
 def place(keys: Floats, rows: Ints, count: int, key: float, gang: int) -> int:
@@ -137,6 +138,9 @@ def next_behind(
     """
     usage = np.sort(front_usage[(behind == _NOBODY) & (front_usage < usage_threshold)])
     return _first(usage.searchsorted(highest_usage[rows[begin:end]]) >= width[rows[begin:end]], begin)
+
+
+# ---- Scans of processors
 
 
 def idle_in_front(front: Ints, behind: Ints, behind_usage: Floats, gang: int, width: int, spared: Ints) -> Ints:

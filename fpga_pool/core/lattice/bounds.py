@@ -1,12 +1,9 @@
-"""What no schedule of the tasks can beat: the paper's bound (section IV), and the tightest that we prove.
+"""Lower bounds on the completion time of tasks: the paper's (section IV), and the tightest that we prove.
 
-The ways to fill an enclosure with tasks, and prices of tasks for which even the best of them earn little.
-
-A linear programme over all fillings says how long enclosures need at least for given seconds of each kind of task, in
-whatever order and cut into whatever pieces.  There may be very many fillings, so only those are made that the prices
-found so far call for (Gilmore and Gomory, "A Linear Programming Approach to the Cutting-Stock Problem", 1961).
-
-How much enclosures can earn over time, when each kind of task pays a price per second.
+The tightest is a linear programme over fillings, that is, sets of tasks that run side by side in an enclosure: how
+long do enclosures need at least for the given seconds of each kind of task, in any order and cut into any pieces?
+There may be very many fillings, so columns are generated from the prices found so far (Gilmore and Gomory, "A Linear
+Programming Approach to the Cutting-Stock Problem", 1961).  `Capacity` turns the prices into a bound on time.
 """
 
 import math
@@ -21,6 +18,9 @@ from fpga_pool.core.lattice.tasks import TaskProblem
 from fpga_pool.core.types import Floats, Ints
 
 Bools = NDArray[np.bool_]
+
+
+# ---- Fillings and prices
 
 #: Rounds of new fillings; the prices of any round prove a bound.
 _ROUNDS = 100
@@ -129,6 +129,9 @@ def _fill(size: int, width: Ints, prices: Floats) -> tuple[Floats, Ints]:
     return values, last
 
 
+# ---- Earnings over time
+
+
 class Capacity:
     """What all enclosures can have earned by a time: piecewise linear, as their FPGAs get ready one by one."""
 
@@ -171,6 +174,8 @@ class Capacity:
         )
         return earned
 
+
+# ---- Bounds
 
 #: Bounds that are sums are lowered by this share, so that one that was rounded upward claims nothing.
 _ROUNDING = 1e-10

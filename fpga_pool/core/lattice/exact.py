@@ -1,11 +1,9 @@
-"""`exact`: the shortest schedule of a few multi-FPGA tasks, with the proof that none is shorter.
+"""`exact`: the shortest schedule of a few tasks, with a proof of optimality, by mixed integer programming.
 
-The task problem as a mixed integer programme: a place for each task, and an order for each two that share an FPGA.
-
-Times are shares of a horizon.  A task on a line or ring chooses among the connected paths of its enclosure, elsewhere
-among FPGAs one by one.  Of two tasks on one FPGA either is the first: a disjunction with a constant that switches its
-two rows off (Manne, "On the job-shop scheduling problem", 1960).  Because a load is no quicker than two in a row, it
-is enough to keep each pair of tasks apart.
+The programme has a place for each task, and an order for each two that share an FPGA; times are shares of a horizon.
+A task on a line or ring chooses among the connected paths of its enclosure, elsewhere among single FPGAs.  The order
+of two tasks on one FPGA is a disjunction with a big constant that switches one of its two rows off (Manne, "On the
+job-shop scheduling problem", 1960).  One load is no slower than two in a row, so it is enough to keep each pair apart.
 """
 
 from collections import defaultdict

@@ -1,8 +1,7 @@
-"""List scheduling of tasks (lattice paper, Algorithm 2), and what it needs to know of a problem.
+"""List scheduling of tasks (lattice paper, Algorithm 2), with the kinds and shapes of the tasks.
 
-Index conventions are those of `tasks`.  K kinds: tasks with the same wish for links and the same number of FPGAs.
-
-In which shape each malleable task runs, where a policy wants one for each: allot first, then schedule.
+Index conventions are those of `tasks`.  K kinds: tasks that ask for the same links and the same number of FPGAs.
+Malleable tasks get their shapes first and are then scheduled (`allotted_shapes`, `thrifty_shapes`).
 """
 
 from dataclasses import dataclass
@@ -149,6 +148,9 @@ def list_schedule(
     if count != problem.tasks:
         raise AssertionError(f"{problem.tasks - count} tasks were never placed")
     return placed
+
+
+# ---- Shapes of malleable tasks
 
 
 def allotted_shapes(problem: TaskProblem) -> Ints:

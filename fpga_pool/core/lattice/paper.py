@@ -1,6 +1,6 @@
-"""The policies that lattice paper compares: FIFO, HEFT in both readings, MFIT, and its ranking.
+"""The policies that the lattice paper compares: FIFO, HEFT in both readings, MFIT, and its own ranking.
 
-MFIT's queues (lattice paper, section II, on Jing et al. 2013).
+MFIT, a queue per enclosure, follows section II, on Jing et al. 2013.
 """
 
 from dataclasses import dataclass, field

@@ -1,9 +1,8 @@
-"""`lattice_plus`, the default for multi-FPGA tasks: the shortest schedule that a given effort finds.
+"""`lattice_plus`, the default policy for tasks: the shortest schedule found with a given effort.
 
-A search that any problem allows: weights of classes, by which tasks are scheduled in order of events.
-
-It stands in where `search` does not reach: enclosures too large for its loops, and functions that have to be loaded,
-which `search` only places one after the other.
+It begins with the schedules of the paper's policies and improves them by `search`.  Where that does not reach
+(enclosures too large for its loops, functions that have to be loaded), `weigh` searches instead: for weights of
+classes of tasks by which list scheduling takes them.
 """
 
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,8 @@ from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule
 from fpga_pool.core.makespan.search.budget import Budget, Clock
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import Floats, Ints
+
+# ---- Search for weights of classes
 
 #: Pairs of `Budget` that placing a task costs.
 _PAIRS_PER_TASK = 1_000
@@ -127,6 +128,8 @@ def _classes(problem: TaskProblem, width: Ints) -> tuple[Ints, Ints]:
     _, first, of_task = np.unique(key, return_index=True, return_inverse=True)
     return of_task, width[first]
 
+
+# ---- The policy
 
 #: Share of the seconds in which a step of the search may begin; the rest is for that step and for writing down.
 _SEARCHING = 0.85

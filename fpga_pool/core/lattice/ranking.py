@@ -1,7 +1,4 @@
-"""Ranking tasks by how many others they dominate (lattice paper, section III, Algorithm 1).
-
-How irregular workloads are (lattice paper, section V).
-"""
+"""Ranking of tasks by dominance (lattice paper, section III, Algorithm 1); irregularity of workloads (section V)."""
 
 from collections.abc import Sequence
 

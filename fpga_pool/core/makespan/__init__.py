@@ -1,6 +1,6 @@
 """Planners that minimise the makespan of a batch (makespan paper).
 
-Those that solve linear programs are imported from their modules: `cim`, `nim`, `ncjm`, `ncjm`.
+Those that solve linear programmes are imported from their modules: `paper.cim`, `paper.nim`, `paper.ncjm`.
 """
 
 from fpga_pool.core.makespan.greedy.greedy import Ect

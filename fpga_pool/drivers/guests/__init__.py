@@ -1,1 +1,1 @@
-"""Drivers of the virtual machines of a host: what connects a guest with the slots that are kept for its instance."""
+"""Drivers of guests: they connect a guest with the slots that are held for its instance."""

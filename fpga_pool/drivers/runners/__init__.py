@@ -1,1 +1,1 @@
-"""Runners: what launches, moves and ends the processes of gangs on a host."""
+"""Runners: drivers that launch, move and end the processes of gangs on a host."""

@@ -1,8 +1,6 @@
-"""What a runner does: it launches the processes of gangs on a host, each as a guest in a tier of a processor.
+"""Interface of runners, which launch the processes of gangs as guests, and the progress meter that they share.
 
 Entry-point group: `fpga_pool.runners`.
-
-How far a process is, from CPU time that is read now and then, told again only when it goes on otherwise.
 """
 
 import abc

@@ -1,7 +1,4 @@
-"""The domain of a process of a gang: what libvirt is told of it, and what it says of itself afterwards.
-
-What guests of gangs boot from, and the directory of the memory of those that are on their way elsewhere.
-"""
+"""Libvirt domains of processes of gangs: their XML, the images they boot from, and the directory of saved memories."""
 
 import re
 import time

@@ -1,9 +1,7 @@
-"""The servers of Nova that are processes of gangs: what each says of itself, and what Nova is asked for.
+"""Processes of gangs as servers of Nova: their states, requests to Nova, and the last known list of a host's servers.
 
-A server's metadata tell which process it is, its tag which host of the pool has it.  Both are written with the request
-that makes it: who looks for a process finds it, whatever became of the one who asked.
-
-What Nova was last seen to have of a host, and what it did not tell because a part of it did not answer.
+A server's metadata name its process, its tag the host of the pool.  Both are written with the request that creates the
+server, so that a process is found again whatever became of the client that asked for it.
 """
 
 import base64
@@ -34,6 +32,9 @@ _OURS = "fpga_pool"
 LONGEST_TAG = 60
 #: Answers that say that nothing was done, and that the same may be asked again later.
 _LATER = (HTTPStatus.UNAUTHORIZED, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
+
+
+# ---- Servers and requests
 
 
 class Stage(StrEnum):
@@ -306,6 +307,9 @@ def _said(answer: Any) -> str:
     except (ValueError, LookupError, TypeError, StopIteration, AttributeError):
         said = answer.reason or answer.text[:200]
     return " ".join(str(said).split())
+
+
+# ---- The last known list
 
 
 class NovaView:

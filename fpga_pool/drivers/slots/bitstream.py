@@ -1,9 +1,7 @@
-"""Partial bitstreams: the signed artefacts that load a function into a region kind of a board.
+"""Partial bitstreams: the signed artefacts that load a function into a region kind of a board, and their signing key.
 
 A file is the canonical manifest (JSON, sorted keys, one line), a line with the hexadecimal Ed25519 signature over it
 (empty if unsigned), and the payload.  The manifest binds the payload by its SHA-256, so the signature covers both.
-
-The key pair that signs the bitstreams of a simulated library.
 """
 
 import hashlib

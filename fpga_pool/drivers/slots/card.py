@@ -1,6 +1,6 @@
-"""One simulated card: its slots, and what they share (configuration port, DMA, fate).
+"""One simulated card: its slots, and what they share: configuration port, faults, and a DMA engine.
 
-The DMA engine that the slots of a card share: max-min fair, as a fluid.  No clock: time is an argument.
+The DMA engine is a max-min fair fluid without a clock: time is an argument.
 """
 
 import math
@@ -15,6 +15,8 @@ from fpga_pool.model.catalogue import Board
 from fpga_pool.model.exceptions import Conflict, SlotFault
 from fpga_pool.model.objects.links import ALONE, CardLinks
 from fpga_pool.model.objects.pool import SlotState
+
+# ---- DMA engine
 
 
 def max_min_shares(capacity_bps: float, demands_bps: Sequence[float]) -> list[float]:
@@ -98,6 +100,8 @@ class SharedDma:
         for flow, share_bps in zip(flows, shares, strict=True):
             flow.pace = share_bps / flow.demand_bps if flow.demand_bps else 1.0
 
+
+# ---- The card
 
 #: Bytes of slot memory that are modelled.
 MEMORY_BYTES = 4096

@@ -1,1 +1,1 @@
-"""Drivers of two tiers of guests on one pCPU: one runs, the other gets what it leaves idle (two-tier paper)."""
+"""Drivers of the two tiers of guests on one pCPU: the background runs when the foreground idles (two-tier paper)."""

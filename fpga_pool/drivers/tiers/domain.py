@@ -1,7 +1,4 @@
-"""A domain of libvirt as far as its tier goes: who wants one, and what it was like before it was put into one.
-
-What a domain's metadata say of its tier: the wish of its owner, and how it was before we put it into a tier.
-"""
+"""Tiers in the description of a libvirt domain: the owner's wish, and the settings from before a tier was applied."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""The figures of the papers, made again by the code that runs in the cloud."""
+"""Figures of the papers, reproduced with the code that runs in the cloud."""

@@ -1,9 +1,9 @@
-"""What is run on the testbed: two experiments of the makespan paper, section 5.1, and one where rate control decides.
+"""Cases of the testbed, and their predicted makespans by the fluid model.
 
-Four requesters with one job each, two responders with one accelerator each.  What the paper leaves open is decided
-here, and told on the documentation's page about the testbed.
-
-What fluid says of a case: planned makespans, the best possible one, and what it costs to let TCP compete.
+Two experiments of the makespan paper, section 5.1, and one where rate control decides: four requesters with one job
+each, two responders with one accelerator each.  What the paper leaves open is decided here and described on the
+documentation's page about the testbed.  Predictions are planned makespans, the optimum, and the cost of letting TCP
+compete.
 """
 
 from collections.abc import Mapping
@@ -144,6 +144,8 @@ COMPETITION = Case(
 #: Every case, by name.
 CASES: Mapping[str, Case] = {case.name: case for case in (WORDCOUNT, DNN, COMPETITION)}
 
+
+# ---- Predictions
 
 #: Shares closer than this, relatively, are equal.
 _EQUAL = 1e-9

@@ -1,6 +1,6 @@
 """The agent of one host as a state machine: events in, instructions out; no I/O, no clock, no thread.
 
-`machine.Agent.handle` is the one entry point, and `processes.handle` that of the processes of gangs.  The service
-(`services.agent`) and the simulator (`sim.agents`, `sim.gangs.host`) feed them with what happens, and carry out what
-they say.
+`machine.Agent.handle` is the entry point, and `gangs.processes.handle` that of the processes of gangs.  The service
+(`services.agent`) and the simulator (`sim.agents`, `sim.gangs.host`) feed them with events, and carry out the
+instructions.
 """

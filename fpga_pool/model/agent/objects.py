@@ -1,6 +1,6 @@
-"""What an agent knows: its slots, the jobs it holds, and the instances that slots are kept for.
+"""State of an agent: slots, jobs, holds for instances, and the commands that it has executed.
 
-The state of an agent: what `machine.Agent` changes, and takes back if it could not be recorded.
+`machine.Agent` changes `AgentState`, and takes changes back that could not be recorded.
 """
 
 from collections import OrderedDict, defaultdict

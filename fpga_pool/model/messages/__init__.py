@@ -1,1 +1,1 @@
-"""What the pool's processes exchange, as plain data."""
+"""Messages between the pool's services, as plain data."""

@@ -1,1 +1,1 @@
-"""The rules of the pool by family: what each request, report, heartbeat and tick does to the objects."""
+"""The rules of the pool by family: how each request, report, heartbeat and tick changes the objects."""

@@ -1,1 +1,1 @@
-"""The compute-node agent: executes commands on slots, serves the data port, tells what it observes."""
+"""The compute-node agent: it executes commands on slots, serves the data port, and reports what it observes."""

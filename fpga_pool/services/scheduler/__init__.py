@@ -1,1 +1,1 @@
-"""The pool scheduler: plans batches, commits, commands the agents, and mends what differs."""
+"""The pool scheduler: it plans, commits, commands the agents, and reconciles differences."""

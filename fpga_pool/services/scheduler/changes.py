@@ -1,7 +1,4 @@
-"""Questions that wait for a batch to change, answered as soon as it does where this scheduler changed it.
-
-The whole pool as columns, kept in memory and brought up to date from the database whenever it is asked for.
-"""
+"""Notifications of changed batches to waiting requests, and a snapshot of the pool in columns, kept in memory."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping

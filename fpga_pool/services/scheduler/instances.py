@@ -1,6 +1,6 @@
-"""Slots for virtual machines, as the agents of their hosts ask for them.
+"""Slots of instances: claims and releases by agents, and departures of instances that have left their host.
 
-Slots of virtual machines that have left their host, given back as soon as Nova says so and Placement agrees.
+A departure is acted on when Nova reports it and Placement agrees.
 """
 
 import logging

@@ -1,10 +1,9 @@
-"""Which shards this scheduler owns: each has one owner, and a living one within seconds.
+"""Ownership of shards by schedulers, and the loops of each owned shard.
 
-Owners renew their shards and say that they live by counting in the database.  Whoever sees a count stand still for
-longer than the timeout, by its own clock, knows that its owner is gone, and takes the shard in a new epoch: from then
-on neither the database nor the agents accept anything that was decided in the one before.
-
-One shard in the hands of its owner: its loops, from the first to the last.
+A shard has one owner, and a living one within seconds.  Owners renew their shards and prove that they live by counting
+in the database.  A scheduler that sees a count stand still for longer than the timeout, by its own clock, knows that
+the owner is gone and takes the shard in a new epoch: from then on neither the database nor the agents accept decisions
+of the epoch before.
 """
 
 import logging

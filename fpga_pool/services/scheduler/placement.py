@@ -1,4 +1,4 @@
-"""What Placement has of one shard's slots: the inventory is kept true, and no lease outlives its instance."""
+"""Reconciliation of a shard with Placement: its inventory is published, leases of departed instances are released."""
 
 import logging
 import time

@@ -1,8 +1,7 @@
-"""Runs the planning cycle of one family of work, and logs what comes of it.
+"""The planning cycle of one family of work: policies with their effort, calibration of time models, and logs.
 
-Policies as a service asks them: with as much effort as a decision is worth, and compiled beside all else.
-
-Time models refitted from what was observed (makespan paper, section 2: linear regression).
+Policies search for a bounded time and are compiled in the background.  Time models a + b * bytes are refitted by
+linear regression from observed runs (makespan paper, section 2).
 """
 
 import logging
@@ -25,6 +24,9 @@ from fpga_pool.services.clock import Clock
 from fpga_pool.store.store import Store
 
 LOG = logging.getLogger(__name__)
+
+
+# ---- Policies
 
 #: Effort of a task policy that searches: what it plans for later is planned again at the next event.
 TASK_EFFORT = 20
@@ -65,6 +67,8 @@ def prepare(policy: object) -> None:
     if isinstance(policy, Preparing):
         threading.Thread(target=prepared, args=[policy], name="prepare-policy", daemon=True).start()
 
+
+# ---- Calibration
 
 #: The catalogue's model counts as so many observed runs, so that a few noisy ones do not overthrow it.
 PRIOR_RUNS = 8.0
@@ -117,6 +121,9 @@ class Calibrator:
                 prior = self._catalogue.functions[name].fpga_time.get(board)
                 if prior is not None:
                     yield name, board, prior, refit(prior, input_bytes, seconds, prior_weight=PRIOR_RUNS)
+
+
+# ---- The cycle
 
 
 class Planner:

@@ -1,4 +1,4 @@
-"""What tenants ask about gangs and tasks: their part of `services.scheduler.endpoint`."""
+"""Requests of tenants on gangs and tasks, which are part of `services.scheduler.endpoint`."""
 
 import logging
 from collections.abc import Sequence

@@ -1,9 +1,4 @@
-"""The jobs of a simulation, in columns.
-
-Pools of equal hosts, from a catalogue.
-
-What happened in a simulation, in columns that a million jobs fit into.
-"""
+"""Input and output of a simulation of online jobs: jobs, uniform pools, and a record in columns for a million jobs."""
 
 from array import array
 from dataclasses import dataclass

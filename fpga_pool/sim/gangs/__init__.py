@@ -1,1 +1,1 @@
-"""Gangs over time: traces and models of workloads, and what a policy makes of them."""
+"""Simulation of gangs: traces, models of workloads, and policies over time."""

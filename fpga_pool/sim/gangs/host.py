@@ -1,9 +1,7 @@
-"""The gangs' part of a simulated host: the machine of the agent, with guests in simulated time.
+"""Gangs on simulated hosts: the agent's state machine of each host, and all guests of the pool in simulated time.
 
-The guests of all hosts of a simulated pool, in simulated time: their progress is that of the fast simulator.
-
-The processes of a gang wait for each other, so that its slowest one decides (section 3.2), on whichever hosts they
-are.  All that happens at one instant has happened before rates change.
+Guests progress as in the fast simulator.  The processes of a gang wait for each other, so that its slowest one decides
+(two-tier paper, section 3.2), on whichever hosts they are.  Everything of one instant happens before rates change.
 """
 
 import itertools

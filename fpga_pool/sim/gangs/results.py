@@ -1,9 +1,4 @@
-"""What comes of a simulation of gangs.
-
-What a simulation of gangs is judged by (section 3.3).
-
-What comes of a simulation of gangs, written while it comes about (doc/formats).
-"""
+"""Outcome of a simulation of gangs: arrays, the metrics of section 3.3 (two-tier paper), and files (doc/formats)."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,6 +12,8 @@ from scipy import special
 from fpga_pool.core.types import Floats, Ints
 from fpga_pool.sim.files import replacing
 from fpga_pool.sim.gangs.trace import Trace
+
+# ---- Outcome
 
 
 class Sink(Protocol):
@@ -65,6 +62,8 @@ class Outcome:
     behind_busy_s: float
 
 
+# ---- Metrics
+
 #: Run times below this count as this in the bounded slowdown.
 TAU_S = 10.0
 _BATCHES = 20
@@ -109,6 +108,8 @@ def utilisation(processors: int, trace: Trace, outcome: Outcome) -> tuple[float,
     span_s = processors * (float(outcome.finish_s.max()) - float(trace.submit_s[0]))
     return outcome.front_busy_s / span_s, outcome.behind_busy_s / span_s
 
+
+# ---- Files
 
 _HEAD = "# format_version=1\n"
 _BUFFER_BYTES = 1 << 20

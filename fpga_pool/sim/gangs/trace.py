@@ -1,9 +1,4 @@
-"""The gangs of a simulation, in columns, made of the lines of a file.
-
-What processes use in truth, where that is not what their gangs say.
-
-What goes wrong while gangs run: hosts are lost, gangs fail, tenants cancel them.
-"""
+"""Input of a simulation of gangs: their trace in columns, their true CPU usage, and faults over time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -117,6 +112,9 @@ def draw(
     return gangs, replace(shares, usage=usage[order])
 
 
+# ---- True usage
+
+
 class TrueUsage:
     """What processes use in truth, where that is not what their gangs say."""
 
@@ -136,6 +134,9 @@ class TrueUsage:
 
     def _tier(self, gang: int) -> Floats:
         return self.usage.front if self._view.tier[gang] == IN_FRONT else self.usage.behind
+
+
+# ---- Faults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,4 @@
-"""Problem and schedule files of multi-FPGA tasks (JSON; doc/formats).
-
-The structure of a problem file, and messages that say what would be right.
-"""
+"""Problem, outage and schedule files of tasks (JSON; doc/formats), with their schema."""
 
 import json
 from collections import Counter
@@ -19,6 +16,8 @@ from fpga_pool.core.lattice.tasks import Links, TaskProblem, TaskSchedule, Topol
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.files import replacing
 from fpga_pool.sim.lattice.simulator import Outage
+
+# ---- Schema
 
 FORMAT_VERSION = 1
 
@@ -140,6 +139,9 @@ def _check(path: str | Path, place: str, content: Any, validator: Draft202012Val
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+# ---- Reading and writing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,7 @@
-"""Tasks that arrive over time on FPGAs that fail and return, planned again whenever something happens.
+"""Simulation of tasks that arrive over time on FPGAs that fail and return; planned again at every event.
 
-The policy is asked for a schedule of what waits, on what is there now; of that schedule only what begins at once is
-carried out.  So it never knows what is yet to arrive, to fail or to return.
-
-FPGAs that are not there for a while.
+The policy is asked for a schedule of the waiting tasks on the FPGAs that are there; only what begins at once of that
+schedule is carried out.  So the policy never knows of future arrivals, outages or returns.
 """
 
 from collections.abc import Sequence

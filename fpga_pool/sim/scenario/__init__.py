@@ -1,1 +1,1 @@
-"""Scenarios: files that say what a simulated pool is made of and what happens to it (doc/source/user/scenarios)."""
+"""Scenarios: files that describe a simulated pool and the events in it (doc/source/user/scenarios)."""

@@ -1,7 +1,4 @@
-"""The hosts of a scenario, as their agents would describe them.
-
-Where virtual machines of a scenario boot: what Nova does with the pool's filter and weigher in a cloud.
-"""
+"""Hosts of a scenario as their agents describe them, and the hosts that Nova would choose for an instance."""
 
 from collections.abc import Iterator
 

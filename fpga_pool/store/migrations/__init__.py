@@ -1,1 +1,1 @@
-"""How the schema came to be; run by `store.schema`."""
+"""Migrations of the schema; run by `store.schema`."""

@@ -1,13 +1,9 @@
-"""Which FPGAs of one enclosure a task can have: runs of free ones, and the choice among them.
+"""Event-driven list scheduling: whenever FPGAs become free or tasks arrive, the first task in order that fits begins.
 
 Codes are those of `tasks.Links` (0 any, 1 line, 2 ring) and `tasks.Topology` (0 line, 1 ring, 2 full).  Every function
-is compiled where numba is there and runs as it is where not.
-
-Event-driven list scheduling: whenever FPGAs get free or tasks arrive, the first task of the order that fits begins.
-
-Compiled where numba is there; else the same code runs as it is.  Tasks that ask for the same (links and FPGAs) are one
-kind: what one of them fits in, all do, so only the first of each kind that waits has to be looked at, and a task is
-placed in O(kinds + log tasks).
+is compiled where numba is installed, and interpreted where not.  Tasks that ask for the same links and FPGAs are one
+kind: where one of them fits, all do, so only the first waiting task of each kind is tried, and a task is placed in
+O(kinds + log tasks).
 """
 
 import numpy as np
@@ -19,6 +15,9 @@ FLOATS = "Array(float64, 1, 'C', readonly=True)"
 
 _ANY, _RING = 0, 2
 _RINGED, _FULL = 1, 2
+
+
+# ---- FPGAs of one enclosure: runs of free ones, and the choice among them
 
 
 @compiled("boolean(int64, int64, int64, int64, int64, int64)")
@@ -130,6 +129,9 @@ def choose(runs, loaded, base, size, topology, links, width, function, switching
         choose_path(runs, loaded, base, size, topology, width, function, switching, out)
 
 
+# ---- Heaps
+
+
 @compiled("int64(float64[::1], int64[::1], int64, float64, int64)")
 def push(times, ids, count, time, ident):  # type: ignore[no-untyped-def]
     """Put an entry into a heap by time, then number; return the new count."""
@@ -194,6 +196,9 @@ def leave(queue, begin, count):  # type: ignore[no-untyped-def]
         queue[begin + at] = queue[begin + down]
         at = down
     queue[begin + at] = place
+
+
+# ---- The schedule
 
 
 @compiled(f"int64({INTS}, {INTS}, int64, int64, int64[::1], int64[::1], int64, int64[::1], int64)")

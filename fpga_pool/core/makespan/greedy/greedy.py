@@ -1,9 +1,7 @@
-"""Small batches in a pass over plain lists: no search, no compiled code, a millisecond for a hundred jobs.
+"""Planners of one pass: `ect`, and `greedy_plan` for batches that are done before a search would pay.
 
-Largest first, each job to the accelerator that ends it first (as `ect`), and inputs one after the other on every link:
-where all of a batch is over in a moment, a plan must not take another.
-
-Earliest completion time, largest first: the quick planner that computes, transmits and overlaps well.
+Both take jobs largest first and give each the accelerator that ends it first.  `greedy_plan` uses plain lists, no
+search and no compiled code, and sends inputs one after the other on every link: about a millisecond per hundred jobs.
 """
 
 from math import inf

@@ -1,11 +1,9 @@
-"""Where jobs go if each in turn takes the accelerator that would end it first.
+"""Placement of jobs in one pass, each where it would end first, and transfers by priority, compiled where possible.
 
-A plan made forwards, compiled where possible: placement as `greedy.place`, transfers as `fluid.transmit`.
+`place` and `fluid.transmit` are the numpy versions; `place_ahead` and `transmit_in_order` call the kernels instead.
 
-A batch of virtual machines: each holds its accelerators for all of its life, so none waits for another's slots.
-
-The problem of the makespan paper with one job for each place.  The jobs are alike, since they are made by one request:
-then the places that complete first are an optimal choice, whatever else is there.
+`hold` solves the problem with one job per place: the instances of one request, each of which keeps its accelerators
+for all of its life.  The jobs are alike, so the places that complete first are an optimal choice.
 """
 
 import heapq
@@ -109,6 +107,8 @@ class _Estimate:
         return int(equal[np.argmin(self._ingress_s[self._problem.responder[equal]])])
 
 
+# ---- Compiled placement and transfers
+
 #: Pieces per flow that are provided for at first.
 _PIECES = 8
 #: How much the less busy link of a flow counts; and what says that flows go by rank.
@@ -176,6 +176,8 @@ def run_compiled(
     used = np.lexsort((begin_s[:count], flow[:count]))
     return Transfers(arrived_s, Segments(flow[used], begin_s[used], end_s[used], bps[used]))
 
+
+# ---- Instances
 
 HostT = TypeVar("HostT", bound=Hashable)
 

@@ -1,1 +1,1 @@
-"""Transfers: fluid, with guaranteed rates, on what other transfers leave, and of results."""
+"""Transfers: the fluid model, residual bandwidth, and results."""

@@ -1,10 +1,9 @@
-"""What transfers planned so far leave of every link, and how a further one fills it (makespan paper, Algorithm 4).
+"""Residual bandwidth: what planned transfers leave of every link, and how another one fills it.
 
-What transfers under way leave of every link, worked out for a link when it is asked for.
-
-The same rules as `residual` (makespan paper, Algorithm 4, lines 9, 10 and 13), in plain lists and link by link: a
-re-plan asks about a few links of many and fills them a few bits at a time, where calls of numpy would take most of the
-time.
+`Residual` and `ResidualLinks` follow the same rules (makespan paper, section 3.3 and Algorithm 4, lines 7, 9, 10 and
+13).  `Residual` keeps numpy arrays for whole batches.  `ResidualLinks` keeps plain lists and works a link out when it
+is asked for: a re-plan needs a few links of many and fills them a few bits at a time, where numpy calls would take
+most of the time.
 """
 
 from bisect import bisect_left, bisect_right
@@ -173,6 +172,9 @@ def _merged(pieces: Pieces) -> Pieces:
     first = np.append(True, (bps[1:] != bps[:-1]) | (begin_s[1:] != end_s[:-1]))
     last = np.append(first[1:], True)
     return Pieces(begin_s[first], end_s[last], bps[first])
+
+
+# ---- Link by link, in plain lists
 
 
 class Piece(NamedTuple):

@@ -1,1 +1,1 @@
-"""Batches that arrive, and plans that change, while others are carried out."""
+"""Re-planning, and batches that arrive while others are under way."""

@@ -1,11 +1,9 @@
-"""A plan that is being carried out, as re-planning sees it: what has not started, and what must stay as it is.
+"""A plan under way, as re-planning sees it, and batches that arrive while inputs of earlier ones move (section 3.4).
 
-A batch that arrives while inputs of earlier ones move (makespan paper, section 3.4).
-
-The paper's own policies plan in what earlier transfers leave; see `PlanningAround`.  For any other policy the two
-schemes that the paper has for network batches are tried, and the one that ends first is enforced: to fill what earlier
-transfers leave, in the order in which the policy sends on an idle network; or to begin when these are over.  In either
-case only what has to move waits for the network.
+The makespan paper's own policies plan in the bandwidth that earlier transfers leave; see `PlanningAround`.  For any
+other policy `plan_arriving` tries the paper's two schemes for network batches and keeps the one that ends first: fill
+what earlier transfers leave, in the order in which the policy sends on an idle network, or begin when these are over.
+In either case only jobs whose input moves wait for the network.
 """
 
 from collections.abc import Collection
@@ -138,6 +136,9 @@ def _transfers_left(problem: BatchProblem, plan: BatchPlan, now_s: float, jobs: 
     bps[cut] *= 8.0 * whole[job[cut]] / exact_bits[job[cut]]
     carries = whole[job] > 0
     return Segments(job[carries], begin_s[carries], end_s[carries], bps[carries]), whole, begun
+
+
+# ---- A batch that arrives
 
 
 def plan_arriving(

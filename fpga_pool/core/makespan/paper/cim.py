@@ -1,6 +1,6 @@
-"""Computation-intensive batches: CIM-LP, Algorithm 1 and Algorithm 2 (makespan paper, section 3.1).
+"""`cim`: computation-intensive batches by CIM-LP and Algorithms 1 and 2 (makespan paper, section 3.1).
 
-Algorithm 2 of the makespan paper: a solution of CIM-LP to one accelerator per job, at most one split job each.
+`round_shares` is Algorithm 2: a fractional solution becomes one accelerator per job.
 """
 
 from collections.abc import Iterator

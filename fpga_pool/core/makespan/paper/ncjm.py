@@ -1,4 +1,4 @@
-"""Batches that compute and transmit, and batches of mixed types in waves (the makespan paper, sections 3.3 and 3.5)."""
+"""`ncjm` and `waves`: batches that compute and transmit, and batches of mixed types (makespan paper, 3.3 and 3.5)."""
 
 from collections import deque
 from dataclasses import dataclass, field

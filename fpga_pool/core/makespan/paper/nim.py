@@ -1,6 +1,7 @@
-"""Network-intensive batches: NIM-OR, model (5) and Algorithm 3 (makespan paper, section 3.2).
+"""`nim`: network-intensive batches by NIM-OR, model (5) and Algorithm 3 (makespan paper, section 3.2).
 
-Transfers with a guaranteed rate; the rest is shared shortest first (makespan paper, end of section 3.2).
+`spread` carries its rates out: each transfer has its guaranteed rate, the rest is shared shortest first (end of the
+section).
 """
 
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floa
 _NOISE = 1e-9
 #: Times and rates closer than this, relatively, are one and the same.
 _SAME = 1e-12
+
+
+# ---- Transfers with guaranteed rates
 
 
 class Flows(NamedTuple):
@@ -121,6 +125,9 @@ def _last(begin_s: float, bits: float, bps: float) -> Pieces:
     """Return one piece that carries exactly `bits`, whatever rounding does to its length."""
     end_s = max(begin_s + bits / bps, float(np.nextafter(begin_s, np.inf)))
     return Pieces(np.array([begin_s]), np.array([end_s]), np.array([bits / (end_s - begin_s)]))
+
+
+# ---- The policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""Plans that are improved or proven: the portfolio behind `makespan`, local search, exact models."""
+"""Improved or proven plans: the portfolio behind `makespan`, local search, exact models."""

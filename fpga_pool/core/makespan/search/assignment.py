@@ -1,17 +1,13 @@
-"""Jobs to unrelated machines, R||Cmax.
-
-This is compute-bound planning (CIM of the makespan paper, 3.1), and network-bound planning too, where the machines are
-responders (model (5) of 3.2).
+"""Assignment of jobs to unrelated machines, R||Cmax: CIM of the makespan paper (3.1), and NIM (3.2) as a special case.
 
 Prices of the machines from the dual of CIM-LP make each job choose where it costs least; a cap on the load keeps the
-balance.  That alone ends within half a percent of the bound, without a linear program, because of small jobs there are
-many and they fill what large ones leave.  Ruin and recreate goes on from there.
+balance.  With many jobs that alone ends within half a percent of the bound, without a linear programme, because small
+jobs fill what large ones leave.  Ruin and recreate continues from there.
 
-Batches of which only the network takes time: NIM of the makespan paper, 3.2, solved as jobs to uniform machines.
-
-At constant rates s_i / T all inputs end together (Theorem 2), so of a placement only the largest load of a link counts;
-the egress loads are the same for all placements.  Left is to balance ingress: machines are responders (model (5)).
-No linear program is needed: on uniform machines its solution is known, and it says nothing about whole jobs.
+Where only the network takes time, machines are responders.  At constant rates s_i / T all inputs end together
+(Theorem 2), so a placement counts by its largest load of a link, and egress loads do not depend on it: what is left is
+to balance ingress (model (5)).  On uniform machines the solution of the linear programme is known, and it says nothing
+about whole jobs, so none is solved.
 """
 
 from dataclasses import dataclass
@@ -200,6 +196,9 @@ def _fill(
         machine[job] = chosen
         load_s[chosen] = end_s[chosen]
     return Assignment(machine, load_s)
+
+
+# ---- Batches bound by the network
 
 
 def is_network_bound(problem: BatchProblem) -> bool:

@@ -1,7 +1,4 @@
-"""Our queue at a device, and the way there for what enters the host.
-
-Classes and filters of many flows, in and out of the kernel.
-"""
+"""Changes of the kernel's queues: our queue at a device, the redirection of ingress, classes and filters of flows."""
 
 import contextlib
 import errno

@@ -2,8 +2,6 @@
 
 pyroute2 makes the same messages from dictionaries, at some hundred a second; ten thousand flows need thirty thousand.
 Layouts: linux/rtnetlink.h, linux/pkt_sched.h, linux/pkt_cls.h.
-
-Addresses as they are in a packet.
 """
 
 import functools

@@ -1,7 +1,4 @@
-"""Messages to the kernel and back, many at a time.
-
-What the kernel says about devices and queues; this needs no privilege.
-"""
+"""Netlink: many messages to the kernel in one call, and queries of devices and queues, which need no privilege."""
 
 import errno
 import os
@@ -15,6 +12,8 @@ from fpga_pool.drivers.egress.tc import messages
 from fpga_pool.drivers.egress.tc.messages import ACK, attributes_of, numbered
 from fpga_pool.drivers.egress.tc.places import ROOT_GROUP, Link
 from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound, ServiceUnavailable
+
+# ---- Messages and answers
 
 #: The kernel answers a batch before `send` returns: what it answers must fit the socket's buffer, if it refuses all.
 _BATCH = 100
@@ -132,6 +131,8 @@ def _refusal(answer: _Answer) -> Refusal:
         text = dict(attributes_of(answer.body[_ERROR_BYTES:])).get(_ERROR_TEXT, b"")
     return Refusal(answer.sequence, -number, text.rstrip(b"\0").decode(errors="replace"))
 
+
+# ---- Queries
 
 _RTM_GETLINK = 18
 _REQUEST = 0x1

@@ -1,10 +1,9 @@
-"""Which numbers a flow has in the kernel: its class, and its filters' places in the hash tables.
+"""Handles of a flow in the kernel, and the HTB parameters of its rate.
 
-The kernel's work for a new class grows with the classes of the same queue, because it looks through all of them for
-filters to bind (`tc_bind_tclass`).  Ten thousand classes in one queue take longer by that than by all else.  So a
-queue has 1024 at most: the first flows are classes of the device's own queue, the others of further queues below it.
-
-From the rate that a user asks to what an HTB class is told.
+A flow has a class, and a filter in the hash table.  The kernel's work for a new class grows with the classes of the
+same queue, because it looks through all of them for filters to bind (`tc_bind_tclass`).  With ten thousand classes in
+one queue that takes longer than everything else.  So a queue has 1024 at most: the first flows are classes of the
+device's own queue, the others of further queues below it.
 """
 
 import heapq
@@ -18,6 +17,8 @@ from typing import NamedTuple
 from fpga_pool.drivers.egress.base import Flow
 from fpga_pool.drivers.egress.tc.messages import ROOT, FlowFilter, bucket_of, packed
 from fpga_pool.model.exceptions import Conflict
+
+# ---- Handles
 
 #: The device's own queue, by which an agent knows what an earlier one left; the next GROUPS - 1 are those below it.
 MAJOR = 0xF940
@@ -122,6 +123,8 @@ class Places:
         for used in filters:
             self._nodes[used.parent, len(used.source), bucket_of(used.source_port)].give_back(used.node)
 
+
+# ---- Rates
 
 #: TCP's header with the timestamps option, which Linux sends unless told otherwise.
 _TCP_HEADER_BYTES = 20 + 12

@@ -1,17 +1,14 @@
-"""Figure 11, ours: what it is worth to know the jobs to come, at an alpha of 1 from empty slots and loads of 2 s.
+"""Figure 11, ours: the value of foresight, at an alpha of 1 from empty slots and loads of 2 s.
 
-Between ours and the clairvoyant optimum lies the most that any policy can expect without foresight, one that knows the
-mix and the intervals included.  It can be worked out where every job comes when the one before it would end.
+Between ours and the clairvoyant optimum lies the most that any policy can expect without foresight, even one that
+knows the mix and the intervals.  `Unforeseen` computes it where every job comes when the one before it would end.
 
-The most benefit that any policy can expect which does not know the jobs to come, only how likely each is.
-
-A dynamic programme over what a card does and who waits for it.  Time counts in intervals: one job comes at the end of
-each, of any function alike, and works as long as one interval and waits as long as one; a load takes some.  Then
+It is a dynamic programme over the state of a card and its queue.  Time counts in intervals: one job comes at the end
+of each, of any function alike, and works as long as one interval and waits as long as one; a load takes some.  Then
 nothing is learned between two arrivals, and whatever is begun there can as well be begun at the arrival before: only
-whole times are looked at.
-
-What is left out makes it more: the shared DMA, and which of several jobs a slot loads for (all of a function wait
-beyond their patience while one does).  A preemptible job that gives way to a load is counted to its end.
+whole times are examined.  Simplifications make the value larger, so it stays an upper bound: the shared DMA is left
+out, and so is which of several jobs a slot loads for (all of a function wait beyond their patience while one does); a
+preemptible job that gives way to a load is counted to its end.
 """
 
 from collections import Counter
@@ -32,6 +29,8 @@ from fpga_pool.experiments.benefit.cases import CATALOGUES, card_pool, reference
 from fpga_pool.experiments.figures.benefit.runs import OURS, REPLACING, benefit_vcpus
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.sim.benefit.trace import Trace
+
+# ---- The most without foresight
 
 
 class _Loading(NamedTuple):
@@ -140,6 +139,8 @@ class Unforeseen:
                 holds = (*holds[:kind], tuple(sorted((*holds[kind], function))), *holds[kind + 1 :])
         return gained, _State(holds, loading, tuple(stays))
 
+
+# ---- The figure
 
 #: Jobs, one a second, each of one second.
 JOBS = (4, 5, 6)

@@ -1,10 +1,8 @@
-"""Figure 9, ours: share of what the best schedule gains, found on short traces, bounded closely on long ones.
+"""Figure 9, ours: share of the optimum, which is found on short traces and bounded closely on long ones.
 
-A clairvoyant schedule loads functions before anybody has asked for them.  How much that gains at the start is told by
-the best schedule that loads none before the first job that asks for it; how much knowing the mix would, by the best
-set of functions that stays, chosen when all is over.
-
-What a card gains whose slots are loaded once: the best set of functions, found when all is over.
+A clairvoyant schedule loads functions before any job has asked for them.  How much that gains at the start is shown by
+the best schedule that loads none before the first job that asks for it; how much knowing the mix would gain, by
+`FixedSet`, the best set of functions that stays loaded, chosen in hindsight.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,6 +21,8 @@ from fpga_pool.experiments.benefit.cases import CATALOGUES, LOAD_S, card_pool, r
 from fpga_pool.experiments.figures.benefit.runs import KEEPING, OURS, REPLACING, benefit_vcpus, curves, trace
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.sim.benefit.trace import Trace
+
+# ---- The best fixed set
 
 
 class FixedSet:
@@ -63,6 +63,8 @@ def _fixed_sets(pool: OnlinePool) -> Iterator[tuple[list[int], list[int]]]:
                 functions[slot] = function
         yield functions, sorted(range(pool.slots), key=lambda slot: -pool.speedup[functions[slot]])
 
+
+# ---- The figure
 
 ALPHAS = (1.0, 2.0, 4.0)
 SHORT, LONG = "short", "long"

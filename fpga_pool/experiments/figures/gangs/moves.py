@@ -1,7 +1,4 @@
-"""Figure 8: migrations per gang over the load (section 3.4).
-
-Figures 13 and 14: what a migration may cost (section 3.5.3).
-"""
+"""Figures 8, 13 and 14: migrations per gang over the load (section 3.4), and their cost (section 3.5.3)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +9,8 @@ import numpy as np
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings
 from fpga_pool.experiments.figures.gangs.compare import RESPONSE, SLOWDOWN
 from fpga_pool.experiments.figures.gangs.runs import FEITELSON, JANN, KEASY, LOADS, MEASY, OURS, Setting, results
+
+# ---- Figure 8
 
 _WHERE = "section 3.4, figure 8"
 
@@ -63,6 +62,8 @@ EXPERIMENT = Experiment(
     claims=claims,
 )
 
+
+# ---- Figures 13 and 14
 
 _COSTS_WHERE = "section 3.5.3"
 #: 20 s is the default; 480, 900 and 1500 s are those that the text names.

@@ -1,7 +1,4 @@
-"""Figure 5, ours: completion time over the optimum of a few tasks, which `exact` proves.
-
-One problem, scheduled by all policies, and what is said of many.
-"""
+"""Figure 5, ours: completion time over the optimum of a few tasks; and what all figures of tasks share."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +15,8 @@ from fpga_pool.core.policy import Searching, TaskPolicy
 from fpga_pool.experiments.figures.figure import Claim, Experiment, Panel, Sample, Samples, Settings, X
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.lattice.workloads import Wanted, generate
+
+# ---- Shared by all figures
 
 OURS, RANKING = "lattice_plus", "lattice"
 #: The paper's, with HEFT in both readings.
@@ -94,6 +93,8 @@ def ours_claims(samples: Samples, panels: Sequence[tuple[str, str]]) -> Iterator
             ours={"least mean": min(tight), "mean": float(np.mean(tight))},
         )  # fmt: skip
 
+
+# ---- Figure 5
 
 TASKS = (5, 7, 9)
 ENCLOSURES, FPGAS, MEAN_S = 2, 4, 10.0

@@ -1,7 +1,4 @@
-"""Figure 4: share of the bound over the number of workloads, highly irregular ones.
-
-Figure 3: share of the bound over irregularity, RTM and F11.
-"""
+"""Figures 3 and 4: share of the bound over irregularity, and over the number of workloads."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +16,8 @@ from fpga_pool.experiments.figures.lattice.small import (
     shares,
 )
 from fpga_pool.sim.lattice.workloads import Wanted
+
+# ---- Figure 3
 
 IRREGULARITIES = (0.1, 0.2, 0.3, 0.4, 0.55)
 #: Tasks of each workload, and how many workloads there are.
@@ -112,6 +111,8 @@ EXPERIMENT = Experiment(
     claims=claims,
 )
 
+
+# ---- Figure 4
 
 NUMBERS = (10, 20, 30, 50, 70, 90, 120, 150)
 WORKLOADS_SCENARIOS = {"single": (1, 1), "multi": (2, 20)}

@@ -1,7 +1,4 @@
-"""Figure 8: compute times that were estimated wrongly (section 5.7).
-
-Figure 9: how long planning takes (section 5.8).
-"""
+"""Figures 8 and 9: wrong estimates of compute times (section 5.7), and planning time (section 5.8)."""
 
 import statistics
 import time
@@ -26,6 +23,8 @@ from fpga_pool.experiments.figures.makespan.workload import (
     makespan_s,
     planner,
 )
+
+# ---- Figure 8
 
 _OWN, _PANEL, _WHERE = "cim", "estimates", "section 5.7"
 #: The largest error, percent of what the size says.
@@ -89,6 +88,8 @@ EXPERIMENT = Experiment(
     claims=claims,
 )
 
+
+# ---- Figure 9
 
 _PLANNING_TIME_WHERE = "section 5.8"
 REQUESTERS = (50, 100, 200, 300, 400)

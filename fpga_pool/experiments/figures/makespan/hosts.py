@@ -1,7 +1,4 @@
-"""Figure 3: makespan over the number of responders, and over the number of requesters (section 5.2).
-
-Figure 4: makespan over the number of jobs in a batch (section 5.3).
-"""
+"""Figures 3 and 4: makespan over the numbers of responders and requesters (section 5.2), and of jobs (section 5.3)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +19,8 @@ from fpga_pool.experiments.figures.makespan.workload import (
     makespans,
     ratios,
 )
+
+# ---- Figure 3
 
 #: The paper names 20, 30, 40 responders and 150, 200, 350 requesters.
 RESPONDERS = (5, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
@@ -196,6 +195,8 @@ EXPERIMENT = Experiment(
     cases=cases, measure=measure, claims=claims,
 )  # fmt: skip
 
+
+# ---- Figure 4
 
 _LOAD_WHERE = "section 5.3"
 #: "2000 requester hosts and 300 responder hosts"; the numbers of jobs are not in the text.

@@ -1,7 +1,4 @@
-"""Figure 6: batches of mixed types (section 5.5).
-
-Figure 7: average job completion time against makespan, by groups of size (section 5.6).
-"""
+"""Figures 6 and 7: batches of mixed types (section 5.5); average completion time against makespan (section 5.6)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -23,6 +20,8 @@ from fpga_pool.experiments.figures.makespan.workload import (
     makespans,
     mixed,
 )
+
+# ---- Figure 6
 
 _OWN, _WHERE = "waves", "section 5.5"
 #: Percent of computation-intensive jobs.  The paper's patterns are not in its text.
@@ -96,6 +95,8 @@ EXPERIMENT = Experiment(
     claims=claims,
 )
 
+
+# ---- Figure 7
 
 _FAIRNESS_OWN, _FAIRNESS_WHERE = "nim", "section 5.6"
 GROUPS = (1, 2, 3, 4, 6, 8, 10)

@@ -1,10 +1,8 @@
-"""Figure 5: jobs per second over the rate at which batches arrive (section 5.4).
+"""Figure 5: throughput over the rate at which batches arrive (section 5.4).
 
-Batches that come one after the other, and what each policy makes of them (section 3.4).
-
-A policy plans a batch when it comes and knows of no later one.  The paper's own and its baselines do so by themselves
-when they see all batches as one problem with release times.  Others change what is under way: by their own `replan`,
-or, without one, each job of a new batch goes behind it.
+A policy plans a batch when it arrives and knows of no later one (section 3.4).  The paper's own and its baselines do so
+by themselves when they see all batches as one problem with release times.  Others change the plan under way: by their
+own `replan`, or, without one, by placing each job of a new batch behind it.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,6 +28,8 @@ from fpga_pool.experiments.figures.makespan.workload import (
     decide,
     planner,
 )
+
+# ---- Batches that arrive
 
 #: Policies that see releases as they come, however many there are in a problem.
 _IN_TIME_ORDER = frozenset({"sjf", "ljf", "cim", "nim", "ncjm", "waves"})
@@ -100,6 +100,8 @@ class _Course:
         flow, *rest = (np.append(before[kept], new) for before, new in columns)
         self._transfers = Segments(flow, *rest)
 
+
+# ---- The figure
 
 _WHERE = "section 5.4"
 #: Batches per second, evenly spaced.  The text names 4.

@@ -1,12 +1,10 @@
-"""The workload of the makespan paper, section 5.2.
+"""The workload of the makespan paper, section 5.2, and the steps that its figures share: plan, measure, compare.
 
 1000 jobs, sizes exponential with mean 200 Mb; 0.001 s of compute per Mb; 5 accelerators and 5 Gbit/s per responder,
 1 Gbit/s per requester; a deviation of up to 20 % of each compute time and each link.  What the paper leaves open: the
 deviation is drawn again for every pair of job and accelerator, uniformly; requesters are drawn uniformly.
 
-Who plans, and what is drawn of it.
-
-What comes of a plan when jobs take other times than it expects (section 5.7).
+`makespan_s` is the makespan of a plan when jobs take other times than it expects (section 5.7).
 """
 
 import time
@@ -23,6 +21,8 @@ from fpga_pool.core.makespan.greedy.execution import execute
 from fpga_pool.core.policy import Adaptive, BatchPolicy, Preparing, Searching
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 from fpga_pool.experiments.figures.figure import Sample, Samples, Settings, X
+
+# ---- Batches
 
 JOBS, REQUESTERS, RESPONDERS = 1000, 200, 30
 ACCELERATORS_PER_RESPONDER = 5
@@ -123,6 +123,8 @@ def mixed(drawn: Draw, forms: NDArray[np.str_]) -> BatchProblem:
         ingress_bps=drawn.ingress_bps,
     )
 
+
+# ---- Planners
 
 #: Our policy, the paper's baselines, and the curve of the best lower bound known.
 OURS, BASELINES, BOUND = "makespan", ("sjf", "ljf"), "bound"

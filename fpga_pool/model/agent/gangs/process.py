@@ -1,7 +1,4 @@
-"""The life of a process of a gang on its host, from the command to launch it until nothing of it is left.
-
-The processes of gangs as guests of a host: what is launched, and what can be seen of it.
-"""
+"""The life of a gang's process on its host, from the launch of its guest to its end, as a transition table."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,6 +20,8 @@ from fpga_pool.model.messages.gangs import (
     StopProcess,
 )
 from fpga_pool.model.values import changed
+
+# ---- What is launched, and what a host observes of it
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -89,6 +88,9 @@ class Running:
     saved: str = ""
     #: Why it has failed.
     reason: str = ""
+
+
+# ---- State and events
 
 
 class Goal(StrEnum):
@@ -224,6 +226,9 @@ class Step(StrEnum):
 
 Outcome = tuple[HeldProcess, Step]
 Rule = Callable[[HeldProcess, Any, float], Outcome]
+
+
+# ---- Transitions
 
 
 def about(key: Key, now_s: float) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Whether what happens differs so much from the plan that the rest is to be planned again.
+"""Batches in the planning cycle: a batch is placed, or the work under way is planned again.
 
-The part of batches in the planning cycle: a batch is placed, or what is under way is planned again.
+`ReplanTrigger` decides when the work under way differs from its plan by enough to plan the rest again.
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -1,1 +1,1 @@
-"""Gangs: admission, decisions, what their agents report."""
+"""Gangs: admission, decisions, and reports of their agents."""

@@ -1,1 +1,1 @@
-"""Slots of virtual machines."""
+"""Slots for instances: candidates, costs, claims, and explanations."""

@@ -1,12 +1,8 @@
-"""Which slots of the pool an instance could get for a function, and what that would cost the pool.
+"""Slots that an instance could get for a function: by provider with their cost, and by host with their links.
 
-Slots are seen as Placement sees them: those of one kind on one card are a provider, and within a provider one is as
-good as another for the claim, so what matters is how many there are, from the best to the most costly.
-
-The slots of each host that an instance could get for a function, with how they are linked.
-
-Most hosts of a pool are alike: those whose slots are free, cost and are linked the same share one description, so that
-what was found out about one of them holds for all.
+Slots are counted as in Placement: those of one kind on one card are a provider, and a claim takes any of a provider's,
+so only their number counts, from the cheapest on.  Most hosts of a pool are alike: those whose slots are free, cost
+and are linked the same share one description, and what was computed for one of them holds for all.
 """
 
 import math

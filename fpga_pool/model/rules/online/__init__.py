@@ -1,1 +1,1 @@
-"""Jobs that arrive one by one and are decided by benefit."""
+"""Online jobs, which are submitted one by one and decided by benefit."""

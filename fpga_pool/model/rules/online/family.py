@@ -1,9 +1,7 @@
-"""What an online policy wants, as objects: who gets which slot, who leaves, and what is loaded ahead (benefit paper).
+"""Online jobs in the planning cycle (benefit paper): a policy's moves are committed, a shard's demand is learned.
 
-A load that no job waits for is a command by itself: it takes no lease, so that a claim, a task or a plan can have the
-slot at any moment.
-
-The part of online jobs in the planning cycle, and what a shard learns of what is asked for (benefit paper).
+A load that no job waits for is a command of its own: it takes no lease, so a claim, a task or a plan can have the slot
+at any moment.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -28,6 +26,8 @@ from fpga_pool.model.rules.online.view import OnlineView, RequestedLoad, online_
 from fpga_pool.model.rules.shared.changes import change_job, grant_pool_leases, send
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
+
+# ---- Moves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +165,8 @@ def _place(tx: Transaction, placement: Placement, queue: Sequence[Job], now_s: f
         tx.save(BATCH.transition(batch, BatchBegun(dispatched_at=now_s), now_s)[0])
     return change_job(tx, placement.job, event, now_s)
 
+
+# ---- The family
 
 #: Jobs that a scheduler which takes over looks back on, and for how long: more than estimates remember.
 RECALLED_JOBS, RECALLED_S = 500, 3600.0

@@ -1,1 +1,1 @@
-"""What all families share: changes of objects, reports, reconciliation, columns, shards."""
+"""Rules that all families share: changes of objects, reports, reconciliation, columns, shards."""

@@ -1,10 +1,6 @@
-"""What holds of a pool at every moment, whatever failed; and what more holds when nobody has work for it.
+"""Invariants of a pool: true at every moment, whatever failed; and further ones of a pool at rest.
 
 Each rule yields what contradicts it, in words for an operator.
-
-What holds of gangs at every moment, and what more when nobody has work for the pool; see `model.rules.shared.audit`.
-
-What holds of tasks at every moment; see `model.rules.shared.audit`.
 """
 
 from collections import Counter, defaultdict
@@ -29,6 +25,8 @@ from fpga_pool.model.objects.pool import (
     SlotState,
 )
 from fpga_pool.model.objects.tasks import Task, TaskState
+
+# ---- Gangs
 
 _TO_END = frozenset({ProcessState.STOPPING, ProcessState.STOPPED})
 
@@ -90,6 +88,9 @@ def audit_gangs_at_rest(gangs: Sequence[Gang], processes: Sequence[Process]) -> 
         yield f"process {process.uuid}: is {process.state} on {process.processor}"
 
 
+# ---- Tasks
+
+
 def audit_tasks(tasks: Sequence[Task], leases: Sequence[Lease], active_jobs: Sequence[Job]) -> Iterator[str]:
     """Compare tasks that have not ended with leases in force and jobs on slots: a task has all its slots, or none."""
     held: defaultdict[str, set[str]] = defaultdict(set)
@@ -115,6 +116,8 @@ def audit_tasks(tasks: Sequence[Task], leases: Sequence[Lease], active_jobs: Seq
     for holder, slots in held.items():
         yield f"task {holder}: has ended, and holds {', '.join(sorted(slots))}"
 
+
+# ---- Batches, slots, leases, and the outbox
 
 #: Jobs whose completion is recorded.
 COMPLETED = frozenset({JobState.RESULT_HELD, JobState.DONE})

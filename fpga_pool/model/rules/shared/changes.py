@@ -1,7 +1,4 @@
-"""Changes of one object together with what follows from them: commands, leases, counts of the batch, its task.
-
-What an operator does to slots.
-"""
+"""Changes of one object with their consequences: commands, leases, counts of its batch, the state of its task."""
 
 import uuid
 from collections.abc import Collection, Iterable
@@ -18,6 +15,8 @@ from fpga_pool.model.objects.gangs import Processor
 from fpga_pool.model.objects.pool import ACTIVE_JOBS, ENDED_JOBS, Job, JobState, Lease, LeaseKind, Slot, SlotState
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TASK_POLICY, Task, TaskState
 from fpga_pool.model.transaction import Transaction
+
+# ---- Jobs
 
 
 def change_job(tx: Transaction, job: Job, event: object, now_s: float, *, settle: bool = True) -> Job:
@@ -49,6 +48,9 @@ def _change_one(tx: Transaction, job: Job, event: object, now_s: float, *, settl
     if settle and job.state in ACTIVE_JOBS and changed.state not in ACTIVE_JOBS:
         settle_slots(tx, [job.slot], now_s)
     return changed
+
+
+# ---- Commands and flows
 
 
 def send(tx: Transaction, slot_name: str, action: Action) -> None:
@@ -126,6 +128,9 @@ def _send_to_host(tx: Transaction, host: str, what: str, action: ShapeFlow | Rel
     )
 
 
+# ---- Leases
+
+
 def grant_pool_leases(tx: Transaction, slots: Iterable[str], now_s: float) -> None:
     """Make sure that the shard holds these slots for its jobs; the pool's leases are revocable."""
     wanted = dict.fromkeys(slots)
@@ -189,6 +194,9 @@ def _settle_slot(tx: Transaction, slot_name: str, held: Lease | None, now_s: flo
         change_slot(tx, slot, DrainCompleted(), now_s)
 
 
+# ---- Slots
+
+
 def change_slot(tx: Transaction, slot: Slot, event: object, now_s: float) -> Slot:
     """Apply `event` to a slot; the jobs of a slot that fails are displaced."""
     changed, _ = SLOT.transition(slot, event, now_s)
@@ -198,6 +206,9 @@ def change_slot(tx: Transaction, slot: Slot, event: object, now_s: float) -> Slo
     elif changed.drain_requested and changed.state in (SlotState.EMPTY, SlotState.READY):
         settle_slots(tx, [slot.name], now_s)
     return changed
+
+
+# ---- Tasks
 
 
 def change_task(tx: Transaction, task: Task, event: object, now_s: float) -> Task:
@@ -261,6 +272,9 @@ def _give_back_slots(tx: Transaction, uuid: str, now_s: float) -> None:
     slots = [lease.slot for lease in held]
     grant_pool_leases(tx, sorted(tx.occupied(slots)), now_s)
     settle_slots(tx, slots, now_s)
+
+
+# ---- Draining
 
 
 def displace_jobs(

@@ -1,10 +1,8 @@
-"""The pool's hosts and slots as columns: a snapshot, and deltas that bring it up to date.
+"""The pool's hosts and slots as columns: a snapshot, deltas that update it, and the slots grouped by provider.
 
-A scheduler of virtual machines looks at every slot for each request, so it wants arrays rather than objects.  Texts
-are kept once, as words; a column holds the number of a row's word.  Rows are known by their names, numbers of words
-mean nothing outside the value they are in.
-
-The pool's slots as Placement counts them: those of one kind on one card are a provider.
+A scheduler of instances looks at every slot for each request, so it needs arrays rather than objects.  Texts are kept
+once, as words; a column holds the number of a row's word.  Rows are known by their names; numbers of words mean nothing
+outside the value they are in.
 """
 
 import base64
@@ -277,6 +275,9 @@ def _read_columns(
     if len({len(column) for column in columns.values()}) != 1:
         raise ValueError("columns of different lengths")
     return columns
+
+
+# ---- Providers in Placement
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,11 +1,8 @@
-"""Where a task could go: the slots of each host that its function fits in, and which of them are linked as it asks.
-
-The slots of hosts as enclosures of the lattice paper, and what a policy plans on them as slots again.
+"""Slots that a task could have: by host with their links, and as the enclosures of the lattice paper.
 
 An enclosure is a line, a ring or fully linked, and its members are single slots.  A card with several slots in a line
-or ring of cards is unrolled: its slots follow each other.  So a path may be unknown here that there is (a ring within
-one card of several), but none is known that there is not; who finds no place here is placed otherwise
-(`family.choose`).
+or ring of cards is unrolled: its slots follow each other.  So a path may be missed (a ring within one card of several),
+but none is invented; a task that finds no place in an enclosure is placed otherwise (`family.choose`).
 """
 
 from bisect import bisect_left
@@ -28,6 +25,9 @@ from fpga_pool.model.rules.instance.linking import SlotCandidate, choose_candida
 
 #: What has to be done before a slot computes: nothing, a load, a load in place of what others may want again.
 _LOADED, _EMPTY, _REPLACED = 0.0, 1.0, 2.0
+
+
+# ---- Slots of a host
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +137,9 @@ class EarliestStart:
         self.ready_s.update(dict.fromkeys(slots, until_s))
         for slot in slots:
             self._found.pop(slot.partition("/")[0], None)
+
+
+# ---- Enclosures
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,7 @@
-"""Which tasks get which slots now: the rules of `core.lattice.starting`, on the slots of a shard.
+"""Tasks in the planning cycle (lattice paper): which of them get which slots now.
 
-Slots that an enclosure of the lattice paper cannot describe, and moments at which the policy cannot be asked, have
-rules of their own: tasks get such slots in order of arrival.
-
-The part of tasks in the planning cycle (lattice paper).
+The rules are those of `core.lattice.starting`, on the slots of a shard.  Slots that no enclosure can describe, and
+moments at which the policy cannot be asked, have rules of their own: tasks get such slots in order of arrival.
 """
 
 from collections.abc import Collection, Iterable, Sequence

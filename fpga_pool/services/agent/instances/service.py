@@ -1,6 +1,6 @@
-"""All instances of a host that use its slots.
+"""Instances of a host that use its slots, and the socket on which libvirt's qemu hook asks whether a guest may start.
 
-Where libvirt's qemu hook asks whether a machine may start: a unix socket, one JSON object each way.
+The socket is a unix socket, with one JSON object each way.
 """
 
 import json
@@ -21,6 +21,9 @@ from fpga_pool.services.agent.instances.supervisor import LOOK_S, InstanceSuperv
 from fpga_pool.services.loop import Loop
 
 LOG = logging.getLogger(__name__)
+
+
+# ---- The hook's socket
 
 #: The description of a machine is a few thousand bytes.
 MAX_BYTES = 4 << 20
@@ -104,6 +107,9 @@ class _Handler(socketserver.BaseRequestHandler):
             return str(question["operation"]), str(question["domain"])
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInput(f"the question cannot be read: {error!r}") from error
+
+
+# ---- Instances
 
 
 class Instances:

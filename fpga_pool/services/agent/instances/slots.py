@@ -1,4 +1,4 @@
-"""The slots that an agent keeps for instances, and what guests compute on them."""
+"""Slots that an agent holds for instances, and the requests that guests compute on them."""
 
 import logging
 import threading

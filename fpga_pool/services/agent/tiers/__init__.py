@@ -1,1 +1,1 @@
-"""The tiers of a host: which guest is on which pCPU, in which tier, and how that changes while they run."""
+"""Tiers of a host: the pCPUs and tier of each guest, and changes while guests run."""

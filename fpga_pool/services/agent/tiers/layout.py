@@ -1,6 +1,7 @@
-"""Which pCPUs a guest gets: each carries one vCPU of the foreground and one of the background, at the most.
+"""Placement of guests on pCPUs, and the file that keeps it over restarts of the agent.
 
-Where each guest of a host is to be: what must outlive the agent, for a guest may have changed its tier.
+A pCPU carries at most one vCPU of the foreground and one of the background.  Guests may have changed their tier since
+they started, so the hypervisor alone does not know where each belongs.
 """
 
 import json

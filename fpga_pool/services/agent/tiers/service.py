@@ -1,12 +1,8 @@
-"""Keeps the guests of a host in their tiers, whoever starts, ends or restarts them, and changes the tiers live.
+"""The tiers service of an agent: it keeps the guests of a host in their tiers and changes tiers while they run.
 
-What is to be follows from what the hypervisor says, from the book, and from what Placement has allocated; an event
-only makes the service look.  So an agent that is killed at any moment leaves guests that run, and the next one makes of
-them what they were to be.
-
-How much of its pCPU each vCPU uses, from one measurement to the next.
-
-The agent's side of its RPC interface as far as tiers go (`rpc.agent_api`).
+The wanted state follows from the hypervisor, from `layout.Book`, and from the allocations in Placement; an event only
+triggers a comparison.  So an agent that is killed at any moment leaves guests that run, and the next agent puts them
+into their tiers.  `TierEndpoint` is the tiers' part of `rpc.agent_api`.
 """
 
 import logging
@@ -24,6 +20,8 @@ from fpga_pool.placement.tiers import TierAccounts
 from fpga_pool.rpc.transport import TARGET, answers
 from fpga_pool.services.agent.tiers.layout import Book, Entry, Place, find_pcpus, rearranged
 from fpga_pool.services.loop import Loop
+
+# ---- Usage of pCPUs
 
 #: Measurements closer to each other than this say nothing: the last one stands.
 SHORTEST_S = 1.0
@@ -65,6 +63,9 @@ class UsageMeter:
 
 
 LOG = logging.getLogger(__name__)
+
+
+# ---- Tiers
 
 #: A guest that does not run is expected back for so long, as in a reboot; what it had is then given to others.
 FORGET_S = 600.0
@@ -303,6 +304,8 @@ class Tiers:
             LOG.warning("%s", complaint)
         self._complaints[about] = complaint
 
+
+# ---- RPC
 
 Context = dict[str, Any]
 

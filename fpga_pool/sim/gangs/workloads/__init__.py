@@ -1,1 +1,1 @@
-"""Models of workloads, by name: two exact ones, and two that are calibrated to what the paper says of its own."""
+"""Models of workloads, by name: two exact ones, and two calibrated to the figures that the two-tier paper prints."""

@@ -1,13 +1,12 @@
-"""Two stand-ins for the paper's workloads, calibrated to the figures that it prints of them.
+"""Workload models calibrated to the figures that the two-tier paper prints of its own, or fitted to a trace.
 
 `feitelson_calibrated` has the form of Feitelson's model of 1996 (sizes of harmonic order with powers of two
 emphasised, run times of two exponential stages that grow with size, repeated runs) and the paper's means;
-`jann_calibrated` has ranges of sizes and run times of great variance, and the paper's means.  The parameters
-of the models themselves are not to be had.
+`jann_calibrated` has ranges of sizes and run times of great variance, and the paper's means.
+The parameters of the models themselves are not available.
 
-The form of Jann's model, fitted to any trace: hyper-Erlang times by range of sizes, three moments matched.
-
-J. Jann et al.: "Modeling of Workload in MPPs", JSSPP 1997.  E[X^k] = (n+k-1)!/(n-1)! (p/l1^k + (1-p)/l2^k).
+`jann_form` fits the form of J. Jann et al.: "Modeling of Workload in MPPs", JSSPP 1997, to any trace: hyper-Erlang
+times by range of sizes, with three moments matched: E[X^k] = (n+k-1)!/(n-1)! (p/l1^k + (1-p)/l2^k).
 """
 
 import math
@@ -20,6 +19,8 @@ from scipy import optimize
 from fpga_pool.core.types import Floats, Ints
 from fpga_pool.sim.gangs.trace import Trace
 from fpga_pool.sim.gangs.workloads.job import Jobs
+
+# ---- Fitted to a trace
 
 #: Orders that are tried; Jann's are 1 to 7.
 _ORDERS = range(1, 33)
@@ -101,6 +102,8 @@ def _of_order(order: int, moments: list[float]) -> HyperErlang | None:
 def _mean_gap_s(trace: Trace) -> float:
     return float(trace.submit_s[-1] - trace.submit_s[0]) / max(len(trace.submit_s) - 1, 1)
 
+
+# ---- Calibrated to the paper's figures
 
 #: Section 3.1 and table 1 of the two-tier paper.
 FEITELSON_MEAN_WIDTH, FEITELSON_MEAN_RUN_S, FEITELSON_SERIAL = 23.4, 2606.6, 0.18

@@ -1,1 +1,1 @@
-"""One file per revision of the schema, in their order."""
+"""One module per revision of the schema, in their order."""
