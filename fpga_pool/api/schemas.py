@@ -1,4 +1,4 @@
-"""What request bodies may be, and the one function that holds them against it."""
+"""Schemas of request bodies, and the one function that checks them."""
 
 from collections.abc import Mapping
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""What jobs compute on: files, bytes or open files, each opened again for every stream that sends it."""
+"""Inputs of jobs: files, bytes or open files, each opened again for every stream that sends it."""
 
 import io
 import os

@@ -13,7 +13,7 @@ from fpga_pool.model.objects.pool import Batch, Job, JobState
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What came of one job."""
+    """The outcome of one job."""
 
     job: Job
     #: File with the output; None where there is none.
@@ -44,7 +44,7 @@ class JobOutcome:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What came of a batch; the jobs are in the order of their inputs."""
+    """The outcome of a batch; the jobs are in the order of their inputs."""
 
     batch: Batch
     jobs: tuple[JobOutcome, ...]
@@ -59,7 +59,7 @@ class BatchResult:
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """How far a batch is."""
+    """Progress of a batch."""
 
     batch_uuid: str
     jobs: int

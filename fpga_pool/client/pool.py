@@ -48,7 +48,7 @@ class TaskRunner(BatchRunner):
 
 
 class TaskOptions(TypedDict, total=False):
-    """What may be said about the run of a task; `Client.runner` tells of each."""
+    """Options of the run of a task; `Client.runner` describes each."""
 
     output_dir: str | Path | None
     name: str
@@ -58,7 +58,7 @@ class TaskOptions(TypedDict, total=False):
 
 
 class RunOptions(TaskOptions, total=False):
-    """What may be said about the run of a batch."""
+    """Options of the run of a batch."""
 
     policy: str
 

@@ -99,7 +99,7 @@ class TicketDesk:
 
 
 class Phase(Enum):
-    """What a stream is about."""
+    """What a stream does at present."""
 
     OPENING = "opening"
     SENDING = "sending"
@@ -110,7 +110,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamContext:
-    """What all streams of a batch share."""
+    """State shared by all streams of a batch."""
 
     desk: TicketDesk
     egress: PacingDriver

@@ -1,4 +1,4 @@
-"""[nova_notifications]: where Nova tells that virtual machines have left a host."""
+"""[nova_notifications]: where Nova notifies that instances have left a host."""
 
 from oslo_config import cfg
 

@@ -1,4 +1,4 @@
-"""What an idle slot does next: the one rule that live agents, the simulator and the planners share."""
+"""The next action of an idle slot: the one rule that live agents, the simulator and the planners share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

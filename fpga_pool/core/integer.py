@@ -1,6 +1,6 @@
 """Mixed integer programmes written with PuLP: solved by HiGHS, or else CBC, with limits and progress.
 
-PuLP is imported where a programme is made, not before: whoever needs none does not wait for it, nor has to install it.
+PuLP is imported where a programme is made, not before: other users neither wait for it nor have to install it.
 """
 
 from collections.abc import Callable

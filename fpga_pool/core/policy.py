@@ -1,4 +1,4 @@
-"""What a scheduling policy is: one small interface, five groups, decisions as data; and the abilities it may have.
+"""The interface of scheduling policies: five groups, decisions as data, and the abilities that a policy may have.
 
 A policy is named by an entry point in one of the groups of `GROUPS`.  It never sees anything mutable: it gets a
 view, its own state (plain data that can be stored), the time and a random generator, and returns a decision.

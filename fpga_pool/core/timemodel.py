@@ -1,4 +1,4 @@
-"""How long a job computes: an affine model of its input size, fitted from observed runs.
+"""Time models: the compute time of a job as an affine function of its input size, fitted from observed runs.
 
 The makespan paper, section 2: "a linear regression method can be used to predict the required processing time of each
 request on a particular FPGA hardware".  The regression minimises the squared *relative* error, because job sizes span

@@ -1,4 +1,4 @@
-"""A connection with libvirt that is made again whenever it is lost, and what libvirt tells through it."""
+"""A connection with libvirt that is made again whenever it is lost, and libvirt's events."""
 
 import logging
 import threading

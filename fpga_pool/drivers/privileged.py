@@ -1,4 +1,4 @@
-"""What the drivers do with the kernel's traffic control as root, and nothing else: one small daemon does it for them.
+"""Operations on the kernel's traffic control that need root, executed by a small daemon.
 
 Group `[privsep_tc]` of the configuration says how the daemon is started, as in all of OpenStack.  A process that may
 do these things itself needs no daemon: see `use_own_capabilities`.

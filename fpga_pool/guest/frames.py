@@ -1,4 +1,4 @@
-"""What a guest and its host say to each other on a channel: one JSON object a line.
+"""Frames between a guest and its host on a channel: one JSON object per line.
 
 A line ends whatever was left unfinished before it, for the program on either side may be killed and replaced while
 the channel stays; a reader skips what it cannot read, and each message names the request that it is about.

@@ -27,7 +27,7 @@ MAX_COUNT = 64
 
 
 class Topology(StrEnum):
-    """How the slots of a virtual machine hang together (lattice paper)."""
+    """How the slots of an instance are linked (lattice paper)."""
 
     ANY = "any"
     LINE = "line"
@@ -35,7 +35,7 @@ class Topology(StrEnum):
 
 
 class Tier(StrEnum):
-    """Who gets the processor first where two virtual machines share it (two-tier paper)."""
+    """Priority of an instance on a processor that two share (two-tier paper)."""
 
     FOREGROUND = "foreground"
     #: Gets only what the foreground leaves idle.
@@ -55,7 +55,7 @@ TIERS_TRAIT = "CUSTOM_FPGA_TIERS"
 
 
 class AcceleratorRequest(Message, frozen=True, kw_only=True):
-    """What a flavor asks of the pool for each virtual machine."""
+    """Request of a flavor for the slots of each instance."""
 
     function: str
     count: int = 1

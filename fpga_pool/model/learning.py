@@ -1,4 +1,4 @@
-"""How a policy learns from what comes of its decisions, cycle by cycle.
+"""Learning of a policy from the outcome of its decisions, cycle by cycle.
 
 The policy's state is its own; what it learns from is told in events, plain data as the state is:
 

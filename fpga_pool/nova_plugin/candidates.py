@@ -65,7 +65,7 @@ def only_rows(candidates: Sequence[Candidate], rows: Mapping[str, int], count: i
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What the next slots of each provider add, by its row: NOT_HAD where there are not so many, and for UNKNOWN."""
+    """Cost and gain of the next slots of a provider, by its row: NOT_HAD where there are too few, and for UNKNOWN."""
 
     cost: list[float]
     #: The same with what decides among equals.

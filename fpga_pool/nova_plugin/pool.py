@@ -89,7 +89,7 @@ class Limits:
 
 
 class Pool:
-    """Asks the pool what has changed, once for all requests that wait for it; threads share it."""
+    """Queries the pool for changes, once for all waiting requests; threads share it."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """What one consumer was allocated: slots by the uuid of their provider."""
+    """Allocations of one consumer: slots by the uuid of their provider."""
 
     project_id: str
     slots: Mapping[str, int]
@@ -52,7 +52,7 @@ class PlacementClient:
     ServiceUnavailable
         By every method, if Placement (or Keystone) does not answer, or not as it should.
     Conflict
-        By those that write: what was read is not so any more, or is in use.
+        By methods that write: what was read has changed since, or is in use.
 
     """
 

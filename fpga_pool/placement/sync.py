@@ -105,7 +105,7 @@ OUR_TRAITS = "CUSTOM_FPGA_"
 
 
 class Sync:
-    """Knows what it has found right, so that a round in which nothing has changed is one request; for one thread."""
+    """Remembers verified providers, so that a round without changes is one request; for one thread."""
 
     def __init__(self, client: PlacementClient) -> None:
         self._client = client

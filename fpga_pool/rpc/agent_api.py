@@ -1,4 +1,4 @@
-"""What the scheduler tells an agent."""
+"""Calls of the scheduler to an agent."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

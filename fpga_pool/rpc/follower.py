@@ -1,6 +1,6 @@
-"""The pool as columns on the side of those who look at all of it, kept up to date by what changed.
+"""A client's copy of the pool as columns, kept up to date by deltas.
 
-It is here, not among the services, because it needs no more than the calls of this room: a process that is not the
+It is here, not among the services, because it needs no more than the calls of this package: a process that is not the
 pool's own imports nothing else for it.
 """
 

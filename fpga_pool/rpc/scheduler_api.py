@@ -1,4 +1,4 @@
-"""What others ask of the scheduler."""
+"""Calls to the scheduler."""
 
 from collections.abc import Mapping, Sequence
 from types import NoneType

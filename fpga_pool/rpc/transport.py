@@ -107,7 +107,7 @@ def guest_transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:
 
 
 class Refusals:
-    """What a server has refused, by the code of the error; threads may share it."""
+    """Counts of refused calls of a server, by error code; threads may share it."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -130,7 +130,7 @@ _REFUSED = (InvalidInput, HostTaken, LateMessage, StaleEpoch)
 
 
 class _Dispatcher(messaging.RPCDispatcher):
-    """Counts what it does not let through, and says in one line what it was."""
+    """Counts refused calls and logs each in one line."""
 
     def __init__(self, endpoints: Sequence[object], refusals: Refusals) -> None:
         super().__init__(list(endpoints), None, messaging.ExplicitRPCAccessPolicy)
@@ -174,7 +174,7 @@ _REFUSED_BELOW = {
 
 
 class _Below(logging.Handler):
-    """Counts what is said in a log."""
+    """Counts messages of a log."""
 
     def __init__(self, refusals: Refusals, said: str, code: str) -> None:
         super().__init__(logging.ERROR)

@@ -25,7 +25,7 @@ FEW = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseFindings:
-    """What differs."""
+    """Differences between leases and allocations."""
 
     #: Leases whose virtual machines were allocated nothing for them.
     surplus: tuple[Lease, ...]

@@ -1,4 +1,4 @@
-"""How inputs move and how long computations take in a simulated pool: what agents do not decide."""
+"""Transfers of inputs and durations of computations in a simulated pool, which agents do not decide."""
 
 from collections.abc import Callable, Mapping, Sequence
 

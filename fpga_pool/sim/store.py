@@ -18,9 +18,9 @@ _OPEN = ("open", "")
 
 
 class Index:
-    """Objects that are asked for by something else than their names, by group; in a group by name.
+    """Objects by group, for lookups other than by name; in a group by name.
 
-    Without it every question about the jobs of a slot would look at all jobs that there have ever been.
+    Without it every lookup of the jobs of a slot would scan all jobs of all time.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What surrounds a simulated agent: delays, an executor that takes no threads, a journal in memory."""
+"""Surroundings of a simulated agent: delays, an executor that takes no threads, a journal in memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -45,7 +45,7 @@ def _processes(*, scoped: bool, of_gang: bool, of_host: bool) -> Select[Any]:
 
 
 class _Asks(Protocol):
-    """What these reads need of those around them."""
+    """The interface to `Reads` that these mix-ins need."""
 
     _scope: str
 

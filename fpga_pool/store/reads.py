@@ -1,4 +1,4 @@
-"""What can be asked of the store: the reads of `model.transaction.Transaction`, and those of the API."""
+"""Queries of the store: the reads of `model.transaction.Transaction`, and those of the API."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter

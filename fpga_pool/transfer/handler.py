@@ -1,4 +1,4 @@
-"""What the data server asks of the agent around it: the server knows bytes and tokens, the agent knows jobs and slots.
+"""Interface of the data server to its agent: the server knows bytes and tokens, the agent knows jobs and slots.
 
 All methods are called from worker threads, several at a time, and may block for as long as a disk takes.  Any of them
 may raise TransferRefused: the client is told its reason and the stream ends.

@@ -66,7 +66,7 @@ class Limits:
 
 @dataclass(slots=True, kw_only=True)
 class Port:
-    """What the sessions of one data port share; used on its event loop only."""
+    """State shared by the sessions of one data port; used on its event loop only."""
 
     host: str
     public_key: Ed25519PublicKey

@@ -1,4 +1,4 @@
-"""What the commands of `fpga-pool` share."""
+"""Base of the commands of `fpga-pool`."""
 
 import argparse
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What `fpga-pool-sim pool` prints: the tables of `fpga-pool` and `fpga-pool-manage`, made of a pool in memory."""
+"""Output of `fpga-pool-sim pool`: the tables of `fpga-pool` and `fpga-pool-manage`, made of a pool in memory."""
 
 import argparse
 import sys

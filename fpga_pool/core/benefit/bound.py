@@ -234,7 +234,7 @@ _EARLY_S = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a slot does from a time on: load a function, or run the job that has waited longest for it."""
+    """An action of a slot from a time on: load a function, or run the job that has waited longest for it."""
 
     begin_s: float
     move: Move

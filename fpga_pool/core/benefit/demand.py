@@ -1,4 +1,4 @@
-"""What is asked of a pool, estimated from what was seen: arrivals, work per job, speedups.
+"""Demand on a pool, estimated from observations: arrivals, work per job, speedups.
 
 A tenant whose workload changes loses its benefit (section IV.C): speedups are learned per function and tenant, and what
 counts of a function is what the jobs gain that come.

@@ -18,7 +18,7 @@ from fpga_pool.core.types import Floats, Ints, floats, ints
 
 
 class How(Enum):
-    """How a gang gets to where it shall run."""
+    """How a gang is brought to its new processors."""
 
     #: From the queue to the foreground, or to the background.
     START = "start"
@@ -138,7 +138,7 @@ STEPS_S = tuple(
 
 
 class History:
-    """The `last` run times of each user; `user` is (G,) who sent each gang, `UNKNOWN` where nobody knows."""
+    """The `last` run times of each user; `user` is (G,) who sent each gang, `UNKNOWN` where that is not known."""
 
     def __init__(self, user: Ints, last: int) -> None:
         self._user: list[int] = user.tolist()

@@ -1,4 +1,4 @@
-"""How fast gangs progress on two tiers (section 3.2): the rate of a gang is that of its slowest process."""
+"""Progress of gangs on two tiers (section 3.2): the rate of a gang is that of its slowest process."""
 
 import uuid
 from dataclasses import dataclass

@@ -60,7 +60,7 @@ def queue_tasks(problem: TaskProblem, shape: Ints) -> Placed:
 
 
 class ListPolicy:
-    """What the policies share: a shape for each task, then a place and a time, then the bounds."""
+    """Base of the policies: a shape for each task, then a place and a time, then the bounds."""
 
     name: str
 

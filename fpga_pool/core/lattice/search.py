@@ -1,4 +1,4 @@
-"""The search of `lattice_plus`: weights of classes first, then the ends of a few enclosures again and again."""
+"""The search of `lattice_plus`: weights of classes first, then the ends of a few enclosures, repeatedly."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""Which of the tasks that wait begin now, and which FPGAs are kept for those that have waited long.
+"""Choice of the waiting tasks that begin now, and of FPGAs reserved for those that have waited long.
 
 The live pool and the simulator decide by this code; they differ in where FPGAs and times come from.
 """

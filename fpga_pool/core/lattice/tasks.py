@@ -1,4 +1,4 @@
-"""What there is to schedule, tasks on enclosures of linked FPGAs, and the schedule that a policy returns.
+"""The problem, tasks on enclosures of linked FPGAs, and the schedule that a policy returns.
 
 Index conventions: T tasks in order of submission, E enclosures, S shapes (at least one per task), F FPGAs of all
 enclosures one after the other, M members (FPGAs of all scheduled tasks, task after task).

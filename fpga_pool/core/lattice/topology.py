@@ -1,4 +1,4 @@
-"""Which FPGAs of an enclosure are linked as a task wishes, and which to give it so that the others stay connected.
+"""Choice of FPGAs of an enclosure that are linked as a task asks, so that the others stay connected.
 
 Members are the indices of FPGAs within one enclosure: on a line each is linked to the next, on a ring the last one to
 the first as well.  What is left free after a choice is its fragments, the numbers of FPGAs that are still connected;

@@ -1,4 +1,4 @@
-"""What an egress driver does: it holds each flow that leaves this host to a rate, changed at any time.
+"""Interface of egress drivers: a driver holds each flow that leaves this host to a rate, changed at any time.
 
 A driver knows a flow by its addresses and ports alone, so that it may run in another process than the sender.
 Entry-point group: `fpga_pool.egress_drivers`.

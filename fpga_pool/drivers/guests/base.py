@@ -1,4 +1,4 @@
-"""What a guest driver does; they are entry points of the group `fpga_pool.guest_drivers`."""
+"""Interface of guest drivers, which are entry points of the group `fpga_pool.guest_drivers`."""
 
 import socket
 from abc import ABC, abstractmethod

@@ -18,7 +18,7 @@ from fpga_pool.model.flavor import Tier
 class Runner(abc.ABC):
     """The processes of gangs on one host; every other guest is left alone.
 
-    Guests outlive their agent: what a runner tells is observed, and what it must remember stays with the guest.  Each
+    Guests outlive their agent: what a runner reports is observed, and what it must remember stays with the guest.  Each
     method may be repeated, and does what is left to do.  ServiceUnavailable where the hypervisor does not answer.
     """
 
@@ -67,7 +67,7 @@ TOLERANCE_S, TOLERANCE = 1.0, 0.1
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What was done at a moment, in seconds on a processor of its own, and the rate since."""
+    """Work done by a moment, in seconds on a processor of its own, and the rate since."""
 
     done_s: float
     rate: float

@@ -22,7 +22,7 @@ _SUFFIX = ".memory"
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What a guest boots from: a kernel, a disk, or both."""
+    """The image that a guest boots from: a kernel, a disk, or both."""
 
     kernel: Path | None
     initrd: Path | None
@@ -96,7 +96,7 @@ _WORD = "fpga_pool"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What all guests of a host have."""
+    """Properties common to all guests of a host."""
 
     virt_type: str
     memory_mib: int
@@ -114,7 +114,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessDomain:
-    """What the metadata of a domain say: that it is a process of a gang, and which."""
+    """The metadata by which a domain is a certain process of a gang."""
 
     key: Key
     processor: int

@@ -38,7 +38,7 @@ _LATER = (HTTPStatus.UNAUTHORIZED, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MA
 
 
 class Stage(StrEnum):
-    """How far the life of a process in its server is."""
+    """Stage in the life of a process in its server."""
 
     RUN = "run"
     #: It is paused, and whoever has its uuid may go on from it.

@@ -1,4 +1,4 @@
-"""What a slot driver does; one contract suite runs over all drivers of the group `fpga_pool.slot_drivers`."""
+"""Interface of slot drivers; one contract suite runs over all drivers of the group `fpga_pool.slot_drivers`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

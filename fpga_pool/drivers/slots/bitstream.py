@@ -67,7 +67,7 @@ _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a bitstream is for, and which payload it has."""
+    """Target of a bitstream, and the digest of its payload."""
 
     format_version: int
     board: str

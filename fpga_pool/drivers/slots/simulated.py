@@ -1,7 +1,7 @@
 """Slots without hardware: results as the accelerators would compute them, times as the catalogue says.
 
 A job really computes, by the software model of its function, and takes as long as the time model says, stretched
-while the card's DMA is oversubscribed.  Where the software is slower than the model, the real time is told.  A stop
+while the card's DMA is oversubscribed.  Where the software is slower than the model, the real time is reported.  A stop
 during the software's own computation takes effect at its end; everything else is interrupted at once.
 """
 

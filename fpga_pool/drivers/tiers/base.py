@@ -1,4 +1,4 @@
-"""What a tier driver does: it puts guests on pCPUs and says which of two guests on a pCPU goes first (two-tier paper).
+"""Interface of tier drivers, which put guests on pCPUs and prioritise one of two on a pCPU (two-tier paper).
 
 Entry-point group: `fpga_pool.tier_drivers`.
 """

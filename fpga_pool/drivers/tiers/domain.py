@@ -24,7 +24,7 @@ def wish(tier: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """What a guest had before it was put into a tier."""
+    """Settings of a guest from before it was put into a tier."""
 
     shares: int
     #: CPUs of the emulator and of each vCPU, as "0,1,2".
@@ -41,7 +41,7 @@ class Before:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieredDomain:
-    """What the description of a domain says."""
+    """The tier-related part of the description of a domain."""
 
     instance: str
     name: str

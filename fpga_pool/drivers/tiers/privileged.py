@@ -1,4 +1,4 @@
-"""What the tier driver does as root besides what libvirt does for it: it writes one file of a guest's control group.
+"""The one operation of the tier driver that needs root and is not libvirt's: it writes to a guest's control group.
 
 Group `[privsep_tiers]` of the configuration says how the daemon that does it is started, as in all of OpenStack.
 A process that may write there itself needs no daemon: see `use_own_capabilities`.

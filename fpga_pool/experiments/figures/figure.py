@@ -1,4 +1,4 @@
-"""What a figure is: its panels, the samples that fill them, and what the paper says of it beside what we found."""
+"""A figure: its panels, the samples that fill them, and the paper's claims beside our findings."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What commands do to an agent: each is executed once, in the order of its slot, or refused."""
+"""Effects of commands on an agent: each is executed once, in the order of its slot, or refused."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What happens to an agent.
+"""Events of an agent.
 
 An event carries facts that only its shell can see (is an input on the disk? how far is a computation?), so that the
 same events always lead to the same state and instructions.

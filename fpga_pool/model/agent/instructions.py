@@ -1,4 +1,4 @@
-"""What an agent is to do, in the order in which it is to be done.
+"""Instructions of an agent, in the order of their execution.
 
 Three kinds: what is recorded (all of one event in one transaction, before anything else is carried out), what the
 executor of a slot does (one after the other; each but the guest's is answered by an event), and the rest.

@@ -1,4 +1,4 @@
-"""What is always true of an agent between two events."""
+"""Invariants of an agent, true between any two events."""
 
 from collections.abc import Iterator
 

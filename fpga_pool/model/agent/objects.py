@@ -18,7 +18,7 @@ UNKNOWN = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentParameters:
-    """What decides how patient an agent is."""
+    """Timeouts, pauses and retention of an agent."""
 
     #: A computation hangs when it takes longer than factor x expected + grace.
     hang_factor: float = 4.0
@@ -30,7 +30,7 @@ class AgentParameters:
 
 
 class Phase(StrEnum):
-    """Where a job is, as its agent sees it."""
+    """Phase of a job, as its agent sees it."""
 
     #: Its input has not arrived yet.
     WAITING = "waiting"
@@ -79,7 +79,7 @@ class HeldJob:
 
 
 class HoldState(StrEnum):
-    """How far a slot is that is kept for an instance."""
+    """State of a slot that is held for an instance."""
 
     PREPARING = "preparing"
     #: Scrubbed and loaded: the instance may use it.
@@ -104,7 +104,7 @@ class Hold:
 
 
 class Activity(StrEnum):
-    """What is under way on a slot."""
+    """Current activity of a slot."""
 
     #: Nothing: what comes next is decided when the slot's executor asks (`events.SlotFree`).
     FREE = "free"

@@ -1,4 +1,4 @@
-"""What the scheduler and the agents say to each other: commands down, reports up, as plain data.
+"""Messages between the scheduler and the agents: commands down, reports up, as plain data.
 
 Commands are executed at most once per id and refused when older than what the slot has seen (`Command.fence`).
 Reports are delivered at least once, in the order of the agent's journal; a report about an attempt that is over is

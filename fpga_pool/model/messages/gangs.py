@@ -1,4 +1,4 @@
-"""What the scheduler and the agents say to each other about gangs; see `model.messages.agents`."""
+"""Messages between the scheduler and the agents about gangs; see `model.messages.agents`."""
 
 from fpga_pool.model.codec import Message, Number, Variant
 from fpga_pool.model.flavor import Tier

@@ -1,4 +1,4 @@
-"""What tenants and operators exchange with the scheduler, beside the objects themselves, as plain data."""
+"""Messages between the scheduler and its clients, tenants and operators, as plain data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 Points in time (`*_at`) are UTC seconds since the epoch; plan times (`start_s`, segments) are relative to the
 job's `dispatched_at`.  Every object carries a `generation` that the store compares and swaps, and a `history`: the
-last transitions, oldest first, which every InvalidTransition tells.
+last transitions, oldest first, which every InvalidTransition quotes.
 """
 
 import uuid

@@ -1,4 +1,4 @@
-"""How far a transfer is, and by how much that differs from its plan.
+"""Progress of a transfer, and its difference from the plan.
 
 A plan carries what had yet to move when it was made: all of an input at first, what is left of it where the rates of a
 transfer under way were changed.

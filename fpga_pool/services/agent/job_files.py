@@ -1,4 +1,4 @@
-"""What an agent keeps of jobs on its disk: inputs and results, in files or, where they are small, in the journal."""
+"""Files of jobs on an agent's disk: inputs and results, in files or, where they are small, in the journal."""
 
 import os
 from collections.abc import Container, Sequence

@@ -1,4 +1,4 @@
-"""What an agent must not forget: executed commands, the jobs it holds, reports not yet taken, tokens used.
+"""The durable state of an agent: executed commands, the jobs it holds, reports not yet taken, tokens used.
 
 One SQLite file in the state directory, so that a repeat after kill -9 or power loss is answered and not executed, and a
 report is delivered at least once.  Each method is one transaction.  Commands and completions are synced to disk before

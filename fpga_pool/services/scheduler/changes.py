@@ -18,7 +18,7 @@ LOOK_S = 0.5
 
 
 class Changes:
-    """Tells those who wait that a job of their batch was changed; threads share it."""
+    """Notifies waiting requests that a job of their batch has changed; threads share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -75,9 +75,9 @@ COUNT_INTERVAL_S = 1.0
 
 
 class Snapshots:
-    """Answers what the pool is now, or what of it changed; threads share it.
+    """Serves the pool as columns, whole or as a delta; threads share it.
 
-    What is kept serves to read no row twice: every answer is as new as the database when it was asked for, so any
+    The cache saves reading a row twice: every answer is as new as the database when it was asked for, so any
     scheduler can answer what comes after the snapshot of another.
     """
 

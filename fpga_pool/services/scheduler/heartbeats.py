@@ -1,4 +1,4 @@
-"""What agents say of their hosts, taken in by whichever scheduler it reaches.
+"""Intake of the agents' heartbeats, by any scheduler.
 
 A heartbeat that says the same as the one before costs no transaction: that the host lives is noted for all hosts
 together.  Now and then every one is compared with the database in full, so that nothing stays different for long.

@@ -36,7 +36,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Allocations(Protocol):
-    """Where it is known how many slots of which providers a virtual machine was allocated."""
+    """Source of the allocations of an instance: slots by provider."""
 
     def allocated(self, instance: str) -> Allocated:
         """Return the number of slots by the uuid of their provider."""
@@ -115,7 +115,7 @@ AGAIN_S = 5.0
 
 
 class Departures:
-    """Looks at instances that are said to have left, in a thread of its own.
+    """Checks instances that have reportedly left their host, in a thread of its own.
 
     An agent gives back what its guests held when it sees them end; this is for agents that do not see it.  What is
     noted here and lost in a crash, the comparison of all leases with Placement finds within two minutes.

@@ -29,7 +29,7 @@ LONGEST_TICK_S = 3.0
 
 
 class OwnedShard:
-    """Plans, commands and mends one shard.  `start` and `stop` are called once each."""
+    """Plans, commands and reconciles one shard.  `start` and `stop` are called once each."""
 
     def __init__(
         self,

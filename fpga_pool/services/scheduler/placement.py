@@ -25,7 +25,7 @@ LOOKING_SHARE = 0.05
 
 
 class Inventory:
-    """Tells Placement of changes within seconds, and every minute looks whether it has all that it was told."""
+    """Publishes changes to Placement within seconds, and compares everything every minute."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ AUDIT_S = 60.0
 
 
 class LeaseWatch:
-    """Releases leases whose virtual machines have none of it in Placement any more."""
+    """Releases leases of instances that have no allocation of the slot in Placement any more."""
 
     def __init__(
         self,

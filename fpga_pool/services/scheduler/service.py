@@ -36,7 +36,7 @@ LOG = logging.getLogger(__name__)
 
 
 class SchedulerService:
-    """Answers requests for the whole pool, and plans, commands and mends the shards it owns.
+    """Answers requests for the whole pool, and plans, commands and reconciles the shards it owns.
 
     `start` and `stop` are called once each; the server of its endpoint is started before it.
     """

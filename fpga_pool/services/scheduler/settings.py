@@ -1,4 +1,4 @@
-"""What the operator can set of a scheduler."""
+"""Settings of a scheduler."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""What goes wrong while online jobs run: slots fail, hosts are lost, computations fail, operators drain slots."""
+"""Faults while online jobs run: slots fail, hosts are lost, computations fail, operators drain slots."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

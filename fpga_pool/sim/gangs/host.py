@@ -40,7 +40,7 @@ from fpga_pool.model.objects.gangs import processor_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestTimes:
-    """How long what is done with guests takes, in seconds: a migration is a save here and a resumption there."""
+    """Durations of actions on guests, in seconds: a migration is a save here and a resumption there."""
 
     save_s: float = 0.0
     #: From the launch of a guest that goes on from a saved memory until it goes on; it has its place meanwhile.

@@ -17,7 +17,7 @@ from fpga_pool.sim.gangs.trace import Trace
 
 
 class Sink(Protocol):
-    """Where the outcome goes while it comes about."""
+    """Receiver of the outcome during the simulation."""
 
     def stretch(self, gang: int, begin_s: float, end_s: float, tier: str, processors: Ints, rate: float) -> None:
         """Take a stretch of constant rate; a `kill` is one without length."""
@@ -47,7 +47,7 @@ class Nowhere:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
-    """What came of a trace."""
+    """The outcome of a trace."""
 
     #: (G,) when each gang first ran, below 0 = never, and when it was done, or was cancelled.
     start_s: Floats

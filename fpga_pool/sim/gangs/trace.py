@@ -116,7 +116,7 @@ def draw(
 
 
 class TrueUsage:
-    """What processes use in truth, where that is not what their gangs say."""
+    """True usage of processes where it differs from that stated for their gangs."""
 
     def __init__(self, view: Tiers, usage: Floats) -> None:
         self._view = view

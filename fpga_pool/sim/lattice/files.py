@@ -146,7 +146,7 @@ def _shown(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFile:
-    """A problem, and the names that its file has for what it numbers."""
+    """A problem, and the names of its parts in the file."""
 
     problem: TaskProblem
     #: (T,) names of the tasks and of the workloads that they belong to.

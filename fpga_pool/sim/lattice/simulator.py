@@ -41,7 +41,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
-    """What came of it."""
+    """The outcome of a simulation."""
 
     #: When and where each task ran in the end.
     begin_s: Floats
@@ -115,7 +115,7 @@ def simulate(
 
 
 class _Run:
-    """What waits and runs, and which FPGAs are there."""
+    """Waiting and running tasks, and the available FPGAs."""
 
     def __init__(self, problem: TaskProblem, policy: TaskPolicy, patience_s: float, seed: int) -> None:
         self.problem, self.policy, self.patience_s = problem, policy, patience_s

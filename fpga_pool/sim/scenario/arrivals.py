@@ -1,4 +1,4 @@
-"""What arrives in a scenario, and when: every piece of work with what is drawn for it."""
+"""Arrivals of a scenario: every piece of work with its time and the values drawn for it."""
 
 import zlib
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What happened in a simulated pool: every transition of every object, and what slots and processors did when."""
+"""Record of a simulated pool: every transition of every object, and what slots and processors did when."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -63,7 +63,7 @@ def greedy_plan(problem: BatchProblem, policy: str) -> BatchPlan:
 
 
 class _Placing:
-    """What the jobs placed so far leave."""
+    """State of hosts and links after the jobs placed so far."""
 
     def __init__(self, problem: BatchProblem) -> None:
         jobs = problem.jobs

@@ -46,7 +46,7 @@ def place(problem: BatchProblem, order: Ints, ingress_cap_s: float = np.inf) -> 
 
 
 class _Estimate:
-    """What the jobs placed so far leave: when accelerators are free and links have sent all."""
+    """State after the jobs placed so far: when accelerators are free and links have sent everything."""
 
     def __init__(self, problem: BatchProblem, ingress_cap_s: float, *, use_egress: bool) -> None:
         self._problem, self._ingress_cap_s = problem, ingress_cap_s

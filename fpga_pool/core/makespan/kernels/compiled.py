@@ -1,4 +1,4 @@
-"""Who runs the inner loops of the planners: numba where it is installed (extra `fast`), or numpy and Python."""
+"""Selects the inner loops of the planners: by numba where it is installed (extra `fast`), or numpy and Python."""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -186,7 +186,7 @@ class Piece(NamedTuple):
 
 
 class _Link(NamedTuple):
-    """What is left over time: `bps[k]` from `begin_s[k]` to `begin_s[k + 1]`, the last one for ever."""
+    """Residual bandwidth of a link over time: `bps[k]` from `begin_s[k]` to `begin_s[k + 1]`, the last one for ever."""
 
     begin_s: list[float]
     bps: list[float]

@@ -178,7 +178,7 @@ class Nim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rates:
-    """What Algorithm 3 returns: the responder of each job (n,), a constant rate for it, and when all are sent."""
+    """Result of Algorithm 3: the responder of each job (n,), a constant rate for it, and when all are sent."""
 
     responder: Ints
     bps: Floats

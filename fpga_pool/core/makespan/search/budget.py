@@ -1,4 +1,4 @@
-"""How long a search may go on: in seconds by a clock that the caller gives, or in units of work."""
+"""Limits of a search: in seconds by a clock that the caller gives, or in units of work."""
 
 from collections.abc import Callable
 from math import inf

@@ -1,4 +1,4 @@
-"""Where the queue of a device is: at its root for what leaves the host, behind an ifb for what enters it from a guest.
+"""Place of the queue of a device: at its root for what leaves the host, behind an ifb for what enters it from a guest.
 
 Reading needs no privilege; what changes something goes through `privileged`.
 """

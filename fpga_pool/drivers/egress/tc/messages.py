@@ -86,7 +86,7 @@ class FilterId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where a TCP packet has its addresses and ports, by version of IP."""
+    """Offsets of addresses and ports in a TCP packet, by version of IP."""
 
     ethertype: int
     prio: int

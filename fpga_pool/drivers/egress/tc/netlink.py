@@ -35,7 +35,7 @@ _ERROR_BYTES = _ERROR.size + _HEADER.size
 
 
 class Refusal(NamedTuple):
-    """What the kernel did not do: position of the message, error number, and the kernel's words for it, if any."""
+    """A message that the kernel refused: its position, the error number, and the kernel's words for it, if any."""
 
     position: int
     number: int

@@ -34,7 +34,7 @@ from fpga_pool.sim.benefit.trace import Trace
 
 
 class _Loading(NamedTuple):
-    """What the configuration port does, and for how many intervals more."""
+    """Activity of the configuration port, and for how many intervals more."""
 
     kind: int
     function: int
@@ -57,7 +57,7 @@ class _State(NamedTuple):
 
 
 class Unforeseen:
-    """What can be expected of one card."""
+    """The benefit that can be expected of one card."""
 
     def __init__(self, pool: OnlinePool, interval_s: float) -> None:
         """Take a card and the seconds between jobs, which are also those of each job's work and patience."""

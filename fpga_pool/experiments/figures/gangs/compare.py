@@ -1,4 +1,4 @@
-"""What the paper says of its policies beside what we found, with intervals over the seeds."""
+"""The paper's claims about its policies beside our findings, with intervals over the seeds."""
 
 from collections.abc import Sequence
 

@@ -54,7 +54,7 @@ def _replanner(name: str, seed: int) -> Callable[[Underway], Replan]:
 
 
 class _Course:
-    """What is planned so far, on one clock, and how that changes with every batch that comes."""
+    """The plan so far, on one clock, and its changes with every batch that arrives."""
 
     def __init__(self, problem: BatchProblem) -> None:
         self._problem = problem

@@ -34,7 +34,7 @@ _BITS_PER_MB = 1e6
 
 
 class Form(StrEnum):
-    """Which phases of a job count."""
+    """The phases of a job that count."""
 
     COMPUTE = "compute"
     NETWORK = "network"
@@ -52,7 +52,7 @@ TITLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How much of what."""
+    """Size of a batch and its pool."""
 
     jobs: int = JOBS
     requesters: int = REQUESTERS
@@ -69,7 +69,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Draw:
-    """What was drawn for one seed: every form of a batch is made of the same jobs and hosts."""
+    """The draw of one seed: every form of a batch is made of the same jobs and hosts."""
 
     #: (J,) sizes.
     megabits: Floats

@@ -1,4 +1,4 @@
-"""What happens to the processes of gangs on one host, and what is to be done about it."""
+"""Events and instructions of the processes of gangs on one host."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

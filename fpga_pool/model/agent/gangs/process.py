@@ -26,7 +26,7 @@ from fpga_pool.model.values import changed
 
 @dataclass(frozen=True, slots=True, order=True)
 class Key:
-    """Which process: of which attempt of which gang."""
+    """Identity of a process: gang, attempt and index."""
 
     gang: str
     index: int
@@ -38,7 +38,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSpec:
-    """What is launched."""
+    """Specification of a process to launch."""
 
     key: Key
     #: Processes of the gang.
@@ -56,7 +56,7 @@ class ProcessSpec:
 
 
 class Phase(Enum):
-    """What a process that was launched does."""
+    """Observed phase of a launched process."""
 
     RUNNING = "running"
     #: It is on its way out, with what it has done.
@@ -94,7 +94,7 @@ class Running:
 
 
 class Goal(StrEnum):
-    """What is to become of a process."""
+    """Goal of the agent for a process."""
 
     #: It is to be launched; nothing has been seen of it.
     LAUNCH = "launch"
@@ -212,7 +212,7 @@ class Refused:
 
 
 class Step(StrEnum):
-    """What is to be done with the guest of a process."""
+    """Action on the guest of a process."""
 
     NOTHING = "nothing"
     #: Nothing of it may be left; `HeldProcess.farewell` is reported then.

@@ -28,9 +28,9 @@ _LONGEST_PAUSE = 8
 
 
 class ReplanTrigger:
-    """Looks at the work under way of one shard, now and then.
+    """Compares the work under way of one shard with its plan, at intervals.
 
-    What it remembers spares looks, and is not stored with the shard: whoever takes over looks once more than needed,
+    Its memory saves comparisons and is not stored with the shard: a new owner compares once more than needed,
     and what is planned again then depends on the stored objects alone.
     """
 
@@ -99,7 +99,7 @@ PUT_OFF_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchView:
-    """What a batch policy is asked."""
+    """The question to a batch policy."""
 
     snap: Snapshot
     #: The policy's name, as the batch asked for it.
@@ -122,7 +122,7 @@ class NewPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedPlan:
-    """What has not begun is planned again, and a batch that waits together with it."""
+    """Work that has not begun is planned again, together with a waiting batch."""
 
     asked: ReplanProblem
     found: Replan

@@ -1,4 +1,4 @@
-"""What is left of the transfers under way, as far as it is known."""
+"""The rest of the transfers under way, as far as it is known."""
 
 from collections.abc import Iterable
 

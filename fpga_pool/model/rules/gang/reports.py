@@ -1,4 +1,4 @@
-"""What agents tell of the processes of gangs: reports, and heartbeats compared with what should be."""
+"""Reports of agents on the processes of gangs, and reconciliation with their heartbeats."""
 
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What it costs the pool to give a slot up, and which slots it cannot give up."""
+"""Cost to the pool of giving a slot up, and the slots that it cannot give up."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

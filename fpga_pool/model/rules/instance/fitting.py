@@ -146,7 +146,7 @@ class Fitting:
 
 
 class _Traits:
-    """What each slot is, for one function."""
+    """Properties of each slot, for one function."""
 
     def __init__(self, pool: PoolColumns, catalogue: Catalogue, function: str) -> None:
         slots, numbers = pool.slots, pool.numbers

@@ -43,7 +43,7 @@ class Placement:
 
 @dataclass(slots=True, kw_only=True)
 class Moves:
-    """What a policy decided."""
+    """Decisions of a policy."""
 
     placements: list[Placement] = field(default_factory=list)
     #: Jobs that leave their slot or CPU.
@@ -54,7 +54,7 @@ class Moves:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What was done of it: jobs that were placed or asked to leave, and slots that were told to load ahead, by name."""
+    """Moves that were committed: jobs placed or asked to leave, and slots commanded to load ahead, by name."""
 
     placed: list[Job]
     evicted: list[Job]
@@ -185,7 +185,7 @@ class OnlineRule:
 
 
 class OnlineFamily:
-    """Gives online jobs their slots, takes them off again, and learns what is asked for and what it gains."""
+    """Gives online jobs their slots, takes them off again, and learns demand and gain of the functions."""
 
     name = "online"
 

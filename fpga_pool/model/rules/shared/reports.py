@@ -1,4 +1,4 @@
-"""What agents report, applied in the order in which it happened."""
+"""Reports of agents, applied in the order of the events."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which part of the pool a host belongs to, and which part runs a job.
+"""Shards of the pool: the one that a host belongs to, and the one that runs a job.
 
 A large pool is divided into sub-systems that are planned independently of each other (makespan paper, section 5.8).  A
 host stays in the shard in which it was first heard; a job stays in the one it was admitted to.

@@ -92,7 +92,7 @@ class _Group:
 
 
 class _Choosing:
-    """What is left as tasks get their slots."""
+    """Slots and tasks left while tasks get their slots."""
 
     def __init__(self, view: TaskView) -> None:
         self.view = view

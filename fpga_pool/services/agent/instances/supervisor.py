@@ -1,4 +1,4 @@
-"""What happens to the slots of one instance, from the hypervisor's question before it starts to its end."""
+"""Supervision of the slots of one instance, from the hypervisor's question before it starts to its end."""
 
 import logging
 import threading

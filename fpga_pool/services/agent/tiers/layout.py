@@ -17,7 +17,7 @@ from fpga_pool.model.flavor import Tier
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a guest is or is to be; vCPU i is on `pcpus[i]`."""
+    """Present or future place of a guest; vCPU i is on `pcpus[i]`."""
 
     tier: Tier
     pcpus: tuple[int, ...]
@@ -96,7 +96,7 @@ class Entry:
 
 
 class Book:
-    """One file, replaced as a whole: what is read is what was written last.  For one thread at a time."""
+    """One file, replaced as a whole, so that readers get the last complete version.  For one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

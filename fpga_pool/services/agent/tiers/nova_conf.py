@@ -1,4 +1,4 @@
-"""What nova-compute has to be told where pCPUs carry tiers, checked before guests come."""
+"""Options that nova-compute needs where pCPUs carry tiers, checked before guests start."""
 
 from collections.abc import Collection
 from pathlib import Path

@@ -311,7 +311,7 @@ Context = dict[str, Any]
 
 
 class TierEndpoint:
-    """Tells of tiers, and changes them."""
+    """Lists tiers, and changes them."""
 
     target = TARGET
 

@@ -1,4 +1,4 @@
-"""What a model of a workload yields."""
+"""Jobs, the output of a model of a workload."""
 
 from dataclasses import dataclass
 
