@@ -11,11 +11,10 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from fpga_pool.core.makespan.bounds.relaxation import Relaxed, bisection, one_shot, vertex
-from fpga_pool.core.makespan.kernels.compiled import Kernels, Loops
+from fpga_pool.core.makespan.kernels.compiled import Loops
 from fpga_pool.core.makespan.network.residual import as_soon_as_possible
-from fpga_pool.core.makespan.paper.stages import Progress, stages
-from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats, Ints
+from fpga_pool.core.makespan.paper.stages import Progress, StagedPolicy, stages
+from fpga_pool.core.types import BatchProblem, Floats, Ints
 
 #: Shares of one job, by accelerator; or of one accelerator, by job.
 _Neighbours = dict[int, dict[int, float]]
@@ -170,7 +169,7 @@ class CimParams:
             raise ValueError(f"size_groups: expected a whole number, 1 or more, got {self.size_groups!r}")
 
 
-class Cim:
+class Cim(StagedPolicy[CimParams]):
     """Places by computation alone, shortest first on each accelerator.
 
     Inputs, which the model neglects, are sent as soon as possible in the order in which the jobs would start.
@@ -179,21 +178,9 @@ class Cim:
     name = "cim"
     Params = CimParams
 
-    def __init__(self, params: CimParams | None = None, kernels: Kernels = Kernels.COMPILED) -> None:
-        self._params, self._kernels = params or CimParams(), kernels
-
-    def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
-        """Plan the batch; only `bisection` uses `rng`, for its first makespan."""
-        return self.decide_around(view, EarlierTransfers(), state, rng)
-
-    def decide_around(
-        self, view: BatchProblem, earlier: EarlierTransfers, state: PolicyState, rng: np.random.Generator
-    ) -> BatchPlan:
-        """Plan the batch in what earlier transfers leave, as one that arrives after them (section 3.4)."""
-        progress = Progress(view, self._kernels.load(), earlier)
-        for jobs in stages(view, fastest_s(view), self._params.size_groups):
+    def _plan(self, progress: Progress, rng: np.random.Generator) -> None:
+        for jobs in stages(progress.problem, fastest_s(progress.problem), self._params.size_groups):
             plan_computation(progress, jobs, self._params, rng)
-        return progress.plan(self.name)
 
 
 def plan_computation(progress: Progress, jobs: Ints, params: CimParams, rng: np.random.Generator) -> None:

@@ -6,14 +6,12 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from fpga_pool.core.makespan.kernels.compiled import Kernels
 from fpga_pool.core.makespan.network.fluid import transfer_s
 from fpga_pool.core.makespan.network.residual import as_soon_as_possible, just_in_time
 from fpga_pool.core.makespan.paper.cim import CimParams, fastest_s, free_s, place, plan_computation
 from fpga_pool.core.makespan.paper.nim import NimParams, plan_transfers
-from fpga_pool.core.makespan.paper.stages import Progress, stages
-from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats, Ints
+from fpga_pool.core.makespan.paper.stages import Progress, StagedPolicy, stages
+from fpga_pool.core.types import BatchProblem, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,27 +42,15 @@ class NcjmParams(CimParams):
             raise ValueError(f"sending: expected 'just-in-time' or 'as-soon-as-possible', got {self.sending!r}")
 
 
-class Ncjm:
+class Ncjm(StagedPolicy[NcjmParams]):
     """Places by computation alone, then sends the input of the job that could start first, first."""
 
     name = "ncjm"
     Params = NcjmParams
 
-    def __init__(self, params: NcjmParams | None = None, kernels: Kernels = Kernels.COMPILED) -> None:
-        self._params, self._kernels = params or NcjmParams(), kernels
-
-    def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
-        """Plan the batch; only `bisection` uses `rng`, for its first makespan."""
-        return self.decide_around(view, EarlierTransfers(), state, rng)
-
-    def decide_around(
-        self, view: BatchProblem, earlier: EarlierTransfers, state: PolicyState, rng: np.random.Generator
-    ) -> BatchPlan:
-        """Plan the batch in what earlier transfers leave, as one that arrives after them (section 3.4)."""
-        progress = Progress(view, self._kernels.load(), earlier)
-        for jobs in stages(view, fastest_s(view), self._params.size_groups):
+    def _plan(self, progress: Progress, rng: np.random.Generator) -> None:
+        for jobs in stages(progress.problem, fastest_s(progress.problem), self._params.size_groups):
             plan_both(progress, jobs, self._params, rng)
-        return progress.plan(self.name)
 
 
 def plan_both(progress: Progress, jobs: Ints, params: NcjmParams, rng: np.random.Generator) -> None:
@@ -119,24 +105,14 @@ class WavesParams(CimParams):
             raise ValueError(f"negligible: expected 0 to 1, got {self.negligible!r}")
 
 
-class Waves:
+class Waves(StagedPolicy[WavesParams]):
     """Divides each batch by type: computation-intensive jobs first, network-intensive last, each by its algorithm."""
 
     name = "waves"
     Params = WavesParams
 
-    def __init__(self, params: WavesParams | None = None, kernels: Kernels = Kernels.COMPILED) -> None:
-        self._params, self._kernels = params or WavesParams(), kernels
-
-    def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
-        """Plan the batch; only `bisection` uses `rng`, for its first makespan."""
-        return self.decide_around(view, EarlierTransfers(), state, rng)
-
-    def decide_around(
-        self, view: BatchProblem, earlier: EarlierTransfers, state: PolicyState, rng: np.random.Generator
-    ) -> BatchPlan:
-        """Plan the batch in what earlier transfers leave, as one that arrives after them (section 3.4)."""
-        params, progress = self._params, Progress(view, self._kernels.load(), earlier)
+    def _plan(self, progress: Progress, rng: np.random.Generator) -> None:
+        params, view = self._params, progress.problem
         both = NcjmParams(method=params.method, epsilon=params.epsilon)
         network = NimParams(method=params.method, epsilon=params.epsilon)
         compute_s, send_s = fastest_s(view), _quickest_transfer_s(view)
@@ -150,7 +126,6 @@ class Waves:
                 plan_both(progress, jobs[mixed], both, rng)
             if transmits[jobs].any():
                 plan_transfers(progress, jobs[transmits[jobs]], network, rng)
-        return progress.plan(self.name)
 
 
 def _quickest_transfer_s(problem: BatchProblem) -> Floats:

@@ -10,12 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga_pool.core.makespan.kernels.compiled import Kernels, Loops
+from fpga_pool.core.makespan.kernels.compiled import Loops
 from fpga_pool.core.makespan.network.residual import Pieces, as_soon_as_possible
 from fpga_pool.core.makespan.paper.cim import CimParams, place
-from fpga_pool.core.makespan.paper.stages import Progress, stages
-from fpga_pool.core.policy import PolicyState
-from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats, Ints, floats
+from fpga_pool.core.makespan.paper.stages import Progress, StagedPolicy, stages
+from fpga_pool.core.types import Floats, Ints, floats
 
 #: Residual bandwidth below this share of a link's limit is rounding noise.
 _NOISE = 1e-9
@@ -149,7 +148,7 @@ class NimParams(CimParams):
             raise ValueError(f"residual: expected 'none', 'start' or 'always', got {self.residual!r}")
 
 
-class Nim:
+class Nim(StagedPolicy[NimParams]):
     """Balances the ingress of responders and sends everything at once, at rates that end together.
 
     Jobs without transfer, and the choice between accelerators of one responder, which the model does not have, go
@@ -159,21 +158,9 @@ class Nim:
     name = "nim"
     Params = NimParams
 
-    def __init__(self, params: NimParams | None = None, kernels: Kernels = Kernels.COMPILED) -> None:
-        self._params, self._kernels = params or NimParams(), kernels
-
-    def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
-        """Plan the batch; only `bisection` uses `rng`, for its first makespan."""
-        return self.decide_around(view, EarlierTransfers(), state, rng)
-
-    def decide_around(
-        self, view: BatchProblem, earlier: EarlierTransfers, state: PolicyState, rng: np.random.Generator
-    ) -> BatchPlan:
-        """Plan the batch in what earlier transfers leave, as one that arrives after them (section 3.4)."""
-        progress = Progress(view, self._kernels.load(), earlier)
-        for jobs in stages(view, floats(view.input_bytes), self._params.size_groups):
+    def _plan(self, progress: Progress, rng: np.random.Generator) -> None:
+        for jobs in stages(progress.problem, floats(progress.problem.input_bytes), self._params.size_groups):
             plan_transfers(progress, jobs, self._params, rng)
-        return progress.plan(self.name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,16 +3,21 @@
 Jobs that are released together are a batch of their own that arrives then; of those, lower fairness groups come first.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fpga_pool.core.makespan.greedy.execution import complete_plan
-from fpga_pool.core.makespan.kernels.compiled import Loops
+from fpga_pool.core.makespan.kernels.compiled import Kernels, Loops
 from fpga_pool.core.makespan.network.fluid import Segments, Transfers
 from fpga_pool.core.makespan.network.residual import Pieces, Residual
+from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import BatchPlan, BatchProblem, EarlierTransfers, Floats, Ints
+
+P = TypeVar("P")
 
 
 def stages(problem: BatchProblem, size: Floats, size_groups: int) -> Iterator[Ints]:
@@ -116,3 +121,29 @@ def _local(problem: BatchProblem) -> NDArray[np.bool_]:
     """Return (R, A) whether the accelerator is on the requester's own host."""
     local: NDArray[np.bool_] = problem.local_host[:, None] == problem.responder
     return local
+
+
+class StagedPolicy(ABC, Generic[P]):
+    """Base of the paper's policies: a batch is planned stage by stage, around what earlier batches still transfer."""
+
+    name: str
+    Params: type[P]
+
+    def __init__(self, params: P | None = None, kernels: Kernels = Kernels.COMPILED) -> None:
+        self._params, self._kernels = params or self.Params(), kernels
+
+    def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
+        """Plan the batch; only `bisection` uses `rng`, for its first makespan."""
+        return self.decide_around(view, EarlierTransfers(), state, rng)
+
+    def decide_around(
+        self, view: BatchProblem, earlier: EarlierTransfers, state: PolicyState, rng: np.random.Generator
+    ) -> BatchPlan:
+        """Plan the batch in what earlier transfers leave, as one that arrives after them (section 3.4)."""
+        progress = Progress(view, self._kernels.load(), earlier)
+        self._plan(progress, rng)
+        return progress.plan(self.name)
+
+    @abstractmethod
+    def _plan(self, progress: Progress, rng: np.random.Generator) -> None:
+        """Plan every stage of `progress.problem`."""
