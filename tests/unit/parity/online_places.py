@@ -11,9 +11,10 @@ from fpga_pool.core.benefit.occupancy import EMPTY
 from fpga_pool.core.benefit.pool import OnlinePool, fair_rates
 from fpga_pool.core.policy import OnlinePolicy
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.sim.benefit.faults import Drain, End, Failure, Fault, HostLoss, Outage
 from fpga_pool.sim.benefit.simulator import CPU_END, LOADED, Shell
 from fpga_pool.sim.benefit.trace import BOTH, CPU, FAILED, FPGA, Trace
+
+from .online_faults import Drain, End, Failure, Fault, HostLoss, Outage
 
 
 @dataclass(slots=True)

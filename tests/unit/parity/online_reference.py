@@ -1,4 +1,4 @@
-"""Runs an online policy over a trace as a live pool would, faults included.
+"""Reference for `test_online`: an online policy over a trace, faults included, as a live pool runs it.
 
 The paper's model (`simulator`) has no faults, and jobs that go to their CPU stay there.  A live pool gives a slot to a
 job while its function still loads, so that the input moves meanwhile; its CPU workers are limited, and their jobs come
@@ -19,10 +19,11 @@ from fpga_pool.core.policy import OnlinePolicy
 from fpga_pool.model.rules.online.family import REST_S
 from fpga_pool.model.rules.online.view import RequestedLoad
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.sim.benefit.faults import Fault, timeline
-from fpga_pool.sim.benefit.live_places import CpuWorker, LivePlaces
 from fpga_pool.sim.benefit.simulator import CPU_END, END, GIVE_UP, INTERVAL, LOADED
 from fpga_pool.sim.benefit.trace import Record, Trace
+
+from .online_faults import Fault, timeline
+from .online_places import CpuWorker, LivePlaces
 
 #: What an entry of the agenda says, beside what `simulator` puts there.
 ARRIVAL, FAULT = 5, 6

@@ -1,4 +1,4 @@
-"""The fast simulator of online jobs decides as the live pool does, faults included."""
+"""The live pool decides about online jobs as the reference loop does, faults included."""
 
 import math
 import os
@@ -10,11 +10,11 @@ import pytest
 from fpga_pool.conf.policies import policy_as, policy_names
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.sim.benefit.faults import Drain, Failure, HostLoss, Outage
-from fpga_pool.sim.benefit.live import simulate_live
 from fpga_pool.sim.benefit.trace import Trace, uniform_pool
 
+from .online_faults import Drain, Failure, HostLoss, Outage
 from .online_pool import LivePool, host_name
+from .online_reference import simulate_live
 
 #: Random traces for each policy.
 TRACES = int(os.environ.get("FPGA_POOL_PARITY_TRACES", "4"))
@@ -122,22 +122,22 @@ def span(rng, end_s):
 
 def difference(name, case):
     """Return the first decision that differs, and how many there are."""
-    fast = simulate_live(
+    expected = simulate_live(
         case.pool, case.trace, policy_as("online", name), settings=case.settings, cpu_workers=case.cpu_workers,
         faults=case.faults, interval_s=INTERVAL_S,
     ).decisions  # fmt: skip
     live = LivePool(policy_as("online", name), case, case.settings, case.faults).run(INTERVAL_S)
-    for number, (said, (at_s, moves)) in enumerate(zip(fast, live, strict=False)):
+    for number, (said, (at_s, moves)) in enumerate(zip(expected, live, strict=False)):
         if said.moves != moves or not math.isclose(said.at_s, at_s, rel_tol=1e-9):
-            return (number, said, (at_s, moves)), len(fast), fast
-    if len(fast) != len(live):
-        number = min(len(fast), len(live))
-        return (number, fast[number:][:1], live[number:][:1]), len(fast), fast
-    return None, len(fast), fast
+            return (number, said, (at_s, moves)), len(expected), expected
+    if len(expected) != len(live):
+        number = min(len(expected), len(live))
+        return (number, expected[number:][:1], live[number:][:1]), len(expected), expected
+    return None, len(expected), expected
 
 
 @pytest.mark.parametrize("name", [*policy_names("online"), *OPTIONS])
-def test_the_fast_simulator_decides_as_the_live_rules_do(name):
+def test_the_live_rules_decide_as_the_reference_loop_does(name):
     kinds = set()
     for seed in range(TRACES):
         found, _, decisions = difference(name, random_case(seed))
