@@ -12,6 +12,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 import fpga_pool.rpc  # noqa: F401  # chooses native threads before a test imports oslo.messaging
+from fpga_pool.model.catalogue import Catalogue
 from support.servers import MariaDB, PostgreSQL, RabbitMQ
 
 # The same examples in every run: who looks for new ones passes --hypothesis-profile=default.
@@ -48,7 +49,7 @@ def _lane(path):
 
 #: Tests with threads or processes that wait for each other: what fails runs once more, for the machine is shared.  The
 #: summary lists the first failure as RERUN.  It is a race to be found, not noise.
-RACING = tuple(f"unit/{room}" for room in ("api", "client", "cli", "transfer", "drivers", "rpc", "services"))
+RACING = tuple(f"component/{room}" for room in ("api", "client", "cli", "transfer", "drivers", "rpc", "services"))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -88,6 +89,36 @@ class _Lanes(LoadScopeScheduling):
 def pytest_xdist_make_scheduler(config, log):
     """Divide tests by lanes among workers, if there are any: pytest --numprocesses 2 --no-loadscope-reorder."""
     return _Lanes(config, log)
+
+
+@pytest.fixture(scope="session")
+def make_catalogue():
+    """Make a catalogue of one board, `fast`: functions by name, as (seconds, kinds ...) or whole entries."""
+
+    def make(functions, *, slots, load_s, b_s_per_byte=1e-9):
+        def entry(a_s, *kinds):
+            return {
+                "version": "1.0",
+                "slot_kinds": list(kinds),
+                "io_bps": 8e6,
+                "preemptible": False,
+                "cpu_time": {"a_s": 0, "b_s_per_byte": 10 * b_s_per_byte},
+                "fpga_time": {"fast": {"a_s": a_s, "b_s_per_byte": b_s_per_byte}},
+                "source": "test",
+            }
+
+        region = {"bitstream_bytes": 4000}
+        board = {
+            "slots": list(slots),
+            "regions": {"small": region, "large": region},
+            "configuration_bps": 8 * 4000 / load_s,
+            "dma_bps": 1e9,
+            "source": "test",
+        }
+        entries = {name: value if isinstance(value, dict) else entry(*value) for name, value in functions.items()}
+        return Catalogue.from_mapping({"format_version": 1, "functions": entries, "boards": {"fast": board}}, "test")
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The unit tests of the store, on MariaDB and PostgreSQL; what is particular to SQLite stays with the unit tests."""
+"""The component tests of the store, on MariaDB and PostgreSQL; what is particular to SQLite stays with those."""
 
 import importlib.util
 from pathlib import Path
@@ -8,7 +8,7 @@ import sqlalchemy
 
 from fpga_pool.store.models import Base
 
-UNIT_TESTS = Path(__file__).parents[1] / "unit" / "store"
+COMPONENT_TESTS = Path(__file__).parents[1] / "component" / "store"
 PORTABLE = (
     "conftest",
     "test_statements",
@@ -24,7 +24,7 @@ PORTABLE += ("test_shards",)
 
 
 def load(name):
-    spec = importlib.util.spec_from_file_location(f"store_{name}", UNIT_TESTS / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"store_{name}", COMPONENT_TESTS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return vars(module)

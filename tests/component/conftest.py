@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.store import Store
 
 WAIT_S = 10.0
@@ -25,36 +24,6 @@ def new_database(tmp_path_factory):
     def make(path):
         shutil.copyfile(template, path)
         return f"sqlite:///{path}"
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def make_catalogue():
-    """Make a catalogue of one board, `fast`: functions by name, as (seconds, kinds ...) or whole entries."""
-
-    def make(functions, *, slots, load_s, b_s_per_byte=1e-9):
-        def entry(a_s, *kinds):
-            return {
-                "version": "1.0",
-                "slot_kinds": list(kinds),
-                "io_bps": 8e6,
-                "preemptible": False,
-                "cpu_time": {"a_s": 0, "b_s_per_byte": 10 * b_s_per_byte},
-                "fpga_time": {"fast": {"a_s": a_s, "b_s_per_byte": b_s_per_byte}},
-                "source": "test",
-            }
-
-        region = {"bitstream_bytes": 4000}
-        board = {
-            "slots": list(slots),
-            "regions": {"small": region, "large": region},
-            "configuration_bps": 8 * 4000 / load_s,
-            "dma_bps": 1e9,
-            "source": "test",
-        }
-        entries = {name: value if isinstance(value, dict) else entry(*value) for name, value in functions.items()}
-        return Catalogue.from_mapping({"format_version": 1, "functions": entries, "boards": {"fast": board}}, "test")
 
     return make
 

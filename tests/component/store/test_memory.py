@@ -8,21 +8,18 @@ import pytest
 from fpga_pool.model.exceptions import StaleEpoch
 from fpga_pool.sim.store import MemoryStore
 
-STORE_TESTS = Path(__file__).parents[1] / "store"
+from .conftest import OWNER, SHARD, Backend
 
 
 def _load(name):
-    spec = importlib.util.spec_from_file_location(f"memory_{name}", STORE_TESTS / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"memory_{name}", Path(__file__).with_name(f"{name}.py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-_conftest = _load("conftest")
 _contract, _gang_contract = _load("test_contract"), _load("test_gang_contract")
 _task_contract, _policy_contract = _load("test_task_contract"), _load("test_policy_contract")
-make, begin, outbox = _conftest.make, _conftest.begin, _conftest.outbox
-saved, counted, bump = _conftest.saved, _conftest.counted, _conftest.bump
 task, memory = _task_contract.task, _policy_contract.memory
 for module in (_contract, _gang_contract, _task_contract, _policy_contract):
     globals().update({name: test for name, test in vars(module).items() if name.startswith("test_")})
@@ -31,8 +28,8 @@ for module in (_contract, _gang_contract, _task_contract, _policy_contract):
 @pytest.fixture
 def backend():
     store = MemoryStore()
-    shard = store.acquire_shard(_conftest.SHARD, _conftest.OWNER, 100.0)
-    return _conftest.Backend(
+    shard = store.acquire_shard(SHARD, OWNER, 100.0)
+    return Backend(
         lambda: store.transaction(shard.name, shard.owner, shard.epoch), lambda: store.undelivered(shard.name, 100)
     )
 
@@ -48,7 +45,7 @@ def test_only_the_owner_in_its_epoch_may_begin_a_transaction():
 
 def test_what_was_delivered_leaves_the_outbox(make):
     store = MemoryStore()
-    shard = store.acquire_shard(_conftest.SHARD, "me", 0.0)
+    shard = store.acquire_shard(SHARD, "me", 0.0)
     commands = [make.command(sequence) for sequence in (1, 2, 3)]
     with store.transaction(shard.name, "me", 1) as tx:
         for command in commands:
