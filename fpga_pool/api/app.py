@@ -64,7 +64,7 @@ def _require_loopback_name() -> None:
     """Refuse a request that came under a foreign name: a web page whose name was made to lead here."""
     name = urlsplit(f"//{request.host}").hostname
     if name is None or not is_loopback(name):
-        raise BadRequest("Host: expected the loopback address that this API listens on")
+        raise BadRequest("Host: expected the loopback address on which this API listens")
 
 
 def _log(response: Response) -> Response:

@@ -99,7 +99,7 @@ def _check_number_of_jobs(document: Any) -> None:
     jobs = document.get("jobs") if isinstance(document, dict) else None
     most = current_app.config["MAX_BATCH_JOBS"]
     if isinstance(jobs, list) and len(jobs) > most:
-        raise InvalidInput(f"jobs: {len(jobs)} jobs in one batch, at most {most} are accepted; split it")
+        raise InvalidInput(f"jobs: {len(jobs)} jobs in one batch, at most {most} are accepted; split the batch")
 
 
 def _batch_request(wanted: dict[str, Any]) -> BatchRequest:
@@ -142,7 +142,7 @@ def _seen(text: str | None) -> dict[str, int] | None:
     except (ValueError, RecursionError):
         seen = None
     if not isinstance(seen, dict) or not all(type(number) is int for number in seen.values()):
-        raise InvalidInput(f"changed_after: expected the `seen` of an earlier answer, found {text[:20]!r}")
+        raise InvalidInput(f"changed_after: expected the `seen` value of an earlier response, found {text[:20]!r}")
     return seen
 
 

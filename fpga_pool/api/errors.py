@@ -172,7 +172,7 @@ def _http_error(error: HTTPException) -> ResponseReturnValue:
 
 def _unexpected(error: Exception) -> ResponseReturnValue:
     LOG.error("request %s failed", request_id(), exc_info=error)
-    message = "the pool failed; its log tells why, under the id of this request"
+    message = "internal error in the pool; its log has the details under the id of this request"
     return _body(exceptions.FpgaPoolError.code, message, 500)
 
 

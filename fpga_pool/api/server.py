@@ -78,7 +78,7 @@ class ApiServer:
         self._server.stop()
         self._thread.join(timeout_s)
         if self._thread.is_alive():
-            raise ServiceUnavailable(f"the API did not end in {timeout_s:g} s")
+            raise ServiceUnavailable(f"the API did not stop within {timeout_s:g} s")
 
 
 def _log(msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:

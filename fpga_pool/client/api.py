@@ -105,7 +105,7 @@ class PoolApi:
         try:
             self._http.call("GET", f"{path}/{_segment(uuid)}")
         except NotFound:
-            raise DuplicateId(f"{noun} {uuid} or a part of it exists already, and is not ours") from None
+            raise DuplicateId(f"{noun} {uuid} or a part of it already exists and belongs to another request") from None
 
     def batches(self, limit: int | None = None) -> list[Batch]:
         """Return the project's batches (the newest `limit`), newest first."""

@@ -48,13 +48,15 @@ def read_inputs(specs: Iterable[JobSpec]) -> list[Input]:
     given = list(specs)
     objects = [id(spec.source) for spec in given if hasattr(spec.source, "read")]
     if len(set(objects)) < len(objects):
-        raise InvalidInput("files: an open file is given twice; two streams cannot share its position")
+        raise InvalidInput("files: the same open file is given twice; two streams cannot share its position")
     return [_input(spec, index) for index, spec in enumerate(given)]
 
 
 def _input(spec: JobSpec, index: int) -> Input:
     if Path(spec.name).name != spec.name:
-        raise InvalidInput(f"name: {spec.name!r} cannot name a result's file; expected no directory in it")
+        raise InvalidInput(
+            f"name: {spec.name!r} cannot be the name of a result file; expected a name without a directory"
+        )
     name, size_bytes, open_ = _source(spec.source, index, spec.header)
     return Input((spec.name or name)[:_LONGEST_NAME], size_bytes, open_, spec.function, spec.requester)
 
@@ -86,7 +88,7 @@ def _open_file(file: BinaryIO, index: int, header: bytes) -> tuple[str, int, Cal
         end = file.seek(0, io.SEEK_END)
         file.seek(begin)
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"files[{index}]: an open file must be able to seek: {error}") from error
+        raise InvalidInput(f"files[{index}]: an open file must be seekable: {error}") from error
 
     def open_() -> BinaryIO:
         file.seek(begin)

@@ -112,7 +112,7 @@ class Lane:
                     with self._lock:
                         self._connection = None
         except OSError as caught:
-            error = TransferBroken(f"the lane to {self.host.name} broke: {caught}")
+            error = TransferBroken(f"the lane to {self.host.name} failed: {caught}")
         except Exception as caught:
             error = caught
         with self._lock:
@@ -129,7 +129,7 @@ class Lane:
         try:
             return connect_lane((host.data_address, host.data_port), context.connect_timeout_s, ssl_context=tls)
         except OSError as error:
-            raise TransferBroken(f"the connection to {host.name} broke at once: {error}") from error
+            raise TransferBroken(f"the connection to {host.name} failed immediately: {error}") from error
 
     def _serve(self, connection: LaneConnection) -> None:
         while not self._closing:
@@ -246,9 +246,9 @@ def _read(source: Input, input_bytes: int) -> bytes:
     with source.open() as file:
         data = file.read(input_bytes + 1)
     if len(data) < input_bytes:
-        raise InvalidInput(f"the source ends {input_bytes - len(data)} bytes before the size announced")
+        raise InvalidInput(f"the source ends {input_bytes - len(data)} bytes before the announced size")
     if len(data) > input_bytes:
-        raise InvalidInput(f"the source is larger than the {input_bytes} bytes announced")
+        raise InvalidInput(f"the source is larger than the announced {input_bytes} bytes")
     return data
 
 
@@ -273,7 +273,7 @@ def _good(results: Sequence[_Arrived], ended: list[tuple[Parcel, Outcome]]) -> l
         if hashlib.sha256(data).hexdigest() == frame.sha256:
             sound.append(arrived)
         else:
-            ended.append((parcel, TransferBroken("the result that arrived is not the one that was sent")))
+            ended.append((parcel, TransferBroken("the result was corrupted in transit")))
     try:
         write_files([(parcel.sink, data) for _, parcel, _, data in sound])
     except OSError as error:

@@ -25,7 +25,7 @@ class _Partial:
         return {field.name: getattr(self, field.name) for field in fields(this) if hasattr(self, field.name)}
 
     def __getattr__(self, name: str) -> object:
-        raise AttributeError(f"{name} of this {type(self).__name__.lower()} is not in the API's answer")
+        raise AttributeError(f"{name} of this {type(self).__name__.lower()} is not in the API's response")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._shown().items())})"
@@ -54,7 +54,7 @@ def read(wanted: type[T], view: object) -> T:
         kind = _partial(whole) if hidden else whole
         found: T = read_plain(kind, plain, "")
     except (InvalidInput, ValueError) as error:
-        raise FpgaPoolError(f"the API's answer is not understood: {error}") from error
+        raise FpgaPoolError(f"the API's response is invalid: {error}") from error
     for name in hidden:
         object.__delattr__(found, name)
     return found
@@ -63,7 +63,7 @@ def read(wanted: type[T], view: object) -> T:
 def read_all(wanted: type[T], views: object) -> list[T]:
     """Return the objects of a list."""
     if not isinstance(views, list):
-        raise FpgaPoolError(f"the API's answer is not understood: expected a list of {wanted.__name__}")
+        raise FpgaPoolError(f"the API's response is invalid: expected a list of {wanted.__name__}")
     return [read(wanted, view) for view in views]
 
 

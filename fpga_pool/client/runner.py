@@ -123,7 +123,8 @@ class BatchRunner:
                 self._wait()
                 if time.monotonic() > deadline_s:
                     raise ServiceUnavailable(
-                        f"batch {self.batch_uuid} did not end in {self._settings.timeout_s:g} s; it goes on in the pool"
+                        f"batch {self.batch_uuid} did not end within {self._settings.timeout_s:g} s; it continues in "
+                        "the pool"
                     )
         finally:
             for transfer in self._transfers:
@@ -179,7 +180,7 @@ class BatchRunner:
             # The pool restarts, perhaps; it will know the batch.
             self._seen = ""
             if time.monotonic() - self._heard_s > self._settings.patience_s:
-                raise ServiceUnavailable(f"lost touch with batch {self.batch_uuid}: {error}") from error
+                raise ServiceUnavailable(f"lost contact with batch {self.batch_uuid}: {error}") from error
         finally:
             now_s = time.monotonic()
             fast_s, slow_s = self._settings.fast_poll_s, self._settings.slow_poll_s
@@ -232,7 +233,7 @@ class BatchRunner:
             stream.retime(job.transfer, job.dispatched_at)
         if transfer.result is not None and job.result_sha256 not in ("", transfer.result.sha256):
             transfer.result = None
-            self._pause(transfer, "the result that was fetched is not the one that was recorded")
+            self._pause(transfer, "the fetched result does not match the recorded checksum")
 
     def _end(self) -> Batch | None:
         """Return the batch if it has ended; a batch with a job that cannot go on has to be ended."""

@@ -108,8 +108,8 @@ class ApiSession:
 
     def _silence(self, error: Exception) -> str:
         if isinstance(error, ksa.ConnectTimeout):
-            return f"the pool's API at {self.endpoint} did not answer in {self._timeout_s:g} s"
-        return f"no pool answers at {self.endpoint}: is fpga-pool-standalone running there?"
+            return f"the pool's API at {self.endpoint} did not respond within {self._timeout_s:g} s"
+        return f"no pool responds at {self.endpoint}: is fpga-pool-standalone running there?"
 
     def _content(self, response: requests.Response) -> dict[str, Any]:
         try:
@@ -127,7 +127,7 @@ class ApiSession:
 
     def _foreign(self, response: requests.Response) -> FpgaPoolError:
         kind = FpgaPoolError if response.ok else _by_status(response.status_code)
-        return kind(f"{self.endpoint} answered {response.status_code}, and not as the API of a pool does")
+        return kind(f"{self.endpoint} returned {response.status_code} without an error of the pool's API")
 
 
 def _by_status(status: int) -> type[FpgaPoolError]:

@@ -40,9 +40,9 @@ def require_current(ticket: Ticket, job: Job, host: Host) -> None:
     What is moved with it would be taken for a former attempt's, and be lost.
     """
     if ticket.attempt != job.attempt:
-        raise TransferBroken(f"job {job.uuid} is at attempt {ticket.attempt} now, not at {job.attempt}")
+        raise TransferBroken(f"job {job.uuid} is now at attempt {ticket.attempt}, not at {job.attempt}")
     if (ticket.address, ticket.port) != (host.data_address, host.data_port):
-        raise TransferBroken(f"job {job.uuid} is not on host {host.name} at that address any more")
+        raise TransferBroken(f"job {job.uuid} is no longer on host {host.name} at that address")
 
 
 class TicketDesk:
@@ -176,7 +176,7 @@ class Stream:
         try:
             return connect(address, context.connect_timeout_s, ssl_context=tls, cancel=self._cancel)
         except OSError as error:
-            raise TransferBroken(f"the connection to {self._host.name} broke at once: {error}") from error
+            raise TransferBroken(f"the connection to {self._host.name} failed immediately: {error}") from error
 
     def _ticket(self, connection: Connection, purpose: str) -> Ticket:
         """Report the flow and get leave to use it."""

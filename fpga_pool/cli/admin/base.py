@@ -54,7 +54,7 @@ def add_cloud_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--os-cloud",
         metavar="NAME",
-        help="a cloud of clouds.yaml (default: OS_CLOUD, or what the OS_* variables of an openrc file say)",
+        help="cloud in clouds.yaml (default: OS_CLOUD, or the OS_* variables of an openrc file)",
     )
 
 
@@ -77,7 +77,7 @@ def compute_service(cloud: str | None) -> Iterator[Any]:
         ) as connection:
             yield connection.compute
     except (errors.ConfigException, auth_errors.AuthPluginException) as error:
-        raise InvalidInput(f"which cloud? {error}; set OS_CLOUD, or source an openrc file") from error
+        raise InvalidInput(f"no cloud selected: {error}; set OS_CLOUD, or source an openrc file") from error
     except errors.ConflictException as error:
         raise Conflict(_said(error)) from error
     except errors.NotFoundException as error:

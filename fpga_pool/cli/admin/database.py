@@ -40,13 +40,13 @@ class Check(ManageCommand):
         """Compare."""
         with self.store() as store:
             store.check_schema()
-        self.tell("the schema is that of this version of fpga_pool")
+        self.tell("the schema matches this version of fpga_pool")
 
 
 #: A lease is released that has no allocation now, and none so many seconds later: Nova writes several in a row.
 CERTAIN_AFTER_S = 3.0
 #: What is said where nothing was found.
-NOTHING_WRONG = "nothing is wrong"
+NOTHING_WRONG = "no problems found"
 
 
 class Audit(ManageCommand):
@@ -58,11 +58,13 @@ class Audit(ManageCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Add what may be asked for."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--idle", action="store_true", help="all work has ended: tell also what is still under way")
+        parser.add_argument(
+            "--idle", action="store_true", help="all work has ended: also report work that is still in progress"
+        )
         parser.add_argument(
             "--repair",
             action="store_true",
-            help="release the slots of virtual machines to which Placement has allocated nothing for them",
+            help="release the slots of virtual machines that have no allocation in Placement",
         )
         return parser
 
@@ -70,7 +72,7 @@ class Audit(ManageCommand):
         """Look, and tell what was found."""
         placement = open_placement(self.conf)
         if parsed_args.repair and placement is None:
-            raise InvalidInput("--repair: Placement is not configured ([placement] auth_type), it says what is right")
+            raise InvalidInput("--repair: requires Placement, which is not configured ([placement] auth_type)")
         with self.store() as store:
             store.check_schema()
             findings = audit(store, idle=parsed_args.idle)

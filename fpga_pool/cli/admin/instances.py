@@ -29,27 +29,29 @@ class Create(ManageCommand, ShowOne):
         """Describe the options."""
         parser = super().get_parser(prog_name)
         parser.add_argument("name", metavar="NAME", help="of the flavor")
-        parser.add_argument("--function", help="what its slots compute, from the catalogue; none needed with --tier")
+        parser.add_argument("--function", help="function of the catalogue that its slots compute; optional with --tier")
         parser.add_argument("--count", type=int, default=1, metavar="N", help="slots (default: 1)")
         parser.add_argument(
             "--spread",
             choices=[spread.value for spread in Spread],
             default=Spread.CARD.value,
-            help="slots all of one card, of any cards of the host, or apart: no two of the same card and kind "
-            "(default: %(default)s)",
+            help="where the slots come from: all from one card, from any cards of the host, or apart (no two from the "
+            "same card and kind) (default: %(default)s)",
         )
         parser.add_argument("--topology", choices=[topology.value for topology in Topology], default=Topology.ANY.value)
         parser.add_argument(
             "--tier",
             choices=[tier.value for tier in Tier],
-            help="who gets a pCPU first where two machines share it (default: no tier)",
+            help="priority of the machine on a pCPU that two machines share (default: no tier)",
         )
-        parser.add_argument("--runtime", type=positive_seconds, metavar="S", help="how long a machine runs, if known")
-        parser.add_argument("--cpu-usage", type=float, metavar="PERCENT", help="use of its processors, if known")
+        parser.add_argument("--runtime", type=positive_seconds, metavar="S", help="expected run time of a machine")
+        parser.add_argument("--cpu-usage", type=float, metavar="PERCENT", help="expected CPU usage of a machine")
         parser.add_argument("--ram", type=int, required=True, metavar="MIB")
         parser.add_argument("--disk", type=int, required=True, metavar="GIB")
         parser.add_argument("--vcpus", type=int, required=True, metavar="N")
-        parser.add_argument("--private", action="store_true", help="only for projects that are given access")
+        parser.add_argument(
+            "--private", action="store_true", help="create a private flavor; grant projects access to it separately"
+        )
         add_cloud_option(parser)
         return parser
 
@@ -76,7 +78,7 @@ class Create(ManageCommand, ShowOne):
         tier = None if parsed_args.tier is None else Tier(parsed_args.tier)
         if parsed_args.function is None:
             if tier is None:
-                raise InvalidInput("--function: missing; without it there is --tier")
+                raise InvalidInput("--function: missing; give --function, --tier or both")
             return tier_extra_specs(tier, parsed_args.vcpus, parsed_args.runtime, parsed_args.cpu_usage)
         request = AcceleratorRequest(
             function=parsed_args.function,
@@ -99,7 +101,7 @@ class Check(ManageCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("flavor", nargs="*", metavar="FLAVOR", help="name or id of one (default: all)")
+        parser.add_argument("flavor", nargs="*", metavar="FLAVOR", help="name or id of a flavor (default: all)")
         add_cloud_option(parser)
         return parser
 
@@ -134,21 +136,23 @@ class Explain(ManageCommand, Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("instance", metavar="INSTANCE", help="uuid; Nova is asked for its flavor")
-        parser.add_argument("--function", help="what its slots compute; Nova is not asked then")
-        parser.add_argument("--count", type=int, default=1, metavar="N", help="slots on one card, with --function")
+        parser.add_argument("instance", metavar="INSTANCE", help="uuid of the instance; its flavor is read from Nova")
+        parser.add_argument("--function", help="function that its slots compute; Nova is not queried then")
+        parser.add_argument(
+            "--count", type=int, default=1, metavar="N", help="number of slots on one card, with --function"
+        )
         parser.add_argument(
             "--topology",
             choices=[topology.value for topology in Topology],
             default=Topology.ANY.value,
-            help="how they are linked, with --function",
+            help="topology of the slots, with --function",
         )
         parser.add_argument(
             "--stay",
             type=positive_seconds,
             default=3600.0,
             metavar="S",
-            help="how long it is taken to stay where its flavor does not say (default: %(default)s)",
+            help="assumed run time if its flavor gives none (default: %(default)s)",
         )
         add_cloud_option(parser)
         return parser
@@ -158,7 +162,7 @@ class Explain(ManageCommand, Lister):
         specs = self._extra_specs(parsed_args)
         wanted = requested(specs)
         if wanted is None:
-            raise InvalidInput(f"instance {parsed_args.instance}: its flavor asks nothing of the pool")
+            raise InvalidInput(f"instance {parsed_args.instance}: its flavor requests nothing from the pool")
         catalogue = configured_catalogue(self.conf)
         catalogue.function(wanted.function)
         with self.store() as store:

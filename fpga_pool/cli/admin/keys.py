@@ -18,7 +18,7 @@ from fpga_pool.model.exceptions import Conflict, InvalidInput
 #: What each pair is for, and who needs which half.
 PAIRS = {
     "tokens": ("schedulers", "agents"),
-    "bitstreams": ("whoever signs bitstreams", "agents"),
+    "bitstreams": ("signer of bitstreams", "agents"),
 }
 
 
@@ -28,7 +28,7 @@ class Create(ManageCommand, Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--directory", type=Path, default=KEYS, help="where they go (default: %(default)s)")
+        parser.add_argument("--directory", type=Path, default=KEYS, help="directory of the keys (default: %(default)s)")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
@@ -40,7 +40,9 @@ def create_key_pairs(directory: Path) -> Sequence[Row]:
     """Write the pairs; return each file with who needs it."""
     present = [path for name in PAIRS for path in _files(directory, name) if path.exists()]
     if present:
-        raise Conflict(f"{present[0]} exists: a new key would make void what the old one signed; remove it first")
+        raise Conflict(
+            f"{present[0]} exists: a new key would invalidate everything signed with the old one; remove it first"
+        )
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o755)
         rows: list[Row] = []
@@ -80,7 +82,7 @@ class FillLibrary(ManageCommand):
             "--key",
             metavar="FILE",
             default=str(KEYS / "bitstreams.pem"),
-            help="private key that signs them (default: %(default)s)",
+            help="private key that signs the bitstreams (default: %(default)s)",
         )
         return parser
 

@@ -60,13 +60,16 @@ class ManageApp(App):
     ) -> argparse.ArgumentParser:
         """Add the places of the configuration to cliff's own options."""
         parser = super().build_option_parser(description, version, {"prog": PROGRAM, "allow_abbrev": False})
-        for option, what in (("--config-file", "a configuration file"), ("--config-dir", "a directory of such files")):
+        for option, what in (
+            ("--config-file", "configuration file"),
+            ("--config-dir", "directory of configuration files"),
+        ):
             parser.add_argument(
                 option,
                 metavar="PATH",
                 action="append",
                 default=[],
-                help=f"{what}; may be repeated (default: those that the services read)",
+                help=f"{what}; may be repeated (default: the files that the services read)",
             )
         return parser
 
@@ -90,7 +93,7 @@ class ManageApp(App):
     def interact(self) -> None:
         """Ask for a command; there is no shell."""
         self.parser.print_usage(self.stderr)
-        self.parser.exit(WRONG_USAGE, f"{PROGRAM}: which command? `{PROGRAM} help` lists them\n")
+        self.parser.exit(WRONG_USAGE, f"{PROGRAM}: no command given; `{PROGRAM} help` lists the commands\n")
 
     def run(self, argv: list[str]) -> int:
         """Run one command; return the exit status."""

@@ -62,7 +62,11 @@ class NewestLister(PoolLister):
         """Describe the options."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--limit", type=positive_count, default=100, metavar="N", help="at most (default: %(default)s)"
+            "--limit",
+            type=positive_count,
+            default=100,
+            metavar="N",
+            help="maximum number of rows (default: %(default)s)",
         )
         return parser
 

@@ -79,22 +79,24 @@ class Create(PoolLister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--function", required=True, help="what to compute; `function list` names them")
-        parser.add_argument("--requester", required=True, metavar="HOST", help="host of the pool that sends the files")
-        self.add_choices(parser)
-        parser.add_argument("--name", default="", help=f"a name for the {self.NOUN}")
-        parser.add_argument("--output-dir", type=Path, metavar="DIR", help="where the results go")
-        parser.add_argument("--header", type=Path, metavar="FILE", help="bytes to send before each file")
+        parser.add_argument("--function", required=True, help="function to compute; `function list` shows all")
         parser.add_argument(
-            "--ca", type=Path, metavar="FILE", help="trust this authority (PEM) for data ports that speak TLS"
+            "--requester", required=True, metavar="HOST", help="host of the pool from which the files are sent"
+        )
+        self.add_choices(parser)
+        parser.add_argument("--name", default="", help=f"name of the {self.NOUN}")
+        parser.add_argument("--output-dir", type=Path, metavar="DIR", help="directory of the results")
+        parser.add_argument("--header", type=Path, metavar="FILE", help="file whose bytes are sent before each file")
+        parser.add_argument(
+            "--ca", type=Path, metavar="FILE", help="CA certificate (PEM) to trust for data ports with TLS"
         )
         _add_progress(parser)
-        parser.add_argument("files", nargs="+", metavar="FILE", help="input of one job")
+        parser.add_argument("files", nargs="+", metavar="FILE", help="input file of one job")
         return parser
 
     def add_choices(self, parser: argparse.ArgumentParser) -> None:
         """Describe what is a batch's own."""
-        parser.add_argument("--policy", default="", help="how to plan (default: the operator's choice)")
+        parser.add_argument("--policy", default="", help="batch policy (default: chosen by the operator)")
 
     def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
         """Return what runs it."""
@@ -170,7 +172,7 @@ class Watch(PoolShowOne):
         """Describe the options."""
         parser = _with_batch(super().get_parser(prog_name))
         parser.add_argument(
-            "--timeout", type=float, default=86_400.0, metavar="S", help="give up after so many seconds"
+            "--timeout", type=float, default=86_400.0, metavar="S", help="maximum time to wait, in seconds"
         )
         _add_progress(parser)
         return parser
@@ -186,7 +188,9 @@ class Watch(PoolShowOne):
                 if batch.state in _ENDED:
                     break
                 if time.monotonic() > deadline_s:
-                    raise ServiceUnavailable(f"batch {batch.uuid} did not end in {parsed_args.timeout:g} s; it goes on")
+                    raise ServiceUnavailable(
+                        f"batch {batch.uuid} did not end within {parsed_args.timeout:g} s; it continues"
+                    )
                 time.sleep(_WATCH_INTERVAL_S)
         if batch.state is not BatchState.COMPLETED:
             self.status = FAILED
@@ -199,7 +203,7 @@ class Cancel(PoolLister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("batches", nargs="+", metavar="BATCH", help="uuid of a batch")
+        parser.add_argument("batches", nargs="+", metavar="BATCH", help="uuid of the batch")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
@@ -371,5 +375,5 @@ def _add_progress(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
-        help="show progress bars (default: where standard error is a terminal)",
+        help="show progress bars (default: if standard error is a terminal)",
     )

@@ -34,34 +34,37 @@ class Create(PoolShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--processes", type=positive_count, required=True, metavar="N", help="how many")
+        parser.add_argument("--processes", type=positive_count, required=True, metavar="N", help="number of processes")
         parser.add_argument(
             "--runtime",
             type=duration_s,
             required=True,
             metavar="T",
-            help="how long they run at most, on processors of their own (90, 1h, 1h30m): others are planned by it, "
-            "nobody is killed for it",
+            help="estimated run time on dedicated processors (90, 1h, 1h30m): used to plan other gangs; a gang that "
+            "exceeds it is not killed",
         )
         parser.add_argument(
             "--cpu-usage",
             type=_usage,
             default=1.0,
             metavar="U",
-            help="share of a processor that each uses on one of its own (default: 1)",
+            help="share of a dedicated processor that each process uses (default: 1)",
         )
-        parser.add_argument("--name", default="", help="a name for the gang")
+        parser.add_argument("--name", default="", help="name of the gang")
         parser.add_argument(
-            "--image", default="", metavar="NAME", help="what the machines run (default: what their hosts have for all)"
+            "--image",
+            default="",
+            metavar="NAME",
+            help="image of the machines (default: the default image of their hosts)",
         )
         parser.add_argument(
-            "--command", default="", metavar="TEXT", help="one line that the image finds in each machine, and acts on"
+            "--command", default="", metavar="TEXT", help="command line passed to the image in each machine"
         )
         parser.add_argument(
             "--work",
             type=duration_s,
             metavar="T",
-            help="how long they really run, where processes are simulated (default: as --runtime)",
+            help="actual run time of simulated processes (default: --runtime)",
         )
         return parser
 
@@ -107,7 +110,7 @@ class Cancel(PoolLister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("gangs", nargs="+", metavar="GANG", help="uuid of a gang")
+        parser.add_argument("gangs", nargs="+", metavar="GANG", help="uuid of the gang")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:

@@ -34,7 +34,7 @@ class Calibrate(PoolLister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("function", nargs="?", metavar="FUNCTION", help="only this one (default: all)")
+        parser.add_argument("function", nargs="?", metavar="FUNCTION", help="show only this one (default: all)")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
@@ -127,7 +127,7 @@ class _OneSlot(PoolShowOne):
         for slot in self.client.slots():
             if wanted in (slot.name, slot.uuid):
                 return slot.uuid
-        raise NotFound(f"no slot {wanted!r}; `fpga-pool slot list` names them")
+        raise NotFound(f"no slot {wanted!r}; `fpga-pool slot list` shows all")
 
 
 class Drain(_OneSlot):
@@ -136,7 +136,7 @@ class Drain(_OneSlot):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--reason", default="", help="why, for those who wonder")
+        parser.add_argument("--reason", default="", help="reason shown in `slot list`")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Row]:

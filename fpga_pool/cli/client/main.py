@@ -27,7 +27,7 @@ class PoolApp(App):
 
     def __init__(self, command_manager: CommandManager | None = None, **streams: Any) -> None:
         super().__init__(
-            description="Submit batches of jobs to a pool of FPGA slots, and look after the pool.",
+            description="Submit batches of jobs to a pool of FPGA slots, and inspect and operate the pool.",
             version=_version(),
             command_manager=command_manager or CommandManager(NAMESPACE),
             **streams,
@@ -46,7 +46,7 @@ class PoolApp(App):
             "--endpoint",
             metavar="URL",
             default=os.environ.get("FPGA_POOL_ENDPOINT", DEFAULT_ENDPOINT),
-            help="where the pool's API is (FPGA_POOL_ENDPOINT; default: %(default)s)",
+            help="URL of the pool's API (FPGA_POOL_ENDPOINT; default: %(default)s)",
         )
         parser.add_argument("--project", metavar="ID", default="demo", help="project that batches belong to")
         parser.add_argument("--user", metavar="ID", default="demo", help="user that submits them")
@@ -78,7 +78,7 @@ class PoolApp(App):
     def interact(self) -> None:
         """Ask for a command; there is no shell."""
         self.parser.print_usage(self.stderr)
-        self.parser.exit(WRONG_USAGE, "fpga-pool: which command? `fpga-pool help` lists them\n")
+        self.parser.exit(WRONG_USAGE, "fpga-pool: no command given; `fpga-pool help` lists the commands\n")
 
     def run(self, argv: list[str]) -> int:
         """Run one command; return the exit status."""

@@ -24,7 +24,7 @@ class Create(batch.Create):
             choices=list(Topology),
             default=Topology.ANY,
             type=Topology,
-            help="how its slots have to be linked, in the order of the files (default: %(default)s)",
+            help="topology in which its slots must be linked, in the order of the files (default: %(default)s)",
         )
 
         parser.add_argument(
@@ -34,8 +34,8 @@ class Create(batch.Create):
             dest="shapes",
             metavar="SLOTS[:SECONDS]",
             type=_shape,
-            help="a number of slots that it can run on, and how long it computes so (by default: by the function's time"
-            " model); may be repeated, and the task gets one of its shapes (default: a slot for each file)",
+            help="number of slots it can run on, and its compute time with them (default: from the function's time "
+            "model); may be repeated, and the task gets one of these shapes (default: one slot per file)",
         )
 
     def runner(self, parsed_args: argparse.Namespace, **options: Any) -> BatchRunner:
@@ -89,7 +89,7 @@ class Cancel(PoolLister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("tasks", nargs="+", metavar="TASK", help="uuid of a task")
+        parser.add_argument("tasks", nargs="+", metavar="TASK", help="uuid of the task")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:

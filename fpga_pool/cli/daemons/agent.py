@@ -99,7 +99,7 @@ def settings_of_host(conf: cfg.ConfigOpts) -> AgentSettings:
     """Return the settings of this host's agent; InvalidInput names the option that is wrong or wanting."""
     group = conf.agent
     if not group.data_address:
-        raise InvalidInput("[agent] data_address: set it to the address at which clients reach this host")
+        raise InvalidInput("[agent] data_address: set it to the address under which clients reach this host")
     egress_bps, ingress_bps = nic_limits_bps(conf)
     return agent_settings(
         conf,

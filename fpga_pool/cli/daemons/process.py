@@ -59,7 +59,7 @@ def run(program: str, service: Service, argv: Sequence[str] | None = None, *, pl
             signals.serve(lambda: reload(conf))
         LOG.info("%s has ended", name)
     except Ended:
-        LOG.info("%s was ended before it had started", program)
+        LOG.info("%s was stopped before it had started", program)
     except (cfg.Error, ValueError, InvalidInput) as error:
         return _complain(program, error, WRONG_USAGE)
     except (FpgaPoolError, MessagingError, OSError) as error:
@@ -85,9 +85,9 @@ def reload(conf: cfg.ConfigOpts) -> None:
     try:
         conf.mutate_config_files()
     except (cfg.Error, ValueError, OSError) as error:
-        LOG.error("the configuration stays as it was: %s", error)  # noqa: TRY400
+        LOG.error("the configuration was not reloaded: %s", error)  # noqa: TRY400
     else:
-        LOG.info("the configuration was read again")
+        LOG.info("the configuration was reloaded")
 
 
 class Signals:
@@ -117,7 +117,7 @@ class Signals:
             give_up(f"a second {signal.Signals(number).name}")
         self._ending = True
         if self._limit_s is not None:
-            limit = threading.Timer(self._limit_s, give_up, [f"no end within {self._limit_s:g} s"])
+            limit = threading.Timer(self._limit_s, give_up, [f"did not stop within {self._limit_s:g} s"])
             limit.daemon = True
             limit.start()
         raise Ended
@@ -125,7 +125,7 @@ class Signals:
 
 def give_up(reason: str) -> NoReturn:
     """End at once; what was acknowledged is on disk."""
-    LOG.warning("ended at once: %s", reason)
+    LOG.warning("stopped immediately: %s", reason)
     os._exit(FAILED)
 
 
@@ -135,7 +135,7 @@ def attempt(steps: Iterable[Callable[[], object]]) -> None:
         try:
             step()
         except Exception:
-            LOG.exception("a part did not stop cleanly")
+            LOG.exception("a component did not stop cleanly")
 
 
 def end_messages(steps: Iterable[Callable[[], object]]) -> None:
@@ -144,7 +144,7 @@ def end_messages(steps: Iterable[Callable[[], object]]) -> None:
     ending.start()
     ending.join(MESSAGES_END_S)
     if ending.is_alive():
-        LOG.warning("the message broker does not answer: its connections are left as they are")
+        LOG.warning("the message broker does not answer: its connections are not closed")
 
 
 def _leave(status: int) -> int:

@@ -78,7 +78,7 @@ def _listen_to_nova(conf: cfg.ConfigOpts, service: SchedulerService, ends: ExitS
     if not conf.nova_notifications.transport_url:
         return
     if service.departures is None:
-        raise InvalidInput("[nova_notifications] transport_url: there is no use for it without [placement]")
+        raise InvalidInput("[nova_notifications] transport_url: requires [placement]")
     listening = departures(conf, service.departures.note)
     ends.callback(end_messages, [listening.stop, listening.wait, listening.transport.cleanup])
     # It waits for Nova's broker as long as that is away; the pool does not.

@@ -17,33 +17,34 @@ from fpga_pool.sim.gangs.workloads.models import MODELS
 from fpga_pool.sim.gangs.workloads.tsafrir import tsafrir
 
 _hours = number_that(lambda value: 1 <= value < math.inf, "hours, 1 or more")
-_percent = number_that(lambda value: 0 < value < 89, "percent above 0, below the 89 of all head times")
+_percent = number_that(lambda value: 0 < value < 89, "percent above 0 and below 89, the sum of all head times")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     names = ", ".join(MODELS)
     parser.add_argument(
-        "model", metavar="MODEL", help=f"one of {names}; or a trace (.swf, .swf.gz) that Jann's form is fitted to"
+        "model", metavar="MODEL", help=f"one of {names}; or a trace (.swf, .swf.gz) to which Jann's model is fitted"
     )
-    parser.add_argument("--jobs", type=positive_count, required=True, metavar="J", help="jobs to make")
+    parser.add_argument("--jobs", type=positive_count, required=True, metavar="J", help="number of jobs to generate")
     parser.add_argument(
-        "--processors", type=positive_count, required=True, metavar="N", help="processors of the machine"
+        "--processors", type=positive_count, required=True, metavar="N", help="number of processors of the machine"
     )
     parser.add_argument(
         "--longest",
         type=_hours,
         default=LONGEST_S / 3600,
         metavar="H",
-        help="hours that a job may ask for, 1 or more; longer ones are cut (default: 18)",
+        help="longest run time a job may request in hours, 1 or more; longer ones are truncated (default: 18)",
     )
     parser.add_argument(
         "--longest-share",
         type=_percent,
         metavar="P",
-        help="percent of the jobs that ask for that; more helps where many are long (default: the model's, about 22)",
+        help="percent of the jobs that request the longest run time; a higher value fits traces with many long jobs "
+        "(default: the model's, about 22)",
     )
-    parser.add_argument("--out", required=True, metavar="TRACE", help="trace to write (.swf, .swf.gz)")
+    parser.add_argument("--out", required=True, metavar="TRACE", help="output trace (.swf, .swf.gz)")
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
@@ -76,7 +77,7 @@ def _made(arguments: argparse.Namespace, rng: np.random.Generator) -> Jobs:
         return MODELS[arguments.model](arguments.jobs, arguments.processors, rng)
     if not arguments.model.endswith((".swf", ".swf.gz")):
         names = ", ".join(MODELS)
-        raise InvalidInput(f"model {arguments.model!r}: no such model; there is: {names}; or the name of a trace")
+        raise InvalidInput(f"model {arguments.model!r}: no such model; available: {names}; or the name of a trace")
     trace, _ = read_trace(arguments.model, arguments.processors)
     if len(trace.job) < 2:
         raise InvalidInput(f"{arguments.model}: too few jobs to fit a model to")

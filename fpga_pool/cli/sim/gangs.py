@@ -27,10 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = ", ".join(policy_names("gang"))
     parser.add_argument("trace", metavar="TRACE", help="jobs in the Standard Workload Format (.swf, .swf.gz)")
     parser.add_argument(
-        "--processors", type=positive_count, required=True, metavar="N", help="processors of the machine"
+        "--processors", type=positive_count, required=True, metavar="N", help="number of processors of the machine"
     )
     parser.add_argument(
-        "--policy", default="measy_plus", metavar="NAME", help=f"who decides: {names} (default: measy_plus)"
+        "--policy", default="measy_plus", metavar="NAME", help=f"gang policy: {names} (default: measy_plus)"
     )
     parser.add_argument(
         "--parameter",
@@ -38,40 +38,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a parameter of the policy, as extra_ends=all; may be given again",
+        help="parameter of the policy, such as extra_ends=all; may be repeated",
     )
     parser.add_argument(
         "--load",
         type=_load,
         metavar="R",
-        help="multiply all times between submissions so that this is the load (default: leave them)",
+        help="scale all times between submissions to get this load (default: unchanged)",
     )
     parser.add_argument(
         "--usage-per-process",
         action="store_true",
-        help="draw the CPU usage of each process (default: one for all processes of a gang)",
+        help="draw the CPU usage of each process separately (default: once per gang)",
     )
     parser.add_argument(
         "--migration-cost",
         type=_cost_s,
         default=20.0,
         metavar="S",
-        help="seconds that a migration takes (default: 20)",
+        help="duration of a migration in seconds (default: 20)",
     )
     _add_physics(parser)
-    parser.add_argument("--out", required=True, metavar="JOBS", help="what became of each job, to write (.csv)")
-    parser.add_argument("--intervals", metavar="SPANS", help="what ran where at which rate, to write (.csv)")
+    parser.add_argument("--out", required=True, metavar="JOBS", help="output file (.csv): outcome of each job")
+    parser.add_argument(
+        "--intervals", metavar="SPANS", help="output file (.csv): which process ran where and at what rate"
+    )
     parser.add_argument(
         "--waiting",
         metavar="WAITING",
-        help="when each job that waits at its submission can expect the foreground, and why it waits, to write (.csv)",
+        help="output file (.csv): for each job that waits when submitted, its expected start in the foreground and "
+        "the reason it waits",
     )
 
 
 def _add_physics(parser: argparse.ArgumentParser) -> None:
     """Declare what the paper measured or assumed; defaults are its own."""
     default = ProgressParams()
-    more = parser.add_argument_group("physics of two tiers; two-tier paper")
+    more = parser.add_argument_group("progress model of the two tiers; two-tier paper")
     for option, values, what in (
         ("--usage", default.usage, "CPU usage of processes of gangs of two or more, uniform; section 3.1"),
         ("--loss", default.loss, "loss of a foreground process that shares its processor, uniform; section 2.1"),
@@ -94,15 +97,15 @@ def _add_physics(parser: argparse.ArgumentParser) -> None:
         nargs=2,
         default=(mean, deviation),
         metavar=("MEAN", "DEV"),
-        help=f"mean and deviation of that; lost in the published text (default: {mean:g} {deviation:g})",
+        help=f"mean and standard deviation of that; missing in the published text (default: {mean:g} {deviation:g})",
     )
     more.add_argument(
         "--usage-threshold",
         type=_share,
         default=default.usage_threshold,
         metavar="U",
-        help="foreground usage from which on the background makes no progress; of policies it is a parameter, too; "
-        f"section 2.1 (default: {default.usage_threshold:g})",
+        help="foreground usage from which on the background makes no progress; also a parameter of the policies; "
+        "section 2.1 (default: {default.usage_threshold:g})",
     )
     said = more.add_mutually_exclusive_group()
     said.add_argument(
@@ -113,7 +116,7 @@ def _add_physics(parser: argparse.ArgumentParser) -> None:
         type=_below_one,
         default=0.0,
         metavar="R",
-        help="what they know is wrong by up to this share, up or down, uniform (default: 0)",
+        help="relative error of the usage that policies know, uniform in both directions (default: 0)",
     )
 
 

@@ -84,7 +84,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
 def _add_search_arguments(parser: argparse.ArgumentParser, *, time_limit: str, effort: str) -> None:
     """Add the seed and the limits of a search, each with what it means to the command."""
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of all random choices (default: 0)")
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="random seed (default: 0)")
     limit = parser.add_mutually_exclusive_group()
     limit.add_argument("--time-limit", type=positive_seconds, metavar="S", help=time_limit)
     limit.add_argument("--effort", type=_effort, metavar="N", help=effort)
@@ -93,15 +93,15 @@ def _add_search_arguments(parser: argparse.ArgumentParser, *, time_limit: str, e
 def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("problem", metavar="PROBLEM", help="problem file (.npz)")
     names = ", ".join(policy_names("batch"))
-    help_text = f"who plans: {names} (default: makespan)"
+    help_text = f"batch policy: {names} (default: makespan)"
     parser.add_argument("--policy", default="makespan", metavar="NAME", help=help_text)
-    parser.add_argument("--out", required=True, metavar="PLAN", help="plan file to write (.npz)")
+    parser.add_argument("--out", required=True, metavar="PLAN", help="output plan (.npz)")
     add_proof_arguments(parser)
-    at_once = "ect, ljf and sjf end at once and ignore it"
+    at_once = "ignored by ect, ljf and sjf, which need no search"
     _add_search_arguments(
         parser,
-        time_limit=f"seconds to search; {at_once}",
-        effort=f"units of work to search, for exact nodes, the same result each time; {at_once}",
+        time_limit=f"search time in seconds; {at_once}",
+        effort=f"search effort in units of work (for exact: nodes), reproducible; {at_once}",
     )
 
 
@@ -145,8 +145,9 @@ def _add_online_arguments(parser: argparse.ArgumentParser) -> None:
     online.add_arguments(parser)
     _add_search_arguments(
         parser,
-        time_limit="seconds to search for the bound per job, and for the optimum; a looser bound is always found",
-        effort="the bound is per job where that takes at most N thousand variables, else looser (default: 300)",
+        time_limit="search time in seconds for the bound per job and for the optimum; a looser bound is always found",
+        effort="compute the bound per job if that takes at most N thousand variables, otherwise a looser bound "
+        "(default: 300)",
     )
 
 
@@ -160,7 +161,7 @@ def _add_gangs_arguments(parser: argparse.ArgumentParser) -> None:
     from fpga_pool.cli.sim import gangs
 
     gangs.add_arguments(parser)
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of all random choices (default: 0)")
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="random seed (default: 0)")
 
 
 def _gangs(arguments: argparse.Namespace) -> Mapping[str, Any]:
@@ -173,11 +174,11 @@ def _add_tasks_arguments(parser: argparse.ArgumentParser) -> None:
     from fpga_pool.cli.sim import tasks
 
     tasks.add_arguments(parser)
-    at_once = "all policies but lattice_plus and exact end at once and ignore it"
+    at_once = "ignored by all policies but lattice_plus and exact, as they need no search"
     _add_search_arguments(
         parser,
-        time_limit=f"seconds to search; {at_once}",
-        effort=f"units of work to search, for exact nodes, the same result each time, online for each plan; {at_once}",
+        time_limit=f"search time in seconds; {at_once}",
+        effort=f"search effort in units of work (for exact: nodes; online: per plan), reproducible; {at_once}",
     )
 
 
@@ -191,7 +192,7 @@ def _add_pool_arguments(parser: argparse.ArgumentParser) -> None:
     from fpga_pool.cli.sim import pool
 
     pool.add_arguments(parser)
-    help_text = "seed of all random choices (default: [pool] seed of the scenario)"
+    help_text = "random seed (default: [pool] seed of the scenario)"
     parser.add_argument("--seed", type=_seed, metavar="N", help=help_text)
 
 
@@ -215,7 +216,7 @@ def _add_task_workload_arguments(parser: argparse.ArgumentParser) -> None:
     from fpga_pool.cli.sim import task_workload
 
     task_workload.add_arguments(parser)
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of all random choices (default: 0)")
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="random seed (default: 0)")
 
 
 def _task_workload(arguments: argparse.Namespace) -> Mapping[str, Any]:
@@ -228,7 +229,7 @@ def _add_workload_arguments(parser: argparse.ArgumentParser) -> None:
     from fpga_pool.cli.sim import gang_workload
 
     gang_workload.add_arguments(parser)
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of all random choices (default: 0)")
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="random seed (default: 0)")
 
 
 def _workload(arguments: argparse.Namespace) -> Mapping[str, Any]:
@@ -241,7 +242,7 @@ def _of_testbed(name: str) -> Any:
     """Import a module of the testbed, which starts servers: it is in the source tree, not in the package."""
     tests = Path(fpga_pool.__file__).parents[1] / "tests"
     if not (tests / "support" / "testbed").is_dir():
-        raise ServiceUnavailable("it starts servers of its own: run it from a source checkout of fpga_pool")
+        raise ServiceUnavailable("it starts servers: run it from a source checkout of fpga_pool")
     if str(tests) not in sys.path:
         sys.path.append(str(tests))
     return importlib.import_module(f"support.testbed.{name}")
@@ -299,13 +300,13 @@ COMMANDS: Mapping[str, _Command] = {
         _pool_status,
     ),
     "task-workload": _Command(
-        "Make a problem of tasks that need several linked FPGAs each, from a model.",
+        "Generate a problem of tasks that need several linked FPGAs each, from a model.",
         _add_task_workload_arguments,
         _task_workload,
         _show_lines,
     ),
     "workload": _Command(
-        "Make a trace of parallel jobs from a model.", _add_workload_arguments, _workload, _show_lines
+        "Generate a trace of parallel jobs from a model.", _add_workload_arguments, _workload, _show_lines
     ),
     "testbed": _Command(
         "Run the testbed of the makespan paper, section 5.1, in network namespaces; needs root and a source checkout.",
@@ -314,7 +315,10 @@ COMMANDS: Mapping[str, _Command] = {
         _show_testbed,
     ),
     "figures": _Command(
-        "Make the figures of a paper again, with our curves added.", _add_figures_arguments, _figures, _show_figures
+        "Reproduce the figures of a paper, with curves of fpga_pool's own policies added.",
+        _add_figures_arguments,
+        _figures,
+        _show_figures,
     ),
 }
 

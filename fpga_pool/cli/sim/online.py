@@ -36,40 +36,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy",
         required=True,
         metavar="NAME",
-        help=f"who decides: {names}; or {Clairvoyant.name}, a reference that knows the whole trace and carries out the"
-        " best schedule of it; needs --optimum",
+        help=f"online policy: {names}; or {Clairvoyant.name}, a reference that knows the whole trace and executes its "
+        "optimal schedule; requires --optimum",
     )
-    parser.add_argument("--hosts", type=positive_count, default=1, metavar="H", help="hosts (default: 1)")
-    parser.add_argument("--cards", type=positive_count, default=1, metavar="K", help="cards of each host (default: 1)")
+    parser.add_argument("--hosts", type=positive_count, default=1, metavar="H", help="number of hosts (default: 1)")
+    parser.add_argument("--cards", type=positive_count, default=1, metavar="K", help="cards per host (default: 1)")
     parser.add_argument("--board", metavar="NAME", help="board of all cards (default: the first of the catalogue)")
     parser.add_argument(
         "--horizon",
         type=positive_seconds,
         metavar="S",
-        help="seconds in which benefit counts (default: until the last arrival)",
+        help="period in which benefit counts, in seconds (default: until the last arrival)",
     )
     parser.add_argument(
         "--tenant-share",
         type=_share,
         default=1.0,
         metavar="F",
-        help="share of all slots that the jobs of one project may have at a time (default: 1, no limit)",
+        help="maximum share of all slots that the jobs of one project may use at a time (default: 1, no limit)",
     )
     parser.add_argument(
         "--optimum",
         type=positive_seconds,
         metavar="STEP",
-        help="say what the best schedule would gain, with times rounded down to steps of so many seconds; short traces",
+        help="report the benefit of the optimal schedule, with times rounded down to multiples of STEP seconds; for "
+        "short traces",
     )
-    parser.add_argument("--out", required=True, metavar="RUNS", help="where each job ran, to write (.csv)")
-    parser.add_argument("--intervals", metavar="STRETCHES", help="what each slot did, to write (.csv)")
+    parser.add_argument("--out", required=True, metavar="RUNS", help="output file (.csv): where each job ran")
+    parser.add_argument("--intervals", metavar="STRETCHES", help="output file (.csv): activity of each slot")
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
     """Simulate; write what was asked for and return what came of it."""
     exact = arguments.policy == Clairvoyant.name
     if exact and arguments.optimum is None:
-        raise InvalidInput(f"--policy {Clairvoyant.name}: needs --optimum STEP")
+        raise InvalidInput(f"--policy {Clairvoyant.name}: requires --optimum STEP")
     loaded = None if exact else load_policy("online", arguments.policy)
     catalogue = load_catalogue(Path(arguments.catalogue))
     pool = uniform_pool(catalogue, _board(catalogue, arguments), arguments.hosts, arguments.cards)
@@ -124,18 +125,22 @@ def _optimum(pool: OnlinePool, jobs: Windows, horizon_s: float, arguments: argpa
 
 
 def _share_of_optimum(found: Optimum, outcome: Outcome) -> Mapping[str, str | float]:
-    """Return the optimum and the share of it; says so where it is not found in time."""
+    """Return the optimum and the share of it; says so where it is not found within the time limit."""
     most_vcpus = found.most_vcpus
     share = outcome.mean_benefit_vcpus / most_vcpus if most_vcpus > 0 else 1.0
     if found.gap > _FOUND:
         # At least so large a share, and no more than that is known.
-        return {"optimum": "not found in time", "optimum_at_most_vcpus": most_vcpus, "share_of_optimum": share}
+        return {
+            "optimum": "not found within the time limit",
+            "optimum_at_most_vcpus": most_vcpus,
+            "share_of_optimum": share,
+        }
     return {"optimum_vcpus": most_vcpus, "share_of_optimum": share}
 
 
 def _board(catalogue: Catalogue, arguments: argparse.Namespace) -> Board:
     if not catalogue.boards:
-        raise InvalidInput(f"{arguments.catalogue}: no boards; a simulation needs one")
+        raise InvalidInput(f"{arguments.catalogue}: no boards; a simulation needs at least one")
     name = arguments.board or next(iter(catalogue.boards))
     try:
         return catalogue.board(name)

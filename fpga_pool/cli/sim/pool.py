@@ -26,21 +26,30 @@ _FAMILIES = ("batch", "online", "gang", "task")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    parser.add_argument("scenario", metavar="SCENARIO", help="what the pool is made of and what happens to it (.toml)")
     parser.add_argument(
-        "--until", type=positive_seconds, metavar="S", help="stop at this simulated second (default: [pool] until_s)"
+        "scenario", metavar="SCENARIO", help="scenario: the pool and the events of the simulation (.toml)"
+    )
+    parser.add_argument(
+        "--until",
+        type=positive_seconds,
+        metavar="S",
+        help="stop at this simulated time in seconds (default: [pool] until_s)",
     )
     parser.add_argument(
         "--explain",
         action="append",
         default=[],
         metavar="NAME",
-        help="tell all of a batch, job, task or gang, or which hosts could take an instance; may be repeated",
+        help="explain a batch, job, task or gang in detail, or which hosts could take an instance; may be repeated",
     )
     parser.add_argument(
-        "--limit", type=positive_count, default=100, metavar="N", help="lines of long lists (default: %(default)s)"
+        "--limit",
+        type=positive_count,
+        default=100,
+        metavar="N",
+        help="maximum length of lists in the report (default: %(default)s)",
     )
-    parser.add_argument("--gantt", metavar="FILE", help="draw what slots and processors did (.svg or .png)")
+    parser.add_argument("--gantt", metavar="FILE", help="draw the activity of slots and processors (.svg or .png)")
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
@@ -104,7 +113,7 @@ def _check_picture(path: Path) -> None:
     if path.suffix not in _PICTURES:
         raise InvalidInput(f"--gantt {path}: expected a name that ends with {' or '.join(_PICTURES)}")
     if find_spec("matplotlib") is None:
-        raise InvalidInput("--gantt: needs matplotlib: pip install 'fpga_pool[figures]'")
+        raise InvalidInput("--gantt: requires matplotlib: pip install 'fpga_pool[figures]'")
 
 
 def _draw(simulation: ScenarioRun, path: Path) -> None:

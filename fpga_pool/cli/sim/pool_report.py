@@ -74,7 +74,10 @@ class PoolReport(dict[str, Any]):
         if self["failures"]:
             print("\nfailures", file=out)
         for failure in self["failures"]:
-            print(f"{failure['message']}; {failure['times']} in all, first at {failure['first_s']:.3f} s", file=out)
+            print(
+                f"{failure['message']}; {failure['times']} times in total, first at {failure['first_s']:.3f} s",
+                file=out,
+            )
         print("\naudit", file=out)
         for line in self["audit"] or [NOTHING_WRONG]:
             print(line, file=out)

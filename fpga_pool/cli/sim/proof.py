@@ -19,7 +19,7 @@ def add_proof_arguments(parser: argparse.ArgumentParser) -> None:
         "--gap",
         type=_gap,
         metavar="G",
-        help="for exact: end when the best found is within this share of the bound (default: 1e-6)",
+        help="for exact: stop when the relative gap to the bound is this small (default: 1e-6)",
     )
     parser.add_argument(
         "--progress", action="store_true", help="for exact: print best, bound and gap on standard error as they improve"
@@ -31,7 +31,9 @@ def proving(policy: Any, arguments: argparse.Namespace) -> Any:
     if isinstance(policy, Proving):
         return policy.proving(arguments.gap, print_progress if arguments.progress else None)
     if arguments.gap is not None or arguments.progress:
-        raise InvalidInput(f"--gap and --progress: for policies that prove the optimum, not for {arguments.policy}")
+        raise InvalidInput(
+            f"--gap and --progress: only for policies that prove the optimum, not for {arguments.policy}"
+        )
     return policy
 
 

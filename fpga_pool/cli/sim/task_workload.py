@@ -21,41 +21,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     names = ", ".join(MODELS)
     parser.add_argument("model", metavar="MODEL", help=f"one of {names}; all are synthetic")
-    parser.add_argument("--workloads", type=positive_count, required=True, metavar="N", help="workloads to make")
+    parser.add_argument(
+        "--workloads", type=positive_count, required=True, metavar="N", help="number of workloads to generate"
+    )
     parser.add_argument(
         "--tasks",
         type=_range,
         default=(2, 20),
         metavar="RANGE",
-        help="tasks of each, such as 1 or 2-20 (default: 2-20)",
+        help="number of tasks in each workload, such as 1 or 2-20 (default: 2-20)",
     )
     parser.add_argument(
         "--irregularity",
         type=_irregularity,
         default=0.3,
         metavar="IRG",
-        help="Irg of each workload; of all tasks together where each has one (default: 0.3)",
+        help="irregularity (Irg) of each workload, or of all tasks together if each workload has a single task "
+        "(default: 0.3)",
     )
     parser.add_argument(
-        "--enclosures", type=positive_count, default=4, metavar="D", help="rings of 8 FPGAs (default: 4)"
+        "--enclosures", type=positive_count, default=4, metavar="D", help="number of rings of 8 FPGAs (default: 4)"
     )
     parser.add_argument(
-        "--mean", type=positive_seconds, default=10.0, metavar="S", help="seconds that 1 FPGA takes (default: 10)"
+        "--mean",
+        type=positive_seconds,
+        default=10.0,
+        metavar="S",
+        help="compute time on one FPGA in seconds (default: 10)",
     )
     parser.add_argument(
         "--interval",
         type=_interval_s,
         default=0.0,
         metavar="S",
-        help="mean seconds between workloads that arrive (default: 0, all at once)",
+        help="mean time between arrivals of workloads in seconds (default: 0, all at the start)",
     )
-    parser.add_argument("--out", required=True, metavar="PROBLEM", help="problem to write (.json)")
+    parser.add_argument("--out", required=True, metavar="PROBLEM", help="output problem (.json)")
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     """Write a problem and return what it is like."""
     if arguments.model not in MODELS:
-        raise InvalidInput(f"model {arguments.model!r}: no such model; there is: {', '.join(MODELS)}")
+        raise InvalidInput(f"model {arguments.model!r}: no such model; available: {', '.join(MODELS)}")
     wanted = Wanted(
         workloads=arguments.workloads,
         tasks=arguments.tasks,

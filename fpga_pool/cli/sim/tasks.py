@@ -32,18 +32,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     names = ", ".join(policy_names("task"))
     parser.add_argument("problem", metavar="PROBLEM", help="enclosures and tasks (.json)")
-    help_text = f"who schedules: {names} (default: lattice_plus)"
+    help_text = f"task policy: {names} (default: lattice_plus)"
     parser.add_argument("--policy", default="lattice_plus", metavar="NAME", help=help_text)
     parser.add_argument(
-        "--out", required=True, metavar="SCHEDULE", help="where and when each task runs, to write (.json)"
+        "--out", required=True, metavar="SCHEDULE", help="output schedule (.json): place and time of each task"
     )
     add_proof_arguments(parser)
-    parser.add_argument("--picture", metavar="FILE", help="draw the schedule, to write (.svg, .png); needs matplotlib")
+    parser.add_argument("--picture", metavar="FILE", help="draw the schedule (.svg, .png); requires matplotlib")
     parser.add_argument(
         "--slice",
         type=_slice_s,
         metavar="S",
-        help="for lattice: seconds between decisions (default: 0, whenever FPGAs get free or tasks arrive)",
+        help="for lattice: time between decisions in seconds (default: 0, whenever FPGAs become free or tasks arrive)",
     )
     parser.add_argument(
         "--order",
@@ -54,21 +54,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--online",
         action="store_true",
-        help="let tasks arrive, and plan what waits whenever something happens, without knowing what comes",
+        help="let tasks arrive over time, and replan the waiting tasks at each event, without knowledge of the future",
     )
     parser.add_argument(
         "--patience",
         type=_patience_s,
         metavar="S",
-        help="online: who waits longer gets the FPGAs reserved where it begins first (default: nobody does)",
+        help="online: a task that waits longer gets the FPGAs reserved on which it can start first (default: no "
+        "reservations)",
     )
-    parser.add_argument("--outages", metavar="FILE", help="online: FPGAs that are away for a while (.json)")
+    parser.add_argument("--outages", metavar="FILE", help="online: temporary outages of FPGAs (.json)")
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     """Schedule; write it and return what came of it."""
     if not arguments.online and (arguments.patience is not None or arguments.outages is not None):
-        raise InvalidInput("--patience and --outages: need --online")
+        raise InvalidInput("--patience and --outages: require --online")
     if arguments.picture is not None:
         _check_picture(arguments.picture)
     policy = _policy(arguments)
@@ -130,7 +131,7 @@ def _policy(arguments: argparse.Namespace) -> Any:
     policy = load_policy("task", arguments.policy)
     if arguments.slice is not None or arguments.order is not None:
         if not isinstance(policy, Lattice):
-            raise InvalidInput(f"--slice and --order: for the policy lattice, got {arguments.policy}")
+            raise InvalidInput(f"--slice and --order: only for the policy lattice, got {arguments.policy}")
         given = {"slice_s": arguments.slice, "order": arguments.order}
         try:
             policy = Lattice(LatticeParams(**{name: value for name, value in given.items() if value is not None}))
@@ -148,7 +149,7 @@ def _check_picture(name: str) -> None:
     if not name.endswith((".svg", ".png")):
         raise InvalidInput(f"--picture: expected a name that ends with .svg or .png, got {name}")
     if find_spec("matplotlib") is None:
-        raise InvalidInput("--picture: needs matplotlib: pip install 'fpga_pool[figures]'")
+        raise InvalidInput("--picture: requires matplotlib: pip install 'fpga_pool[figures]'")
 
 
 def _draw(arguments: argparse.Namespace, file: files.TaskFile, schedule: TaskSchedule) -> None:

@@ -43,7 +43,7 @@ def test_sync_brings_the_schema_to_this_version(manage):
     status, revision, _ = manage("db", "sync")
     assert status == 0
     assert manage("db", "version")[1] == revision
-    assert manage("db", "check") == (0, "the schema is that of this version of fpga_pool\n", "")
+    assert manage("db", "check") == (0, "the schema matches this version of fpga_pool\n", "")
 
 
 def test_services_lists_schedulers_and_the_owners_of_shards(manage, tmp_path):
@@ -70,7 +70,7 @@ def test_keys_are_private_and_never_overwritten(manage, tmp_path):
     (tmp_path / "keys" / "tokens.pub").unlink()
     status, _, complaint = manage("keys", "create", "--directory", tmp_path / "keys")
     assert (status, before) == (1, (tmp_path / "keys" / "tokens.pem").read_bytes())
-    assert "tokens.pem exists: a new key would make void what the old one signed" in complaint
+    assert "tokens.pem exists: a new key would invalidate everything signed with the old one" in complaint
 
 
 def test_the_library_is_stocked_for_a_board(manage, tmp_path):
@@ -108,7 +108,7 @@ def test_a_missing_configuration_file_is_told(manage, tmp_path):
 
 def test_an_audit_says_what_is_wrong_and_its_status_says_whether_anything_is(manage, tmp_path):
     manage("db", "sync")
-    assert manage("audit", "--idle") == (0, "nothing is wrong\n", "")
+    assert manage("audit", "--idle") == (0, "no problems found\n", "")
     store = Store(f"sqlite:///{tmp_path}/pool.sqlite")
     store.ensure_shards(["s"], 0.0)
     with store.transaction("s") as tx:

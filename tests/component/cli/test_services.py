@@ -85,7 +85,7 @@ def test_an_end_that_takes_too_long_is_cut_short(launch, tmp_path):
     assert process.line() == "ready"
     process.send(signal.SIGTERM)
     assert process.end()[:2] == (1, ["stopping", "slow"])
-    assert "ended at once: no end within 1 s" in (tmp_path / "log").read_text()
+    assert "stopped immediately: did not stop within 1 s" in (tmp_path / "log").read_text()
 
 
 def test_a_second_signal_ends_at_once(launch, config, tmp_path):
@@ -96,7 +96,7 @@ def test_a_second_signal_ends_at_once(launch, config, tmp_path):
     assert [process.line(), process.line()] == ["stopping", "slow"]
     process.send(signal.SIGTERM)
     assert process.end()[0] == 1
-    assert "ended at once: a second SIGTERM" in (tmp_path / "log").read_text()
+    assert "stopped immediately: a second SIGTERM" in (tmp_path / "log").read_text()
 
 
 def test_may_be_ended_while_it_starts(launch):
@@ -132,11 +132,11 @@ def test_a_hangup_has_the_log_level_read_again_and_the_end_is_in_order(launch, c
     whole = config.read_text()
     config.write_text(whole + "debug = true\n")
     process.send(signal.SIGHUP)
-    logged("the configuration was read again")
+    logged("the configuration was reloaded")
     assert "Option DEFAULT.debug changed" in log.read_text()
     config.write_text("[DEFAULT\n")
     process.send(signal.SIGHUP)
-    logged("the configuration stays as it was: ")
+    logged("the configuration was not reloaded: ")
     process.send(signal.SIGINT)
     assert process.end() == (0, ["stopping", "closed"], "")
 

@@ -156,7 +156,7 @@ def test_jann_is_fitted_to_any_trace(trace, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("model", "message"), [("downey", "no such model; there is: feitelson_calibrated"), ("no.swf", "No such file")]
+    ("model", "message"), [("downey", "no such model; available: feitelson_calibrated"), ("no.swf", "No such file")]
 )
 def test_an_unknown_model_is_refused(tmp_path, capsys, model, message):
     arguments = ["workload", model, "--jobs", "2", "--processors", "2", "--out", str(tmp_path / "x.swf")]

@@ -124,7 +124,7 @@ def test_optimum_of_a_small_trace_is_between_policy_and_bound(tmp_path, capsys):
     assert result["mean_benefit_vcpus"] <= result["optimum_vcpus"] <= result["bound_vcpus"] * (1 + 1e-6)
     assert result["share_of_optimum"] == result["mean_benefit_vcpus"] / result["optimum_vcpus"]
     assert main(online(path, tmp_path, "benefit_plus", *options, "--time-limit", "1e-9")) == 0
-    assert json.loads(capsys.readouterr().out)["optimum"] == "not found in time"
+    assert json.loads(capsys.readouterr().out)["optimum"] == "not found within the time limit"
 
 
 def test_exact_carries_out_the_optimum_where_times_are_multiples_of_the_step(tmp_path, capsys):
@@ -152,7 +152,7 @@ def test_exact_carries_out_the_optimum_where_times_are_multiples_of_the_step(tmp
 
 def test_exact_needs_the_step_to_which_times_are_rounded(jobs, tmp_path, capsys):
     assert main(online(jobs, tmp_path, "exact")) == 2
-    assert "--policy exact: needs --optimum STEP" in capsys.readouterr().err
+    assert "--policy exact: requires --optimum STEP" in capsys.readouterr().err
 
 
 def test_limit_per_tenant_is_kept(jobs, tmp_path, capsys):

@@ -246,7 +246,7 @@ def test_prints_the_tables_of_the_command_line(tmp_path, capsys):
     assert main(["pool", str(scenario(tmp_path, SMALL)), "--explain", "a"]) == 0
     lines = capsys.readouterr().out.splitlines()
     heads = [line for line in lines if line and line[0].islower()]
-    assert heads == ["hosts", "slots", "batches", "a", "audit", "nothing is wrong"]
+    assert heads == ["hosts", "slots", "batches", "a", "audit", "no problems found"]
     assert "| uuid | name | state     | jobs | completed | failed | cancelled | created_at                |" in lines
 
 
@@ -330,7 +330,7 @@ def test_a_policy_that_fails_ends_nothing_and_is_told(tmp_path, capsys, monkeypa
     path = scenario(tmp_path, "[pool]\nuntil_s = 61.5\n" + SMALL)
     said = "batch a: policy makespan failed; next try in 60 s (ValueError: does not apply here)"
     assert main(["pool", str(path)]) == 0
-    assert f"failures\n{said}; 2 in all, first at 0.000 s\n" in capsys.readouterr().out
+    assert f"failures\n{said}; 2 times in total, first at 0.000 s\n" in capsys.readouterr().out
     assert main(["pool", str(path), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["failures"] == [{"message": said, "first_s": 0.0, "times": 2}]

@@ -123,18 +123,18 @@ _MADE = ["task-workload", "rtm", "--workloads"]
     [
         (["tasks", "nowhere.json"], "tasks: nowhere.json: No such file or directory"),
         (["tasks", "PROBLEM", "--policy", "best"], "tasks: policy 'best': no such task policy; there is: "),
-        (["tasks", "PROBLEM", "--policy", "heft", "--slice", "1"], "--order: for the policy lattice, got heft"),
+        (["tasks", "PROBLEM", "--policy", "heft", "--slice", "1"], "--order: only for the policy lattice, got heft"),
         (
             ["tasks", "PROBLEM", "--policy", "lattice", "--order", "red"],
             "--order: order: expected some of",
         ),
-        (["tasks", "PROBLEM", "--patience", "1"], "tasks: --patience and --outages: need --online"),
+        (["tasks", "PROBLEM", "--patience", "1"], "tasks: --patience and --outages: require --online"),
         (
             ["tasks", "PROBLEM", "--picture", "a.gif"],
             "--picture: expected a name that ends with .svg or .png, got a.gif",
         ),
         (["tasks", "PROBLEM", "--slice=-1"], "argument --slice: expected seconds, 0 or more, got '-1'"),
-        (["task-workload", "gnu", "--workloads", "3"], "model 'gnu': no such model; there is: rtm, rtmw, f11"),
+        (["task-workload", "gnu", "--workloads", "3"], "model 'gnu': no such model; available: rtm, rtmw, f11"),
         ([*_MADE, "0"], "argument --workloads: expected a whole number, 1 or more, got '0'"),
         ([*_MADE, "1", "--tasks", "4-2"], "expected tasks such as 1 or 2-20, got '4-2'"),
         ([*_MADE, "1", "--irregularity", "1"], "expected a number from 0 to 0.9, got '1'"),

@@ -52,7 +52,7 @@ def test_objects_arrive_as_they_are_in_the_pool(client, pool):
 @pytest.mark.parametrize("name", sorted(HIDDEN_OF_HOSTS))
 def test_what_the_api_does_not_show_has_no_value(client, name):
     host, other = client.hosts()
-    with pytest.raises(AttributeError, match=f"{name} of this host is not in the API's answer"):
+    with pytest.raises(AttributeError, match=f"{name} of this host is not in the API's response"):
         getattr(host, name)
     assert f" {name}=" not in repr(host)
     assert client.hosts() == [host, other]
@@ -153,7 +153,7 @@ def test_silent_endpoint_is_unavailable_in_words(no_pauses):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with Client(f"http://127.0.0.1:{port}", connect_retries=0) as client:
-        with pytest.raises(exceptions.ServiceUnavailable, match="no pool answers at"):
+        with pytest.raises(exceptions.ServiceUnavailable, match="no pool responds at"):
             client.slots()
         with pytest.raises(exceptions.ServiceUnavailable):
             client.create_batch([job()])
@@ -164,7 +164,7 @@ def test_endpoint_that_does_not_answer_in_time():
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         with (
             Client(url, timeout_s=0.1, connect_retries=0) as client,
-            pytest.raises(exceptions.ServiceUnavailable, match=r"did not answer in 0\.1 s"),
+            pytest.raises(exceptions.ServiceUnavailable, match=r"did not respond within 0\.1 s"),
         ):
             client.slots()
 

@@ -47,7 +47,7 @@ def test_refuses_what_cannot_be_read(tmp_path):
 def test_refuses_a_file_that_cannot_seek():
     read_end, write_end = os.pipe()
     os.close(write_end)
-    with os.fdopen(read_end, "rb") as file, pytest.raises(InvalidInput, match="able to seek"):
+    with os.fdopen(read_end, "rb") as file, pytest.raises(InvalidInput, match="be seekable"):
         read_sources([file])
 
 

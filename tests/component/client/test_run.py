@@ -252,14 +252,14 @@ def test_api_that_stays_silent_ends_the_run(start, responder, pool):
     settings = RunSettings(fast_poll_s=0.02, slow_poll_s=0.02, patience_s=0.1)
     pool.breaks["batch_jobs"] = [ServiceUnavailable("gone")] * 10_000
     _, outcome = start([b"x"], settings=settings)
-    with pytest.raises(ServiceUnavailable, match="lost touch with batch"):
+    with pytest.raises(ServiceUnavailable, match="lost contact with batch"):
         outcome.result(WAIT_S)
 
 
 def test_batch_that_takes_too_long_ends_the_run_and_not_the_batch(start, responder, pool):
     responder.computes_at_once = False
     _, outcome = start([b"x"], settings=RunSettings(fast_poll_s=0.02, timeout_s=0.2))
-    with pytest.raises(ServiceUnavailable, match=r"did not end in 0\.2 s"):
+    with pytest.raises(ServiceUnavailable, match=r"did not end within 0\.2 s"):
         outcome.result(WAIT_S)
     assert pool.tx.batches()[0].cancel_requested is False
 
@@ -299,7 +299,7 @@ def test_file_that_shrinks_ends_its_job_and_the_rest_is_kept(start, responder, p
     path.write_bytes(b"1")
     pool.plan(runner.batch_uuid)
     short, good = outcome.result(WAIT_S).jobs
-    assert "ends 4 bytes before the size announced" in short.reason
+    assert "ends 4 bytes before the announced size" in short.reason
     assert short.state is JobState.CANCELLED
     assert good.result.read_text() == digest(b"good")
 

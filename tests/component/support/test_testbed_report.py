@@ -91,5 +91,5 @@ def test_an_installed_package_says_that_the_testbed_needs_the_source_tree(tmp_pa
     monkeypatch.setattr(fpga_pool, "__file__", str(tmp_path / "fpga_pool" / "__init__.py"))
     assert main(["testbed", "--scale", "0.1"]) == FAILED
     assert capsys.readouterr().err == (
-        "fpga-pool-sim testbed: it starts servers of its own: run it from a source checkout of fpga_pool\n"
+        "fpga-pool-sim testbed: it starts servers: run it from a source checkout of fpga_pool\n"
     )

@@ -113,7 +113,7 @@ def cloud(tmp_path_factory):
 
 @pytest.fixture
 def placement_section(cloud):
-    """[placement] of a configuration file; noauth2 takes the word of who says that he is the administrator."""
+    """[placement] of configuration file; noauth2 takes the word of who says that he is the administrator."""
     return {"auth_type": "admin_token", "endpoint": cloud.url, "token": "admin", "endpoint_override": cloud.url}
 
 

@@ -61,7 +61,7 @@ def make_directories(site: Site) -> None:
 
 
 def settings_file(site: Site, name: str) -> Path:
-    """Return where a configuration file is."""
+    """Return where configuration file is."""
     return site.directory / "etc" / name
 
 
