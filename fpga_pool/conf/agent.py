@@ -29,10 +29,12 @@ def _limit_bps(conf: cfg.ConfigOpts, option: str, devices: Path) -> float:
         return given_mbps * 1e6
     device: str | None = conf.agent.nic
     if device is None:
-        raise InvalidInput(f"[agent] {option}: set it, or name the network device in [agent] nic to have it read")
+        raise InvalidInput(
+            f"[agent] {option}: set it, or name the network device in [agent] nic so that its speed is read"
+        )
     if not (devices / device).exists():
         known = ", ".join(sorted(path.name for path in devices.iterdir()))
-        raise InvalidInput(f"[agent] nic: no network device {device!r} on this host; there is: {known}")
+        raise InvalidInput(f"[agent] nic: no network device {device!r} on this host; available: {known}")
     speed_mbps = _speed_mbps(devices / device)
     if speed_mbps <= 0:
         raise InvalidInput(f"[agent] {option}: set it, the kernel does not know the speed of {device}")
@@ -57,36 +59,38 @@ OPTS = [
         "host",
         default=socket.gethostname(),
         sample_default="<host name>",
-        help="Name of this host in the pool; as nova-compute knows it. Requesters of batches are named by it too.",
+        help="Name of this host in the pool, the same as in nova-compute. Batches refer to requesters by this name.",
     ),
     cfg.StrOpt(
         "node",
         default="",
-        help="Name of this compute node in Placement, which Nova calls hypervisor_hostname (`openstack hypervisor "
-        "list`), where it is not that of host: libvirt's is often a full domain name.",
+        help="Name of this compute node in Placement, Nova's hypervisor_hostname (`openstack hypervisor list`), if it "
+        "differs from host: with libvirt it is often a fully qualified domain name.",
     ),
     cfg.StrOpt(
         "availability_zone",
         default="",
         help="Availability zone of this host. With [scheduler] shard_by = availability_zone it is the shard that the "
-        "host joins when it is first heard.",
+        "host joins at its first heartbeat.",
     ),
     cfg.StrOpt(
         "state_dir",
         default="/var/lib/fpga_pool/agent",
-        help="Directory of the journal, of inputs and of results; must survive a restart, and belongs to one agent. It "
-        "needs room for the inputs and results of all jobs of this host.",
+        help="Directory of the journal, inputs and results; must survive a restart and must not be shared between "
+        "agents. It needs space for the inputs and results of all jobs of this host.",
     ),
     cfg.StrOpt(
         "nic",
-        help="Network device that inputs and results go through. Where egress_mbps or ingress_mbps is not set, the "
-        "limit is the speed that the kernel knows of this device.",
+        help="Network device that carries inputs and results. If egress_mbps or ingress_mbps is not set, the limit is "
+        "the speed of this device as reported by the kernel.",
     ),
     cfg.FloatOpt("egress_mbps", min=0.001, help="Egress limit of this host, Mbit/s."),
     cfg.FloatOpt("ingress_mbps", min=0.001, help="Ingress limit of this host, Mbit/s."),
     cfg.HostAddressOpt("data_address", help="Address at which clients reach the data port of this host. Required."),
-    cfg.IPOpt("data_bind_address", help="Address that the data port listens on; data_address unless this is set."),
-    cfg.PortOpt("data_port", default=9512, min=0, help="Data port; 0 takes a free one, another at every start."),
+    cfg.IPOpt("data_bind_address", help="Address on which the data port listens; defaults to data_address."),
+    cfg.PortOpt(
+        "data_port", default=9512, min=0, help="TCP port of the data port; 0 selects a free port at every start."
+    ),
     cfg.StrOpt(
         "slot_driver",
         default="simulated",
@@ -95,83 +99,87 @@ OPTS = [
     cfg.MultiStrOpt(
         "enclosure",
         default=[],
-        help="Cards of this host that are linked with each other: NAME TOPOLOGY SERIAL,SERIAL,... in the order of the "
+        help="Linked cards of this host: NAME TOPOLOGY SERIAL,SERIAL,... in the order of the "
         "cables. TOPOLOGY is line (each to the next), ring (the last to the first as well) or full (each to each). "
-        "One option for each enclosure; a card in none of them is linked to no other.",
+        "Repeat the option for each enclosure; a card in no enclosure has no links.",
     ),
     cfg.StrOpt(
         "slot_links",
         default=Topology.FULL.name.lower(),
         choices=[*TOPOLOGIES, NOT_LINKED],
-        help="How the slots of each card are linked with each other, by what its static region offers: full (each to "
-        "each), line or ring in the order of its regions, or none.",
+        help="Links between the slots of each card, as provided by its static region: full (each to each), line or "
+        "ring in the order of its regions, or none.",
     ),
     cfg.IntOpt(
         "cpu_workers",
         default=0,
         min=0,
-        help="Jobs of batches with an online policy that may run on the CPU of this host at a time, on one vCPU each; "
-        "0 keeps jobs off its CPU, and they wait for slots. Give it only vCPUs that Nova does not give to instances "
-        "([compute] cpu_dedicated_set, cpu_shared_set).",
+        help="Maximum number of concurrent jobs of batches with an online policy on the CPU of this host, one vCPU "
+        "each; with 0 jobs wait for slots. Use only vCPUs that Nova does not give to instances ([compute] "
+        "cpu_dedicated_set, cpu_shared_set).",
     ),
     cfg.ListOpt(
         "gang_processors",
         item_type=types.Integer(min=0),
         default=[],
-        help="Numbers of the pCPUs of this host that gangs have: each carries one process of a gang in the foreground, "
-        "and one in the background that gets what the foreground leaves idle. Nothing else should run there. None = "
-        "this host takes no gangs.",
+        help="Numbers of the pCPUs of this host that are dedicated to gangs: each runs one process in the foreground, "
+        "and one in the background in the idle cycles of the foreground. Nothing else should run there. None = "
+        "this host runs no gangs.",
     ),
     cfg.StrOpt(
         "gang_runner",
         default="simulated",
-        help="What launches the processes of gangs on this host: an entry point of group fpga_pool.runners.",
+        help="Driver that launches the processes of gangs on this host: an entry point of group fpga_pool.runners.",
     ),
     cfg.StrOpt(
         "egress_driver",
         default=NO_EGRESS,
         choices=[
-            (NO_EGRESS, "nothing: senders pace themselves, as the client library does"),
-            ("tc", "the kernel's traffic control, see [driver_tc]; it also holds senders that are not ours"),
+            (NO_EGRESS, "no enforcement: senders pace themselves, as the client library does"),
+            ("tc", "the kernel's traffic control, see [driver_tc]; it also limits third-party senders"),
         ],
-        help="What holds the flows that leave this host to their rates.",
+        help="Driver that limits the flows leaving this host to their planned rates.",
     ),
     cfg.StrOpt(
         "guest_driver",
         default=NO_GUESTS,
         help="Driver that connects the virtual machines of this host with their slots: an entry point of group "
-        "fpga_pool.guest_drivers (libvirt, simulated), or none where this is no compute node of Nova.",
+        "fpga_pool.guest_drivers (libvirt, simulated), or none if this host is not a compute node of Nova.",
     ),
-    cfg.StrOpt("libvirt_uri", default="qemu:///system", help="Where the libvirt guest driver finds libvirt."),
+    cfg.StrOpt(
+        "libvirt_uri", default="qemu:///system", help="URI at which the libvirt guest driver connects to libvirt."
+    ),
     cfg.StrOpt(
         "simulated_guests_dir",
         default="/run/fpga_pool/guests",
-        help="Directory that describes the virtual machines of the simulated guest driver, one file INSTANCE.xml each.",
+        help="Directory of the domain descriptions of the simulated guest driver, one file INSTANCE.xml per virtual "
+        "machine.",
     ),
     cfg.StrOpt(
         "hook_socket",
         default="/run/fpga_pool/agent.sock",
-        help="Socket on which libvirt's qemu hook asks whether a virtual machine may start. Its users are root and the "
-        "user of the agent.",
+        help="Socket on which libvirt's qemu hook asks whether a virtual machine may start. Only root and the user of "
+        "the agent may use it.",
     ),
     cfg.FloatOpt(
         "start_timeout_s",
         default=60.0,
         min=1.0,
-        help="How long a virtual machine may wait for its slots before its start fails, in seconds; less than "
-        "timeout_s of the hook.",
+        help="Maximum time in seconds that a virtual machine waits for its slots before its start fails; must be less "
+        "than timeout_s of the hook.",
     ),
     cfg.IntOpt(
         "guest_max_input_mib",
         default=256,
         min=1,
-        help="Largest input of a request of a virtual machine, MiB; each slot needs as much room in state_dir.",
+        help="Maximum input size of a request of a virtual machine in MiB; each slot needs this much space in "
+        "state_dir.",
     ),
     cfg.FloatOpt(
         "guest_run_timeout_s",
         default=600.0,
         min=1.0,
-        help="A request of a virtual machine that computes longer than this is stopped, in seconds.",
+        help="Maximum compute time in seconds of a request of a virtual machine; longer ones are stopped.",
     ),
     cfg.StrOpt(
         "bitstream_library",
@@ -181,45 +189,45 @@ OPTS = [
     cfg.StrOpt(
         "bitstream_public_key",
         default=str(KEYS / "bitstreams.pub"),
-        help="Public key (PEM, Ed25519) under which bitstreams must be signed.",
+        help="Public key (PEM, Ed25519) that verifies the signatures of bitstreams.",
     ),
     cfg.StrOpt(
         "token_public_key",
         default=str(KEYS / "tokens.pub"),
         help="Public key (PEM, Ed25519) of the schedulers' [scheduler] token_key.",
     ),
-    cfg.FloatOpt("heartbeat_s", default=1.0, min=0.05, help="How often the observed state is told, in seconds."),
+    cfg.FloatOpt("heartbeat_s", default=1.0, min=0.05, help="Interval of heartbeats in seconds."),
     cfg.FloatOpt(
         "retention_s",
         default=3600.0,
         min=0.0,
-        help="How long a result stays fetchable when its client is gone, in seconds.",
+        help="Time in seconds for which a result can be fetched after its client has gone.",
     ),
     cfg.StrOpt(
         "data_tls_cert",
         help="Certificate (PEM, with its chain) of the data port; it must name the address that clients connect to. "
-        "Set it together with data_tls_key to have inputs and results encrypted on their way.",
+        "Set it together with data_tls_key to encrypt inputs and results in transit.",
     ),
     cfg.StrOpt("data_tls_key", help="Private key (PEM) of data_tls_cert."),
     cfg.FloatOpt(
         "hang_factor",
         default=4.0,
         min=1.0,
-        help="A job hangs, and is stopped, when it computes longer than hang_factor times what was expected plus "
-        "hang_grace_s.",
+        help="A job is considered hung, and is stopped, when it computes longer than hang_factor times its expected "
+        "time plus hang_grace_s.",
     ),
     cfg.FloatOpt("hang_grace_s", default=10.0, min=0.0, help="See hang_factor; in seconds."),
     cfg.FloatOpt(
         "drain_timeout_s",
         default=30.0,
         min=0.0,
-        help="How long a graceful stop waits for running jobs, in seconds; what still runs then starts again later.",
+        help="Time in seconds that a graceful stop waits for running jobs; unfinished jobs are started again later.",
     ),
     cfg.FloatOpt(
         "fault_pause_s",
         default=2.0,
         min=0.01,
-        help="Pause before a faulted slot is offered again, in seconds; doubles with every fault in a row, up to 60.",
+        help="Time in seconds before a faulted slot is offered again; doubles with every consecutive fault, up to 60.",
     ),
 ]
 

@@ -9,5 +9,5 @@ OPTS = [
         default="127.0.0.1",
         help="Address to listen on. Without authentication (the embedded pool) only loopback addresses are accepted.",
     ),
-    cfg.PortOpt("port", default=9511, min=0, help="Port to listen on; 0 takes a free one, which is logged."),
+    cfg.PortOpt("port", default=9511, min=0, help="Port to listen on; 0 selects a free port, which is logged."),
 ]

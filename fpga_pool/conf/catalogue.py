@@ -24,7 +24,7 @@ def state_directory(option: str, path: str) -> Path:
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise InvalidInput(f"{option}: {path} cannot be made a directory: {error.strerror}") from error
+        raise InvalidInput(f"{option}: cannot create directory {path}: {error.strerror}") from error
     if not os.access(directory, os.W_OK | os.X_OK):
         raise InvalidInput(f"{option}: {path} must be writable for the user of this process")
     return directory
@@ -33,7 +33,7 @@ def state_directory(option: str, path: str) -> Path:
 def present_directory(option: str, path: str) -> Path:
     """Return a directory that somebody else fills."""
     if not Path(path).is_dir():
-        raise InvalidInput(f"{option}: there is no directory {path}")
+        raise InvalidInput(f"{option}: directory {path} does not exist")
     return Path(path)
 
 
@@ -42,13 +42,15 @@ def private_key(option: str, path: str) -> Ed25519PrivateKey:
     content = _content(option, path)
     mode = stat.S_IMODE(Path(path).stat().st_mode)
     if mode & 0o077:
-        raise InvalidInput(f"{option}: {path} has mode {mode:04o}, others can use the key; it must be 0600")
+        raise InvalidInput(
+            f"{option}: {path} has mode {mode:04o}, so that other users can read the key; it must be 0600"
+        )
     try:
         key = load_pem_private_key(content, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise InvalidInput(f"{option}: {path} holds no private key in PEM form without a password") from None
+        raise InvalidInput(f"{option}: {path} does not contain an unencrypted private key in PEM form") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise InvalidInput(f"{option}: {path} must hold an Ed25519 key")
+        raise InvalidInput(f"{option}: {path} must contain an Ed25519 key")
     return key
 
 
@@ -57,9 +59,9 @@ def public_key(option: str, path: str) -> Ed25519PublicKey:
     try:
         key = load_pem_public_key(_content(option, path))
     except (ValueError, UnsupportedAlgorithm):
-        raise InvalidInput(f"{option}: {path} holds no public key in PEM form") from None
+        raise InvalidInput(f"{option}: {path} does not contain a public key in PEM form") from None
     if not isinstance(key, Ed25519PublicKey):
-        raise InvalidInput(f"{option}: {path} must hold an Ed25519 key")
+        raise InvalidInput(f"{option}: {path} must contain an Ed25519 key")
     return key
 
 
@@ -68,7 +70,7 @@ def _content(option: str, path: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise InvalidInput(
-            f"{option}: {path} cannot be read: {error.strerror}; `fpga-pool-manage keys create` makes all keys"
+            f"{option}: {path} cannot be read: {error.strerror}; `fpga-pool-manage keys create` creates all keys"
         ) from error
 
 
@@ -76,8 +78,8 @@ GROUP = cfg.OptGroup("functions", title="Functions and boards")
 OPTS = [
     cfg.StrOpt(
         "catalogue",
-        help="Catalogue file, the same for schedulers and agents; unless set it is /etc/fpga_pool/catalogue.toml, or "
-        "the one that came with fpga_pool.",
+        help="Catalogue file, the same for schedulers and agents; defaults to /etc/fpga_pool/catalogue.toml, or else "
+        "the catalogue installed with fpga_pool.",
     ),
 ]
 

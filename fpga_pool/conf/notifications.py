@@ -4,19 +4,19 @@ from oslo_config import cfg
 
 GROUP = cfg.OptGroup(
     "nova_notifications",
-    title="Nova's notifications",
-    help="With [notifications] notification_format = versioned and [oslo_messaging_notifications] driver = messagingv2 "
-    "in nova.conf, Nova tells of what virtual machines do. Where the schedulers hear it, slots of a machine that has "
-    "left its host are given back at once, even if nothing is heard from the agent of that host; without it, within "
-    "two minutes.",
+    title="Notifications of Nova",
+    help="With [notifications] notification_format = versioned and [oslo_messaging_notifications] driver = "
+    "messagingv2 in nova.conf, Nova reports the life cycle of virtual machines. With these notifications the "
+    "slots of a machine that has left its host are released immediately, even if the agent of that host does not "
+    "respond; without them, within two minutes.",
 )
 
 OPTS = [
     cfg.StrOpt(
         "transport_url",
         secret=True,
-        help="Where Nova sends its notifications to: the transport_url of [oslo_messaging_notifications] in nova.conf, "
-        "or that of its [DEFAULT]. Without it nothing is listened to.",
+        help="Message bus of Nova's notifications: the transport_url of [oslo_messaging_notifications] in nova.conf, "
+        "or that of its [DEFAULT]. If it is not set, the schedulers do not listen to notifications.",
     ),
     cfg.StrOpt(
         "topic",
@@ -27,7 +27,7 @@ OPTS = [
     cfg.StrOpt(
         "pool",
         default="fpga_pool",
-        help="Name of the queue of their own that all schedulers of this pool share: each notification reaches one of "
-        "them, and other listeners hear it as well.",
+        help="Name of the queue that all schedulers of this pool share: each notification reaches one of them, and "
+        "listeners on other queues receive it as well.",
     ),
 ]

@@ -62,7 +62,7 @@ def policy_with(group: str, name: str, values: Mapping[str, Any]) -> Any:
     defaults = _defaults(policy)
     for parameter, value in values.items():
         if parameter not in defaults:
-            raise InvalidInput(f"{name}: {parameter}: no such parameter; there is: {', '.join(defaults) or 'none'}")
+            raise InvalidInput(f"{name}: {parameter}: no such parameter; available: {', '.join(defaults) or 'none'}")
         kind = type(defaults[parameter])
         if type(value) is not kind and (kind, type(value)) != (float, int):
             raise InvalidInput(f"{name}: {parameter}: expected a value of type {kind.__name__}, got {value!r}")
@@ -120,7 +120,7 @@ def _installed(group: str) -> tuple[str, ...]:
 def _policy_class(group: str, name: str) -> Any:
     known = policy_names(group)
     if name not in known:
-        raise InvalidInput(f"policy {name!r}: no such {group} policy; there is: {', '.join(known) or 'none'}")
+        raise InvalidInput(f"policy {name!r}: no such {group} policy; available: {', '.join(known) or 'none'}")
     try:
         return driver.DriverManager(GROUPS[group], name).driver
     except exception.MultipleMatches:

@@ -2,12 +2,12 @@
 
 from oslo_config import cfg
 
-GROUP = cfg.OptGroup("runner_simulated", title="Simulated processes of gangs")
+GROUP = cfg.OptGroup("runner_simulated", title="Simulated gang processes")
 OPTS = [
     cfg.FloatOpt(
         "migration_s",
         default=20.0,
         min=0.0,
-        help="Seconds that a process takes to be saved, before it goes on elsewhere (two-tier paper: 20).",
+        help="Time in seconds to save a process before it resumes elsewhere (two-tier paper: 20).",
     ),
 ]

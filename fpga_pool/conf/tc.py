@@ -7,19 +7,20 @@ from oslo_config import cfg
 
 from fpga_pool.model.exceptions import InvalidInput
 
-GROUP = cfg.OptGroup("driver_tc", title="Egress by the kernel's traffic control")
+GROUP = cfg.OptGroup("driver_tc", title="Egress limits by the kernel's traffic control")
 OPTS = [
     cfg.ListOpt(
         "devices",
         default=[],
-        help="Network devices through which this host sends, each with the source addresses that it serves: "
-        "DEVICE=NETWORK, such as eth0=192.0.2.0/24, eth1=2001:db8::/64. Of several networks the most specific counts.",
+        help="Network devices through which this host sends, each with its source addresses: DEVICE=NETWORK, such as "
+        "eth0=192.0.2.0/24, eth1=2001:db8::/64. The most specific network that matches is used.",
     ),
     cfg.ListOpt(
         "taps",
         default=[],
-        help="Devices on this host behind which a guest sends, each with the guest's addresses: DEVICE=NETWORK, such "
-        "as tap1f3c=10.0.0.7/32. Its flows are held there, because an overlay hides them from the devices above.",
+        help="Devices of this host through which guests send, each with the guest's addresses: DEVICE=NETWORK, such "
+        "as tap1f3c=10.0.0.7/32. The guest's flows are limited there, because an overlay hides them from the "
+        "other devices.",
     ),
 ]
 
@@ -43,8 +44,13 @@ def shaped_devices(conf: cfg.ConfigOpts) -> dict[str, ShapedDevice]:
             except ValueError as error:
                 raise InvalidInput(f"[driver_tc] {option}: {entry!r} is not DEVICE=NETWORK: {error}") from None
             if network in found:
-                raise InvalidInput(f"[driver_tc] {option}: {network} has a device already, {found[network].name}")
+                raise InvalidInput(
+                    f"[driver_tc] {option}: {network} is already assigned to device {found[network].name}"
+                )
             found[network] = ShapedDevice(device, from_guest)
     if not found:
-        raise InvalidInput("[driver_tc] devices: [agent] egress_driver = tc needs one, such as eth0=192.0.2.0/24")
+        raise InvalidInput(
+            "[driver_tc] devices: required by [agent] egress_driver = tc; expected DEVICE=NETWORK, such as "
+            "eth0=192.0.2.0/24"
+        )
     return found

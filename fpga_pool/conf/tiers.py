@@ -10,7 +10,7 @@ NO_TIERS = "none"
 GROUP = cfg.OptGroup(
     "tiers",
     title="Tiers of a compute node",
-    help="Two guests on one pCPU: the foreground runs, the background gets what the foreground leaves idle.",
+    help="Two guests per pCPU: the background guest runs in the idle cycles of the foreground guest.",
 )
 OPTS = [
     cfg.StrOpt(
@@ -22,25 +22,25 @@ OPTS = [
     cfg.StrOpt(
         "pcpus",
         default="",
-        help="The pCPUs that carry tiers, as nova.conf writes them: 2-7,^5. They must be exactly [compute] "
-        "cpu_shared_set of nova.conf, and cpu_allocation_ratio there must be 2.",
+        help="pCPUs with two tiers, in the syntax of nova.conf: 2-7,^5. They must equal [compute] cpu_shared_set of "
+        "nova.conf, and cpu_allocation_ratio must be 2 there.",
     ),
     cfg.StrOpt(
         "nova_conf",
         default="/etc/nova/nova.conf",
-        help="Configuration of nova-compute on this host, checked when the agent starts; empty where guests are not "
-        "Nova's.",
+        help="Configuration file of nova-compute on this host, checked when the agent starts; empty if the guests are "
+        "not managed by Nova.",
     ),
     cfg.StrOpt(
         "libvirt_pid_dir",
         default="/run/libvirt/qemu",
-        help="Where the libvirt tier driver finds the process of a guest: GUEST.pid, as libvirt writes it.",
+        help="Directory of libvirt's pid files of guests, GUEST.pid.",
     ),
     cfg.FloatOpt(
         "interval_s",
         default=5.0,
         min=0.1,
-        help="How often usage is measured, and guests are looked at of which nothing was heard, in seconds.",
+        help="Interval in seconds at which CPU usage is measured and all guests are checked for missed events.",
     ),
 ]
 
@@ -55,9 +55,9 @@ def parse_pcpus(text: str) -> frozenset[int]:
         excluded = part.startswith("^")
         first, dash, last = part.removeprefix("^").partition("-")
         if not first.strip().isdecimal() or (dash and not last.strip().isdecimal()) or (excluded and dash):
-            raise InvalidInput(f"pCPUs: {part!r} is wrong; a set is written like 2-7,^5,10")
+            raise InvalidInput(f"pCPUs: {part!r} is invalid; expected a set such as 2-7,^5,10")
         numbers = range(int(first), int(last if dash else first) + 1)
         if not numbers:
-            raise InvalidInput(f"pCPUs: {part!r} is wrong; the first is above the last")
+            raise InvalidInput(f"pCPUs: {part!r} is invalid; the first number is above the last")
         (without if excluded else there).update(numbers)
     return frozenset(there - without)

@@ -121,7 +121,7 @@ class Accelerator:
             received += len(data)
             sink.write(data)
             if message["op"] == "end" and message.get("sha256") != digest.hexdigest():
-                raise Interrupted("the result arrived damaged")
+                raise Interrupted("the result was corrupted in transit")
         return received
 
     def _send(self, request: str, source: BinaryIO, function: str, size: int) -> None:

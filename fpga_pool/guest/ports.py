@@ -38,8 +38,8 @@ def find(number: int = 0) -> str:
             "no accelerator {}; there are {}".format(number, ", ".join(str(known) for known in sorted(ports)))
         )
     raise NoAccelerator(
-        "no accelerator: no port {}* in {} or {}; is the machine's flavor one with fpga_pool:function, and is the"
-        " kernel module virtio_console loaded?".format(PORT_PREFIX, NAMED, KERNEL)
+        "no accelerator: no port {}* in {} or {}; check that the machine's flavor has fpga_pool:function and that the "
+        "kernel module virtio_console is loaded".format(PORT_PREFIX, NAMED, KERNEL)
     )
 
 

@@ -27,16 +27,16 @@ def main(argv: "Optional[List[str]]" = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="fpga-pool-guest", description="Use the accelerators of this machine.")
-    parser.add_argument("--timeout", type=float, default=60.0, help="seconds that an accelerator may say nothing")
+    parser.add_argument("--timeout", type=float, default=60.0, help="timeout of the accelerator in seconds")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.required = True
-    listing = commands.add_parser("list", help="show the accelerators")
+    listing = commands.add_parser("list", help="list the accelerators")
     listing.set_defaults(act=_list)
-    running = commands.add_parser("run", help="compute on a file")
-    running.add_argument("function", help="the function, such as sha256")
-    running.add_argument("file", help="the input; - is standard input")
-    running.add_argument("-o", "--output", help="where the result goes; standard output unless given")
-    running.add_argument("-n", "--number", type=int, default=0, help="which accelerator; the first is 0")
+    running = commands.add_parser("run", help="compute a function on a file")
+    running.add_argument("function", help="function, such as sha256")
+    running.add_argument("file", help="input file; - is standard input")
+    running.add_argument("-o", "--output", help="output file (default: standard output)")
+    running.add_argument("-n", "--number", type=int, default=0, help="number of the accelerator, from 0")
     running.set_defaults(act=_run)
     return parser
 

@@ -172,7 +172,7 @@ def _content(answer: Any) -> Any:
     try:
         return answer.json() if answer.content else None
     except ValueError as error:
-        raise ServiceUnavailable(f"Placement answers with something else than JSON: {answer.text[:80]!r}") from error
+        raise ServiceUnavailable(f"Placement did not return JSON: {answer.text[:80]!r}") from error
 
 
 def _provider(plain: Mapping[str, Any]) -> Provider:
@@ -198,8 +198,8 @@ def _detail(answer: Any) -> str:
 GROUP = cfg.OptGroup(
     "placement",
     title="Placement",
-    help="How the schedulers reach Placement, as in nova.conf. Without auth_type and auth_section the pool has nothing "
-    "to do with Placement: virtual machines then get any slots of their host that fit.",
+    help="Credentials with which the schedulers access Placement, as in nova.conf. Without auth_type and auth_section "
+    "the pool does not use Placement: virtual machines then get any matching slots of their host.",
 )
 #: How long an answer may take where nothing is configured, in seconds: a boot waits for one.
 TIMEOUT_S = 5

@@ -160,17 +160,17 @@ class Sync:
     def _make(self, wanted: WantedProvider, found: Provider | None, root: Provider | None) -> None:
         if root is None:
             raise NotFound(
-                f"Placement has no provider named {wanted.node}: nova-compute there has not made it yet, or calls it"
-                " otherwise ([agent] node)"
+                f"Placement has no provider named {wanted.node}: nova-compute has not created it yet, or uses another "
+                "name ([agent] node)"
             )
         # One that was made, and not marked as the pool's any more before its maker ended, is not listed.
         found = found or self._client.provider(wanted.uuid)
         if found is None:
             self._client.create(wanted.uuid, wanted.name, root.uuid)
-            LOG.info("provider %s is made below %s", wanted.name, wanted.node)
+            LOG.info("provider %s is created below %s", wanted.name, wanted.node)
         elif (found.parent, found.name) != (root.uuid, wanted.name):
             self._client.move(wanted.uuid, wanted.name, root.uuid)
-            LOG.info("provider %s is put below %s", wanted.name, wanted.node)
+            LOG.info("provider %s is moved below %s", wanted.name, wanted.node)
         for trait in sorted(wanted.traits):
             self._ensure(trait, lambda trait=trait: self._client.ensure_trait(trait))  # type: ignore[misc]
         # Marked first: what is half made can be found again, and is offered to nobody.
@@ -200,10 +200,10 @@ class Sync:
         except NotFound:
             return []
         except Conflict as error:
-            return [f"provider {provider.name}: its slots are gone, and it cannot be removed: {error}"]
+            return [f"provider {provider.name}: its slots no longer exist, but it cannot be removed: {error}"]
         except ServiceUnavailable as error:
             return [f"provider {provider.name}: {error}"]
-        LOG.info("provider %s is removed: the pool has no such slots", provider.name)
+        LOG.info("provider %s is removed, as the pool has no such slots", provider.name)
         return []
 
     def _ensure(self, name: str, make: Callable[[], None]) -> None:
@@ -229,5 +229,5 @@ def _again(step: Callable[[], int]) -> int:
         try:
             return step()
         except Conflict as error:
-            LOG.debug("once more: %s", error)
+            LOG.debug("retrying: %s", error)
     return step()

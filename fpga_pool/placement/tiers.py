@@ -42,8 +42,8 @@ class TierAccounts:
         root = self._client.named(self._node)
         if root is None:
             raise NotFound(
-                f"Placement has no provider named {self._node}: nova-compute there has not made it yet, or calls it"
-                " otherwise ([agent] node)"
+                f"Placement has no provider named {self._node}: nova-compute has not created it yet, or uses another "
+                "name ([agent] node)"
             )
         classes = [TIER_CLASSES[tier] for tier in _TIERS]
         if self._client.provider(self.uuid) is None:
@@ -51,7 +51,7 @@ class TierAccounts:
                 self._client.ensure_class(name)
             self._client.ensure_trait(TIERS_TRAIT)
             self._client.create(self.uuid, tiers_provider_name(self._node), root.uuid)
-            LOG.info("provider %s is made below %s", tiers_provider_name(self._node), self._node)
+            LOG.info("provider %s is created below %s", tiers_provider_name(self._node), self._node)
         generation, traits = self._client.traits(self.uuid)
         if TIERS_TRAIT not in traits:
             self._client.set_traits(self.uuid, generation, traits | {TIERS_TRAIT})
@@ -84,7 +84,7 @@ class TierAccounts:
             except Conflict as error:
                 if attempt == _ATTEMPTS - 1:
                     raise
-                LOG.debug("once more: %s", error)
+                LOG.debug("retrying: %s", error)
             else:
                 return
 

@@ -49,7 +49,7 @@ class Caller:
             if not future.cancel():
                 self._note_stuck(future)
             raise messaging.MessagingTimeout(
-                f"no answer within {timeout_s:g} s; is the message broker there?"
+                f"no response within {timeout_s:g} s; is the message broker running?"
             ) from None
         except FpgaPoolError as error:
             _restore_class(error)

@@ -32,7 +32,7 @@ class _Departed:
         try:
             instance = payload["nova_object.data"]["uuid"]
         except (KeyError, TypeError):
-            LOG.warning("%s of %s names no instance: is it a versioned notification?", event_type, publisher_id)
+            LOG.warning("%s of %s has no instance: is it a versioned notification?", event_type, publisher_id)
             return
         LOG.debug("%s: instance %s", event_type, instance)
         self._heard(str(instance))

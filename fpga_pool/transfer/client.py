@@ -108,7 +108,7 @@ def _connected(address: tuple[str, int], timeout_s: float, ssl_context: ssl.SSLC
         ) from error
     except OSError as error:
         sock.close()
-        raise TransferBroken(f"no TLS with {address[0]} port {address[1]}: {error}") from error
+        raise TransferBroken(f"TLS failed with {address[0]} port {address[1]}: {error}") from error
     return sock
 
 
@@ -159,7 +159,7 @@ class Connection:
                 sent_bytes += len(data)
                 on_progress(sent_bytes)
             if file.read(1):
-                raise InvalidInput(f"the source is larger than the {input_bytes} bytes announced")
+                raise InvalidInput(f"the source is larger than the announced {input_bytes} bytes")
         self._wire.send(frames.Trailer(digest.hexdigest()))
         staged = self._expect(frames.Staged)
         return StagedAck(staged.received_bytes, accept.offset_bytes, digest.hexdigest())
@@ -179,7 +179,7 @@ class Connection:
             while received_bytes < result.size_bytes:
                 header = self._next(deadline_s)
                 if not isinstance(header, frames.Header) or header.length > result.size_bytes - received_bytes:
-                    raise TransferBroken("the server sent something else than the result it announced")
+                    raise TransferBroken("the result does not match the announcement of the server")
                 piece = buffer[: header.length]
                 self._wire.receive_into(piece, deadline_s)
                 digest.update(piece)
@@ -187,7 +187,7 @@ class Connection:
                 received_bytes += header.length
                 on_progress(received_bytes)
             if digest.hexdigest() != result.sha256:
-                raise TransferBroken("the result that arrived is not the one that was sent; fetch it again")
+                raise TransferBroken("the result was corrupted in transit; fetch it again")
         self._wire.send(frames.ResultReceived())
         return ResultInfo(sink, result.size_bytes, result.sha256)
 
@@ -202,7 +202,7 @@ class Connection:
         while length > 0:
             block = file.read(min(2**20, length))
             if not block:
-                raise InvalidInput(f"the source ends {length} bytes before what the server has already")
+                raise InvalidInput(f"the source ends {length} bytes before the offset that the server already has")
             digest.update(block)
             length -= len(block)
             self._stay_alive()
@@ -220,7 +220,7 @@ class Connection:
                 most_bytes = pacer.frame_bytes(most_bytes)
             length = file.readinto(buffer[:most_bytes])  # type: ignore[attr-defined]
             if not length:
-                raise InvalidInput(f"the source ends {left_bytes} bytes before the size announced")
+                raise InvalidInput(f"the source ends {left_bytes} bytes before the announced size")
             left_bytes -= length
             yield buffer[:length]
 
@@ -235,7 +235,7 @@ class Connection:
         if isinstance(frame, frames.Failed):
             raise JobFailed(frame.code, frame.message)
         if not isinstance(frame, kind):
-            raise TransferBroken(f"the server did not say {kind.type}, which comes here")
+            raise TransferBroken(f"the server did not send {kind.type} as expected")
         return frame
 
     def _next(self, deadline_s: float) -> frames.Frame | frames.Header:

@@ -228,7 +228,7 @@ def decode(body: bytes) -> Frame:
         raise BadFrame("control frame: not a JSON object")
     version = document.pop("version", None)
     if type(version) is not int or version != VERSION:
-        raise BadFrame(f"control frame: not of version {VERSION}, the one spoken here")
+        raise BadFrame(f"control frame: unsupported version; expected {VERSION}")
     name = document.pop("type", None)
     if not isinstance(name, str) or name not in _TYPES:
         raise BadFrame("control frame: unknown type")
@@ -238,7 +238,7 @@ def decode(body: bytes) -> Frame:
 def _build(cls: type[Frame], document: dict[str, Any]) -> Frame:
     known = _FIELDS[cls]
     if not document.keys() <= known.keys():
-        raise BadFrame(f"{cls.type}: a field that does not belong here")
+        raise BadFrame(f"{cls.type}: unknown field")
     for name, field in known.items():
         if name in document:
             _check_value(f"{cls.type}: {name}", name, field.type, document[name])

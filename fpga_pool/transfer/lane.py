@@ -107,23 +107,25 @@ class Lane:
             case frames.KeepAlive():
                 pass
             case _:
-                raise frames.BadFrame("not while a lane is open")
+                raise frames.BadFrame("not allowed while a lane is open")
 
     def _check_number(self, number: int, burst: _Burst) -> None:
         used = number in self._open or number in self._unconfirmed
         if number == 0 or used or any(order.number == number for order, _ in burst.orders):
-            raise frames.BadFrame(f"order {number}: expected a number above 0 that no other order has now")
+            raise frames.BadFrame(f"order {number}: expected a number above 0 that no other open order has")
         if len(self._open) + len(self._unconfirmed) + len(burst.orders) >= _OPEN:
-            raise TransferRefused("busy", f"more than {_OPEN} orders on one lane")
+            raise TransferRefused("busy", f"more than {_OPEN} open orders on one lane")
 
     async def _read_input(self, size_bytes: int) -> bytes:
         if size_bytes > frames.SMALL_BYTES:
-            raise TransferRefused("oversized", f"{size_bytes} bytes on a lane, at most {frames.SMALL_BYTES} are taken")
+            raise TransferRefused(
+                "oversized", f"{size_bytes} bytes on a lane, at most {frames.SMALL_BYTES} are accepted"
+            )
         if size_bytes == 0:
             return b""
         header = await self._stream.read()
         if header != frames.Header(is_data=True, length=size_bytes):
-            raise frames.BadFrame("an order must be followed by its input, all in one data frame")
+            raise frames.BadFrame("an order must be followed by its whole input in one data frame")
         data = bytes(await self._stream.read_data(size_bytes))
         if len(data) < size_bytes:
             raise EOFError
@@ -160,7 +162,7 @@ class Lane:
         fresh = self._port.ledger.use([(grant.token_id, grant.deadline_s) for grant in granted.values()])
         for place, good in zip(granted, fresh, strict=True):
             if not good:
-                outcomes[place] = TransferRefused("reused_token", "the token was used before; ask for a new one")
+                outcomes[place] = TransferRefused("reused_token", "the token was already used; request a new one")
         inputs = {
             place: SmallInput(outcome, orders[place][1])
             for place, outcome in enumerate(outcomes)
@@ -179,13 +181,13 @@ class Lane:
             return refused
         purpose = "send" if isinstance(order, frames.Order) else "fetch"
         if grant.purpose != purpose:
-            return TransferRefused("wrong_purpose", f"the token is to {grant.purpose}, not to {purpose}")
+            return TransferRefused("wrong_purpose", f"the token is for {grant.purpose}, not for {purpose}")
         if isinstance(order, frames.Order):
             if order.size_bytes != grant.input_bytes:
                 reason = "short" if order.size_bytes < grant.input_bytes else "oversized"
                 return TransferRefused(reason, f"{order.size_bytes} bytes of an input of {grant.input_bytes}")
             if hashlib.sha256(data).hexdigest() != order.sha256:
-                return TransferRefused("digest_mismatch", "the bytes that arrived are not those that were sent")
+                return TransferRefused("digest_mismatch", "the input was corrupted in transit")
         return grant
 
     def _expect_end(self, outcome: TransferGrant | TransferRefused) -> _Taken | TransferRefused:
@@ -224,7 +226,7 @@ class Lane:
     def _tell_end(self, number: int) -> bytes:
         taken = self._open.pop(number)
         if taken.end.cancelled():
-            return frames.encode(frames.Refuse("internal_error", "this job is no longer expected to end", number))
+            return frames.encode(frames.Refuse("internal_error", "this job is no longer expected to complete", number))
         match taken.end.result():
             case JobFailure(code=code, message=message):
                 return frames.encode(frames.Failed(code, message, number))

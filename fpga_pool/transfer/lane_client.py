@@ -73,7 +73,7 @@ class LaneConnection:
         except frames.BadFrame as error:
             raise TransferBroken(f"the server does not speak this protocol: {error}") from error
         if time.monotonic() - self._moved_s > self._silence_s:
-            self._broken = TransferBroken(f"the server said nothing for {self._silence_s:g} s")
+            self._broken = TransferBroken(f"the server sent nothing for {self._silence_s:g} s")
         # What the server said before it hung up counts.
         if self._broken is not None and not answers:
             raise self._broken
@@ -89,7 +89,7 @@ class LaneConnection:
         except WOULD_BLOCK:
             pass
         except OSError as error:
-            self._broken = TransferBroken(f"the connection broke: {error}")
+            self._broken = TransferBroken(f"the connection failed: {error}")
 
     def _receive(self) -> None:
         try:
@@ -105,7 +105,7 @@ class LaneConnection:
         except WOULD_BLOCK:
             pass
         except OSError as error:
-            self._broken = TransferBroken(f"the connection broke: {error}")
+            self._broken = TransferBroken(f"the connection failed: {error}")
 
     def _answers(self) -> Iterator[Answer]:
         """Yield what is complete; the rest stays."""
@@ -121,7 +121,7 @@ class LaneConnection:
                         return
                     header, body_at = following
                     if not header.is_data or header.length != frame.size_bytes:
-                        raise frames.BadFrame("not the result that was announced")
+                        raise frames.BadFrame("the result does not match its announcement")
                     end = body_at + header.length
                     data = bytes(self._in[body_at:end])
                 begin = end
@@ -130,7 +130,7 @@ class LaneConnection:
                 if isinstance(frame, frames.Result | frames.Failed | frames.Refuse | frames.Held):
                     yield frame, data
                 elif not isinstance(frame, frames.KeepAlive):
-                    raise frames.BadFrame(f"{frame.type}: not on a lane")
+                    raise frames.BadFrame(f"{frame.type}: not allowed on a lane")
         finally:
             del self._in[:begin]
 

@@ -92,9 +92,11 @@ def _storage_errors() -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise TransferRefused("storage_full", "the responder's spool is full; the job must go elsewhere") from error
+            raise TransferRefused(
+                "storage_full", "the responder's spool is full; the job must run elsewhere"
+            ) from error
         raise TransferRefused(
-            "storage_error", f"the responder cannot spool: {os.strerror(error.errno or 0)}"
+            "storage_error", f"the responder cannot write its spool: {os.strerror(error.errno or 0)}"
         ) from error
 
 
@@ -131,7 +133,7 @@ class Spool:
             while self.size_bytes < step_end:
                 block = self._opened.read(min(_BLOCK_BYTES, step_end - self.size_bytes))
                 if not block:
-                    raise OSError(errno.EIO, "the partial input became shorter while it was read")
+                    raise OSError(errno.EIO, "the partial input was truncated while it was read")
                 self._digest.update(block)
                 self.size_bytes += len(block)
         return self.size_bytes == self._found_bytes
@@ -149,7 +151,7 @@ class Spool:
         if self.size_bytes < self._input_bytes:
             raise TransferRefused("short", f"the input ends after {self.size_bytes} of {self._input_bytes} bytes")
         if self._digest.hexdigest() != sha256:
-            raise TransferRefused("digest_mismatch", "the bytes that arrived are not those that were sent; send again")
+            raise TransferRefused("digest_mismatch", "the input was corrupted in transit; send it again")
         with _storage_errors():
             os.fsync(self._opened.fileno())
             self._part.replace(self._path)
@@ -171,5 +173,5 @@ class Spool:
 
     @property
     def _opened(self) -> BinaryIO:
-        assert self._file is not None, "open() comes first"  # noqa: S101
+        assert self._file is not None, "call open() first"  # noqa: S101
         return self._file

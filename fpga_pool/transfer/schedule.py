@@ -38,7 +38,7 @@ class RateSchedule:
                 raise InvalidInput(f"rate segment {i}: expected a rate of at least 0, got {segment.bps}")
         for i, (earlier, later) in enumerate(pairwise(segments)):
             if later.begin_s < earlier.end_s:
-                raise InvalidInput(f"rate segment {i + 1}: begins at {later.begin_s} s, inside the one before it")
+                raise InvalidInput(f"rate segment {i + 1}: begins at {later.begin_s} s, before the previous one ends")
         self.segments = tuple(segments)
         self._begins_s = [segment.begin_s for segment in segments]
         sizes = (segment.bps * (segment.end_s - segment.begin_s) / 8 if segment.bps else 0.0 for segment in segments)

@@ -80,7 +80,7 @@ class DataServer:
             self._serving.get_loop().call_soon_threadsafe(self._serving.cancel)
         self._thread.join(timeout_s)
         if self._thread.is_alive():
-            raise ServiceUnavailable(f"the data port did not end in {timeout_s:g} s")
+            raise ServiceUnavailable(f"the data port did not stop within {timeout_s:g} s")
 
     def counters(self) -> dict[str, int]:
         """Return what happened since the start, by event and by reason of refusal, and the `connections` open now."""
@@ -97,10 +97,10 @@ class DataServer:
                 listener.setblocking(False)
                 asyncio.run(self._serve(listener))
         except asyncio.CancelledError:
-            LOG.info("data port of %s ended", self._port.host)
+            LOG.info("data port of %s stopped", self._port.host)
         except BaseException as error:
             if self._started.done():
-                LOG.exception("the data port of %s died", self._port.host)
+                LOG.exception("the data port of %s failed", self._port.host)
             else:
                 self._started.set_exception(error)
         finally:

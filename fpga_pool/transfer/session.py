@@ -48,13 +48,15 @@ class Session:
         except frames.BadFrame as error:
             await self._refuse(TransferRefused("bad_frame", str(error)))
         except TimeoutError:
-            await self._refuse(TransferRefused("stalled", "the client takes nothing"))
+            await self._refuse(TransferRefused("stalled", "the client does not read"))
         except (EOFError, OSError):
             self._port.counters["disconnected"] += 1
-            LOG.debug("job %s: the client is gone", self._job)
+            LOG.debug("job %s: the client has disconnected", self._job)
         except Exception:
             LOG.exception("job %s: the data port failed", self._job)
-            await self._refuse(TransferRefused("internal_error", "the responder failed; its log says why"))
+            await self._refuse(
+                TransferRefused("internal_error", "internal error of the responder; its log has the details")
+            )
 
     async def refuse_busy(self) -> None:
         """End a connection that is one too many, before it says anything."""
@@ -77,7 +79,7 @@ class Session:
             async with asyncio.timeout(timeout_s):
                 first = await self._stream.read()
         except TimeoutError:
-            raise TransferRefused("no_hello", f"no first frame in {timeout_s:g} s") from None
+            raise TransferRefused("no_hello", f"no first frame within {timeout_s:g} s") from None
         if not isinstance(first, frames.Hello | frames.Order | frames.Fetch):
             raise frames.BadFrame("the first frame must be hello")
         return first
@@ -86,12 +88,12 @@ class Session:
         port = self._port
         grant = tokens.verify(hello.token, port.public_key, port.host, port.clock())
         if not all(await self._ask(port.ledger.use, [(grant.token_id, grant.deadline_s)])):
-            raise TransferRefused("reused_token", "the token was used before; ask the scheduler for a new one")
+            raise TransferRefused("reused_token", "the token was already used; request a new one from the scheduler")
         return grant
 
     async def _take_input(self, grant: TransferGrant) -> None:
         if grant.job in self._port.receiving:
-            raise TransferRefused("busy", "another stream is sending this job's input")
+            raise TransferRefused("busy", "another stream is already sending this job's input")
         self._port.receiving.add(grant.job)
         try:
             sha256 = await self._spool_input(grant)
@@ -132,7 +134,7 @@ class Session:
         try:
             return await self._receive_until_trailer(grant, spool, own_rate)
         except TimeoutError:
-            raise TransferRefused("stalled", f"no byte in {self._port.limits.stall_timeout_s:g} s") from None
+            raise TransferRefused("stalled", f"no data within {self._port.limits.stall_timeout_s:g} s") from None
         except (EOFError, OSError):
             message = f"the stream ended after {spool.size_bytes} of {grant.input_bytes} bytes"
             raise TransferRefused("short", message) from None
@@ -145,16 +147,16 @@ class Session:
             match await self._stream.read():
                 case frames.Header(length=length):
                     if spool.size_bytes + length > grant.input_bytes:
-                        raise TransferRefused("oversized", f"more than the {grant.input_bytes} bytes granted")
+                        raise TransferRefused("oversized", f"more than the granted {grant.input_bytes} bytes")
                     await self._receive_data(grant, spool, length, own_rate)
                     data_seen_s = self._now_s()
                 case frames.KeepAlive():
                     if self._now_s() - data_seen_s > self._port.limits.hold_timeout_s:
-                        raise TransferRefused("stalled", f"no data in {self._port.limits.hold_timeout_s:g} s")
+                        raise TransferRefused("stalled", f"no data within {self._port.limits.hold_timeout_s:g} s")
                 case frames.Trailer(sha256=sha256):
                     return sha256
                 case other:
-                    raise frames.BadFrame(f"{other.type}: not while an input is sent")
+                    raise frames.BadFrame(f"{other.type}: not allowed while an input is sent")
 
     async def _receive_data(self, grant: TransferGrant, spool: Spool, length: int, own_rate: TokenBucket) -> None:
         port = self._port
@@ -204,7 +206,7 @@ class Session:
                 if not end.done():
                     await self._stream.send(frames.KeepAlive())
             if end.cancelled():
-                raise TransferRefused("internal_error", "the responder no longer expects this job to end")
+                raise TransferRefused("internal_error", "the responder no longer expects this job to complete")
             return end.result()
         finally:
             end.cancel()
@@ -225,7 +227,7 @@ class Session:
             while left_bytes > 0:
                 piece = await self._work(file.read, await self._quota(pacer, min(frames.MAX_DATA_BYTES, left_bytes)))
                 if not piece:
-                    raise TransferRefused("internal_error", "the result file is shorter than it was")
+                    raise TransferRefused("internal_error", "the result file was truncated")
                 await self._stream.send_data(piece)
                 pacer.sent(len(piece))
                 left_bytes -= len(piece)
@@ -276,7 +278,9 @@ class Session:
             raise TransferRefused("storage_full", str(error)) from error
         except Exception:
             LOG.exception("job %s: the handler failed", self._job)
-            raise TransferRefused("internal_error", "the responder failed; its log says why") from None
+            raise TransferRefused(
+                "internal_error", "internal error of the responder; its log has the details"
+            ) from None
 
     async def _work(self, function: Callable[..., T], *args: object) -> T:
         """Run in a worker thread; a cancelled session waits for it too, so that no thread uses a closed file."""

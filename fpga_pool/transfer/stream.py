@@ -77,7 +77,7 @@ class Wire:
                 sent = self._sock.send(view[:size])
             except WOULD_BLOCK:
                 refused_bytes = size  # OpenSSL must be given the same again
-                self._wait(select.POLLIN | select.POLLOUT, moved_s, "took nothing")
+                self._wait(select.POLLIN | select.POLLOUT, moved_s, "read nothing")
             except OSError as error:
                 raise self._last_words(error) from error
             else:
@@ -94,11 +94,11 @@ class Wire:
         except WOULD_BLOCK:
             return
         except OSError as error:
-            raise TransferBroken(f"the connection broke: {error}") from error
+            raise TransferBroken(f"the connection failed: {error}") from error
         if not first:
             raise TransferBroken("the server closed the connection")
         if not isinstance(self._read_frame(first), frames.KeepAlive):
-            raise TransferBroken("the server spoke out of turn")
+            raise TransferBroken("the server sent an unexpected frame")
 
     def receive(self, deadline_s: float = math.inf) -> frames.Frame | frames.Header:
         """Wait for a control frame, or the header of a data frame, whose body `receive_into` reads."""
@@ -110,14 +110,14 @@ class Wire:
         while view:
             self._check_cancelled()
             if time.monotonic() > deadline_s:
-                raise TransferBroken("not complete when the time was over")
+                raise TransferBroken("not complete before the timeout")
             try:
                 received = self._sock.recv_into(view)
             except WOULD_BLOCK as blocked:
                 wants_write = isinstance(blocked, ssl.SSLWantWriteError)
-                self._wait(select.POLLOUT if wants_write else select.POLLIN, moved_s, "said nothing")
+                self._wait(select.POLLOUT if wants_write else select.POLLIN, moved_s, "sent nothing")
             except OSError as error:
-                raise TransferBroken(f"the connection broke: {error}") from error
+                raise TransferBroken(f"the connection failed: {error}") from error
             else:
                 if received == 0:
                     raise TransferBroken("the server closed the connection")
@@ -152,7 +152,7 @@ class Wire:
             return refused
         except TransferBroken:
             pass
-        return TransferBroken(f"the connection broke: {error}")
+        return TransferBroken(f"the connection failed: {error}")
 
     def _wait(self, events: int, moved_s: float, what: str) -> None:
         self._check_cancelled()
@@ -272,7 +272,7 @@ class FrameStream(asyncio.BufferedProtocol):
                 await self._wait_arrival(1)
         except EOFError:
             return
-        raise frames.BadFrame("a frame where none may come: the server has the word")
+        raise frames.BadFrame("unexpected frame: it is the server's turn to send")
 
     def _take(self, size: int) -> memoryview:
         piece = self._buffer[self._begin : self._begin + size]

@@ -75,12 +75,12 @@ def verify(token: str, public_key: Ed25519PublicKey, host: str, now_s: float) ->
     ``wrong_host``, ``expired``.
     """
     if not token:
-        raise TransferRefused("missing_token", "the first frame carries no token; ask the scheduler for one")
+        raise TransferRefused("missing_token", "the first frame contains no token; request one from the scheduler")
     grant = _read(token, public_key)
     if grant.host != host:
         raise TransferRefused("wrong_host", f"the token is for host {grant.host}, this is {host}")
     if now_s > grant.deadline_s:
-        raise TransferRefused("expired", f"the token expired {now_s - grant.deadline_s:.0f} s ago; ask for a new one")
+        raise TransferRefused("expired", f"the token expired {now_s - grant.deadline_s:.0f} s ago; request a new one")
     return grant
 
 
@@ -99,4 +99,4 @@ def _read(token: str, public_key: Ed25519PublicKey) -> TransferGrant:
         )
     # The cause is dropped: its text may hold parts of the token.
     except (jwt.PyJWTError, InvalidInput, KeyError, ValueError):
-        raise TransferRefused("bad_signature", "the token was not signed by this pool's scheduler") from None
+        raise TransferRefused("bad_signature", "the token was not signed by a scheduler of this pool") from None

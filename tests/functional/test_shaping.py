@@ -327,7 +327,7 @@ def test_queue_of_someone_else_is_left_alone_and_its_device_not_shaped(scene, be
     before = scene.kernel()
     scene.restart_agent()
     begin(scene.namespace).finish()
-    assert f"device {Endpoint.nic}: its root queue is tbf 7:, configured by someone else" in scene.log()
+    assert f"device {Endpoint.nic}: its root queue is tbf 7:, configured by another program" in scene.log()
     assert scene.kernel() == before
     wait_until(lambda: scene.noted() == 0, "both flows are released")
     shell(scene.namespace, f"tc qdisc del dev {Endpoint.nic} root")

@@ -55,7 +55,7 @@ class PacingDriver(EgressDriver):
         with self._lock:
             paced = self._flows.setdefault(flow.key, _PacedFlow(flow))
             if paced.flow != flow:
-                raise Conflict(f"flow {flow.key}: open already, with other addresses")
+                raise Conflict(f"flow {flow.key}: already open with other addresses")
             paced.rate_bps = rate_bps
             paced.apply()
 

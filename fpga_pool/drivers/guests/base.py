@@ -58,7 +58,7 @@ class GuestDriver(ABC):
         raise self._passes_none()
 
     def _passes_none(self) -> InvalidInput:
-        return InvalidInput(f"[agent] guest_driver: {type(self).__name__} passes no PCI functions through to guests")
+        return InvalidInput(f"[agent] guest_driver: {type(self).__name__} does not support PCI passthrough to guests")
 
     def connect(self, domain: Domain, number: int) -> socket.socket:
         """Connect with the other side of a guest's port, a unix socket.  OSError if there is nobody."""

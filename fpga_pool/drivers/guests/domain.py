@@ -39,10 +39,10 @@ def parse(xml: str) -> Domain:
     try:
         root = ElementTree.fromstring(xml)  # noqa: S314  # written by libvirt on this host
     except ElementTree.ParseError as error:
-        raise InvalidInput(f"domain: not XML: {error}") from error
+        raise InvalidInput(f"domain: invalid XML: {error}") from error
     instance = root.findtext("uuid", "").strip()
     if not instance:
-        raise InvalidInput("domain: it has no uuid")
+        raise InvalidInput("domain: missing uuid")
     project = root.find(f"{_INSTANCE}/{_NOVA}owner/{_NOVA}project")
     return Domain(
         instance=instance,

@@ -39,7 +39,7 @@ class LibvirtGuests(GuestDriver):
             try:
                 found.append(parse(self._libvirt.call(lambda _: each.XMLDesc())))  # noqa: B023  # called at once
             except FpgaPoolError as error:
-                LOG.warning("a guest is left alone: %s", error)
+                LOG.warning("ignoring a guest: %s", error)
         return found
 
     def find(self, instance: str) -> Domain | None:
@@ -54,8 +54,8 @@ class LibvirtGuests(GuestDriver):
         # The controller that channels are plugged into cannot be plugged in itself.
         if not domain.has_controller:
             raise InvalidInput(
-                f"machine {domain.name} has no virtio-serial controller for the channels of its accelerators: set the"
-                " property hw_qemu_guest_agent=yes of its image"
+                f"machine {domain.name} has no virtio-serial controller for the channels of its accelerators: set the "
+                "property hw_qemu_guest_agent=yes on its image"
             )
 
     def attach(self, domain: Domain, number: int) -> None:

@@ -43,7 +43,7 @@ class SimulatedGuests(GuestDriver):
             try:
                 domain = self.find(file.stem)
             except FpgaPoolError as error:
-                LOG.warning("a guest is left alone: %s: %s", file, error)
+                LOG.warning("ignoring a guest: %s: %s", file, error)
             else:
                 found += [domain] if domain else []
         return found

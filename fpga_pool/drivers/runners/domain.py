@@ -85,7 +85,7 @@ class SavedMemory:
 def _checked(name: str, what: str) -> str:
     """Refuse what would lead out of a directory."""
     if not _NAME.fullmatch(name):
-        raise InvalidInput(f"{what}: {name!r} cannot be the name of one")
+        raise InvalidInput(f"{what}: {name!r} is not a valid name")
     return name
 
 
@@ -145,7 +145,7 @@ class ProcessDomain:
                 before_s=float(found.get("before_s", "0")),
             )
         except (ElementTree.ParseError, ValueError) as error:
-            raise InvalidInput(f"the metadata of a process of a gang cannot be read: {error}") from error
+            raise InvalidInput(f"invalid metadata of a gang process: {error}") from error
 
     def to_element(self) -> ElementTree.Element:
         """Return it as an element of a domain's metadata."""
@@ -197,7 +197,7 @@ def moved_domain(saved: str, about: ProcessDomain, machine: Machine) -> tuple[st
     root = ElementTree.fromstring(saved)  # noqa: S314  # written by libvirt
     metadata = root.find("metadata")
     if metadata is None or root.find(_PROCESS) is None:
-        raise InvalidInput("the saved memory is that of no process of a gang")
+        raise InvalidInput("the saved memory does not belong to a gang process")
     for uri in (PROCESS_URI, PLACED_URI):
         for element in [element for element in metadata if element.tag.startswith(f"{{{uri}}}")]:
             metadata.remove(element)

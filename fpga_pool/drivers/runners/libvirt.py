@@ -69,9 +69,9 @@ class LibvirtRunner(Runner):
         directories = {name: Path(getattr(group, name)) for name in ("images", "saved", "consoles")}
         for name, directory in directories.items():
             if getattr(group, name) and not directory.is_dir():
-                raise InvalidInput(f"[runner_libvirt] {name}: {directory} is no directory")
+                raise InvalidInput(f"[runner_libvirt] {name}: {directory} is not a directory")
         if not os.access(directories["saved"], os.W_OK):
-            raise InvalidInput(f"[runner_libvirt] saved: {directories['saved']} cannot be written")
+            raise InvalidInput(f"[runner_libvirt] saved: {directories['saved']} is not writable")
         uri = conf.agent.libvirt_uri
         machine = Machine(
             virt_type=group.virt_type,
@@ -93,7 +93,7 @@ class LibvirtRunner(Runner):
         if now_s - self._swept_at > SWEEP_S:
             self._swept_at = now_s
             for name in self._saved.sweep():
-                LOG.warning("saved memory %s: removed, nobody went on from it", name)
+                LOG.warning("saved memory %s: removed, as it was not resumed from", name)
         guests = self._find()
         self._guests.read_tiers(now_s)
         return {key: self._running(guest, now_s) for key, guest in guests.items()}
@@ -212,7 +212,7 @@ class LibvirtRunner(Runner):
         if thread is not None:
             thread.join(SAVE_END_S)
             if thread.is_alive():
-                raise ServiceUnavailable(f"process {key}: its guest is destroyed, to save it does not end")
+                raise ServiceUnavailable(f"process {key}: its guest is destroyed, as saving it does not end")
             self._saving.pop(key, None)
         if key in self._find():
             raise ServiceUnavailable(f"process {key}: its guest does not end")

@@ -155,7 +155,7 @@ class NovaRunner(Runner):
                 del memory[uuid]
         for uuid, guest in (self._marked() if self._orphans else {}).items():
             if uuid in self._orphans and not guest.is_off:
-                LOG.warning("process %s: its guest is destroyed, Nova has no server %s", guest.about.key, uuid)
+                LOG.warning("process %s: its guest is destroyed, as Nova has no server %s", guest.about.key, uuid)
                 self._guests.destroy(guest)
 
     def _running(self, server: Server, guest: Guest | None, now_s: float, *, certain: bool) -> Running:
@@ -198,7 +198,7 @@ class NovaRunner(Runner):
             doing = server.task or server.status
             return Phase.FAILED, f"Nova: its server {server.uuid} has been {doing} for {down_s:.0f} s"
         if guest is None:
-            return Phase.FAILED, f"Nova has its server {server.status}, and libvirt does not know it"
+            return Phase.FAILED, f"its server is {server.status} in Nova, but unknown to libvirt"
         if guest.is_off and server.stage is Stage.SAVED:
             return Phase.FAILED, "its server was paused, and has ended"
         return guest.end if guest.is_off else (Phase.RUNNING, "")
@@ -235,7 +235,7 @@ class NovaRunner(Runner):
         if spec.key in self._view.servers:
             return
         if self._is_unsure():
-            raise ServiceUnavailable(f"process {spec.key}: waits for what Nova was asked for before")
+            raise ServiceUnavailable(f"process {spec.key}: waits for an earlier request to Nova")
         about = ProcessDomain.launched(spec, processor, tier)
         self._refuse_taken(processor, tier)
         try:
@@ -273,7 +273,7 @@ class NovaRunner(Runner):
         until_s = self._steady() + END_S
         self._list(self._marked())
         if key not in self._view.servers and self._is_unsure():
-            raise ServiceUnavailable(f"process {key}: waits for what Nova was asked for before")
+            raise ServiceUnavailable(f"process {key}: waits for an earlier request to Nova")
         asked = ""
         while key in self._view.servers:
             server = self._view.servers[key]
@@ -335,16 +335,16 @@ class NovaRunner(Runner):
     def _sweep(self, server: Server) -> None:
         changed = datetime.fromisoformat(server.updated.replace("Z", "+00:00"))
         if self._clock() - changed.timestamp() > self._times.keep_saved_s:
-            LOG.warning("process %s: server %s is deleted, nobody went on from it", server.about.key, server.uuid)
+            LOG.warning("process %s: server %s is deleted, as it was not resumed", server.about.key, server.uuid)
             self._nova.delete(server.uuid)
 
     def _adopt(self, spec: ProcessSpec, about: ProcessDomain) -> None:
         try:
             server = self._nova.show(spec.saved)
         except NotFound as error:
-            raise Conflict(f"the server that it was saved in is gone: {error}") from error
+            raise Conflict(f"the server in which it was saved is gone: {error}") from error
         if server.stage is not Stage.SAVED or server.about.key.gang != spec.key.gang:
-            raise Conflict(f"server {server.uuid} is not one that it was saved in")
+            raise Conflict(f"server {server.uuid} does not hold its saved state")
         self._left.discard(server.uuid)
         self._tiers.pop(server.uuid, None)
         self._nova.adopt(server.uuid, about)
@@ -370,7 +370,7 @@ class NovaRunner(Runner):
             self._nova.unpause(server.uuid)
         elif server.status == "ACTIVE":
             self._nova.set_stage(server.uuid, Stage.RUN)
-            LOG.info("process %s: goes on in server %s", about.key, server.uuid)
+            LOG.info("process %s: resumed in server %s", about.key, server.uuid)
 
 
 def _runs(guest: Guest | None) -> bool:

@@ -12,8 +12,8 @@ from fpga_pool.model.exceptions import InvalidInput
 GROUP = cfg.OptGroup(
     "nova",
     title="Nova",
-    help="How the agents whose gang_runner is nova reach Keystone, Nova, Glance and Neutron, as in the files of other "
-    "services. The project is that of the servers.",
+    help="Credentials with which agents whose gang_runner is nova access Keystone, Nova, Glance and Neutron, as in "
+    "the configuration of other services. The project owns the servers.",
 )
 #: How long an answer may take where nothing is configured, in seconds.
 TIMEOUT_S = 30
@@ -48,9 +48,7 @@ def log_in(conf: cfg.ConfigOpts) -> Connection:
     conf.set_default("timeout", TIMEOUT_S, name)
     group = conf[name]
     if not group.auth_type and not group.auth_section:
-        raise InvalidInput(
-            f"[{name}] auth_type: missing; processes of gangs are servers of Nova, which has to be asked"
-        )
+        raise InvalidInput(f"[{name}] auth_type: missing; required by [agent] gang_runner = nova")
     interfaces = group.valid_interfaces or ["internal", "public"]
     retries = {f"{service}_connect_retries": CONNECT_RETRIES for service in ("compute", "image", "network")}
     try:

@@ -127,7 +127,10 @@ class Servers:
         self._flavor = flavor
         self._networks = networks
         if len(self._tag) > LONGEST_TAG or set("/,") & set(self._tag):
-            raise InvalidInput(f"[agent] host: {home} cannot be in a tag of Nova: {LONGEST_TAG} characters, no / and ,")
+            raise InvalidInput(
+                f"[agent] host: {home} is not a valid tag in Nova: expected at most {LONGEST_TAG} characters without / "
+                "and ,"
+            )
 
     # What is --------------------------------------------------------------------------------------------------------
 
@@ -150,7 +153,7 @@ class Servers:
             raise ServiceUnavailable(f"Nova: the cell of server {uuid} does not answer")
         server = Server.from_plain(plain)
         if server is None:
-            raise InvalidInput(f"server {uuid} is no process of a gang")
+            raise InvalidInput(f"server {uuid} is not a gang process")
         return server
 
     # What is to be --------------------------------------------------------------------------------------------------
@@ -222,8 +225,8 @@ class Servers:
         specs = self._ask("GET", f"/flavors/{flavor.id}/os-extra_specs")["extra_specs"]
         if flavor.vcpus != 1 or is_dedicated(specs) or any(name.startswith(f"{NAMESPACE}:") for name in specs):
             raise InvalidInput(
-                f"[runner_nova] flavor: {self._flavor} has to have one vCPU, that shares its processor, and no extra"
-                f" specs of {NAMESPACE}: a gang's tier is not that of its flavor"
+                f"[runner_nova] flavor: {self._flavor} must have one shared vCPU and no extra specs of {NAMESPACE}: "
+                "the gang sets the tier, not the flavor"
             )
         return str(flavor.id)
 
@@ -234,7 +237,7 @@ class Servers:
         found = self._answered(lambda: list(self._cloud.image.images(**by_name)))
         usable = [image for image in found if image.visibility == "public" or image.owner_id == project]
         if len(usable) != 1:
-            raise InvalidInput(f"image {name!r}: {len(usable)} active images are called so that gangs may use")
+            raise InvalidInput(f"image {name!r}: {len(usable)} active images of this name are available to gangs")
         return str(usable[0].id)
 
     def _network_id(self, name: str) -> str:
@@ -243,7 +246,7 @@ class Servers:
     def _found(self, option: str, name: str, find: Any) -> Any:
         found = self._answered(find)
         if found is None:
-            raise InvalidInput(f"[runner_nova] {option}: there is no {name}, or the pool may not use it")
+            raise InvalidInput(f"[runner_nova] {option}: no {name}, or the pool has no access to it")
         return found
 
     # The wire -------------------------------------------------------------------------------------------------------
@@ -345,11 +348,11 @@ class NovaView:
             except NotFound:
                 gone.add(uuid)
             except InvalidInput as error:
-                LOG.warning("server %s is left alone: %s", uuid, error)
+                LOG.warning("ignoring server %s: %s", uuid, error)
             except (Conflict, ServiceUnavailable) as error:
                 if uuid not in known:
                     raise
-                LOG.warning("server %s is taken to be as it was: %s", uuid, error)
+                LOG.warning("server %s: its last known state is kept: %s", uuid, error)
                 found[uuid] = known[uuid]
                 unseen.add(uuid)
             else:
@@ -364,7 +367,12 @@ class NovaView:
         for server in sorted(found.values(), key=lambda server: (server.created, server.uuid)):
             first = by_key.setdefault(server.about.key, server)
             if first is not server:
-                LOG.warning("process %s: server %s is deleted, %s is it", server.about.key, server.uuid, first.uuid)
+                LOG.warning(
+                    "process %s: duplicate server %s is deleted in favour of %s",
+                    server.about.key,
+                    server.uuid,
+                    first.uuid,
+                )
                 try:
                     self._nova.delete(server.uuid)
                 except FpgaPoolError as error:  # it is there at the next look, too

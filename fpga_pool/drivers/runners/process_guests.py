@@ -73,7 +73,7 @@ class Guest:
         """How it has ended, and why that is a failure if it is one."""
         if self.reason == libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN:
             return Phase.EXITED, ""
-        return Phase.FAILED, _ENDS.get(self.reason, f"its guest has ended, libvirt does not know how ({self.reason})")
+        return Phase.FAILED, _ENDS.get(self.reason, f"its guest has ended for an unknown reason ({self.reason})")
 
 
 class ProcessGuests:
@@ -103,7 +103,7 @@ class ProcessGuests:
             except NotFound:
                 continue
             except InvalidInput as error:
-                LOG.warning("domain %s is left alone: %s", domain.name(), error)
+                LOG.warning("ignoring domain %s: %s", domain.name(), error)
                 about = abouts[run] = None
             if about is not None:
                 state = stats.get("state.state", libvirt.VIR_DOMAIN_NOSTATE)
@@ -205,7 +205,7 @@ class ProcessGuests:
         except NotFound as error:
             if not self._ends(domain):
                 raise Conflict(str(error)) from error
-            LOG.info("process %s: ended at once", about.key)
+            LOG.info("process %s: ended immediately", about.key)
             return
         self._tier_of[uuid] = about.tier
 

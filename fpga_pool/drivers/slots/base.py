@@ -148,7 +148,7 @@ def require_size(source: Path, input_bytes: int) -> None:
     """Check that an input is as long as was announced; InvalidInput tells both."""
     found_bytes = source.stat().st_size
     if found_bytes != input_bytes:
-        raise InvalidInput(f"input: {input_bytes} bytes were announced, found {found_bytes}")
+        raise InvalidInput(f"input: expected {input_bytes} bytes as announced, found {found_bytes}")
 
 
 def configured_links(conf: cfg.ConfigOpts, serials: Sequence[str]) -> Mapping[str, CardLinks]:

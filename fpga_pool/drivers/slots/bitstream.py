@@ -33,13 +33,13 @@ def load_or_create_signing_key(path: Path) -> Ed25519PrivateKey:
         _create(path)
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
-        raise InvalidInput(f"{path}: mode is {mode:04o}, others can use the key; it must be 0600")
+        raise InvalidInput(f"{path}: mode is {mode:04o}, so that other users can read the key; it must be 0600")
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)
     except (ValueError, TypeError) as error:
-        raise InvalidInput(f"{path}: not a private key in PEM form without a password: {error}") from error
+        raise InvalidInput(f"{path}: not an unencrypted private key in PEM form: {error}") from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise InvalidInput(f"{path}: must hold an Ed25519 key")
+        raise InvalidInput(f"{path}: must contain an Ed25519 key")
     return key
 
 
@@ -89,7 +89,7 @@ class Manifest:
         except ValueError as error:
             raise BitstreamRefused(f"manifest: not JSON: {error}") from None
         if not isinstance(data, dict) or set(data) != {field.name for field in fields(cls)}:
-            raise BitstreamRefused(f"manifest: must have the keys {', '.join(field.name for field in fields(cls))}")
+            raise BitstreamRefused(f"manifest: expected the keys {', '.join(field.name for field in fields(cls))}")
         for field in fields(cls):
             if type(data[field.name]) is not field.type:
                 raise BitstreamRefused(f"manifest: {field.name} is of the wrong type")
@@ -152,7 +152,7 @@ def verify(
         public_key.verify(bitstream.signature, manifest.canonical())
     except InvalidSignature:
         raise BitstreamRefused(
-            f"bitstream of {function.name}: the signature does not fit the manifest and the trusted key"
+            f"bitstream of {function.name}: the signature does not match the manifest and the trusted key"
         ) from None
     expected = {
         "format_version": FORMAT_VERSION,
@@ -216,5 +216,5 @@ class BitstreamLibrary:
     def _path(self, function: str, board: str, kind: str) -> Path:
         for name in (function, board, kind):
             if not _SAFE_NAME.fullmatch(name):
-                raise NotFound(f"{name!r} cannot be the name of a function, board or region kind")
+                raise NotFound(f"{name!r} is not a valid name of a function, board or region kind")
         return self._root / board / kind / f"{function}.bit"

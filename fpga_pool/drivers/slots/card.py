@@ -229,7 +229,7 @@ class Card:
                 held = slot.function or "nothing"
                 raise Conflict(f"{self.serial}/{region}: is {slot.state} with {held}, expected READY with {function}")
             if slot.owner not in ("", project_id):
-                raise Conflict(f"{self.serial}/{region}: its memory holds another project's data; scrub it first")
+                raise Conflict(f"{self.serial}/{region}: its memory contains data of another project; scrub it first")
             fate = slot.luck.run()
             now_s = time.monotonic()
             activity = Activity(hangs=fate.hangs)
@@ -275,7 +275,7 @@ class Card:
                 return
             self._dma.stop(region, time.monotonic())
             if activity.hangs:
-                slot.become(SlotState.FAULTED, reason="its job hung; load the function again")
+                slot.become(SlotState.FAULTED, reason="its job hung; reload the function")
             else:
                 slot.become(SlotState.READY, slot.function)
             self._changed.notify_all()
@@ -316,7 +316,7 @@ class Card:
             raise SlotFault(f"{self.serial}/{region}: {_GONE}")
         slot = self._slots[region]
         if slot.state in (SlotState.LOADING, SlotState.BUSY):
-            raise Conflict(f"{self.serial}/{region}: is {slot.state}; it does one thing at a time")
+            raise Conflict(f"{self.serial}/{region}: is {slot.state}; expected no operation in progress")
         return slot
 
     def _is_present(self) -> bool:

@@ -77,7 +77,7 @@ class CpuWorkers(SlotDriver):
     def load(self, slot: SlotAddress, bitstream: Bitstream) -> None:
         """Refuse: a CPU has no region to load."""
         self._require(slot)
-        raise BitstreamRefused(f"{slot}: a CPU takes no bitstream")
+        raise BitstreamRefused(f"{slot}: a CPU worker cannot load a bitstream")
 
     def run(
         self,
@@ -96,7 +96,7 @@ class CpuWorkers(SlotDriver):
         run = _Run(threading.Event(), time.monotonic(), whole_s, done)
         with self._lock:
             if self._runs[slot.region] is not None:
-                raise Conflict(f"{slot}: is BUSY; it does one thing at a time")
+                raise Conflict(f"{slot}: is BUSY; expected no operation in progress")
             self._runs[slot.region] = run
         try:
             model(source, sink)

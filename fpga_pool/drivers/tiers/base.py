@@ -89,11 +89,11 @@ class TierDriver(abc.ABC):
 def check_placing(guest: TieredGuest, tier: Tier, pcpus: Sequence[int]) -> None:
     """Refuse a place that a guest cannot have."""
     if tier not in TIERS:
-        raise InvalidInput(f"tier: {tier!r} is wrong; a guest is in one of {', '.join(TIERS)}")
+        raise InvalidInput(f"tier: {tier!r} is invalid; expected one of {', '.join(TIERS)}")
     if guest.dedicated:
         raise InvalidInput(
-            f"guest {guest.name}: its vCPUs have pCPUs of their own, which no other guest may use;"
+            f"guest {guest.name}: its vCPUs have dedicated pCPUs;"
             " remove hw:cpu_policy (dedicated or mixed) from its flavor"
         )
     if len(pcpus) != guest.vcpus or len(set(pcpus)) != len(pcpus):
-        raise InvalidInput(f"guest {guest.name}: {guest.vcpus} different pCPUs expected, got {list(pcpus)}")
+        raise InvalidInput(f"guest {guest.name}: expected {guest.vcpus} different pCPUs, got {list(pcpus)}")

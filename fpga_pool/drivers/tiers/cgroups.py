@@ -60,7 +60,7 @@ class GuestCgroup:
             lines = (group / "cpu.stat").read_text().splitlines()
             return int(next(line for line in lines if line.startswith("usage_usec ")).split()[1]) / _US_PER_S
         except (OSError, StopIteration, ValueError) as error:
-            raise ServiceUnavailable(f"{group}: no accounting of the CPU: {error}") from error
+            raise ServiceUnavailable(f"{group}: no CPU accounting: {error}") from error
 
 
 def foreground_shares(root: Path = ROOT) -> int:
@@ -95,8 +95,8 @@ def _emulated(root: Path, path: str) -> Path:
     group = root / path.lstrip("/")
     if group.name != _EMULATOR:
         raise InvalidInput(
-            f"{group}: libvirt keeps guests in no control groups of their own; cgroup_controllers of qemu.conf must"
-            " have cpu, cpuacct and cpuset"
+            f"{group}: libvirt does not create a control group per guest; cgroup_controllers of qemu.conf must include "
+            "cpu, cpuacct and cpuset"
         )
     return group.parent
 

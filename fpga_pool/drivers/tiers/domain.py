@@ -62,7 +62,7 @@ def parse(xml: str) -> TieredDomain:
         vcpus = 0 if vcpu is None else int(vcpu.get("current", vcpu.text or "0"))
         before = _before(root)
     except (ElementTree.ParseError, ValueError) as error:
-        raise InvalidInput(f"domain: it cannot be read: {error}") from error
+        raise InvalidInput(f"domain: invalid XML: {error}") from error
     specs = nova_extra_specs(root)
     return TieredDomain(
         instance=root.findtext("uuid", "").strip(),

@@ -64,7 +64,7 @@ class LibvirtTiers(TierDriver):
             except NotFound:
                 continue  # ended meanwhile
             except FpgaPoolError as error:
-                LOG.warning("a guest is left alone: %s", error)
+                LOG.warning("ignoring a guest: %s", error)
             else:
                 found += [guest] if guest is not None else []
         return found
@@ -116,7 +116,7 @@ class LibvirtTiers(TierDriver):
         domain = self._libvirt.lookup(instance)
         about = self._about(domain)
         if not self._is_ours(about) or domain.ID() < 0:
-            raise NotFound(f"guest {instance}: does not run, or asks for no tier")
+            raise NotFound(f"guest {instance}: is not running, or requests no tier")
         return domain, about
 
     def _is_ours(self, about: TieredDomain) -> bool:
@@ -166,7 +166,7 @@ class LibvirtTiers(TierDriver):
         self._pin_emulator(domain, pcpus, len(online))
         self._give_tier(domain, group, tier)
         self._groups[instance] = group
-        LOG.info("guest %s: in the %s on pCPUs %s", about.name, tier, ", ".join(map(str, pcpus)))
+        LOG.info("guest %s: placed in the %s on pCPUs %s", about.name, tier, ", ".join(map(str, pcpus)))
 
     def set_tiers(self, tiers: Mapping[str, Tier]) -> None:
         # The kernel changes a group in a hundredth of the time of libvirt's calls, which then make it last.
@@ -180,11 +180,11 @@ class LibvirtTiers(TierDriver):
         for instance, tier in ordered:
             domain, about = self._ours(instance)
             if about.before is None:
-                raise Conflict(f"guest {about.name}: was not placed, so that its tier cannot change")
+                raise Conflict(f"guest {about.name}: has no pCPUs assigned, so its tier cannot change")
             changes.append((domain, self._group(domain), tier))
         for domain, group, tier in changes:
             self._give_tier(domain, group, tier)
-            LOG.info("guest %s: goes to the %s", domain.name(), tier)
+            LOG.info("guest %s: moved to the %s", domain.name(), tier)
 
     def release(self, instance: str) -> None:
         domain, about = self._ours(instance)
@@ -200,7 +200,7 @@ class LibvirtTiers(TierDriver):
             self._pin(domain, vcpu, _listed(pins), cpus)
         self._pin_emulator(domain, _listed(before.emulator), cpus)
         self._libvirt.call(lambda _: domain.setMetadata(_ELEMENT, None, None, PLACED_URI, _LIVE))
-        LOG.info("guest %s: is as it was before it was put into a tier", about.name)
+        LOG.info("guest %s: its original placement is restored", about.name)
 
     def _remembered(self, domain: Any) -> Before:
         vcpus = self._libvirt.call(lambda _: domain.vcpuPinInfo(_LIVE))

@@ -67,7 +67,7 @@ class SimulatedTiers(TierDriver):
                 except NotFound:
                     continue
                 except FpgaPoolError as error:
-                    LOG.warning("a guest is left alone: %s: %s", file, error)
+                    LOG.warning("ignoring a guest: %s: %s", file, error)
                     continue
                 found.append(_guest(domain, kept))
         return found
@@ -87,7 +87,7 @@ class SimulatedTiers(TierDriver):
             for instance in tiers:
                 domain, kept = self._ours(instance)
                 if kept.tier is None:
-                    raise Conflict(f"guest {domain.name}: was not placed, so that its tier cannot change")
+                    raise Conflict(f"guest {domain.name}: has no pCPUs assigned, so its tier cannot change")
             self._advance()
             for instance, tier in tiers.items():
                 self._keep(instance, replace(self._kept(instance), tier=tier.value))
@@ -136,10 +136,10 @@ class SimulatedTiers(TierDriver):
             domain = parse((self._directory / f"{instance}.xml").read_text())
         except FileNotFoundError:
             self._file(instance).unlink(missing_ok=True)
-            raise NotFound(f"guest {instance}: does not run") from None
+            raise NotFound(f"guest {instance}: is not running") from None
         kept = self._kept(instance)
         if domain.wanted is None and kept.tier is None:
-            raise NotFound(f"guest {instance}: asks for no tier")
+            raise NotFound(f"guest {instance}: requests no tier")
         return domain, kept
 
     def _file(self, instance: str) -> Path:

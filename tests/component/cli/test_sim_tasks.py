@@ -122,7 +122,7 @@ _MADE = ["task-workload", "rtm", "--workloads"]
     ("arguments", "message"),
     [
         (["tasks", "nowhere.json"], "tasks: nowhere.json: No such file or directory"),
-        (["tasks", "PROBLEM", "--policy", "best"], "tasks: policy 'best': no such task policy; there is: "),
+        (["tasks", "PROBLEM", "--policy", "best"], "tasks: policy 'best': no such task policy; available: "),
         (["tasks", "PROBLEM", "--policy", "heft", "--slice", "1"], "--order: only for the policy lattice, got heft"),
         (
             ["tasks", "PROBLEM", "--policy", "lattice", "--order", "red"],

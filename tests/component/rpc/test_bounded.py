@@ -33,7 +33,7 @@ def test_an_answer_or_an_error_is_the_calls_own():
 
 def test_a_call_that_is_stuck_is_given_up_and_others_go_on(broker):
     caller = Caller()
-    with pytest.raises(NO_ANSWER, match=r"no answer within 0.05 s; is the message broker there\?"):
+    with pytest.raises(NO_ANSWER, match=r"no response within 0.05 s; is the message broker running\?"):
         caller.run(broker.wait, 0.05)
     assert caller.run(lambda: "next", 1.0) == "next"
 

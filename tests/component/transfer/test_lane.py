@@ -196,7 +196,7 @@ def test_a_server_that_is_silent_is_given_up(bench):
     with lane.connection:
         lane.connection._silence_s = 0.2
         lane.order(1)
-        with pytest.raises(TransferBroken, match="said nothing"):
+        with pytest.raises(TransferBroken, match="sent nothing"):
             lane.hear()
 
 

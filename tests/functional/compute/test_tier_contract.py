@@ -98,7 +98,7 @@ def test_places_that_cannot_be_are_refused_and_change_nothing(machines, driver):
     for pcpus in ([0], [0, 0], [0, 1, 2], [0, 4000]):
         with pytest.raises(InvalidInput):
             driver.place(instance, Tier.FOREGROUND, pcpus)
-    with pytest.raises(InvalidInput, match="is in one of foreground, background"):
+    with pytest.raises(InvalidInput, match="expected one of foreground, background"):
         driver.place(instance, Tier.AUTO, [0, 1])
     for each in (dedicated, flavored):
         assert found(driver, each).dedicated

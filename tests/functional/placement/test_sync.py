@@ -105,7 +105,7 @@ def test_what_was_lost_is_made_again(cloud, sync, made, node):
     cloud.ask("DELETE", f"/resource_providers/{made.uuid}")
     cloud.ask("DELETE", f"/resource_providers/{node[1]}")
     (complaint,) = sync.run([made], [node[0]])
-    assert f"Placement has no provider named {node[0]}: nova-compute there has not made it yet" in complaint
+    assert f"Placement has no provider named {node[0]}: nova-compute has not created it yet" in complaint
     again = cloud.node(node[0])
     assert sync.run([made], [node[0]]) == []
     assert set(cloud.tree(again)) == {made.name}
@@ -161,7 +161,7 @@ def test_an_orphan_in_use_stays_and_is_told_of(cloud, sync, made, node):
     consumer = str(uuid.uuid4())
     cloud.allocate(consumer, {made.uuid: 1})
     (complaint,) = sync.run([], [node[0]])
-    assert f"provider {made.name}: its slots are gone, and it cannot be removed" in complaint
+    assert f"provider {made.name}: its slots no longer exist, but it cannot be removed" in complaint
     assert set(cloud.tree(node[1])) == {made.name}
     cloud.allocate(consumer, {})
     assert sync.run([], [node[0]]) == []

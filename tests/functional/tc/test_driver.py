@@ -123,7 +123,7 @@ def test_queue_of_someone_else_is_refused_and_left_alone(net, run, make_flow, st
     net.host.shell(command)
     before = state()
     driver = TcDriver(net.device, direction)
-    with pytest.raises(Conflict, match=r"device nic0: its (root|ingress) queue is .* configured by someone else"):
+    with pytest.raises(Conflict, match=r"device nic0: its (root|ingress) queue is .* configured by another program"):
         run(driver.open, make_flow(1), 1e6)
     run(driver.close, "idle-1")
     run(driver.reset)
@@ -157,7 +157,7 @@ def test_queue_that_someone_removed(net, run, make_flow):
     run(driver.open, make_flow(1), 1e6)
     net.host.shell(f"tc qdisc del dev {net.device} root")
     assert run(driver.flows) == ()
-    with pytest.raises(NotFound, match="lost its class; open it again"):
+    with pytest.raises(NotFound, match="was lost; open it again"):
         run(driver.set_rate, "idle-1", 2e6)
     run(driver.open, make_flow(1), 2e6)
     assert run(driver.flows) == (LimitedFlow(make_flow(1), 2e6),)

@@ -28,7 +28,7 @@ def test_a_limit_that_is_not_given_is_the_speed_of_the_device(read_conf, devices
     ("text", "reason"),
     [
         ("", r"\[agent\] egress_mbps: set it, or name the network device in \[agent\] nic"),
-        ("nic = eth7", r"\[agent\] nic: no network device 'eth7' on this host; there is: br0, eth0, eth1"),
+        ("nic = eth7", r"\[agent\] nic: no network device 'eth7' on this host; available: br0, eth0, eth1"),
         ("nic = eth1", r"\[agent\] egress_mbps: set it, the kernel does not know the speed of eth1"),
         ("nic = br0\negress_mbps = 1", r"\[agent\] ingress_mbps: set it, the kernel does not know the speed of br0"),
     ],

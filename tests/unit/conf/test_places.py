@@ -18,7 +18,9 @@ def test_a_pair_fits(keys):
 
 def test_a_private_key_that_others_can_read_is_refused(keys):
     (keys / "tokens.pem").chmod(0o640)
-    with pytest.raises(InvalidInput, match=r"key: .* has mode 0640, others can use the key; it must be 0600"):
+    with pytest.raises(
+        InvalidInput, match=r"key: .* has mode 0640, so that other users can read the key; it must be 0600"
+    ):
         private_key("key", str(keys / "tokens.pem"))
 
 
@@ -29,10 +31,10 @@ def test_a_missing_key_names_the_command_that_makes_it(read, tmp_path):
 
 
 def test_what_is_no_key_is_refused(keys):
-    with pytest.raises(InvalidInput, match="holds no public key"):
+    with pytest.raises(InvalidInput, match="does not contain a public key"):
         public_key("key", str(keys / "tokens.pem"))
     (keys / "tokens.pub").chmod(0o600)
-    with pytest.raises(InvalidInput, match="holds no private key"):
+    with pytest.raises(InvalidInput, match="does not contain an unencrypted private key"):
         private_key("key", str(keys / "tokens.pub"))
 
 
@@ -43,10 +45,10 @@ def test_a_state_directory_is_made_for_its_owner_alone(tmp_path):
 
 def test_a_state_directory_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(InvalidInput, match=r"state_dir: .* cannot be made a directory: File exists"):
+    with pytest.raises(InvalidInput, match=r"state_dir: cannot create directory .*: File exists"):
         state_directory("state_dir", str(tmp_path / "file"))
 
 
 def test_a_directory_that_somebody_else_should_have_filled_is_asked_for(tmp_path):
-    with pytest.raises(InvalidInput, match="library: there is no directory"):
+    with pytest.raises(InvalidInput, match=r"library: directory .* does not exist"):
         present_directory("library", str(tmp_path / "none"))

@@ -22,5 +22,5 @@ def test_every_policy_can_be_loaded_from_an_empty_configuration(read_conf):
 
 def test_an_unknown_policy_is_refused_with_those_there_are():
     known = "cim, ect, exact, ljf, makespan, ncjm, nim, sjf, waves"
-    with pytest.raises(InvalidInput, match=f"policy 'psychic': no such batch policy; there is: {known}"):
+    with pytest.raises(InvalidInput, match=f"policy 'psychic': no such batch policy; available: {known}"):
         load_policy("batch", "psychic")

@@ -16,10 +16,10 @@ def test_each_network_has_its_device(read_conf):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", r"\[driver_tc\] devices: .* needs one"),
+        ("", r"\[driver_tc\] devices: required by"),
         ("devices = eth0", r"devices: 'eth0' is not DEVICE=NETWORK"),
         ("taps = tap1=10.0.0.7/24", r"taps: 'tap1=10.0.0.7/24' is not DEVICE=NETWORK: .* has host bits set"),
-        ("devices = eth0=10.0.0.0/8, eth1=10.0.0.0/8", r"devices: 10.0.0.0/8 has a device already, eth0"),
+        ("devices = eth0=10.0.0.0/8, eth1=10.0.0.0/8", r"devices: 10.0.0.0/8 is already assigned to device eth0"),
     ],
 )
 def test_a_wrong_entry_is_named(read_conf, text, reason):

@@ -25,14 +25,14 @@ def add_root(index: int) -> None:
     requests += messages.hash_tables(index, ROOT_GROUP.qdisc)
     refusals = transact(requests)
     if refusals:
-        raise ServiceUnavailable(f"traffic control: the kernel did not take our queue: {refusals[0]}")
+        raise ServiceUnavailable(f"traffic control: the kernel rejected the queue: {refusals[0]}")
 
 
 def remove_root(index: int) -> None:
     """Remove our queue, which the kernel knows by its handle; the kernel puts its default there."""
     refusals = transact([messages.deleted_qdisc(index, messages.ROOT, ROOT_GROUP.qdisc)])
     if refusals and refusals[0].number != errno.ENODEV:
-        raise ServiceUnavailable(f"traffic control: the kernel did not remove our queue: {refusals[0]}")
+        raise ServiceUnavailable(f"traffic control: the kernel did not remove the queue: {refusals[0]}")
 
 
 def redirect(device: str, index: int, ifb: str) -> None:
@@ -70,7 +70,7 @@ def _kernel() -> Iterator[Any]:  # the methods of an IPRoute are made at run tim
             yield ip
     except NetlinkError as error:
         if error.code == errno.ENODEV:
-            raise NotFound(f"traffic control: the device is gone: {error}") from error
+            raise NotFound(f"traffic control: the device no longer exists: {error}") from error
         raise ServiceUnavailable(f"traffic control: {error}") from error
 
 

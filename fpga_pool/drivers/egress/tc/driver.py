@@ -141,10 +141,10 @@ class TcDriver(EgressDriver):
             known = self._flows[flow.key].flow if flow.key in self._flows else None
             known = fresh[flow.key].flow if flow.key in fresh else known
             if known is not None and known != flow:
-                raise Conflict(f"flow {flow.key}: open already, with other addresses")
+                raise Conflict(f"flow {flow.key}: already open with other addresses")
             other = self._keys.get(_stream(flow)) or streams.setdefault(_stream(flow), flow.key)
             if other != flow.key:
-                raise Conflict(f"flow {flow.key}: the same stream is open as {other}")
+                raise Conflict(f"flow {flow.key}: the same stream is already open as {other}")
             if flow.key not in self._flows:
                 fresh[flow.key] = limit
         return fresh
@@ -187,7 +187,7 @@ class TcDriver(EgressDriver):
         if missing:
             lost = [key for key in rates_bps if self._flows[key].place.classid in missing]
             self._remove(lost)
-            raise NotFound(f"flow {lost[0]}: device {self._attachment.device} lost its class; open it again")
+            raise NotFound(f"flow {lost[0]}: its class on device {self._attachment.device} was lost; open it again")
 
     def _remove(self, keys: list[str]) -> None:
         if not keys or self._link is None:

@@ -278,7 +278,7 @@ def packed(flow: Flow) -> tuple[bytes, bytes]:
     source, destination = _packed(flow.source_address), _packed(flow.destination_address)
     if len(source) != len(destination):
         raise InvalidInput(
-            f"flow {flow.key}: {flow.source_address} and {flow.destination_address} are of two versions of IP"
+            f"flow {flow.key}: {flow.source_address} and {flow.destination_address} have different IP versions"
         )
     return source, destination
 

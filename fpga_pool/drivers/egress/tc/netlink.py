@@ -75,7 +75,7 @@ def query(message: bytes) -> list[bytes]:
             answers = list(_until_done(sock))
         if not any(answer.flags & _DUMP_INTERRUPTED for answer in answers):
             return [answer.body for answer in answers]
-    raise ServiceUnavailable("the kernel's traffic control changes faster than it can be read; try again later")
+    raise ServiceUnavailable("the traffic control configuration changes faster than it can be read; try again later")
 
 
 def _socket() -> socket.socket:
@@ -208,6 +208,6 @@ def _qdisc_at(index: int, parent: int) -> tuple[str, int] | None:
 
 def _foreign(where: str, kind: str, handle: int) -> str:
     return (
-        f"its {where} queue is {kind} {handle >> 16:x}:, configured by someone else; "
-        "remove it, or take the device from this driver's configuration"
+        f"its {where} queue is {kind} {handle >> 16:x}:, configured by another program; remove it, or remove the "
+        "device from this driver's configuration"
     )

@@ -94,7 +94,7 @@ class Places:
         source, destination = packed(flow)
         number = self._minors.take()
         if number is None:
-            raise Conflict(f"flow {flow.key}: {GROUPS * GROUP_FLOWS} flows are open on the device, it takes no more")
+            raise Conflict(f"flow {flow.key}: {GROUPS * GROUP_FLOWS} flows are open on the device, which is the limit")
         position, minor = divmod(number - 1, GROUP_FLOWS)
         group = Group.at(position)
         classid = group.qdisc | minor + 1
@@ -107,7 +107,10 @@ class Places:
             node = self._nodes[qdisc, len(source), bucket_of(flow.source_port)].take()
             if node is None:
                 self._free(number, filters)
-                raise Conflict(f"flow {flow.key}: {_NODES} flows from port {flow.source_port} and its like are open")
+                raise Conflict(
+                    f"flow {flow.key}: {_NODES} flows are open whose source ports share a hash with port "
+                    f"{flow.source_port}, which is the limit"
+                )
             filters.append(
                 FlowFilter(qdisc, target, node, source, flow.source_port, destination, flow.destination_port)
             )

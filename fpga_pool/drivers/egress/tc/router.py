@@ -34,7 +34,7 @@ class TcEgress(EgressDriver):
             for limit in limits:
                 driver = self._serving(limit.flow)
                 if self._driver_of.get(limit.flow.key, driver) is not driver:
-                    raise Conflict(f"flow {limit.flow.key}: open already, with other addresses")
+                    raise Conflict(f"flow {limit.flow.key}: already open with other addresses")
                 parts[driver].append(limit)
             for driver, part in parts.items():
                 driver.open_all(part)

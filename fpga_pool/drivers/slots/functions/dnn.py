@@ -42,9 +42,7 @@ def run(source: Path, sink: Path) -> None:
     """Write the class of every photo in `source` to `sink`."""
     size_bytes = source.stat().st_size
     if size_bytes == 0 or size_bytes % PHOTO_BYTES:
-        raise InvalidInput(
-            f"input: must be whole photos of {PHOTO_BYTES} bytes, at least one; found {size_bytes} bytes"
-        )
+        raise InvalidInput(f"input: expected one or more photos of {PHOTO_BYTES} bytes each, found {size_bytes} bytes")
     with source.open("rb") as file, sink.open("wb") as out:
         for chunk in chunks(file, _PHOTOS_AT_ONCE * PHOTO_BYTES):
             out.write(_classes(np.frombuffer(chunk, "<u2").reshape(-1, PIXELS)).tobytes())

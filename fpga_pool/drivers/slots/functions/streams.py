@@ -27,7 +27,7 @@ def read_exactly(file: BinaryIO, size_bytes: int, what: str) -> bytes:
     """Return the next bytes; InvalidInput if the file ends before."""
     data = file.read(size_bytes)
     if len(data) < size_bytes:
-        raise InvalidInput(f"{what}: {size_bytes} bytes expected, the input ends after {len(data)}")
+        raise InvalidInput(f"{what}: expected {size_bytes} bytes, the input ends after {len(data)}")
     return data
 
 
@@ -45,7 +45,7 @@ def require_size(source: Path, expected_bytes: int) -> None:
     """Refuse an input that is not exactly as long as its header says."""
     found = source.stat().st_size
     if found != expected_bytes:
-        raise InvalidInput(f"input: the header asks for {expected_bytes} bytes in all, found {found}")
+        raise InvalidInput(f"input: the header specifies {expected_bytes} bytes in total, found {found}")
 
 
 def read_image(file: BinaryIO, height: int, width: int, what: str) -> Image:

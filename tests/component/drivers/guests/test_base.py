@@ -16,5 +16,5 @@ class Channels(GuestDriver):
 @pytest.mark.parametrize("method", ["attach_function", "detach_function"])
 def test_a_driver_of_channels_says_that_it_passes_no_functions(method):
     domain = Domain(instance="vm", name="vm", project_id="p", request=None)
-    with pytest.raises(InvalidInput, match="Channels passes no PCI functions through"):
+    with pytest.raises(InvalidInput, match="Channels does not support PCI passthrough"):
         getattr(Channels(), method)(domain, 0, "0000:3b:00.1")

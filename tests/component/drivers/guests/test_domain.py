@@ -55,8 +55,8 @@ def test_finds_our_ports_and_their_sockets_among_other_channels():
 @pytest.mark.parametrize(
     ("xml", "what"),
     [
-        ("<domain", "domain: not XML"),
-        (domain(SHA256, uuid=""), "domain: it has no uuid"),
+        ("<domain", "domain: invalid XML"),
+        (domain(SHA256, uuid=""), "domain: missing uuid"),
         (domain(SHA256 + spec("fpga_pool:count", "0")), "fpga_pool:count: '0' is wrong"),
     ],
 )

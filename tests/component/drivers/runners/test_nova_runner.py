@@ -41,11 +41,17 @@ def test_nothing_is_launched_into_a_place_that_another_has(host):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda api: setattr(api.flavor, "vcpus", 2), "has to have one vCPU"),
+        (lambda api: setattr(api.flavor, "vcpus", 2), "must have one shared vCPU"),
         (lambda api: api.specs.update({"fpga_pool:tier": "auto"}), "no extra specs of fpga_pool"),
-        (lambda api: api.specs.update({"hw:cpu_policy": "dedicated"}), "shares its processor"),
-        (lambda api: setattr(api.compute, "find_flavor", lambda _: None), "flavor: there is no gang"),
-        (lambda api: setattr(api.network, "find_network", lambda _: None), "networks: there is no net"),
+        (lambda api: api.specs.update({"hw:cpu_policy": "dedicated"}), "one shared vCPU"),
+        (
+            lambda api: setattr(api.compute, "find_flavor", lambda _: None),
+            "flavor: no gang, or the pool has no access to it",
+        ),
+        (
+            lambda api: setattr(api.network, "find_network", lambda _: None),
+            "networks: no net, or the pool has no access to it",
+        ),
         (lambda api: setattr(api.images[0], "visibility", "private"), "0 active images"),
         (lambda api: api.images.append(api.images[0]), "2 active images"),
     ],
@@ -149,7 +155,7 @@ def test_a_reboot_that_makes_the_guest_again_while_nova_is_asked_is_no_end(host,
     assert host.observe()[KEY].phase is Phase.RUNNING
     api.meanwhile = lambda *_: None
     seen = host.observe()[KEY]
-    assert (seen.phase, "libvirt does not know it" in seen.reason) == (Phase.FAILED, True)
+    assert (seen.phase, "but unknown to libvirt" in seen.reason) == (Phase.FAILED, True)
 
 
 def test_one_that_is_not_built_yet_begins_in_the_tier_that_it_is_swapped_to(host, api):
@@ -172,5 +178,5 @@ def test_a_guest_that_was_not_placed_yet_has_its_place(host, api):
 
 
 def test_a_host_whose_name_no_tag_can_have_is_refused(api):
-    with pytest.raises(InvalidInput, match="cannot be in a tag"):
+    with pytest.raises(InvalidInput, match="is not a valid tag"):
         Servers(api, "x" * 60, "gang", [])

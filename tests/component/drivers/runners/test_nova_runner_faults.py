@@ -35,7 +35,7 @@ def test_a_request_whose_answer_was_lost_is_not_repeated_while_it_may_still_be_a
     api.servers.clear()  # Nova has not written it yet
     api.lost = ""
     for act in (lambda: host.runner.launch(SPEC, 1, FRONT), lambda: host.runner.end(KEY)):
-        with pytest.raises(ServiceUnavailable, match="waits for what Nova was asked for before"):
+        with pytest.raises(ServiceUnavailable, match="waits for an earlier request to Nova"):
             act()
     api.servers[late["id"]] = late
     host.runner.launch(SPEC, 1, FRONT)

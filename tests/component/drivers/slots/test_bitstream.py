@@ -96,9 +96,9 @@ def test_a_file_altered_anywhere_in_its_head_is_refused(sha256, check, position)
     [
         (b"", "lines are missing"),
         (b"x" * 10_000 + b"\n\n", "lines are missing"),
-        (b"{}\n\n", "must have the keys format_version, board"),
+        (b"{}\n\n", "expected the keys format_version, board"),
         (b"no json\n\n", "not JSON"),
-        (b"[]\n\n", "must have the keys"),
+        (b"[]\n\n", "expected the keys"),
         (b"{}\nxyz\n", "not hexadecimal"),
     ],
 )
@@ -129,7 +129,7 @@ def test_library_leaves_nothing_but_bitstreams(tmp_path, sha256):
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "", ".hidden", "a/b"])
 def test_library_never_leaves_its_directory(tmp_path, name):
-    with pytest.raises(NotFound, match="cannot be the name"):
+    with pytest.raises(NotFound, match="is not a valid name"):
         BitstreamLibrary(tmp_path).read(name, "fast", "small")
 
 

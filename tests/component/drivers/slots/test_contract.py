@@ -108,7 +108,7 @@ def test_a_bad_input_leaves_the_slot_ready_and_no_result(driver, small, build, f
 
 def test_an_input_of_another_size_than_announced_is_refused(driver, small, build, files):
     driver.load(small, build("sha256"))
-    with pytest.raises(InvalidInput, match="999 bytes were announced, found 1000"):
+    with pytest.raises(InvalidInput, match="expected 999 bytes as announced, found 1000"):
         driver.run(small, "sha256", 999, files.source, files.sink, "p1")
 
 
@@ -149,7 +149,7 @@ def test_memory_is_scrubbed_between_projects(driver, small, build, files):
     run(driver, small, files, project="p1")
     run(driver, small, files, project="p1")
     driver.load(small, build("sha256"))
-    with pytest.raises(Conflict, match="another project's data"):
+    with pytest.raises(Conflict, match="data of another project"):
         run(driver, small, files, project="p2")
     driver.scrub(small)
     run(driver, small, files, project="p2")

@@ -87,5 +87,5 @@ def test_what_is_no_worker_is_not_found(cpu, files):
     with pytest.raises(NotFound, match="cpu/worker9"):
         run(cpu, files, worker=SlotAddress("cpu", "worker9"))
     files.input_bytes = 999
-    with pytest.raises(InvalidInput, match="999 bytes were announced, found 1000"):
+    with pytest.raises(InvalidInput, match="expected 999 bytes as announced, found 1000"):
         run(cpu, files)

@@ -39,9 +39,9 @@ def test_what_is_no_ed25519_key_is_refused(tmp_path):
     path = tmp_path / "signing.pem"
     path.write_text("no key")
     path.chmod(0o600)
-    with pytest.raises(InvalidInput, match="not a private key in PEM form"):
+    with pytest.raises(InvalidInput, match="not an unencrypted private key in PEM form"):
         load_or_create_signing_key(path)
     other = X25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     path.write_bytes(other)
-    with pytest.raises(InvalidInput, match="must hold an Ed25519 key"):
+    with pytest.raises(InvalidInput, match="must contain an Ed25519 key"):
         load_or_create_signing_key(path)

@@ -31,7 +31,7 @@ def test_mvm_is_the_product(compute, shape):
 def test_mvm_refuses_a_matrix_that_is_not_as_large_as_its_header_says(compute):
     data = mvm_input(np.ones((2, 3)), np.ones(3))
     for wrong in (data[:-1], data + b"x"):
-        with pytest.raises(InvalidInput, match="asks for 44 bytes in all"):  # 8 + 4 * 3 + 4 * 6
+        with pytest.raises(InvalidInput, match="specifies 44 bytes in total"):  # 8 + 4 * 3 + 4 * 6
             compute("mvm", wrong)
     with pytest.raises(InvalidInput, match="rows must be 1"):
         compute("mvm", header(0, 3))
@@ -67,7 +67,7 @@ def test_dnn_tells_photos_apart(compute):
 
 @pytest.mark.parametrize("size", [0, 1, 2047, 4097])
 def test_dnn_refuses_parts_of_photos(compute, size):
-    with pytest.raises(InvalidInput, match="whole photos of 2048 bytes"):
+    with pytest.raises(InvalidInput, match="one or more photos of 2048 bytes each"):
         compute("dnn", bytes(size))
 
 
@@ -113,7 +113,7 @@ def test_stereo_refuses_wrong_sizes(compute):
         compute("stereo", header(2, 2, 129) + bytes(8))
     with pytest.raises(InvalidInput, match=r"height must be 1\.\.4096, found 5000"):
         compute("stereo", header(5000, 2, 4))
-    with pytest.raises(InvalidInput, match="asks for 20 bytes in all, found 19"):
+    with pytest.raises(InvalidInput, match="specifies 20 bytes in total, found 19"):
         compute("stereo", header(2, 2, 4) + bytes(7))
 
 
@@ -156,7 +156,7 @@ def test_optical_flow_of_a_plain_wall_is_zero(compute):
 def test_optical_flow_refuses_wrong_sizes(compute):
     with pytest.raises(InvalidInput, match="at least 2, found 1 and 5"):
         compute("optical_flow", header(1, 5) + bytes(10))
-    with pytest.raises(InvalidInput, match="asks for 16 bytes in all, found 17"):
+    with pytest.raises(InvalidInput, match="specifies 16 bytes in total, found 17"):
         compute("optical_flow", header(2, 2) + bytes(9))
 
 
@@ -205,7 +205,7 @@ def test_gmm_is_the_mixture_of_each_pixel(compute):
 
 
 def test_gmm_refuses_wrong_sizes(compute):
-    with pytest.raises(InvalidInput, match="asks for 20 bytes in all, found 19"):
+    with pytest.raises(InvalidInput, match="specifies 20 bytes in total, found 19"):
         compute("gmm", header(2, 2, 2) + bytes(7))
     with pytest.raises(InvalidInput, match="frames must be"):
         compute("gmm", header(0, 2, 2))

@@ -60,7 +60,8 @@ def test_aes_decrypts_to_the_input(compute, size):
 
 
 @pytest.mark.parametrize(
-    ("size", "message"), [(0, "key: 32 bytes"), (31, "key: 32 bytes"), (47, "initial counter block: 16 bytes")]
+    ("size", "message"),
+    [(0, "key: expected 32 bytes"), (31, "key: expected 32 bytes"), (47, "initial counter block: expected 16 bytes")],
 )
 def test_aes_refuses_an_input_without_key_and_counter(compute, size, message):
     with pytest.raises(InvalidInput, match=message):

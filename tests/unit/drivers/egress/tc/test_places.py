@@ -76,7 +76,7 @@ def test_flow_that_finds_its_bucket_full_keeps_no_number(monkeypatch):
     taken = Places()
     taken.take(flow(5000))
     # 5001 has the bucket of 5000, 5002 the next one.
-    with pytest.raises(Conflict, match="1 flows from port 5001 and its like"):
+    with pytest.raises(Conflict, match="1 flows are open whose source ports share a hash with port 5001"):
         taken.take(flow(5001))
     assert taken.take(flow(5002)).classid == 0xF9400002
 
@@ -87,7 +87,9 @@ def test_addresses_of_ipv6_and_mapped_addresses_of_ipv4():
     assert taken.take(flow(source="::ffff:10.0.0.1")).filters[0].source == bytes([10, 0, 0, 1])
 
 
-@pytest.mark.parametrize(("source", "reason"), [("fd00::1", "two versions of IP"), ("host-1", "IPv4 or IPv6 address")])
+@pytest.mark.parametrize(
+    ("source", "reason"), [("fd00::1", "different IP versions"), ("host-1", "IPv4 or IPv6 address")]
+)
 def test_addresses_that_do_not_fit(source, reason):
     with pytest.raises(InvalidInput, match=reason):
         Places().take(flow(source=source))
