@@ -8,21 +8,30 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from hypothesis import settings
-from xdist.scheduler import LoadScopeScheduling
+from hypothesis import HealthCheck, settings
 
 import fpga_pool.rpc  # noqa: F401  # chooses native threads before a test imports oslo.messaging
 from fpga_pool.model.catalogue import Catalogue
 from support.servers import MariaDB, PostgreSQL, RabbitMQ
 
-# The same examples in every run: who looks for new ones passes --hypothesis-profile=default.
-settings.register_profile("repeatable", derandomize=True, print_blob=True, deadline=None)
-settings.load_profile("repeatable")
+# The same examples in every run.  To look for new ones, pass --hypothesis-profile=default.
+settings.register_profile(
+    "quick",
+    derandomize=True,
+    print_blob=True,
+    deadline=None,
+    max_examples=20,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("long", settings.get_profile("quick"), max_examples=200)
 
+TESTS = Path(__file__).parent
 
-#: Functional tests that one worker runs while another runs the unit tests: they wait more than they compute.
-WITH_THE_CLOUD = ("cloud", "compute", "nova", "placement", "test_nova_plugin.py")
-#: Functional tests that measure the machine, or compare a running pool with its plan: the last of all.
+#: In which order two workers take tests: one begins with the cloud, the other with the unit tests.
+ORDER = ("functional/cloud", "unit", "component", "functional", "figures", "benchmarks")
+#: Directories whose tests share servers, a hypervisor or a cloud: one worker runs them all.
+SHARED = ("bad_input", "cloud", "compute", "nova", "outages", "placement")
+#: Functional tests that measure the machine, or compare a running pool with its plan: nothing else runs meanwhile.
 QUIET = (
     "compute/test_live_gangs.py",
     "compute/test_tiers.py",
@@ -33,62 +42,46 @@ QUIET = (
     "test_shaping.py",
     "test_testbed.py",
 )
-#: The lane that begins when nothing else runs any more.
-ALONE = "alone"
+#: Tests that a loaded machine can make fail, and why.  They run a second time if they fail; no other test does.
+SENSITIVE = {
+    "component/services/scheduler/test_ownership.py::test_a_new_owner_is_told_to_the_agents": "timed out once at load 20",
+}
 
 
-def _lane(path):
-    """Return (order, name) of the tests of a file, given from here: one worker runs all that have the same name."""
-    kind, _, rest = path.as_posix().partition("/")
-    if kind != "functional":
-        return 1, f"{path}"
-    if rest in QUIET:
-        return 3, ALONE
-    return (0, "cloud") if rest.startswith(WITH_THE_CLOUD) else (2, f"{path}")
+def pytest_addoption(parser):
+    parser.addoption(
+        "--long", action="store_true", help="also run the tests marked long, and more examples of every property"
+    )
 
 
-#: Tests with threads or processes that wait for each other: what fails runs once more, for the machine is shared.  The
-#: summary lists the first failure as RERUN.  It is a race to be found, not noise.
-RACING = tuple(f"component/{room}" for room in ("api", "client", "cli", "transfer", "drivers", "rpc", "services"))
+def pytest_configure(config):
+    settings.load_profile("long" if config.getoption("long") else "quick")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Put tests into an order in which two workers both have something to do, and which suits one as well.
-
-    One begins with the real cloud, the other with the unit tests; whoever is free takes the next functional tests.
-    """
+def pytest_collection_modifyitems(config, items):
+    """Mark tests by their files, deselect long ones, and put the others into the order of ORDER."""
     for item in items:
-        if item.path.relative_to(Path(__file__).parent).as_posix().startswith(("functional", *RACING)):
-            item.add_marker(pytest.mark.flaky(reruns=1))
-    items.sort(key=lambda item: _lane(item.path.relative_to(Path(__file__).parent))[0])
+        path = item.path.relative_to(TESTS)
+        kind, rest = path.parts[0], path.relative_to(path.parts[0]).as_posix()
+        shared = kind == "functional" and path.parts[1] in SHARED
+        # One worker runs all tests of a file, which may share fixtures.
+        item.add_marker(pytest.mark.xdist_group(f"{kind}/{path.parts[1]}" if shared else f"{path}"))
+        if kind == "functional" and rest in QUIET:
+            item.add_marker(pytest.mark.quiet)
+        if kind == "figures":
+            item.add_marker(pytest.mark.long)
+        if reason := SENSITIVE.get(f"{path}::{item.originalname}"):
+            item.add_marker(pytest.mark.flaky(reruns=1, reason=reason))
+    if not config.getoption("long"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+    items.sort(key=_order)
 
 
-class _Lanes(LoadScopeScheduling):
-    """Gives a worker all tests of a lane; what runs alone waits until the other workers have ended."""
-
-    def _split_scope(self, nodeid):
-        return _lane(Path(nodeid.partition("::")[0]).relative_to("tests"))[1]
-
-    def _reschedule(self, node):
-        others = [other for other in self.nodes if other is not node]
-        if next(iter(self.workqueue), None) != ALONE or node.shutting_down:
-            super()._reschedule(node)
-        elif not all(other.shutting_down for other in others):
-            if self._pending_of(self.assigned_work[node]) <= 2:
-                node.shutdown()  # it runs what it has; one of the others goes on
-        elif not any(self._pending_of(self.assigned_work[other]) for other in others):
-            super()._reschedule(node)
-
-    def mark_test_complete(self, node, item_index, duration=0):
-        super().mark_test_complete(node, item_index, duration)
-        for other in self.nodes:
-            self._reschedule(other)
-
-
-def pytest_xdist_make_scheduler(config, log):
-    """Divide tests by lanes among workers, if there are any: pytest --numprocesses 2 --no-loadscope-reorder."""
-    return _Lanes(config, log)
+def _order(item):
+    path = item.path.relative_to(TESTS).as_posix()
+    return next((place for place, prefix in enumerate(ORDER) if path.startswith(f"{prefix}/")), len(ORDER))
 
 
 @pytest.fixture(scope="session")

@@ -151,7 +151,6 @@ class Chaos:
             print(f"{said}: {shard}: {what}")
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("database", "split_batches"), [("mariadb", True), ("postgresql", False)], ids=["mariadb", "postgresql"]

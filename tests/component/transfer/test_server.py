@@ -76,7 +76,7 @@ VALID = [
 NOISE = st.lists(st.one_of(st.binary(max_size=80), st.sampled_from(VALID)), max_size=6).map(b"".join)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(noise=NOISE, admitted=st.booleans())
 def test_no_bytes_crash_the_server_or_stay_behind(make_bench, shared, noise, admitted):
     if "bench" not in shared:

@@ -18,7 +18,7 @@ from support.waiting import wait_until
 
 from .conftest import FIRST_VM
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.timeout(1800)]
 
 PAYLOAD = random.Random(7).randbytes(100_000)
 #: A small guest takes this long to come up where nothing of it is accelerated and the machine is busy.

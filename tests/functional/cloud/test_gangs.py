@@ -23,7 +23,7 @@ from support.waiting import wait_until
 
 from .test_accelerated import upload
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.timeout(1800)]
 
 PATIENCE_S = 300.0
 HOSTS = ("libvirt-1", "libvirt-2")

@@ -11,7 +11,7 @@ from support.waiting import wait_until
 
 from .conftest import Tenant
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.timeout(1800)]
 
 FAKES = ("fake-1", "fake-2", "fake-3")
 TENANTS, BOOTS_EACH = 20, 10

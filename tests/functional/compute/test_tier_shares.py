@@ -17,7 +17,7 @@ import pytest
 from fpga_pool.drivers.tiers import cgroups
 from fpga_pool.model.flavor import Tier
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.timeout(600)]
 
 PCPU = 0
 WINDOW_S, WINDOWS = 2.0, 7

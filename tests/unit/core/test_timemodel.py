@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga_pool.core.timemodel import TimeModel, fit, refit
@@ -19,7 +19,6 @@ def test_seconds_are_affine_in_the_input_size():
     assert TimeModel(0.25, 1e-7).seconds(5_000_000) == pytest.approx(0.75)
 
 
-@settings(deadline=None)
 @given(
     a_s=st.floats(0, 10),
     b=st.floats(1e-10, 1e-6),

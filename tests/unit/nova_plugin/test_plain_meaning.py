@@ -6,7 +6,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from nova_hosts import FREE, POOL, Host, candidate, claim, fitting
 
@@ -65,7 +65,6 @@ def cards_of(host):
     return [cards[uuid] for some in given for uuid, what in some if RESOURCE_CLASS in what["resources"]]
 
 
-@settings(deadline=None)
 @given(
     kinds=st.lists(st.lists(st.sampled_from(list(COSTS)), min_size=1, max_size=4), min_size=2, max_size=8),
     count=st.integers(1, 2),

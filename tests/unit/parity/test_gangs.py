@@ -1,7 +1,5 @@
 """The fast simulator of gangs decides as the live pool does: each move of each gang, where to, and when."""
 
-import os
-
 import numpy as np
 import pytest
 
@@ -11,10 +9,9 @@ from fpga_pool.core.gangs.progress import ProgressParams, draw_shares
 from fpga_pool.sim.gangs.simulator import simulate
 from fpga_pool.sim.gangs.trace import Cancellation, Failure, Outage, Trace
 
+from . import TRACES
 from .gang_pool import LivePool
 
-#: Random traces for each policy.
-TRACES = int(os.environ.get("FPGA_POOL_PARITY_TRACES", "10"))
 MIGRATION_S = 20.0
 #: Beside what a policy does by default, what its parameters can have it do.
 OPTIONS = [

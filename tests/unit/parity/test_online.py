@@ -1,7 +1,6 @@
 """The live pool decides about online jobs as the reference loop does, faults included."""
 
 import math
-import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,12 +11,11 @@ from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.sim.benefit.trace import Trace, uniform_pool
 
+from . import TRACES
 from .online_faults import Drain, Failure, HostLoss, Outage
 from .online_pool import LivePool, host_name
 from .online_reference import simulate_live
 
-#: Random traces for each policy.
-TRACES = int(os.environ.get("FPGA_POOL_PARITY_TRACES", "4"))
 #: Beside what a policy does by default, what its parameters can have it do.
 OPTIONS = ["benefit:hold_s=0", "throughput:hold_s=1", "benefit_plus:loads_ahead=1,catch_up=1"]
 JOBS, FUNCTIONS = 60, "abcd"

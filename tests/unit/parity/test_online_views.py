@@ -3,7 +3,7 @@
 The live pool makes its view from the store for each decision.  What the store does not keep, such as the order in which
 slots became idle, may only choose among slots that are alike.
 
-    FPGA_POOL_PARITY_TRACES=200 pytest tests/unit/parity/test_online_views.py
+    pytest --long tests/unit/parity/test_online_views.py
 
 Listed difference: of slots that could be taken from jobs of one function, on cards with the same DMA left, a policy
 looks at the first: the one whose job began first, or the one with the lowest number.  `benefit_plus` weighs how long
@@ -11,8 +11,6 @@ that job still runs.  Decisions where there are several such slots are not compa
 
 What the live pool does with a decision, and faults, are compared in `test_online`.
 """
-
-import os
 
 import numpy as np
 import pytest
@@ -23,8 +21,8 @@ from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.sim.benefit.simulator import simulate
 from fpga_pool.sim.benefit.trace import Trace
 
-#: Random traces per policy.
-TRACES = int(os.environ.get("FPGA_POOL_PARITY_TRACES", "12"))
+from . import TRACES
+
 JOBS, FUNCTIONS = 120, 4
 
 

@@ -1,6 +1,6 @@
 """The simulator of tasks and the live rules: every decision compared, which task, when, in which shape and where.
 
-    FPGA_POOL_PARITY_TRACES=200 pytest tests/unit/parity/test_tasks.py
+    pytest --long tests/unit/parity/test_tasks.py
 
 Listed differences:
 
@@ -9,8 +9,6 @@ Listed differences:
 - A host without any slot in service is none for the live rules, while the simulator still counts its FPGAs where a
   policy allots shapes by their number.  So one FPGA of each enclosure never fails.
 """
-
-import os
 
 import numpy as np
 import pytest
@@ -22,9 +20,9 @@ from fpga_pool.core.policy import Searching
 from fpga_pool.sim.lattice import simulator
 from fpga_pool.sim.lattice.simulator import Outage
 
+from . import TRACES
 from .task_pool import RecordedRun, differences
 
-TRACES = int(os.environ.get("FPGA_POOL_PARITY_TRACES", "5"))
 FUNCTIONS = ("f0", "f1", "f2")
 LOAD_S = 0.5
 #: `exact` is a reference for a handful of tasks, not a policy for a pool.

@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga_pool.drivers.slots.card import SharedDma, max_min_shares
@@ -16,7 +16,6 @@ def test_everybody_gets_the_demand_where_the_capacity_suffices():
     assert max_min_shares(10, [2, 3, 0]) == [2, 3, 0]
 
 
-@settings(deadline=None)
 @given(st.floats(1, 1e10), st.lists(st.floats(0, 1e10), max_size=8))
 def test_shares_never_exceed_demand_or_capacity_and_waste_nothing(capacity, demands):
     shares = max_min_shares(capacity, demands)

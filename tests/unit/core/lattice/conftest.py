@@ -91,7 +91,8 @@ def _fpgas_free_when_used(problem, schedule):
             fpga = int(base[schedule.enclosure[task]] + member)
             runs.setdefault(fpga, []).append((schedule.begin_s[task], schedule.end_s[task], problem.function[task]))
     for fpga, spans in runs.items():
-        spans.sort()
+        # Of tasks that take no time at one moment, one that needs no function may have been the last.
+        spans.sort(key=lambda span: (span[0], span[1], -span[2]))
         loaded = problem.loaded[fpga]
         first = [(-np.inf, problem.ready_s[fpga], -1)]
         for (_, end_s, _), (begin_s, _, function) in pairwise([*first, *spans]):

@@ -2,7 +2,7 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga_pool.core.lattice.bounds import paper_bound_s, tight_bound_s
@@ -11,7 +11,6 @@ from fpga_pool.core.lattice.tasks import Links, TaskProblem, Topology
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
 def test_no_list_of_a_small_problem_beats_a_bound(data, problems):
     """Every order, every choice of shapes: without arrivals and loads one of them is an optimum where any links do."""
     problem = data.draw(problems(most=4))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga_pool.core.lattice.paper import Heft
@@ -90,7 +90,6 @@ def shortest_s(problem):
 
 
 @given(data=st.data())
-@settings(max_examples=80, deadline=None)
 def test_every_schedule_is_valid_and_no_policy_of_the_paper_has_a_shorter_one(data, problems, checked):
     problem = data.draw(problems())
     found = schedule(problem, effort=data.draw(st.sampled_from([0, 3])), seed=data.draw(st.integers(0, 5)))

@@ -3,7 +3,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga_pool.core.lattice.listing import misfit
@@ -32,7 +32,6 @@ def members(found, task):
 
 @pytest.mark.parametrize("name", POLICIES)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
 def test_checker_accepts_every_schedule_and_no_bound_exceeds_it(name, data, problems, checked):
     problem = data.draw(problems())
     found = schedule(POLICIES[name], problem)
@@ -43,7 +42,6 @@ def test_checker_accepts_every_schedule_and_no_bound_exceeds_it(name, data, prob
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
 def test_fifo_lets_nobody_overtake(data, problems):
     problem = data.draw(problems())
     begin_s = schedule(Fifo(), problem).begin_s[np.argsort(problem.arrival_s, kind="stable")]
@@ -51,7 +49,6 @@ def test_fifo_lets_nobody_overtake(data, problems):
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
 def test_nothing_waits_for_what_is_free(data, problems):
     """Where no links are asked for, a task that begins late has had too few free FPGAs at every moment before."""
     problem = data.draw(problems(arrivals=False))

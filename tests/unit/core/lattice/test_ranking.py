@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga_pool.core.lattice.ranking import DIMENSIONS, downset_ranks
@@ -41,14 +41,12 @@ def sizes_of_downsets(problem, dimensions):
 
 
 @given(_tasks, _orders)
-@settings(deadline=None)
 def test_rank_is_the_size_of_the_downset(tasks, dimensions):
     problem = problem_of(tasks)
     assert ranks_of(problem, dimensions).tolist() == sizes_of_downsets(problem, dimensions)
 
 
 @given(_tasks)
-@settings(deadline=None)
 def test_a_task_above_another_ranks_no_lower(tasks):
     """Section III: "order-preserving"."""
     ranks = ranks_of(problem_of(tasks), ("fpgas", "links", "seconds"))

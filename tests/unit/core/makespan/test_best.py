@@ -11,7 +11,7 @@ from fpga_pool.core.makespan.search.local_search import LocalSearch
 from fpga_pool.core.makespan.search.reversed_time import ReversedSearch
 from fpga_pool.core.types import BatchProblem, floats
 
-FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+STATELESS_FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 QUICK = MakespanParams(effort=20)
 #: `exact` refuses what its programmes do not model, and is better where it has the time.
 PORTFOLIO = [load_policy("batch", name) for name in policy_names("batch") if name not in (Makespan.name, "exact")]
@@ -42,7 +42,7 @@ def workload(form, responders, seed, jobs=200):
     )
 
 
-@FEW
+@STATELESS_FIXTURES
 @given(data=st.data())
 def test_checker_accepts_plans_with_and_without_compiled_kernels(kernels, verdict, problems, data):
     problem = data.draw(problems())
@@ -52,7 +52,7 @@ def test_checker_accepts_plans_with_and_without_compiled_kernels(kernels, verdic
     assert found.makespan_s == pytest.approx(said["makespan_s"], rel=1e-9)
 
 
-@FEW
+@STATELESS_FIXTURES
 @pytest.mark.parametrize("params", [{"effort": 0}, {"effort": 20}, {"effort": 0, "gap": 0.5}])
 @given(data=st.data())
 def test_never_longer_than_any_other_policy(problems, params, data):

@@ -25,7 +25,7 @@ def shortest_make_span_s(problem: BatchProblem) -> float:
     return best_s
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_bound_is_not_above_the_best_of_all_plans(problems, data):
     problem = data.draw(problems(max_jobs=3, max_accelerators=2))

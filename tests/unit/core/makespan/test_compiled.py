@@ -72,7 +72,7 @@ def test_around_what_is_under_way_plain_kernels_do_not_search(problem):
     assert np.array_equal(found.plan.start_s, replan(underway).plan.start_s)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("policy", [Cim, Ect, Ljf, Ncjm, Nim, Sjf, Waves])
 @given(data=st.data())
 def test_policies_that_do_not_search_decide_the_same_whoever_runs_the_loops(policy, problems, data):

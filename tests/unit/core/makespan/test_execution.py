@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga_pool.core.dispatch import Load, QueueEntry, Run, next_action
@@ -35,7 +35,6 @@ def by_the_rule(problem, accelerator, order, arrived_s):
     return start_s
 
 
-@settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_array_form_decides_as_the_rule_does(seed):
     rng = np.random.default_rng(seed)

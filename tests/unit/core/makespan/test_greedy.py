@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga_pool.core.makespan import Ect, Makespan, MakespanParams
@@ -10,7 +10,6 @@ from fpga_pool.core.makespan.greedy.greedy import even_work_s, fitting_effort, g
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, derandomize=True)
 def test_checker_accepts_every_quick_plan_and_its_bound(data, problems, verdict):
     problem = data.draw(problems())
     plan = greedy_plan(problem, "makespan")

@@ -10,7 +10,7 @@ from fpga_pool.core.makespan.bounds.batch import lower_bound
 from fpga_pool.core.makespan.greedy.execution import execute
 from fpga_pool.core.types import BatchProblem
 
-FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+STATELESS_FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 #: `exact` refuses some of these problems, and has tests of its own.
@@ -23,7 +23,7 @@ def decide(policy, problem, seed=0):
     return policy.decide(problem, None, 0.0, np.random.default_rng(seed))
 
 
-@FEW
+@STATELESS_FIXTURES
 @given(data=st.data())
 def test_checker_accepts_every_plan_and_its_bound(policy, verdict, problems, data):
     problem = data.draw(problems())
@@ -39,7 +39,7 @@ def test_checker_accepts_every_plan_and_its_bound(policy, verdict, problems, dat
         assert said["proven_bound_s"] <= plan.makespan_s * (1 + 1e-6)
 
 
-@FEW
+@STATELESS_FIXTURES
 @given(data=st.data())
 def test_same_seed_gives_same_plan(policy, problems, data):
     problem = data.draw(problems())
@@ -48,7 +48,7 @@ def test_same_seed_gives_same_plan(policy, problems, data):
         assert np.array_equal(getattr(one, name), getattr(two, name)), name
 
 
-@FEW
+@STATELESS_FIXTURES
 @given(data=st.data())
 def test_slots_that_queue_by_start_time_reproduce_the_plan(policy, problems, data):
     problem = data.draw(problems())

@@ -11,8 +11,6 @@ from fpga_pool.core.makespan.paper.nim import Nim
 from fpga_pool.core.makespan.search.exact import Exact
 from fpga_pool.core.types import BatchProblem
 
-FEW = settings(max_examples=20, deadline=None)
-
 
 def decide(policy, problem):
     return policy.decide(problem, None, 0.0, np.random.default_rng(0))
@@ -28,7 +26,6 @@ def whole(low, high, size):
     return st.lists(st.integers(low, high).map(float), min_size=size, max_size=size)
 
 
-@FEW
 @given(data=st.data())
 def test_theorem_1_cim_takes_at_most_twice_the_optimum(data, compute_problem):
     jobs, accelerators = data.draw(st.integers(1, 7)), data.draw(st.integers(1, 4))
@@ -39,7 +36,6 @@ def test_theorem_1_cim_takes_at_most_twice_the_optimum(data, compute_problem):
     assert found.lower_bound_s <= best_s * (1 + 1e-6)
 
 
-@FEW
 @given(data=st.data())
 def test_theorem_3_nim_takes_at_most_twice_the_optimum(data, network_problem):
     jobs, requesters, hosts = (data.draw(st.integers(1, most)) for most in (7, 3, 3))
@@ -51,7 +47,7 @@ def test_theorem_3_nim_takes_at_most_twice_the_optimum(data, network_problem):
     assert found.lower_bound_s <= best_s * (1 + 1e-5)
 
 
-@settings(max_examples=12, deadline=None, phases=[Phase.generate])
+@settings(phases=[Phase.generate])
 @given(data=st.data())
 def test_ncjm_is_never_better_than_the_optimum_nor_is_its_bound_above(data):
     jobs, hosts = data.draw(st.integers(1, 4)), 2

@@ -1,11 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga_pool.core.makespan.bounds.relaxation import bisection, one_shot
-
-FEW = settings(max_examples=40, deadline=None)
 
 
 def rng():
@@ -67,7 +65,6 @@ def test_jobs_without_time_take_none():
     assert np.bincount(found.job, found.share).tolist() == [1.0, 1.0, 1.0]
 
 
-@FEW
 @given(instance=instances())
 def test_one_shot_and_bisection_find_the_same_makespan(instance):
     seconds, ready_s = instance
@@ -76,7 +73,6 @@ def test_one_shot_and_bisection_find_the_same_makespan(instance):
     assert bisected.seconds <= found.seconds * (1 + 2e-5)
 
 
-@FEW
 @given(instance=instances())
 def test_a_solution_keeps_its_makespan_and_has_few_edges(instance):
     seconds, ready_s = instance

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga_pool.core.makespan import Ect, Makespan
@@ -42,7 +42,6 @@ def some_plan_under_way(data, problems):
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, derandomize=True)
 def test_any_plan_cut_anywhere_goes_on_as_a_valid_plan_that_is_never_worse_than_to_append(data, problems, verdict):
     underway = some_plan_under_way(data, problems)
     if underway.problem.jobs == 0:

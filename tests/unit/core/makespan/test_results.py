@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fpga_pool.core.makespan import Ect, MakespanParams, plan
 from fpga_pool.core.types import BatchProblem
 
-FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+STATELESS_FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 #: Relative slack of rounding, as the independent checker allows.
 SLACK = 1e-6
 
@@ -63,7 +63,7 @@ def check_results(problem, found):
     assert overload(responder[job], problem.responder_egress_bps, found) <= SLACK
 
 
-@FEW
+@STATELESS_FIXTURES
 @given(data=st.data())
 @pytest.mark.parametrize("policy", ["ect", "makespan"])
 def test_results_flow_back_whole_and_within_limits(verdict, problems, policy, data):

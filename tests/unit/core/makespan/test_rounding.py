@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga_pool.core.makespan.bounds.relaxation import Relaxed, one_shot
@@ -53,7 +53,6 @@ def test_two_cycles_in_one_component_are_untangled_first():
     assert len(set(round_shares(tangled, seconds, np.zeros(3)).tolist())) == 2
 
 
-@settings(max_examples=60, deadline=None)
 @given(jobs=st.integers(1, 12), slots=st.integers(2, 6), seed=st.integers(0, 10**6))
 def test_every_accelerator_gets_at_most_one_split_job(jobs, slots, seed):
     seconds = np.random.default_rng(seed).integers(1, 6, (jobs, slots)).astype(float)

@@ -1,6 +1,6 @@
 """Random walks of an agent: whatever happens in whatever order, its invariants hold and its events can be replayed."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga_pool.model.agent import events as e
@@ -141,7 +141,6 @@ class Walk(Machine):
         raise AssertionError("the agent does not come to rest")
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_an_agent_keeps_its_invariants_and_ends_its_work_and_a_replay_goes_the_same_way(data):
     walk = Walk(data)

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga_pool.model.exceptions import InvalidTransition
@@ -99,7 +99,6 @@ class Walk:
         self.pool.tick()
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     walk=st.lists(steps, min_size=15, max_size=70),
     policy=st.sampled_from(

@@ -213,7 +213,7 @@ class Walk:
         self.pool.check_invariants()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(walk=st.lists(steps, min_size=10, max_size=50))
 def test_a_pool_keeps_its_invariants_through_any_walk_and_can_always_be_led_to_its_end(new_pool, walk):
     pool = new_pool()

@@ -6,7 +6,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from task_bench import solve
 
@@ -82,7 +82,6 @@ def view(candidates, tasks, shapes, ready_s):
     )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     candidates=st.lists(hosts, min_size=1, max_size=2, unique_by=lambda on_host: on_host.host),
     wishes=wishes,

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fpga_pool.model.agent.gangs.messages import ProcessesRestored
@@ -223,7 +223,6 @@ def replayed(log):
     return state, said
 
 
-@settings(max_examples=60, deadline=None)
 @given(walk=st.lists(steps, max_size=60))
 def test_processes_keep_their_invariants_through_any_walk_and_its_events_lead_to_the_same_again(walk):
     walker = Walk()

@@ -239,7 +239,7 @@ def trying():
     return MeasyPlus(PlusParams(last_runs=1, trial_s=2.0, trial_share=0.3))
 
 
-@settings(max_examples=90, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(ROWS, st.sampled_from((Easy, *TWO_TIERS, trying)), st.booleans())
 def test_work_is_conserved_and_nobody_shares_a_vm(rows, policy, per_process):
     rows = sorted((submit, width, run_s, run_s + more) for submit, width, run_s, more in rows)
@@ -255,7 +255,7 @@ def test_work_is_conserved_and_nobody_shares_a_vm(rows, policy, per_process):
         assert (tier, processor) != (next_tier, next_processor) or end_s <= begin_s
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(ROWS, st.sampled_from((Easy, *TWO_TIERS)))
 def test_the_view_agrees_with_itself_after_every_move(rows, policy):
     class Watched(policy):
@@ -366,7 +366,7 @@ def test_batch_means_leave_out_the_ends_and_have_an_interval():
     assert np.isnan(batch_means(np.ones(5)).half_width)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     ROWS,
     st.sampled_from((0.0, 0.04)),
@@ -410,7 +410,7 @@ def test_a_wide_gang_is_served_although_short_ones_keep_coming():
     assert outcome.start_s[wide] <= 121 + 30
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(ROWS, st.sampled_from((0.0, 1.0, 3.0)))
 def test_nobody_who_comes_after_the_turn_of_a_gang_starts_to_its_delay(rows, patience):
     # With one tier and exact estimates: once the first in line has its turn, its reservation never gets later, and

@@ -22,7 +22,7 @@ def test_sha256_is_that_of_hashlib(compute, size):
     assert compute("sha256", data) == hashlib.sha256(data).hexdigest().encode() + b"\n"
 
 
-@settings(suppress_health_check=EACH_EXAMPLE_REWRITES_THE_FILES, max_examples=60, deadline=None)
+@settings(suppress_health_check=EACH_EXAMPLE_REWRITES_THE_FILES)
 @given(st.text(alphabet="ab \t\n\v\f\ré0", max_size=200))
 def test_wordcount_is_that_of_split(compute, text):
     # bytes.split() without arguments splits at runs of ASCII white space, as wc -w does.
