@@ -43,9 +43,7 @@ QUIET = (
     "test_testbed.py",
 )
 #: Tests that a loaded machine can make fail, and why.  They run a second time if they fail; no other test does.
-SENSITIVE = {
-    "component/services/scheduler/test_ownership.py::test_a_new_owner_is_told_to_the_agents": "timed out once at load 20",
-}
+SENSITIVE: dict[str, str] = {}
 
 
 def pytest_addoption(parser):

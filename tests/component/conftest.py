@@ -10,7 +10,7 @@ import pytest
 
 from fpga_pool.store import Store
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 #: A service that starts and stops as its arguments say.
 PROGRAM = """

@@ -16,7 +16,7 @@ from fpga_pool.model.objects.pool import BatchState, JobState, RateSegment
 from fpga_pool.transfer.frames import SMALL_BYTES
 
 QUICK = RunSettings(fast_poll_s=0.02, slow_poll_s=0.05, first_pause_s=0.01, timeout_s=20.0)
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 def digest(data):

@@ -11,7 +11,7 @@ from fpga_pool.drivers.slots.simulated import SimulatedSlots
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.clock import SteadyClock
 
-PATIENCE_S = 15.0
+PATIENCE_S = 60.0
 #: No test lets a job of this length end by itself.
 LONG_S = 300.0
 

@@ -21,7 +21,7 @@ from fpga_pool.transfer.server import DataServer
 from fpga_pool.transfer.tokens import TransferGrant, sign
 
 HOST = "responder-1"
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 def wait_until(condition):

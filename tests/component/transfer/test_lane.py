@@ -11,7 +11,7 @@ from fpga_pool.transfer import client, frames
 from fpga_pool.transfer.handler import JobFailure, JobResult
 from fpga_pool.transfer.stream import TransferBroken
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 DATA = b"a small input"
 
 

@@ -11,7 +11,7 @@ from fpga_pool.drivers.slots.base import SlotAddress
 from fpga_pool.drivers.slots.simulated import SimulatedSlots
 from fpga_pool.model.objects.pool import SlotState
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 #: No test lets a job of this length end by itself.
 LONG_S = 300.0
 

@@ -18,7 +18,7 @@ from fpga_pool.services.agent.instances.supervisor import Parts
 
 HOOK = Path(__file__).parents[4] / "etc" / "fpga_pool" / "libvirt-qemu-hook"
 SLOTS = ["h0/sim0/slot0", "h0/sim0/slot1"]
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 def xml(instance="vm", count=1, specs=""):

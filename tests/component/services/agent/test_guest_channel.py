@@ -15,7 +15,7 @@ from fpga_pool.services.agent.instances import channel as channels
 from fpga_pool.services.agent.instances.channel import ChannelLimits, GuestChannel
 
 SLOT = "h0/sim0/slot0"
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 class Port(Accelerator):

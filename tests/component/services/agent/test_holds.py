@@ -10,7 +10,7 @@ from fpga_pool.model.messages.agents import FreeSlot, HoldSlot, JobEvicted
 from fpga_pool.services.agent.journal import Journal
 
 SLOT, OTHER = "h0/sim0/slot0", "h0/sim0/slot1"
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 def hold(bench, instance="vm", *, function="sha256", slot=SLOT, epoch=1):

@@ -3,7 +3,7 @@
 from fpga_pool.model.messages.agents import HoldSlot, LoadFunction
 
 SLOT = "h0/sim0/slot0"
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 def ahead(bench, function="sha256", replaces=""):

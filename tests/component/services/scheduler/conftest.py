@@ -42,6 +42,8 @@ from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.services.scheduler.settings import SchedulerSettings
 from fpga_pool.store import Store
 
+#: How long an agent may take to answer; tests with one that is away wait for it.
+ANSWER_S = 1.0
 KINDS = {"r0": "small", "r1": "small", "r2": "large"}
 
 
@@ -150,7 +152,7 @@ class Bench:
         self._servers = servers
         self.catalogue, self.key, self.clock = catalogue, key, clock
         self.transport = transport(cfg.CONF, "fake://")
-        self.api = SchedulerAPI(self.transport, timeout_s=10.0)
+        self.api = SchedulerAPI(self.transport, timeout_s=60.0)
         self.store = Store(connection)
         stack.callback(self.store.close)
         self.agents = {}
@@ -167,7 +169,7 @@ class Bench:
             shard_timeout_s=shard_timeout_s,
             pool=PoolSettings(dispatch_lead_s=0.0, **pool),
         )
-        agents = AgentAPI(self.transport, timeout_s=0.3)
+        agents = AgentAPI(self.transport, timeout_s=ANSWER_S)
         peers = SchedulerAPI(self.transport)
         online = OnlineRule(load_policy("online", "benefit_plus"), {"benefit_plus"}.__contains__)
         gangs = load_policy("gang", "measy_plus")

@@ -13,7 +13,7 @@ from fpga_pool.services.agent.tiers.service import Tiers
 
 FRONT, BEHIND = Tier.FOREGROUND, Tier.BACKGROUND
 INTERVAL_S = 0.02
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Accounts:
