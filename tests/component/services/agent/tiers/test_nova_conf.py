@@ -28,7 +28,7 @@ def test_a_right_one_passes_whatever_else_is_in_it(nova_conf):
         (GOOD.replace("2.0", "16.0"), {2, 3, 5}, "cpu_allocation_ratio is 16.0; it must be 2.0"),
         (GOOD + "cpu_dedicated_set = 5-9\n", {2, 3, 5}, "cpu_dedicated_set has some of"),
         (GOOD.replace("2.0", "two"), {2, 3, 5}, "nova_conf: .*two"),
-        (GOOD.replace("2-5,^4", "2-"), {2}, "'2-' is wrong"),
+        (GOOD.replace("2-5,^4", "2-"), {2}, "'2-' is invalid"),
     ],
 )
 def test_a_wrong_one_is_told_with_what_is_right(nova_conf, text, pcpus, what):
