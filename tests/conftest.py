@@ -31,6 +31,22 @@ TESTS = Path(__file__).parent
 ORDER = ("functional/cloud", "unit", "component", "functional", "figures", "benchmarks")
 #: Directories whose tests share servers, a hypervisor or a cloud: one worker runs them all.
 SHARED = ("bad_input", "cloud", "compute", "nova", "outages", "placement")
+#: Files and directories that take long; elsewhere single tests are marked.
+LONG = (
+    "figures/",
+    "functional/cloud/test_gangs.py",
+    "functional/cloud/test_many_boots.py",
+    "functional/cloud/test_stock.py",
+    "functional/compute/test_live_gangs.py",
+    "functional/compute/test_tier_shares.py",
+    "functional/compute/test_tiers.py",
+    "functional/outages/test_clock.py",
+    "functional/outages/test_disk.py",
+    "functional/outages/test_network.py",
+    "functional/tc/test_changed_plan.py",
+    "functional/tc/test_rates.py",
+    "functional/test_testbed.py",
+)
 #: Functional tests that measure the machine, or compare a running pool with its plan: nothing else runs meanwhile.
 QUIET = (
     "compute/test_live_gangs.py",
@@ -67,7 +83,7 @@ def pytest_collection_modifyitems(config, items):
         item.add_marker(pytest.mark.xdist_group(f"{kind}/{path.parts[1]}" if shared else f"{path}"))
         if kind == "functional" and rest in QUIET:
             item.add_marker(pytest.mark.quiet)
-        if kind == "figures":
+        if path.as_posix().startswith(LONG):
             item.add_marker(pytest.mark.long)
         if reason := SENSITIVE.get(f"{path}::{item.originalname}"):
             item.add_marker(pytest.mark.flaky(reruns=1, reason=reason))

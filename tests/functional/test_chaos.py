@@ -151,6 +151,7 @@ class Chaos:
             print(f"{said}: {shard}: {what}")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("database", "split_batches"), [("mariadb", True), ("postgresql", False)], ids=["mariadb", "postgresql"]

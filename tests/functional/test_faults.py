@@ -67,6 +67,7 @@ class Saboteur:
         self._thread.join(5)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_500_jobs_survive_faults_of_slots_clients_and_a_kill_of_the_whole_pool(
     make_pool, new_work, end_and_audit_embedded, monkeypatch

@@ -37,6 +37,7 @@ def work_as_stored(store):
         return [tx.batch_jobs(batch.uuid) for batch in tx.batches()], tx.slots()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_what_a_stalled_owner_has_sent_is_refused_by_agents_and_what_it_writes_by_the_database(
     deployment, rabbitmq, line, mariadb_url, store, new_work, end_and_audit

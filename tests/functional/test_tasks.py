@@ -173,6 +173,7 @@ def pool_shares(count):
     ]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_tasks_on_real_parts_survive_a_killed_agent_and_a_drained_slot(
     deployment, rabbitmq, mariadb_url, new_work, end_and_audit, tmp_path
