@@ -23,7 +23,7 @@ settings.register_profile(
     max_examples=20,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("long", settings.get_profile("quick"), max_examples=200)
+settings.register_profile("long", settings.get_profile("quick"), max_examples=100)
 
 TESTS = Path(__file__).parent
 

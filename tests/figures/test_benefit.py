@@ -18,13 +18,14 @@ pytestmark = pytest.mark.timeout(1800)
 
 RANGES = tomllib.loads((Path(__file__).parent / "benefit.toml").read_text())["range"]
 EXPERIMENT = {experiment.number: experiment for experiment in EXPERIMENTS}
+SEEDS = (0, 1, 2)
 #: How each figure is reduced.
 REDUCED = {
-    3: Settings(seeds=(0,), scale=0.5, points=5), 4: Settings(seeds=(0,), scale=0.5, points=5),
-    5: Settings(seeds=(0,), scale=0.3, points=2), 6: Settings(seeds=(0,), scale=0.5, points=3),
-    7: Settings(seeds=(0,), scale=0.5, points=2), 8: Settings(seeds=(0,), scale=0.3, points=3),
-    9: Settings(seeds=(0, 1, 2), scale=0.5, points=2), 10: Settings(seeds=(0, 1), scale=0.5, points=3),
-    11: Settings(seeds=(0,), scale=0.75, points=2),
+    3: Settings(seeds=SEEDS, scale=0.5, points=5), 4: Settings(seeds=SEEDS, scale=0.5, points=5),
+    5: Settings(seeds=SEEDS, scale=0.3, points=2), 6: Settings(seeds=SEEDS, scale=0.5, points=3),
+    7: Settings(seeds=SEEDS, scale=0.5, points=2), 8: Settings(seeds=SEEDS, scale=0.3, points=3),
+    9: Settings(seeds=SEEDS, scale=0.5, points=2), 10: Settings(seeds=SEEDS, scale=0.5, points=3),
+    11: Settings(seeds=SEEDS, scale=0.75, points=2),
 }  # fmt: skip
 
 

@@ -17,8 +17,9 @@ pytestmark = pytest.mark.timeout(1800)
 
 RANGES = tomllib.loads((Path(__file__).parent / "lattice.toml").read_text())["range"]
 EXPERIMENT = {experiment.number: experiment for experiment in EXPERIMENTS}
+SEEDS = (0, 1, 2)
 #: How each figure is reduced.
-REDUCED = {3: Settings(seeds=(0,), points=3), 4: Settings(seeds=(0, 1), points=5, scale=0.3)}
+REDUCED = {3: Settings(seeds=SEEDS, points=3), 4: Settings(seeds=SEEDS, points=5, scale=0.3)}
 
 
 @cache

@@ -12,6 +12,9 @@ from fpga_pool.sim.gangs.trace import Cancellation, Failure, Outage, Trace
 from . import TRACES
 from .gang_pool import LivePool
 
+#: The traces of the long run take minutes.
+pytestmark = pytest.mark.timeout(1800)
+
 MIGRATION_S = 20.0
 #: Beside what a policy does by default, what its parameters can have it do.
 OPTIONS = [

@@ -16,6 +16,9 @@ from .online_faults import Drain, Failure, HostLoss, Outage
 from .online_pool import LivePool, host_name
 from .online_reference import simulate_live
 
+#: The traces of the long run take minutes.
+pytestmark = pytest.mark.timeout(1800)
+
 #: Beside what a policy does by default, what its parameters can have it do.
 OPTIONS = ["benefit:hold_s=0", "throughput:hold_s=1", "benefit_plus:loads_ahead=1,catch_up=1"]
 JOBS, FUNCTIONS = 60, "abcd"

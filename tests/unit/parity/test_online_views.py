@@ -23,6 +23,9 @@ from fpga_pool.sim.benefit.trace import Trace
 
 from . import TRACES
 
+#: The traces of the long run take minutes.
+pytestmark = pytest.mark.timeout(1800)
+
 JOBS, FUNCTIONS = 120, 4
 
 

@@ -23,6 +23,9 @@ from fpga_pool.sim.lattice.simulator import Outage
 from . import TRACES
 from .task_pool import RecordedRun, differences
 
+#: The traces of the long run take minutes.
+pytestmark = pytest.mark.timeout(1800)
+
 FUNCTIONS = ("f0", "f1", "f2")
 LOAD_S = 0.5
 #: `exact` is a reference for a handful of tasks, not a policy for a pool.

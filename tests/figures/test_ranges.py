@@ -1,0 +1,22 @@
+"""Ranges can fail: none is wider than the spread of the seeds."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from .measure import half_width
+
+FILES = sorted(Path(__file__).parent.glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_no_range_is_wider_than_the_spread_of_several_seeds(path):
+    known = tomllib.loads(path.read_text())
+    assert len(known["provenance"]["seeds"]) > 1
+    wide = [
+        f"figure {one['figure']}: {one['claim']}: {one['curve']}"
+        for one in known["range"]
+        if one["most"] - one["least"] > 2.02 * half_width(one["found"], one["unit"], one["error"])
+    ]
+    assert wide == []
