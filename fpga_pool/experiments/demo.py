@@ -273,7 +273,7 @@ class _Bars:
         self._progress.stop()
 
     def __call__(self, now: BatchProgress) -> None:
-        done = now.states[JobState.DONE] + now.states[JobState.RESULT_HELD]
+        done = now.states[JobState.COMPLETED] + now.states[JobState.RESULT_HELD]
         sent = f"{now.sent_bytes / 1e6:.0f} of {now.input_bytes / 1e6:.0f} MB"
         self._progress.update(self._sent, completed=now.sent_bytes, total=now.input_bytes, shown=sent)
         running = now.states[JobState.RUNNING]

@@ -257,7 +257,7 @@ def completed_jobs(database_url: str) -> list[Job]:
     with store.reading() as tx:
         jobs = [job for batch in tx.batches() for job in tx.batch_jobs(batch.uuid)]
     store.close()
-    assert Counter(job.state for job in jobs).keys() <= {JobState.DONE, JobState.RESULT_HELD}
+    assert Counter(job.state for job in jobs).keys() <= {JobState.COMPLETED, JobState.RESULT_HELD}
     return jobs
 
 

@@ -59,7 +59,7 @@ def until_state(pool, uuid, *states):
 
 def finished(pool, uuid):
     detail = until_state(pool, uuid, *ENDED_GANGS)
-    assert detail.gang.state is GangState.FINISHED, detail.gang.reason
+    assert detail.gang.state is GangState.COMPLETED, detail.gang.reason
     return detail
 
 
@@ -95,14 +95,14 @@ def test_small_gangs_run_behind_a_wide_one_and_come_to_the_foreground_when_it_en
     fpga_pool(pool, "gang", "cancel", wide)
     for uuid in small:
         detail = finished(pool, uuid)
-        assert states(detail) == ["BACKGROUND", "FOREGROUND", "FINISHED"]
+        assert states(detail) == ["BACKGROUND", "FOREGROUND", "COMPLETED"]
         assert (detail.gang.swaps, detail.gang.migrations, detail.gang.kills) == (1, 0, 0)
         assert min(detail.gang.front_s, detail.gang.behind_s) > 0
         assert worked_once(detail.gang)
     assert guests(pool) == []
     listed = {row["uuid"]: row["state"] for row in fpga_pool(pool, "gang", "list")}
     assert fpga_pool(pool, "gang", "show", small[1])["swaps"] == 1
-    assert listed == {wide: "CANCELLED", **dict.fromkeys(small, "FINISHED")}
+    assert listed == {wide: "CANCELLED", **dict.fromkeys(small, "COMPLETED")}
 
 
 def moving(pool):
@@ -123,8 +123,8 @@ def test_a_gang_moves_with_what_it_has_done_to_where_the_foreground_is_idle(make
     pool = make_pool(options(hosts=2, processors=1))
     goes_on, moves = moving(pool)
     detail = finished(pool, moves)
-    assert states(detail) == ["BACKGROUND", "MOVING", "FOREGROUND", "FINISHED"]
-    assert [migration.state for migration in detail.migrations] == [MigrationState.DONE]
+    assert states(detail) == ["BACKGROUND", "MOVING", "FOREGROUND", "COMPLETED"]
+    assert [migration.state for migration in detail.migrations] == [MigrationState.COMPLETED]
     assert worked_once(detail.gang)
     pool.client().cancel_gang(goes_on)
     assert until_state(pool, goes_on, GangState.CANCELLED).gang.state is GangState.CANCELLED
@@ -139,7 +139,7 @@ def test_a_pool_that_is_killed_in_the_middle_of_a_migration_goes_on_with_it(make
     pool.start()
     detail = finished(pool, moves)
     assert (detail.gang.attempt, detail.gang.failures) == (2, 0)
-    assert [migration.state for migration in detail.migrations] == [MigrationState.DONE]
+    assert [migration.state for migration in detail.migrations] == [MigrationState.COMPLETED]
     assert worked_once(detail.gang)
 
 

@@ -108,7 +108,7 @@ def test_tasks_and_batches_share_slots_that_fail_and_all_results_are_right(
     work.wait(100)
     assert work.wrong() == []
     tasks = [client.task(task.uuid) for task in client.tasks()]
-    assert {task.task.state for task in tasks} == {TaskState.FINISHED}
+    assert {task.task.state for task in tasks} == {TaskState.COMPLETED}
     assert sorted(len(task.shares) for task in tasks) == sorted(count for count, _ in SHAPES)
     # One that lost a slot has shares of two attempts, perhaps on two hosts.
     assert all(linked(task) for task in tasks if task.task.attempt == 1 and task.task.topology is not Topology.ANY)
@@ -127,9 +127,9 @@ def test_a_task_is_created_listed_shown_and_cancelled_by_command(make_pool, tmp_
     assert [row["result"] for row in rows] == sums
     assert {row["slot"].split("/")[1] for row in rows} == {"sim0", "sim1", "sim2", "sim3"}
     (listed,) = fpga_pool(pool, "task", "list")
-    assert (listed["state"], listed["slots"], listed["topology"]) == ("FINISHED", 4, "ring")
+    assert (listed["state"], listed["slots"], listed["topology"]) == ("COMPLETED", 4, "ring")
     shown = fpga_pool(pool, "task", "show", listed["uuid"])
-    assert [share["state"] for share in shown["share_list"]] == ["DONE"] * 4
+    assert [share["state"] for share in shown["share_list"]] == ["COMPLETED"] * 4
     waits = pool.client().create_task("sha256", pool_shares(2), topology=Topology.LINE)
     cancelled = fpga_pool(pool, "task", "cancel", waits.uuid)
     assert cancelled[0]["cancel_requested"]
@@ -154,7 +154,7 @@ def test_a_malleable_task_runs_on_the_slots_that_are_left_and_all_results_are_ri
     sums = subprocess.run(["sha256sum", *files], capture_output=True, text=True, check=True).stdout.split()[::2]
     assert [row["result"] for row in rows] == sums
     (listed,) = fpga_pool(pool, "task", "list")
-    assert (listed["state"], listed["slots"], listed["shapes"]) == ("FINISHED", 2, "4, 2")
+    assert (listed["state"], listed["slots"], listed["shapes"]) == ("COMPLETED", 2, "4, 2")
     assert [[row["slot"] for row in rows].count(slot) for slot in dict.fromkeys(row["slot"] for row in rows)] == [3, 2]
     # All five are free again: it takes the quickest shape.
     for slot in drained:
@@ -195,6 +195,6 @@ def test_tasks_on_real_parts_survive_a_killed_agent_and_a_drained_slot(
     assert shares.wrong(200) == []
     work.wait(100)
     assert work.wrong() == []
-    assert {task.state for task in client.tasks()} == {TaskState.FINISHED}
+    assert {task.state for task in client.tasks()} == {TaskState.COMPLETED}
     assert {batch.state for batch in client.batches()} == {BatchState.COMPLETED}
     assert len(end_and_audit(pool, mariadb_url)) == 40 + sum(count for count, _ in SHAPES)

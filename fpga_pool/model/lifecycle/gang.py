@@ -178,7 +178,7 @@ def _ended(gang: Gang, state: GangState, now_s: float, reason: str = "") -> Outc
 
 
 def _completed(gang: Gang, event: Completed, now_s: float) -> Outcome:
-    return _ended(replace(gang, ran_s=event.ran_s), GangState.FINISHED, now_s)
+    return _ended(replace(gang, ran_s=event.ran_s), GangState.COMPLETED, now_s)
 
 
 def _cancelled(gang: Gang, event: GangCancelled, now_s: float) -> Outcome:

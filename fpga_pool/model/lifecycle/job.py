@@ -2,7 +2,7 @@
 
 ::
 
-    PENDING -Planned-> WAITING_INPUT -InputStaged-> STAGED -JobStarted-> RUNNING -JobFinished-> RESULT_HELD -> DONE
+    PENDING -Planned-> WAITING_INPUT -InputStaged-> STAGED -JobStarted-> RUNNING -JobFinished-> RESULT_HELD -> COMPLETED
        ^                     |                        |                     |
        '------ Displaced, JobFailed (retryable) ------'---------------------'
 
@@ -243,11 +243,11 @@ def _gave_up(job: Job, event: GaveUp, now_s: float) -> Outcome:
 
 
 def _delivered(job: Job, event: ResultDelivered, now_s: float) -> Outcome:
-    return _end(job, JobState.DONE, now_s), []
+    return _end(job, JobState.COMPLETED, now_s), []
 
 
 def _discarded(job: Job, event: JobReleased, now_s: float) -> Outcome:
-    return replace(_end(job, JobState.DONE, now_s), reason="result discarded: cancelled after completion"), []
+    return replace(_end(job, JobState.COMPLETED, now_s), reason="result discarded: cancelled after completion"), []
 
 
 def _gave_up_waiting(job: Job, event: GaveUp, now_s: float) -> Outcome:
@@ -259,7 +259,7 @@ def _gave_up_waiting(job: Job, event: GaveUp, now_s: float) -> Outcome:
 
 
 def _expired(job: Job, event: ResultExpired, now_s: float) -> Outcome:
-    return replace(_end(job, JobState.DONE, now_s), reason="result expired before it was fetched"), []
+    return replace(_end(job, JobState.COMPLETED, now_s), reason="result expired before it was fetched"), []
 
 
 _RULES: dict[tuple[JobState, type], Rule[Job]] = {

@@ -32,7 +32,7 @@ def _saved(migration: Migration, event: AllSaved, now_s: float) -> Outcome:
 
 
 def _resumed(migration: Migration, event: AllResumed, now_s: float) -> Outcome:
-    return replace(migration, state=MigrationState.DONE, ended_at=now_s), []
+    return replace(migration, state=MigrationState.COMPLETED, ended_at=now_s), []
 
 
 def _failed(migration: Migration, event: MigrationFailed, now_s: float) -> Outcome:

@@ -74,7 +74,7 @@ def _ended(task: Task, state: TaskState, now_s: float, reason: str = "") -> Outc
 
 
 def _completed(task: Task, event: TaskCompleted, now_s: float) -> Outcome:
-    return _ended(task, TaskState.FINISHED, now_s)
+    return _ended(task, TaskState.COMPLETED, now_s)
 
 
 def _failed(task: Task, event: TaskFailed, now_s: float) -> Outcome:

@@ -28,7 +28,7 @@ class GangState(StrEnum):
     FOREGROUND = "FOREGROUND"
     #: Has processors in the foreground, and is on its way to them from the background of others.
     MOVING = "MOVING"
-    FINISHED = "FINISHED"
+    COMPLETED = "COMPLETED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
 
@@ -61,7 +61,7 @@ class MigrationState(StrEnum):
     SAVING = "SAVING"
     #: They are launched on the new ones.
     RESUMING = "RESUMING"
-    DONE = "DONE"
+    COMPLETED = "COMPLETED"
     #: Given up; the gang begins again.
     FAILED = "FAILED"
 
@@ -69,7 +69,7 @@ class MigrationState(StrEnum):
 #: Gangs that have processors.
 PLACED_GANGS = frozenset({GangState.BACKGROUND, GangState.FOREGROUND, GangState.MOVING})
 #: Gangs that will not run any more.
-ENDED_GANGS = frozenset({GangState.FINISHED, GangState.FAILED, GangState.CANCELLED})
+ENDED_GANGS = frozenset({GangState.COMPLETED, GangState.FAILED, GangState.CANCELLED})
 #: Processes that have a place.
 LIVE_PROCESSES = frozenset(ProcessState) - {ProcessState.ENDED}
 #: Processes of which something is on a host, as far as is known.

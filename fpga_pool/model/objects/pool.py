@@ -48,7 +48,7 @@ class JobState(StrEnum):
     #: Complete; the responder holds the result until it is fetched or its retention ends.
     RESULT_HELD = "RESULT_HELD"
     #: Complete; the client has the result, or the retention has ended.
-    DONE = "DONE"
+    COMPLETED = "COMPLETED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
 
@@ -83,7 +83,7 @@ class LeaseKind(StrEnum):
 #: Jobs that occupy a place in a slot's queue.
 ACTIVE_JOBS = frozenset({JobState.WAITING_INPUT, JobState.STAGED, JobState.RUNNING})
 #: Jobs that will not compute any more.
-ENDED_JOBS = frozenset({JobState.RESULT_HELD, JobState.DONE, JobState.FAILED, JobState.CANCELLED})
+ENDED_JOBS = frozenset({JobState.RESULT_HELD, JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
 
 
 class HistoryEntry(Message, frozen=True):

@@ -24,13 +24,13 @@ class TaskState(StrEnum):
     QUEUED = "QUEUED"
     #: Has all its slots.
     RUNNING = "RUNNING"
-    FINISHED = "FINISHED"
+    COMPLETED = "COMPLETED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
 
 
 #: Tasks that will not run any more.
-ENDED_TASKS = frozenset({TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELLED})
+ENDED_TASKS = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELLED})
 
 
 class TaskShape(Message, frozen=True):

@@ -153,7 +153,7 @@ def test_jobs_tell_plan_and_place(api, created):
 def test_jobs_are_filtered_by_state(api, created):
     path = f"/v1/batches/{created['uuid']}/jobs"
     assert len(api.get(f"{path}?state=waiting_input").json["jobs"]) == 2
-    assert api.get(f"{path}?state=DONE").json["jobs"] == []
+    assert api.get(f"{path}?state=COMPLETED").json["jobs"] == []
     assert api.get(f"{path}?state=LOST").status_code == 400
 
 

@@ -121,7 +121,7 @@ def test_only_what_can_be_preempted_is_and_nothing_done_is_lost(example):
     assert all(name.startswith("crypt-") for name in evicted)
     # The first eviction is for the first job of the other project: until 10 s nobody else wanted a slot.
     assert min(told.times("job", name, "EvictRequested")[0] for name in evicted) > 10.0
-    assert {job["state"] for job in told["jobs"]} == {"DONE"}
+    assert {job["state"] for job in told["jobs"]} == {"COMPLETED"}
 
 
 def test_a_project_gets_no_more_slots_than_its_share(example):
@@ -165,7 +165,7 @@ def test_a_malleable_task_gets_one_of_its_shapes(tmp_path):
     told = run(scenario(tmp_path, task))
     # The host has four slots: each computes two of the eight shares.
     slots = [share["slot"] for share in told.jobs("t")]
-    assert (told["tasks"][0]["state"], sorted(map(slots.count, set(slots)))) == ("FINISHED", [2, 2, 2, 2])
+    assert (told["tasks"][0]["state"], sorted(map(slots.count, set(slots)))) == ("COMPLETED", [2, 2, 2, 2])
 
 
 # Gangs --------------------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_instances_take_their_slots_from_the_pools_work_which_goes_on_elsewhere(
     evicted = [one for one in told["history"] if one["event"] == "EvictRequested" and one["at_s"] == 5.0]
     # Eight jobs have eight slots when the first instance comes: two of them leave.
     assert len(evicted) == 2
-    assert {job["state"] for job in told["jobs"]} == {"DONE"}
+    assert {job["state"] for job in told["jobs"]} == {"COMPLETED"}
 
 
 def test_instances_come_stay_and_leave_or_find_no_host(example):
@@ -211,7 +211,7 @@ def test_instances_come_stay_and_leave_or_find_no_host(example):
 def test_all_kinds_of_work_and_faults_go_together(example):
     told = example("everything")
     assert {batch["state"] for batch in told["batches"]} == {"COMPLETED"}
-    assert {task["state"] for task in told["tasks"]} == {"FINISHED"}
+    assert {task["state"] for task in told["tasks"]} == {"COMPLETED"}
     assert {gang["name"]: gang["state"] for gang in told["gangs"]}["solver-4"] == "CANCELLED"
     # Nobody owns the pool from 25 s to 28 s: nothing is decided, and what agents report waits.
     nouns = ("job", "task", "gang", "slot")

@@ -92,8 +92,8 @@ def test_batches_come_page_by_page(client, monkeypatch):
 
 def test_jobs_by_state(client):
     batch = client.create_batch([job()])
-    assert len(client.jobs(batch.uuid, [JobState.WAITING_INPUT, JobState.DONE])) == 1
-    assert client.jobs(batch.uuid, [JobState.DONE]) == []
+    assert len(client.jobs(batch.uuid, [JobState.WAITING_INPUT, JobState.COMPLETED])) == 1
+    assert client.jobs(batch.uuid, [JobState.COMPLETED]) == []
 
 
 def test_drain_and_resume(client):

@@ -246,9 +246,9 @@ def test_pending_batches_come_oldest_first_with_what_they_ask_for_and_their_jobs
 
 def test_policies_at_work_are_those_of_batches_with_jobs_that_have_not_ended(begin, make, saved):
     for policy, *states in [
-        ("waits", JobState.PENDING, JobState.DONE),
+        ("waits", JobState.PENDING, JobState.COMPLETED),
         ("runs", JobState.RUNNING, JobState.RUNNING),
-        ("ended", JobState.DONE, JobState.FAILED),
+        ("ended", JobState.COMPLETED, JobState.FAILED),
     ]:
         batch = make.batch(policy=policy)
         saved(batch, *(make.job(batch, index=index, state=state) for index, state in enumerate(states)))
@@ -261,7 +261,7 @@ def test_newest_jobs_are_those_of_some_policies_and_no_older_than_asked_for(begi
         return make.batch(created_at=created_at, policy=policy)
 
     old, other, young, youngest = batch(1.0, "a"), batch(5.0, "b"), batch(2.0, "a"), batch(3.0, "c")
-    ended = [make.job(young, index=index, state=JobState.DONE) for index in range(2)]
+    ended = [make.job(young, index=index, state=JobState.COMPLETED) for index in range(2)]
     waiting = make.job(youngest)
     saved(old, other, young, youngest, make.job(old), make.job(other), *ended, waiting)
     with begin() as tx:
@@ -353,7 +353,9 @@ def test_a_backlog_is_what_the_active_jobs_of_a_slot_still_ask_of_it(begin, make
             transfer=moves,
             **on_it,
         ),
-        make.job(batch, index=2, state=JobState.DONE, order=7, dispatched_at=200.0, end_s=9.0, transfer=moves, **on_it),
+        make.job(
+            batch, index=2, state=JobState.COMPLETED, order=7, dispatched_at=200.0, end_s=9.0, transfer=moves, **on_it
+        ),
         make.job(batch, index=3, state=JobState.STAGED, host="h1", slot="h1/c/0"),
     )
     with begin() as tx:
@@ -368,7 +370,7 @@ def test_held_results_are_those_of_one_host(begin, make, saved):
     here, _, _ = jobs = [
         make.job(batch, index=0, state=JobState.RESULT_HELD, host="h0"),
         make.job(batch, index=1, state=JobState.RESULT_HELD, host="h1"),
-        make.job(batch, index=2, state=JobState.DONE, host="h0"),
+        make.job(batch, index=2, state=JobState.COMPLETED, host="h0"),
     ]
     saved(batch, *jobs)
     with begin() as tx:

@@ -38,7 +38,7 @@ def test_reading_what_does_not_exist_names_it(begin, noun):
 
 def test_open_gangs_are_listed_in_order_of_arrival_those_of_the_shard_alone(begin, make, saved):
     late, early = saved(make.gang(created_at=2.0), make.gang(created_at=1.0, state=GangState.FOREGROUND))
-    saved(make.gang(state=GangState.FINISHED), make.gang(state=GangState.CANCELLED), make.gang(shard="another"))
+    saved(make.gang(state=GangState.COMPLETED), make.gang(state=GangState.CANCELLED), make.gang(shard="another"))
     with begin() as tx:
         assert list(tx.open_gangs()) == [early, late]
 
@@ -108,8 +108,8 @@ def test_a_command_for_a_process_keeps_all_that_it_says(begin, outbox, make):
 
 def test_the_last_run_times_of_a_user_are_listed_oldest_first_in_whatever_shard(begin, make, saved):
     for ended_at, ran_s, fields in [(4.0, 40.0, {}), (2.0, 20.0, {"shard": "another"}), (3.0, 30.0, {})]:
-        saved(make.gang(state=GangState.FINISHED, ended_at=ended_at, ran_s=ran_s, **fields))
-    saved(make.gang(state=GangState.FINISHED, ended_at=5.0, ran_s=50.0, user_id="user-b"))
+        saved(make.gang(state=GangState.COMPLETED, ended_at=ended_at, ran_s=ran_s, **fields))
+    saved(make.gang(state=GangState.COMPLETED, ended_at=5.0, ran_s=50.0, user_id="user-b"))
     saved(make.gang(state=GangState.CANCELLED, ended_at=6.0), make.gang())
     with begin() as tx:
         assert list(tx.gang_run_times("user-a", 2)) == [30.0, 40.0]

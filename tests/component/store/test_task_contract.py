@@ -42,7 +42,7 @@ def test_a_task_reads_back_equal_and_stands_beside_its_batch(begin, make):
 
 def test_open_tasks_are_listed_in_order_of_arrival_those_of_the_shard_alone(begin, task):
     late, early = task(created_at=2.0), task(created_at=1.0, state=TaskState.RUNNING)
-    for state in (TaskState.FINISHED, TaskState.FAILED, TaskState.CANCELLED):
+    for state in (TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELLED):
         task(state=state)
     task(shard="another")
     with begin() as tx:

@@ -122,7 +122,7 @@ class Gangs:
     def finished(self, gang):
         self.until(lambda: self.detail(gang).gang.state in ENDED_GANGS, f"gang {gang} ends")
         detail = self.detail(gang)
-        assert detail.gang.state is GangState.FINISHED, detail.gang.reason
+        assert detail.gang.state is GangState.COMPLETED, detail.gang.reason
         return detail
 
     def cancel(self, *gangs):
@@ -319,7 +319,7 @@ def test_a_gang_moves_to_another_processor_of_its_host_and_counts_on(gangs, one_
     assert len(born) == 1
     assert numbers == list(range(1, len(numbers) + 1))
     detail = gangs.finished(moves)
-    assert [migration.state for migration in detail.migrations] == [MigrationState.DONE]
+    assert [migration.state for migration in detail.migrations] == [MigrationState.COMPLETED]
     assert detail.gang.failures == 0
     gangs.cancel(*gangs.created)
     gangs.nothing_is_left(server)
@@ -349,7 +349,7 @@ def test_a_gang_moves_to_another_host_and_counts_on(gangs, moving):
     assert numbers_there == list(range(numbers_there[0], numbers_there[-1] + 1))
     assert numbers_there[0] > numbers[-1]
     detail = gangs.finished(moves)
-    assert [migration.state for migration in detail.migrations] == [MigrationState.DONE]
+    assert [migration.state for migration in detail.migrations] == [MigrationState.COMPLETED]
     assert (detail.gang.attempt, detail.gang.failures) == (2, 0)
     gangs.cancel(*gangs.created)
     gangs.nothing_is_left(server)

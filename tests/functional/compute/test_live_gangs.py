@@ -70,7 +70,7 @@ class Pool:
 
     def finished(self, gang):
         detail = self.until_state(gang, *ENDED_GANGS)
-        assert detail.gang.state is GangState.FINISHED, detail.gang.reason
+        assert detail.gang.state is GangState.COMPLETED, detail.gang.reason
         return detail
 
     def cancel(self, *gangs):
@@ -180,8 +180,8 @@ def test_a_gang_runs_behind_another_moves_with_its_memory_and_one_is_swapped_whe
     pool.cancel(goes_on)
 
     detail = pool.finished(moves)
-    assert states(detail) == ["BACKGROUND", "MOVING", "FOREGROUND", "FINISHED"]
-    assert [migration.state for migration in detail.migrations] == [MigrationState.DONE]
+    assert states(detail) == ["BACKGROUND", "MOVING", "FOREGROUND", "COMPLETED"]
+    assert [migration.state for migration in detail.migrations] == [MigrationState.COMPLETED]
     assert (detail.gang.attempt, detail.gang.failures) == (2, 0)
     assert detail.gang.cpu_s > 0
     lived_once(pool, moves, born)
@@ -226,7 +226,7 @@ def test_a_gang_whose_guest_is_destroyed_from_outside_begins_again_as_a_whole_an
     pool.until(began_again, "it has another attempt")
     detail = pool.finished(gang)
     assert (detail.gang.attempt, detail.gang.failures) == (2, 1)
-    assert states(detail) == ["FOREGROUND", "QUEUED", "FOREGROUND", "FINISHED"]
+    assert states(detail) == ["FOREGROUND", "QUEUED", "FOREGROUND", "COMPLETED"]
     for index in range(2):
         boots = pool.shared.births(gang, index)
         assert boots[0] == born[index]

@@ -114,7 +114,7 @@ class Work:
         found = [job.result.read_bytes() if job.result else job.reason for job in outcome.jobs]
         assert found == [hashlib.sha256(payload).hexdigest().encode() + b"\n" for payload in self._payloads]
         assert outcome.batch.state is BatchState.COMPLETED
-        self.until(DONE=len(self._payloads))
+        self.until(COMPLETED=len(self._payloads))
         for job in self.jobs():
             assert [entry.event for entry in job.history].count("JobFinished") == 1
             happened = [job.created_at, job.staged_at, job.started_at, job.finished_at, job.ended_at]

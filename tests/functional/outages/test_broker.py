@@ -42,6 +42,6 @@ def test_without_rabbitmq_jobs_go_on_and_are_told_of_when_it_is_back(scene, brok
     later.finish()
     print(f"new work was done {time.monotonic() - back_s:.1f} s after RabbitMQ was back")
     assert work.attempts() == later.attempts() == {1}
-    assert later.states() == {JobState.DONE: 4}
+    assert later.states() == {JobState.COMPLETED: 4}
     assert not scene.hosts_were_lost()
     assert scene.owners() == owners

@@ -57,4 +57,4 @@ def test_without_database_jobs_go_on_and_are_told_of_when_it_is_back(scene, data
     later = scene.begin([0.5] * 4)
     later.finish()
     print(f"new work was done {time.monotonic() - back_s:.1f} s after the database was back")
-    assert later.states() == {JobState.DONE: 4}
+    assert later.states() == {JobState.COMPLETED: 4}

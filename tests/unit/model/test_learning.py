@@ -87,7 +87,7 @@ class Pool:
             timer=lambda: 0.0, rng=rng,
         )  # fmt: skip
 
-    def end(self, uuid, state=JobState.DONE):
+    def end(self, uuid, state=JobState.COMPLETED):
         with self.tx() as tx:
             change(tx, tx.job(uuid), state)
 
@@ -114,7 +114,7 @@ def test_a_policy_is_told_what_was_placed_and_what_has_ended_since(pool):
     pool.now_s = 20.0
     cycle.run()
     assert cycle.family.states[-1] == {"placed": 2, "ended": 1}
-    assert policy.told[-1] == policy.told[1] | {"event": "ended", "at": 20.0, "state": "DONE"}
+    assert policy.told[-1] == policy.told[1] | {"event": "ended", "at": 20.0, "state": "COMPLETED"}
     assert pool.memory().watched == ("b.0",)
 
 

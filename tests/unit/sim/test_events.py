@@ -44,7 +44,7 @@ def run(pool, policy, *batches):
     pool.run(policy)
     outcomes = [pool.outcome(request.uuid) for request in batches]
     assert {outcome.batch.state for outcome in outcomes} == {BatchState.COMPLETED}
-    assert {job.state for outcome in outcomes for job in outcome.jobs} == {JobState.DONE}
+    assert {job.state for outcome in outcomes for job in outcome.jobs} == {JobState.COMPLETED}
     return max(job.finished_at for outcome in outcomes for job in outcome.jobs)
 
 

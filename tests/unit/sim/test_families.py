@@ -72,7 +72,7 @@ def test_an_idle_slot_is_loaded_again_when_its_function_was_held_long_enough(poo
     # The first slot was loaded from 0 to 0.5 s; looks are half a second apart, and the load takes half a second.
     assert job.dispatched_at == pytest.approx(0.5 + HOLD_S, abs=0.5)
     assert job.started_at == job.dispatched_at + 0.5
-    assert job.state is JobState.DONE
+    assert job.state is JobState.COMPLETED
 
 
 def test_a_task_waits_until_its_slots_are_free_at_once_and_a_batch_goes_on_after_it(pool):
@@ -81,7 +81,7 @@ def test_a_task_waits_until_its_slots_are_free_at_once_and_a_batch_goes_on_after
     pool.submit_at(0.2, batch("b", "aes", "aes"))
     pool.run_families(policies(Benefit()))
     ends = {uuid: max(job.finished_at for job in pool.outcome(uuid).jobs) for uuid in ("a", "t", "b")}
-    assert {job.state for uuid in ends for job in pool.outcome(uuid).jobs} == {JobState.DONE}
+    assert {job.state for uuid in ends for job in pool.outcome(uuid).jobs} == {JobState.COMPLETED}
     # Slots load one after the other, by 0.5 and 1 s; then they compute for a second, three times.  Tasks and reports of
     # free slots are looked at at once, batches are placed behind what is there.
     assert ends == pytest.approx({"a": 2.0, "b": 3.0, "t": 4.0}, abs=0.1)
@@ -118,10 +118,10 @@ def test_policies_of_each_family_decide_with_what_became_of_their_decisions(pool
         for number in range(3):
             pool.submit_task_at(at + 20.0, task(f"task-{uuid}{number}", 2))
     pool.run_families(asked)
-    assert batches.states == [None, {"job planned-a.0": "DONE"}]
+    assert batches.states == [None, {"job planned-a.0": "COMPLETED"}]
     assert online.states[0] is None
-    assert online.states[-1] == {"job online-a.0": "DONE"}
-    assert tasks.states[-1]["task task-a0"] == "FINISHED"
+    assert online.states[-1] == {"job online-a.0": "COMPLETED"}
+    assert tasks.states[-1]["task task-a0"] == "COMPLETED"
 
 
 class DoesNotApply(Ect):
@@ -145,7 +145,7 @@ def test_work_whose_policy_fails_is_put_off_and_tried_again(pool):
     pool.submit_at(0.0, batch("a", "aes"))
     pool.run_families(replace(policies(Benefit()), batches=lambda _: policy, default_batch=policy.name))
     (job,) = pool.outcome("a").jobs
-    assert job.state is JobState.DONE
+    assert job.state is JobState.COMPLETED
     (failure,) = pool.failures.values()
     assert (failure.first_s, failure.times) == (0.0, 2)
     assert failure.message == "batch a: policy does not apply failed; next try in 60 s (ValueError: no such view)"
@@ -164,4 +164,4 @@ def test_what_an_agent_says_while_its_host_is_slow_is_heard_so_much_later(pool):
     pool.run_families(policies(Benefit()))
     (job,) = pool.outcome("a").jobs
     assert heard_s[JobState.RUNNING] == pytest.approx(job.started_at + 5.25)
-    assert heard_s[JobState.DONE] == pytest.approx(job.finished_at + 5.25)
+    assert heard_s[JobState.COMPLETED] == pytest.approx(job.finished_at + 5.25)

@@ -57,7 +57,7 @@ def mixed_batch(jobs=60):
 def test_a_batch_runs_to_its_end_as_the_plan_said(make_pool, policy):
     outcome = make_pool(hosts=3, cards=2).run_batch(mixed_batch(), policy)
     assert outcome.batch.state is BatchState.COMPLETED
-    assert {job.state for job in outcome.jobs} == {JobState.DONE}
+    assert {job.state for job in outcome.jobs} == {JobState.COMPLETED}
     assert {job.attempt for job in outcome.jobs} == {1}
     assert {slot.state for slot in outcome.slots} <= {SlotState.READY, SlotState.EMPTY}
     assert outcome.batch.lower_bound_s <= outcome.makespan_s
@@ -115,7 +115,7 @@ def test_the_same_batch_goes_the_same_way_every_time(make_pool):
 
 def test_a_run_that_is_cut_short_tells_how_far_it_came(make_pool):
     outcome = make_pool(settings=NO_LEAD, delays=NO_DELAY).run_batch(batch(["flow"] * 3), Ect(), until_s=5.0)
-    assert [job.state for job in outcome.jobs] == [JobState.DONE, JobState.RUNNING, JobState.STAGED]
+    assert [job.state for job in outcome.jobs] == [JobState.COMPLETED, JobState.RUNNING, JobState.STAGED]
     assert outcome.batch.state is BatchState.RUNNING
 
 
@@ -136,7 +136,7 @@ def test_results_are_back_when_the_plan_says(make_catalogue):
     settings = PoolSettings(dispatch_lead_s=0.0, plan_results=True)
     pool = SimulatedPool(catalogue, hosts, settings=settings, delays=NO_DELAY)
     outcome = pool.run_batch(batch(["grow"] * 4, input_bytes=100_000, requesters=("tenant",)), Ect())
-    assert {(job.state, job.result_bytes) for job in outcome.jobs} == {(JobState.DONE, 400_000)}
+    assert {(job.state, job.result_bytes) for job in outcome.jobs} == {(JobState.COMPLETED, 400_000)}
     back_s = max(job.ended_at for job in outcome.jobs)
     assert back_s == pytest.approx(outcome.batch.planned_completion_s, abs=1e-5)
     # Four results of 0.4 s leave by one link, which the last of two jobs on a slot cannot leave free.

@@ -120,7 +120,7 @@ def audit_tasks(tasks: Sequence[Task], leases: Sequence[Lease], active_jobs: Seq
 # ---- Batches, slots, leases, and the outbox
 
 #: Jobs whose completion is recorded.
-COMPLETED = frozenset({JobState.RESULT_HELD, JobState.DONE})
+COMPLETED = frozenset({JobState.RESULT_HELD, JobState.COMPLETED})
 ENDED_BATCHES = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
 
 

@@ -47,7 +47,7 @@ def test_a_task_gets_its_slots_at_once_and_ends_when_all_its_shares_have(running
     assert {share.slot for share in detail.shares} == set(detail.slots)
     for share in detail.shares:
         running.report(share, "staged", "started", "finished")
-    assert state(running, task) is TaskState.FINISHED
+    assert state(running, task) is TaskState.COMPLETED
     assert [one.uuid for one in running.api.tasks("p", 10)] == [task.uuid]
     with pytest.raises(InvalidTransition):
         running.api.cancel_task("p", task.uuid)

@@ -40,4 +40,4 @@ def test_a_gang_policy_decides_with_what_became_of_its_gangs(new_gang_pool):
         pool.tell("h0")
         exit_all(pool, first)
     assert [gang.uuid for gang in cycle.run().outcome.placed] == [second]
-    assert policy.states == [None, {first: "FINISHED"}]
+    assert policy.states == [None, {first: "COMPLETED"}]

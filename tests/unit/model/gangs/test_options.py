@@ -71,7 +71,7 @@ def test_a_gang_that_ends_in_its_trial_leaves_the_priority_to_who_gave_way(tryin
     pool.settle()
     exit_all(pool, short) if ending == "exits" else pool.cancel(short)
     pool.settle()
-    assert pool.gang(short).state is (GangState.FINISHED if ending == "exits" else GangState.CANCELLED)
+    assert pool.gang(short).state is (GangState.COMPLETED if ending == "exits" else GangState.CANCELLED)
     assert priorities(pool, long) == (FRONT,)
     assert not any(process.exchanged for process in pool.store.all(Process))
 

@@ -64,7 +64,7 @@ def test_a_gang_behind_one_that_ends_is_swapped_to_the_foreground(pool):
     pool.settle()
     exit_all(pool, wide)
     pool.settle()
-    assert (state(pool, wide), state(pool, small)) == ("FINISHED", "FOREGROUND")
+    assert (state(pool, wide), state(pool, small)) == ("COMPLETED", "FOREGROUND")
     assert (pool.gang(small).swaps, pool.gang(small).attempt) == (1, 1)
     assert all(launch.tier is Tier.FOREGROUND for host in pool.hosts.values() for _, launch in host.held.values())
 
@@ -78,7 +78,7 @@ def test_a_gang_keeps_all_places_until_its_last_process_has_ended(pool):
     assert (state(pool, wide), state(pool, waits)) == ("FOREGROUND", "BACKGROUND")
     exit_all(pool, wide)
     pool.settle()
-    assert state(pool, wide) == "FINISHED"
+    assert state(pool, wide) == "COMPLETED"
     assert pool.gang(wide).cpu_s == 2.0  # a second each
 
 
@@ -98,7 +98,7 @@ def test_a_move_launches_nothing_before_the_old_place_is_left_and_keeps_the_prog
     pool.settle()
     assert (state(pool, moves), pool.gang(moves).migrations) == ("FOREGROUND", 1)
     (migration,) = pool.store.all(Migration)
-    assert migration.state is MigrationState.DONE
+    assert migration.state is MigrationState.COMPLETED
 
 
 def test_a_saved_memory_is_handed_to_the_place_that_the_process_goes_on_in(pool, moving):
@@ -170,7 +170,7 @@ def test_a_gang_that_ends_while_it_is_told_to_move_is_finished(pool, moving):
     exit_all(pool, moves)
     pool.deliver(old)
     pool.tell(old)
-    assert (state(pool, moves), live(pool, moves)) == ("FINISHED", {})
+    assert (state(pool, moves), live(pool, moves)) == ("COMPLETED", {})
     (migration,) = pool.store.all(Migration)
     assert migration.state is MigrationState.FAILED
 
@@ -194,7 +194,7 @@ def test_a_process_that_has_ended_is_not_launched_again_where_its_gang_moves(new
     assert [str(process.state) for process in live(pool, moves).values()] == ["EXITED", "RUNNING"]
     exit_all(pool, moves)
     pool.settle()
-    assert (state(pool, moves), state(pool, stays)) == ("FINISHED", "FOREGROUND")
+    assert (state(pool, moves), state(pool, stays)) == ("COMPLETED", "FOREGROUND")
 
 
 def test_only_a_policy_that_kills_kills(new_gang_pool):

@@ -9,7 +9,7 @@ from fpga_pool.model.lifecycle.job import JOB
 from fpga_pool.model.messages.agents import AssignJob, EvictJob, ReleaseJob
 from fpga_pool.model.objects.pool import ACTIVE_JOBS, ENDED_JOBS, HISTORY_LENGTH, Job, JobState, RateSegment
 
-PENDING, WAITING_INPUT, STAGED, RUNNING, RESULT_HELD, DONE, FAILED, CANCELLED = JobState
+PENDING, WAITING_INPUT, STAGED, RUNNING, RESULT_HELD, COMPLETED, FAILED, CANCELLED = JobState
 
 #: What each event leads to; everything else is refused.
 ALLOWED = {
@@ -23,8 +23,8 @@ ALLOWED = {
     },
     STAGED: {"JobStarted": RUNNING, "JobFinished": RESULT_HELD, "Moved": WAITING_INPUT, "Retimed": STAGED},
     RUNNING: {"JobStarted": RUNNING, "JobFinished": RESULT_HELD},
-    RESULT_HELD: {"ResultDelivered": DONE, "ResultExpired": DONE, "JobReleased": DONE},
-    DONE: {},
+    RESULT_HELD: {"ResultDelivered": COMPLETED, "ResultExpired": COMPLETED, "JobReleased": COMPLETED},
+    COMPLETED: {},
     FAILED: {},
     CANCELLED: {},
 }
@@ -71,8 +71,8 @@ def test_a_refusal_tells_the_object_its_state_what_is_possible_and_the_history(n
 
 
 def test_a_refusal_in_a_final_state_says_that_nothing_is_possible(new_job, job_events):
-    with pytest.raises(InvalidTransition, match=r"in state DONE \(possible: nothing\)"):
-        JOB.transition(new_job(state=DONE), job_events["Planned"], 8.0)
+    with pytest.raises(InvalidTransition, match=r"in state COMPLETED \(possible: nothing\)"):
+        JOB.transition(new_job(state=COMPLETED), job_events["Planned"], 8.0)
 
 
 def test_the_history_keeps_only_the_last_transitions(new_job, job_events):
@@ -127,7 +127,7 @@ def test_a_job_that_is_complete_before_its_cancellation_arrives_stays_complete(n
     job, _ = JOB.transition(new_job(state=RUNNING, cancel_requested=True), job_events["JobFinished"], 7.0)
     assert job.state is RESULT_HELD
     job, _ = JOB.transition(job, job_events["JobReleased"], 8.0)
-    assert (job.state, job.reason) == (DONE, "result discarded: cancelled after completion")
+    assert (job.state, job.reason) == (COMPLETED, "result discarded: cancelled after completion")
 
 
 def test_a_retryable_failure_leaves_the_input_with_the_agent(new_job, job_events):

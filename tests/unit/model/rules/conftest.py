@@ -249,7 +249,7 @@ class Pool:
     def bring(self, uuid, state):
         """Let a planned job get as far as `state`."""
         steps = [(JobState.STAGED, self.stage), (JobState.RUNNING, self.start), (JobState.RESULT_HELD, self.finish)]
-        steps.append((JobState.DONE, self.delivered))
+        steps.append((JobState.COMPLETED, self.delivered))
         done = [goal for goal, _ in steps]
         steps = steps[done.index(self.job(uuid).state) + 1 if self.job(uuid).state in done else 0 :]
         while self.job(uuid).state is not state:

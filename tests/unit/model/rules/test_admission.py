@@ -146,14 +146,14 @@ def test_a_job_that_completes_while_its_release_is_on_the_way_counts_as_complete
     pool.cancel(uuid)
     assert pool.finish("b1.0") == []
     assert pool.released("b1.0") == []
-    assert pool.job("b1.0").state is JobState.DONE
+    assert pool.job("b1.0").state is JobState.COMPLETED
     assert (pool.batch(uuid).state, pool.batch(uuid).jobs_completed) == (BatchState.COMPLETED, 1)
 
 
 def test_a_batch_that_has_ended_is_not_cancelled(pool):
     uuid = pool.create("aes")
     pool.plan()
-    pool.bring("b1.0", JobState.DONE)
+    pool.bring("b1.0", JobState.COMPLETED)
     with pytest.raises(InvalidTransition, match=f"batch {uuid}: BatchCancelRequested is not possible"):
         pool.cancel(uuid)
 

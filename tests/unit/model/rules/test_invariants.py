@@ -205,7 +205,7 @@ class Walk:
                 pass
             for job in self.jobs():
                 if job.state in (JobState.WAITING_INPUT, JobState.STAGED, JobState.RUNNING):
-                    self.pool.bring(job.uuid, JobState.DONE)
+                    self.pool.bring(job.uuid, JobState.COMPLETED)
             self.pool.tick()
         assert all(job.state in ENDED_JOBS for job in self.jobs())
         assert self.pool.contents().tasks == []

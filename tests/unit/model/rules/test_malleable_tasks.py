@@ -65,8 +65,8 @@ def test_it_runs_on_fewer_where_no_more_are_in_service_and_each_computes_several
     assert (first.start_s, second.start_s) == (0.5, pytest.approx(first.end_s))
     assert third.end_s == pytest.approx(0.5 + 3 * 1.001)
     for share in tasks.shares(uuid):
-        pool.bring(share.uuid, JobState.DONE)
-    assert tasks.get(uuid).state is TaskState.FINISHED
+        pool.bring(share.uuid, JobState.COMPLETED)
+    assert tasks.get(uuid).state is TaskState.COMPLETED
     assert tasks.held() == {}
 
 
@@ -94,7 +94,7 @@ def test_one_that_has_waited_long_gets_its_quickest_shape_as_soon_as_it_can(pool
     assert tasks.place() == []  # the two slots that are free are kept
     assert tasks.detail(uuid).pending_reason == "4 or 2 slots for aes that are linked so (ring) are not free at once"
     for share in tasks.shares(narrow):
-        pool.bring(share.uuid, JobState.DONE)
+        pool.bring(share.uuid, JobState.COMPLETED)
     assert tasks.place() == [uuid]
     assert tasks.get(uuid).slots == 4
 
@@ -103,7 +103,7 @@ def test_a_slot_with_several_shares_that_fails_stops_the_task_which_goes_on_in_a
     uuid = tasks.create(4, "line", shapes=[(4, None), (2, 1.0)])
     assert tasks.place() == [uuid]
     first, second, *others = tasks.shares(uuid)
-    pool.bring(first.uuid, JobState.DONE)
+    pool.bring(first.uuid, JobState.COMPLETED)
     lost = second.slot
     pool.report(pool.slot_report(lost, SlotState.FAULTED, reason="smoke"), host="r")
     assert tasks.get(uuid).state is TaskState.QUEUED
@@ -113,8 +113,8 @@ def test_a_slot_with_several_shares_that_fails_stops_the_task_which_goes_on_in_a
     assert (task.slots, task.attempt, task.failures) == (2, 2, 1)
     assert {share.attempt for share in tasks.shares(uuid)} == {1, 2}
     for share in (second, *others):
-        pool.bring(share.uuid, JobState.DONE)
-    assert tasks.get(uuid).state is TaskState.FINISHED
+        pool.bring(share.uuid, JobState.COMPLETED)
+    assert tasks.get(uuid).state is TaskState.COMPLETED
 
 
 def test_where_the_policy_fails_it_gets_the_quickest_shape_that_there_are_slots_for(pool, tasks):

@@ -68,7 +68,7 @@ def test_cards_load_one_slot_at_a_time(pool, online):
 def test_a_slot_that_holds_the_function_is_not_loaded_again(pool, online):
     (first,) = online.run("aes")
     slot = pool.job(first).slot
-    pool.bring(first, JobState.DONE)
+    pool.bring(first, JobState.COMPLETED)
     online.create("aes")
     assert online.step() == ({"b2.0": slot}, [])
     assert (pool.job("b2.0").start_s, pool.job("b2.0").end_s) == (0.0, 10.0)

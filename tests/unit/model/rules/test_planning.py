@@ -186,7 +186,7 @@ def test_orders_continue_after_a_queue_that_is_there(pool):
     pool.plan()
     pool.create("flow")
     assert [job.order for job in pool.plan()] == [2]
-    pool.bring("b1.0", JobState.DONE)
+    pool.bring("b1.0", JobState.COMPLETED)
     pool.create("flow")
     assert [job.order for job in pool.plan()] == [3]
 

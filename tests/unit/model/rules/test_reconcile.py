@@ -86,7 +86,7 @@ def test_an_agent_that_knows_only_an_older_attempt_is_told_to_forget_it(pool, jo
 def test_a_result_that_is_no_longer_held_has_expired(pool, job):
     pool.bring(job, JobState.RESULT_HELD)
     assert pool.heard(pool.heartbeat(jobs=())) == [(job, "its result is no longer held by its agent")]
-    assert pool.job(job).state is JobState.DONE
+    assert pool.job(job).state is JobState.COMPLETED
     assert pool.batch("b1").jobs_completed == 1
 
 

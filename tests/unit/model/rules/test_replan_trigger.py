@@ -63,7 +63,7 @@ def test_jobs_of_policies_that_do_not_plan_are_no_news(queued):
     with queued.tx() as tx:
         others = [job for job in tx.active_jobs() if job.uuid != late.uuid]
     for job in others:
-        queued.bring(job.uuid, JobState.DONE)
+        queued.bring(job.uuid, JobState.COMPLETED)
     assert reason(1100.0) == ""
 
 
@@ -71,7 +71,7 @@ def test_an_idle_slot_beside_a_long_queue_is_said_once(queued, look):
     with queued.tx() as tx:
         jobs = {slot: tx.active_jobs(slot=slot) for slot in (R0, R1, R2)}
     for job in jobs[R1]:
-        queued.bring(job.uuid, JobState.DONE)
+        queued.bring(job.uuid, JobState.COMPLETED)
     assert "1 slots have nothing to do" in look()
     queued.now_s += 1.1
     assert look() == ""

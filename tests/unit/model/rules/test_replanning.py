@@ -56,7 +56,7 @@ def test_a_computation_that_is_late_is_expected_to_be_as_late_again(queued):
 def test_jobs_behind_one_that_is_late_move_to_other_slots_on_their_host_with_their_inputs(queued):
     for slot in (R1, R2):
         for job in queue(queued, slot)[:3]:
-            queued.bring(job.uuid, JobState.DONE)
+            queued.bring(job.uuid, JobState.COMPLETED)
     queued.now_s += 4.751
     late = queue(queued, R0)
     changes = queued.replan(late=True)
@@ -86,7 +86,7 @@ def test_a_failed_slots_jobs_are_placed_on_the_others(queued):
 
 def test_jobs_of_policies_that_do_not_replan_are_left_alone(queued):
     for job in queue(queued, R1):
-        queued.bring(job.uuid, JobState.DONE)
+        queued.bring(job.uuid, JobState.COMPLETED)
     assert queued.asked(movable=False).underway.begun.all()
     assert queued.replan(movable=False).moved == []
     assert len(queued.replan().moved) > 0
@@ -94,7 +94,7 @@ def test_jobs_of_policies_that_do_not_replan_are_left_alone(queued):
 
 def test_a_job_that_was_moved_often_stays(queued):
     for job in queue(queued, R1):
-        queued.bring(job.uuid, JobState.DONE)
+        queued.bring(job.uuid, JobState.COMPLETED)
     moved = {job.uuid for job in queued.replan().moved}
     asked = queued.asked()
     # Of three attempts, two are for faults.
@@ -103,11 +103,11 @@ def test_a_job_that_was_moved_often_stays(queued):
 
 def test_what_changes_meanwhile_is_left_out(queued):
     for job in queue(queued, R1):
-        queued.bring(job.uuid, JobState.DONE)
+        queued.bring(job.uuid, JobState.COMPLETED)
     asked = queued.asked()
     started = {queue(queued, slot)[0].uuid for slot in (R0, R2)}
     for uuid in started:
-        queued.bring(uuid, JobState.DONE)
+        queued.bring(uuid, JobState.COMPLETED)
     queued.cancel("b1")
     assert queued.replan(asked).moved == []
 
@@ -124,7 +124,7 @@ def test_a_move_to_another_host_withdraws_the_input_from_the_former_one(queued):
 
 
 def test_a_drain_is_complete_when_the_last_job_has_moved_away(queued):
-    queued.bring(queue(queued, R0)[0].uuid, JobState.DONE)
+    queued.bring(queue(queued, R0)[0].uuid, JobState.COMPLETED)
     queued.drain(R0)
     assert queued.slot(R0).state is SlotState.DRAINED
     assert {job.slot for job in queued.replan().placed} == {R1, R2}

@@ -12,7 +12,7 @@ def job(pool):
 
 
 def test_reports_in_their_order_complete_a_job_once(pool, job):
-    pool.bring(job, JobState.DONE)
+    pool.bring(job, JobState.COMPLETED)
     assert (pool.batch("b1").state, pool.batch("b1").jobs_completed) == (BatchState.COMPLETED, 1)
     (run,) = pool.store.all(Run)
     assert (run.job, run.function, run.board, run.input_bytes, run.compute_s) == (job, "aes", "fast", 1000, 1.5)
@@ -104,8 +104,8 @@ def test_leases_are_granted_with_the_first_job_and_released_with_the_last_under_
         lease = pool.lease("h0/c/r2")
         epochs.append(lease.epoch)
         assert (lease.holder, lease.revocable, lease.granted_at) == ("s", True, pool.now_s)
-        pool.bring(jobs[0], JobState.DONE)
+        pool.bring(jobs[0], JobState.COMPLETED)
         assert pool.lease("h0/c/r2") == lease
-        pool.bring(jobs[1], JobState.DONE)
+        pool.bring(jobs[1], JobState.COMPLETED)
         assert pool.lease("h0/c/r2") is None
     assert epochs == [1, 2, 3]

@@ -91,7 +91,7 @@ def test_a_claim_does_not_stop_a_share_that_cannot_be_stopped_however_soon_it_en
         claim(pool, 2)
     assert claim(pool, 1).isdisjoint(held)
     assert tasks.get(uuid).state is TaskState.RUNNING
-    pool.bring(tasks.shares(uuid)[0].uuid, JobState.DONE)
+    pool.bring(tasks.shares(uuid)[0].uuid, JobState.COMPLETED)
     assert busy(pool) == set()  # the other shares wait for their inputs
 
 

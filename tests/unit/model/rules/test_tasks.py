@@ -39,7 +39,7 @@ def tasks(pool):
     return tasks
 
 
-def run(tasks, uuid, state=JobState.DONE):
+def run(tasks, uuid, state=JobState.COMPLETED):
     for share in tasks.shares(uuid):
         if share.state not in ENDED_JOBS:
             tasks.pool.bring(share.uuid, state)
@@ -55,12 +55,12 @@ def test_a_task_gets_slots_in_the_order_of_their_links_and_gives_them_back_when_
     order = [int(card[1]) for card in cards(tasks, uuid)]
     assert [(after - before) % 4 for before, after in pairwise(order)] in ([1, 1], [3, 3])
     first, *others = tasks.shares(uuid)
-    pool.bring(first.uuid, JobState.DONE)
+    pool.bring(first.uuid, JobState.COMPLETED)
     assert tasks.get(uuid).state is TaskState.RUNNING
     assert len(tasks.held()[uuid]) == 3
     for share in others:
         pool.bring(share.uuid, JobState.RESULT_HELD)
-    assert tasks.get(uuid).state is TaskState.FINISHED
+    assert tasks.get(uuid).state is TaskState.COMPLETED
     assert pool.batch(uuid).state is BatchState.COMPLETED
     assert tasks.held() == {}
 
@@ -132,7 +132,7 @@ def test_a_patient_task_waits_until_slots_are_free_at_once(pool, tasks):
     uuid = tasks.create(4, "ring")
     assert tasks.place() == []
     for job in jobs:
-        pool.bring(job.uuid, JobState.DONE)
+        pool.bring(job.uuid, JobState.COMPLETED)
     assert tasks.place() == [uuid]
 
 
@@ -156,13 +156,13 @@ def test_a_task_that_came_later_leaves_a_batch_that_waits_its_last_slot(pool, ta
     later = tasks.create(4, "ring")
     run(tasks, first)
     for job in pool.contents().active_jobs:
-        pool.bring(job.uuid, JobState.DONE)
+        pool.bring(job.uuid, JobState.COMPLETED)
     for _ in range(3):
         pool.now_s += 31.0
         assert tasks.place() == []
     assert len(pool.plan()) == 4
     for job in pool.contents().active_jobs:
-        pool.bring(job.uuid, JobState.DONE)
+        pool.bring(job.uuid, JobState.COMPLETED)
     assert tasks.place() == [later]
 
 
@@ -194,7 +194,7 @@ def test_a_slot_that_fails_stops_the_whole_task_which_begins_again_with_what_is_
     assert lost.slot not in tasks.held()[uuid]
     assert [share.attempt for share in tasks.shares(uuid)] == [1, 2]
     run(tasks, uuid)
-    assert tasks.get(uuid).state is TaskState.FINISHED
+    assert tasks.get(uuid).state is TaskState.COMPLETED
 
 
 def test_shares_on_a_host_that_is_lost_all_begin_again_elsewhere(pool, tasks):
@@ -356,7 +356,7 @@ def test_no_slot_of_a_task_that_cannot_be_stopped_is_to_be_had(new_pool, make_ca
     uuid = tasks.create(3, "line")
     tasks.place()
     done, *others = tasks.shares(uuid)
-    pool.bring(done.uuid, JobState.DONE)
+    pool.bring(done.uuid, JobState.COMPLETED)
     for share in others:
         pool.bring(share.uuid, JobState.RUNNING)
     with pool.tx() as tx:
