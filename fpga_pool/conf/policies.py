@@ -97,10 +97,11 @@ def is_proving(group: str, name: str) -> bool:
 def policy_opts() -> Iterator[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Yield the parameters of every policy that has some: the fields of its `Params`, each with its help as metadata.
 
-    Policies of one name in several families have one kind of parameters.
+    Policies of one name in several families have one kind of parameters.  Those of the cluster family have no options:
+    only the simulator has them decide.
     """
     families: dict[str, list[str]] = defaultdict(list)
-    for group in GROUPS:
+    for group in (group for group in GROUPS if group != "cluster"):
         for name in policy_names(group):
             families[name].append(group)
     for name, groups in families.items():

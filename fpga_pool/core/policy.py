@@ -14,6 +14,8 @@ import numpy as np
 
 from fpga_pool.core.benefit.occupancy import Occupancy
 from fpga_pool.core.benefit.pool import Move as OnlineMove
+from fpga_pool.core.cluster.nodes import NodePolicy
+from fpga_pool.core.cluster.views import ClusterView
 from fpga_pool.core.gangs.gangs import Move as GangMove
 from fpga_pool.core.gangs.tiers import Tiers
 from fpga_pool.core.integer import Report
@@ -96,6 +98,17 @@ class GangPolicy(Policy[Tiers, Iterator[GangMove]], Protocol):
 
 #: Tasks and enclosures to a schedule of all of them.
 TaskPolicy = Policy[TaskProblem, TaskSchedule]
+
+
+# Pipelines on a cluster (learned placement paper) ---------------------------------------------------------------
+
+
+@runtime_checkable
+class ClusterPolicy(Policy[ClusterView, int | None], Protocol):
+    """A task to the node that executes it, None while there is none; the view is kept up to date by the shell."""
+
+    #: Decides within each node.
+    node: NodePolicy
 
 
 # Abilities ----------------------------------------------------------------------------------------------------

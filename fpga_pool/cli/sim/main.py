@@ -212,6 +212,20 @@ def _pool_status(result: Mapping[str, Any]) -> int:
     return FAILED if result["audit"] else OK
 
 
+def _add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    from fpga_pool.cli.sim import cluster
+
+    cluster.add_arguments(parser)
+    help_text = "random seed (default: [run] seed of the scenario)"
+    parser.add_argument("--seed", type=_seed, metavar="N", help=help_text)
+
+
+def _cluster(arguments: argparse.Namespace) -> Mapping[str, Any]:
+    from fpga_pool.cli.sim import cluster
+
+    return cluster.run(arguments)
+
+
 def _add_task_workload_arguments(parser: argparse.ArgumentParser) -> None:
     from fpga_pool.cli.sim import task_workload
 
@@ -298,6 +312,12 @@ COMMANDS: Mapping[str, _Command] = {
         _pool,
         _show_pool,
         _pool_status,
+    ),
+    "cluster": _Command(
+        "Simulate pipelines that arrive at a cluster of unlike nodes, with interference.",
+        _add_cluster_arguments,
+        _cluster,
+        _show_lines,
     ),
     "task-workload": _Command(
         "Generate a problem of tasks that need several linked FPGAs each, from a model.",

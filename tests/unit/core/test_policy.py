@@ -59,7 +59,7 @@ def probes(source):
 
 
 def test_reads_the_protocols_that_there_are():
-    assert ABILITIES | {"Policy", "GangPolicy"} == set(PROTOCOLS)
+    assert ABILITIES | {"ClusterPolicy", "GangPolicy", "Policy"} == set(PROTOCOLS)
     assert MEMBERS["Preparing"] == {"prepare"}
     assert MEMBERS["Parametrised"] == {"Params"}
 
@@ -67,7 +67,8 @@ def test_reads_the_protocols_that_there_are():
 @pytest.mark.parametrize(("group", "name"), INSTALLED)
 def test_policy_is_one_of_its_family_under_its_own_name(group, name):
     policy = load_policy(group, name)
-    assert isinstance(policy, declared.GangPolicy if group == "gang" else declared.Policy)
+    families = {"cluster": declared.ClusterPolicy, "gang": declared.GangPolicy}
+    assert isinstance(policy, families.get(group, declared.Policy))
     assert policy.name == name
     assert differences(policy, declared.Policy) == []
 

@@ -8,11 +8,12 @@ import pytest
 from oslo_config import cfg
 
 from fpga_pool.conf.opts import register_opts
+from fpga_pool.sim.cluster import tables as cluster
 from fpga_pool.sim.scenario import tables
 from fpga_pool.sim.scenario.values import Spread
 
-PAGE = Path(__file__).parents[3] / "doc" / "source" / "user" / "scenarios.rst"
-#: By heading of the page.
+USER = Path(__file__).parents[3] / "doc" / "source" / "user"
+#: By heading of the page on scenarios of pools.
 SECTIONS = {
     "``[pool]``": tables.PoolTable,
     "``[scheduler]``": tables.SchedulerTable,
@@ -29,9 +30,22 @@ SECTIONS = {
 }
 
 
-def told(heading):
+#: The same of the page on scenarios of clusters.
+WORLDS = {
+    "``[run]``": cluster.RunTable,
+    "``[estimates]``": cluster.EstimatesTable,
+    "``[nodes.NAME]``": cluster.NodeTable,
+    "``[subtasks.NAME]``": cluster.SubtaskTable,
+    "``[pipelines.NAME]``": cluster.PipelineTable,
+    "``[[arrivals]]``": cluster.ArrivalTable,
+    "``[[events]]``": cluster.EventTable,
+}
+PLACES = [(page, *place) for page, places in (("scenarios", SECTIONS), ("worlds", WORLDS)) for place in places.items()]
+
+
+def told(page, heading):
     """Return the keys of a section's first table, with their defaults."""
-    text = PAGE.read_text()
+    text = (USER / f"{page}.rst").read_text()
     section = text[text.index(f"\n{heading}\n") :]
     section = section[: re.search(r"\n(-{4,}|={4,})\n(?s:.*?)\n(-{4,}|={4,})\n|\Z", section[5:]).end() + 5]
     table = section[section.index("list-table") :].split("\n\n", 2)[1]
@@ -57,15 +71,15 @@ def shown(field):
     return str(value) if isinstance(value, str | int) else f"{value:g}"
 
 
-@pytest.mark.parametrize(("heading", "table"), SECTIONS.items())
-def test_keys_and_defaults_are_those_of_the_code(heading, table):
+@pytest.mark.parametrize(("page", "heading", "table"), PLACES)
+def test_keys_and_defaults_are_those_of_the_code(page, heading, table):
     inherited = {name for base in table.__mro__[1:-1] for name in base.__dataclass_fields__}
     keys = {
         field.name: shown(field)
         for field in dataclasses.fields(table)
         if "kind" in field.metadata and field.name not in inherited
     }
-    assert told(heading) == keys
+    assert told(page, heading) == keys
 
 
 @pytest.mark.parametrize(("group", "table"), [("scheduler", tables.SchedulerTable), ("agent", tables.AgentTable)])

@@ -1,0 +1,79 @@
+"""`fpga-pool-sim cluster`: pipelines that arrive at a cluster of unlike nodes."""
+
+import argparse
+import time
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from fpga_pool.cli.arguments import number_that
+from fpga_pool.conf.policies import policy_names, policy_with
+from fpga_pool.core.cluster.nodes import NODE_POLICIES
+from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.sim.cluster.bound import bounds
+from fpga_pool.sim.cluster.laws import GROUP, Law
+from fpga_pool.sim.cluster.reading import read_world
+from fpga_pool.sim.cluster.results import summary
+from fpga_pool.sim.cluster.simulator import simulate
+from fpga_pool.sim.cluster.workload import draw
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    names = ", ".join(policy_names("cluster"))
+    parser.add_argument("scenario", metavar="SCENARIO", help="nodes, pipelines and arrivals (.toml)")
+    parser.add_argument("--policy", required=True, metavar="NAME", help=f"cluster policy: {names}")
+    parser.add_argument(
+        "--node-policy",
+        metavar="NAME",
+        help=f"policy within a node: {', '.join(NODE_POLICIES)} (default: that of the cluster policy)",
+    )
+    parser.add_argument(
+        "--load",
+        type=number_that(lambda value: 0 < value < float("inf"), "a finite number above 0"),
+        default=1.0,
+        metavar="F",
+        help="divide the times between arrivals by F (default: 1)",
+    )
+    parser.add_argument("--exclusive", action="store_true", help="execute one subtask at a time on each accelerator")
+    parser.add_argument(
+        "--no-admission", action="store_true", help="start subtasks even if the node has no memory for them and swaps"
+    )
+
+
+def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
+    """Simulate, and return what came of it."""
+    values: dict[str, Any] = {"corun": not arguments.exclusive, "admission": not arguments.no_admission}
+    if arguments.node_policy is not None:
+        values["node"] = arguments.node_policy
+    policy = policy_with("cluster", arguments.policy, values)
+    world = read_world(Path(arguments.scenario), make_law)
+    seed = world.run.seed if arguments.seed is None else arguments.seed
+    workload = draw(world, seed, arguments.load)
+    begin_s = time.perf_counter()
+    try:
+        outcome = simulate(world, workload, policy, seed)
+    except ValueError as error:
+        raise InvalidInput(f"{world.path}: {error}") from error
+    simulated_s = time.perf_counter()
+    limits = bounds(world, workload)
+    return {
+        "policy": arguments.policy,
+        **summary(world, workload, outcome),
+        "bound_per_minute": limits.per_minute,
+        "bound_mean_response_s": limits.mean_response_s,
+        "simulation_s": simulated_s - begin_s,
+    }
+
+
+def make_law(name: str, parameters: Mapping[str, Any]) -> Law:
+    """Return the interference law of that name; InvalidInput names those there are, or the parameter that is wrong."""
+    found = entry_points(group=GROUP)
+    if name not in found.names:
+        raise InvalidInput(f"law: {name!r}: no such law; available: {', '.join(sorted(found.names))}")
+    try:
+        law: Law = found[name].load()(**parameters)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{name}: {error}") from None
+    return law

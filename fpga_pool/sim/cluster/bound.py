@@ -1,0 +1,98 @@
+"""What no policy can exceed in a world: tasks per minute, and how short the mean response can be."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linprog
+
+from fpga_pool.core.cluster.views import ACCELERATOR, CPU
+from fpga_pool.core.types import Floats
+from fpga_pool.sim.cluster.laws import Bottleneck, Saturation
+from fpga_pool.sim.cluster.simulator import pipeline_steps, task_view
+from fpga_pool.sim.cluster.tables import World
+from fpga_pool.sim.cluster.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Bounds of any policy, even one that knows true times and interference beforehand."""
+
+    per_minute: float
+    mean_response_s: float
+
+
+def bounds(world: World, workload: Workload) -> Bounds:
+    """Return the bounds of a world with this workload; all nodes count, as if none ever failed or left."""
+    return Bounds(per_minute=60 * _rate(world, workload), mean_response_s=_response(world, workload))
+
+
+def _response(world: World, workload: Workload) -> float:
+    """Return the mean, after the warm-up, of input on an idle link plus the longest chain, at the best kind of node."""
+    link = np.array([node.link_gbps * 125.0 for node in world.nodes])
+    counted = np.flatnonzero(workload.arrival_s >= world.run.warm_up_s)
+    steps = pipeline_steps(world)
+    total_s = 0.0
+    for task in counted:
+        pipeline, input_mb = steps[workload.pipeline[task]], float(workload.input_mb[task])
+        first = workload.first_step[task]
+        noise = workload.noise[first : first + len(pipeline.types), None, None]
+        view = task_view(pipeline, workload.true.seconds(pipeline.types, input_mb) * noise, input_mb)
+        total_s += float((view.path_s + input_mb / link).min())
+    return total_s / len(counted) if len(counted) else 0.0
+
+
+def _rate(world: World, workload: Workload) -> float:
+    """Return tasks per second in the workload's mixture, a fluid in which everything fits together perfectly.
+
+    Variables are the mixture's rate and, of each type of subtask and each class of units of each kind of node, the
+    work that is done there. A unit does as much at a time as it has places; where the law is known to keep each
+    resource within what there is (those of saturation with an exponent of 1 or more), no more than that either.
+    """
+    work_s = _mean_seconds(world, workload)
+    conserves = tuple(_conserves(law) for law in (world.cpu_law, world.accelerator_law))
+    kinds = work_s.shape[1]
+    able = np.argwhere(np.isfinite(work_s))
+    present = work_s[np.isfinite(work_s)]
+    # Share of a type's work that is done at a place, times the rate; the last variable is the rate.
+    limits: list[Floats] = []
+    most: list[float] = []
+    for kind in range(kinds):
+        node = world.nodes[kind]
+        for unit, units, places in (
+            (CPU, node.count * node.cores, 1),
+            (ACCELERATOR, node.count * node.accelerators, node.places),
+        ):
+            here = (able[:, 1] == kind) & (able[:, 2] == unit)
+            limits.append(np.append(np.where(here, present, 0.0), 0.0))
+            most.append(units * places)
+            tables = [(each.cpu_demands if unit == CPU else each.demands) or {} for each in world.subtasks]
+            whole = node.count if unit == CPU else units
+            for resource in sorted({name for table in tables for name in table}) if conserves[unit] else ():
+                demand = np.array([tables[s].get(resource, 0.0) for s in able[:, 0]])
+                limits.append(np.append(np.where(here, present * demand, 0.0), 0.0))
+                most.append(whole)
+    needed = np.flatnonzero(np.isfinite(work_s).any(axis=(1, 2)) & ~np.isnan(work_s).all(axis=(1, 2)))
+    equal = np.array([np.append((able[:, 0] == s).astype(float), -1.0) for s in needed])
+    cost = np.append(np.zeros(len(able)), -1.0)
+    solved = linprog(cost, A_ub=np.array(limits), b_ub=most, A_eq=equal, b_eq=np.zeros(len(needed)))
+    return float(-solved.fun) if solved.success else np.inf
+
+
+def _mean_seconds(world: World, workload: Workload) -> Floats:
+    """Return the mean true seconds of each type of subtask for each task of the mixture, (S, K, 2)."""
+    steps = pipeline_steps(world)
+    total = np.full(workload.true.base_s.shape, np.nan)
+    for number, pipeline in enumerate(steps):
+        tasks = np.flatnonzero(workload.pipeline == number)
+        for step, type_ in enumerate(pipeline.types):
+            if len(tasks):
+                noise = workload.noise[workload.first_step[tasks] + step]
+                sized = (noise * workload.input_mb[tasks]).sum()
+                added = workload.true.base_s[type_] * noise.sum() + workload.true.per_mb_s[type_] * sized
+                total[type_] = np.where(np.isnan(total[type_]), added, total[type_] + added)
+    mean: Floats = total / len(workload.pipeline)
+    return mean
+
+
+def _conserves(law: object) -> bool:
+    return isinstance(law, Bottleneck) or (isinstance(law, Saturation) and law.exponent >= 1)

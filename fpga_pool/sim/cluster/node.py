@@ -1,0 +1,189 @@
+"""A simulated node: its units execute subtasks at rates that depend on what runs beside them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fpga_pool.core.cluster.nodes import NodePolicy
+from fpga_pool.core.cluster.views import ACCELERATOR, CPU, NodeView, Subtask, Unit
+from fpga_pool.sim.cluster.laws import Law
+from fpga_pool.sim.cluster.tables import NodeTable, World
+
+#: Seconds of work that are done: rounding.
+_DONE_S = 1e-9
+#: Exponent of used / available memory by which the cores of a node slow down when it swaps.
+THRASHING = 2.0
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Work(Subtask):
+    """A subtask with what policies do not see."""
+
+    #: (2,) true seconds on each class of units.
+    true_s: tuple[float, float]
+    #: Seconds left, alone on its unit.
+    left_s: float = 0.0
+    begin_s: float = 0.0
+    #: Its current rate is 1 / slowdown.
+    slowdown: float = 1.0
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Unit(Unit):
+    #: When `left_s` of what runs was right.
+    at_s: float = 0.0
+    #: Counts changes; an end that was computed before the last one is void.
+    version: int = 0
+
+
+class Interference:
+    """The laws of a world, remembered by what runs together."""
+
+    def __init__(self, world: World) -> None:
+        self._laws = (world.cpu_law, world.accelerator_law)
+        self._demands = []
+        for tables in (
+            [subtask.cpu_demands or {} for subtask in world.subtasks],
+            [subtask.demands or {} for subtask in world.subtasks],
+        ):
+            resources = sorted({resource for table in tables for resource in table})
+            self._demands.append(np.array([[table.get(each, 0.0) for each in resources] for table in tables]))
+        self._known: dict[tuple[int, tuple[int, ...]], Mapping[int, float]] = {}
+
+    def slowdowns(self, kind: int, running: list[Subtask]) -> Mapping[int, float]:
+        """Return the slowdown of each type that runs."""
+        types = tuple(sorted(subtask.type for subtask in running))
+        found = self._known.get((kind, types))
+        if found is None:
+            law: Law | None = self._laws[kind]
+            slowdowns = np.ones(len(types)) if law is None else law.slowdowns(self._demands[kind][list(types)])
+            if slowdowns.shape != (len(types),) or not (np.isfinite(slowdowns) & (slowdowns >= 1)).all():
+                raise ValueError(f"interference law {type(law).__name__}: expected finite slowdowns, 1 or more")
+            found = self._known[kind, types] = dict(zip(types, slowdowns.tolist(), strict=True))
+        return found
+
+
+class Node:
+    """Queues, units and memory of one node."""
+
+    def __init__(self, table: NodeTable, policy: NodePolicy, interference: Interference) -> None:
+        self._table, self._policy, self._interference = table, policy, interference
+        shared = table.places if policy.corun else 1
+        self.units: list[_Unit] = [_Unit(kind=CPU, places=table.cores, memory_gb=np.inf)]
+        for _ in range(table.accelerators):
+            self.units.append(_Unit(kind=ACCELERATOR, places=shared, memory_gb=table.accelerator_memory_gb))
+        self.view = NodeView(units=list(self.units), memory_gb=table.memory_gb)
+        self._changed: set[int] = set()
+
+    def clear(self) -> list[tuple[int, Work]]:
+        """Lose everything; return what ran, with its units."""
+        lost = []
+        for number, unit in enumerate(self.units):
+            lost += [(number, work) for work in unit.running]
+            unit.running, unit.used_gb, unit.backlog_s = [], 0.0, 0.0
+            unit.queue.clear()
+            unit.version += 1
+        self.view.ready.clear()
+        self.view.used_gb = 0.0
+        return lost  # type: ignore[return-value]
+
+    def offer(self, work: Work, rng: np.random.Generator) -> None:
+        """Have the policy bind a subtask that is ready."""
+        number = self._policy.bind(self.view, work, rng)
+        if number is None:
+            self.view.ready.append(work)
+        else:
+            self.units[number].queue.append(work)
+            self.units[number].backlog_s += work.estimate_s[self.units[number].kind]
+
+    def start(self, now_s: float) -> None:
+        """Start what there are places and memory for; the emptiest unit chooses first."""
+        ready = self.view.ready
+        open_units = [(len(unit.running), i) for i, unit in enumerate(self.units) if ready or unit.queue]
+        while open_units:
+            chosen = min(open_units)
+            open_units.remove(chosen)
+            if self._start_on(chosen[1], now_s):
+                open_units.append((chosen[0] + 1, chosen[1]))
+
+    def end(self, number: int, now_s: float) -> list[Work]:
+        """Return what has ended on a unit by now, and take it off."""
+        unit = self.units[number]
+        _advance(unit, now_s)
+        ended: list[Work] = [work for work in unit.running if work.left_s <= _DONE_S]  # type: ignore[attr-defined,misc]
+        for work in ended:
+            unit.running.remove(work)
+            unit.used_gb -= work.accelerator_memory_gb if unit.kind == ACCELERATOR else 0.0
+            unit.backlog_s -= work.estimate_s[unit.kind]
+            self.view.used_gb -= work.memory_gb
+        if not unit.running:  # no rounding is carried on
+            unit.used_gb = 0.0
+        if not unit.running and not unit.queue:
+            unit.backlog_s = 0.0
+        self._change(number)
+        return ended
+
+    def next_ends(self, now_s: float) -> list[tuple[int, int, float]]:
+        """Return number, version and next end of each unit where rates have changed since the last call."""
+        ends = []
+        for number in sorted(self._changed):
+            unit = self.units[number]
+            _advance(unit, now_s)
+            unit.version += 1
+            if unit.running:
+                ends.append((number, unit.version, now_s + self._next_s(unit)))
+        self._changed.clear()
+        return ends
+
+    def _next_s(self, unit: _Unit) -> float:
+        """Set the rates of a unit; return in how many seconds something ends there."""
+        slowdowns = self._interference.slowdowns(unit.kind, unit.running)
+        swapping = 1.0
+        if unit.kind == CPU and self.view.used_gb > self.view.memory_gb:
+            swapping = (self.view.used_gb / self.view.memory_gb) ** THRASHING
+        next_s = np.inf
+        for work in unit.running:
+            assert isinstance(work, Work)  # noqa: S101
+            work.slowdown = slowdowns[work.type] * swapping
+            next_s = min(next_s, work.left_s * work.slowdown)
+        return float(next_s)
+
+    def _start_on(self, number: int, now_s: float) -> bool:
+        unit = self.units[number]
+        if len(unit.running) >= unit.places:
+            return False
+        work = unit.queue[0] if unit.queue else self._policy.pick(self.view, unit)
+        if work is None or not self._fits(work, unit):
+            return False
+        assert isinstance(work, Work)  # noqa: S101
+        if unit.queue:
+            unit.queue.popleft()
+        else:
+            self.view.ready.remove(work)
+            unit.backlog_s += work.estimate_s[unit.kind]
+        _advance(unit, now_s)
+        work.left_s, work.begin_s, work.slowdown = work.true_s[unit.kind], now_s, 1.0
+        unit.running.append(work)
+        unit.used_gb += work.accelerator_memory_gb if unit.kind == ACCELERATOR else 0.0
+        self.view.used_gb += work.memory_gb
+        self._change(number)
+        return True
+
+    def _fits(self, work: Subtask, unit: Unit) -> bool:
+        if unit.kind == ACCELERATOR and unit.used_gb + work.accelerator_memory_gb > unit.memory_gb * (1 + 1e-12):
+            return False
+        return not self._policy.admission or self.view.used_gb + work.memory_gb <= self.view.memory_gb * (1 + 1e-12)
+
+    def _change(self, number: int) -> None:
+        self._changed.add(number)
+        if not self._policy.admission:  # how much the cores swap depends on all units
+            self._changed.add(0)
+
+
+def _advance(unit: _Unit, now_s: float) -> None:
+    passed_s = now_s - unit.at_s
+    unit.at_s = now_s
+    if passed_s > 0:
+        for work in unit.running:
+            work.left_s -= passed_s / work.slowdown  # type: ignore[attr-defined]

@@ -1,0 +1,315 @@
+"""The simulator of a cluster: discrete events, and rates that change when what runs on a unit does.
+
+All that happens at one instant happens first, in an order of its own; decisions follow, of the cluster in order of
+arrival, then of each node.  So an outcome does not depend on the order in which events were foreseen.
+"""
+
+import heapq
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from fpga_pool.core.cluster.views import ACCELERATOR, CPU, ClusterView, TaskView
+from fpga_pool.core.policy import ClusterPolicy
+from fpga_pool.core.types import Floats, Ints
+from fpga_pool.sim.cluster.node import Interference, Node, Work
+from fpga_pool.sim.cluster.tables import PipelineTable, World
+from fpga_pool.sim.cluster.workload import Workload, all_nodes
+
+#: Kinds of events, in the order in which those of one instant happen.
+_ENDS, _DELIVERED, _FAILS, _REPAIRED, _CHANGES, _ARRIVES = range(6)
+#: Random stream of the policies.
+_POLICY = 100
+_GBPS_IN_MB_PER_S = 125.0
+
+
+class Execution(NamedTuple):
+    """One subtask on one unit; of a failed node, up to the failure."""
+
+    task: int
+    step: int
+    node: int
+    unit: int
+    begin_s: float
+    end_s: float
+    completed: bool
+    #: Seconds that it takes alone.
+    alone_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcome:
+    """What became of T tasks."""
+
+    arrival_s: Floats
+    #: (T,) infinite = not completed: no node could execute it, or all that could had gone.
+    end_s: Floats
+    #: (T,) where it was placed last; -1 = nowhere.
+    node: Ints
+    #: (T,) how often it was placed.
+    placements: Ints
+    executions: list[Execution]
+
+
+@dataclass(slots=True, eq=False)
+class PipelineSteps:
+    """A pipeline of n steps, by their numbers."""
+
+    #: Type of each step.
+    types: list[int]
+    #: By step: those whose output it needs, and those that need its own.
+    before: list[list[int]]
+    after: list[list[int]]
+    #: Steps, none before one that it needs.
+    order: list[int]
+
+
+@dataclass(slots=True, eq=False)
+class _Task:
+    pipeline: PipelineSteps
+    node: int = -1
+    #: By step, seconds on each class of units of its node.
+    estimate_s: list[list[float]] = field(default_factory=list)
+    true_s: list[list[float]] = field(default_factory=list)
+    missing: list[int] = field(default_factory=list)
+    unfinished: int = 0
+
+
+class Simulation:
+    """One run of one policy in one world."""
+
+    def __init__(self, world: World, workload: Workload, policy: ClusterPolicy, seed: int) -> None:
+        self._world, self._workload, self._policy = world, workload, policy
+        self._rng = np.random.default_rng([seed, _POLICY])
+        self._kinds = all_nodes(world)
+        interference = Interference(world)
+        self._nodes = [Node(world.nodes[kind], policy.node, interference) for kind in self._kinds]
+        tables = [world.nodes[kind] for kind in self._kinds]
+        self._member = [table.present for table in tables]
+        self._up = [True] * len(tables)
+        kinds = len(world.nodes)
+        self.view = ClusterView(
+            task=TaskView(input_mb=0.0, work_s=np.zeros((kinds, 2)), path_s=np.zeros(kinds)),
+            kind=np.array(self._kinds),
+            units=np.array([(table.cores, table.accelerators) for table in tables], dtype=np.float64),
+            present=np.array(self._member),
+            tasks=np.zeros(len(tables)),
+            busy=np.zeros((len(tables), 2)),
+            backlog_s=np.zeros((len(tables), 2)),
+            committed_s=np.zeros((len(tables), 2)),
+            link_free_s=np.zeros(len(tables)),
+            link_mb_per_s=np.array([table.link_gbps * _GBPS_IN_MB_PER_S for table in tables]),
+        )
+        pipelines = pipeline_steps(world)
+        self._tasks = [_Task(pipelines[each]) for each in workload.pipeline]
+        count = len(self._tasks)
+        self._end_s, self._node = np.full(count, np.inf), np.full(count, -1)
+        self._placements = np.zeros(count, dtype=np.int64)
+        self._executions: list[Execution] = []
+        self._waiting: list[int] = []
+        #: By node, (task, step) of what has become ready at this instant.
+        self._ready: dict[int, list[tuple[int, int]]] = {}
+        #: (seconds, kind of event, numbers): no two are alike, so the order does not depend on when they were added.
+        self._agenda: list[tuple[float, int, int, int, int]] = []
+        self._agenda += [(float(at_s), _ARRIVES, task, 0, 0) for task, at_s in enumerate(workload.arrival_s)]
+        self._agenda += [(at_s, _FAILS, node, 0, 0) for at_s, node in workload.failures]
+        self._agenda += [(event.at_s, _CHANGES, i, 0, 0) for i, event in enumerate(world.events)]
+        heapq.heapify(self._agenda)
+
+    def run(self) -> Outcome:
+        """Simulate until nothing is left to happen."""
+        agenda = self._agenda
+        happens: Mapping[int, Callable[..., None]] = {
+            _ENDS: self._ends,
+            _DELIVERED: self._delivered,
+            _FAILS: self._fails,
+            _REPAIRED: self._repaired,
+            _CHANGES: self._changes,
+            _ARRIVES: self._arrives,
+        }
+        while agenda:
+            now_s = agenda[0][0]
+            while agenda and agenda[0][0] == now_s:
+                _, kind, *numbers = heapq.heappop(agenda)
+                happens[kind](now_s, *numbers)
+            self._decide(now_s)
+        return Outcome(
+            arrival_s=self._workload.arrival_s,
+            end_s=self._end_s,
+            node=self._node,
+            placements=self._placements,
+            executions=self._executions,
+        )
+
+    def _decide(self, now_s: float) -> None:
+        for task in sorted(self._waiting):
+            self._place(task, now_s)
+        self._waiting = [task for task in self._waiting if self._tasks[task].node < 0]
+        for number in sorted(self._ready):
+            node = self._nodes[number]
+            for task, step in sorted(self._ready[number]):
+                node.offer(self._work(task, step, now_s), self._rng)
+            node.start(now_s)
+            for unit, version, end_s in node.next_ends(now_s):
+                heapq.heappush(self._agenda, (end_s, _ENDS, number, unit, version))
+            accelerators = sum(1 for unit in node.units[1:] if unit.running)
+            self.view.busy[number] = len(node.units[CPU].running), accelerators
+        self._ready.clear()
+
+    def _place(self, number: int, now_s: float) -> None:
+        """Ask the policy where a task goes; it waits while there is no node for it."""
+        task, workload = self._tasks[number], self._workload
+        input_mb = float(workload.input_mb[number])
+        estimate_s = workload.estimated.seconds(task.pipeline.types, input_mb)
+        self.view.task = task_view(task.pipeline, estimate_s, input_mb)
+        chosen = self._policy.decide(self.view, None, now_s, self._rng)
+        if chosen is None:
+            return
+        kind = self._kinds[chosen]
+        if not self.view.present[chosen] or not np.isfinite(self.view.task.path_s[kind]):
+            raise ValueError(f"policy {self._policy.name}: node {chosen} cannot take task {number}")
+        task.node = self._node[number] = chosen
+        task.estimate_s = estimate_s[:, kind].tolist()
+        first = workload.first_step[number]
+        noise = workload.noise[first : first + len(task.pipeline.types)]
+        task.true_s = (workload.true.seconds(task.pipeline.types, input_mb)[:, kind] * noise[:, None]).tolist()
+        task.missing = [len(before) for before in task.pipeline.before]
+        task.unfinished = len(task.missing)
+        self._placements[number] += 1
+        view = self.view
+        view.tasks[chosen] += 1
+        view.backlog_s[chosen] += view.task.work_s[kind]
+        own_s = view.task.work_s[kind] / np.maximum(view.units[chosen], 1)
+        view.committed_s[chosen] = np.maximum(view.committed_s[chosen], now_s) + own_s
+        view.link_free_s[chosen] = max(view.link_free_s[chosen], now_s) + input_mb / view.link_mb_per_s[chosen]
+        delivery = (float(view.link_free_s[chosen]), _DELIVERED, number, int(self._placements[number]), 0)
+        heapq.heappush(self._agenda, delivery)
+
+    def _work(self, number: int, step: int, now_s: float) -> Work:
+        task = self._tasks[number]
+        table = self._world.subtasks[task.pipeline.types[step]]
+        cpu_s, accelerator_s = task.estimate_s[step]
+        true_cpu_s, true_accelerator_s = task.true_s[step]
+        return Work(
+            task=number,
+            step=step,
+            type=task.pipeline.types[step],
+            estimate_s=(cpu_s, accelerator_s),
+            true_s=(true_cpu_s, true_accelerator_s),
+            memory_gb=table.memory_gb,
+            accelerator_memory_gb=table.accelerator_memory_gb,
+            ready_s=now_s,
+        )
+
+    # What happens -------------------------------------------------------------------------------------------------
+
+    def _arrives(self, now_s: float, task: int, *_: int) -> None:
+        self._waiting.append(task)
+
+    def _delivered(self, now_s: float, number: int, placement: int, _: int) -> None:
+        task = self._tasks[number]
+        if placement == self._placements[number] and task.node >= 0:
+            roots = [(number, step) for step, before in enumerate(task.pipeline.before) if not before]
+            self._ready.setdefault(task.node, []).extend(roots)
+
+    def _ends(self, now_s: float, number: int, unit: int, version: int) -> None:
+        node = self._nodes[number]
+        if node.units[unit].version != version:
+            return
+        ready = self._ready.setdefault(number, [])
+        for work in node.end(unit, now_s):
+            self._executions.append(_execution(work, number, unit, now_s, node.units[unit].kind, completed=True))
+            task = self._tasks[work.task]
+            faster = CPU if work.estimate_s[CPU] <= work.estimate_s[ACCELERATOR] else ACCELERATOR
+            backlog_s = self.view.backlog_s[number, faster] - work.estimate_s[faster]
+            self.view.backlog_s[number, faster] = max(backlog_s, 0.0)
+            for step in task.pipeline.after[work.step]:
+                task.missing[step] -= 1
+                if not task.missing[step]:
+                    ready.append((work.task, step))
+            task.unfinished -= 1
+            if not task.unfinished:
+                self._end_s[work.task] = now_s
+                self.view.tasks[number] -= 1
+
+    def _fails(self, now_s: float, number: int, *_: int) -> None:
+        if not self._up[number]:
+            return
+        node = self._nodes[number]
+        for unit, work in node.clear():
+            self._executions.append(_execution(work, number, unit, now_s, node.units[unit].kind, completed=False))
+        for lost, task in enumerate(self._tasks):
+            if task.node == number and task.unfinished:
+                task.node = -1
+                self._waiting.append(lost)
+        self._ready.pop(number, None)
+        self._up[number] = False
+        view = self.view
+        view.tasks[number], view.link_free_s[number], view.committed_s[number] = 0, now_s, now_s
+        view.backlog_s[number], view.busy[number] = 0, 0
+        self._count_present(number)
+        repair_s = self._world.nodes[self._kinds[number]].repair_s
+        heapq.heappush(self._agenda, (now_s + repair_s, _REPAIRED, number, 0, 0))
+
+    def _repaired(self, now_s: float, number: int, *_: int) -> None:
+        self._up[number] = True
+        self._count_present(number)
+
+    def _changes(self, now_s: float, number: int, *_: int) -> None:
+        """Have nodes join, leave or fail, the first ones that can."""
+        event = self._world.events[number]
+        nodes = [i for i, kind in enumerate(self._kinds) if self._world.nodes[kind].name == event.nodes]
+        joins = event.kind == "join"
+        for node in [i for i in nodes if self._member[i] != joins and self._up[i]][: event.count]:
+            if event.kind == "fail":
+                self._fails(now_s, node)
+            else:
+                self._member[node] = joins
+                self._count_present(node)
+
+    def _count_present(self, number: int) -> None:
+        self.view.present[number] = self._up[number] and self._member[number]
+
+
+def _execution(work: Work, node: int, unit: int, now_s: float, kind: int, *, completed: bool) -> Execution:
+    return Execution(work.task, work.step, node, unit, work.begin_s, now_s, completed, work.true_s[kind])
+
+
+def pipeline_steps(world: World) -> list[PipelineSteps]:
+    """Return the pipelines of a world by the numbers of their steps."""
+    types = {subtask.name: i for i, subtask in enumerate(world.subtasks)}
+    return [_pipeline(table, types) for table in world.pipelines]
+
+
+def _pipeline(table: PipelineTable, types: dict[str, int]) -> PipelineSteps:
+    names = table.subtasks
+    edges = tuple(pairwise(names)) if table.edges is None else table.edges
+    before: list[list[int]] = [[] for _ in names]
+    after: list[list[int]] = [[] for _ in names]
+    for first, then in sorted({(names.index(first), names.index(then)) for first, then in edges}):
+        before[then].append(first)
+        after[first].append(then)
+    order: list[int] = []
+    while len(order) < len(names):
+        order += [i for i in range(len(names)) if i not in order and set(before[i]) <= set(order)]
+    return PipelineSteps([types[name] for name in names], before, after, order)
+
+
+def task_view(pipeline: PipelineSteps, estimate_s: Floats, input_mb: float) -> TaskView:
+    """Return a task as a cluster policy sees it; `estimate_s` is (n, K, 2)."""
+    best_s = estimate_s.min(axis=2)
+    on_cpu = estimate_s[:, :, CPU] <= estimate_s[:, :, ACCELERATOR]
+    work_s = np.stack([np.where(on_cpu, best_s, 0).sum(axis=0), np.where(on_cpu, 0, best_s).sum(axis=0)], axis=1)
+    end_s = np.zeros_like(best_s)
+    for step in pipeline.order:
+        before = pipeline.before[step]
+        end_s[step] = best_s[step] + (end_s[before].max(axis=0) if before else 0)
+    return TaskView(input_mb=input_mb, work_s=work_s, path_s=end_s.max(axis=0))
+
+
+def simulate(world: World, workload: Workload, policy: ClusterPolicy, seed: int) -> Outcome:
+    """Return what becomes of the workload."""
+    return Simulation(world, workload, policy, seed).run()

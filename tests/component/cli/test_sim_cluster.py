@@ -1,0 +1,50 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from fpga_pool.cli.sim.main import main
+
+WORLDS = Path(__file__).parents[3] / "doc" / "source" / "user" / "worlds"
+CHANGES = str(WORLDS / "changes.toml")
+
+
+def test_prints_the_same_for_the_same_seed_but_for_the_time_it_took(capsys):
+    printed = []
+    for seed in ("1", "1", "2"):
+        assert main(["cluster", CHANGES, "--policy", "random", "--seed", seed, "--json"]) == 0
+        result = json.loads(capsys.readouterr().out)
+        del result["simulation_s"]
+        printed.append(result)
+    assert printed[0] == printed[1] != printed[2]
+    # 200 of the stream and 4 of the trace.
+    assert printed[0]["completed"] == printed[0]["tasks"] == 204
+    assert printed[0]["mean_response_s"] > printed[0]["bound_mean_response_s"]
+
+
+def test_options_reach_the_nodes(capsys):
+    means = set()
+    for more in ([], ["--exclusive"], ["--node-policy", "pats"], ["--load", "3"]):
+        assert main(["cluster", CHANGES, "--policy", "ect", "--json", *more]) == 0
+        means.add(json.loads(capsys.readouterr().out)["mean_response_s"])
+    assert len(means) == 4
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--policy", "best"], "policy 'best': no such cluster policy; available: ect, ect_open, jsq, pats, random"),
+        (["--policy", "ect", "--node-policy", "best"], "ect: node: expected one of ect, pats, random, got 'best'"),
+    ],
+)
+def test_refuses_a_policy_that_is_not_there(capsys, more, message):
+    assert main(["cluster", CHANGES, *more]) == 2
+    assert capsys.readouterr().err == f"fpga-pool-sim cluster: {message}\n"
+
+
+def test_refuses_a_wrong_scenario_in_one_line(tmp_path, capsys):
+    path = tmp_path / "wrong.toml"
+    path.write_text((WORLDS / "paper.toml").read_text().replace("cores = 8", "cores = -8", 1))
+    assert main(["cluster", str(path), "--policy", "ect"]) == 2
+    expected = "nodes.k80: cores: expected a whole number, 1 or more, found -8"
+    assert capsys.readouterr().err == f"fpga-pool-sim cluster: {path}: {expected}\n"
