@@ -1,6 +1,6 @@
 #!/bin/bash
 #
-# DevStack plug-in of fpga_pool.  local.conf: enable_plugin fpga_pool REPOSITORY [BRANCH]
+# DevStack plug-in of fpga_pool.  local.conf: enable_plugin fpga_pool REPOSITORY main
 
 source "$FPGA_POOL_DIR/devstack/lib/fpga_pool"
 
@@ -22,9 +22,18 @@ elif [[ "$1" == "stack" && "$2" == "post-config" ]]; then
     fi
 
 elif [[ "$1" == "stack" && "$2" == "extra" ]]; then
-    # Compute nodes are known to Placement by now, and the accelerators of each are told below it.
+    # Placement knows the compute nodes by now; the pool adds the accelerators of each below it.
     echo_summary "Starting fpga_pool"
     start_fpga_pool
+    if is_service_enabled n-cpu && [[ "$VIRT_DRIVER" == "fake" ]]; then
+        restart_fake_computes_for_fpga_pool
+    fi
+    if is_service_enabled key && is_service_enabled fpga-pool-api; then
+        register_fpga_pool_api
+    fi
+    if [[ "$FPGA_POOL_GANG_RUNNER" == "nova" && -n "$FPGA_POOL_GANG_PCPUS" ]] && is_service_enabled n-api; then
+        create_fpga_pool_gang_flavor
+    fi
     if is_service_enabled n-api && is_service_enabled fpga-pool-scheduler; then
         create_fpga_pool_flavors
     fi

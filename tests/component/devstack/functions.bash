@@ -20,9 +20,12 @@ iniget() { sed -n "s/^$3 = //p" "$1" | tail -n 1; }
 iniset_rpc_backend() { iniset "$2" "$3" transport_url "$(get_transport_url "$4")"; }
 configure_keystoneauth() { iniset "$1" "$3" auth_type password; }
 get_transport_url() { echo "rabbit://stackrabbit:secret@127.0.0.1:5672/$1"; }
+get_notification_url() { get_transport_url; }
+trueorfalse() { echo "${!2:-$1}"; }
+die() { record "die ${*:2}"; exit 1; }
 database_connection_url() { echo "sqlite:///$LOG.$1.sqlite"; }
 get_python_exec_prefix() { echo "$PREFIX"; }
-is_service_enabled() { [[ ",$ENABLED_SERVICES," == *",$1,"* ]]; }
+is_service_enabled() { [[ ",$ENABLED_SERVICES," == *",${1/%n-cpu-*/n-cpu},"* ]]; }
 
 enable_service() {
     local name
@@ -39,6 +42,7 @@ define_plugin() { :; }
 echo_summary() { :; }
 # There is an image, and no flavor yet.
 openstack() { record "openstack $*"; [[ "$*" != *"flavor show"* ]]; }
-for name in async_wait create_service_user recreate_database restart_service rpc_backend_add_vhost setup_develop; do
+for name in async_wait create_service_user get_or_create_endpoint get_or_create_service recreate_database \
+    restart_service rpc_backend_add_vhost setup_develop; do
     eval "$name() { record \"$name \$*\"; }"
 done

@@ -1,6 +1,7 @@
 """The DevStack plug-in's phases, run in order as stack.sh does."""
 
 import getpass
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from oslo_config import cfg
 ROOT = Path(__file__).parents[3]
 FUNCTIONS = Path(__file__).parent / "functions.bash"
 STACK = ("stack pre-install", "stack install", "stack post-config", "stack extra", "stack test-config")
-CONTROLLER = "rabbit,g-api,n-api,n-sch,n-cpu"
+CONTROLLER = "rabbit,key,g-api,n-api,n-sch,n-cpu"
 #: Where fpga-pool-manage and the services are.
 REAL = Path(sys.prefix) / "bin"
 
@@ -24,10 +25,10 @@ class DevStack:
 
     directory: Path
 
-    def run(self, *phases, services=CONTROLLER, disabled="", driver="libvirt", programs=None, flavors="sha256 aes"):
+    def run(self, *phases, services=CONTROLLER, disabled="", driver="libvirt", programs=None, **settings):
         """Run phases of the plug-in, each in a shell of its own; return the calls of DevStack's functions.
 
-        Without programs, calls of fpga-pool-manage are returned too, and do nothing.
+        Without programs, calls of fpga-pool-manage are returned too, and do nothing.  Settings are those of local.conf.
         """
         log = self.directory / "calls"
         log.write_text("")
@@ -43,16 +44,21 @@ class DevStack:
             "ENABLE_DEBUG_LOG_LEVEL": "True",
             "NOVA_FILTERS": "ComputeFilter,SameHostFilter",
             "NOVA_CONF": str(self.nova_conf),
+            "NOVA_CPU_CONF": f"{self.directory}/nova-cpu.conf",
+            "NOVA_FAKE_CONF": f"{self.directory}/nova-fake.conf",
+            "REGION_NAME": "RegionOne",
             "DATA_DIR": str(self.directory / "data"),
             "FPGA_POOL_DIR": str(ROOT),
             "FPGA_POOL_CONF_DIR": str(self.conf_dir),
             "FPGA_POOL_HOOK": str(self.hook),
             "FPGA_POOL_HOOK_CONF": str(self.directory / "hooks" / "fpga_pool.conf"),
-            "FPGA_POOL_FLAVORS": flavors,
+            "FPGA_POOL_COMMANDS_DIR": str(self.commands),
+            **settings,
             "PREFIX": str(programs or self._recorder(log)),
             "LOG": str(log),
         }
-        (self.directory / "data").mkdir(exist_ok=True)
+        for path in (self.directory / "data", self.commands):
+            path.mkdir(exist_ok=True)
         lines = ["set -o errexit", f". {FUNCTIONS}"]
         lines += [f"{name}='{value}'" for name, value in variables.items()]
         lines += [f". {ROOT}/devstack/settings"]
@@ -71,6 +77,11 @@ class DevStack:
     @property
     def nova_conf(self):
         return self.directory / "nova.conf"
+
+    @property
+    def commands(self):
+        """Where commands are that every user's PATH finds."""
+        return self.directory / "commands"
 
     @property
     def conf_dir(self):
@@ -114,7 +125,7 @@ def known_options():
 
 
 def test_a_controller_is_set_up_by_the_phases_of_stack(devstack):
-    calls = devstack.run(*STACK, programs=REAL, flavors="")
+    calls = devstack.run(*STACK, programs=REAL, FPGA_POOL_FLAVORS="")
     assert calls[0] == f"setup_develop -bindep {ROOT}"
     assert "create_service_user fpga_pool admin" in calls
     assert "recreate_database fpga_pool" in calls
@@ -124,6 +135,9 @@ def test_a_controller_is_set_up_by_the_phases_of_stack(devstack):
     assert config.stat().st_mode & 0o777 == 0o600
     started = processes(calls)
     assert list(started) == ["fpga-pool-scheduler", "fpga-pool-api", "fpga-pool-agent-stack"]
+    assert "get_or_create_endpoint fpga RegionOne http://127.0.0.1:9511" in calls
+    assert options(config, "placement")["region_name"] == ["RegionOne"]
+    assert (devstack.commands / "fpga-pool").resolve() == (REAL / "fpga-pool").resolve()
     assert started["fpga-pool-agent-stack"][1] == (
         f"{REAL}/fpga-pool-agent --config-file {config} --config-file {devstack.conf_dir}/agent-stack.conf"
     )
@@ -165,17 +179,82 @@ def test_stacking_again_names_our_filter_once_and_keeps_the_keys(devstack):
     assert enabled == "FpgaPoolSlotFilter,ComputeFilter,SameHostFilter"
 
 
-def test_each_fake_compute_node_has_an_agent_with_a_port_and_a_directory_of_its_own(devstack):
+def test_each_fake_compute_node_has_an_agent_and_a_nova_compute_that_asks_it(devstack):
     calls = devstack.run(*STACK, driver="fake")
-    agents = [name for name in processes(calls) if name.startswith("fpga-pool-agent")]
-    assert agents == ["fpga-pool-agent-stack1", "fpga-pool-agent-stack2"]
-    own = [options(devstack.conf_dir / f"agent-stack{number}.conf", "agent") for number in (1, 2)]
-    state = f"{devstack.directory}/data/fpga_pool"
-    assert own == [
-        {"host": ["stack1"], "state_dir": [f"{state}/agent-stack1"], "data_port": ["9512"]},
-        {"host": ["stack2"], "state_dir": [f"{state}/agent-stack2"], "data_port": ["9513"]},
+    started = processes(calls)
+    assert [name for name in started if name.startswith(("fpga-pool-agent", "n-cpu"))] == [
+        "fpga-pool-agent-stack1",
+        "fpga-pool-agent-stack2",
+        "n-cpu-1",
+        "n-cpu-2",
     ]
+    state = f"{devstack.directory}/data/fpga_pool"
+    for number, port in (("1", "9512"), ("2", "9513")):
+        host = f"stack{number}"
+        assert options(devstack.conf_dir / f"agent-{host}.conf", "agent") == {
+            "host": [host],
+            "state_dir": [f"{state}/agent-{host}"],
+            "data_port": [port],
+            "guest_driver": ["simulated"],
+            "hook_socket": [f"{state}/agent-{host}.sock"],
+            "simulated_guests_dir": [f"{state}/guests-{host}"],
+        }
+        command = started[f"n-cpu-{number}"][1]
+        assert f" support.cloud.fake_compute {state}/agent-{host}.sock {state}/guests-{host} " in command
+        assert command.endswith(f"--config-file {devstack.directory}/nova-fake.conf-{number}")
+        assert calls.index(f"stop_process n-cpu-{number}") < calls.index(
+            next(call for call in calls if call.startswith(f"run_process n-cpu-{number}|"))
+        )
     assert not devstack.hook.exists()
+
+
+def test_settings_switch_on_links_tiers_gangs_and_egress(devstack):
+    calls = devstack.run(
+        *STACK,
+        FPGA_POOL_CARDS="3",
+        FPGA_POOL_LINKS="ring",
+        FPGA_POOL_TIER_PCPUS="2-3",
+        FPGA_POOL_GANG_PCPUS="0,1",
+        FPGA_POOL_GANG_RUNNER="nova",
+        FPGA_POOL_EGRESS="tc",
+        FPGA_POOL_EGRESS_DEVICES="eth0=192.0.2.0/24",
+        FPGA_POOL_FLAVORS="sha256=60 aes",
+    )
+    config = devstack.conf_dir / "fpga_pool.conf"
+    agent = options(config, "agent")
+    assert agent["enclosure"] == ["box0 ring sim0,sim1,sim2"]
+    assert (agent["gang_processors"], agent["gang_runner"]) == (["0,1"], ["nova"])
+    assert agent["egress_driver"] == ["tc"]
+    assert options(config, "driver_tc") == {"devices": ["eth0=192.0.2.0/24"]}
+    assert options(config, "tiers") == {
+        "driver": ["libvirt"],
+        "pcpus": ["2-3"],
+        "nova_conf": [f"{devstack.directory}/nova-cpu.conf"],
+    }
+    assert options(config, "nova")["region_name"] == ["RegionOne"]
+    assert options(devstack.nova_conf, "compute") == {"cpu_shared_set": ["2-3"]}
+    assert options(devstack.nova_conf, "DEFAULT")["cpu_allocation_ratio"] == ["2.0"]
+    enabled = options(devstack.nova_conf, "filter_scheduler")["enabled_filters"][-1]
+    assert enabled == "FpgaPoolSlotFilter,FpgaPoolTierFilter,ComputeFilter,SameHostFilter"
+    assert any("flavor create fpga-pool-gang" in call for call in calls)
+    assert f"manage {flavor_command(devstack, 'sha256')} --runtime 60" in calls
+    assert f"manage {flavor_command(devstack, 'aes')}" in calls
+
+
+def test_nova_notifies_the_pool_unless_told_not_to(devstack):
+    devstack.run(*STACK)
+    assert options(devstack.nova_conf, "notifications") == {"notification_format": ["versioned"]}
+    config = devstack.conf_dir / "fpga_pool.conf"
+    queue = options(devstack.nova_conf, "oslo_messaging_notifications")["transport_url"]
+    assert options(config, "nova_notifications")["transport_url"] == queue
+    devstack.run(*STACK, FPGA_POOL_NOTIFICATIONS="False")
+    assert options(config, "nova_notifications") == {}
+
+
+def test_traffic_control_without_a_device_stops_the_installation(devstack):
+    with pytest.raises(subprocess.CalledProcessError):
+        devstack.run("stack install", FPGA_POOL_EGRESS="tc")
+    assert "FPGA_POOL_EGRESS_DEVICES" in (devstack.directory / "calls").read_text()
 
 
 @pytest.mark.parametrize("driver", ["fake", "libvirt"])
@@ -216,5 +295,18 @@ def test_unstack_stops_all_and_clean_leaves_nothing(devstack):
     stopped = devstack.run("unstack")
     assert {f"stop_process {name}" for name in started} <= set(stopped)
     devstack.run("clean")
-    left = {path for path in devstack.directory.rglob("*") if path.is_file()} - before
+    left = {path for path in devstack.directory.rglob("*") if path.is_file() or path.is_symlink()} - before
+    assert not devstack.hook.parent.exists()
     assert {path.name for path in left} == {"calls", "fpga-pool-manage"}
+
+
+def test_the_page_names_the_branch_that_devstack_would_not_guess():
+    page = (ROOT / "doc" / "source" / "admin" / "first-vm.rst").read_text()
+    assert re.findall(r"enable_plugin fpga_pool REPOSITORY ?(\S*)", page) == ["main"]
+
+
+def test_the_page_lists_every_setting():
+    settings = re.findall(r"^(FPGA_POOL_[A-Z_]+)=", (ROOT / "devstack" / "settings").read_text(), re.MULTILINE)
+    page = (ROOT / "doc" / "source" / "admin" / "first-vm.rst").read_text()
+    paths = {"DIR", "CONF_DIR", "CONF", "STATE_DIR", "HOOK", "HOOK_CONF", "API_URL"}
+    assert {name for name in settings if f"``{name}``" not in page} == {f"FPGA_POOL_{name}" for name in paths}
