@@ -201,7 +201,9 @@ def test_each_fake_compute_node_has_an_agent_and_a_nova_compute_that_asks_it(dev
         }
         command = started[f"n-cpu-{number}"][1]
         assert f" support.cloud.fake_compute {state}/agent-{host}.sock {state}/guests-{host} " in command
-        assert command.endswith(f"--config-file {devstack.directory}/nova-fake.conf-{number}")
+        own = f"{devstack.directory}/nova-fake.conf-{number}"
+        assert command.endswith(f"--config-file {own}")
+        assert options(own, "DEFAULT")["compute_driver"] == ["fake.AcceleratedFakeDriver"]
         assert calls.index(f"stop_process n-cpu-{number}") < calls.index(
             next(call for call in calls if call.startswith(f"run_process n-cpu-{number}|"))
         )
