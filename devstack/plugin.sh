@@ -16,6 +16,8 @@ elif [[ "$1" == "stack" && "$2" == "post-config" ]]; then
     fi
     if _fpga_pool_has_guests; then
         install_fpga_pool_hook
+    elif is_service_enabled n-cpu && [[ "$VIRT_DRIVER" == "fake" ]]; then
+        configure_fake_computes_for_fpga_pool
     fi
     if is_service_enabled fpga-pool-scheduler; then
         init_fpga_pool
@@ -25,9 +27,6 @@ elif [[ "$1" == "stack" && "$2" == "extra" ]]; then
     # Placement knows the compute nodes by now; the pool adds the accelerators of each below it.
     echo_summary "Starting fpga_pool"
     start_fpga_pool
-    if is_service_enabled n-cpu && [[ "$VIRT_DRIVER" == "fake" ]]; then
-        restart_fake_computes_for_fpga_pool
-    fi
     if is_service_enabled key && is_service_enabled fpga-pool-api; then
         register_fpga_pool_api
     fi

@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import sys
+import uuid
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -30,6 +31,15 @@ class AcceleratedFakeDriver(fake.FakeDriver):
 
     hook_socket: Path
     guests: Path
+
+    def get_nodenames_by_uuid(self, refresh: bool = False) -> dict[str, str]:
+        """Return the names of the nodes by identities that survive a restart, unlike those of Nova's fake driver."""
+        return {_node_uuid(name): name for name in self.get_available_nodes(refresh)}
+
+    def get_available_resource(self, nodename: str) -> dict[str, Any]:
+        """Describe a node, with the same identity."""
+        found: dict[str, Any] = super().get_available_resource(nodename)
+        return found and found | {"uuid": _node_uuid(nodename)}
 
     def spawn(self, context: Any, instance: Any, *others: Any, **more: Any) -> None:
         """Start a machine once its slots are ready; what is raised has Nova try another host."""
@@ -82,6 +92,10 @@ class AcceleratedFakeDriver(fake.FakeDriver):
                     return str(json.load(answer).get("error", ""))
         except (OSError, ValueError) as error:
             return f"the agent does not answer on {self.hook_socket}: {error}"
+
+
+def _node_uuid(name: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
 
 
 def describe(instance: Any) -> bytes:
