@@ -109,6 +109,8 @@ class ClusterPolicy(Policy[ClusterView, int | None], Protocol):
 
     #: Decides within each node.
     node: NodePolicy
+    #: Whether the shell corrects the estimates in the views by the times that subtasks took.
+    calibrate: bool
 
 
 # Abilities ----------------------------------------------------------------------------------------------------

@@ -40,11 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-admission", action="store_true", help="start subtasks even if the node has no memory for them and swaps"
     )
+    parser.add_argument(
+        "--calibrate", action="store_true", help="have the estimates follow the times that subtasks took"
+    )
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     """Simulate, and return what came of it."""
     values: dict[str, Any] = {"corun": not arguments.exclusive, "admission": not arguments.no_admission}
+    values["calibrate"] = arguments.calibrate
     if arguments.node_policy is not None:
         values["node"] = arguments.node_policy
     policy = policy_with("cluster", arguments.policy, values)

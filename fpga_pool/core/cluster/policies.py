@@ -21,6 +21,7 @@ class NodeParams:
     admission: bool = field(
         default=True, metadata={"help": "Whether a subtask waits until the node has memory for it."}
     )
+    calibrate: bool = field(default=False, metadata={"help": "Whether estimates follow the times that subtasks took."})
 
     def __post_init__(self) -> None:
         if self.node not in NODE_POLICIES:
@@ -50,6 +51,7 @@ class _Placing(ABC):
     def __init__(self, params: NodeParams | None = None) -> None:
         params = params or self.Params()
         self.node: NodePolicy = NODE_POLICIES[params.node](corun=params.corun, admission=params.admission)
+        self.calibrate = params.calibrate
 
     def decide(self, view: ClusterView, state: PolicyState, now_s: float, rng: np.random.Generator) -> int | None:
         nodes = view.candidates()

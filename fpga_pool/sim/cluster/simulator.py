@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fpga_pool.core.cluster.calibration import Calibration
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, ClusterView, TaskView
 from fpga_pool.core.policy import ClusterPolicy
 from fpga_pool.core.types import Floats, Ints
@@ -83,6 +84,7 @@ class Simulation:
 
     def __init__(self, world: World, workload: Workload, policy: ClusterPolicy, seed: int) -> None:
         self._world, self._workload, self._policy = world, workload, policy
+        self._calibration = Calibration(len(world.subtasks), len(world.nodes)) if policy.calibrate else None
         self._rng = np.random.default_rng([seed, _POLICY])
         self._kinds = all_nodes(world)
         interference = Interference(world)
@@ -164,6 +166,8 @@ class Simulation:
         task, workload = self._tasks[number], self._workload
         input_mb = float(workload.input_mb[number])
         estimate_s = workload.estimated.seconds(task.pipeline.types, input_mb)
+        if self._calibration is not None:
+            estimate_s *= self._calibration.factors[task.pipeline.types]
         self.view.task = task_view(task.pipeline, estimate_s, input_mb)
         chosen = self._policy.decide(self.view, None, now_s, self._rng)
         if chosen is None:
@@ -222,6 +226,7 @@ class Simulation:
         ready = self._ready.setdefault(number, [])
         for work in node.end(unit, now_s):
             self._executions.append(_execution(work, number, unit, now_s, node.units[unit].kind, completed=True))
+            self._learn(work, number, node.units[unit].kind, now_s)
             task = self._tasks[work.task]
             faster = CPU if work.estimate_s[CPU] <= work.estimate_s[ACCELERATOR] else ACCELERATOR
             backlog_s = self.view.backlog_s[number, faster] - work.estimate_s[faster]
@@ -234,6 +239,13 @@ class Simulation:
             if not task.unfinished:
                 self._end_s[work.task] = now_s
                 self.view.tasks[number] -= 1
+
+    def _learn(self, work: Work, number: int, unit: int, now_s: float) -> None:
+        if self._calibration is not None:
+            kind, estimated = self._kinds[number], self._workload.estimated
+            place = work.type, kind, unit
+            estimated_s = estimated.base_s[place] + estimated.per_mb_s[place] * self._workload.input_mb[work.task]
+            self._calibration.observe(*place, float(estimated_s), now_s - work.begin_s)
 
     def _fails(self, now_s: float, number: int, *_: int) -> None:
         if not self._up[number]:

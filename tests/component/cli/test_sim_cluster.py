@@ -24,10 +24,10 @@ def test_prints_the_same_for_the_same_seed_but_for_the_time_it_took(capsys):
 
 def test_options_reach_the_nodes(capsys):
     means = set()
-    for more in ([], ["--exclusive"], ["--node-policy", "pats"], ["--load", "3"]):
+    for more in ([], ["--exclusive"], ["--node-policy", "pats"], ["--load", "3"], ["--calibrate"]):
         assert main(["cluster", CHANGES, "--policy", "ect", "--json", *more]) == 0
         means.add(json.loads(capsys.readouterr().out)["mean_response_s"])
-    assert len(means) == 4
+    assert len(means) == 5
 
 
 @pytest.mark.parametrize(

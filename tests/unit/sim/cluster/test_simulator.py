@@ -258,6 +258,19 @@ def test_task_of_a_failed_node_starts_again_elsewhere(world):
     assert outcome.placements.tolist() == [2]
 
 
+def test_calibration_repairs_wrong_estimates(world):
+    text = WORLD.format(law="bottleneck", places=2, together=1, fails_after_s=1e9, tasks=400)
+    text = text[: text.index("[[events]]")].replace("error = 0.5", "error = 1.5")
+    there, exact = world(text), world(text.replace("error = 1.5", "error = 0"))
+    means = []
+    for each, calibrate in ((there, False), (there, True), (exact, False)):
+        runs = [run(each, "ect_open", seed, calibrate=calibrate)[1] for seed in range(5)]
+        means.append(np.mean([(outcome.end_s - outcome.arrival_s).mean() for outcome in runs]))
+    wrong, calibrated, right = means
+    # Most of what wrong estimates cost is gained back.
+    assert calibrated - right < 0.5 * (wrong - right)
+
+
 def test_task_that_no_node_can_execute_stays_incomplete(world):
     there = world(PAIR.replace("memory_gb = 5", "memory_gb = 9"))
     workload, outcome = run(there, "ect")
