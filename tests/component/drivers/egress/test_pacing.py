@@ -8,7 +8,7 @@ import pytest
 
 from fpga_pool.drivers.egress.base import Flow, LimitedFlow
 from fpga_pool.drivers.egress.pacing import SO_MAX_PACING_RATE, PacingDriver, pacing_value
-from fpga_pool.model.exceptions import Conflict, InvalidInput, NotFound
+from fpga_pool.model.exceptions import InvalidInput, NotFound
 
 UNLIMITED = 2 ** (8 * struct.calcsize("@L")) - 1
 
@@ -134,25 +134,9 @@ def test_flows_in_the_order_of_opening(driver, pair):
     assert driver.flows() == (LimitedFlow(first, 3e6), LimitedFlow(second, 2e6))
 
 
-def test_key_that_is_taken_by_another_flow(driver, pair):
-    driver.open(flow_of(pair[0]), 1e6)
-    with pytest.raises(Conflict, match="flow f"):
-        driver.open(flow_of(pair[1]), 1e6)
-    assert driver.flows() == (LimitedFlow(flow_of(pair[0]), 1e6),)
-
-
-def test_unknown_flow(driver, pair):
-    with pytest.raises(NotFound, match="flow x"):
-        driver.set_rate("x", 1e6)
+def test_a_socket_of_an_unknown_flow_is_refused(driver, pair):
     with pytest.raises(NotFound, match="flow x"):
         driver.attach("x", pair[0])
-
-
-@pytest.mark.parametrize("rate_bps", [-1, math.nan])
-def test_rate_that_makes_no_sense(driver, pair, rate_bps):
-    with pytest.raises(InvalidInput, match="rate_bps"):
-        driver.open(flow_of(pair[0]), rate_bps)
-    assert driver.flows() == ()
 
 
 @pytest.mark.parametrize("port", [0, 65_536])
