@@ -2,33 +2,29 @@
 
 What is modelled is what lies around them: commands and reports that take a while, inputs that move as planned or late,
 computations that last as long as their time models say, or as long as the caller says; slots that fail or are drained,
-hosts that leave and schedulers that die.  What an agent's host does is modelled in `sim.agents`.
+hosts that leave and schedulers that die.  What an agent's host does is modelled in `sim.agents`, the scheduler in
+`sim.scheduler`.
 """
 
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import TypeVar
 
 from fpga_pool.core.policy import BatchPolicy
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.cycle import Cycle, PolicyFailure
 from fpga_pool.model.exceptions import StaleEpoch
-from fpga_pool.model.messages.agents import Heartbeat, Report
-from fpga_pool.model.objects.pool import DEFAULT_SHARD, Batch, Job, JobState, Slot
+from fpga_pool.model.messages.agents import Heartbeat, ObservedJob, Report
+from fpga_pool.model.objects.pool import DEFAULT_SHARD, Batch, Job, Slot
 from fpga_pool.model.rules.batch.admission import BatchRequest, create_batch
 from fpga_pool.model.rules.batch.family import BatchFamily
 from fpga_pool.model.rules.shared.changes import drain_slot
-from fpga_pool.model.rules.shared.families import AnyFamily, PoolPolicies, new_families
-from fpga_pool.model.rules.shared.reconcile import apply_heartbeat, note_progress, tick
-from fpga_pool.model.rules.shared.reports import apply_reports, frees_place, makes_work
+from fpga_pool.model.rules.shared.families import PoolPolicies, new_families
+from fpga_pool.model.rules.shared.reconcile import tick
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task.admission import TaskRequest, create_task
 from fpga_pool.model.transaction import Transaction
@@ -38,12 +34,12 @@ from fpga_pool.sim.course import Course
 from fpga_pool.sim.engine import Engine
 from fpga_pool.sim.gangs.host import GuestTimes
 from fpga_pool.sim.hosts import GangHosts, SimulatedHost
+from fpga_pool.sim.scheduler import OWNER, FailureCount, SimulatedScheduler
 from fpga_pool.sim.store import MemoryStore
 from fpga_pool.sim.surroundings import Delays
 
 ResultT = TypeVar("ResultT")
 
-OWNER = "simulator"
 #: Nothing has happened for so many seconds, and nothing is on its way: what waits waits for ever.
 STALLED_S = 3600.0
 #: Actions that are on the agenda at any time: three loops, and a look at how inputs move.
@@ -60,16 +56,6 @@ class Intervals:
     scheduler_s: float = 1.0
     online_s: float = 0.5
     heartbeat_s: float = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailureCount:
-    """A policy that failed, each time in the same way."""
-
-    message: str
-    #: When it failed first, and how many times in all.
-    first_s: float
-    times: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,24 +99,12 @@ class SimulatedPool:
         self.store = MemoryStore()
         self._delays = delays or Delays()
         self.store.time_models.update(models or {})
-        self._shard = self.store.acquire_shard(DEFAULT_SHARD, OWNER, 0.0)
-        self._cycles: Sequence[Cycle[Any, Any]] = ()
-        #: Failures of policies that the pool went on after, by message; whether an error of a policy ends the run.
-        self.failures: dict[str, FailureCount] = {}
-        self._raises = True
-        self._replans = False
-        #: A look at how inputs move is on the agenda.
-        self._looking = False
-        #: How long the scheduler takes to look when it is woken; None = only changes from outside wake it.
-        self._look_s: float | None = None
-        self._woken: list[Callable[[], None]] = []
+        self._scheduler = SimulatedScheduler(self.engine, self.store, self.settings, self._deliver, self._observed_jobs)
         #: All work of `run_families` has ended; and what the store had changed when, as far as was looked.
         self.is_over = False
         #: How much is still to happen from outside.
         self._to_come = 0
         self._changes, self._changed_s = 0, 0.0
-        #: Nobody owns the shard: what is said to the scheduler waits.
-        self.headless = False
         #: By host: what is said to or by its agent takes so much longer.
         self._slow_s: defaultdict[str, float] = defaultdict(float)
         #: Commands on their way; and by host what its agent has said and nobody has heard, with times of arrival.
@@ -153,7 +127,6 @@ class SimulatedPool:
             GuestTimes(resume_s=self.settings.gang_migration_s if migration_s is None else migration_s),
             self._report,
         )
-        self._heard_s: dict[str, float] = {}
         for name in self.agents:
             self._beat(name)
 
@@ -180,7 +153,7 @@ class SimulatedPool:
     def fail_slot(self, name: str) -> None:
         """Have a slot fail now, until it is repaired; what computes there is lost."""
         self.agents[name.split("/")[0]].fail_slot(name)
-        self.plan()
+        self._scheduler.plan()
 
     def repair_slot(self, name: str) -> None:
         """Have a slot that failed answer again from now on."""
@@ -225,9 +198,9 @@ class SimulatedPool:
 
     def change(self, work: Callable[[Transaction], ResultT]) -> ResultT:
         """Change something from outside now, and plan; return what the change returns."""
-        with self._transaction() as tx:
+        with self._scheduler.transaction() as tx:
             result = work(tx)
-        self.plan()
+        self._scheduler.plan()
         return result
 
     def slow_host(self, name: str, delay_s: float) -> None:
@@ -236,7 +209,7 @@ class SimulatedPool:
 
     def take_over(self, after_s: float, policies: PoolPolicies, seed: int) -> None:
         """Have the scheduler die now, and another one own the shard after a while."""
-        self.headless, self._cycles = True, ()
+        self._scheduler.die()
         self.engine.after(after_s, partial(self._begin_again, policies, seed))
 
     # Time -------------------------------------------------------------------------------------------------------
@@ -247,7 +220,7 @@ class SimulatedPool:
         An error of the policy is raised.
         """
         batches = BatchFamily(self.catalogue, self.settings, lambda _: policy, policy.name, lambda _: True)
-        self._have_cycles([batches], seed)
+        self._scheduler.begin([batches], seed)
         self.engine.run(until_s)
 
     def run_families(
@@ -263,10 +236,10 @@ class SimulatedPool:
         It is over when everything has arrived and happened (`at`), and all work has ended or nothing happens any more.
         Work whose policy fails is put off, as in a live pool; see `failures`.
         """
-        self._raises = False
-        self._have_cycles(new_families(self.catalogue, self.settings, policies), seed)
+        self._scheduler.raises = False
+        self._scheduler.begin(new_families(self.catalogue, self.settings, policies), seed)
         every = intervals or Intervals()
-        self._look_s = CYCLE_S_PER_SLOT * sum(len(agent.host.slots) for agent in self.agents.values())
+        self._scheduler.look_s = CYCLE_S_PER_SLOT * sum(len(agent.host.slots) for agent in self.agents.values())
 
         def loop(interval_s: float, step: Callable[[], None]) -> None:
             def turn() -> None:
@@ -278,8 +251,8 @@ class SimulatedPool:
             self.engine.after(interval_s, turn)
 
         loop(every.heartbeat_s, self._beat_all)
-        loop(every.online_s, lambda: self._run_cycles(cycle for cycle in self._cycles if cycle.family.name == "online"))
-        loop(every.scheduler_s, self._tick)
+        loop(every.online_s, self._scheduler.plan_online)
+        loop(every.scheduler_s, self._scheduler.tick)
         self.engine.run(until_s)
 
     def _is_at_rest(self) -> bool:
@@ -293,103 +266,35 @@ class SimulatedPool:
 
     def outcome(self, batch_uuid: str) -> Outcome:
         """Return what came of a batch."""
-        with self._transaction() as tx:
+        with self._scheduler.transaction() as tx:
             return Outcome(batch=tx.batch(batch_uuid), jobs=tuple(tx.batch_jobs(batch_uuid)), slots=tuple(tx.slots()))
-
-    def _transaction(self) -> AbstractContextManager[Transaction]:
-        return self.store.transaction(self._shard.name, self._shard.owner, self._shard.epoch)
 
     # The scheduler ----------------------------------------------------------------------------------------------
 
-    def _have_cycles(self, families: Iterable[AnyFamily], seed: int) -> None:
-        self._cycles = [
-            Cycle(
-                family,
-                reading=self._transaction,
-                transactions=self._transaction,
-                dispatch=self._deliver,
-                clock=lambda: self.engine.now_s,
-                timer=lambda: self.engine.now_s,
-                rng=np.random.default_rng(seed),
-            )
-            for family in families
-        ]
-        self._replans = any(isinstance(cycle.family, BatchFamily) and cycle.family.replans for cycle in self._cycles)
+    @property
+    def headless(self) -> bool:
+        """Nobody owns the shard: what is said to the scheduler waits."""
+        return self._scheduler.is_dead
 
-    def plan(self) -> None:
-        """Plan as the scheduler does, until nothing is left to be decided; look again later if work goes on."""
-        self._run_cycles(self._cycles)
-        self._deliver()
-        if self._looking or not self._replans:
-            return
-        with self._transaction() as tx:
-            waiting = any(job.state is not JobState.RUNNING for job in tx.active_jobs())
-        if waiting:
-            self._looking = True
-            self.engine.after(self.settings.replan_late_s, self._look)
-
-    def _run_cycles(self, cycles: Iterable[Cycle[Any, Any]]) -> None:
-        for cycle in cycles:
-            again = True
-            while again:
-                result = cycle.run()
-                again = result.again
-                for failure in result.failures:
-                    if self._raises:
-                        raise failure.error
-                    self._note_failure(failure)
-
-    def _note_failure(self, failure: PolicyFailure) -> None:
-        """Count a failure, as the live scheduler logs it."""
-        error = failure.error
-        message = f"{failure.message} ({' '.join(f'{type(error).__name__}: {error}'.split())})"
-        known = self.failures.get(message)
-        first_s, times = (known.first_s, known.times) if known else (self.engine.now_s, 0)
-        self.failures[message] = FailureCount(message=message, first_s=first_s, times=times + 1)
-
-    def _place_freed(self) -> None:
-        """Let jobs and tasks that wait for a place have what has become free."""
-        self._run_cycles([cycle for cycle in self._cycles if cycle.family.waits])
-
-    def _wake(self, step: Callable[[], None]) -> None:
-        """Have the scheduler look soon, as its loops do when they are woken: once for all that happens until then."""
-        if step not in self._woken:
-            self._woken.append(step)
-            self.engine.after(self._look_s or 0.0, partial(self._look_when_woken, step))
-
-    def _look_when_woken(self, step: Callable[[], None]) -> None:
-        self._woken.remove(step)
-        step()
-
-    def _look(self) -> None:
-        """See how far inputs have moved, and plan."""
-        self._looking = False
-        observed = [job for agent in self.agents.values() if agent.present for job in agent.observed_jobs()]
-        with self._transaction() as tx:
-            note_progress(tx, observed, self.engine.now_s)
-        self.plan()
-
-    def _tick(self) -> None:
-        if self.headless:
-            return
-        silent_s = {name: self.engine.now_s - heard_s for name, heard_s in self._heard_s.items()}
-        with self._transaction() as tx:
-            tick(tx, self.settings, self.engine.now_s, silent_s)
-        self.plan()
+    @property
+    def failures(self) -> dict[str, FailureCount]:
+        """Failures of policies that the pool went on after, by message."""
+        return self._scheduler.failures
 
     def _begin_again(self, policies: PoolPolicies, seed: int) -> None:
-        """Own the shard after another owner's death, with nothing but what is stored."""
-        self._shard = self.store.acquire_shard(DEFAULT_SHARD, OWNER, self.engine.now_s)
-        self.headless = False
+        """Have another scheduler own the shard after the death of the last one."""
+        self._scheduler.acquire()
         self._in_flight.clear()
         self._due_s.clear()
-        self._heard_s = dict.fromkeys(self._heard_s, self.engine.now_s)
         for agent in self.agents.values():
-            agent.execute(self._shard.name, self._shard.epoch, ())
-        self._have_cycles(new_families(self.catalogue, self.settings, policies), seed)
+            agent.execute(DEFAULT_SHARD, self._scheduler.epoch, ())
+        self._scheduler.begin(new_families(self.catalogue, self.settings, policies), seed)
         for host in list(self._unheard):
             self._hear(host)
-        self.plan()
+        self._scheduler.plan()
+
+    def _observed_jobs(self) -> list[ObservedJob]:
+        return [job for agent in self.agents.values() if agent.present for job in agent.observed_jobs()]
 
     # What is said between the scheduler and the agents ----------------------------------------------------------
 
@@ -404,7 +309,7 @@ class SimulatedPool:
             self._in_flight.update(ids)
             due_s = self.engine.now_s + self._delays.command_s + self._slow_s[host]
             self._due_s[host] = due_s = max(due_s, self._due_s[host])
-            self.engine.at(due_s, partial(self._execute, host, self._shard.epoch, frozenset(ids)))
+            self.engine.at(due_s, partial(self._execute, host, self._scheduler.epoch, frozenset(ids)))
 
     def _execute(self, host: str, epoch: int, ids: frozenset[str]) -> None:
         """Have an agent execute commands; those of a host that is not there are sent again."""
@@ -445,23 +350,12 @@ class SimulatedPool:
         reports: list[tuple[int, Report]] = []
         for said in arrived:
             if isinstance(said, Heartbeat):
-                self._apply_reports(host, reports)
+                self._scheduler.apply_reports(host, reports)
                 reports = []
-                self._apply_heartbeat(said)
+                self._scheduler.apply_heartbeat(said)
             else:
                 reports.append(said)
-        self._apply_reports(host, reports)
-
-    def _apply_reports(self, host: str, numbered: Sequence[tuple[int, Report]]) -> None:
-        if not numbered:
-            return
-        with self._transaction() as tx:
-            apply_reports(tx, host, "simulated", numbered, self.engine.now_s)
-        told = [report for _, report in numbered]
-        if self._look_s is not None and any(map(makes_work, told)):
-            self._wake(self.plan)
-        elif any(cycle.family.waits for cycle in self._cycles) and any(map(frees_place, told)):
-            self._wake(self._place_freed)
+        self._scheduler.apply_reports(host, reports)
 
     def _beat_all(self) -> None:
         for name, agent in self.agents.items():
@@ -478,15 +372,8 @@ class SimulatedPool:
         """Hear a heartbeat that an agent sends now."""
         if not self.headless and self.agents[host].present:
             self._hear(host)
-            self._apply_heartbeat(self._heartbeat(host))
+            self._scheduler.apply_heartbeat(self._heartbeat(host))
 
     def _heartbeat(self, host: str) -> Heartbeat:
         processors, processes = self._gangs.observed(host)
         return changed(self.agents[host].heartbeat(), processors=processors, processes=processes)
-
-    def _apply_heartbeat(self, beat: Heartbeat) -> None:
-        with self._transaction() as tx:
-            repairs = apply_heartbeat(tx, beat, self.engine.now_s)
-        self._heard_s[beat.host] = self.engine.now_s
-        if repairs and self._cycles:
-            self.plan()

@@ -21,11 +21,12 @@ from fpga_pool.model.rules.shared.families import PoolPolicies
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task.admission import TaskRequest, cancel_task, create_task
 from fpga_pool.model.transaction import Transaction
-from fpga_pool.sim.pool import FailureCount, Intervals, SimulatedPool
+from fpga_pool.sim.pool import Intervals, SimulatedPool
 from fpga_pool.sim.scenario.arrivals import Arrival, InstanceRequest, Request, arrivals
 from fpga_pool.sim.scenario.hosts import explanations, hosts_by_cost, pool_columns, simulated_hosts
 from fpga_pool.sim.scenario.recording import Happening, Recorder
 from fpga_pool.sim.scenario.tables import EventTable, Scenario
+from fpga_pool.sim.scheduler import FailureCount
 from fpga_pool.sim.surroundings import Delays
 
 #: What cannot be done while nobody owns the shard is tried again after so many seconds.
