@@ -14,9 +14,11 @@ from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.core.policy import OnlinePolicy
 from fpga_pool.model.catalogue import Board, Catalogue
 from fpga_pool.model.exceptions import InvalidInput, NotFound
+from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.sim.benefit import files
+from fpga_pool.sim.benefit.live import PoolRules
 from fpga_pool.sim.benefit.simulator import Outcome, simulate
-from fpga_pool.sim.benefit.trace import uniform_pool
+from fpga_pool.sim.benefit.trace import Trace, uniform_pool
 
 #: Between the best found and the most possible: rounding.
 _FOUND = 1e-6
@@ -56,6 +58,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="maximum share of all slots that the jobs of one project may use at a time (default: 1, no limit)",
     )
     parser.add_argument(
+        "--rules",
+        choices=("paper", "pool"),
+        default="paper",
+        help="paper: a job that waits too long runs on a CPU of its own (default); pool: as the scheduler does, with"
+        " the CPU workers that there are, and as long as a job would compute on a slot it waits for one",
+    )
+    parser.add_argument(
+        "--cpu-workers", type=positive_count, metavar="N", help="with --rules pool, CPU workers (default: one a host)"
+    )
+    parser.add_argument(
         "--optimum",
         type=positive_seconds,
         metavar="STEP",
@@ -75,6 +87,7 @@ def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
     catalogue = load_catalogue(Path(arguments.catalogue))
     pool = uniform_pool(catalogue, _board(catalogue, arguments), arguments.hosts, arguments.cards)
     trace = files.read_trace(arguments.jobs, pool)
+    rules = _pool_rules(arguments, trace)
     horizon_s = trace.last_arrival_s if arguments.horizon is None else arguments.horizon
     jobs = windows(pool, trace.function, trace.arrival_s, trace.work_s, trace.patience_s)
     begin_s = time.perf_counter()
@@ -89,7 +102,8 @@ def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
         interval_s=0.1 if best is None else arguments.optimum * _JUST_BEFORE,
         seed=arguments.seed,
         keep_stretches=arguments.intervals is not None,
-        tenant_share=arguments.tenant_share,
+        tenant_share=arguments.tenant_share if rules is None else 1.0,
+        rules=rules,
     )
     simulated_s = time.perf_counter()
     files.write_jobs(arguments.out, trace, outcome.record)
@@ -118,6 +132,20 @@ def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
     if arguments.optimum is not None:
         said |= _share_of_optimum(best or _optimum(pool, jobs, horizon_s, arguments), outcome)
     return said
+
+
+def _pool_rules(arguments: argparse.Namespace, trace: Trace) -> PoolRules | None:
+    """Return the rules of a live pool; None = the paper's model."""
+    if arguments.rules == "paper":
+        if arguments.cpu_workers is not None:
+            raise InvalidInput("--cpu-workers: needs --rules pool")
+        return None
+    if arguments.policy == Clairvoyant.name:
+        raise InvalidInput(f"--rules pool: not with --policy {Clairvoyant.name}, which follows the paper's model")
+    if (trace.function < 0).any():
+        raise InvalidInput(f"--rules pool: {arguments.jobs} has jobs that fit into no slot; a pool refuses them")
+    settings = PoolSettings(tenant_share=arguments.tenant_share)
+    return PoolRules(settings=settings, cpu_workers=arguments.cpu_workers or arguments.hosts)
 
 
 def _optimum(pool: OnlinePool, jobs: Windows, horizon_s: float, arguments: argparse.Namespace) -> Optimum:

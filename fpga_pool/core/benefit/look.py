@@ -4,7 +4,9 @@ The occupancy is made again from what is known of each slot; a policy is asked f
 job that a load is for goes to its slot at once, so that its input moves while the slot loads.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -29,40 +31,162 @@ class SlotNow(NamedTuple):
     end_s: float | None = None
     #: Its job may leave for another one.
     movable: bool = False
-    #: When the function was loaded, if it holds one.
-    loaded_s: float = 0.0
+    #: When the function was loaded, if that is known.
+    loaded_s: float = -math.inf
     #: Nothing is loaded into it that no job waits for.
     put_off: bool = False
 
 
-def picture(pool: OnlinePool, demand: Demand, slots: Sequence[SlotNow | None], now_s: float) -> Occupancy:
-    """Return the occupancy of slots, by number; None = one that does not serve.
+#: A slot that serves and holds nothing.
+UNUSED = SlotNow(EMPTY)
 
-    Those that need their card's configuration port come last: it is in use then, whatever else the card holds, and
-    slots of cards where it is free are found among the first.
+
+class Ranked(MutableMapping[int, None]):
+    """A set of slots, by number; those of cards whose configuration port is in use come last."""
+
+    __slots__ = ("_keys", "_rank")
+
+    def __init__(self, rank: Sequence[int]) -> None:
+        self._rank = rank
+        self._keys: list[int] = []
+
+    def __setitem__(self, slot: int, value: None) -> None:
+        insort(self._keys, self._rank[slot])
+
+    def __getitem__(self, slot: int) -> None:
+        self._index(slot)
+
+    def __delitem__(self, slot: int) -> None:
+        del self._keys[self._index(slot)]
+
+    def _index(self, slot: int) -> int:
+        rank = self._rank[slot]
+        index = bisect_left(self._keys, rank)
+        if index == len(self._keys) or self._keys[index] != rank:
+            raise KeyError(slot)
+        return index
+
+    def __iter__(self) -> Iterator[int]:
+        slots = len(self._rank)
+        return (key if key < slots else key - slots for key in self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
+class Picture(Occupancy):
+    """The occupancy that follows from what is known of each slot, and from nothing else.
+
+    In which order things came to be known makes no difference: a picture that is kept up to date slot by slot is the
+    same as one made again.
     """
-    view = Occupancy(pool, demand)
-    serving = []
-    for number, slot in enumerate(slots):
-        if slot is None:
-            view.withdraw(number)
+
+    def __init__(self, pool: OnlinePool, demand: Demand, slots: Sequence[SlotNow | None]) -> None:
+        #: By slot: its place among those that are alike.
+        self._rank = list(range(pool.slots))
+        super().__init__(pool, demand)
+        self._known: list[SlotNow | None] = [UNUSED] * pool.slots
+        for slot, known in enumerate(slots):
+            if known != UNUSED:
+                self._replace(slot, known)
+        for card in range(len(self.dma_bps)):
+            self._settle(card)
+
+    def note(self, slot: int, known: SlotNow | None) -> None:
+        """Replace all that is known of a slot; None = it does not serve."""
+        self._replace(slot, known)
+        self._settle(self.card[slot])
+
+    def _replace(self, slot: int, known: SlotNow | None) -> None:
+        served, self._known[slot] = self._known[slot] is not None, known
+        if served:
+            self._forget(slot)
+        if known is None:
+            if served:
+                self._slots_of[self.card[slot]].remove(slot)
+                self.slots -= 1
+            return
+        if not served:
+            card = self.card[slot]
+            insort(self._slots_of[card], slot)
+            self._rank[slot] = slot + self.port_busy[card] * self.pool.slots
+            self.slots += 1
+        kind, function = self.kind[slot], known.function
+        self.holds[slot] = function
+        self.loaded_s[slot] = known.loaded_s
+        if function != EMPTY:
+            self.held[function] += 1
+        if known.loading:
+            self.loading[function] += 1
+        elif known.end_s is None:
+            self._add_idle(slot)
         else:
-            serving.append((slot.needs_port, number, slot))
-    for needs_port, number, slot in sorted(serving, key=lambda entry: entry[0]):
-        if slot.function != EMPTY:
-            view.loads(number, slot.function)
-            if not slot.loading:
-                view.loaded(number, slot.loaded_s)
-        if slot.end_s is not None:
-            view.started(number, number, max(now_s, slot.end_s))
-            if not slot.movable:
-                view.evictable[view.kind[number]][slot.function].pop(number, None)
-        if slot.put_off:
-            view.put_off.add(number)
-        if needs_port:
-            view.port_busy[view.card[number]] = True
-    view.news = None, None
-    return view
+            self.job[slot], self.end_s[slot] = slot, known.end_s
+            insort(self.ends_s[function], known.end_s)
+            if known.movable and self.preemptible[function]:
+                self.evictable[kind][function][slot] = None
+        if known.put_off:
+            self.put_off.add(slot)
+
+    def _add_idle(self, slot: int) -> None:
+        kind, function = self.kind[slot], self.holds[slot]
+        self.idle[kind][function][slot] = None
+        self.idle_slots[kind] += 1
+        if function != EMPTY:
+            self.idle_holding[function] += 1
+
+    def _forget(self, slot: int) -> None:
+        """Undo what is known of a slot that serves, and what has been done with it in the picture."""
+        kind, function = self.kind[slot], self.holds[slot]
+        if self.job[slot] >= 0:
+            self.job[slot] = -1
+            del self.ends_s[function][bisect_left(self.ends_s[function], self.end_s[slot])]
+            self.evictable[kind][function].pop(slot, None)
+        elif slot in self.idle[kind][function]:
+            del self.idle[kind][function][slot]
+            self.idle_slots[kind] -= 1
+            if function != EMPTY:
+                self.idle_holding[function] -= 1
+        else:
+            self.loading[function] -= 1
+        if function != EMPTY:
+            self.held[function] -= 1
+        self.put_off.discard(slot)
+
+    def _settle(self, card: int) -> None:
+        """Let what is known of a card's slots say what is left of its port and its DMA."""
+        asked_bps, busy = 0.0, False
+        for slot in self._slots_of[card]:
+            if self.job[slot] >= 0:
+                asked_bps += self.io_bps[self.kind[slot]][self.holds[slot]]
+            known = self._known[slot]
+            busy |= known is not None and known.needs_port
+        self.asked_bps[card] = asked_bps
+        self._set_port(card, busy)
+
+    def _group(self) -> Ranked:
+        return Ranked(self._rank)
+
+    def loaded(self, slot: int, now_s: float) -> None:
+        self._set_port(self.card[slot], False)
+        super().loaded(slot, now_s)
+
+    def _use_port(self, card: int) -> None:
+        self._set_port(card, True)
+
+    def _set_port(self, card: int, busy: bool) -> None:
+        if self.port_busy[card] == busy:
+            return
+        self.port_busy[card] = busy
+        for slot in self._slots_of[card]:
+            kind, function = self.kind[slot], self.holds[slot]
+            group = self.idle[kind][function] if self.job[slot] < 0 else self.evictable[kind][function]
+            present = slot in group
+            if present:
+                del group[slot]
+            self._rank[slot] = slot + busy * self.pool.slots
+            if present:
+                group[slot] = None
 
 
 class Place(NamedTuple):
@@ -85,6 +209,8 @@ class Taken:
     called_back: list[int] = field(default_factory=list)
     #: Slots that are to load ahead of jobs.
     loads: list[int] = field(default_factory=list)
+    #: Slots of which the picture now says something else.
+    touched: set[int] = field(default_factory=set)
 
 
 def take(
@@ -113,13 +239,15 @@ def take(
 
     """
     taking = _Taking(view, now_s, work_s, on_cpu, loading)
-    while view.slots and (move := decide(view)) is not None:
+    while view.slots:
+        view.news = None, None
+        if (move := decide(view)) is None:
+            break
         if isinstance(move, Start):
             taking.give(move.slot, move.function, 0.0)
         else:
             taking.load(move.slot, move.function)
             view.preloads &= taking.begun < MOST_LOADS
-        view.news = None, None
     taking.give_loading()
     return taking.taken
 
@@ -156,6 +284,7 @@ class _Taking:
             self.taken.evicted.append(slot)
             self._view.stopped(slot)
         self._view.loads(slot, function)
+        self.taken.touched.add(slot)
         self._left_s[slot] = self._load_s(slot)
         self._begun[slot] = None
 
@@ -164,6 +293,7 @@ class _Taking:
         view = self._view
         job = next(iter(view.waiting[function]))
         view.left(job, function)
+        self.taken.touched.add(slot)
         view.started(slot, slot, self._now_s + load_s + self._work_s(job))
         view.evictable[view.kind[slot]][function].pop(slot, None)
         if self._on_cpu(job):

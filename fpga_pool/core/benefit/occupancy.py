@@ -7,6 +7,7 @@ two thousand.
 
 import math
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, MutableMapping
 from itertools import islice
 
 from fpga_pool.core.benefit.demand import Demand
@@ -16,8 +17,8 @@ EMPTY = -1
 #: Slots that are compared when one of many has to be chosen, and that are looked at to find them.
 _LOOK, _LOOK_FAR = 8, 32
 
-#: A set that keeps the order in which its members came.
-OrderedSet = dict[int, None]
+#: A set of slots in some order: as they came, or by rank.
+OrderedSet = MutableMapping[int, None]
 
 
 class Occupancy:
@@ -55,8 +56,8 @@ class Occupancy:
         self.job = [-1] * slots
         self.loaded_s = [-math.inf] * slots
         #: By kind, then function (the last one: EMPTY): slots that are idle, and slots that run a preemptible job.
-        self.idle: list[list[OrderedSet]] = [[{} for _ in range(functions + 1)] for _ in range(kinds)]
-        self.evictable: list[list[OrderedSet]] = [[{} for _ in range(functions)] for _ in range(kinds)]
+        self.idle: list[list[OrderedSet]] = [[self._group() for _ in range(functions + 1)] for _ in range(kinds)]
+        self.evictable: list[list[OrderedSet]] = [[self._group() for _ in range(functions)] for _ in range(kinds)]
         #: By kind: how many slots are idle.
         self.idle_slots = [0] * kinds
         #: By function: idle slots that hold it, slots that hold or load it, slots that load it, and expected ends of
@@ -75,6 +76,10 @@ class Occupancy:
             self._slots_of[self.card[slot]].append(slot)
             self.idle[self.kind[slot]][EMPTY][slot] = None
             self.idle_slots[self.kind[slot]] += 1
+
+    def _group(self) -> OrderedSet:
+        """Return a group of slots among which a policy chooses, in the order in which they come."""
+        return {}
 
     def withdraw(self, slot: int) -> None:
         """Let a slot that is idle and empty serve no more; its number stays."""
@@ -145,9 +150,15 @@ class Occupancy:
         self.holds[slot] = function
         self.held[function] += 1
         self.loading[function] += 1
-        self.port_busy[self.card[slot]] = True
-        # The other slots of the card cannot load meanwhile: who looks for one that can finds it among the first.
-        for other in self._slots_of[self.card[slot]]:
+        self._use_port(self.card[slot])
+
+    def _use_port(self, card: int) -> None:
+        """Let a card's configuration port load.
+
+        The other slots of the card cannot load meanwhile: who looks for one that can finds it among the first.
+        """
+        self.port_busy[card] = True
+        for other in self._slots_of[card]:
             group = self.idle[self.kind[other]][self.holds[other]]
             if other in group:
                 del group[other]
@@ -211,7 +222,7 @@ class Occupancy:
         demands_bps = [own_bps, *(self.io_bps[self.kind[other]][self.holds[other]] for other in others)]
         return fair_rates(demands_bps, self.dma_bps[card])[0]
 
-    def roomiest(self, slots: OrderedSet, *, port: bool = False, loaded_by_s: float = math.inf) -> int | None:
+    def roomiest(self, slots: Iterable[int], *, port: bool = False, loaded_by_s: float = math.inf) -> int | None:
         """Return the slot whose card has most DMA left, of the first few; among equals the one that came first.
 
         Only those loaded by then, and with `port` those whose card's configuration port is free; None without any.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
+from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy, OrderedSet
 from fpga_pool.core.benefit.pool import Load, Move, Start
 from fpga_pool.core.policy import PolicyState
 
@@ -127,7 +127,7 @@ def start(view: Occupancy, function: int) -> Start | None:
     return None
 
 
-def fitting(view: Occupancy, function: int) -> Iterator[tuple[dict[int, None], int]]:
+def fitting(view: Occupancy, function: int) -> Iterator[tuple[OrderedSet, int]]:
     """Yield the groups of idle slots that the function could be loaded into, empty ones first, and what they hold."""
     for held in (EMPTY, *view.functions):
         if held != function:

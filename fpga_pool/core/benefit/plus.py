@@ -74,7 +74,7 @@ def fill(view: Occupancy, now_s: float) -> Load | None:
     best, most = None, 0.0
     # Functions that fit anywhere leave the slots to those that do not.
     for kind in sorted(view.kinds, key=lambda kind: sum(view.fits[kind])):
-        slots = view.idle[kind][EMPTY]
+        slots: Mapping[int, None] = view.idle[kind][EMPTY]
         if view.put_off:
             slots = {slot: None for slot in slots if slot not in view.put_off}
         if not slots or (slot := view.roomiest(slots, port=True)) is None:

@@ -1,28 +1,22 @@
-"""Runs an online policy over a trace: the occupancy and the policy are those of the live scheduler.
+"""Runs an online policy over a trace, of a million jobs too.
 
-What is modelled around them: loads that take turns at a card's configuration port, the shared DMA of a card (max-min
-fair), jobs that give up and run on their CPU, jobs that are taken off.
+The occupancy and the policy are those of the live scheduler.  What is around them follows the paper's model (`shell`),
+or the rules of a live pool, its faults included (`live`).
 """
 
 import contextlib
 import gc
-import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
-from fpga_pool.core.benefit.occupancy import Occupancy
 from fpga_pool.core.benefit.plus import TenantLimit
-from fpga_pool.core.benefit.pool import Load, OnlinePool, Start, fair_rates
+from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.core.policy import OnlinePolicy
-from fpga_pool.sim.benefit.trace import BOTH, CPU, FPGA, Record, Trace
-
-#: What an entry of the agenda says.
-END, LOADED, GIVE_UP, INTERVAL, CPU_END = range(5)
-#: Seconds of work below which a job is done: rounding.
-_NOTHING_S = 1e-9
+from fpga_pool.sim.benefit.live import LiveShell, PoolRules
+from fpga_pool.sim.benefit.shell import Shell
+from fpga_pool.sim.benefit.trace import CPU, Record, Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +44,23 @@ def simulate(
     tenant_share: float = 1.0,
     learn: bool = True,
     preloads: bool = True,
+    rules: PoolRules | None = None,
 ) -> Outcome:
-    """Return what a policy makes of a trace.
+    """Return what a policy makes of a trace: by the paper's model, or with `rules` as a live pool does.
 
     Benefit counts up to `horizon_s`, by default the last arrival.  A project has at most `tenant_share` of all slots at
     a time.  The policy knows the catalogue, and with `learn` what jobs that ended have really gained.  Without
-    `preloads` no function is loaded that no job waits for, as in a live pool whose `[scheduler] load_ahead` is off.
+    `preloads` no function is loaded that no job waits for.  The settings of a live pool say both themselves.
     """
     horizon_s = trace.last_arrival_s if horizon_s is None else horizon_s
-    limit = TenantLimit(pool.slots, tenant_share) if tenant_share < 1 else None
-    shell = Shell(pool, trace, policy, horizon_s, np.random.default_rng(seed), keep_stretches, limit, learn)
-    shell.view.preloads = preloads
+    about = pool, trace, policy, horizon_s, np.random.default_rng(seed), keep_stretches, learn
+    if rules is None:
+        shell = Shell(*about, TenantLimit(pool.slots, tenant_share) if tenant_share < 1 else None)
+        shell.view.preloads = preloads
+    elif tenant_share < 1 or not preloads:
+        raise ValueError("tenant_share, preloads: with rules, their settings say so")
+    else:
+        shell = LiveShell(*about, rules)
     with _no_collector():
         shell.run(interval_s)
     where = shell.record.where
@@ -84,234 +84,3 @@ def _no_collector() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-class Shell:
-    """Keeps the clock and does what the policy says."""
-
-    def __init__(
-        self,
-        pool: OnlinePool,
-        trace: Trace,
-        policy: OnlinePolicy,
-        horizon_s: float,
-        rng: np.random.Generator,
-        keep_stretches: bool,
-        limit: TenantLimit | None,
-        learn: bool,
-    ) -> None:
-        self._policy, self._horizon_s, self._rng = policy, horizon_s, rng
-        self.view = Occupancy(pool)
-        self._limit = limit
-        # What no job ever contradicts needs no learning.
-        self._learns = learn and trace.speedup is not None
-        #: By job: vCPUs while it runs on a slot; 1 for those that fit nowhere.
-        gains = np.append(pool.speedup, 1.0)[trace.function] if trace.speedup is None else trace.speedup
-        self._speedup: list[float] = gains.tolist()
-        self._project = trace.project
-        self._function: list[int] = trace.function.tolist()
-        self._arrival_s: list[float] = trace.arrival_s.tolist()
-        self._work_s: list[float] = trace.work_s.tolist()
-        self._patience_s: list[float] = trace.patience_s.tolist()
-        self.record = Record(len(trace.jobs), keep_stretches)
-        #: vCPU-seconds up to the horizon.
-        self.benefit = 0.0
-        self._now_s = 0.0
-        self._agenda: list[tuple[float, int, int, int]] = []
-        # By slot: work left, rate, since when, and how often its end has been put on the agenda.
-        slots = pool.slots
-        self._left_s, self._rate, self._since_s = [0.0] * slots, [0.0] * slots, [0.0] * slots
-        self._version = [0] * slots
-        #: By slot: the job that runs there, -1 = none.
-        self._job = self.view.job
-        self._running: list[list[int]] = [[] for _ in range(len(pool.dma_bps))]
-        self._unfinished = len(trace.jobs)
-        self._longest_load_s = max(self.view.load_s)
-
-    def run(self, interval_s: float) -> None:
-        """Let time pass until every job has been dealt with."""
-        arrivals_s, agenda = self._arrival_s, self._agenda
-        arriving, jobs = 0, len(arrivals_s)
-        # What a policy loads before anybody asks for it begins at time 0; jobs that come then are known by then.
-        begin_s = 0.0 if jobs and arrivals_s[0] > 0 else interval_s
-        heapq.heappush(agenda, (begin_s, INTERVAL, 0, 0))
-        while self._unfinished:
-            # At one instant what ends comes before what arrives.
-            if arriving < jobs and arrivals_s[arriving] < agenda[0][0]:
-                self._now_s = arrivals_s[arriving]
-                changed = self._arrive(arriving)
-                arriving += 1
-            else:
-                self._now_s, what, which, version = heapq.heappop(agenda)
-                changed = self._happens(what, which, version)
-                if what == INTERVAL:
-                    heapq.heappush(agenda, (self._now_s + interval_s, INTERVAL, 0, 0))
-            if changed:
-                self._decide()
-
-    def _happens(self, what: int, which: int, version: int) -> bool:
-        """Let an entry of the agenda happen; return whether there may be something to decide."""
-        if what == END:
-            return version == self._version[which] and self._end(which)
-        if what == LOADED:
-            self.view.loaded(which, self._now_s)
-            return True
-        if what == GIVE_UP:
-            return self._give_up(which, bool(version))
-        if what == CPU_END:
-            self._learn(which)
-            return False
-        self.view.news = None, None
-        return True
-
-    def _decide(self) -> None:
-        view, policy, rng = self.view, self._policy, self._rng
-        while (move := policy.decide(view, None, self._now_s, rng)) is not None:
-            if isinstance(move, Start):
-                self._start(move.slot, next(iter(view.waiting[move.function])))
-            else:
-                self._load(move)
-
-    # Jobs ---------------------------------------------------------------------------------------------------------
-
-    def _arrive(self, job: int) -> bool:
-        function = self._function[job]
-        if function < 0:
-            self._to_cpu(job, self._work_s[job])
-            return False
-        heapq.heappush(self._agenda, (self._now_s + self._patience_s[job], GIVE_UP, job, 0))
-        if self._limit is not None and not self._limit.lets_in(job, self._project[job]):
-            return False
-        self._wait(job)
-        return True
-
-    def _wait(self, job: int) -> None:
-        give_up_s = self._arrival_s[job] + self._patience_s[job]
-        project = self._project[job]
-        self.view.arrived(job, self._function[job], self._work_s[job], give_up_s, self._now_s, project)
-
-    def _give_up(self, job: int, last: bool) -> bool:
-        """Send a waiting job to its CPU, unless a slot loads for it: jobs of a function are served as they came."""
-        function = self._function[job]
-        waiting = self.view.waiting[function]
-        if job not in waiting:
-            if self._limit is not None and self._limit.gives_up(job, self._project[job]):
-                self._to_cpu(job, self._work_s[job])
-            return False
-        if not last and job in islice(waiting, self.view.loading[function]):
-            heapq.heappush(self._agenda, (self._now_s + self._longest_load_s, GIVE_UP, job, 1))
-            return False
-        self.view.left(job, function)
-        self._to_cpu(job, self._work_s[job])
-        return self._let_in_next(job)
-
-    def _let_in_next(self, job: int) -> bool:
-        """Let the next job of a project wait that has reached its limit, now that one of it has gone."""
-        if self._limit is None or (following := self._limit.left(self._project[job])) is None:
-            return False
-        news = self.view.news
-        self._wait(following)
-        if news != (None, None) and news[1] is not None:
-            self.view.news = None, None  # a slot became idle, too
-        return True
-
-    def _start(self, slot: int, job: int) -> None:
-        function = self._function[job]
-        self.view.left(job, function)
-        self._left_s[slot], self._rate[slot], self._since_s[slot] = self._work_s[job], -1.0, self._now_s
-        self.record.begin_s[job] = self._now_s
-        self.view.started(slot, job, self._now_s + self._work_s[job])
-        self._running[self.view.card[slot]].append(slot)
-        self._share(self.view.card[slot])
-
-    def _end(self, slot: int) -> bool:
-        job = self._job[slot]
-        self._note(slot)
-        self.record.end_s[job], self.record.where[job] = self._now_s, FPGA
-        self._unfinished -= 1
-        self._stop(slot)
-        self._learn(job)
-        self._let_in_next(job)
-        return True
-
-    def _learn(self, job: int) -> None:
-        """Let the estimates know what a job that has ended gained, or would have."""
-        if self._learns:
-            self.view.demand.ran(self._function[job], self._speedup[job], self._project[job])
-
-    def _stop(self, slot: int) -> None:
-        self._version[slot] += 1
-        self.view.stopped(slot)
-        self._running[self.view.card[slot]].remove(slot)
-        self._share(self.view.card[slot])
-
-    def _to_cpu(self, job: int, left_s: float, where: int = CPU) -> None:
-        """Run what is left of a job on one vCPU."""
-        if where == CPU:
-            self.record.begin_s[job] = self._now_s
-        end_s = self._now_s + left_s * self._speedup[job]
-        self.record.end_s[job], self.record.where[job] = end_s, where
-        self._unfinished -= 1
-        if self._learns and self._function[job] >= 0:
-            heapq.heappush(self._agenda, (end_s, CPU_END, job, 0))
-
-    # Slots --------------------------------------------------------------------------------------------------------
-
-    def _load(self, move: Load) -> None:
-        view, slot = self.view, move.slot
-        if view.job[slot] >= 0:
-            self._evict(slot)
-        end_s = self._now_s + view.load_s[view.kind[slot]]
-        view.loads(slot, move.function)
-        self.record.load(slot, move.function, self._now_s, end_s)
-        heapq.heappush(self._agenda, (end_s, LOADED, slot, 0))
-
-    def _evict(self, slot: int) -> None:
-        """Take a job off its slot; its rest, or all of it where progress is lost, runs on its CPU."""
-        job = self.view.job[slot]
-        self._note(slot)
-        work_s, left_s = self._work_s[job], self._left_s[slot]
-        if not self.view.progress_kept[self._function[job]]:
-            lost_s = work_s - left_s
-            self.benefit -= lost_s * self._speedup[job] if self._now_s <= self._horizon_s else 0.0
-            self.record.lose(job, slot, self.record.begin_s[job])
-            left_s = work_s
-        self._to_cpu(job, left_s, BOTH if left_s < work_s else CPU)
-        self._stop(slot)
-        self._let_in_next(job)
-
-    def _share(self, card: int) -> None:
-        """Share the card's DMA again among its running jobs."""
-        running = self._running[card]
-        for slot, rate in zip(running, self._rates(card, running), strict=True):
-            if rate != self._rate[slot]:
-                self._note(slot)
-                self._rate[slot] = rate
-                self._version[slot] += 1
-                end_s = self._now_s + self._left_s[slot] / rate
-                self._expect(slot, end_s)
-                heapq.heappush(self._agenda, (end_s, END, slot, self._version[slot]))
-
-    def _rates(self, card: int, running: Sequence[int]) -> Sequence[float]:
-        """Return how fast the jobs on these slots of a card run, 1 = full speed."""
-        view = self.view
-        if view.asked_bps[card] <= view.dma_bps[card]:
-            return [1.0] * len(running)
-        return fair_rates([view.io_bps[view.kind[slot]][view.holds[slot]] for slot in running], view.dma_bps[card])
-
-    def _expect(self, slot: int, end_s: float) -> None:
-        """Have the policy expect the end of a job at another time."""
-        self.view.delayed(slot, end_s)
-
-    def _note(self, slot: int) -> None:
-        """Account for what the slot has done since its rate last changed."""
-        since_s, rate, now_s = self._since_s[slot], self._rate[slot], self._now_s
-        self._since_s[slot] = now_s
-        if rate <= 0 or now_s <= since_s:
-            return
-        job = self._job[slot]
-        done_s = (now_s - since_s) * rate
-        self._left_s[slot] = left_s if (left_s := self._left_s[slot] - done_s) > _NOTHING_S else 0.0
-        counted_s = max(0.0, min(now_s, self._horizon_s) - since_s)
-        self.benefit += counted_s * rate * self._speedup[job]
-        self.record.stretch(job, slot, since_s, now_s, rate)

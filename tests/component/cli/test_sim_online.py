@@ -169,3 +169,19 @@ def test_limit_per_tenant_is_kept(jobs, tmp_path, capsys):
     assert max(accumulate(step for _, step in edges)) == 2
     assert main(online(jobs, tmp_path, "benefit_plus", "--tenant-share", "0")) == 2
     assert "expected a number above 0" in capsys.readouterr().err
+
+
+def test_by_the_rules_of_a_pool_jobs_come_back_from_few_cpus(jobs, tmp_path, capsys):
+    results = []
+    for more in ([], ["--rules", "pool", "--cpu-workers", "1"]):
+        assert main(online(jobs, tmp_path, "benefit_plus", *more)) == 0
+        results.append(json.loads(capsys.readouterr().out))
+    paper, pool = results
+    # With one CPU worker for six jobs a second on each of two cards, nearly all have to wait for a slot.
+    assert pool["jobs_on_cpu"] < paper["jobs_on_cpu"]
+    assert pool["jobs_on_fpga"] + pool["jobs_on_cpu"] == paper["jobs_on_fpga"] + paper["jobs_on_cpu"]
+
+
+def test_cpu_workers_are_of_the_rules_of_a_pool(jobs, tmp_path, capsys):
+    assert main(online(jobs, tmp_path, "benefit", "--cpu-workers", "2")) == 2
+    assert "--cpu-workers: needs --rules pool" in capsys.readouterr().err

@@ -13,12 +13,11 @@ from fpga_pool.model.rules.shared.changes import drain_slot, resume_slot
 from fpga_pool.model.rules.shared.reconcile import apply_heartbeat, tick
 from fpga_pool.model.rules.shared.reports import apply_reports
 from fpga_pool.sim.agents import SimulatedAgent
+from fpga_pool.sim.benefit.faults import Drain, End, Failure, HostLoss, Outage, timeline
 from fpga_pool.sim.engine import Engine
 from fpga_pool.sim.hosts import SimulatedHost
 from fpga_pool.sim.store import MemoryStore
 from fpga_pool.sim.surroundings import Delays
-
-from .online_faults import Drain, End, Failure, HostLoss, Outage, timeline
 
 AT_ONCE = Delays(command_s=0.0, staging_s=0.0, turnaround_s=0.0)
 SILENT_S = 1000.0
@@ -33,7 +32,7 @@ def host_name(number):
 
 
 class WatchedFamily(OnlineFamily):
-    """Notes what each look wants, as the reference loop does."""
+    """Notes what each look wants, as the simulator does."""
 
     def __init__(self, catalogue, settings, rule, pool):
         super().__init__(catalogue, settings, rule)

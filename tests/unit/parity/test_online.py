@@ -1,4 +1,4 @@
-"""The live pool decides about online jobs as the reference loop does, faults included."""
+"""The fast simulator of online jobs decides by the rules of a pool as the live pool does, faults included."""
 
 import math
 from dataclasses import dataclass
@@ -9,12 +9,13 @@ import pytest
 from fpga_pool.conf.policies import policy_as, policy_names
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.sim.benefit.faults import Drain, Failure, HostLoss, Outage
+from fpga_pool.sim.benefit.live import PoolRules
+from fpga_pool.sim.benefit.simulator import simulate
 from fpga_pool.sim.benefit.trace import Trace, uniform_pool
 
 from . import TRACES
-from .online_faults import Drain, Failure, HostLoss, Outage
 from .online_pool import LivePool, host_name
-from .online_reference import simulate_live
 
 #: The traces of the long run take minutes.
 pytestmark = pytest.mark.timeout(1800)
@@ -123,10 +124,9 @@ def span(rng, end_s):
 
 def difference(name, case):
     """Return the first decision that differs, and how many there are."""
-    expected = simulate_live(
-        case.pool, case.trace, policy_as("online", name), settings=case.settings, cpu_workers=case.cpu_workers,
-        faults=case.faults, interval_s=INTERVAL_S,
-    ).decisions  # fmt: skip
+    expected = []
+    rules = PoolRules(settings=case.settings, cpu_workers=case.cpu_workers, faults=case.faults, watch=expected.append)
+    simulate(case.pool, case.trace, policy_as("online", name), interval_s=INTERVAL_S, rules=rules)
     live = LivePool(policy_as("online", name), case, case.settings, case.faults).run(INTERVAL_S)
     for number, (said, (at_s, moves)) in enumerate(zip(expected, live, strict=False)):
         if said.moves != moves or not math.isclose(said.at_s, at_s, rel_tol=1e-9):
@@ -138,7 +138,7 @@ def difference(name, case):
 
 
 @pytest.mark.parametrize("name", [*policy_names("online"), *OPTIONS])
-def test_the_live_rules_decide_as_the_reference_loop_does(name):
+def test_the_fast_simulator_decides_as_the_live_rules_do(name):
     kinds = set()
     for seed in range(TRACES):
         found, _, decisions = difference(name, random_case(seed))

@@ -1,4 +1,4 @@
-"""Online policies decide the same on a view that is kept up to date, as in the fast simulator, and on one made again.
+"""Online policies decide the same on a view that is kept up to date, as by the paper's model, and on one made again.
 
 The live pool makes its view from the store for each decision.  What the store does not keep, such as the order in which
 slots became idle, may only choose among slots that are alike.
@@ -9,7 +9,7 @@ Listed difference: of slots that could be taken from jobs of one function, on ca
 looks at the first: the one whose job began first, or the one with the lowest number.  `benefit_plus` weighs how long
 that job still runs.  Decisions where there are several such slots are not compared.
 
-What the live pool does with a decision, and faults, are compared in `test_online`.
+What a live pool does, faults included, is compared in `test_online`.
 """
 
 import numpy as np

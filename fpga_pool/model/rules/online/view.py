@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fpga_pool.core.benefit.demand import Demand
-from fpga_pool.core.benefit.look import SlotNow, picture
+from fpga_pool.core.benefit.look import Picture, SlotNow
 from fpga_pool.core.benefit.occupancy import EMPTY, Occupancy
 from fpga_pool.core.benefit.plus import TenantLimit
 from fpga_pool.core.benefit.pool import OnlinePool
@@ -142,14 +142,13 @@ def online_view(
     limit = _tenant_limit(on_duty, settings, [job for job in active if job.uuid in online])
     builder = _Builder(catalogue, models, slots, on_duty, now_s, requested or {})
     known = [builder.slot_now(slot, queues[slot.name], movable) if slot.name in serving else None for slot in slots]
-    occupancy = picture(pool, demand, known, now_s)
+    occupancy = Picture(pool, demand, known)
     occupancy.preloads = requested is not None
     asking = builder.pending(waiting, settings) + builder.returning(on_cpu)
     numbers = builder.numbers
     for number, asks in enumerate(asking):
         if limit is None or limit.lets_in(number, asks.job.project_id):
             occupancy.waits(number, numbers[asks.job.function], asks.give_up_at)
-    occupancy.news = None, None
     return OnlineView(
         now_s=now_s,
         slots=slots,

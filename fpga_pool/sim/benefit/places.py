@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fpga_pool.core.benefit.demand import Demand
+from fpga_pool.core.benefit.look import UNUSED, Picture
 from fpga_pool.core.benefit.occupancy import EMPTY
 from fpga_pool.core.benefit.pool import OnlinePool, fair_rates
 from fpga_pool.core.policy import OnlinePolicy
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.sim.benefit.simulator import CPU_END, LOADED, Shell
+from fpga_pool.sim.benefit.faults import Drain, End, Failure, Fault, HostLoss, Outage
+from fpga_pool.sim.benefit.queue import Queue
+from fpga_pool.sim.benefit.shell import CPU_END, LOADED, Shell
 from fpga_pool.sim.benefit.trace import BOTH, CPU, FAILED, FPGA, Trace
-
-from .online_faults import Drain, End, Failure, Fault, HostLoss, Outage
 
 
 @dataclass(slots=True)
@@ -65,21 +67,27 @@ class LivePlaces(Shell):
         trace: Trace,
         policy: OnlinePolicy,
         horizon_s: float,
-        seed: int,
+        rng: np.random.Generator,
         keep_stretches: bool,
-        *,
+        learn: bool,
         settings: PoolSettings,
         cpu_workers: int,
     ) -> None:
-        super().__init__(pool, trace, policy, horizon_s, np.random.default_rng(seed), keep_stretches, None, learn=True)
+        self.picture = Picture(pool, Demand(pool.speedup.tolist()), [UNUSED] * pool.slots)
+        super().__init__(pool, trace, policy, horizon_s, rng, keep_stretches, learn, view=self.picture)
         self._settings = settings
         self._job = [-1] * pool.slots
         self._slots = [LiveSlot() for _ in range(pool.slots)]
         self._workers = [CpuWorker() for _ in range(cpu_workers)]
+        self._free_workers = list(range(cpu_workers))
+        #: Workers that compute, by number.
+        self._busy: dict[int, CpuWorker] = {}
         #: By card: when its configuration port is free.
         self._port_free_s = [0.0] * len(pool.dma_bps)
-        #: Jobs without a place.
-        self._pending: set[int] = set()
+        #: Slots of which something is new since the last look; by kind, how many serve.
+        self._changed: set[int] = set()
+        self._serving = [self.view.kind.count(kind) for kind in self.view.kinds]
+        self._queue = Queue(self.picture, self._function)
         # By job: how often it has got a place, and the share of its work that is done.
         self._attempts, self._done = [0] * len(trace.jobs), [0.0] * len(trace.jobs)
 
@@ -87,11 +95,11 @@ class LivePlaces(Shell):
 
     def _left_work_s(self, job: int) -> float:
         """Return how long a job has to compute; without a slot in service nobody knows, and nobody waits for one."""
-        return (1.0 - self._done[job]) * self._work_s[job] if any(slot.serves for slot in self._slots) else 0.0
+        return (1.0 - self._done[job]) * self._work_s[job] if any(self._serving) else 0.0
 
     def _wait_again(self, job: int) -> None:
         if self._attempts[job] < self._settings.max_attempts:
-            self._pending.add(job)
+            self._queue.add_again(job)
             return
         self._unfinished -= 1
         self.record.end_s[job], self.record.where[job] = self._now_s, FAILED
@@ -101,6 +109,7 @@ class LivePlaces(Shell):
         known, card = self._slots[slot], self.view.card[slot]
         known.began_s, known.lasts_s = self._now_s, self._work_s[job] * (1.0 - self._done[job])
         known.expected_s = self._now_s + known.planned_s
+        self._changed.add(slot)
         self._job[slot] = job
         self._left_s[slot], self._rate[slot], self._since_s[slot] = known.lasts_s, -1.0, self._now_s
         self.record.begin_s[job] = self._now_s
@@ -119,6 +128,7 @@ class LivePlaces(Shell):
         return True
 
     def _stop(self, slot: int) -> None:
+        self._changed.add(slot)
         self._version[slot] += 1
         self._job[slot] = -1
         card = self.view.card[slot]
@@ -130,8 +140,7 @@ class LivePlaces(Shell):
         job, known = self._job[slot], self._slots[slot]
         self._note(slot)
         if keep:
-            done, elapsed_s = self._done[job], self._now_s - known.began_s
-            self._done[job] = done + (1.0 - done) * min(elapsed_s / known.lasts_s, 1.0)
+            self._keep_progress(job, known.began_s, known.lasts_s)
         else:
             lost_s = known.lasts_s - self._left_s[slot]
             self.benefit -= lost_s * self._speedup[job] if self._now_s <= self._horizon_s else 0.0
@@ -139,11 +148,14 @@ class LivePlaces(Shell):
         self._stop(slot)
         return job
 
-    def _to_worker(self, job: int, number: int) -> None:
-        worker = self._workers[number]
+    def _to_worker(self, job: int) -> int:
+        """Let the first free worker compute a job; return its number."""
+        number = heapq.heappop(self._free_workers)
+        worker = self._busy[number] = self._workers[number]
         worker.job, worker.began_s, worker.version = job, self._now_s, worker.version + 1
         worker.lasts_s = self._work_s[job] * self._speedup[job] * (1.0 - self._done[job])
         heapq.heappush(self._agenda, (self._now_s + worker.lasts_s, CPU_END, number, worker.version))
+        return number
 
     def _end_on_cpu(self, number: int) -> bool:
         job = self._off_worker(number)
@@ -153,23 +165,27 @@ class LivePlaces(Shell):
         return True
 
     def _off_worker(self, number: int) -> int:
-        worker = self._workers[number]
+        worker = self._busy.pop(number)
+        heapq.heappush(self._free_workers, number)
         job, worker.job, worker.version = worker.job, -1, worker.version + 1
         return job
 
     def _call_back(self, job: int) -> int:
         """Have a job leave its CPU, with what it has done if its function keeps that; return it."""
-        number = next(number for number, worker in enumerate(self._workers) if worker.job == job)
-        worker = self._workers[number]
+        number, worker = next(entry for entry in self._busy.items() if entry[1].job == job)
         if self.view.progress_kept[self._function[job]]:
-            done = self._done[job]
-            self._done[job] = done + (1.0 - done) * min((self._now_s - worker.began_s) / worker.lasts_s, 1.0)
+            self._keep_progress(job, worker.began_s, worker.lasts_s)
         return self._off_worker(number)
+
+    def _keep_progress(self, job: int, began_s: float, lasts_s: float) -> None:
+        share = min((self._now_s - began_s) / lasts_s, 1.0) if lasts_s > 0 else 1.0
+        self._done[job] += (1.0 - self._done[job]) * share
 
     # Slots --------------------------------------------------------------------------------------------------------
 
     def _begin_load(self, slot: int, function: int) -> None:
         known = self._slots[slot]
+        self._changed.add(slot)
         known.function, known.loading = function, True
         known.loads, known.version = known.loads + 1, known.version + 1
         card = self.view.card[slot]
@@ -180,6 +196,7 @@ class LivePlaces(Shell):
 
     def _loaded(self, slot: int) -> bool:
         known = self._slots[slot]
+        self._changed.add(slot)
         known.loading, known.loaded_s = False, self._now_s
         if known.promised >= 0:
             job, known.promised = known.promised, -1
@@ -189,6 +206,7 @@ class LivePlaces(Shell):
     def _withdraw_promise(self, slot: int) -> None:
         known = self._slots[slot]
         if known.promised >= 0:
+            self._changed.add(slot)
             job, known.promised = known.promised, -1
             self._done[job] = 0.0
             self._wait_again(job)
@@ -211,22 +229,33 @@ class LivePlaces(Shell):
                     return False
                 self._wait_again(self._leave(slot, keep=False))
             case Drain(slot=slot):
-                self._slots[slot].drained = True
+                self._put_in_service(slot, drained=True)
                 self._withdraw_promise(slot)
             case End(of=Outage(slots=slots)):
                 for slot in slots:
-                    self._slots[slot].down = False
+                    self._put_in_service(slot, down=False)
             case End(of=HostLoss(slots=slots)):
                 for slot in slots:
                     self._port_free_s[self.view.card[slot]] = 0.0
-                    self._slots[slot].down = False
+                    self._put_in_service(slot, down=False)
                 # Its agent goes on from its journal, until it is told of what has changed.
                 for slot in slots:
                     if (lost := self._slots[slot].lost) != EMPTY:
                         self._begin_load(slot, lost)
             case End(of=Drain(slot=slot)):
-                self._slots[slot].drained = False
+                self._put_in_service(slot, drained=False)
         return True
+
+    def _put_in_service(self, slot: int, *, down: bool | None = None, drained: bool | None = None) -> None:
+        """Let a slot serve, or not, as far as one of the two decides it."""
+        known = self._slots[slot]
+        before, nobody = known.serves, not any(self._serving)
+        known.down = known.down if down is None else down
+        known.drained = known.drained if drained is None else drained
+        self._changed.add(slot)
+        self._serving[self.view.kind[slot]] += known.serves - before
+        if nobody == any(self._serving):
+            self._queue.wait_differently()
 
     def _fail(self, slot: int) -> None:
         known = self._slots[slot]
@@ -235,4 +264,5 @@ class LivePlaces(Shell):
         if self._job[slot] >= 0:
             self._wait_again(self._leave(slot, keep=False))
         self._withdraw_promise(slot)
-        known.down, known.function, known.loading, known.version = True, EMPTY, False, known.version + 1
+        known.function, known.loading, known.version = EMPTY, False, known.version + 1
+        self._put_in_service(slot, down=True)

@@ -1,0 +1,295 @@
+"""The rules of a live pool over a trace, faults included, without its transactions: the same looks, kept up to date.
+
+A live pool gives a slot to a job while its function still loads, so that the input moves meanwhile; its CPU workers are
+limited, and their jobs come back to slots where that pays; jobs that were taken off a slot, or whose slot failed, ask
+for another one first; and nothing tells it how jobs that share a card's DMA slow each other.  Looks are those of
+`core.benefit.look`, which the scheduler takes as well.  It makes its picture again each time; here what has changed
+since the last look is noted in it.  `tests/unit/parity/test_online.py` compares each decision.
+"""
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fpga_pool.core.benefit.look import UNUSED, SlotNow, Taken, take
+from fpga_pool.core.benefit.occupancy import EMPTY
+from fpga_pool.core.benefit.plus import TenantLimit
+from fpga_pool.core.benefit.pool import OnlinePool
+from fpga_pool.core.policy import OnlinePolicy
+from fpga_pool.model.rules.online.family import REST_S
+from fpga_pool.model.rules.online.view import RequestedLoad
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.sim.benefit.faults import Fault, timeline
+from fpga_pool.sim.benefit.places import CpuWorker, LivePlaces
+from fpga_pool.sim.benefit.queue import Returning
+from fpga_pool.sim.benefit.shell import CPU_END, END, GIVE_UP, INTERVAL, LOADED
+from fpga_pool.sim.benefit.trace import Trace
+
+#: What an entry of the agenda says, beside what `shell` puts there.
+ARRIVAL, FAULT = 5, 6
+#: Seconds by which it is looked early whether a pause is over: rounding.
+_EARLY_S = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one look has decided: each entry is (what, job or function, slot or worker)."""
+
+    at_s: float
+    moves: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRules:
+    """A live pool beside its slots, and what befalls it; faults of one slot must not overlap.
+
+    How long jobs wait is what the settings say, not the trace: there it is only when the pool looks at a job again.
+    """
+
+    settings: PoolSettings = field(default_factory=PoolSettings)
+    cpu_workers: int = 0
+    faults: Sequence[Fault] = ()
+    #: Is told of each look that changed something.
+    watch: Callable[[Decision], None] | None = None
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """What is known of loads ahead of jobs."""
+
+    told: dict[int, RequestedLoad] = field(default_factory=dict)
+    #: Slots that load, and no job has them.
+    loading: set[int] = field(default_factory=set)
+    #: When slots may be told again, nearly.
+    pauses: list[tuple[float, int]] = field(default_factory=list)
+    #: Until then no look is taken for loads ahead alone.
+    rests_until_s: float = 0.0
+
+
+class LiveShell(LivePlaces):
+    """Keeps the clock, looks and decides."""
+
+    def __init__(
+        self,
+        pool: OnlinePool,
+        trace: Trace,
+        policy: OnlinePolicy,
+        horizon_s: float,
+        rng: np.random.Generator,
+        keep_stretches: bool,
+        learn: bool,
+        rules: PoolRules,
+    ) -> None:
+        if (trace.function < 0).any():
+            raise ValueError("function: a live pool refuses jobs that fit into no slot of it")
+        about = pool, trace, policy, horizon_s, rng, keep_stretches, learn
+        super().__init__(*about, rules.settings, rules.cpu_workers)
+        self._pool, self._demand, self._watch = pool, self.view.demand, rules.watch
+        self._ahead = _Ahead()
+        self._faults = timeline(rules.faults)
+
+    def run(self, interval_s: float) -> None:
+        agenda = self._agenda
+        agenda += [(at_s, ARRIVAL, job, 0) for job, at_s in enumerate(self._arrival_s)]
+        agenda += [(at_s, FAULT, number, 0) for number, (at_s, _) in enumerate(self._faults)]
+        agenda.append((interval_s, INTERVAL, 0, 0))
+        heapq.heapify(agenda)
+        self._interval_s = interval_s
+        while self._unfinished:
+            self._now_s, changed = agenda[0][0], False
+            while agenda and agenda[0][0] == self._now_s:
+                _, what, which, version = heapq.heappop(agenda)
+                changed |= self._happens(what, which, version)
+            while changed:
+                changed = self._look()
+
+    def _happens(self, what: int, which: int, version: int) -> bool:
+        if what == END:
+            return version == self._version[which] and self._end(which)
+        if what == LOADED:
+            return version == self._slots[which].version and self._loaded(which)
+        if what == GIVE_UP:
+            return which in self._queue.pending
+        if what == CPU_END:
+            return version == self._workers[which].version and self._end_on_cpu(which)
+        if what == ARRIVAL:
+            return self._arrive(which)
+        if what == FAULT:
+            return self._befall(self._faults[which][1])
+        heapq.heappush(self._agenda, (self._now_s + self._interval_s, INTERVAL, 0, 0))
+        return True
+
+    # Jobs ---------------------------------------------------------------------------------------------------------
+
+    def _arrive(self, job: int) -> bool:
+        patience_s = self._patience_of(job)
+        work_s = self._left_work_s(job)
+        self._demand.arrived(self._function[job], work_s, patience_s, self._now_s, self._project[job])
+        heapq.heappush(self._agenda, (self._now_s + self._patience_s[job], GIVE_UP, job, 0))
+        self._queue.add(job)
+        return True
+
+    def _patience_of(self, job: int) -> float:
+        return self._settings.online_patience_s or self._left_work_s(job)
+
+    def _movable(self, job: int) -> bool:
+        """Say whether a job may be moved: of its attempts half may be moves."""
+        return self._attempts[job] <= self._settings.max_attempts // 2
+
+    # Looks --------------------------------------------------------------------------------------------------------
+
+    def _look(self) -> bool:
+        """Look at the pool, decide and do it; return whether something has changed."""
+        now_s, ahead, view = self._now_s, self._ahead, self.picture
+        on_cpu = [worker for _, worker in sorted(self._busy.items()) if self._movable(worker.job)]
+        may_load = self._settings.load_ahead and self._demand.arrivals > 0
+        for_loads = may_load and now_s >= ahead.rests_until_s
+        self._note_slots()
+        asked = bool(self._queue.pending or on_cpu)
+        if not asked and (not for_loads or not any(groups[EMPTY] for groups in view.idle)):
+            if for_loads:
+                ahead.rests_until_s = now_s + REST_S
+            return False
+        returning = {asks.job: asks for asks in self._returning(on_cpu)}
+        self._queue.show(
+            now_s, lambda job: self._arrival_s[job] + self._patience_of(job), returning.values(), self._limit_now()
+        )
+        view.preloads = may_load
+        if for_loads and not ahead.loading:
+            ahead.rests_until_s = now_s + REST_S
+        taken = take(
+            view,
+            lambda view: self._policy.decide(view, None, now_s, self._rng),
+            now_s=now_s,
+            work_s=lambda job: returning[job].work_s if job in returning else self._left_work_s(job),
+            on_cpu=lambda job: job in returning,
+            loading={slot: self._told_at(slot, may_load=may_load) for slot in sorted(ahead.loading)},
+        )
+        moves = self._do(taken)
+        if moves and self._watch is not None:
+            self._watch(Decision(now_s, tuple(sorted(moves))))
+        return bool(moves)
+
+    def _note_slots(self) -> None:
+        """Bring the picture of the slots up to date."""
+        now_s, view, pauses = self._now_s, self.picture, self._ahead.pauses
+        while pauses and pauses[0][0] <= now_s:
+            self._changed.add(heapq.heappop(pauses)[1])
+        for slot in self._changed:
+            known = self._slot_now(slot)
+            view.note(slot, known)
+            (self._ahead.loading.add if known is not None and known.loading else self._ahead.loading.discard)(slot)
+            if known is not None and known.put_off:
+                told = self._ahead.told[slot]
+                heapq.heappush(pauses, (told.at + told.pause_s - _EARLY_S, slot))
+        self._changed.clear()
+
+    def _slot_now(self, number: int) -> SlotNow | None:
+        slot, job = self._slots[number], self._job[number]
+        if not slot.serves:
+            return None
+        if job >= 0:
+            return SlotNow(slot.function, end_s=slot.expected_s, movable=self._movable(job))
+        if slot.promised >= 0:
+            return SlotNow(slot.function, needs_port=True, end_s=slot.expected_s)
+        if slot.loading:
+            return SlotNow(slot.function, loading=True, needs_port=True)
+        if slot.function != EMPTY:
+            return SlotNow(slot.function, loaded_s=slot.loaded_s)
+        told = self._told(number)
+        return SlotNow(EMPTY, put_off=True) if told and self._now_s - told.at < told.pause_s else UNUSED
+
+    def _told(self, slot: int) -> RequestedLoad | None:
+        """Return what a slot was told to load ahead, as long as that matters."""
+        told = self._ahead.told.get(slot)
+        return told if told is not None and told.is_remembered(self._now_s) else None
+
+    def _told_at(self, slot: int, *, may_load: bool) -> float:
+        """Return when a slot was told to load what it loads."""
+        told = self._told(slot) if may_load else None
+        same = told is not None and told.function == self._pool.functions[self._slots[slot].function]
+        return told.at if told is not None and same else self._now_s
+
+    def _returning(self, on_cpu: Sequence[CpuWorker]) -> list[Returning]:
+        """Return jobs that a CPU computes and that would be complete earlier on a slot."""
+        now_s, returning = self._now_s, []
+        slowest_load_s = max((self.view.load_s[kind] for kind in self.view.kinds if self._serving[kind]), default=0.0)
+        for worker in on_cpu:
+            left_s = worker.began_s + worker.lasts_s - now_s
+            if left_s <= slowest_load_s:
+                continue
+            work_s = self._left_work_s(worker.job)
+            if self.view.progress_kept[self._function[worker.job]]:
+                work_s *= min(left_s / worker.lasts_s, 1.0)
+            if left_s > work_s + slowest_load_s:
+                returning.append(Returning(job=worker.job, work_s=work_s, give_up_s=now_s + left_s - work_s))
+        return returning
+
+    def _limit_now(self) -> Callable[[int], bool] | None:
+        """Return who may wait of each project, that has as many slots as the jobs of each have now; None = all."""
+        if self._settings.tenant_share >= 1:
+            return None
+        limit = TenantLimit(sum(self._serving), self._settings.tenant_share)
+        for job, slot in zip(self._job, self._slots, strict=True):
+            if (holder := job if job >= 0 else slot.promised) >= 0:
+                limit.lets_in(-1, self._project[holder])
+        return lambda job: limit.lets_in(job, self._project[job])
+
+    def _do(self, taken: Taken) -> list[tuple[str, int, int]]:
+        """Do what was decided; return it."""
+        self._changed |= taken.touched
+        moves, left = [], []
+        for slot in taken.evicted:
+            kept = self.view.progress_kept[self._function[self._job[slot]]]
+            job = self._leave(slot, keep=kept)
+            if not kept:
+                self._done[job] = 0.0
+            left.append(job)
+            moves.append(("evict", job, slot))
+        for place in taken.places:
+            self._place(place.job, place.slot, place.load_s)
+            moves.append(("load" if place.load_s else "start", place.job, place.slot))
+        for job in self._queue.late(len(self._free_workers)):
+            self._queue.discard(job)
+            self._attempts[job] += 1
+            if not self._done[job]:
+                self.record.begin_s[job] = self._now_s
+            moves.append(("cpu", job, self._to_worker(job)))
+        for job in taken.called_back:
+            left.append(self._call_back(job))
+            moves.append(("call back", job, -1))
+        for slot in taken.loads:
+            function = self.view.holds[slot]
+            self._tell(slot, function)
+            self._begin_load(slot, function)
+            moves.append(("ahead", function, slot))
+        if taken.loads:
+            self._ahead.rests_until_s = 0.0
+        for job in left:
+            self._wait_again(job)
+        return moves
+
+    def _place(self, job: int, slot: int, load_s: float) -> None:
+        known, work_s = self._slots[slot], self._left_work_s(job)
+        self._queue.discard(job)
+        self._attempts[job] += 1
+        end_s = load_s + work_s
+        known.planned_s, known.expected_s = end_s - load_s, self._now_s + end_s
+        if known.function == self._function[job] and not known.loading:
+            self._run(slot, job)
+            return
+        known.promised = job
+        if not known.loading:
+            self._begin_load(slot, self._function[job])
+
+    def _tell(self, slot: int, function: int) -> None:
+        known, functions = self._slots[slot], self._pool.functions
+        told = RequestedLoad(
+            function=functions[function],
+            replaces="" if known.function == EMPTY else functions[known.function],
+            at=self._now_s,
+            reconfigurations=known.loads,
+        )
+        self._ahead.told[slot] = told.after(self._told(slot))
