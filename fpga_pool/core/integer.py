@@ -73,24 +73,24 @@ class ExactParams:
         default=60.0,
         metadata={
             "min": 0.0,
-            "help": "Seconds to search; then the best found is returned, with what is proven. Above 0.",
+            "help": "Search time in seconds; then the best solution found and the proven bound are returned. Above 0.",
         },
     )
     effort: int = field(
         default=0,
         metadata={
             "min": 0,
-            "help": "Nodes of the search tree to look at instead, which gives the same result each time; 0 = by time.",
+            "help": "Limit on nodes of the search tree instead of time, which makes results reproducible; 0 = by time.",
         },
     )
     gap: float = field(
         default=1e-6,
-        metadata={"min": 0.0, "help": "Relative distance of the best found and the bound at which the search ends."},
+        metadata={"min": 0.0, "help": "Relative gap between the best solution and the bound at which the search ends."},
     )
     #: A joint batch of 12 jobs on 30 accelerators; its solver takes minutes for far less.
     unknowns: int = field(
         default=5000,
-        metadata={"min": 1, "help": "Whole numbers to find, from which on a problem is refused as too large."},
+        metadata={"min": 1, "help": "Maximum number of integer variables; larger problems are refused."},
     )
 
     def __post_init__(self) -> None:
@@ -117,7 +117,7 @@ class ExactParams:
     def require_few(self, unknowns: int) -> None:
         """Raise a ValueError where a problem has more whole numbers to find than it may."""
         if unknowns > self.unknowns:
-            raise ValueError(f"problem too large: {unknowns} whole numbers to find, the limit is {self.unknowns}")
+            raise ValueError(f"problem too large: {unknowns} integer variables, the limit is {self.unknowns}")
 
 
 class ExactPolicy:
@@ -162,7 +162,7 @@ def programme(name: str, *, maximise: bool = False) -> "LpProblem":
     try:
         import pulp
     except ImportError:
-        raise ValueError(f"needs PuLP and a solver, HiGHS or CBC: {_INSTALL}") from None
+        raise ValueError(f"requires PuLP and a solver, HiGHS or CBC: {_INSTALL}") from None
     return pulp.LpProblem(name, pulp.LpMaximize if maximise else pulp.LpMinimize)
 
 

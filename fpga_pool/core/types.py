@@ -132,7 +132,7 @@ class BatchProblem:
         switching = [len(self.function) > 0, len(self.loaded) > 0, len(self.load_s) > 0]
         _require(
             all(switching) or not any(switching) or jobs == 0 or accelerators == 0,
-            "function, loaded and load_s: give all three or none",
+            "function, loaded and load_s: expected all three or none",
         )
         defaults = {
             "ready_s": floats(np.zeros(accelerators)),
@@ -172,13 +172,13 @@ class BatchProblem:
         for name in ("ready_s", "release_s", "load_s"):
             _refuse(np.isinf(getattr(self, name)), f"{name}: must be finite")
         for name in _LIMITS:
-            _refuse(getattr(self, name) == 0, f"{name}: no bandwidth at all; nothing could ever move")
+            _refuse(getattr(self, name) == 0, f"{name}: no bandwidth at all; nothing could ever be transferred")
         for name in _SIZES:
             _refuse(getattr(self, name) < 0, f"{name}: negative")
         self._check_range("requester", len(self.egress_bps), lowest=0)
         self._check_range("responder", len(self.ingress_bps), lowest=0)
         self._check_range("local_host", len(self.ingress_bps), lowest=-1)
-        _refuse(~np.isfinite(self.seconds).any(axis=1), "seconds: this job can run on no accelerator")
+        _refuse(~np.isfinite(self.seconds).any(axis=1), "seconds: this job cannot run on any accelerator")
 
     def _check_range(self, name: str, size: int, *, lowest: int) -> None:
         array = getattr(self, name)

@@ -160,20 +160,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     console.print(f"Pictures: {', '.join(map(str, pictures))}. Results: {output / measured[0].policy / 'results'}.")
     jobs = sum(len(one.result.jobs) for one in measured)
     right = sum(one.right for one in measured)
-    console.print(f"{right} of {jobs} results are right.", style="green" if right == jobs else "red")
+    console.print(f"{right} of {jobs} results are correct.", style="green" if right == jobs else "red")
     return 0 if right == jobs else 1
 
 
 def _parser() -> argparse.ArgumentParser:
     known = policy_names("batch")
     parser = argparse.ArgumentParser(prog="tools/demo", description="Run real work through an embedded pool.")
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="compute over these files, not generated")
-    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="directory for results and pictures")
+    parser.add_argument(
+        "files", nargs="*", type=Path, metavar="FILE", help="use these input files instead of generated ones"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("demo-output"), help="output directory of results and pictures"
+    )
     parser.add_argument(
         "--policy",
         action="append",
         choices=known,
-        help="batch policy; may be given again (default: all of " + ", ".join(POLICIES) + ")",
+        help="batch policy; may be repeated (default: all of " + ", ".join(POLICIES) + ")",
     )
     return parser
 

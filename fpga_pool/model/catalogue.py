@@ -115,10 +115,10 @@ def _explain(error: ValidationError) -> str:
         "minimum": f">= {wanted}",
         "exclusiveMinimum": f"> {wanted}",
         "const": f"{wanted!r}",
-        "minItems": "a list that is not empty",
-        "minProperties": "a table that is not empty",
-        "minLength": "a text that is not empty",
-        "uniqueItems": "a list without repetitions",
+        "minItems": "a non-empty list",
+        "minProperties": "a non-empty table",
+        "minLength": "a non-empty string",
+        "uniqueItems": "a list without duplicates",
         "pattern": "a name of letters, digits, '_' and '-'",
         "type": f"of type {' or '.join(wanted) if isinstance(wanted, list) else wanted}",
     }.get(str(rule), str(error.message))
@@ -170,7 +170,7 @@ class Function:
         if self.speedup_given is not None:
             return self.speedup_given
         if self.cpu_time is None:
-            raise InvalidCatalogue(f"functions.{self.name}: neither speedup nor cpu_time is given")
+            raise InvalidCatalogue(f"functions.{self.name}: missing; expected speedup or cpu_time")
         return self.cpu_time.b_s_per_byte / self._fastest_s_per_byte
 
     @property
@@ -286,10 +286,10 @@ class Catalogue:
         for board in function.fpga_time:
             place = f"functions.{function.name}.fpga_time.{board}"
             if board not in self.boards:
-                raise InvalidCatalogue(f"{place}: no such board; boards are {', '.join(self.boards)}")
+                raise InvalidCatalogue(f"{place}: no such board; expected one of {', '.join(self.boards)}")
             if not any(self.fits(function.name, board, kind) for kind in self.boards[board].slots):
                 raise InvalidCatalogue(
-                    f"{place}: fits no slot of this board; it needs one of the kinds "
+                    f"{place}: fits no slot of this board; it requires one of the kinds "
                     f"{', '.join(function.slot_kinds)} with {_listed(function.resources)}"
                 )
 
@@ -308,13 +308,15 @@ def _check_speedup(function: Function) -> None:
     place = f"functions.{function.name}"
     if function.speedup_given is not None:
         if function.cpu_time is not None:
-            raise InvalidCatalogue(f"{place}: speedup and cpu_time are both given; the speedup follows from cpu_time")
+            raise InvalidCatalogue(
+                f"{place}: speedup and cpu_time are both given; expected only one, as cpu_time implies the speedup"
+            )
         return
     if function.cpu_time is None or not function.fpga_time:
-        raise InvalidCatalogue(f"{place}: give either cpu_time and fpga_time, or speedup")
+        raise InvalidCatalogue(f"{place}: expected either cpu_time and fpga_time, or speedup")
     for name, model in {"cpu_time": function.cpu_time, **_by_place(function.fpga_time)}.items():
         if model.b_s_per_byte == 0:
-            raise InvalidCatalogue(f"{place}.{name}: b_s_per_byte must be > 0, the speedup follows from it")
+            raise InvalidCatalogue(f"{place}.{name}: b_s_per_byte must be > 0, as it determines the speedup")
 
 
 def _by_place(fpga_time: Mapping[str, TimeModel]) -> dict[str, TimeModel]:

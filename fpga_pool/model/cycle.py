@@ -207,7 +207,7 @@ class Cycle(Generic[ViewT, WantedT]):
 
     def _not_learned(self, learning: Learning | None) -> Iterator[PolicyFailure]:
         if learning is not None:
-            message = f"{self.family.name} policy {learning.policy} failed to learn from what has happened"
+            message = f"{self.family.name} policy {learning.policy} failed to learn from reported events"
             yield from (PolicyFailure(message=message, error=error) for error in learning.errors)
 
     def _decide(self, look: Look[ViewT], state: PolicyState) -> Decision[WantedT]:

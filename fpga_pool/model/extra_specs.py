@@ -160,72 +160,75 @@ def wrong_tier(extra_specs: Mapping[str, str], vcpus: int | None) -> Iterator[st
     asked = {name for match, name in matches if match and match["asked"] in TIER_CLASSES.values()}
     if tier is None:
         if asked:
-            yield f"{NAMESPACE}:tier: missing, though there is {', '.join(sorted(asked))}; name the tier"
+            yield f"{NAMESPACE}:tier: missing, but required by {', '.join(sorted(asked))}"
         return
     if is_dedicated(extra_specs):
         yield (
-            f"{NAMESPACE}:tier: a machine whose vCPUs have pCPUs of their own shares them with nobody; remove"
+            f"{NAMESPACE}:tier: a machine whose vCPUs have dedicated pCPUs cannot be in a tier; remove"
             " hw:cpu_policy and resources:PCPU, or the tier"
         )
     right = f"resources:{TIER_CLASSES[tier]}"
     for name in sorted(asked - {right}):
-        yield f"{name}: is not what tier {tier} takes; that is {right}"
+        yield f"{name}: does not match tier {tier}, which requires {right}"
     value = extra_specs.get(right)
     if value is None:
-        number = "" if vcpus is None else f"; it is {vcpus}"
-        yield f"{right}: missing, so that Placement keeps no pCPU for a vCPU{number}"
+        number = "" if vcpus is None else f"; expected {vcpus}"
+        yield f"{right}: missing, so Placement would allocate no pCPUs{number}"
     elif vcpus is not None and value != str(vcpus):
-        yield f"{right}: {value!r} is wrong; it is {vcpus}, as many as the flavor has vCPUs"
+        yield f"{right}: {value!r} is invalid; expected {vcpus}, the number of vCPUs of the flavor"
 
 
 def _without_function(ours: Mapping[str, str], groups: Mapping[str, _Group]) -> Iterator[str]:
     missing = f"{NAMESPACE}:function: missing"
     if ours:
-        yield f"{missing}, though there is {', '.join(ours)}; name the function, or remove them"
+        yield f"{missing}, but required by {', '.join(ours)}"
     elif groups:
         asked = [f"resources{name}:{RESOURCE_CLASS}" for name, group in groups.items() if group.slots is not None]
         asked = asked or [f"trait{name}:{trait}" for name, group in groups.items() for trait in group.traits]
-        yield f"{missing}, though there is {', '.join(asked)}: such slots are never loaded; name the function"
+        yield f"{missing}, but required by {', '.join(asked)}, as slots without a function are never loaded"
 
 
 def _wrong_topology(count: int, topology: str | None) -> Iterator[str]:
     if count == 1 and topology not in (None, Topology.ANY):
         yield (
-            f"{NAMESPACE}:topology: {topology!r} says nothing of 1 slot; remove it, or set {NAMESPACE}:count to 2 or"
-            " more"
+            f"{NAMESPACE}:topology: {topology!r} has no effect on 1 slot; remove it, or set {NAMESPACE}:count to 2 or "
+            "more"
         )
 
 
 def _wrong_count(count: int, groups: Mapping[str, _Group]) -> Iterator[str]:
     asking = {name: group.slots for name, group in groups.items() if group.slots is not None}
     if not asking:
-        yield f"resources:{RESOURCE_CLASS}: missing, so that Placement keeps no slot; it is {count}"
+        yield f"resources:{RESOURCE_CLASS}: missing, so Placement would allocate no slot; expected {count}"
         return
     for name, slots in asking.items():
         if not re.fullmatch("[1-9][0-9]*", slots):
-            yield f"resources{name}:{RESOURCE_CLASS}: {slots!r} is wrong; it is a number of slots above 0"
+            yield f"resources{name}:{RESOURCE_CLASS}: {slots!r} is invalid; expected a number of slots above 0"
             return
     total = sum(int(slots) for slots in asking.values())
     if total != count:
         names = " + ".join(f"resources{name}:{RESOURCE_CLASS}" for name in asking)
-        yield f"{names}: {total} in all, but {NAMESPACE}:count is {count}; they must be the same"
+        yield f"{names}: {total} in total, but {NAMESPACE}:count is {count}; they must be equal"
 
 
 def _wrong_group(name: str, group: _Group, function: str, catalogue: Catalogue) -> Iterator[str]:
     right = function_trait(function)
     if group.slots is None:
         yield (
-            f"trait{name}:{', '.join(group.traits)}: no resources{name}:{RESOURCE_CLASS} beside it, so that it says "
-            "nothing about the slots; put both into one group"
+            f"trait{name}:{', '.join(group.traits)}: no resources{name}:{RESOURCE_CLASS} in the same group, so it has "
+            "no effect on the slots; put both into one group"
         )
         return
     for trait, value in group.traits.items():
         if trait == right and value != "required":
-            yield f"trait{name}:{trait}: {value!r} is wrong; it is 'required'"
+            yield f"trait{name}:{trait}: {value!r} is invalid; expected 'required'"
         elif trait.startswith(function_trait("")) and trait != right:
-            yield f"trait{name}:{trait}: is of another function; that of {function} is trait{name}:{right}"
+            yield f"trait{name}:{trait}: belongs to another function; the trait of {function} is trait{name}:{right}"
     if right not in group.traits:
-        yield f"trait{name}:{right}: missing, so that slots may come that cannot hold {function}; it is 'required'"
+        yield (
+            f"trait{name}:{right}: missing, so Placement may allocate slots that cannot hold {function};"
+            " expected 'required'"
+        )
     yield from _never_satisfied(name, group, function, catalogue)
 
 
@@ -249,7 +252,7 @@ def _never_satisfied(name: str, group: _Group, function: str, catalogue: Catalog
     if not allowed:
         listed = ", ".join(sorted(f"{board} ({kind})" for board, kind in places))
         asked = ", ".join(f"trait{name}:{trait}={value}" for trait, value in narrowing.items())
-        yield f"{asked}: no card has such slots that can hold {function}; {listed} can"
+        yield f"{asked}: no card has such slots that can hold {function}; available: {listed}"
     elif group.slots is not None and group.slots.isdecimal() and int(group.slots) > max(allowed):
         yield (
             f"resources{name}:{RESOURCE_CLASS}: no card has {group.slots} slots of one kind for {function}, at most "
@@ -269,6 +272,6 @@ def _wrong_policy(extra_specs: Mapping[str, str], groups: Mapping[str, _Group]) 
     named = [name for name, group in groups.items() if name and group.slots is not None]
     policy = extra_specs.get("group_policy")
     if len(named) > 1 and policy not in _GROUP_POLICIES:
-        what = "missing" if policy is None else f"{policy!r} is wrong"
+        what = "missing" if policy is None else f"{policy!r} is invalid"
         listed = ", ".join(f"resources{name}" for name in named)
-        yield f"group_policy: {what}; it is none where the slots of {listed} may come from one card, else isolate"
+        yield f"group_policy: {what}; expected none if the slots of {listed} may come from one card, otherwise isolate"

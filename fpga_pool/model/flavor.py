@@ -80,7 +80,7 @@ class AcceleratorRequest(Message, frozen=True, kw_only=True):
 
 #: By extra spec: pattern of its values (ECMA and Python), and what is right, as a sentence goes on.
 EXTRA_SPECS: Mapping[str, tuple[str, str]] = {
-    f"{NAMESPACE}:function": (r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "the name of a function of the pool's catalogue"),
+    f"{NAMESPACE}:function": (r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "the name of a function in the pool's catalogue"),
     f"{NAMESPACE}:count": (r"[1-9]|[1-5][0-9]|6[0-4]", f"a number of slots, 1 to {MAX_COUNT}"),
     f"{NAMESPACE}:topology": ("any|line|ring", "any, line or ring"),
     f"{NAMESPACE}:tier": ("foreground|background|auto", "foreground, background or auto"),
@@ -124,7 +124,7 @@ def requested(extra_specs: Mapping[str, str]) -> AcceleratorRequest | None:
     tier = requested_tier(extra_specs)
     if function is None:
         if asks_the_pool(extra_specs) and (tier is None or _asks_for_slots(extra_specs)):
-            raise InvalidInput(f"{NAMESPACE}:function: missing, though other extra specs of {NAMESPACE} are there")
+            raise InvalidInput(f"{NAMESPACE}:function: missing, but required by the other extra specs of {NAMESPACE}")
         return None
     for name, value in extra_specs.items():
         if name.startswith(f"{NAMESPACE}:"):
@@ -144,10 +144,10 @@ def requested(extra_specs: Mapping[str, str]) -> AcceleratorRequest | None:
 def check_extra_spec(name: str, value: str) -> None:
     """Refuse a value or a name that is not an extra spec of the pool; InvalidInput says what is right."""
     if name not in EXTRA_SPECS:
-        raise InvalidInput(f"{name}: not an extra spec of {NAMESPACE}; there are {', '.join(EXTRA_SPECS)}")
+        raise InvalidInput(f"{name}: not an extra spec of {NAMESPACE}; expected one of {', '.join(EXTRA_SPECS)}")
     pattern, what = EXTRA_SPECS[name]
     if not re.fullmatch(pattern, value):
-        raise InvalidInput(f"{name}: {value!r} is wrong; it is {what}")
+        raise InvalidInput(f"{name}: {value!r} is invalid; expected {what}")
 
 
 def function_trait(function: str) -> str:

@@ -13,90 +13,90 @@ OPTS = [
         "enabled",
         default=True,
         mutable=True,
-        help="Whether filters and weighers of the pool do anything. With false, instances are placed as if they were "
+        help="Whether the filters and weighers of the pool are active. If false, instances are placed as if they were "
         "not installed.",
     ),
     cfg.StrOpt(
         "transport_url",
         secret=True,
-        help="Message bus of the pool; unless set it is that of nova-scheduler itself.",
+        help="Message bus of the pool; defaults to that of nova-scheduler.",
     ),
     cfg.StrOpt(
         "catalogue",
-        help="Catalogue file, the same as that of the pool ([functions] catalogue there); unless set it is "
-        "/etc/fpga_pool/catalogue.toml, or the one that came with fpga_pool.",
+        help="Catalogue file, the same as that of the pool ([functions] catalogue there); defaults to "
+        "/etc/fpga_pool/catalogue.toml, or else the catalogue installed with fpga_pool.",
     ),
     cfg.FloatOpt(
         "timeout",
         default=2.0,
         min=0.1,
         max=60.0,
-        help="How long a request waits for the pool's answer, seconds.",
+        help="Timeout of requests to the pool in seconds.",
     ),
     cfg.FloatOpt(
         "snapshot_age",
         default=1.0,
         min=0.0,
         max=60.0,
-        help="What is known of the pool serves further requests for so long, seconds, before the pool is asked what "
-        "has changed. A choice that was made on what is no longer true fails on the compute node, and the instance "
-        "goes to an alternate.",
+        help="Maximum age of the cached pool view in seconds; then changes are requested from the pool. A choice "
+        "based on an outdated view fails on the compute node, and the instance goes to an alternate.",
     ),
     cfg.FloatOpt(
         "stale_age",
         default=60.0,
         min=0.0,
-        help="While the pool does not answer, what was known of it serves for so long, seconds.",
+        help="Maximum age of the cached pool view in seconds while the pool does not respond.",
     ),
     cfg.IntOpt(
         "breaker_failures",
         default=3,
         min=1,
-        help="After so many questions in a row without an answer the pool is not asked for a while, so that no "
-        "request waits in vain.",
+        help="Number of consecutive timeouts after which the pool is not queried for a while, so that requests do not "
+        "wait in vain.",
     ),
     cfg.FloatOpt(
         "breaker_reset",
         default=30.0,
         min=0.0,
-        help="How long that is, seconds.",
+        help="Time in seconds for which the pool is then not queried.",
     ),
     cfg.BoolOpt(
         "fail_open",
         default=False,
-        help="What happens to a request for accelerators while nothing is known of the pool: with true Placement alone "
-        "chooses, with false no host is found. Other requests are never affected.",
+        help="Handling of requests for accelerators without a valid pool view: if true, Placement alone chooses; if "
+        "false, no host is found. Other requests are never affected.",
     ),
     cfg.FloatOpt(
         "expected_stay",
         default=3600.0,
         min=1.0,
-        help="How long an instance is taken to keep its slots where its flavor has no fpga_pool:runtime, seconds: the "
-        "time to load a function is weighed against it.",
+        help="Assumed run time in seconds of instances whose flavor has no fpga_pool:runtime: the time to load a "
+        "function is weighed against it.",
     ),
     cfg.FloatOpt(
         "benefit_weight_multiplier",
         default=1.0,
-        help="Multiplier of FpgaPoolBenefitWeigher: hosts where the instance adds most to the benefit of the whole "
-        "pool. A host aggregate may set its own fpga_pool_benefit_weight_multiplier.",
+        help="Multiplier of FpgaPoolBenefitWeigher: prefers hosts where the instance adds most to the benefit of the "
+        "whole pool. A host aggregate may override it with fpga_pool_benefit_weight_multiplier.",
     ),
     cfg.FloatOpt(
         "makespan_weight_multiplier",
         default=1.0,
-        help="Multiplier of FpgaPoolMakespanWeigher: hosts of the plan that completes all instances of a request "
-        "soonest. A host aggregate may set its own fpga_pool_makespan_weight_multiplier.",
+        help="Multiplier of FpgaPoolMakespanWeigher: prefers the hosts of the plan that completes all instances of a "
+        "request first. A host aggregate may override it with fpga_pool_makespan_weight_multiplier.",
     ),
     cfg.FloatOpt(
         "lattice_weight_multiplier",
         default=1.0,
-        help="Multiplier of FpgaPoolLatticeWeigher: hosts where an instance with several slots leaves most of the "
-        "others connected. A host aggregate may set its own fpga_pool_lattice_weight_multiplier.",
+        help="Multiplier of FpgaPoolLatticeWeigher: prefers hosts where an instance with several slots leaves most of "
+        "the remaining slots connected. A host aggregate may override it with "
+        "fpga_pool_lattice_weight_multiplier.",
     ),
     cfg.FloatOpt(
         "tier_weight_multiplier",
         default=1.0,
-        help="Multiplier of FpgaPoolTierWeigher: hosts where the other tier than the instance's is emptiest. A host "
-        "aggregate may set its own fpga_pool_tier_weight_multiplier.",
+        help="Multiplier of FpgaPoolTierWeigher: prefers hosts where the opposite tier of the instance's is emptiest. "
+        "A host aggregate may override it with fpga_pool_tier_weight_multiplier.",
     ),
 ]
 

@@ -29,7 +29,7 @@ def register() -> list[ExtraSpecValidator]:
     # Nova finds the known ones by name first; what is left is a slip of the pen, and is told which names there are.
     unknown = PoolExtraSpecValidator(
         name=f"{NAMESPACE}:{{name}}",
-        description="no extra spec of the pool",
+        description="not an extra spec of the pool",
         value={"type": str, "description": "refused"},
         parameters=[{"name": "name", "pattern": ".*", "description": "any other name"}],
     )

@@ -58,7 +58,7 @@ def providers_with(resource_class: str, request_id: str | None, *required: str) 
         why = f"status {answer.status_code}"
     except (ks_exc.ClientException, msgspec.DecodeError) as error:
         why = str(error)
-    LOG.warning("Placement does not tell what is left of %s: %s", resource_class, why)
+    LOG.warning("cannot read the free capacity of %s from Placement: %s", resource_class, why)
     return None
 
 

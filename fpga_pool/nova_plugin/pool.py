@@ -115,7 +115,7 @@ class Pool:
             return found
         came_at = self._clock()
         if not self._asking.acquire(timeout=self._limits.timeout_s):
-            return self._stale("another request still waits for the pool's answer")
+            return self._stale("another request is still waiting for the pool")
         try:
             found = self._younger_than(max(self._limits.snapshot_age_s, self._clock() - came_at))
             return self._asked() if found is None else found
@@ -124,13 +124,13 @@ class Pool:
 
     def _asked(self) -> Picture:
         if not self._breaker.closed():
-            return self._stale("the pool did not answer lately, and is not asked for a while")
+            return self._stale("the pool did not respond recently and is not queried for a while")
         try:
             columns, at = self._ask(), self._clock()
             catalogue = self._catalogue = self._catalogue or self._read_catalogue()
         except (MessagingError, FpgaPoolError) as error:
             self._breaker.note_failure()
-            return self._stale(f"the pool cannot be asked: {error}")
+            return self._stale(f"the pool cannot be queried: {error}")
         self._breaker.note_answer()
         before = self._known[1] if self._known else None
         if before is not None and before.providers.pool.seen == columns.seen:

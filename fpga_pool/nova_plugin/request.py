@@ -306,7 +306,7 @@ class Request:
             self._fitting, host.host, self.wanted.count, together=self._together, links=wished_links(self.wanted)
         )
         given = sum(self._free_slots.given(row) for row in self._fitting.providers.of_host.get(host.host, ()))
-        return f"{why}; {given} of them given to instances of this request" if given else why
+        return f"{why}; {given} of them assigned to instances of this request" if given else why
 
 
 class Requests:

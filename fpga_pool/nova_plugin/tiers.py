@@ -57,7 +57,9 @@ class FpgaPoolTierFilter(filters.BaseHostFilter):
         passing = [host for host in hosts if host.cpu_allocation_ratio == _RATIO]
         for host in hosts:
             if host.cpu_allocation_ratio != _RATIO:
-                LOG.info("%s: its cpu_allocation_ratio is %s, that of tiers is 2", host.host, host.cpu_allocation_ratio)
+                LOG.info(
+                    "%s: its cpu_allocation_ratio is %s, expected 2 for tiers", host.host, host.cpu_allocation_ratio
+                )
         return passing
 
 
@@ -69,7 +71,7 @@ def _wrong(extra_specs: Mapping[str, str], spec_obj: Any) -> str:
         return str(error)
     policy = spec_obj.image.properties.get("hw_cpu_policy", "") if spec_obj.image else ""
     if not found and policy in ("dedicated", "mixed"):
-        found = f"{_TIER}: the image asks for pCPUs of its own (hw_cpu_policy={policy}), which no tier has"
+        found = f"{_TIER}: the image requests dedicated pCPUs (hw_cpu_policy={policy}), which tiers do not support"
     return found
 
 
@@ -92,7 +94,7 @@ class FpgaPoolTierWeigher(weights.BaseHostWeigher):
             tier = requested_tier(extra_specs)
             shares = _free_across(tier or Tier.BACKGROUND, weight_properties)
         except Exception:  # a weigher must not fail a request
-            LOG.exception("FpgaPoolTierWeigher has no opinion")
+            LOG.exception("FpgaPoolTierWeigher is neutral")
             return []
         return [shares.get(tiers_provider_uuid(weighed.obj.nodename), 0.0) for weighed in weighed_obj_list]
 

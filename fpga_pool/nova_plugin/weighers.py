@@ -56,7 +56,7 @@ class _PoolWeigher(weights.BaseHostWeigher):
         try:
             found = np.array(self.weigh(request, hosts), float)
         except Exception:  # a weigher must not fail a request
-            LOG.exception("%s has no opinion", type(self).__name__)
+            LOG.exception("%s is neutral", type(self).__name__)
             return 0.0
         if not found.size or found.min() == found.max():
             return 0.0
@@ -64,7 +64,7 @@ class _PoolWeigher(weights.BaseHostWeigher):
         multiplied: Floats = stretched * self._multipliers(request, hosts)
         if LOG.isEnabledFor(logging.DEBUG):
             told = {host.host: tuple(values) for host, *values in zip(hosts, found, multiplied, strict=True)}
-            LOG.debug("%s: raw weights, and as they add to the weight of a host: %s", type(self).__name__, told)
+            LOG.debug("%s: raw weights and contributions to the host weights: %s", type(self).__name__, told)
         return multiplied
 
     def _multipliers(self, request: Request, hosts: Sequence[Any]) -> Floats | float:

@@ -52,8 +52,8 @@ def lease_findings(store: Store, placement: PlacementClient, known: Allocations,
         surplus=tuple(surplus),
         doubtful=len(surplus) > max(FEW, len(leases) / 2),
         remarks=tuple(
-            f"host {hosts[provider]}: {count} slots are allocated to {consumer}, which does not hold them (it is"
-            " stopped or moves, or its boot goes on or has failed)"
+            f"host {hosts[provider]}: {count} slots are allocated to {consumer}, which does not hold them (it is "
+            "stopped or migrating, or its boot is in progress or has failed)"
             for (provider, consumer), count in sorted(found.unheld.items())
             if hosts[provider] in alive
         ),
@@ -62,7 +62,7 @@ def lease_findings(store: Store, placement: PlacementClient, known: Allocations,
 
 def told(lease: Lease) -> str:
     """Say what is wrong with a lease that has no allocation."""
-    return f"slot {lease.slot}: instance {lease.holder} holds it, and Placement has allocated nothing to it for that"
+    return f"slot {lease.slot}: instance {lease.holder} holds it without an allocation in Placement"
 
 
 class Reading(Transaction, Protocol):

@@ -43,5 +43,5 @@ class SteadyClock:
 
     def _shift(self, by_s: float) -> None:
         if abs(by_s) > WORTH_TELLING_S:
-            LOG.warning("this machine's clock differs from the pool's by %.1f s; the pool's is followed", by_s)
+            LOG.warning("this machine's clock differs from the pool's by %.1f s; using the pool's", by_s)
         self._offset_s += by_s

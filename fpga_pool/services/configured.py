@@ -109,11 +109,11 @@ def runner(conf: cfg.ConfigOpts, settings: AgentSettings, clock: Clock) -> Runne
 def _driver(group: str, option: str, name: str) -> Any:
     known = sorted(entry_points(group=group).names)
     if name not in known:
-        raise InvalidInput(f"{option}: no driver {name!r}; there is: {', '.join(known) or 'none'}")
+        raise InvalidInput(f"{option}: no driver {name!r}; available: {', '.join(known) or 'none'}")
     try:
         return next(iter(entry_points(group=group, name=name))).load()
     except ImportError as error:
-        raise InvalidInput(f"{option} = {name}: {error}; install what this driver needs") from error
+        raise InvalidInput(f"{option} = {name}: {error}; install the requirements of this driver") from error
 
 
 def instances(conf: cfg.ConfigOpts, agent: AgentService, scheduler: SchedulerAPI) -> Instances | None:
@@ -146,7 +146,7 @@ def tiers(conf: cfg.ConfigOpts, settings: AgentSettings) -> Tiers | None:
         return None
     pcpus = parse_pcpus(group.pcpus)
     if not pcpus:
-        raise InvalidInput("[tiers] pcpus: missing; they are the [compute] cpu_shared_set of nova.conf")
+        raise InvalidInput("[tiers] pcpus: missing; expected [compute] cpu_shared_set of nova.conf")
     if group.nova_conf:
         check_nova_conf(Path(group.nova_conf), pcpus)
     placement = open_placement(conf)
@@ -169,7 +169,7 @@ def egress_driver(conf: cfg.ConfigOpts) -> EgressDriver | None:
     from fpga_pool.drivers.privileged import use_own_capabilities
 
     helped = "this process" if use_own_capabilities() else "the helper of [privsep_tc]"
-    LOG.info("flows that leave this host are held to their rates by tc, set up by %s", helped)
+    LOG.info("egress rates of this host are enforced by tc, configured by %s", helped)
     return TcEgress(
         {
             network: TcDriver(device.name, "ingress" if device.from_guest else "egress")

@@ -62,7 +62,7 @@ class StandalonePool:
         self._state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = exclusive(
             self._state_dir / "lock",
-            f"another pool runs on {self._state_dir}; give this one a --state-dir of its own",
+            f"another pool runs on {self._state_dir}; use another --state-dir for this one",
         )
         self.catalogue = load_catalogue(catalogue_path(conf))
         self._clock = SteadyClock()
@@ -207,4 +207,4 @@ def _attempt_all(steps: list[Callable[[], object]]) -> None:
         try:
             step()
         except Exception:
-            LOG.exception("a part of the pool did not stop cleanly")
+            LOG.exception("a component of the pool did not stop cleanly")

@@ -83,7 +83,7 @@ def read_problem(path: str | Path) -> BatchProblem:
 def _by_function(path: str | Path, arrays: _Arrays, size: NDArray[Any]) -> NDArray[Any]:
     """Return (J,) the bytes of each job's result, given those of each function (F,)."""
     if "function" not in arrays or "output_bytes" in arrays:
-        raise InvalidInput(f"{path}: function_output_bytes: needs function, and no output_bytes beside it")
+        raise InvalidInput(f"{path}: function_output_bytes: requires function, and excludes output_bytes")
     function = arrays["function"]
     if function.size and not 0 <= function.min() <= function.max() < len(size):
         raise InvalidInput(f"{path}: function: index out of range of function_output_bytes, 0..{len(size) - 1}")
@@ -144,7 +144,7 @@ def _read_stream(path: str | Path, stream: IO[bytes], required: _Kinds, optional
     try:
         content = np.load(stream, allow_pickle=False)
     except (ValueError, EOFError, zipfile.BadZipFile):
-        raise InvalidInput(f"{path}: no npz file") from None
+        raise InvalidInput(f"{path}: not an npz file") from None
     if not isinstance(content, np.lib.npyio.NpzFile):
         raise InvalidInput(f"{path}: one bare array, expected an npz file of named arrays")
     with content:
@@ -163,14 +163,16 @@ def _array(path: str | Path, content: "np.lib.npyio.NpzFile", name: str) -> NDAr
     try:
         return np.asarray(content[name])
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError):
-        raise InvalidInput(f"{path}: {name}: cannot be read; damaged, or holds Python objects") from None
+        raise InvalidInput(f"{path}: {name}: cannot be read; it is damaged or contains Python objects") from None
 
 
 def _check_version(path: str | Path, version: NDArray[Any]) -> None:
     if version.shape != () or version.dtype.kind not in "iu" or int(version) < 1:
         raise InvalidInput(f"{path}: format_version: expected one whole number, 1 or more")
     if int(version) > FORMAT_VERSION:
-        raise InvalidInput(f"{path}: format_version: {int(version)} is newer than {FORMAT_VERSION}, which I can read")
+        raise InvalidInput(
+            f"{path}: format_version: {int(version)} is newer than {FORMAT_VERSION}, the latest supported version"
+        )
 
 
 def _checked(place: str, array: NDArray[Any], kind: str, dimensions: int) -> NDArray[Any]:
@@ -181,7 +183,7 @@ def _checked(place: str, array: NDArray[Any], kind: str, dimensions: int) -> NDA
         wanted = "whole numbers" if kind == "i" else "numbers"
         raise InvalidInput(f"{place}: expected {wanted}, found {array.dtype}")
     if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
-        raise InvalidInput(f"{place}: out of range, more than 64 bits with sign")
+        raise InvalidInput(f"{place}: out of range of signed 64-bit integers")
     array = array.astype(np.int64 if kind == "i" else np.float64, copy=False)
     # Nobody else holds it: read-only, a problem shares it instead of copying what may be a gigabyte.
     array.setflags(write=False)

@@ -96,7 +96,7 @@ class MemoryStore:
         """Begin a transaction on a shard; StaleEpoch if it is owned by somebody else."""
         held = self._shards.get(shard)
         if held is None or (held.owner, held.epoch) != (owner, epoch):
-            raise StaleEpoch(f"shard {shard}: {owner} does not own it in epoch {epoch}, or not any more")
+            raise StaleEpoch(f"shard {shard}: {owner} does not own it in epoch {epoch}")
         self._replaced, outbox = [], list(self.outbox)
         try:
             yield MemoryTransaction(self, held)

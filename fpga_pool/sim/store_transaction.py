@@ -230,7 +230,7 @@ class MemoryTransaction:
             if self._store.get(type(thing), key_of(thing)) is not None:
                 raise DuplicateId(f"{type(thing).__name__.lower()} {key_of(thing)}: exists already")
             if isinstance(thing, Lease) and self.leases(slots=[thing.slot]):
-                raise Conflict(f"slot {thing.slot}: another lease on it is in force")
+                raise Conflict(f"slot {thing.slot}: it already has an active lease")
             if isinstance(thing, Process):
                 self._refuse_held(thing)
             self._store.put(thing)
@@ -239,8 +239,8 @@ class MemoryTransaction:
         stored = self._get(type(thing), key_of(thing))
         if stored.generation != thing.generation:
             raise Conflict(
-                f"{type(thing).__name__.lower()} {key_of(thing)}: changed meanwhile"
-                f" (generation {stored.generation}, expected {thing.generation}); read it again and decide again"
+                f"{type(thing).__name__.lower()} {key_of(thing)}: changed concurrently (generation "
+                f"{stored.generation}, expected {thing.generation}); read it again and retry"
             )
         if isinstance(thing, Process):
             self._refuse_held(thing)
@@ -282,7 +282,7 @@ class MemoryTransaction:
         place = wanted.held_place
         others = (process for process in self._store.members("process") if process.uuid != wanted.uuid)
         if place is not None and any(process.held_place == place for process in others):
-            raise Conflict(f"{place}: another process has it")
+            raise Conflict(f"{place}: already used by another process")
 
     def _get(self, kind: type[T], key: str) -> T:
         found = self._store.get(kind, key)

@@ -77,20 +77,20 @@ def _translation(error: Exception) -> FpgaPoolError | None:
     if code in _BUSY or isinstance(error, PoolTimeout):
         return ServiceUnavailable("the database is busy with other writers; try again later")
     if code in _GIVES_WAY or isinstance(error, db.DBDeadlock):
-        return Contended("the database gave way to other writers; try again")
+        return Contended("the database aborted the transaction in favour of other writers; try again")
     if isinstance(error, StaleDataError):
-        return Conflict("what this change was based on has changed meanwhile; read it again and decide again")
+        return Conflict("the data was changed concurrently; read it again and retry")
     if is_away(error):
-        return ServiceUnavailable("the database does not answer; try again later")
+        return ServiceUnavailable("the database does not respond; try again later")
     if code in _REFUSED or isinstance(error, db.DBNonExistentDatabase) or _libpq_verdict(_driver_error(error)):
-        return ServiceUnavailable("the database lets nobody in: check user, password and name of database in its URL")
+        return ServiceUnavailable("the database refuses the login: check user, password and database name in its URL")
     match error:
         case db.DBDuplicateEntry():
             return DuplicateId(f"exists already (same {', '.join(error.columns)})")
         case db.DBReferenceError():
-            return NotFound("it refers to an object that does not exist")
+            return NotFound("refers to an object that does not exist")
         case db.DBDataError() | db.DBError(inner_exception=DataError()):
-            return InvalidInput(f"the database cannot hold a value: {_driver_error(error)}")
+            return InvalidInput(f"the database cannot store a value: {_driver_error(error)}")
     return None
 
 
@@ -207,7 +207,7 @@ def _server(url: URL, options: dict[str, Any]) -> Engine:
     url = url.set(drivername=url.drivername.replace("mariadb+", "mysql+"))
     backend = url.get_backend_name()
     if backend not in _DRIVER_OPTIONS:
-        raise ValueError(f"{url!r}: the pool's database is one of sqlite, {', '.join(_DRIVER_OPTIONS)}")
+        raise ValueError(f"{url!r}: unsupported database; expected sqlite, {', '.join(_DRIVER_OPTIONS)}")
     url = url.set(query=_DRIVER_OPTIONS[backend] | dict(url.query))
     options = {"max_retries": CONNECT_RETRIES, "retry_interval": CONNECT_INTERVAL_S} | options
     options["mysql_sql_mode"] = options.get("mysql_sql_mode") or "TRADITIONAL"
@@ -257,7 +257,7 @@ def _sqlite(url: URL) -> Engine:
 def _create_private_file(url: URL) -> None:
     """Create the file for its owner alone; SQLite gives its log the same mode."""
     if not url.database or url.database == ":memory:":
-        raise ValueError(f"{url}: the pool's database must be a file, or it would forget")
+        raise ValueError(f"{url}: the pool's database must be a file to be persistent")
     Path(url.database).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(url.database, os.O_CREAT | os.O_RDWR, 0o600))
 

@@ -60,7 +60,7 @@ def check(connection: Connection) -> None:
     expected = set(ScriptDirectory.from_config(_config()).get_heads())
     if _revisions(connection) != expected:
         raise ServiceUnavailable(
-            "the database is older than this version of fpga_pool: migrate it first (fpga-pool-manage db sync)"
+            "the database is older than this version of fpga_pool: upgrade it first (fpga-pool-manage db sync)"
         )
 
 

@@ -40,7 +40,7 @@ def _fence(connection: Connection, shard: str, owner: str, epoch: int, *, change
 
 
 def _stale(shard: str, owner: str, epoch: int) -> StaleEpoch:
-    return StaleEpoch(f"shard {shard}: {owner} does not own it in epoch {epoch}, or not any more")
+    return StaleEpoch(f"shard {shard}: {owner} does not own it in epoch {epoch}")
 
 
 def _lock(connection: Connection, shard: str) -> None:

@@ -89,8 +89,8 @@ class SqlTransaction(Reads):
         known = self._one(cls, key)
         if known.generation != thing.generation:
             raise Conflict(
-                f"{called(cls, key)}: changed meanwhile (generation {known.generation}, expected {thing.generation});"
-                " read it again and decide again"
+                f"{called(cls, key)}: changed concurrently (generation {known.generation}, expected "
+                f"{thing.generation}); read it again and retry"
             )
         told = CHANGES_ARE_ASKED_FOR.get(cls)
         if told is not None and (not told or any(getattr(known, name) != getattr(thing, name) for name in told)):
@@ -179,9 +179,7 @@ class SqlTransaction(Reads):
             found = "the_key", "the_generation"
             matched = self._connection.execute(change(cls, names), only((*names, *found), rows))
         if matched.rowcount != len(rows):
-            raise Conflict(
-                f"{cls.__name__.lower()}: one of {len(rows)} has changed meanwhile; read it and decide again"
-            )
+            raise Conflict(f"{cls.__name__.lower()}: one of {len(rows)} has changed concurrently; read it and retry")
 
     def _touch(self, slot: str) -> None:
         """Count a slot as changed: the lease on it is part of what is told of it."""
@@ -203,11 +201,11 @@ class SqlTransaction(Reads):
 
     def _refuse_held(self, slots: list[str]) -> None:
         for slot in self._stored(Lease, "held_slot", slots):
-            raise Conflict(f"slot {slot}: another lease on it is in force")
+            raise Conflict(f"slot {slot}: it already has an active lease")
 
     def _refuse_taken(self, places: list[str]) -> None:
         for place in self._stored(Process, "held_place", places):
-            raise Conflict(f"{place}: another process has it")
+            raise Conflict(f"{place}: already used by another process")
 
     def _stored(self, cls: type, column: str, values: list[str]) -> Iterator[str]:
         """Yield those of the values that a column holds."""
@@ -255,4 +253,4 @@ class SqlReading(SqlTransaction):
         self._refuse()
 
     def _refuse(self) -> None:
-        raise TypeError("this transaction only reads")
+        raise TypeError("this transaction is read-only")

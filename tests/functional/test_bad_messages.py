@@ -242,7 +242,7 @@ def test_a_replayed_command_is_not_executed_again(scene, tmp_path):
     assert f"refused command another: {command['slot']} has executed command" in scene.log(HOST)
 
     before = agent.refused()
-    with pytest.raises(StaleEpoch, match=f"host {HOST} takes commands of epoch 1 of shard default: 0 is over"):
+    with pytest.raises(StaleEpoch, match=f"host {HOST} accepts commands of epoch 1 of shard default: epoch 0 is over"):
         scene.agent.execute(HOST, "default", 0, [])
     wait_until(lambda: agent.refused() > before, "the command of a former owner is counted")
     assert scene.client.slots() == slots
@@ -256,18 +256,18 @@ def test_a_replayed_heartbeat_is_not_believed(scene):
     scene.wire.call(scheduler.key, again(heartbeat))
     wait_until(lambda: scene.host().refused_messages > before.refused_messages, "the refusal is counted for the host")
     assert scheduler.refused() > refused
-    assert re.search(rf"refused heartbeat: host {HOST}: heartbeat \d+ of start 1 comes after", scene.log(SCHEDULER))
+    assert re.search(rf"refused heartbeat: host {HOST}: heartbeat \d+ of start 1 arrived after", scene.log(SCHEDULER))
 
 
 def test_of_two_agents_with_one_name_the_second_is_not_listened_to_and_gets_no_commands(scene, tmp_path):
     before = scene.host()
     scene.pool.restart(IMPOSTOR)
     try:
-        wait_until(lambda: "another agent speaks for it" in scene.log(IMPOSTOR), "the impostor is told")
+        wait_until(lambda: "another agent reports for it" in scene.log(IMPOSTOR), "the impostor is told")
         wait_until(lambda: scene.host().refused_messages > before.refused_messages, "the refusal is counted")
         assert all(scene.works(tmp_path) for _ in range(5))
         assert (scene.host().data_port, scene.host().boot) == (before.data_port, before.boot)
-        assert f"refused claim: host {HOST}: another agent speaks for it" in scene.log(SCHEDULER)
+        assert f"refused claim: host {HOST}: another agent reports for it" in scene.log(SCHEDULER)
     finally:
         scene.pool.kill(IMPOSTOR)
 

@@ -123,7 +123,7 @@ def test_the_demonstration_computes_over_a_users_own_files(files, tmp_path):
     command += ["--policy", "ect", "--policy", "sjf"]
     done = subprocess.run([*command, *files], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "18 of 18 results are right" in done.stdout  # 3 files x 3 functions x 2 policies
+    assert "18 of 18 results are correct" in done.stdout  # 3 files x 3 functions x 2 policies
     digest = (tmp_path / "demo" / "ect" / "results" / "file-1.sha256").read_text().strip()
     assert digest == hashlib.sha256(files[1].read_bytes()).hexdigest()
     assert (tmp_path / "demo" / "gantt.svg").stat().st_size > 0

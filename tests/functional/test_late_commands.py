@@ -70,7 +70,7 @@ def test_what_a_stalled_owner_has_sent_is_refused_by_agents_and_what_it_writes_b
 
     def refused():
         """Whether each agent has refused what it was sent, by its log and by what its operator sees."""
-        over = f"takes commands of epoch {epoch + 1} of shard default: {epoch} is over"
+        over = f"accepts commands of epoch {epoch + 1} of shard default: epoch {epoch} is over"
         return {h.name: (over in pool.log_file(h.name).read_text(), h.refused_commands > 0) for h in client.hosts()}
 
     wait_until(lambda: (True, True) in refused().values(), "commands are refused, and counted")
@@ -78,7 +78,7 @@ def test_what_a_stalled_owner_has_sent_is_refused_by_agents_and_what_it_writes_b
 
     # 4. The former owner goes on, and learns from the database that it is none any more.
     pool.cont(first)
-    lost = f"shard default is lost: shard default: {first} does not own it in epoch {epoch}, or not any more"
+    lost = f"shard default is lost: shard default: {first} does not own it in epoch {epoch}"
     wait_until(lambda: lost in pool.log_file(first).read_text(), "the former owner hears of it")
     assert work_as_stored(store) == before
     assert owner(store) == (second, epoch + 1)

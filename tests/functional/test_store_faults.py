@@ -156,7 +156,7 @@ def test_a_stalled_client_loses_its_locks_and_what_it_had_not_committed(server, 
         finally:
             stalled.kill()
     assert stalled.returncode == 1
-    assert "ServiceUnavailable: the database does not answer; try again later" in said
+    assert "ServiceUnavailable: the database does not respond; try again later" in said
     assert completed() == 1
 
 
@@ -193,13 +193,13 @@ def test_the_victim_of_a_deadlock_is_told_to_try_again(store, begin):
         thread.join(60)
     assert sorted(outcome.partition(";")[0] for outcome in outcomes) == [
         "done",
-        "the database gave way to other writers",
+        "the database aborted the transaction in favour of other writers",
     ]
 
 
 @pytest.mark.parametrize("value", [{"name": "x" * 256}, {"created_at": "soon"}, {"jobs": 2**63}])
 def test_a_value_that_does_not_fit_is_refused_not_cut(begin, completed, value):
-    with pytest.raises(InvalidInput, match="cannot hold a value"), begin() as tx:
+    with pytest.raises(InvalidInput, match="cannot store a value"), begin() as tx:
         tx.add(replace(BATCH, uuid="c" * 36, **value))
     assert completed() == 0
 
@@ -207,7 +207,7 @@ def test_a_value_that_does_not_fit_is_refused_not_cut(begin, completed, value):
 @pytest.mark.parametrize("part", ["password", "database"])
 def test_an_url_that_the_server_refuses_is_named_as_the_cause(server, url, part):
     wrong = url.replace(server.password, "wrong") if part == "password" else f"{url}_of_nobody"
-    with pytest.raises(ServiceUnavailable, match="check user, password and name of database"):
+    with pytest.raises(ServiceUnavailable, match="check user, password and database name"):
         Store(wrong).check_schema()
 
 

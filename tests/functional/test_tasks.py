@@ -134,7 +134,7 @@ def test_a_task_is_created_listed_shown_and_cancelled_by_command(make_pool, tmp_
     cancelled = fpga_pool(pool, "task", "cancel", waits.uuid)
     assert cancelled[0]["cancel_requested"]
     wait_until(lambda: pool.client().task(waits.uuid).task.state is TaskState.CANCELLED, "cancelled")
-    assert "at most 4 are there" in fpga_pool(
+    assert "at most 4 exist" in fpga_pool(
         pool, "task", "create", "--function", "sha256", "--topology", "line", "--requester", "requester-1",
         *files, files[0], code=2,
     )  # fmt: skip

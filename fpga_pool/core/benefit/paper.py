@@ -18,7 +18,10 @@ class HoldParams:
     #: replacement gains what figure 4 reports.
     hold_s: float = field(
         default=5.0,
-        metadata={"min": 0.0, "help": "Seconds for which a slot keeps its function; then until no job waits for it."},
+        metadata={
+            "min": 0.0,
+            "help": "Minimum seconds for which a slot keeps its function; then it keeps it while jobs wait for it.",
+        },
     )
 
     def __post_init__(self) -> None:

@@ -120,7 +120,11 @@ class PlusParams:
 
     #: A load is undone by another load: both are given up for what is done in between.
     loads_ahead: float = field(
-        default=2.0, metadata={"min": 1.0, "help": "Reconfigurations that one decision looks ahead, beside one job."}
+        default=2.0,
+        metadata={
+            "min": 1.0,
+            "help": "Number of reconfigurations that one decision looks ahead, in addition to one job.",
+        },
     )
     #: 0: work that arrives while a slot does something else is lost; 1: what idle time allows is caught up with.
     catch_up: float = field(
@@ -128,7 +132,7 @@ class PlusParams:
         metadata={
             "min": 0.0,
             "max": 1.0,
-            "help": "Share of a job's patience in which a slot is taken to catch up with work that had to wait.",
+            "help": "Share of a job's patience within which a slot is assumed to catch up with delayed work.",
         },
     )
 

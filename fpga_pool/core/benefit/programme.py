@@ -114,5 +114,5 @@ class Programme:
 
 def _solved(found: OptimizeResult) -> OptimizeResult:
     if found.status != 0:
-        raise ValueError(f"the programme has no solution: {found.message}")
+        raise ValueError(f"the linear programme has no solution: {found.message}")
     return found

@@ -73,7 +73,7 @@ class Gangs:
             raise ValueError("usage: expected shares of a processor, above 0 and 1 at most")
         first = np.cumsum(self.width)[:-1]
         if self.per_process and (np.delete(np.diff(self.usage), first - 1) > 0).any():
-            raise ValueError("usage: expected the processes of a gang in falling order")
+            raise ValueError("usage: expected the processes of a gang in descending order")
 
     @cached_property
     def busiest(self) -> Floats:
@@ -99,8 +99,8 @@ class ReservationParams:
         default=NEEDED,
         metadata={
             "choices": (NEEDED, ALL),
-            "help": "Of gangs that end together when the head can start, count those needed for it, or all, when "
-            "extra processors are counted.",
+            "help": "Which of the gangs that end when the head can start are counted for the extra processors: those "
+            "needed by the head, or all.",
         },
     )
 
@@ -116,7 +116,7 @@ class TierParams(ReservationParams):
     #: Section 2.1, observation 3.
     usage_threshold: float = field(
         default=0.96,
-        metadata={"min": 0.0, "max": 1.0, "help": "Foreground usage from which on no background process is placed."},
+        metadata={"min": 0.0, "max": 1.0, "help": "Foreground usage above which no background process is placed."},
     )
 
     def __post_init__(self) -> None:

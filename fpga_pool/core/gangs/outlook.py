@@ -12,7 +12,7 @@ class Why(Enum):
     """Why a gang is not in the foreground."""
 
     TOO_FEW_IDLE = "too few processors are idle"
-    WOULD_DELAY = "it would delay a gang that is before it in line"
+    WOULD_DELAY = "it would delay a gang ahead of it in the queue"
 
 
 @dataclass(frozen=True, slots=True)

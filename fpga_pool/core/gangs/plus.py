@@ -25,8 +25,8 @@ class PlusParams(TierParams):
         default=4.0,
         metadata={
             "min": 0.0,
-            "help": "The turn of a gang comes so many times its estimated run time after its arrival, sooner for wider "
-            "ones. Gangs are in line by their turns, and nothing is kept for the first one before its turn has come.",
+            "help": "Multiple of its estimated run time after which a gang's turn comes, sooner for wider gangs. The "
+            "queue is ordered by turns, and nothing is reserved for the head before its turn.",
         },
     )
     least_rate: float = field(
@@ -34,40 +34,44 @@ class PlusParams(TierParams):
         metadata={
             "min": 0.0,
             "max": 1.0,
-            "help": "A gang is not placed in the background where it is expected to progress at less than this rate.",
+            "help": "Minimum expected progress rate for a gang to be placed in the background.",
         },
     )
     least_rate_from_s: float = field(
         default=3600.0,
         metadata={
             "min": 0.0,
-            "help": "Gangs whose estimate is no longer than this are placed at any rate: a little progress may be all "
-            "they need.",
+            "help": "Gangs with an estimate of at most this many seconds are placed in the background at any rate, "
+            "since a little progress may suffice.",
         },
     )
     used_single: float = field(
         default=0.86,
-        metadata={"min": 0.0, "max": 1.0, "help": "Share of the idle cycles that a gang of one is expected to use."},
+        metadata={
+            "min": 0.0,
+            "max": 1.0,
+            "help": "Expected share of the idle cycles that a gang with one process uses.",
+        },
     )
     used_several: float = field(
         default=0.482,
-        metadata={"min": 0.0, "max": 1.0, "help": "Share of the idle cycles that wider gangs are expected to use."},
+        metadata={"min": 0.0, "max": 1.0, "help": "Expected share of the idle cycles that wider gangs use."},
     )
 
     last_runs: int = field(
         default=0,
         metadata={
             "min": 0,
-            "help": "The shortest gangs are those of the shortest expected run time: the mean of so many last run "
-            "times of the same user, their estimate at most. 0: the estimate. Reservations go by estimates.",
+            "help": "Number of recent run times of the same user whose mean, limited by the estimate, is the expected "
+            "run time by which gangs are sorted. 0: the estimate. Reservations always use estimates.",
         },
     )
     trial_s: float = field(
         default=0.0,
         metadata={
             "min": 0.0,
-            "help": "A gang that starts in the background has the higher priority there for so many seconds, if those "
-            "in the foreground can give way. 0: never.",
+            "help": "Seconds for which a gang that starts in the background has the higher priority there (a trial), "
+            "if the foreground gangs can yield. 0: no trials.",
         },
     )
     trial_share: float = field(
@@ -75,7 +79,7 @@ class PlusParams(TierParams):
         metadata={
             "min": 0.0,
             "max": 1.0,
-            "help": "Gangs give way to trials for this share of their estimates at most.",
+            "help": "Maximum share of its estimate for which a gang yields to trials.",
         },
     )
 

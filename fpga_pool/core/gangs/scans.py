@@ -43,7 +43,7 @@ class Rows:
     def remove(self, gang: int, key: float) -> None:
         """Take a gang out that is there."""
         if not self._remove(self.keys, self.rows, self.count, key, gang):
-            raise ValueError(f"gang {gang}: not in this order")
+            raise ValueError(f"gang {gang}: not in this queue")
         self.count -= 1
 
 

@@ -145,7 +145,7 @@ class Tiers:
     def finish(self, gang: int) -> None:
         """Take a gang off its processors that has done its work."""
         if self.tier[gang] not in (BEHIND, IN_FRONT):
-            raise ValueError(f"gang {gang}: does not run")
+            raise ValueError(f"gang {gang}: is not running")
         self.leave(gang)
         if self._history is not None:
             self._history.ran(gang, self.done_s[gang])

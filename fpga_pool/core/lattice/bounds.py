@@ -208,7 +208,7 @@ def tight_bound_s(problem: TaskProblem) -> float:
         return 0.0
     possible = possible_shapes(problem)
     if not np.logical_or.reduceat(possible, problem.shape_begin[:-1]).all():
-        raise ValueError("tasks: one fits in no enclosure")
+        raise ValueError("tasks: a task fits in no enclosure")
     return max(
         paper_bound_s(problem),
         longest_bound_s(problem, possible),

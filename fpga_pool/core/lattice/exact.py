@@ -262,4 +262,6 @@ class Exact(ExactPolicy):
 def _require_modelled(problem: TaskProblem) -> None:
     """Raise a ValueError where functions are loaded for some tasks and others keep what is there."""
     if problem.load_s > 0 and (problem.function >= 0).any() and (problem.function < 0).any():
-        raise ValueError("function: with load_s all tasks need one, or none; what stays loaded is not in the model")
+        raise ValueError(
+            "function: with load_s either all tasks need one or none does; the model does not keep functions loaded"
+        )

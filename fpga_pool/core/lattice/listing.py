@@ -95,7 +95,7 @@ def rigid_work(problem: TaskProblem, shape: Ints) -> Work:
     somewhere: Bools = np.any(can_hold(problem, kind_links, kind_width), axis=1)
     lost = np.flatnonzero(~somewhere[kind])
     if len(lost):
-        raise ValueError(f"task {lost[0]}: {width[lost[0]]} FPGAs linked as it asks are in no enclosure")
+        raise ValueError(f"task {lost[0]}: {width[lost[0]]} FPGAs with the requested links are in no enclosure")
     return Work(width, problem.shape_seconds[shape], kind, kind_links, kind_width)
 
 

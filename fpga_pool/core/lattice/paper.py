@@ -145,12 +145,14 @@ class LatticeParams:
     #: Section IV has rounds and says "empirical time slicing" of their length: without it nothing waits in vain.
     slice_s: float = field(
         default=0.0,
-        metadata={"min": 0.0, "help": "Seconds between decisions; 0 = when FPGAs get free or tasks arrive."},
+        metadata={"min": 0.0, "help": "Seconds between decisions; 0 = whenever FPGAs become free or tasks arrive."},
     )
     #: Section III leaves it to the reader (ranking.DEFAULT).
     order: str = field(
         default=",".join(DEFAULT),
-        metadata={"help": "Dimensions of the partial order, with commas: fpgas, links, and seconds or -seconds."},
+        metadata={
+            "help": "Dimensions of the partial order, separated by commas: fpgas, links, and seconds or -seconds."
+        },
     )
 
     def __post_init__(self) -> None:

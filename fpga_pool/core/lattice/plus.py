@@ -145,10 +145,11 @@ class LatticePlusParams:
 
     effort: int = field(
         default=1000,
-        metadata={"min": 0, "help": "Work to search, about a millisecond per unit; the same result each time."},
+        metadata={"min": 0, "help": "Search effort, about a millisecond per unit; results are reproducible."},
     )
     time_limit_s: float = field(
-        default=0.0, metadata={"min": 0.0, "help": "Seconds to search instead, where a clock is given; 0 = by effort."}
+        default=0.0,
+        metadata={"min": 0.0, "help": "Search time in seconds instead, if a clock is given; 0 = by effort."},
     )
 
     def __post_init__(self) -> None:

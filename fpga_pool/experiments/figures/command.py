@@ -40,19 +40,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     papers = "; ".join(f"{name}: {what}" for name, what in PAPERS.items())
     parser.add_argument("paper", choices=PAPERS, metavar="PAPER", help=papers)
     parser.add_argument(
-        "--figure", action="append", type=int, metavar="N", help="one figure; may be given again (default: all)"
+        "--figure", action="append", type=int, metavar="N", help="number of a figure; may be repeated (default: all)"
     )
-    parser.add_argument("--seeds", type=_seeds, metavar="LIST", help="such as 0-4 or 0,7,9 (default: 0-2; gangs: 0-4)")
     parser.add_argument(
-        "--out", type=Path, default=Path("figures"), metavar="DIR", help="where files go (default: %(default)s)"
+        "--seeds", type=_seeds, metavar="LIST", help="seeds, such as 0-4 or 0,7,9 (default: 0-2; gangs: 0-4)"
     )
-    parser.add_argument("--points", type=int, metavar="N", help="at most N places on each x axis (default: all)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("figures"), metavar="DIR", help="output directory (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--points", type=int, metavar="N", help="maximum number of points on each x axis (default: all)"
+    )
     parser.add_argument(
         "--scale",
         type=float,
         default=1.0,
         metavar="F",
-        help="share of the full numbers of jobs and hosts; gangs: more than 1 makes runs longer (default: 1)",
+        help="scale of the numbers of jobs and hosts; for gangs values above 1 are allowed and lengthen runs "
+        "(default: 1)",
     )
     parser.add_argument(
         "--also",
@@ -61,15 +66,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="also draw this policy, as NAME or NAME:PARAMETER=VALUE,PARAMETER=VALUE; may be repeated",
     )
-    parser.add_argument("--trace", type=Path, metavar="SWF", help="gangs: make figure 16 of this trace (.swf, .swf.gz)")
-    parser.add_argument("--no-pictures", action="store_true", help="write no pictures (they need matplotlib)")
+    parser.add_argument("--trace", type=Path, metavar="SWF", help="gangs: trace for figure 16 (.swf, .swf.gz)")
+    parser.add_argument("--no-pictures", action="store_true", help="write no pictures (which require matplotlib)")
 
 
 def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     """Make the figures; return what `report.show` shows, which is written to a file, too."""
     settings = _settings(arguments)
     if not arguments.no_pictures and find_spec("matplotlib") is None:
-        raise InvalidInput("pictures need matplotlib: pip install 'fpga_pool[figures]', or say --no-pictures")
+        raise InvalidInput("pictures need matplotlib: pip install 'fpga_pool[figures]', or use --no-pictures")
     experiments = _chosen(arguments.paper, arguments.figure, settings.trace)
     arguments.out.mkdir(parents=True, exist_ok=True)
     begin_s = time.perf_counter()
@@ -107,9 +112,9 @@ def _chosen(paper: str, numbers: Sequence[int] | None, trace: Path | None) -> li
     known: Mapping[int, Experiment] = {experiment.number: experiment for experiment in module.EXPERIMENTS}
     for number in numbers or ():
         if number not in known:
-            raise InvalidInput(f"--figure: {paper} has {', '.join(map(str, known))}, got {number}")
+            raise InvalidInput(f"--figure: expected one of {', '.join(map(str, known))} for {paper}, got {number}")
         if known[number].needs_trace and trace is None:
-            raise InvalidInput(f"--figure {number}: it is made of a trace; name one with --trace")
+            raise InvalidInput(f"--figure {number}: requires a trace; specify one with --trace")
     chosen = [known[number] for number in sorted(set(numbers or known))]
     return [experiment for experiment in chosen if trace is not None or not experiment.needs_trace]
 

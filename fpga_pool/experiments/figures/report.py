@@ -13,7 +13,7 @@ from rich.table import Table
 from fpga_pool.experiments.figures.figure import Claim, Figure, X
 
 FORMAT_VERSION = 1
-_TITLES = ["the paper", "where", "paper's", "ours", "where we differ, and why"]
+_TITLES = ["the paper", "where", "paper's", "ours", "differences and reasons"]
 #: Where nobody says how wide the output may be.
 _WIDTH = 140
 _COLUMNS = ("figure", "panel", "x", "series", "seed", "value")
@@ -103,7 +103,7 @@ def _value_at(curve: Mapping[str, Any], x: X) -> str:
 
 
 def _claims_table(claims: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title="what the paper says, and what we found", title_justify="left", box=None, padding=(0, 2, 1, 0))
+    table = Table(title="claims of the paper and our results", title_justify="left", box=None, padding=(0, 2, 1, 0))
     for title in _TITLES:
         table.add_column(title, vertical="top")
     for claim in claims:

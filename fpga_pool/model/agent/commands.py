@@ -89,7 +89,8 @@ class Commanding:
         known = self.state.epochs.get(event.shard, 0)
         if event.epoch < known:
             raise StaleEpoch(
-                f"host {self.host} takes commands of epoch {known} of shard {event.shard}: {event.epoch} is over"
+                f"host {self.host} accepts commands of epoch {known} of shard {event.shard}: epoch {event.epoch} is "
+                "over"
             )
         if event.epoch > known:
             self.state.put(self.state.epochs, event.shard, event.epoch)
@@ -109,7 +110,7 @@ class Commanding:
         if command.fence <= (epoch, sequence):
             reason = (
                 f"{command.slot} has executed command {sequence} of epoch {epoch}: {command.sequence} of epoch"
-                f" {command.epoch} is late, or from a scheduler that was replaced"
+                f" {command.epoch} is outdated, or from a replaced scheduler"
             )
             return Outcome(command=command.id, outcome="refused", reason=reason)
         return None
@@ -129,7 +130,7 @@ class Commanding:
         elif isinstance(action, LoadFunction):
             self._load_ahead(slot, action, now_s)
         else:
-            reason = f"{type(action).__name__} is no command for a slot"
+            reason = f"{type(action).__name__} is not a command for a slot"
             return Outcome(command=command.id, outcome="refused", reason=reason)
         self.state.put(self.state.fences, slot, command.fence)
         self.state.remember(command.id)

@@ -27,7 +27,7 @@ def validate(state: AgentState) -> None:
 def _broken_jobs(state: AgentState) -> Iterator[str]:
     indexed = {(slot, uuid): job for slot, jobs in state.jobs_of_slot.items() for uuid, job in jobs.items()}
     if indexed != {(job.slot, job.uuid): job for job in state.jobs.values()}:
-        yield "the jobs by slot are not the jobs"
+        yield "the jobs by slot do not match the jobs"
     for job in state.jobs.values():
         slot = state.slots.get(job.slot)  # None: the host had it before it was started again
         computed = ("", 0) if slot is None else (slot.job, slot.attempt)
@@ -40,13 +40,13 @@ def _broken_jobs(state: AgentState) -> Iterator[str]:
             yield f"{job.uuid} is {job.phase}, and its share done at an eviction is {job.evicted_done}"
     for uuid in state.ended:
         if uuid not in state.jobs or state.jobs[uuid].phase not in (Phase.ENDED, Phase.EVICTED):
-            yield f"the end of {uuid} is to be recorded, and it has not ended"
+            yield f"the end of {uuid} is to be recorded, but it has not ended"
 
 
 def _broken_slots(state: AgentState) -> Iterator[str]:
     for slot in state.slots.values():
         if slot.state not in _STATES[slot.activity]:
-            yield f"{slot.name} is {slot.activity}, and reported {slot.state}"
+            yield f"{slot.name} is {slot.activity}, but reported {slot.state}"
         if (slot.state in (SlotState.EMPTY, SlotState.FAULTED)) != (not slot.function):
             yield f"{slot.name} is {slot.state} with function {slot.function!r}"
         if (slot.activity is Activity.COMPUTING) != bool(slot.job):

@@ -210,7 +210,7 @@ def _evict_requested(job: Job, event: EvictRequested, now_s: float) -> Outcome:
 def _evicted(job: Job, event: JobEvicted, now_s: float) -> Outcome:
     if job.cancel_requested:
         return _end(job, JobState.CANCELLED, now_s), [ReleaseJob(job=job.uuid)]
-    return replace(_unplaced(job, "evicted: its place was worth more to another job"), done=event.done), []
+    return replace(_unplaced(job, "evicted in favour of another job"), done=event.done), []
 
 
 def _unplaced(job: Job, reason: str) -> Job:

@@ -85,7 +85,7 @@ def _resume_drained(slot: Slot, event: ResumeRequested, now_s: float) -> Outcome
 
 
 def _lost(slot: Slot, event: HostLost, now_s: float) -> Outcome:
-    reason = "its host is not heard of"
+    reason = "its host is lost"
     return replace(slot, state=SlotState.FAULTED, function="", job="", reason=reason, loaded_at=None), []
 
 

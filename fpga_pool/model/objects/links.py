@@ -91,7 +91,7 @@ def slot_links(text: str) -> SlotLinks:
     except (KeyError, ValueError):
         found = None
     if found is None or not (_is_sound(found) and str(found) == text):
-        raise InvalidInput(f"links: {text!r} does not say how a slot is linked")
+        raise InvalidInput(f"links: {text!r} is not a valid description of a slot's links")
     return found
 
 
@@ -119,14 +119,16 @@ def read_enclosures(lines: Iterable[str], slots: str, present: Iterable[str]) ->
         words = line.split()
         if len(words) != 3 or not _NAME.fullmatch(words[0]) or words[1] not in TOPOLOGIES:
             kinds = ", ".join(TOPOLOGIES)
-            raise InvalidInput(f"{line!r} is wrong; it is NAME TOPOLOGY SERIAL,SERIAL,... with a TOPOLOGY of {kinds}")
+            raise InvalidInput(
+                f"{line!r} is invalid; expected NAME TOPOLOGY SERIAL,SERIAL,... with a TOPOLOGY of {kinds}"
+            )
         name, topology, serials = words[0], TOPOLOGIES[words[1]], words[2].split(",")
         if name in names:
-            raise InvalidInput(f"enclosure {name} is there twice")
+            raise InvalidInput(f"enclosure {name} is defined twice")
         names.add(name)
         for position, serial in enumerate(serials):
             if serial not in links:
-                raise InvalidInput(f"enclosure {name}: there is no card {serial!r}, but {', '.join(links) or 'none'}")
+                raise InvalidInput(f"enclosure {name}: no card {serial!r}; available: {', '.join(links) or 'none'}")
             if links[serial] != alone:
                 raise InvalidInput(f"enclosure {name}: card {serial} is in an enclosure already")
             links[serial] = replace(alone, enclosure=name, topology=topology, cards=len(serials), position=position)

@@ -306,7 +306,9 @@ def _full_disk_reported() -> Iterator[None]:
         yield
     except sqlite3.OperationalError as error:
         if getattr(error, "sqlite_errorname", "") in _FULL:
-            raise StorageFull("no room for the agent's journal; free space on the disk of [agent] state_dir") from error
+            raise StorageFull(
+                "no space for the agent's journal; free space on the disk of [agent] state_dir"
+            ) from error
         raise
 
 

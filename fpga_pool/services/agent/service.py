@@ -185,7 +185,7 @@ class AgentService:
         for outcome in outcomes:
             if outcome.outcome != "accepted":
                 self.refusals.note(f"fpga_pool.command_{outcome.outcome}")
-                LOG.warning("%s command %s: %s", outcome.outcome, outcome.command, outcome.reason or "done before")
+                LOG.warning("%s command %s: %s", outcome.outcome, outcome.command, outcome.reason or "already done")
         if self._ganging is not None:
             self._ganging.wake()
         return outcomes
@@ -205,9 +205,7 @@ class AgentService:
             return Outcome(command=command.id, outcome="repeated")
         held = self._journal.flow(flow_key(action))
         if held is not None and isinstance(action, ShapeFlow) and action.dispatched_at < held.dispatched_at:
-            reason = (
-                f"{flow_key(action)} is held to a later plan: {action.dispatched_at} is before {held.dispatched_at}"
-            )
+            reason = f"{flow_key(action)} follows a later plan: {action.dispatched_at} is before {held.dispatched_at}"
             return Outcome(command=command.id, outcome="refused", reason=reason)
         try:
             shaper.take(action)
@@ -266,7 +264,7 @@ class AgentService:
                 self._clock.agree(reported_at, asked_at, self._clock())
             self._tidy_up()  # nothing is too old by a clock that nobody has confirmed
         except (MessagingError, FpgaPoolError) as error:
-            LOG.warning("host %s: heartbeat not taken: %s", self.settings.host, error)
+            LOG.warning("host %s: heartbeat not accepted: %s", self.settings.host, error)
             if isinstance(error, HostTaken):
                 self._speak(speaks=False)
         return False
@@ -308,7 +306,7 @@ class AgentService:
             dropped = reports[0][1]
             LOG.error("host %s: dropped %s, which the scheduler cannot read: %s", self.settings.host, dropped, error)  # noqa: TRY400
         except (MessagingError, FpgaPoolError) as error:
-            LOG.warning("host %s: reports not taken, they wait: %s", self.settings.host, error)
+            LOG.warning("host %s: reports not accepted, to be sent again: %s", self.settings.host, error)
             return False
         finally:
             self._call_took_s = time.monotonic() - asked_s

@@ -295,7 +295,7 @@ class AgentShell:
                 except Exception:
                     LOG.exception("%s failed", one)
             elif not isinstance(one, i.RecordInstruction | i.SlotInstruction):
-                raise NotImplementedError(f"{type(one).__name__} is not carried out")
+                raise NotImplementedError(f"{type(one).__name__} is not implemented")
 
     def _reported(self, report: Report) -> None:
         if isinstance(report, SlotChanged) and report.state is SlotState.FAULTED:
@@ -306,7 +306,7 @@ class AgentShell:
 
     def _hold_changed(self, one: i.KeepHold | i.ForgetHold) -> None:
         if isinstance(one, i.ForgetHold):
-            LOG.info("slot %s: kept for no instance", one.slot)
+            LOG.info("slot %s: no longer reserved", one.slot)
         elif one.hold.ready:
             LOG.info("slot %s: ready for instance %s with %s", one.slot, one.hold.action.instance,
                      one.hold.action.function)  # fmt: skip

@@ -126,7 +126,7 @@ class SlotWorker:
             elif late:
                 self._late_at_s = math.inf
         if late and running != self._unwanted:
-            LOG.warning("slot %s: job %s takes too long; stopped", self.name, running[0])
+            LOG.warning("slot %s: job %s exceeded its time limit; stopped", self.name, running[0])
             self._shell.feed(e.ComputationOverdue(slot=self.name, job=running[0], attempt=running[1]))
         return True
 
@@ -136,7 +136,7 @@ class SlotWorker:
             try:
                 event = self._carry_out(instructions[0]) if instructions else self._idle()
             except Exception as error:
-                self._log("the driver failed; tried again", error)
+                self._log("the driver failed; retrying", error)
                 self._stop.wait(AGAIN_S)
                 continue
             if instructions:
@@ -185,7 +185,7 @@ class SlotWorker:
             case i.EndGuestUse():
                 self.guest.end()
             case _:
-                raise NotImplementedError(f"{type(instruction).__name__} is not carried out")
+                raise NotImplementedError(f"{type(instruction).__name__} is not implemented")
         return None
 
     # Loading, scrubbing, looking --------------------------------------------------------------------------------

@@ -65,8 +65,8 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
             raise InvalidInput(f"policy: no batch policy {wanted.policy!r}; known: {', '.join(names)}")
         if wanted.policy != service.settings.default_policy and is_proving("batch", wanted.policy):
             raise InvalidInput(
-                f"policy: {wanted.policy!r} keeps all others waiting until it has proven its plan; it is"
-                " for simulations, or for pools whose default_policy it is"
+                f"policy: {wanted.policy!r} blocks all other planning until it has proven its plan; it is only allowed "
+                "in simulations and as the pool's default_policy"
             )
         wanted = changed(wanted, policy=wanted.policy or service.settings.default_policy)
         with service.store.admission() as tx:
@@ -178,9 +178,9 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
             raise NotFound(f"no job {request.job} in batch {batch_uuid}")
         states = TICKET_STATES.get(request.purpose)
         if states is None:
-            raise InvalidInput(f"purpose: {request.purpose!r} is neither send nor fetch")
+            raise InvalidInput(f"purpose: expected send or fetch, found {request.purpose!r}")
         if job.state not in states or job.cancel_requested:
-            raise Conflict(f"job {job.uuid} is {job.state}: nothing to {request.purpose} now")
+            raise Conflict(f"job {job.uuid} is {job.state}: there is nothing to {request.purpose} now")
         host = tx.host(job.host)
         now_s = self._service.clock()
         grant = TransferGrant(
@@ -310,7 +310,7 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
             told: list[tuple[int, Report]] = read(list[tuple[int, Report]], reports, "reports")
             void = self._service.heartbeat_intake.report(host, agent_id, told)
         for complaint in void:
-            LOG.debug("void report of %s: %s", host, complaint)
+            LOG.debug("ignored report of %s: %s", host, complaint)
         if any(makes_work(report) for _, report in told):
             self._service.work_arrived()
         elif any(frees_place(report) for _, report in told):

@@ -96,7 +96,7 @@ class HeartbeatIntake:
         try:
             self._writer(self._shard_of(host)).run(count)
         except FpgaPoolError as error:
-            LOG.debug("a refused message of %s is not counted: %s", host, error)
+            LOG.debug("a refused message of %s was not counted: %s", host, error)
 
     def flush(self) -> bool:
         """Note which hosts live, all at once."""

@@ -94,7 +94,7 @@ class Instances:
             return release_slots(tx, host, instance, self._clock())
 
         if released := self._writer(shard).run(work):
-            LOG.info("instance %s gives back %s", instance, ", ".join(lease.slot for lease in released))
+            LOG.info("instance %s releases %s", instance, ", ".join(lease.slot for lease in released))
 
     def slots(self, host: str) -> dict[str, list[str]]:
         with self._store.reading() as tx:
@@ -146,7 +146,7 @@ class Departures:
             try:
                 self._release(instance, leases)
             except ServiceUnavailable as error:
-                LOG.debug("instance %s: looked at later: %s", instance, error)
+                LOG.debug("instance %s: to be checked later: %s", instance, error)
                 with self._lock:
                     self._noted.add(instance)
         return False
@@ -161,7 +161,7 @@ class Departures:
         for lease in differences(held, given).unallocated:
             writer = self._writer(shards[lease.slot])
             if writer.run(lambda tx, lease=lease: release_lease(tx, lease, self._clock())):  # type: ignore[misc]
-                LOG.info("slot %s: released, instance %s has left its host", lease.slot, instance)
+                LOG.info("slot %s: released, as instance %s has left its host", lease.slot, instance)
 
     def _held(self, instances: set[str]) -> dict[str, list[tuple[Lease, Slot]]]:
         """Return the leases of some instances, each with its slot."""

@@ -51,7 +51,7 @@ class Outbox:
         try:
             self._agents.execute(host, self._shard.name, self._shard.epoch, [])
         except (MessagingError, FpgaPoolError) as error:
-            LOG.debug("agent %s was not told of the owner of shard %s: %s", host, self._shard.name, error)
+            LOG.debug("agent %s was not notified of the owner of shard %s: %s", host, self._shard.name, error)
 
     def dispatch(self, wake: Callable[[], None]) -> bool:
         """Start delivery to every host that has commands waiting and is not being served; `wake` when one is done.
@@ -98,7 +98,7 @@ class Outbox:
             pause_s = self._pause_s.get(host, RETRY_S[0])
             self._pause_s[host] = min(2 * pause_s, RETRY_S[1])
             self._pause(host, pause_s)
-            LOG.warning("commands for agent %s wait (%s); next try in %.1f s", host, error, pause_s)
+            LOG.warning("commands for agent %s are delayed (%s); next try in %.1f s", host, error, pause_s)
         except Exception:
             LOG.exception("delivery to agent %s failed", host)
             self._pause(host, RETRY_S[1])

@@ -235,7 +235,7 @@ class Ownership:
         owners = [shard.owner for shard in shards]
         if any(owners.count(name) < len(shards) // len(living) for name in living):
             for name in self.shards()[share:]:
-                LOG.info("shard %s is left to another scheduler", name)
+                LOG.info("shard %s is released to another scheduler", name)
                 self._release(name)
 
     def _take_up_to(self, share: int, shards: Sequence[Shard], still_s: Mapping[str, float]) -> None:
@@ -250,7 +250,7 @@ class Ownership:
         try:
             acquired = self._store.acquire_shard(shard.name, self._name, self._clock(), expired)
         except Conflict as error:  # another was quicker
-            LOG.debug("shard %s is not taken: %s", shard.name, error)
+            LOG.debug("shard %s could not be taken: %s", shard.name, error)
             return
         former = f", after {expired.owner} gave no sign of life for {self._timeout_s:g} s" if expired else ""
         LOG.info("shard %s is owned by %s, epoch %d%s", shard.name, self._name, acquired.epoch, former)
@@ -274,4 +274,6 @@ class Ownership:
         try:
             last_step()
         except FpgaPoolError as error:
-            LOG.warning("scheduler %s does not leave cleanly; the others notice soon: %s", self._name, error)
+            LOG.warning(
+                "scheduler %s could not release its shards; the others will take them soon: %s", self._name, error
+            )

@@ -62,11 +62,11 @@ class Inventory:
             complaints = self._sync.run(wanted, hosts, proceed)
         except ServiceUnavailable as error:
             if not self._away:
-                LOG.warning("shard %s: Placement is told of its slots later: %s", self._shard, error)
+                LOG.warning("shard %s: Placement will be updated later: %s", self._shard, error)
             self._away = True
             return False
         if self._away:
-            LOG.info("shard %s: Placement answers again", self._shard)
+            LOG.info("shard %s: Placement responds again", self._shard)
         self._away = False
         self._compare_at_s = began_s + (RETRY_S if complaints else COMPARE_S)
         self._published = wanted
@@ -117,7 +117,7 @@ class LeaseWatch:
         try:
             found = lease_findings(self._store, self._placement, self._allocations, self._shard)
         except ServiceUnavailable as error:
-            LOG.debug("shard %s: leases are compared with Placement later: %s", self._shard, error)
+            LOG.debug("shard %s: leases will be compared with Placement later: %s", self._shard, error)
             return False
         for remark in set(found.remarks) - set(self._remarks):
             LOG.info("%s", remark)
@@ -128,13 +128,13 @@ class LeaseWatch:
                 LOG.warning("%s", told(lease))
         if found.doubtful and not self._seen:
             LOG.error(
-                "shard %s: %d leases have no allocation: none is released, Placement may have lost them; if they are"
-                " right to go, `fpga-pool-manage audit --repair` releases them",
+                "shard %s: %d leases have no allocation: none is released, as Placement may have lost them; release "
+                "them with `fpga-pool-manage audit --repair` if that is right",
                 self._shard,
                 len(found.surplus),
             )
         self._seen = {lease.uuid for lease in found.surplus}
         for lease in again:
             if self._writer(self._shard).run(lambda tx, lease=lease: release_lease(tx, lease, self._clock())):  # type: ignore[misc]
-                LOG.warning("slot %s: released, instance %s was allocated nothing for it", lease.slot, lease.holder)
+                LOG.warning("slot %s: released, as instance %s has no allocation for it", lease.slot, lease.holder)
         return False

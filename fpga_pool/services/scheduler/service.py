@@ -127,7 +127,7 @@ class SchedulerService:
             try:
                 self._peers.wake()
             except MessagingError as error:
-                LOG.debug("the other schedulers were not woken, they look for themselves soon: %s", error)
+                LOG.debug("the other schedulers were not notified, they will check soon: %s", error)
 
     def _take_up(self, shard: Shard) -> OwnedShard:
         """Begin to plan and command a shard that was acquired."""
@@ -189,6 +189,6 @@ class SchedulerService:
         try:
             self._peers.describe(self.settings.name)
         except MessagingError as error:
-            LOG.warning("this scheduler cannot be reached by messages: %s", error)
+            LOG.warning("this scheduler cannot be reached through the message bus: %s", error)
             self.ownership.deaf()
         return False

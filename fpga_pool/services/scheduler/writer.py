@@ -76,7 +76,7 @@ class ShardWriter:
             # An interrupted commit may have taken place: nothing is done a second time.
             interrupted = len(answers) == len(group) and not isinstance(error, Exception)
             if type(error) is not ServiceUnavailable and not interrupted:
-                LOG.debug("%d requests are carried out one by one: %s", len(group), error)
+                LOG.debug("%d requests are executed one by one: %s", len(group), error)
                 return False
             for request in group:
                 request.error, request.done = error, True

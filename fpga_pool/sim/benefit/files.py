@@ -30,7 +30,7 @@ def read_trace(path: str | Path, pool: OnlinePool) -> Trace:
     except OSError as error:
         raise InvalidInput(f"{path}: {error.strerror or error}") from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInput(f"{path}: no CSV text: {error}") from None
+        raise InvalidInput(f"{path}: not CSV text: {error}") from None
     _refuse_repeated(path, columns["job"], lines)
     arrival_s = _numbers(path, "arrival_s", columns["arrival_s"], lines)
     work_s = _numbers(path, "ideal_fpga_s", columns["ideal_fpga_s"], lines)
@@ -79,7 +79,7 @@ def _columns(path: str | Path, stream: Iterable[str]) -> tuple[dict[str, list[st
     number, heading = next(lines, (1, []))
     missing = [name for name in _REQUIRED if name not in heading]
     if missing:
-        raise InvalidInput(f"{path}: line {number}: no column {missing[0]!r}; a trace has {','.join(_REQUIRED)}")
+        raise InvalidInput(f"{path}: line {number}: missing column {missing[0]!r}; a trace has {','.join(_REQUIRED)}")
     numbers: list[int] = []
     rows: list[list[str]] = []
     for number, row in lines:
@@ -110,7 +110,8 @@ def _check_version(path: str | Path, number: int, comment: str) -> None:
         raise InvalidInput(f"{path}: line {number}: format_version: expected a whole number, 1 or more, found {text!r}")
     if int(text) > FORMAT_VERSION:
         raise InvalidInput(
-            f"{path}: line {number}: format_version: {text} is newer than {FORMAT_VERSION}, which I can read"
+            f"{path}: line {number}: format_version: {text} is newer than {FORMAT_VERSION}, the latest supported "
+            "version"
         )
 
 
@@ -150,7 +151,7 @@ def _refuse_repeated(path: str | Path, jobs: Sequence[str], lines: Sequence[int]
     seen: set[str] = set()
     for job, line in zip(jobs, lines, strict=True):
         if job in seen:
-            raise InvalidInput(f"{path}: line {line}: job {job!r} is there twice")
+            raise InvalidInput(f"{path}: line {line}: duplicate job {job!r}")
         seen.add(job)
 
 

@@ -61,7 +61,7 @@ def read_swf(path: str | Path) -> Swf:
     except (OSError, EOFError, zlib.error) as error:
         raise InvalidInput(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path}: no text: {error}") from None
+        raise InvalidInput(f"{path}: not a text file: {error}") from None
     return Swf(np.concatenate(blocks), tuple(header))
 
 
@@ -124,7 +124,7 @@ def _check_version(path: str | Path, number: int, text: str) -> None:
     if not all(part.isdecimal() for part in parts):
         raise InvalidInput(f"{path}: line {number}: Version: expected a number such as 2.2, found {text!r}")
     if tuple(int(part) for part in parts) > _VERSION:
-        raise InvalidInput(f"{path}: line {number}: Version: {text} is newer than 2.2, which I can read")
+        raise InvalidInput(f"{path}: line {number}: Version: {text} is newer than 2.2, the latest supported version")
 
 
 def _numbers(path: str | Path, block: Sequence[tuple[int, str]]) -> Floats:

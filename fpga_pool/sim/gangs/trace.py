@@ -37,7 +37,7 @@ class Trace:
         if (np.diff(self.submit_s) < 0).any():
             raise ValueError("submit_s: expected gangs in order of submission")
         if (self.estimate_s < self.run_s).any() or (self.run_s <= 0).any():
-            raise ValueError("estimate_s, run_s: expected run times above 0, and no estimate below its run time")
+            raise ValueError("estimate_s, run_s: expected run times above 0 and estimates of at least the run time")
 
     def load(self, processors: int) -> float:
         """Return the work over what the processors could do from the first submission to the last."""
@@ -49,7 +49,7 @@ class Trace:
         """Return the trace with all times between submissions multiplied so that the load is this (section 3.3)."""
         now = self.load(processors)
         if now <= 0:
-            raise ValueError("load: no time passes between the submissions of this trace")
+            raise ValueError("load: all jobs of this trace are submitted at the same time")
         first_s = self.submit_s[:1]
         return replace(self, submit_s=first_s + (self.submit_s - first_s) * (now / load))
 
@@ -61,7 +61,7 @@ def read_trace(path: str | Path, processors: int) -> tuple[Trace, int]:
     numbers, places = np.unique(job, return_index=True)
     if len(numbers) < len(job):
         twice = np.setdiff1d(np.arange(len(job)), places)[0]
-        raise InvalidInput(f"{path}: job {job[twice]:g} is there twice")
+        raise InvalidInput(f"{path}: duplicate job {job[twice]:g}")
     return trace_of(swf, processors)
 
 

@@ -69,7 +69,7 @@ _PROBLEM = {
     "properties": {
         "format_version": _VERSION,
         "enclosures": {
-            "type": "array", "items": _ENCLOSURE, "minItems": 1, "description": "a list of enclosures, at least one",
+            "type": "array", "items": _ENCLOSURE, "minItems": 1, "description": "a non-empty list of enclosures",
         },
         "tasks": {"type": "array", "description": "a list of tasks"},
         "load_s": _SECONDS,
@@ -95,7 +95,9 @@ def check_structure(path: str | Path, content: Any) -> None:
     """Raise InvalidInput that names the first place that is wrong, and what would be right."""
     version = content.get("format_version", 1) if isinstance(content, dict) else 1
     if type(version) is int and version > FORMAT_VERSION:
-        raise InvalidInput(f"{path}: format_version: {version} is newer than {FORMAT_VERSION}, which I can read")
+        raise InvalidInput(
+            f"{path}: format_version: {version} is newer than {FORMAT_VERSION}, the latest supported version"
+        )
     _check(path, "", content, Draft202012Validator(_PROBLEM))
     task_is = Draft202012Validator(_TASK)
     for i, task in enumerate(content["tasks"]):
@@ -180,7 +182,7 @@ def read_problem(path: str | Path) -> TaskFile:
     )
     lost = misfit(problem)
     if lost is not None:
-        raise InvalidInput(f"{path}: tasks[{lost}]: {_asked(problem, lost)}, which no enclosure has")
+        raise InvalidInput(f"{path}: tasks[{lost}]: {_asked(problem, lost)}, which no enclosure provides")
     workloads = tuple(str(task.get("workload", task["id"])) for task in tasks)
     return TaskFile(problem=problem, ids=ids, workloads=workloads, functions=functions)
 
@@ -264,7 +266,7 @@ def _json(path: str | Path) -> Any:
     except OSError as error:
         raise InvalidInput(f"{path}: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{path}: no JSON: {error}") from None
+        raise InvalidInput(f"{path}: not JSON: {error}") from None
 
 
 def _shapes(task: dict[str, Any]) -> list[tuple[int, float]]:
@@ -279,11 +281,11 @@ def _refuse_repeated(path: str | Path, ids: Sequence[str]) -> None:
     if len(set(ids)) < len(ids):
         name, count = Counter(ids).most_common(1)[0]
         last = max(i for i, found in enumerate(ids) if found == name)
-        raise InvalidInput(f"{path}: tasks[{last}].id: {name!r} is there {count} times; each task needs its own")
+        raise InvalidInput(f"{path}: tasks[{last}].id: {name!r} occurs {count} times; expected unique ids")
 
 
 def _asked(problem: TaskProblem, task: int) -> str:
     """Return in words what a task asks for."""
     fpgas = problem.shape_fpgas[problem.shape_begin[task] : problem.shape_begin[task + 1]].tolist()
     linked = {Links.ANY: "in one enclosure", Links.LINE: "in a line", Links.RING: "in a ring"}
-    return f"asks for {' or '.join(map(str, sorted(fpgas)))} FPGAs {linked[Links(problem.links[task])]}"
+    return f"requests {' or '.join(map(str, sorted(fpgas)))} FPGAs {linked[Links(problem.links[task])]}"

@@ -30,7 +30,7 @@ class Outage:
         """Raise a ValueError where the problem has no such FPGA, or the outage does not end after it begins."""
         if not 0 <= self.enclosure < len(problem.enclosure_fpgas):
             raise ValueError(
-                f"outage: enclosure {self.enclosure} is not there, 0..{len(problem.enclosure_fpgas) - 1} are"
+                f"outage: enclosure {self.enclosure} is out of range, expected 0..{len(problem.enclosure_fpgas) - 1}"
             )
         size = int(problem.enclosure_fpgas[self.enclosure])
         if not 0 <= self.fpga < size:

@@ -56,9 +56,11 @@ class Wanted:
         if self.workloads < 1 or self.enclosures < 1:
             raise ValueError("workloads and enclosures: expected 1 or more")
         if not 1 <= self.tasks[0] <= self.tasks[1]:
-            raise ValueError(f"tasks: expected least and most, 1 or more, got {self.tasks[0]}-{self.tasks[1]}")
+            raise ValueError(f"tasks: expected a range of numbers from 1, got {self.tasks[0]}-{self.tasks[1]}")
         if not 0 <= self.irregularity <= 0.9:
-            raise ValueError(f"irregularity: expected 0 to 0.9, which two tasks can have, got {self.irregularity:g}")
+            raise ValueError(
+                f"irregularity: expected 0 to 0.9, the range possible with two tasks, got {self.irregularity:g}"
+            )
 
 
 def generate(model: str, wanted: Wanted, rng: np.random.Generator) -> TaskFile:

@@ -72,7 +72,7 @@ def arrivals(scenario: Scenario, seed: int) -> list[Arrival]:
     for arrival in found:
         name = arrival.request.uuid
         if arrival.is_of_file and name in first:
-            raise InvalidInput(f"{scenario.path}: {arrival.place}: name: {name!r} is that of {first[name]} too")
+            raise InvalidInput(f"{scenario.path}: {arrival.place}: name: {name!r} is also used by {first[name]}")
         first[name] = arrival.place
     return sorted(found, key=lambda arrival: arrival.at_s)
 

@@ -156,7 +156,7 @@ def _hosts(content: Any) -> tuple[HostTable, ...]:
         host = read_table(HostTable, values, place, name=read_value(NAME, name, "hosts: name of a table"))
         for given in ("cards", "links", "enclosures", "slot_links"):
             if not host.board and given in values:
-                raise InvalidInput(f"{place}: {given}: there are no cards without a board")
+                raise InvalidInput(f"{place}: {given}: has no effect without a board")
         hosts.append(host)
     _refuse_too_many("hosts", "hosts", sum(host.count for host in hosts))
     parts = (host.cpu_workers + host.gang_processors + (host.cards if host.board else 0) for host in hosts)
@@ -187,35 +187,35 @@ def _listed(name: str, kind: Any, content: Any) -> Iterable[Any]:
 
 def _check_arrivals(group: Group) -> None:
     if group.every_s is not None and group.rate_per_s is not None:
-        raise InvalidInput(f"{group.place}: every_s: rate_per_s is there too, and they contradict each other")
+        raise InvalidInput(f"{group.place}: every_s: excludes rate_per_s")
     for name in ("every_s", "rate_per_s"):
         if group.count == 1 and getattr(group, name) is not None:
-            raise InvalidInput(f"{group.place}: {name}: without effect where count is 1")
+            raise InvalidInput(f"{group.place}: {name}: has no effect if count is 1")
 
 
 def _check_gangs(group: GangGroup, values: Mapping[str, Any]) -> None:
     needed = ("processes", "runtime_s")
     for name in values:
         if group.swf and name in (*needed, "takes", "count", "every_s", "rate_per_s"):
-            raise InvalidInput(f"{group.place}: {name}: the file of swf says that")
+            raise InvalidInput(f"{group.place}: {name}: excluded by swf, whose file contains it")
     if not group.swf:
         for name in needed:
             if getattr(group, name) is None:
-                raise InvalidInput(f"{group.place}: {name}: missing, and there is no swf that says it")
+                raise InvalidInput(f"{group.place}: {name}: missing; expected it or swf")
         if group.most is not None:
-            raise InvalidInput(f"{group.place}: most: without effect where there is no swf")
+            raise InvalidInput(f"{group.place}: most: has no effect without swf")
 
 
 def _check_event(event: EventTable) -> None:
     target, delayed, lasts = _EVENTS[event.kind]
     if bool(target) != bool(event.target):
-        problem = f"missing; expected the name of {target}" if target else f"a {event.kind} has none"
+        problem = f"missing; expected the name of {target}" if target else f"not allowed for a {event.kind}"
         raise InvalidInput(f"{event.place}: target: {problem}")
     if delayed != (event.delay_s is not None):
-        problem = "missing; expected by how many seconds" if delayed else f"without effect on a {event.kind}"
+        problem = "missing; expected seconds" if delayed else f"has no effect on a {event.kind}"
         raise InvalidInput(f"{event.place}: delay_s: {problem}")
     if not lasts and event.for_s is not None:
-        raise InvalidInput(f"{event.place}: for_s: a {event.kind} is for ever")
+        raise InvalidInput(f"{event.place}: for_s: not allowed, as a {event.kind} is permanent")
 
 
 def _size(group: Group) -> int:
@@ -236,14 +236,14 @@ def _refuse_repeated(names: Iterable[tuple[str, str]]) -> None:
     first: dict[str, str] = {}
     for place, name in names:
         if name in first:
-            raise InvalidInput(f"{place}: name: {name!r} is that of {first[name]} too")
+            raise InvalidInput(f"{place}: name: {name!r} is also used by {first[name]}")
         first[name] = place
 
 
 def _require(name: str, known: Collection[str], place: str, what: str) -> None:
     if name not in known:
         listed = ", ".join(sorted(known)[:20]) + (", ..." if len(known) > 20 else "")
-        raise InvalidInput(f"{place}: no {what} is called {name!r}; there is {listed or 'none'}")
+        raise InvalidInput(f"{place}: no {what} {name!r}; available: {listed or 'none'}")
 
 
 def _parts(group: Group) -> Iterable[tuple[str, object]]:
@@ -282,7 +282,7 @@ def _check_targets(scenario: Scenario, catalogue: Catalogue) -> None:
         wanted = _EVENTS[event.kind][0]
         if wanted == "slots" and event.target not in known[wanted]:
             raise InvalidInput(
-                f"{event.place}: target: no host with cards, card or slot is called {event.target!r}; it is HOST,"
+                f"{event.place}: target: no host with cards, card or slot {event.target!r}; expected HOST,"
                 " HOST/simCARD or HOST/simCARD/slotSLOT, counted from 0"
             )
         if wanted:

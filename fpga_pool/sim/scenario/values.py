@@ -89,7 +89,7 @@ def shown(value: Any) -> str:
     try:
         text = repr(value)
     except ValueError:  # a whole number, written as hexadecimal
-        return "a number of too many digits"
+        return "a number with too many digits"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -197,7 +197,7 @@ def _shapes(value: Any) -> tuple[TaskShape, ...]:
 
 
 NAME = Kind("a name of letters, digits, '.', '_' and '-'", _text(_NAME.fullmatch))
-TEXT = Kind("a text that is not empty, without control characters", _text(_is_plain))
+TEXT = Kind("a non-empty string without control characters", _text(_is_plain))
 PLACE = Kind("the name of a host, HOST/CARD or HOST/CARD/SLOT", _text(bool))
 COUNT = Kind("a whole number, 0 or more", _whole(0))
 COUNT_OF_SOME = Kind("a whole number, 1 or more", _whole(1))
@@ -208,10 +208,10 @@ SHARE = Kind("a number above 0, 1 at most", _number(lambda value: 0 < value <= 1
 FLAG = Kind("true or false", _flag)
 NAMES = Kind("a name, or a list of names", _names)
 MIX = Kind("a name, or a table of names and weights above 0", _weights)
-TABLES = Kind("a list of tables, one at least", _listed)
-LINES = Kind("a list of texts", _lines)
-SECONDS_SPREAD = Kind("seconds, 0 or more, or a range [low, high] of such", _spread(SECONDS.read))
-POSITIVE_SPREAD = Kind("a number above 0, or a range [low, high] of such", _spread(POSITIVE.read))
-COUNT_SPREAD = Kind("a whole number, 0 or more, or a range [low, high] of such", _spread(COUNT.read))
-WIDTH_SPREAD = Kind(f"{whole(1).expected}, or a range [low, high] of such", _spread(whole(1).read))
+TABLES = Kind("a non-empty list of tables", _listed)
+LINES = Kind("a list of strings", _lines)
+SECONDS_SPREAD = Kind("seconds, 0 or more, or a range [low, high] of them", _spread(SECONDS.read))
+POSITIVE_SPREAD = Kind("a number above 0, or a range [low, high] of them", _spread(POSITIVE.read))
+COUNT_SPREAD = Kind("a whole number, 0 or more, or a range [low, high] of them", _spread(COUNT.read))
+WIDTH_SPREAD = Kind(f"{whole(1).expected}, or a range [low, high] of them", _spread(whole(1).read))
 SHAPES = Kind("a list of numbers of slots, each alone or as [slots, seconds]", _shapes)

@@ -20,7 +20,7 @@ def test_a_gang_that_was_created_is_shown_with_why_it_waits(http):
     shown = http.get(answer.headers["Location"]).json["gang"]
     assert (shown["name"], shown["state"], shown["processes"], shown["runtime_s"]) == ("weather", "QUEUED", 2, 3600.0)
     assert shown["work_s"] == 3600.0
-    assert shown["pending_reason"] == "it would delay a gang that is before it in line"
+    assert shown["pending_reason"] == "it would delay a gang ahead of it in the queue"
     assert shown["expected_at"] >= shown["created_at"]
     assert (shown["image"], shown["command"]) == ("", "")
     assert shown["process_list"] == shown["migration_list"] == shown["history"] == []

@@ -11,7 +11,7 @@ def test_a_gang_is_created_listed_shown_and_cancelled(run):
     assert (made["state"], made["processes"], made["runtime_s"], made["cpu_usage"]) == ("QUEUED", 2, 3600.0, 0.6)
     assert [row["uuid"] for row in run("gang", "list", "-f", "json").json] == [made["uuid"]]
     shown = run("gang", "show", made["uuid"], "-f", "json").json
-    assert shown["pending_reason"] == "it would delay a gang that is before it in line"
+    assert shown["pending_reason"] == "it would delay a gang ahead of it in the queue"
     assert shown["expected_at"]
     assert shown["process_list"] == []
     assert "weather" in run("gang", "show", made["uuid"]).out

@@ -34,8 +34,8 @@ def test_a_schema_that_is_too_old_is_told_with_the_command_that_helps(manage):
     status, _, complaint = manage("db", "check")
     assert status == 1
     assert complaint == (
-        "fpga-pool-manage: the database is older than this version of fpga_pool:"
-        " migrate it first (fpga-pool-manage db sync)\n"
+        "fpga-pool-manage: the database is older than this version of fpga_pool: upgrade it first (fpga-pool-manage "
+        "db sync)\n"
     )
 
 
@@ -114,7 +114,7 @@ def test_an_audit_says_what_is_wrong_and_its_status_says_whether_anything_is(man
     with store.transaction("s") as tx:
         tx.add(Host(name="h", egress_bps=1e9, ingress_bps=1e9, data_address="::1", data_port=1, heard_at=0.0))
     store.close()
-    assert manage("audit") == (1, "host h: is in shard default, which there is not\n", "")
+    assert manage("audit") == (1, "host h: is in shard default, which does not exist\n", "")
 
 
 def test_explain_says_of_every_host_whether_an_instance_could_go_there_and_why(manage, tmp_path):
@@ -159,7 +159,7 @@ def test_explain_says_where_no_slots_are_linked_as_asked(manage, tmp_path):
     status, table, _ = manage(*asked)
     assert status == 0
     assert [(row["host"], row["passes"]) for row in json.loads(table)] == [("a", False), ("b", True)]
-    assert json.loads(table)[0]["why"].endswith("no ring of 3 free on one card: at most 2 are linked so")
+    assert json.loads(table)[0]["why"].endswith("no ring of 3 free on one card: at most 2 have these links")
 
 
 def test_explain_names_a_function_that_is_not_in_the_catalogue(manage):

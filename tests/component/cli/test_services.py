@@ -23,7 +23,7 @@ PROGRAM = """
             print("slow", flush=True)
             time.sleep(60)
         elif how == "fail":
-            raise ServiceUnavailable("the database does not answer; try again later\\nmore")
+            raise ServiceUnavailable("the database does not respond; try again later\\nmore")
 
     @contextlib.contextmanager
     def service(conf):
@@ -108,7 +108,7 @@ def test_may_be_ended_while_it_starts(launch):
 
 def test_a_start_that_fails_is_one_line_and_a_status(launch):
     process = launch("fail", "at-once")
-    assert process.end() == (1, ["closed"], "fpga-pool-test: the database does not answer; try again later\n")
+    assert process.end() == (1, ["closed"], "fpga-pool-test: the database does not respond; try again later\n")
 
 
 def test_a_wrong_configuration_is_one_line_and_another_status(launch, config):

@@ -85,12 +85,12 @@ def test_degenerate_batch_has_a_valid_plan(checked, tmp_path, capsys, policy, ca
 @pytest.mark.parametrize(
     ("changed", "complaint"),
     [
-        ({"seconds": [[1.0], [INF]]}, "seconds[1]: this job can run on no accelerator"),
+        ({"seconds": [[1.0], [INF]]}, "seconds[1]: this job cannot run on any accelerator"),
         ({"seconds": [[1.0], [-1.0]]}, "seconds[1, 0]: negative"),
         ({"seconds": [[1.0], [np.nan]]}, "seconds[1, 0]: NaN"),
         (
             {"seconds": np.zeros((2, 0)), "responder": np.zeros(0, int)},
-            "seconds[0]: this job can run on no accelerator",
+            "seconds[0]: this job cannot run on any accelerator",
         ),
         ({"egress_bps": [0.0]}, "egress_bps[0]: no bandwidth at all"),
         ({"input_bytes": [1, -1]}, "input_bytes[1]: negative"),
@@ -98,7 +98,7 @@ def test_degenerate_batch_has_a_valid_plan(checked, tmp_path, capsys, policy, ca
         ({"requester": [0, 1]}, "requester[1]: index out of range"),
         ({"output_bytes": [0, -1]}, "output_bytes[1]: negative"),
         ({"output_bytes": [0]}, "output_bytes: expected shape (2,), found (1,)"),
-        ({"function_output_bytes": [5]}, "function_output_bytes: needs function"),
+        ({"function_output_bytes": [5]}, "function_output_bytes: requires function"),
     ],
 )
 def test_impossible_batch_is_refused_in_one_line_that_names_the_place(tmp_path, capsys, changed, complaint):

@@ -98,7 +98,7 @@ def test_who_waits_is_told_when_to_expect_a_start_and_why(tmp_path, capsys):
         "# format_version=1",
         "job,submit_s,expected_s,why",
         "2,1.0,100.0,too few processors are idle",
-        "3,2.0,150.0,it would delay a gang that is before it in line",
+        "3,2.0,150.0,it would delay a gang ahead of it in the queue",
     ]
 
 
@@ -145,7 +145,7 @@ def test_a_trace_without_jobs_has_no_load_but_runs(tmp_path, capsys):
     assert main(arguments) == 0
     assert json.loads(capsys.readouterr().out)["jobs"] == 0
     assert main([*arguments, "--load", "0.5"]) == 2
-    assert "no time passes between the submissions" in capsys.readouterr().err
+    assert "all jobs of this trace are submitted at the same time" in capsys.readouterr().err
 
 
 def test_jann_is_fitted_to_any_trace(trace, tmp_path, capsys):

@@ -66,7 +66,7 @@ def test_same_input_gives_the_same_bytes(jobs, tmp_path, capsys):
         ("j1,-1,p,aes,1.0", "line 4: arrival_s: expected seconds, 0 or more, found '-1'"),
         ("j1,0,p,aes,nan", "line 4: ideal_fpga_s: expected seconds, 0 or more, found 'nan'"),
         ("j1,0,p,des,1.0", "line 4: function 'des' is not in the catalogue"),
-        ("j0,0,p,aes,1.0", "line 4: job 'j0' is there twice"),
+        ("j0,0,p,aes,1.0", "line 4: duplicate job 'j0'"),
         ("# format_version=2", "line 4: format_version: 2 is newer than 1"),
     ],
 )

@@ -202,7 +202,7 @@ def test_instances_come_stay_and_leave_or_find_no_host(example):
     assert [found[f"vm-{n}"]["ended_s"] for n in (1, 2, 3)] == [17.0, 22.0, 27.0]
     assert {found["flow-1"]["host"], found["flow-2"]["host"]} == {"node-1", "node-2"}
     assert (found["flow-3"]["state"], found["flow-3"]["ended_s"]) == ("ERROR", 30.0)
-    assert "node-1: 0 of 1 slot that fits can be had; 1 held by an instance" in found["flow-3"]["why"]
+    assert "node-1: 0 of 1 matching slot available; 1 held by an instance" in found["flow-3"]["why"]
 
 
 # Everything ---------------------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ def test_says_which_hosts_could_take_an_instance_and_why_not():
     told = run(EXAMPLES / "instances.toml", until_s=31.0, explain=["flow-3"])
     rows = {row["host"]: row for row in told["explain"]["flow-3"]}
     assert rows["node-1"]["passes"] is False
-    assert rows["node-1"]["why"] == "0 of 1 slot that fits can be had; 1 held by an instance; 1 are asked for"
+    assert rows["node-1"]["why"] == "0 of 1 matching slot available; 1 held by an instance; 1 requested"
 
 
 @pytest.mark.parametrize(

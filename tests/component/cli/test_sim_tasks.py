@@ -89,7 +89,7 @@ def test_online_arrivals_and_outages_give_a_schedule_that_the_checker_accepts(tm
     assert 0 < result["mean_wait_s"] < result["longest_wait_s"]
     outages.write_text('[{"enclosure": 2, "fpga": 3, "from_s": 5.0, "until_s": 30}]')
     assert main(["tasks", str(problem), "--out", str(out), "--json", *online]) == 2
-    assert "outages.json: [0]: outage: enclosure 2 is not there, 0..1 are" in capsys.readouterr().err
+    assert "outages.json: [0]: outage: enclosure 2 is out of range, expected 0..1" in capsys.readouterr().err
     outages.write_text('[{"enclosure": 0, "fpga": 3, "from_s": -1, "until_s": 30}]')
     assert main(["tasks", str(problem), "--out", str(out), "--json", *online]) == 2
     assert "outages.json: [0].from_s: expected finite seconds, 0 or more, found -1" in capsys.readouterr().err

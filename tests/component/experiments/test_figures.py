@@ -31,7 +31,7 @@ def test_writes_curves_and_what_the_paper_says(tmp_path, capsys):
         rows = rows_of(tmp_path / f"makespan-{figure['figure']}.csv")
         assert {row["seed"] for row in rows} == {"3", "5"}
         assert {"makespan", "sjf", "ljf"} < {row["series"] for row in rows}
-    assert "where we differ, and why" in capsys.readouterr().out
+    assert "differences and reasons" in capsys.readouterr().out
     assert "## Figure 6" in (tmp_path / "makespan.md").read_text()
     assert result["provenance"]["seeds"] == [3, 5]
 
@@ -77,7 +77,7 @@ def test_no_policy_is_below_the_bound_of_its_panel(tmp_path):
     ("arguments", "complaint"),
     [
         (["nothing"], "invalid choice: 'nothing'"),
-        (["makespan", "--figure", "1"], "--figure: makespan has 2, 3, 4, 5, 6, 7, 8, 9, 10, got 1"),
+        (["makespan", "--figure", "1"], "--figure: expected one of 2, 3, 4, 5, 6, 7, 8, 9, 10 for makespan, got 1"),
         (["makespan", "--seeds", "a"], "expected seeds such as 0-4 or 0,7,9, got 'a'"),
         (["makespan", "--seeds", "4-0"], "expected seeds such as 0-4 or 0,7,9, got '4-0'"),
         (["makespan", "--points", "1"], "--points: expected 2 or more, got 1"),

@@ -95,7 +95,7 @@ def test_seeds_take_other_parts_of_a_trace(tmp_path):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ((), "--figure 16: it is made of a trace; name one with --trace"),
+        ((), "--figure 16: requires a trace; specify one with --trace"),
         (("--trace", "none.swf"), "none.swf: No such file"),
         (("--also", "slurm"), "no such gang policy"),
         (("--also", "measy_plus:"), "expected NAME or NAME:PARAMETER=VALUE"),

@@ -62,8 +62,8 @@ def test_right_values_pass(refusal, name, value):
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
-        ("fpga_pool:function", "", "the name of a function of the pool's catalogue"),
-        ("fpga_pool:function", "sha 256", "the name of a function of the pool's catalogue"),
+        ("fpga_pool:function", "", "the name of a function in the pool's catalogue"),
+        ("fpga_pool:function", "sha 256", "the name of a function in the pool's catalogue"),
         ("fpga_pool:count", "0", "a number of slots, 1 to 64"),
         ("fpga_pool:count", "65", "a number of slots, 1 to 64"),
         ("fpga_pool:count", "two", "a number of slots, 1 to 64"),
@@ -79,12 +79,12 @@ def test_right_values_pass(refusal, name, value):
     ],
 )
 def test_a_wrong_value_is_refused_with_what_is_right(refusal, name, value, sentence):
-    assert refusal(name, value) == f"{name}: {value!r} is wrong; it is {sentence}"
+    assert refusal(name, value) == f"{name}: {value!r} is invalid; expected {sentence}"
 
 
 def test_a_misspelt_name_is_told_which_names_there_are(refusal):
     message = refusal("fpga_pool:fuction", "sha256")
-    assert message == f"fpga_pool:fuction: not an extra spec of fpga_pool; there are {', '.join(EXTRA_SPECS)}"
+    assert message == f"fpga_pool:fuction: not an extra spec of fpga_pool; expected one of {', '.join(EXTRA_SPECS)}"
 
 
 @pytest.mark.parametrize(

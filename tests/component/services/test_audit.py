@@ -15,6 +15,6 @@ def test_the_whole_database_is_looked_at(tmp_path):
     )
     with store.transaction("s") as tx:
         tx.add(batch, job)
-    assert audit(store) == ["batch b: counts 2 jobs, there are 1"]
-    assert audit(store, idle=True) == ["batch b: counts 2 jobs, there are 1", "batch b: 1 jobs have not ended"]
+    assert audit(store) == ["batch b: counts 2 jobs, but 1 are stored"]
+    assert audit(store, idle=True) == ["batch b: counts 2 jobs, but 1 are stored", "batch b: 1 jobs have not ended"]
     store.close()

@@ -68,7 +68,7 @@ def test_saving_what_was_read_before_another_save_is_a_conflict(begin, counted, 
     with begin() as tx:
         old = tx.batch(counted.uuid)
         tx.save(bump(old))
-    with begin() as tx, pytest.raises(Conflict, match=f"batch {counted.uuid}: changed meanwhile"):
+    with begin() as tx, pytest.raises(Conflict, match=f"batch {counted.uuid}: changed concurrently"):
         tx.save(bump(old))
     with begin() as tx:
         assert tx.batch(counted.uuid).jobs_completed == 1
@@ -199,7 +199,7 @@ def test_leases_can_be_asked_for_by_slot_by_host_and_by_holder(begin, make, save
 
 def test_a_second_lease_on_a_held_slot_is_refused(begin, make, saved):
     _, slot, lease = saved(*(make.host(), slot := make.slot(), make.lease(slot)))
-    with begin() as tx, pytest.raises(Conflict, match=f"slot {slot.name}: another lease on it is in force"):
+    with begin() as tx, pytest.raises(Conflict, match=f"slot {slot.name}: it already has an active lease"):
         tx.add(make.lease(slot, epoch=2))
     with begin() as tx:
         assert list(tx.leases()) == [lease]

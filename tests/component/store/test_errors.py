@@ -73,7 +73,7 @@ def test_a_row_that_changed_behind_the_transaction_is_a_conflict(begin, counted,
             tx._connection.execute(sqlalchemy.text("UPDATE batches SET generation = 7"))
             tx.save(bump(batch))
 
-    with pytest.raises(exceptions.Conflict, match="changed meanwhile"):
+    with pytest.raises(exceptions.Conflict, match="changed concurrently"):
         change_what_changes()
 
 

@@ -70,7 +70,7 @@ def test_two_processes_cannot_have_one_place(begin, make, saved):
     gang, other = saved(make.gang(), make.gang())
     saved(make.process(gang, processor))
     with begin() as tx:
-        with pytest.raises(Conflict, match="host-0/pcpu/0/foreground: another process has it"):
+        with pytest.raises(Conflict, match="host-0/pcpu/0/foreground: already used by another process"):
             tx.add(make.process(other, processor))
         tx.add(make.process(other, processor, tier=Tier.BACKGROUND))
     with begin() as tx:

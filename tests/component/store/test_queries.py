@@ -101,7 +101,7 @@ def test_a_reader_sees_one_moment_and_delays_no_writer(store, begin, counted, bu
 
 @pytest.mark.parametrize("write", ["add", "save", "send", "drop_commands", "record_run"])
 def test_a_reader_cannot_write(store, counted, write):
-    with store.reading() as tx, pytest.raises(TypeError, match="only reads"):
+    with store.reading() as tx, pytest.raises(TypeError, match="is read-only"):
         getattr(tx, write)(counted)
 
 

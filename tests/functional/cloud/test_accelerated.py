@@ -161,7 +161,7 @@ def test_nothing_is_left_of_machines_that_are_deleted(admin, scheduler, manage, 
     server = admin.built(admin.boot("short", flavor=flavors[2], host="fake-1"))
     assert sum(leased(scheduler, server).values()) == 2
     admin.delete(server["id"])
-    wait_until(lambda: not leased(scheduler, server), "its slots are given back")
+    wait_until(lambda: not leased(scheduler, server), "its slots are released")
     assert not allocated(admin, server)
     assert "no problems found" in manage("audit")
 

@@ -101,7 +101,7 @@ def test_a_topology_is_for_several_slots(flavor, nova):
     words = ("--function", "sha256", "--topology", "ring", *SIZE)
     status, _, complaint = flavor("create", "f1.ring", *words, nova=nova)
     assert status == 2
-    assert "fpga_pool:topology: 'ring' says nothing of 1 slot" in complaint
+    assert "fpga_pool:topology: 'ring' has no effect on 1 slot" in complaint
     assert "f1.ring" not in nova.flavors()
     assert flavor("create", "f1.ring", "--count", "4", "--spread", "host", *words, nova=nova)[0] == 0
     assert nova.flavors()["f1.ring"]["extra_specs"]["fpga_pool:topology"] == "ring"
@@ -122,8 +122,8 @@ def test_check_finds_what_was_written_by_hand(flavor, nova):
     assert nova.request("POST", f"/flavors/{made}/os-extra_specs", {"extra_specs": specs}).status_code == 200
     assert flavor("check", nova=nova) == (
         1,
-        "f1.hand: trait:CUSTOM_FPGA_FUNCTION_AES: missing, so that slots may come that cannot hold aes; "
-        "it is 'required'\n",
+        "f1.hand: trait:CUSTOM_FPGA_FUNCTION_AES: missing, so Placement may allocate slots that cannot hold aes; "
+        "expected 'required'\n",
         "",
     )
 
@@ -134,7 +134,9 @@ def test_nova_refuses_wrong_values_with_our_sentence(nova):
         "POST", f"/flavors/{made['flavor']['id']}/os-extra_specs", {"extra_specs": {"fpga_pool:topology": "star"}}
     )
     assert answer.status_code == 400
-    assert answer.json()["badRequest"]["message"] == ("fpga_pool:topology: 'star' is wrong; it is any, line or ring")
+    assert answer.json()["badRequest"]["message"] == (
+        "fpga_pool:topology: 'star' is invalid; expected any, line or ring"
+    )
 
 
 def test_a_flavor_that_cannot_be_given_its_extra_specs_is_removed_again(flavor, nova):

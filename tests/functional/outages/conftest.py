@@ -172,7 +172,7 @@ class Scene:
     def hosts_were_lost(self) -> bool:
         """Say whether a scheduler has ever given a host up."""
         logs = [self.pool.log_file(name) for name in self.pool.names if name.startswith("scheduler")]
-        return any("not heard of for" in log.read_text() for log in logs)
+        return any("no heartbeat for" in log.read_text() for log in logs)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from fpga_pool.model.rules.batch.admission import JobRequest
 from support.servers import MariaDB, PostgreSQL
 from support.waiting import wait_until
 
-DATABASE_SILENT = "the database does not answer; try again later"
+DATABASE_SILENT = "the database does not respond; try again later"
 #: Longer than a scheduler may be silent, and than a host may (conftest.OPTIONS).
 AWAY_S = 7.0
 

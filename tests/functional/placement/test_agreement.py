@@ -235,7 +235,7 @@ def test_the_audit_shows_what_differs_and_mends_it(cloud, boot, pool, audit):
     status, lines = audit()
     assert status == 1
     assert lines[0].startswith(f"note: host {pool.host}: 1 slots are allocated to {stopped}, which does not hold them")
-    told = f"slot {slot}: instance {gone} holds it, and Placement has allocated nothing to it for that"
+    told = f"slot {slot}: instance {gone} holds it without an allocation in Placement"
     assert lines[1:] == [told]
     status, lines = audit("--repair")
     assert (status, lines[0], lines[-1]) == (0, f"released: {told}", "no problems found")

@@ -249,7 +249,7 @@ def _claimed_number() -> Iterator[int]:
 
 
 def _locked(number: int) -> TextIO:
-    """Lock a number for as long as the file is open; ServiceUnavailable if another process has it."""
+    """Lock a number for as long as the file is open; ServiceUnavailable if already used by another process."""
     return exclusive(_LOCKS / f"{_PREFIX}{number}.lock", f"network {number} is in use")
 
 

@@ -36,7 +36,7 @@ def test_arrays_are_copies_that_cannot_be_changed():
         ({"seconds": [1.0, 2.0]}, r"seconds: expected a \(J, A\) array"),
         ({"seconds": [[1.0, np.nan], [0.0, 2.0]]}, r"seconds\[0, 1\]: NaN"),
         ({"seconds": [[1.0, 1.0], [-1.0, 2.0]]}, r"seconds\[1, 0\]: negative"),
-        ({"seconds": [[np.inf, np.inf], [0.0, 2.0]]}, r"seconds\[0\]: this job can run on no accelerator"),
+        ({"seconds": [[np.inf, np.inf], [0.0, 2.0]]}, r"seconds\[0\]: this job cannot run on any accelerator"),
         ({"input_bytes": [0, -1]}, r"input_bytes\[1\]: negative"),
         ({"input_bytes": [0, 1, 2]}, r"input_bytes: expected shape \(2,\), found \(3,\)"),
         ({"input_bytes": [0.5, 1.0]}, "input_bytes: expected integers"),
@@ -50,7 +50,7 @@ def test_arrays_are_copies_that_cannot_be_changed():
         ({"release_s": [0.0]}, r"release_s: expected shape \(2,\), found \(1,\)"),
         ({"group": [[0, 1]]}, r"group: expected shape \(2,\), found \(1, 2\)"),
         ({"local_host": [0, 1, 2]}, r"local_host\[2\]: index out of range, expected -1..1"),
-        ({"function": [0, 1]}, "function, loaded and load_s: give all three or none"),
+        ({"function": [0, 1]}, "function, loaded and load_s: expected all three or none"),
     ],
 )
 def test_refuses_what_cannot_be_and_names_the_place(changes, message):

@@ -66,12 +66,18 @@ def test_a_single_slot_needs_no_groups():
 @pytest.mark.parametrize(
     ("request_", "sentence"),
     [
-        (AcceleratorRequest(function="sha 256"), "fpga_pool:function: 'sha 256' is wrong"),
-        (AcceleratorRequest(function="aes", count=65), "fpga_pool:count: '65' is wrong; it is a number of slots, 1 to"),
-        (AcceleratorRequest(function="aes", runtime_s=1e-9), "fpga_pool:runtime: '0' is wrong; it is seconds above 0"),
+        (AcceleratorRequest(function="sha 256"), "fpga_pool:function: 'sha 256' is invalid"),
+        (
+            AcceleratorRequest(function="aes", count=65),
+            "fpga_pool:count: '65' is invalid; expected a number of slots, 1 to",
+        ),
+        (
+            AcceleratorRequest(function="aes", runtime_s=1e-9),
+            "fpga_pool:runtime: '0' is invalid; expected seconds above 0",
+        ),
         (
             AcceleratorRequest(function="aes", cpu_usage_percent=101),
-            "fpga_pool:cpu_usage: '101' is wrong; it is percent",
+            "fpga_pool:cpu_usage: '101' is invalid; expected percent",
         ),
     ],
 )
@@ -97,7 +103,7 @@ def test_the_pool_reads_from_them_what_was_asked_and_nothing_is_wrong(spread, **
     wrong = inconsistencies(specs, CATALOGUE)
     if request.count == 1 and request.topology != Topology.ANY:
         assert len(wrong) == 1
-        assert "says nothing of 1 slot" in wrong[0]
+        assert "has no effect on 1 slot" in wrong[0]
     else:
         assert wrong == []
 
@@ -135,48 +141,48 @@ def test_resources_in_groups_of_other_names_are_right_too():
         (
             TWO_SHA256 | {"fpga_pool:count": "1", "resources:CUSTOM_FPGA_SLOT": "1", "fpga_pool:topology": "ring"},
             [
-                "fpga_pool:topology: 'ring' says nothing of 1 slot; remove it, or set fpga_pool:count to 2 or more",
+                "fpga_pool:topology: 'ring' has no effect on 1 slot; remove it, or set fpga_pool:count to 2 or more",
             ],
         ),
         (
             without(TWO_SHA256, "resources:CUSTOM_FPGA_SLOT", "trait:CUSTOM_FPGA_FUNCTION_SHA256"),
-            ["resources:CUSTOM_FPGA_SLOT: missing, so that Placement keeps no slot; it is 2"],
+            ["resources:CUSTOM_FPGA_SLOT: missing, so Placement would allocate no slot; expected 2"],
         ),
         (
             TWO_SHA256 | {"resources:CUSTOM_FPGA_SLOT": "1"},
-            ["resources:CUSTOM_FPGA_SLOT: 1 in all, but fpga_pool:count is 2; they must be the same"],
+            ["resources:CUSTOM_FPGA_SLOT: 1 in total, but fpga_pool:count is 2; they must be equal"],
         ),
         (
             without(TWO_SHA256, "fpga_pool:count"),
-            ["resources:CUSTOM_FPGA_SLOT: 2 in all, but fpga_pool:count is 1; they must be the same"],
+            ["resources:CUSTOM_FPGA_SLOT: 2 in total, but fpga_pool:count is 1; they must be equal"],
         ),
         (
             TWO_SHA256 | {"resources:CUSTOM_FPGA_SLOT": "some"},
-            ["resources:CUSTOM_FPGA_SLOT: 'some' is wrong; it is a number of slots above 0"],
+            ["resources:CUSTOM_FPGA_SLOT: 'some' is invalid; expected a number of slots above 0"],
         ),
         (
             without(TWO_SHA256, "trait:CUSTOM_FPGA_FUNCTION_SHA256"),
             [
-                "trait:CUSTOM_FPGA_FUNCTION_SHA256: missing, so that slots may come that cannot hold sha256; "
-                "it is 'required'"
+                "trait:CUSTOM_FPGA_FUNCTION_SHA256: missing, so Placement may allocate slots that cannot hold sha256; "
+                "expected 'required'"
             ],
         ),
         (
             TWO_SHA256 | {"trait:CUSTOM_FPGA_FUNCTION_AES": "required"},
             [
-                "trait:CUSTOM_FPGA_FUNCTION_AES: is of another function; that of sha256 is "
+                "trait:CUSTOM_FPGA_FUNCTION_AES: belongs to another function; the trait of sha256 is "
                 "trait:CUSTOM_FPGA_FUNCTION_SHA256"
             ],
         ),
         (
             TWO_SHA256 | {"trait:CUSTOM_FPGA_FUNCTION_SHA256": "forbidden"},
-            ["trait:CUSTOM_FPGA_FUNCTION_SHA256: 'forbidden' is wrong; it is 'required'"],
+            ["trait:CUSTOM_FPGA_FUNCTION_SHA256: 'forbidden' is invalid; expected 'required'"],
         ),
         (
             TWO_SHA256 | {"fpga_pool:tier": "gold", "fpga_pool:cout": "2"},
             [
-                "fpga_pool:tier: 'gold' is wrong; it is foreground, background or auto",
-                "fpga_pool:cout: not an extra spec of fpga_pool; there are fpga_pool:function, fpga_pool:count, "
+                "fpga_pool:tier: 'gold' is invalid; expected foreground, background or auto",
+                "fpga_pool:cout: not an extra spec of fpga_pool; expected one of fpga_pool:function, fpga_pool:count, "
                 "fpga_pool:topology, fpga_pool:tier, fpga_pool:runtime, fpga_pool:cpu_usage",
             ],
         ),
@@ -189,13 +195,13 @@ def test_resources_in_groups_of_other_names_are_right_too():
         ),
         (
             without(TWO_SHA256, "fpga_pool:function"),
-            ["fpga_pool:function: missing, though there is fpga_pool:count; name the function, or remove them"],
+            ["fpga_pool:function: missing, but required by fpga_pool:count"],
         ),
         (
             {"resources:CUSTOM_FPGA_SLOT": "1"},
             [
-                "fpga_pool:function: missing, though there is resources:CUSTOM_FPGA_SLOT: such slots are never loaded; "
-                "name the function"
+                "fpga_pool:function: missing, but required by resources:CUSTOM_FPGA_SLOT, as slots without a function "
+                "are never loaded"
             ],
         ),
         (
@@ -206,8 +212,8 @@ def test_resources_in_groups_of_other_names_are_right_too():
                 "trait:CUSTOM_FPGA_KIND_SMALL": "required",
             },
             [
-                "trait:CUSTOM_FPGA_KIND_SMALL=required: no card has such slots that can hold optical_flow; "
-                "demo (large), kintex7 (large) can"
+                "trait:CUSTOM_FPGA_KIND_SMALL=required: no card has such slots that can hold optical_flow; available: "
+                "demo (large), kintex7 (large)"
             ],
         ),
         (
@@ -220,18 +226,18 @@ def test_resources_in_groups_of_other_names_are_right_too():
         (
             without(SPREAD_SHA256, "group_policy"),
             [
-                "group_policy: missing; it is none where the slots of resources_FPGA1, resources_FPGA2 may come from "
-                "one card, else isolate"
+                "group_policy: missing; expected none if the slots of resources_FPGA1, resources_FPGA2 may come from "
+                "one card, otherwise isolate"
             ],
         ),
         (
             without(SPREAD_SHA256, "trait_FPGA2:CUSTOM_FPGA_FUNCTION_SHA256")
             | {"trait:CUSTOM_FPGA_FUNCTION_SHA256": "required"},
             [
-                "trait_FPGA2:CUSTOM_FPGA_FUNCTION_SHA256: missing, so that slots may come that cannot hold sha256; "
-                "it is 'required'",
-                "trait:CUSTOM_FPGA_FUNCTION_SHA256: no resources:CUSTOM_FPGA_SLOT beside it, so that it says nothing "
-                "about the slots; put both into one group",
+                "trait_FPGA2:CUSTOM_FPGA_FUNCTION_SHA256: missing, so Placement may allocate slots that cannot hold "
+                "sha256; expected 'required'",
+                "trait:CUSTOM_FPGA_FUNCTION_SHA256: no resources:CUSTOM_FPGA_SLOT in the same group, so it has no "
+                "effect on the slots; put both into one group",
             ],
         ),
     ],
@@ -271,20 +277,20 @@ def test_what_is_written_for_a_tier_is_found_right(tier, function):
 @pytest.mark.parametrize(
     ("specs", "sentence"),
     [
-        (BACKGROUND | {"hw:cpu_policy": "dedicated"}, "fpga_pool:tier: a machine whose vCPUs have pCPUs of their own"),
-        (BACKGROUND | {"resources:PCPU": "2"}, "fpga_pool:tier: a machine whose vCPUs have pCPUs of their own"),
-        (BACKGROUND | {"resources:CUSTOM_FPGA_BACKGROUND_PCPU": "3"}, "'3' is wrong; it is 2, as many as"),
-        (without(BACKGROUND, "resources:CUSTOM_FPGA_BACKGROUND_PCPU"), "so that Placement keeps no pCPU for a vCPU"),
-        (without(BACKGROUND, "fpga_pool:tier"), "fpga_pool:tier: missing, though there is resources:CUSTOM_FPGA"),
+        (BACKGROUND | {"hw:cpu_policy": "dedicated"}, "fpga_pool:tier: a machine whose vCPUs have dedicated pCPUs"),
+        (BACKGROUND | {"resources:PCPU": "2"}, "fpga_pool:tier: a machine whose vCPUs have dedicated pCPUs"),
+        (BACKGROUND | {"resources:CUSTOM_FPGA_BACKGROUND_PCPU": "3"}, "'3' is invalid; expected 2, the number of"),
+        (without(BACKGROUND, "resources:CUSTOM_FPGA_BACKGROUND_PCPU"), "so Placement would allocate no pCPUs"),
+        (without(BACKGROUND, "fpga_pool:tier"), "fpga_pool:tier: missing, but required by resources:CUSTOM_FPGA"),
         (
             BACKGROUND | {"resources:CUSTOM_FPGA_FOREGROUND_PCPU": "2"},
-            "resources:CUSTOM_FPGA_FOREGROUND_PCPU: is not what tier background takes",
+            "resources:CUSTOM_FPGA_FOREGROUND_PCPU: does not match tier background",
         ),
         (
             BACKGROUND | {"resources_A:CUSTOM_FPGA_BACKGROUND_PCPU": "2"},
-            "resources_A:CUSTOM_FPGA_BACKGROUND_PCPU: is not what tier background takes",
+            "resources_A:CUSTOM_FPGA_BACKGROUND_PCPU: does not match tier background",
         ),
-        (TWO_SHA256 | BACKGROUND | {"resources:CUSTOM_FPGA_BACKGROUND_PCPU": "1"}, "'1' is wrong; it is 2"),
+        (TWO_SHA256 | BACKGROUND | {"resources:CUSTOM_FPGA_BACKGROUND_PCPU": "1"}, "'1' is invalid; expected 2"),
     ],
 )
 def test_a_tier_that_placement_is_not_asked_for_alike_is_told(specs, sentence):

@@ -159,7 +159,7 @@ def test_a_policy_that_cannot_learn_decides_with_what_it_knew(pool):
     policy.breaks = True
     result = cycle.run()
     assert [failure.message for failure in result.failures] == [
-        "jobs policy counting failed to learn from what has happened"
+        "jobs policy counting failed to learn from reported events"
     ]
     assert cycle.family.states[-1] == {"placed": 2}
 

@@ -33,7 +33,7 @@ def test_a_word_says_what_it_was_made_of(enclosure, topology, cards, between, da
      "b/x ring 8 0 full 4 0", "box ring 8 -1 full 4 0", "box ring 2000 0 full 4 0", "- ring 1 0 full 4 0"],
 )  # fmt: skip
 def test_what_is_no_word_of_links_is_refused(text):
-    with pytest.raises(InvalidInput, match="does not say how a slot is linked"):
+    with pytest.raises(InvalidInput, match="is not a valid description of a slot's links"):
         slot_links(text)
 
 
@@ -53,12 +53,12 @@ def test_cards_are_in_the_enclosures_that_the_operator_tells():
     [
         (
             ["box ring"],
-            "'box ring' is wrong; it is NAME TOPOLOGY SERIAL,SERIAL,... with a TOPOLOGY of line, ring, full",
+            "'box ring' is invalid; expected NAME TOPOLOGY SERIAL,SERIAL,... with a TOPOLOGY of line, ring, full",
         ),
-        (["box star c0,c1"], "'box star c0,c1' is wrong"),
-        (["box ring c0,c9"], "enclosure box: there is no card 'c9', but c0, c1"),
+        (["box star c0,c1"], "'box star c0,c1' is invalid"),
+        (["box ring c0,c9"], "enclosure box: no card 'c9'; available: c0, c1"),
         (["box ring c0,c0"], "enclosure box: card c0 is in an enclosure already"),
-        (["box ring c0", "box line c1"], "enclosure box is there twice"),
+        (["box ring c0", "box line c1"], "enclosure box is defined twice"),
     ],
 )
 def test_a_wrong_line_is_refused_with_what_is_right(lines, reason):

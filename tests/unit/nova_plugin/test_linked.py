@@ -50,8 +50,8 @@ def test_a_host_without_a_ring_does_not_pass_and_says_so():
     found = fitting(*box("a", 4, cables=Cables.LINE), *box("b", 4))
     request = Request(wants(Topology.RING, 4), found, together=False)
     assert request.first_pass(hosts) == hosts[1:]
-    assert request.explain(hosts[0]).endswith("4 empty; no ring of 4 free: at most 2 are linked so")
-    assert request.explain(hosts[1]) == "4 of 4 slots that fit can be had; 4 empty"
+    assert request.explain(hosts[0]).endswith("4 empty; no ring of 4 free: at most 2 have these links")
+    assert request.explain(hosts[1]) == "4 of 4 matching slots available; 4 empty"
 
 
 def test_the_candidate_that_leaves_most_connected_comes_first():
@@ -84,7 +84,7 @@ def test_slots_of_one_card_are_linked_as_the_card_says():
     request = Request(wants(Topology.LINE, 2), found)
     # The first and the third slot are free: on a they are not linked, on b each is with each.
     assert request.first_pass(hosts) == hosts[1:]
-    assert request.explain(hosts[0]).endswith("no line of 2 free on one card: at most 1 are linked so")
+    assert request.explain(hosts[0]).endswith("no line of 2 free on one card: at most 1 have these links")
 
 
 def test_hosts_without_candidates_are_judged_by_the_pool_alone():

@@ -95,7 +95,7 @@ def test_missing_version_is_version_1_and_optional_arrays_may_be_missing(saved):
         ({"ready_s": []}, "ready_s: expected shape"),
         ({"release_s": [0.0, np.nan]}, r"release_s\[1\]: NaN"),
         ({"local_host": 0}, "local_host: expected 1 dimensions, found 0"),
-        ({"loaded": [0, 0]}, "give all three or none"),
+        ({"loaded": [0, 0]}, "expected all three or none"),
     ],
 )
 def test_wrong_problem_is_refused_with_file_and_array(saved, changes, message):
@@ -127,7 +127,7 @@ def test_wrong_plan_is_refused_with_file_and_array(saved, changes, message):
 @pytest.mark.parametrize("content", [b"", b"seconds = 3\n", b"PK\x03\x04 and no more", b"\x93NUMPY"])
 def test_file_that_is_no_npz_is_refused(tmp_path, content):
     (tmp_path / "problem.npz").write_bytes(content)
-    with pytest.raises(InvalidInput, match="no npz file"):
+    with pytest.raises(InvalidInput, match="not an npz file"):
         files.read_problem(tmp_path / "problem.npz")
 
 

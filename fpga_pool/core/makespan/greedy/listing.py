@@ -75,7 +75,7 @@ class ListScheduler:
         wake_s = self._wake[0][0] if self._wake else np.inf
         next_s = min(self._network.next_s(), release_s, wake_s)
         if np.isinf(next_s):
-            raise RuntimeError("no event is left, but jobs are")
+            raise RuntimeError("jobs are left, but no events")
         changed = self._stage(self._network.advance(max(next_s, self._network.now_s)))
         while self._wake and self._wake[0][0] <= self._network.now_s:
             slot = heappop(self._wake)[1]

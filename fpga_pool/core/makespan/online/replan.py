@@ -40,11 +40,11 @@ class ReplanParams:
     #: About ten milliseconds for 1000 jobs on 200 accelerators, which needs no compiled kernels.
     effort: int = field(
         default=2,
-        metadata={"min": 0, "help": "Work to balance, in millions of job-accelerator pairs; 0 = only append."},
+        metadata={"min": 0, "help": "Effort of rebalancing, in millions of job-accelerator pairs; 0 = only append."},
     )
     gain: float = field(
         default=0.01,
-        metadata={"min": 0.0, "help": "Share by which the rest must get shorter for jobs to change their places."},
+        metadata={"min": 0.0, "help": "Minimum relative reduction of the remaining makespan for jobs to be moved."},
     )
 
     def __post_init__(self) -> None:

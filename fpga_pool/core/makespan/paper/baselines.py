@@ -23,8 +23,8 @@ class BaselineParams:
         default=1,
         metadata={
             "min": 0,
-            "help": "Jobs that an accelerator may have assigned beyond the one it computes, so that their inputs move "
-            "meanwhile; 0 = none.",
+            "help": "Number of jobs that may be assigned to an accelerator beyond the one it computes, so that their "
+            "inputs are transferred meanwhile; 0 = none.",
         },
     )
     #: "Schedule as many resources as possible to this job" (section 5) may be read of its start alone, or of all the
@@ -32,8 +32,8 @@ class BaselineParams:
     top_up: bool = field(
         default=True,
         metadata={
-            "help": "Running transfers take bandwidth that becomes free; otherwise each keeps the rate it begins with, "
-            "and waits until that is at least a tenth of its slower link.",
+            "help": "Running transfers take bandwidth that becomes free; otherwise each keeps its initial rate, and "
+            "waits until that is at least a tenth of its slower link.",
         },
     )
     #: Not in the paper; the default gives its testbed figures (section 5.1).

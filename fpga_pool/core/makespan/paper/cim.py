@@ -144,7 +144,7 @@ class CimParams:
         metadata={
             "choices": ["one-shot", "bisection"],
             "help": "How CIM-LP is solved: one-shot finds the least makespan and the vertex that has it; bisection is "
-            "Algorithm 1 to the letter, which ends at any vertex that is feasible, and takes many times as long.",
+            "Algorithm 1 as published, which ends at any feasible vertex, and takes many times as long.",
         },
     )
     #: The paper gives no number.
@@ -155,8 +155,8 @@ class CimParams:
         default=1,
         metadata={
             "min": 1,
-            "help": "Groups of equal number into which a batch is divided by size, the smallest jobs planned first, so "
-            "that these do not wait for the makespan; 1 = none.",
+            "help": "Number of equal groups into which a batch is divided by job size; groups of smaller jobs are "
+            "planned first, so that they do not wait for the makespan; 1 = no groups.",
         },
     )
 

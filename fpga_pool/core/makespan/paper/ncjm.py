@@ -29,8 +29,8 @@ class NcjmParams(CimParams):
         default="just-in-time",
         metadata={
             "choices": ["just-in-time", "as-soon-as-possible"],
-            "help": "When an input that could arrive early is sent: thinly, to arrive when its accelerator gets free, "
-            "as Algorithm 4 says in line 7, or at once.",
+            "help": "When an input that could arrive early is sent: at a low rate, to arrive when its accelerator "
+            "becomes free, as in line 7 of Algorithm 4, or as soon as possible.",
         },
     )
 
@@ -95,7 +95,8 @@ class WavesParams(CimParams):
         metadata={
             "min": 0.0,
             "max": 1.0,
-            "help": "A phase of a job is neglected if it takes at most this share of the other, both at their best.",
+            "help": "A phase of a job is neglected if its shortest duration is at most this share of that of the other "
+            "phase.",
         },
     )
 

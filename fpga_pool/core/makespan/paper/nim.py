@@ -137,8 +137,8 @@ class NimParams(CimParams):
         default="always",
         metadata={
             "choices": ["none", "start", "always"],
-            "help": "When bandwidth that the rates of Algorithm 3 leave is given to running transfers, shortest first: "
-            "never, once when the batch starts, or whenever a transfer ends.",
+            "help": "When bandwidth left over by the rates of Algorithm 3 is given to running transfers, shortest "
+            "first: never, once at the start of the batch, or whenever a transfer ends.",
         },
     )
 
@@ -266,7 +266,7 @@ def _better_scheme(
     if wait_s <= now_s:
         rates = algorithm_3(bits, requester, able, *idle, params, rng, progress.loops)
         if rates is None:
-            raise ArithmeticError("an idle network has no bandwidth")
+            raise ArithmeticError("no bandwidth on an idle network")
         return _at_constant_rates(bits, requester, now_s, idle, rates, params)
     filled = _fill(progress, jobs, bits, able, params, rng)
     end_s = max(float(piece.end_s[-1]) for piece in filled[1])

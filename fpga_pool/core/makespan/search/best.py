@@ -62,15 +62,16 @@ class MakespanParams:
     #: About a third of a second of search for 1000 jobs on 100 accelerators, after which little more is found.
     effort: int = field(
         default=THOROUGH_EFFORT,
-        metadata={"min": 0, "help": "Work to search, in millions of job-accelerator pairs; the same result each time."},
+        metadata={"min": 0, "help": "Search effort in millions of job-accelerator pairs; results are reproducible."},
     )
     time_limit_s: float = field(
-        default=0.0, metadata={"min": 0.0, "help": "Seconds to search instead, where a clock is given; 0 = by effort."}
+        default=0.0,
+        metadata={"min": 0.0, "help": "Search time in seconds instead, if a clock is given; 0 = by effort."},
     )
     #: What the benchmarks of this package can tell from optimal.
     gap: float = field(
         default=1e-5,
-        metadata={"min": 0.0, "help": "Relative distance to the proven bound that ends the search of its own."},
+        metadata={"min": 0.0, "help": "Relative gap to the proven bound at which the search ends."},
     )
 
     def __post_init__(self) -> None:

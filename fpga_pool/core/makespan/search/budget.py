@@ -14,7 +14,7 @@ class Budget:
 
     def __init__(self, *, effort: float, time_limit_s: float = 0.0, clock: Clock | None = None) -> None:
         if time_limit_s > 0 and clock is None:
-            raise ValueError("time_limit_s: needs a clock")
+            raise ValueError("time_limit_s: requires a clock")
         self._clock = clock if time_limit_s > 0 else None
         self._end_s = self._clock() + time_limit_s if self._clock else 0.0
         self._left = effort * PAIRS_PER_UNIT

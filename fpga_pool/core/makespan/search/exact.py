@@ -57,6 +57,8 @@ class Exact(ExactPolicy):
 def _require_modelled(problem: BatchProblem) -> None:
     """Raise a ValueError where a batch has what the programmes do not know."""
     if (problem.group != problem.group[:1]).any():
-        raise ValueError("group: more than one fairness group, whose order no makespan tells; plan each by itself")
+        raise ValueError(
+            "group: more than one fairness group, whose order the makespan does not determine; plan each separately"
+        )
     if problem.output_bytes.any():
-        raise ValueError("output_bytes: results that flow back are not in the model")
+        raise ValueError("output_bytes: the model does not include the transfer of results")

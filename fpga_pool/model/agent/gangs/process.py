@@ -278,7 +278,7 @@ def _stop(held: HeldProcess, event: Sight, now_s: float) -> Outcome:
 
 def _gone(held: HeldProcess, event: Unseen, now_s: float) -> Outcome:
     # Its saved memory may be there, and goes with it.
-    failed = ProcessFailed(**_reported(held, event, now_s), message="its guest is gone")
+    failed = ProcessFailed(**_reported(held, event, now_s), message="its guest no longer exists")
     return replace(held, farewell=failed), Step.END
 
 

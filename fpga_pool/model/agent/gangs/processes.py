@@ -152,11 +152,11 @@ def _command(state: ProcessesState, event: CommandReceived, now_s: float) -> Han
         return state, (Answer(Outcome(command=command.id, outcome="repeated")),)
     epoch, sequence = event.fence
     if command.fence <= event.fence:
-        reason = f"{command.slot} has executed command {sequence} of epoch {epoch}: this one is late"
+        reason = f"{command.slot} has executed command {sequence} of epoch {epoch}: this one is outdated"
         return state, (Answer(Outcome(command=command.id, outcome="refused", reason=reason)),)
     action = command.action
     if not isinstance(action, LaunchProcess | SetTier | SaveProcess | StopProcess):
-        reason = f"{type(action).__name__} is no command for a processor of gangs"
+        reason = f"{type(action).__name__} is not a command for a gang processor"
         return state, (Answer(Outcome(command=command.id, outcome="refused", reason=reason)),)
     after, instructions = _act(state, command, action, now_s)
     return after, (*instructions, Answer(Outcome(command=command.id, outcome="accepted")))
@@ -246,7 +246,7 @@ def _fill(state: ProcessesState, now_s: float) -> Handled:
             continue
         number = state.processors.get(held.processor) if guest is None else guest.processor
         if number is None:
-            message = f"{held.processor} is not given to gangs any more"
+            message = f"{held.processor} is no longer offered to gangs"
             state, steps = _refused(state, held.key, message, now_s)
             instructions += steps
         elif guest is None and not taken[number, tier]:

@@ -111,7 +111,8 @@ def check_batch(
         raise InvalidInput("jobs: a batch needs at least one job")
     if len(request.jobs) > settings.max_batch_jobs:
         raise InvalidInput(
-            f"jobs: {len(request.jobs)} jobs in one batch, at most {settings.max_batch_jobs} are accepted; split it"
+            f"jobs: {len(request.jobs)} jobs in one batch, at most {settings.max_batch_jobs} are accepted; split the "
+            "batch"
         )
     requesters = {host.name for host in hosts}
     seen: set[str] = set()
@@ -141,7 +142,7 @@ def _check_function(name: str, where: str, catalogue: Catalogue, slots: Sequence
     boards = catalogue.functions[name].fpga_time
     if not any(slot.board in boards and catalogue.fits(name, slot.board, slot.kind) for slot in slots):
         wanted = ", ".join(catalogue.functions[name].slot_kinds)
-        raise NoSlotFits(f"{where}: no slot of the pool can hold {name} (it needs one of kind: {wanted})")
+        raise NoSlotFits(f"{where}: no slot of the pool can hold {name} (it requires a slot of kind {wanted})")
 
 
 def _some(names: object) -> str:

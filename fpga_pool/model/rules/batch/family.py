@@ -83,7 +83,7 @@ class ReplanTrigger:
             return ""
         idle = frozenset(slot.name for slot in tx.slots()) - {backlog.slot for backlog in backlogs}
         new, self._idle = idle - self._idle, idle
-        return f"{len(new)} slots have nothing to do while others have" if new else ""
+        return f"{len(new)} slots are idle while others have work" if new else ""
 
 
 def _input_late_s(job: Job) -> float:
@@ -229,7 +229,7 @@ class BatchFamily:
                 return None
             require_answer(asked.request, found.plan)
         except Exception as error:
-            message = f"{_occasion(view)}: policy {view.policy} failed to plan around what is under way"
+            message = f"{_occasion(view)}: policy {view.policy} failed to replan around jobs in progress"
             return PolicyFailure(message=message, error=error)
         return ChangedPlan(asked=asked, found=found)
 
@@ -272,7 +272,7 @@ class BatchFamily:
         if view.reason:
             self._replan_trigger.answered(changed=changed)
         summary = (
-            f"{_occasion(view)}: of {len(wanted.asked.jobs)} jobs that do not compute yet {len(changes.placed)} placed,"
+            f"{_occasion(view)}: of {len(wanted.asked.jobs)} jobs not yet computing {len(changes.placed)} placed,"
             f" {len(changes.moved)} moved, {len(changes.retimed)} retimed by {view.policy} ({found.method}); all are"
             f" complete in {found.plan.makespan_s:.3f} s, bound {found.plan.lower_bound_s:.3f} s"
         )
@@ -280,4 +280,4 @@ class BatchFamily:
 
 
 def _occasion(view: BatchView) -> str:
-    return view.reason or f"batch {view.snap.jobs[0].batch_uuid} arrived or lost places"
+    return view.reason or f"batch {view.snap.jobs[0].batch_uuid} arrived or lost slots"

@@ -32,12 +32,12 @@ def require_answer(request: PlanRequest, plan: BatchPlan) -> None:
     jobs, accelerators = request.problem.jobs, request.problem.accelerators
     if plan.generation != request.problem.generation:
         raise Conflict(
-            f"policy {plan.policy}: a plan for generation {plan.generation}, not {request.problem.generation}"
+            f"policy {plan.policy}: its plan is for generation {plan.generation}, not {request.problem.generation}"
         )
     if plan.accelerator.shape != (jobs,) or not ((plan.accelerator >= 0) & (plan.accelerator < accelerators)).all():
         raise Conflict(f"policy {plan.policy}: its plan does not place each of the {jobs} jobs on a known accelerator")
     if not np.isfinite(request.problem.seconds[np.arange(jobs), plan.accelerator]).all():
-        raise Conflict(f"policy {plan.policy}: its plan puts a job where it cannot run")
+        raise Conflict(f"policy {plan.policy}: its plan places a job on an accelerator that cannot run it")
 
 
 def held_by_others(leases: Sequence[Lease]) -> set[str]:

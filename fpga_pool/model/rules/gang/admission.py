@@ -98,7 +98,7 @@ def _shard_for(width: int, processors: Sequence[Processor], gangs: Sequence[Gang
         raise InvalidInput(
             f"processes: expected 1 to {widest}, found {width}"
             if widest
-            else "processes: no host of the pool gives processors to gangs ([agent] gang_processors)"
+            else "processes: no host of the pool offers processors to gangs ([agent] gang_processors)"
         )
     asked_s: Counter[str] = Counter()
     for gang in gangs:

@@ -175,7 +175,7 @@ def _hopeless(gang: Gang, processors: int, settings: PoolSettings) -> str:
     if gang.failures >= settings.max_attempts:
         return f"failed {gang.failures} times; last: {gang.reason}"
     if gang.processes > processors:
-        return f"it needs {gang.processes} processors, there are {processors}"
+        return f"it needs {gang.processes} processors, the pool has {processors}"
     return ""
 
 
@@ -293,7 +293,7 @@ def _commit(
         case How.RESTART:
             gang = change_gang(tx, gang, Killed(ends_at=ends_at), now_s)
             reserve(tx, gang, names, Tier.FOREGROUND, [0.0] * len(names), now_s)
-            _end_all(tx, before.values(), StopRequested(reason="begins again elsewhere"), now_s)
+            _end_all(tx, before.values(), StopRequested(reason="restarts elsewhere"), now_s)
     settle_gang(tx, gang.uuid, now_s)
 
 

@@ -63,7 +63,7 @@ class GangFamily:
             for gang, move in zip(moved, wanted, strict=False)
         )
         summary = (
-            f"of {len(look.view.gangs)} gangs {len(moved)} moved, {len(wanted) - len(moved)} put off, by"
+            f"of {len(look.view.gangs)} gangs {len(moved)} moved, {len(wanted) - len(moved)} postponed, by"
             f" {self._policy.name}"
         )
         return Outcome(changed=bool(moved), placed=tuple(moved), details=details, summary=summary)

@@ -87,10 +87,13 @@ def refuse_foreign_processors(heartbeat: Heartbeat) -> None:
     own = {processor_name(heartbeat.host, observed.number) for observed in heartbeat.processors}
     for name in [observed.processor for observed in heartbeat.processors]:
         if name not in own:
-            raise InvalidInput(f"processors: {name} is no processor of host {heartbeat.host}: its name says otherwise")
+            raise InvalidInput(
+                f"processors: {name} is not a processor of host {heartbeat.host}: expected a name that starts with the "
+                "host"
+            )
     for process in heartbeat.processes:
         if not process.processor.startswith(f"{heartbeat.host}/"):
-            raise InvalidInput(f"processes: {process.processor} is no processor of host {heartbeat.host}")
+            raise InvalidInput(f"processes: {process.processor} is not a processor of host {heartbeat.host}")
 
 
 def compare_gangs(tx: Transaction, heartbeat: Heartbeat, now_s: float, *, returned: bool) -> list[Reconciled]:
@@ -117,7 +120,7 @@ def compare_gangs(tx: Transaction, heartbeat: Heartbeat, now_s: float, *, return
         if key not in known and stray.processor in settled:
             send_to(tx, tx.processor(stray.processor), _stop(stray))
             reconciled.append(
-                Reconciled(stray.gang, f"{heartbeat.host} has a process of it though it is over or elsewhere")
+                Reconciled(stray.gang, f"{heartbeat.host} has a process of it, though it has ended or moved elsewhere")
             )
     return reconciled
 
@@ -140,14 +143,14 @@ def _compare_processors(tx: Transaction, heartbeat: Heartbeat) -> list[Reconcile
             # An agent that outlived its database goes on counting, or it would take new commands for old ones.
             shard, offered = tx.shard.name, observed.offered
             tx.add(Processor(**facts, shard=shard, sequence=observed.sequence, offered=offered))
-            reconciled.append(Reconciled(observed.processor, "new to the pool"))
+            reconciled.append(Reconciled(observed.processor, "newly discovered"))
         elif observed.sequence > processor.sequence or processor.offered is not observed.offered:
             sequence = max(processor.sequence, observed.sequence)
             tx.save(replace(processor, offered=observed.offered, sequence=sequence))
     for gone in stored.values():
         if gone.offered:
             tx.save(replace(gone, offered=False))
-            reconciled.append(Reconciled(gone.name, "is not given to gangs any more"))
+            reconciled.append(Reconciled(gone.name, "is no longer offered to gangs"))
     return reconciled
 
 
@@ -165,7 +168,7 @@ def _compare_process(
             return []
         kind = StopProcess if process.state is ProcessState.STOPPING else SaveProcess
         send_to(tx, tx.processor(process.processor), kind(**about))  # type: ignore[arg-type]
-        return [Reconciled(process.gang_uuid, f"process {process.index} does not end, as it was to")]
+        return [Reconciled(process.gang_uuid, f"process {process.index} was not stopped as requested")]
     if observed.tier is not process.priority:
         send_to(tx, tx.processor(process.processor), SetTier(**about, tier=process.priority))  # type: ignore[arg-type]
         return [Reconciled(process.gang_uuid, f"process {process.index} is in the {observed.tier}")]
@@ -177,8 +180,8 @@ def _reconcile_missing(tx: Transaction, process: Process, now_s: float) -> Recon
     if process.state is ProcessState.STOPPING:
         change_process(tx, process, ProcessStopped(**about), now_s)  # type: ignore[arg-type]
         settle_gang(tx, process.gang_uuid, now_s)
-        return Reconciled(process.gang_uuid, f"process {process.index}, which was to be stopped, is gone")
-    message = "its agent does not know it"
+        return Reconciled(process.gang_uuid, f"process {process.index}, which was being stopped, has ended")
+    message = "unknown to its agent"
     change_process(tx, process, ProcessFailed(**about, message=message), now_s)  # type: ignore[arg-type]
     displace_gang(tx, tx.gang(process.gang_uuid), f"process {process.index}: {message}", now_s)
     return Reconciled(process.gang_uuid, f"process {process.index}: {message}")

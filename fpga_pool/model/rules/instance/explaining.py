@@ -25,24 +25,22 @@ def explain_host(
     """Say whether `count` slots (of one card, where `together`) that are linked can be had on a host, and why."""
     providers = fitting.providers.of_host.get(host)
     if providers is None:
-        return False, "the pool knows no slots of this host"
+        return False, "the pool has no slots on this host"
     rows = np.flatnonzero(np.isin(fitting.providers.of_slot, np.array(providers)))
     fits = rows[fitting.fits[rows]]
     if not len(fits):
         return False, f"none of its {len(rows)} slots can hold {fitting.function}"
     free = fits[fitting.had[fits]]
-    said = "; ".join((f"{len(free)} of {_slots(len(fits))} can be had", *_kinds(fitting, fits, free)))
+    said = "; ".join((f"{len(free)} of {_slots(len(fits))} available", *_kinds(fitting, fits, free)))
     most = int(fitting.free[providers.start : providers.stop].max()) if together else len(free)
     if most < count:
-        why = (
-            f"{count} on one card are asked for and there are at most {most}" if together else f"{count} are asked for"
-        )
+        why = f"{count} requested on one card, at most {most} available" if together else f"{count} requested"
         return False, f"{said}; {why}"
     linked = count if links == Links.ANY else _most_linked(fitting, host, count, links, together=together)
     if linked == count:
         return True, said
     where = " on one card" if together else ""
-    return False, f"{said}; no {links.name.lower()} of {count} free{where}: at most {linked} are linked so"
+    return False, f"{said}; no {links.name.lower()} of {count} free{where}: at most {linked} have these links"
 
 
 def _most_linked(fitting: Fitting, host: str, count: int, links: Links, *, together: bool) -> int:
@@ -60,11 +58,11 @@ def _kinds(fitting: Fitting, fits: Ints, free: Ints) -> Iterator[str]:
     """Say of how many slots what is true: of those that can be had, then of the others."""
     cost = fitting.cost[free]
     for count, what in (
-        (cost == LOADED, f"has {fitting.function} loaded"),
+        (cost == LOADED, f"with {fitting.function} loaded"),
         (cost == EMPTY, "empty"),
-        (cost == OTHER, "holds another function"),
-        (cost == PLANNED, "has jobs planned on it"),
-        (cost >= EVICTION, "computes for the pool and would be evicted"),
+        (cost == OTHER, "with another function loaded"),
+        (cost == PLANNED, "with planned jobs"),
+        (cost >= EVICTION, "running a job of the pool that would be evicted"),
     ):
         if found := int(count.sum()):
             yield f"{found} {what}"
@@ -76,12 +74,12 @@ def _kinds(fitting: Fitting, fits: Ints, free: Ints) -> Iterator[str]:
     for count, what in (
         (out, "out of service"),
         (~out & instance, "held by an instance"),
-        (~out & kept, "computes what cannot be preempted"),
-        (~out & ~instance & ~kept, "held otherwise"),
+        (~out & kept, "running a job that cannot be preempted"),
+        (~out & ~instance & ~kept, "held by other leases"),
     ):
         if found := int(count.sum()):
             yield f"{found} {what}"
 
 
 def _slots(count: int) -> str:
-    return "1 slot that fits" if count == 1 else f"{count} slots that fit"
+    return "1 matching slot" if count == 1 else f"{count} matching slots"

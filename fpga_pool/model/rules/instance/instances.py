@@ -132,15 +132,15 @@ def compare_hold(
     if new:
         adopted = new_lease(tx, observed.slot, LeaseKind.INSTANCE, observed.instance, now_s, function=observed.function)
         tx.add(adopted)
-        return f"its agent keeps it for instance {observed.instance}, so that one holds it"
+        return f"its agent reserves it for instance {observed.instance}, which therefore holds it"
     if not settled or observed.state is SlotState.FAULTED:
         return ""
     if lease is not None:
         send(tx, observed.slot, _hold(lease))
-        return f"instance {holder} holds it, its agent keeps it for {observed.instance or 'none'}"
+        return f"instance {holder} holds it, but its agent reserves it for {observed.instance or 'none'}"
     epoch = tx.slot(observed.slot).lease_epoch
     send(tx, observed.slot, FreeSlot(instance=observed.instance, lease_epoch=epoch))
-    return f"its agent keeps it for instance {observed.instance}, which does not hold it"
+    return f"its agent reserves it for instance {observed.instance}, which does not hold it"
 
 
 def not_to_be_had(
@@ -241,11 +241,11 @@ def _choose_linked(tx: Transaction, claim: Claim, kept: Sequence[Lease], offered
         return [slots[index] for index in found]
     if choose_candidates(candidates, Links.ANY, wanted.count, allocated) is None:
         raise Conflict(_refusal(tx, claim, offered.fitting, offered.possible, offered.foreign))
-    allowed = "" if claim.allocated is None else " and that Placement has allocated from"
+    allowed = "" if claim.allocated is None else " and are allocated in Placement"
     most = largest_linked(candidates, wished_links(wanted), wanted.count)
     raise Conflict(
-        f"host {claim.host}: {wanted.what} for {wanted.function} is wanted; of {len(candidates)} that can be given now"
-        f"{allowed} no such {wanted.count} are linked so, at most {most}"
+        f"host {claim.host}: {wanted.what} for {wanted.function} is requested; of the {len(candidates)} slots that are"
+        f" available{allowed} at most {most} have these links"
     )
 
 
@@ -277,21 +277,21 @@ def _refusal(
     """Say why a host cannot give what is wanted of it."""
     wanted, host = claim.wanted, tx.host(claim.host)
     if not host.alive:
-        return f"host {host.name}: its agent is not heard of, no slot of it can be given"
+        return f"host {host.name}: its agent is lost, none of its slots is available"
     if claim.allocated is not None:
         own = {provider_of(slot) for slot in tx.slots(host.name)}
         allocated = sum(count for provider, count in claim.allocated.items() if provider in own)
         if allocated < wanted.count:
             return (
-                f"instance {claim.instance}: Placement has allocated {allocated} slots of host {host.name} to it, its"
-                f" flavor asks for {wanted.count}"
+                f"instance {claim.instance}: Placement has allocated {allocated} slots of host {host.name} to it, its "
+                f"flavor requests {wanted.count}"
             )
     held = sum(slot.name in foreign for slot in fitting)
     return (
-        f"host {host.name}: {wanted.count} slots for {wanted.function} are wanted; of {len(fitting)} that fit"
-        f"{'' if claim.allocated is None else ' and that Placement has allocated from'} {held} are held by virtual"
-        f" machines, {len(possible)} can be given now; the others are out of service, or busy with jobs that cannot be"
-        " stopped"
+        f"host {host.name}: {wanted.count} slots for {wanted.function} are requested; of the {len(fitting)} slots that "
+        f"fit{'' if claim.allocated is None else ' and are allocated in Placement'} {held} are held by virtual "
+        f"machines and {len(possible)} are available; the others are out of service, or busy with jobs that cannot be "
+        "stopped"
     )
 
 

@@ -254,16 +254,15 @@ class OnlineFamily:
         }
         if wanted.loads:
             self.waits, self._rests_until_s = True, 0.0
-        leaving = [f"job {job.uuid}: to leave {job.slot} by {name}" for job in done.evicted]
+        leaving = [f"job {job.uuid}: evicted from {job.slot} by {name}" for job in done.evicted]
         loading = [
-            f"slot {slot}: to load {requested.function} ahead of its jobs by {name}"
-            for slot, requested in done.requested.items()
+            f"slot {slot}: preloading {requested.function} by {name}" for slot, requested in done.requested.items()
         ]
         on_cpus = sum(is_cpu(job.slot) for job in done.placed)
         on_slots = len(done.placed) - on_cpus
         summary = (
-            f"of {len(look.view.waiting)} jobs that want a slot {on_slots} placed on slots and {on_cpus} on"
-            f" CPUs, {len(done.evicted)} to be evicted, by {name}"
+            f"of {len(look.view.waiting)} waiting jobs {on_slots} placed on slots and {on_cpus} on CPUs, "
+            f"{len(done.evicted)} running jobs evicted, by {name}"
         )
         return Outcome(
             changed=bool(done.placed or done.evicted or done.requested),

@@ -37,10 +37,10 @@ def audit_gangs(processors: Sequence[Processor], gangs: Sequence[Gang], processe
     for process in processes:
         there = known.get(process.processor)
         if there is None or (there.host, there.shard) != (process.host, process.shard):
-            yield f"process {process.uuid}: is {process.state} on {process.processor}, which is not there"
+            yield f"process {process.uuid}: is {process.state} on {process.processor}, which does not exist"
     for place, count in Counter(process.held_place for process in processes).items():
         if count > 1:
-            yield f"{place}: {count} processes have it"
+            yield f"{place}: used by {count} processes"
     yield from _audit_priorities(processes)
     of_gang: dict[str, list[Process]] = {}
     for process in processes:
@@ -50,7 +50,7 @@ def audit_gangs(processors: Sequence[Processor], gangs: Sequence[Gang], processe
         yield from _audit_gang(gang, present)
     for uuid, left in of_gang.items():
         if any(process.state not in _TO_END for process in left):
-            yield f"gang {uuid}: has ended, and a process of it was not told to"
+            yield f"gang {uuid}: has ended, but a process of it was not stopped"
 
 
 def _audit_priorities(processes: Sequence[Process]) -> Iterator[str]:
@@ -60,24 +60,24 @@ def _audit_priorities(processes: Sequence[Process]) -> Iterator[str]:
     for name, front in in_front.items():
         tried = name in behind and behind[name].exchanged
         if front.exchanged is not tried:
-            yield f"process {front.uuid}: {'gives' if front.exchanged else 'does not give'} way on {name}"
+            yield f"process {front.uuid}: {'yields' if front.exchanged else 'does not yield'} to background on {name}"
 
 
 def _audit_gang(gang: Gang, present: Sequence[Process]) -> Iterator[str]:
     going_on = [process for process in present if process.state not in _TO_END]
     if gang.state not in PLACED_GANGS or gang.cancel_requested:
         if going_on:
-            yield f"gang {gang.uuid}: is to have no processes, and has {len(going_on)}"
+            yield f"gang {gang.uuid}: should have no processes, but has {len(going_on)}"
         return
     if sorted(process.index for process in going_on) != list(range(gang.processes)):
-        yield f"gang {gang.uuid}: is {gang.state}, and has {len(going_on)} of its {gang.processes} processes"
+        yield f"gang {gang.uuid}: is {gang.state}, but has {len(going_on)} of its {gang.processes} processes"
     tier = Tier.BACKGROUND if gang.state is GangState.BACKGROUND else Tier.FOREGROUND
     astray = [process for process in going_on if process.tier is not tier]
     if astray:
-        yield f"gang {gang.uuid}: is {gang.state}, and {len(astray)} of its processes are in another tier"
+        yield f"gang {gang.uuid}: is {gang.state}, but {len(astray)} of its processes are in another tier"
     tried = gang.trial_ends_at is not None
     if tier is Tier.BACKGROUND and any(process.exchanged is not tried for process in going_on):
-        yield f"gang {gang.uuid}: is {'' if tried else 'not '}in a trial, its processes say otherwise"
+        yield f"gang {gang.uuid}: is {'' if tried else 'not '}in a trial, in contradiction to its processes"
 
 
 def audit_gangs_at_rest(gangs: Sequence[Gang], processes: Sequence[Process]) -> Iterator[str]:
@@ -104,17 +104,17 @@ def audit_tasks(tasks: Sequence[Task], leases: Sequence[Lease], active_jobs: Seq
         slots, places = held.pop(task.uuid, set()), used[task.uuid]
         wanted = task.slots if task.state is TaskState.RUNNING else 0
         if len(slots) != wanted:
-            yield f"task {task.uuid}: is {task.state}, and has {len(slots)} slots, not {wanted}"
+            yield f"task {task.uuid}: is {task.state}, but has {len(slots)} slots instead of {wanted}"
         if task.state is TaskState.RUNNING and not places:
-            yield f"task {task.uuid}: is {task.state}, and none of its shares is on a slot"
+            yield f"task {task.uuid}: is {task.state}, but none of its shares is on a slot"
         if len({slot.partition("/")[0] for slot in slots}) > 1:
-            yield f"task {task.uuid}: has slots of several hosts"
+            yield f"task {task.uuid}: has slots on several hosts"
         shared = task.slots < task.shares
         if not slots.issuperset(places) or (len(set(places)) != len(places) and not shared):
-            how = "not all on its slots" if shared else "not each on a slot of its own"
+            how = "not all on its slots" if shared else "not each on a separate slot"
             yield f"task {task.uuid}: has shares on {', '.join(sorted(places))}, {how}"
     for holder, slots in held.items():
-        yield f"task {holder}: has ended, and holds {', '.join(sorted(slots))}"
+        yield f"task {holder}: has ended, but holds {', '.join(sorted(slots))}"
 
 
 # ---- Batches, slots, leases, and the outbox
@@ -155,10 +155,10 @@ def audit_batch(batch: Batch, jobs: Sequence[Job], runs: Mapping[str, int]) -> I
     }
     for what, (stored, found) in counted.items():
         if stored != found:
-            yield f"batch {batch.uuid}: counts {stored} {what}, there are {found}"
+            yield f"batch {batch.uuid}: counts {stored} {what}, but {found} are stored"
     ended = all(job.state in ENDED_JOBS for job in jobs)
     if ended != (batch.state in ENDED_BATCHES):
-        yield f"batch {batch.uuid}: is {batch.state}, and {'all' if ended else 'not all'} of its jobs have ended"
+        yield f"batch {batch.uuid}: is {batch.state}, but {'all' if ended else 'not all'} of its jobs have ended"
     for job in jobs:
         yield from _audit_completion(job, runs.get(job.uuid))
 
@@ -166,11 +166,11 @@ def audit_batch(batch: Batch, jobs: Sequence[Job], runs: Mapping[str, int]) -> I
 def _audit_completion(job: Job, run_attempt: int | None) -> Iterator[str]:
     completed = job.state in COMPLETED
     if completed and run_attempt is None:
-        yield f"job {job.uuid}: is {job.state}, and no run is recorded"
+        yield f"job {job.uuid}: is {job.state}, but no run is recorded"
     if run_attempt is not None and not completed:
-        yield f"job {job.uuid}: is {job.state}, and a run of attempt {run_attempt} is recorded"
+        yield f"job {job.uuid}: is {job.state}, but a run of attempt {run_attempt} is recorded"
     if completed and run_attempt not in (None, job.attempt):
-        yield f"job {job.uuid}: is complete at attempt {job.attempt}, the run recorded is of attempt {run_attempt}"
+        yield f"job {job.uuid}: is complete at attempt {job.attempt}, but the recorded run is of attempt {run_attempt}"
     completions = sum(entry.after == JobState.RESULT_HELD != entry.before for entry in job.history)
     if completions > 1:
         yield f"job {job.uuid}: was completed {completions} times"
@@ -192,16 +192,16 @@ def _audit_places(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator
     hosts = {host.name: host.shard for host in contents.hosts}
     for host in contents.hosts:
         if host.shard not in shards:
-            yield f"host {host.name}: is in shard {host.shard}, which there is not"
+            yield f"host {host.name}: is in shard {host.shard}, which does not exist"
     for slot in contents.slots:
         if slot.shard != hosts.get(slot.host):
-            yield f"slot {slot.name}: is in shard {slot.shard}, its host is in {hosts.get(slot.host, 'none')}"
+            yield f"slot {slot.name}: is in shard {slot.shard}, but its host is in {hosts.get(slot.host, 'none')}"
         if slot.state is SlotState.DRAINED and not slot.drain_requested:
-            yield f"slot {slot.name}: is DRAINED, and nobody asked for it"
+            yield f"slot {slot.name}: is DRAINED without a drain request"
     for job in contents.active_jobs:
         found = slots.get(job.slot)
         if found is None or (found.host, found.shard) != (job.host, job.shard):
-            yield f"job {job.uuid}: is {job.state} on {job.host} of shard {job.shard}, slot {job.slot} is not there"
+            yield f"job {job.uuid}: is {job.state} on {job.host} of shard {job.shard}, but has no slot {job.slot}"
 
 
 def _audit_leases(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator[str]:
@@ -209,18 +209,18 @@ def _audit_leases(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator
     held = Counter(lease.slot for lease in contents.leases)
     for name, count in held.items():
         if count > 1:
-            yield f"slot {name}: {count} leases on it are in force"
+            yield f"slot {name}: {count} active leases"
     pool_leases = [lease for lease in contents.leases if lease.kind is LeaseKind.POOL]
     for lease in pool_leases:
         if lease.slot not in slots or lease.epoch != slots[lease.slot].lease_epoch:
-            yield f"lease {lease.uuid}: epoch {lease.epoch} is not the last that was granted on slot {lease.slot}"
+            yield f"lease {lease.uuid}: epoch {lease.epoch} is not the latest granted on slot {lease.slot}"
     ours = {lease.slot for lease in pool_leases}
     used = {job.slot for job in contents.active_jobs}
     others = held - Counter(ours)
     for name in sorted(used - ours - set(others)):
-        yield f"slot {name}: has jobs, and the pool does not hold it"
+        yield f"slot {name}: has jobs, but no lease of the pool"
     yield from _audit_placed_on_others(contents)
-    yield from (f"slot {name}: the pool holds it, and it has no jobs" for name in sorted(ours - used))
+    yield from (f"slot {name}: has a lease of the pool, but no jobs" for name in sorted(ours - used))
 
 
 def _audit_placed_on_others(contents: PoolContents) -> Iterator[str]:
@@ -232,7 +232,7 @@ def _audit_placed_on_others(contents: PoolContents) -> Iterator[str]:
             continue  # it is a share of the task that has the slot
         placed_at = max((entry.at for entry in job.history if entry.event in ("Planned", "Moved")), default=0.0)
         if job.slot in since and placed_at > since[job.slot]:
-            yield f"job {job.uuid}: was placed on slot {job.slot}, which the pool does not hold"
+            yield f"job {job.uuid}: is placed on slot {job.slot}, on which the pool has no lease"
 
 
 def _audit_outbox(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator[str]:
@@ -242,7 +242,7 @@ def _audit_outbox(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator
     last = Counter[str]()
     for command in contents.commands:
         if command.epoch > epochs.get(command.shard, 0):
-            yield f"command {command.id}: epoch {command.epoch} of shard {command.shard} has not begun yet"
+            yield f"command {command.id}: epoch {command.epoch} of shard {command.shard} has not started yet"
         if not command.slot:  # it is for the host itself
             continue
         slot = slots.get(command.slot) or processors.get(command.slot)

@@ -134,7 +134,7 @@ class PoolColumns:
         slots = _merged(self.slots, _renumbered(delta.slots, SLOT_WORDS, renumbered), SLOT_KEY, words)
         size = len(hosts["name"]), len(slots["host"])
         if delta.size not in (None, size):
-            raise Conflict("the delta does not complete this snapshot: take the whole again")
+            raise Conflict("the delta does not match this snapshot: request a full snapshot")
         merged = replace(delta, words=words, hosts=hosts, slots=slots, size=size)
         if len(words) > _WORDS_PER_ROW * sum(size):
             return _compacted(merged)
@@ -271,7 +271,7 @@ def _read_columns(
         packed = base64.b64decode(text, validate=True)
         columns[name] = ints(np.frombuffer(zlib.decompress(packed), dtype=_WIRE_TYPES[wire]))
         if name in words and columns[name].max(initial=-1) >= word_count:
-            raise ValueError(f"{name}: a number without a word")
+            raise ValueError(f"{name}: a number without a string")
     if len({len(column) for column in columns.values()}) != 1:
         raise ValueError("columns of different lengths")
     return columns

@@ -67,7 +67,7 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
         new = observed.slot not in stored
         if new:
             tx.add(_new_slot(heartbeat.host, tx.shard.name, observed))
-            repairs.append(Repair(observed.slot, "new to the pool"))
+            repairs.append(Repair(observed.slot, "newly discovered"))
         else:
             # Read again: a task that lost another slot has left this one as well, and its agent was told.
             repairs += _compare_slot(tx, tx.slot(observed.slot), observed, heartbeat, now_s)
@@ -79,7 +79,9 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
     for name in sorted(stored - {observed.slot for observed in heartbeat.slots}):
         slot = tx.slot(name)
         if slot.state is not SlotState.FAULTED:
-            gone = SlotChanged(slot=slot.name, at=heartbeat.at, state=SlotState.FAULTED, reason="its card is gone")
+            gone = SlotChanged(
+                slot=slot.name, at=heartbeat.at, state=SlotState.FAULTED, reason="its card has disappeared"
+            )
             change_slot(tx, slot, gone, now_s)
             repairs.append(Repair(slot.name, gone.reason))
     if returned:
@@ -106,7 +108,10 @@ def note_progress(tx: Transaction, observed: Iterable[ObservedJob], at: float) -
 def _refuse_wrong_slots(heartbeat: Heartbeat) -> None:
     for observed in heartbeat.slots:
         if not observed.slot.startswith(f"{heartbeat.host}/"):
-            raise InvalidInput(f"slots: {observed.slot} is no slot of host {heartbeat.host}: its name says otherwise")
+            raise InvalidInput(
+                f"slots: {observed.slot} is not a slot of host {heartbeat.host}: expected a name that starts with the "
+                "host"
+            )
         slot_links(observed.links)
 
 
@@ -115,9 +120,9 @@ def _refuse_later_epoch(tx: Transaction, heartbeat: Heartbeat) -> None:
     epoch = max(epochs, default=0)
     if epoch > tx.shard.epoch:
         raise StaleEpoch(
-            f"host {heartbeat.host} has obeyed epoch {epoch} of a shard, this database is at epoch {tx.shard.epoch} of"
-            f" {tx.shard.name}: another scheduler has taken over, or the database was replaced by an older or a new"
-            " one; in that case stop the agent and remove its state directory"
+            f"host {heartbeat.host} has executed commands of epoch {epoch} of a shard, but this database is at epoch "
+            f"{tx.shard.epoch} of {tx.shard.name}: another scheduler has taken over, or the database was restored or "
+            "recreated; in that case stop the agent and remove its state directory"
         )
 
 
@@ -129,11 +134,11 @@ def _compare_slot(
     if known != slot:
         facts = {name: getattr(known, name) for name in ("board", "kind", "links", "sequence")}
         told = ", ".join(f"{name} {fact}" for name, fact in facts.items() if fact != "")
-        repairs.append(Repair(slot.name, f"is another than the one stored: {told}"))
+        repairs.append(Repair(slot.name, f"differs from the stored one: {told}"))
         tx.save(known)
         slot = tx.slot(slot.name)
     if heartbeat.unreported == 0 and _differs(slot, observed):
-        repairs.append(Repair(slot.name, f"stored as {slot.state} {slot.function}, is {observed.state} now"))
+        repairs.append(Repair(slot.name, f"stored as {slot.state} {slot.function}, but is {observed.state}"))
         change_slot(tx, slot, _as_report(observed, heartbeat.at), now_s)
     return repairs
 
@@ -147,8 +152,8 @@ def require_later(heartbeat: Heartbeat, boot: int, beat: int) -> None:
     """Raise LateMessage unless a heartbeat was made after another one of the same agent."""
     if (heartbeat.boot, heartbeat.beat) <= (boot, beat):
         raise LateMessage(
-            f"host {heartbeat.host}: heartbeat {heartbeat.beat} of start {heartbeat.boot} comes after heartbeat {beat}"
-            f" of start {boot}"
+            f"host {heartbeat.host}: heartbeat {heartbeat.beat} of start {heartbeat.boot} arrived after heartbeat "
+            f"{beat} of start {boot}"
         )
 
 
@@ -252,7 +257,7 @@ def _release_strays(tx: Transaction, host: str, held: Iterable[ObservedJob], *, 
     for observed in held:
         if not _is_current(tx, observed.job, observed.attempt, host, pending=not returned):
             send(tx, observed.slot, ReleaseJob(job=observed.job))
-            repairs.append(Repair(observed.job, f"held by {host} though it is over or elsewhere"))
+            repairs.append(Repair(observed.job, f"held by {host}, though it has ended or moved elsewhere"))
     return repairs
 
 
@@ -261,7 +266,7 @@ def _mend_unknown_job(tx: Transaction, job: Job, at: float, now_s: float) -> Rep
         reason = "its result is no longer held by its agent"
         change_job(tx, job, ResultExpired(job=job.uuid, attempt=job.attempt, at=at), now_s)
     else:
-        reason = "its agent does not know it"
+        reason = "unknown to its agent"
         change_job(tx, job, Displaced(reason=reason, agent_reachable=False), now_s)
     return Repair(job.uuid, reason)
 
@@ -304,7 +309,7 @@ def tick(tx: Transaction, settings: PoolSettings, now_s: float, silent_s: Mappin
 
 
 def _lose_host(tx: Transaction, host: Host, silent_s: float, now_s: float) -> Repair:
-    reason = f"not heard of for {silent_s:.1f} s"
+    reason = f"no heartbeat for {silent_s:.1f} s"
     tx.save(replace(host, alive=False))
     for slot in tx.slots(host.name):
         displace_jobs(tx, slot.name, f"host {host.name}: {reason}", now_s, agent_reachable=False)

@@ -77,8 +77,8 @@ def require_agent(host: Host, agent_id: str) -> None:
     """Refuse who is not the agent of the host."""
     if agent_id != host.agent_id:
         raise HostTaken(
-            f"host {host.name}: another agent speaks for it; if two hosts have this name, give one another"
-            " ([agent] host); if the state directory of this one was lost, it is heard once the old one is given up"
+            f"host {host.name}: another agent reports for it; if two hosts have this name, rename one ([agent] host); "
+            "if the state directory of this agent was lost, it is accepted after the old one has timed out"
         )
 
 
@@ -86,7 +86,7 @@ def _apply_slot_report(tx: Transaction, host: str, report: SlotChanged, now_s: f
     try:
         slot = tx.slot(report.slot)
     except NotFound:
-        return f"no slot {report.slot}; the next heartbeat will tell of it"
+        return f"no slot {report.slot}; the next heartbeat will add it"
     if slot.host != host:
         return f"slot {report.slot} is on host {slot.host}, not on {host}"
     if not SLOT.allows(slot.state, SlotChanged):

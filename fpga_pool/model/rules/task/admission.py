@@ -96,7 +96,7 @@ def _check_shapes(shapes: Sequence[TaskShape], shares: int) -> None:
     for place, shape in enumerate(shapes):
         if not 1 <= shape.slots <= shares:
             raise InvalidInput(
-                f"shapes[{place}].slots: expected 1 to {shares}, a slot has a share, found {shape.slots}"
+                f"shapes[{place}].slots: expected 1 to {shares}, at least one share per slot, found {shape.slots}"
             )
         if shape.seconds is not None and not 0 < shape.seconds < math.inf:
             raise InvalidInput(f"shapes[{place}].seconds: expected a number above 0, found {shape.seconds:g}")
@@ -131,10 +131,10 @@ def _shard_for(request: TaskRequest, slots: Sequence[Slot], catalogue: Catalogue
     able = {on_host.shard for on_host in candidates if any(holds(on_host, topology, count) for count in counts)}
     if not able:
         most = max((largest(on_host, topology, counts[0]) for on_host in candidates), default=0)
-        wish = "" if topology is Topology.ANY else f" that are linked as a {topology}"
+        wish = "" if topology is Topology.ANY else f" linked as a {topology}"
         raise NoSlotFits(
-            f"{'shapes' if request.shapes else 'shares'}: no host of the pool has {counts[0]} slots for"
-            f" {request.function}{wish}; at most {most} are there"
+            f"{'shapes' if request.shapes else 'shares'}: no host of the pool has {counts[0]} slots for "
+            f"{request.function}{wish}; at most {most} exist"
         )
     size = Counter(slot.shard for slot in slots)
     return min(able, key=lambda shard: (jobs.get(shard, 0) / size[shard], shard))

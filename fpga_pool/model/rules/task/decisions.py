@@ -141,7 +141,7 @@ def _left_out(tasks: Iterable[Task], fits: Mapping[_Asked, bool]) -> dict[str, s
         if not any(fits[task.function, task.topology, shape.slots] for shape in task.alternatives):
             count = " or ".join(str(shape.slots) for shape in task.alternatives)
             left_out[task.uuid] = (
-                f"no host has {count} slots in service for {task.function} that are linked so ({task.topology})"
+                f"no host has {count} slots in service for {task.function} with the required links ({task.topology})"
             )
     return left_out
 
@@ -222,7 +222,13 @@ def _take_slot(tx: Transaction, name: str, task: Task, settings: PoolSettings, n
     for job in tx.active_jobs(slot=name):
         # Of the attempts that a job has, half are for faults.
         if job.state is JobState.WAITING_INPUT and job.attempt <= settings.max_attempts // 2:
-            change_job(tx, job, Displaced(reason=f"a task that waited long gets slot {name}"), now_s, settle=False)
+            change_job(
+                tx,
+                job,
+                Displaced(reason=f"slot {name} is reserved for a task that has waited for long"),
+                now_s,
+                settle=False,
+            )
     for lease in tx.leases(slots=[name]):
         end_lease(tx, lease, now_s)
     tx.add(new_lease(tx, name, LeaseKind.TASK, task.uuid, now_s, project_id=task.project_id))
@@ -289,7 +295,7 @@ def _outlook(view: TaskView, asked: Task) -> tuple[str, float | None]:
     if asked.uuid in view.left_out:
         return view.left_out[asked.uuid], None
     if asked not in view.tasks[:OUTLOOK]:
-        return f"more than {OUTLOOK} tasks wait before it", None
+        return f"more than {OUTLOOK} tasks are ahead of it in the queue", None
     earliest = EarliestStart(view.candidates, view.ready_s)
     for task in view.tasks:
         count, work_s = quickest(view.shapes[task.uuid])
@@ -299,8 +305,8 @@ def _outlook(view: TaskView, asked: Task) -> tuple[str, float | None]:
         wait_s, slots = found
         if task.uuid == asked.uuid:
             counts = " or ".join(str(count) for count, _ in view.shapes[task.uuid])
-            wish = "" if counts == "1" else f" that are linked so ({task.topology})"
-            return f"{counts} slots for {task.function}{wish} are not free at once", view.now_s + wait_s
+            wish = "" if counts == "1" else f" with the required links ({task.topology})"
+            return f"{counts} slots for {task.function}{wish} are not free at the same time", view.now_s + wait_s
         earliest.take(slots, wait_s + view.load_s[task.uuid] + work_s)
     return "", None
 

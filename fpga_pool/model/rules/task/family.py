@@ -237,9 +237,9 @@ class TaskFamily:
     def commit(self, tx: Transaction, look: Look[TaskView], wanted: Sequence[Choice], now_s: float) -> Outcome:
         """Give tasks their slots."""
         placed = commit_choices(tx, look.view, wanted, self._settings, now_s)
-        details = tuple(f"task {task.uuid}: gets its {task.slots} slots, attempt {task.attempt}" for task in placed)
+        details = tuple(f"task {task.uuid}: placed on {task.slots} slots, attempt {task.attempt}" for task in placed)
         summary = (
-            f"of {len(look.view.tasks)} tasks that wait {len(placed)} placed, {len(wanted) - len(placed)} put off, by"
+            f"of {len(look.view.tasks)} waiting tasks {len(placed)} placed, {len(wanted) - len(placed)} postponed, by"
             f" {self._policy.name}"
         )
         return Outcome(changed=bool(placed), placed=tuple(placed), details=details, summary=summary)

@@ -157,7 +157,7 @@ class GuestChannel:
         if type(size) is not int or size < 0 or not isinstance(function, str):
             raise InvalidInput("run: expected a number of bytes and the name of a function")
         if size > self._limits.max_input_bytes:
-            raise InvalidInput(f"input: {size} bytes; this accelerator takes {self._limits.max_input_bytes} at most")
+            raise InvalidInput(f"input: {size} bytes; this accelerator accepts at most {self._limits.max_input_bytes}")
         held = self._guest.function(self._instance)
         if function not in ("", held):
             raise InvalidInput(f"this accelerator is {held}, not {function}")
@@ -168,7 +168,7 @@ class GuestChannel:
         assert request is not None  # noqa: S101
         request.received_bytes += len(data)
         if request.received_bytes > request.announced_bytes:
-            raise InvalidInput(f"input: {request.announced_bytes} bytes were announced, and more arrived")
+            raise InvalidInput(f"input: more than the announced {request.announced_bytes} bytes arrived")
         request.digest.update(data)
         request.file.write(data)
 
@@ -177,7 +177,7 @@ class GuestChannel:
         assert request is not None  # noqa: S101
         request.file.close()
         if request.received_bytes != request.announced_bytes or message.get("sha256") != request.digest.hexdigest():
-            raise InvalidInput("input: it arrived damaged or not whole; send it again")
+            raise InvalidInput("input: corrupted or incomplete; send it again")
         future = self._pool.submit(
             self._guest.run,
             self._instance,
@@ -190,7 +190,7 @@ class GuestChannel:
         try:
             while not self._has_ended(future):
                 if self._closing.is_set():
-                    raise ServiceUnavailable("this accelerator is taken away")
+                    raise ServiceUnavailable("this accelerator is being detached")
                 end.sendall(encode({"id": request.id, "op": "busy"}))
         except (FpgaPoolError, OSError):
             # Nobody will hear of its result, and the next request needs its files.

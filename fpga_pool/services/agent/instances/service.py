@@ -75,7 +75,7 @@ class _Handler(socketserver.BaseRequestHandler):
         try:
             self.request.sendall(json.dumps(self._answer()).encode())
         except OSError as error:
-            LOG.warning("the hypervisor's hook did not wait for its answer: %s", error)
+            LOG.warning("the hypervisor's hook disconnected before the reply: %s", error)
 
     def _answer(self) -> dict[str, Any]:
         try:
@@ -85,8 +85,8 @@ class _Handler(socketserver.BaseRequestHandler):
         except FpgaPoolError as error:
             return {"error": str(error)}
         except Exception:
-            LOG.exception("a question of the hypervisor's hook failed")
-            return {"error": "the agent failed; its log says how"}
+            LOG.exception("a request of the hypervisor's hook failed")
+            return {"error": "internal error of the agent; its log has the details"}
         return {}
 
     def _require_trust(self) -> None:
@@ -94,19 +94,19 @@ class _Handler(socketserver.BaseRequestHandler):
         credentials = self.request.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         _, uid, _ = struct.unpack("3i", credentials)
         if uid not in (0, os.getuid()):
-            raise InvalidInput(f"user {uid} may not ask")
+            raise InvalidInput(f"user {uid} is not allowed to use this socket")
 
     def _question(self) -> tuple[str, str]:
         data = b""
         while part := self.request.recv(1 << 16):
             data += part
             if len(data) > MAX_BYTES:
-                raise InvalidInput(f"the question is longer than {MAX_BYTES} bytes")
+                raise InvalidInput(f"the request is longer than {MAX_BYTES} bytes")
         try:
             question = json.loads(data)
             return str(question["operation"]), str(question["domain"])
         except (ValueError, KeyError, TypeError) as error:
-            raise InvalidInput(f"the question cannot be read: {error!r}") from error
+            raise InvalidInput(f"invalid request: {error!r}") from error
 
 
 # ---- Instances
@@ -154,7 +154,7 @@ class Instances:
             except MessagingError as error:
                 raise ServiceUnavailable(f"the pool's scheduler does not answer: {error}") from error
             except FpgaPoolError as error:
-                LOG.warning("instance %s: must not start: %s", domain.instance, error)
+                LOG.warning("instance %s: start refused: %s", domain.instance, error)
                 raise
 
     def changed(self, instance: str, *, ended: bool = False) -> None:

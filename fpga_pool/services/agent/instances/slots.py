@@ -52,7 +52,7 @@ class HoldTable:
         if hold is None:
             return False
         if hold.action.instance != instance:
-            raise Conflict(f"slot {slot} is kept for instance {hold.action.instance}")
+            raise Conflict(f"slot {slot} is reserved for instance {hold.action.instance}")
         if hold.problem:
             raise SlotFault(f"slot {slot}: {hold.problem}")
         return hold.ready
@@ -127,9 +127,9 @@ class GuestUse:
         with self._lock:
             hold = self._hold
         if hold is None or hold.instance != instance:
-            raise Conflict("this accelerator is not ready, or not this machine's any more")
+            raise Conflict("this accelerator is not ready, or no longer assigned to this machine")
         return hold
 
     def _stop_late(self, instance: str) -> None:
-        LOG.warning("slot %s: a computation of instance %s takes too long; stopped", self._address, instance)
+        LOG.warning("slot %s: a computation of instance %s exceeded its time limit; stopped", self._address, instance)
         self._driver.stop(self._address)

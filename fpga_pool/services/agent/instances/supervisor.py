@@ -120,7 +120,7 @@ class InstanceSupervisor:
                 self._wake.set()  # gives back what was claimed
                 raise
             self._starting_until_s = time.monotonic() + START_S
-        LOG.info("instance %s: may start, with %s", self.instance, ", ".join(slots))
+        LOG.info("instance %s: start allowed with %s", self.instance, ", ".join(slots))
 
     def ended(self) -> None:
         """Its machine has ended, or did not start."""
@@ -147,7 +147,7 @@ class InstanceSupervisor:
             except (FpgaPoolError, MessagingError) as error:
                 LOG.warning("instance %s: %s", self.instance, error)
             except Exception:
-                LOG.exception("instance %s: cannot be followed now", self.instance)
+                LOG.exception("instance %s: cannot be supervised now", self.instance)
             if self._on_end(self.instance):
                 self._close_channels()
                 return
@@ -170,7 +170,7 @@ class InstanceSupervisor:
     def _release(self) -> None:
         """Give back what the instance has; its agent hears of it by a command for each slot."""
         if self._claimed or self._parts.holds.slots_of(self.instance):
-            LOG.info("instance %s: does not run here; its slots are given back", self.instance)
+            LOG.info("instance %s: not running here; its slots are released", self.instance)
             self._parts.scheduler.release_slots(self._parts.host, self._parts.agent_id, self.instance)
             self._claimed = False
 
@@ -189,7 +189,7 @@ class InstanceSupervisor:
         """Have a channel served for each slot, or its function passed through, and no other."""
         slots = self._parts.holds.slots_of(self.instance)
         if not slots:
-            LOG.warning("instance %s: runs without slots; they are claimed", self.instance)
+            LOG.warning("instance %s: running without slots; claiming them", self.instance)
             slots = self._claim(domain)
         for number, channel in list(self._channels.items()):
             if slots[number : number + 1] != [channel.slot]:
@@ -197,7 +197,7 @@ class InstanceSupervisor:
         self._pass_functions(domain, slots)
         served = {number: slot for number, slot in enumerate(slots) if slot not in self._functions}
         for number in domain.ports.keys() - served.keys():
-            LOG.info("instance %s: port %d is taken away", self.instance, number)
+            LOG.info("instance %s: port %d detached", self.instance, number)
             self._parts.driver.detach(domain, number)
         domain = self._with_ports(domain, served)
         for number, slot in served.items():
@@ -213,11 +213,11 @@ class InstanceSupervisor:
         wanted = {number: self._functions[slot] for number, slot in enumerate(slots) if slot in self._functions}
         for number, address in domain.functions.items():
             if wanted.get(number) != address:
-                LOG.info("instance %s: function %s is taken away", self.instance, address)
+                LOG.info("instance %s: function %s detached", self.instance, address)
                 self._plug(partial(driver.detach_function, domain, number, address))
         for number, address in wanted.items():
             if number not in domain.functions and self._may_use(slots[number]):
-                LOG.info("instance %s: function %s is passed", self.instance, address)
+                LOG.info("instance %s: function %s attached", self.instance, address)
                 self._plug(partial(driver.attach_function, domain, number, address))
 
     def _may_use(self, slot: str) -> bool:
@@ -237,7 +237,7 @@ class InstanceSupervisor:
         for number in numbers:
             if number not in domain.ports:
                 self._parts.driver.attach(domain, number)
-                LOG.info("instance %s: has port %d", self.instance, number)
+                LOG.info("instance %s: port %d attached", self.instance, number)
                 domain = self._parts.driver.find(self.instance) or domain
         return domain
 

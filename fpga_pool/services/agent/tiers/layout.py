@@ -60,7 +60,9 @@ def find_pcpus(
         key=lambda pcpu: (pcpu not in preferred, usage.get((across, pcpu), 1.0) if pcpu in shared else 0.0, pcpu),
     )
     if len(free) < vcpus:
-        raise Conflict(f"{vcpus} pCPUs wanted in the {tier}, {len(free)} of {len(set(pcpus))} are free there")
+        raise Conflict(
+            f"{vcpus} pCPUs requested in the {tier}, but only {len(free)} of {len(set(pcpus))} are free there"
+        )
     return tuple(free[:vcpus])
 
 

@@ -29,11 +29,13 @@ def check_nova_conf(path: Path, pcpus: Collection[int]) -> None:
     wanted = ",".join(str(pcpu) for pcpu in sorted(pcpus))
     if parse_pcpus(shared or "") != frozenset(pcpus):
         raise InvalidInput(
-            f"{path}: [compute] cpu_shared_set is {shared or 'not set'}; [tiers] pcpus is {wanted}: they must be the"
-            " same, for guests of the shared set that are in no tier would run between the two tiers"
+            f"{path}: [compute] cpu_shared_set is {shared or 'not set'}; [tiers] pcpus is {wanted}: they must be "
+            "equal, because guests of the shared set without a tier would run between the two tiers"
         )
     if parse_pcpus(dedicated or "") & frozenset(pcpus):
-        raise InvalidInput(f"{path}: [compute] cpu_dedicated_set has some of [tiers] pcpus {wanted}; it must have none")
+        raise InvalidInput(
+            f"{path}: [compute] cpu_dedicated_set overlaps with [tiers] pcpus {wanted}; they must be disjoint"
+        )
     if ratio != VCPUS_PER_PCPU:
         raise InvalidInput(
             f"{path}: cpu_allocation_ratio is {'not set' if ratio is None else ratio}; it must be"

@@ -134,9 +134,9 @@ class Tiers:
             entries = self._book.entries()
             for instance, tier in tiers.items():
                 if instance not in entries or instance not in self._guests:
-                    raise NotFound(f"guest {instance}: is in no tier of this host")
+                    raise NotFound(f"guest {instance}: is not in a tier of this host")
                 if tier == Tier.AUTO:
-                    raise InvalidInput("tier: auto is a wish; a guest is in the foreground or in the background")
+                    raise InvalidInput("tier: auto is only a preference; expected foreground or background")
             self._change({each: tier for each, tier in tiers.items() if entries[each].place.tier != tier})
 
     def swap(self, first: str, second: str) -> None:
@@ -146,7 +146,7 @@ class Tiers:
         try:
             tiers = {first: entries[second].place.tier, second: entries[first].place.tier}
         except KeyError as error:
-            raise NotFound(f"guest {error.args[0]}: is in no tier of this host") from None
+            raise NotFound(f"guest {error.args[0]}: is not in a tier of this host") from None
         self.set_tiers(tiers)
 
     def _change(self, tiers: Mapping[str, Tier]) -> None:
@@ -210,7 +210,7 @@ class Tiers:
             elif instance in allocated if allocated is not None else now_s - entry.seen_s < FORGET_S:
                 kept[instance] = entry
             else:
-                LOG.info("guest %s: is gone; its pCPUs are free", instance)
+                LOG.info("guest %s: has ended; its pCPUs are free", instance)
         if kept != entries:
             self._book.write(kept)
 
@@ -226,7 +226,7 @@ class Tiers:
         try:
             new = rearranged(places, tiers, self._pcpus, self._use())
         except Conflict as error:
-            self._complain("Placement", f"tiers: Placement has allocated what does not fit: {error}")
+            self._complain("Placement", f"tiers: the allocations in Placement do not fit: {error}")
             return
         self._book.write(entries | {each: replace(entries[each], place=place) for each, place in new.items()})
 
@@ -242,7 +242,7 @@ class Tiers:
         except NotFound as error:
             LOG.debug("%s", error)  # ended meanwhile
         except FpgaPoolError as error:
-            self._complain(guest.instance, f"guest {guest.name}: is left as it is: {error}")
+            self._complain(guest.instance, f"guest {guest.name}: not changed: {error}")
         else:
             self._complaints.pop(guest.instance, None)
 

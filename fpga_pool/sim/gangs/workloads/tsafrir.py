@@ -43,7 +43,7 @@ def tsafrir(
     if longest_s < _HOUR_S:
         raise ValueError(f"longest_s: expected an hour or more, got {longest_s!r}")
     if len(run_s) and run_s.max() > longest_s:
-        raise ValueError(f"run_s: a job runs for {run_s.max():g} s, the longest allowed is {longest_s:g} s")
+        raise ValueError(f"run_s: a job runs for {run_s.max():g} s, the maximum is {longest_s:g} s")
     count = len(run_s)
     values = max(_HEADS, round(float(np.interp(count, *_VALUES))))
     heads_s = head_times(int(longest_s))
@@ -146,7 +146,8 @@ def _assign(run_s: Floats, estimates_s: Floats, rng: np.random.Generator) -> Flo
     ):
         if left[place] < run or last < place:
             raise ValueError(
-                "run_s: too many long jobs for the model; allow a longer time, or let more jobs ask for it"
+                "run_s: too many long jobs for the model; increase the longest run time, or the share of jobs that "
+                "request it"
             )
         at = place + int(draw * (last - place + 1))
         found[job] = left[at]

@@ -53,9 +53,7 @@ def test_cards_say_how_they_are_linked_as_the_agent_is_configured(configured):
 def test_an_enclosure_of_a_card_that_there_is_not_is_refused(configured):
     with pytest.raises(InvalidInput) as refused:
         configured("enclosure = box ring sim0,sim4")
-    assert str(refused.value) == (
-        "[agent] enclosure: enclosure box: there is no card 'sim4', but sim0, sim1, sim2, sim3"
-    )
+    assert str(refused.value) == ("[agent] enclosure: enclosure box: no card 'sim4'; available: sim0, sim1, sim2, sim3")
 
 
 def test_a_negative_number_of_cards_is_refused(simulated):

@@ -101,7 +101,7 @@ class Scheduler:
     def claim(self, host, agent_id):
         self._answer()
         if self.taken:
-            raise HostTaken("another agent speaks for it")
+            raise HostTaken("another agent reports for it")
 
     def heartbeat(self, heartbeat):
         self.claim(heartbeat.host, heartbeat.agent_id)

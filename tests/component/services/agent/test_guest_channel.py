@@ -116,7 +116,7 @@ def test_another_function_than_the_slot_holds_is_refused_with_both_names(new_cha
 
 def test_an_input_that_is_too_large_is_refused_before_it_is_stored(new_channel, tmp_path):
     with Port(new_channel(max_input_bytes=1000)) as port:
-        with pytest.raises(RequestFailed, match="1001 bytes; this accelerator takes 1000 at most"):
+        with pytest.raises(RequestFailed, match="1001 bytes; this accelerator accepts at most 1000"):
             compute(port, bytes(1001))
         assert compute(port, bytes(1000)) == sha256(bytes(1000))
 
@@ -127,9 +127,9 @@ def test_an_input_that_is_too_large_is_refused_before_it_is_stored(new_channel, 
         ([{"op": "run", "bytes": -1}], "expected a number of bytes"),
         ([{"op": "run", "bytes": True}], "expected a number of bytes"),
         ([{"op": "run", "bytes": 1, "function": 7}], "expected a number of bytes"),
-        ([{"op": "run", "bytes": 1}, {"op": "data", "data": b"ab"}], "1 bytes were announced, and more arrived"),
-        ([{"op": "run", "bytes": 2}, {"op": "data", "data": b"a"}, {"op": "end"}], "damaged or not whole"),
-        ([{"op": "run", "bytes": 1}, {"op": "data", "data": b"a"}, {"op": "end", "sha256": "0"}], "damaged"),
+        ([{"op": "run", "bytes": 1}, {"op": "data", "data": b"ab"}], "more than the announced 1 bytes arrived"),
+        ([{"op": "run", "bytes": 2}, {"op": "data", "data": b"a"}, {"op": "end"}], "corrupted or incomplete"),
+        ([{"op": "run", "bytes": 1}, {"op": "data", "data": b"a"}, {"op": "end", "sha256": "0"}], "corrupted"),
     ],
 )
 def test_a_request_that_is_wrong_is_told_so_and_the_channel_goes_on(new_channel, messages, told):
@@ -172,7 +172,7 @@ def test_a_slot_that_is_taken_away_ends_its_requests(bench, new_channel, until):
         bench.execute(bench.commands.command(FreeSlot(instance="vm", lease_epoch=1)))
         thread.join(PATIENCE_S)
         assert failures == ["sim0/slot0: the job was stopped"]
-        with pytest.raises(RequestFailed, match="not ready, or not this machine's any more"):
+        with pytest.raises(RequestFailed, match="not ready, or no longer assigned to this machine"):
             port.describe()
 
 

@@ -47,7 +47,7 @@ def test_a_slot_that_is_held_is_loaded_told_and_used_by_its_instance(bench, unti
     assert compute(bench).split()[0].decode() == hashlib.sha256(b"abc").hexdigest()
     with pytest.raises(Conflict, match="this accelerator is sha256, not aes"):
         compute(bench, function="aes")
-    with pytest.raises(Conflict, match="not this machine's"):
+    with pytest.raises(Conflict, match="no longer assigned to this machine"):
         compute(bench, instance="another")
 
 

@@ -30,7 +30,7 @@ def test_a_command_that_is_late_is_refused_and_says_why(jobs, commands):
     outcome = jobs.order(late)
     assert (outcome.outcome, outcome.command) == ("refused", late.id)
     assert outcome.reason == (
-        f"{SLOT} has executed command 2 of epoch 1: 1 of epoch 1 is late, or from a scheduler that was replaced"
+        f"{SLOT} has executed command 2 of epoch 1: 1 of epoch 1 is outdated, or from a replaced scheduler"
     )
     assert jobs.get("late") is None
 

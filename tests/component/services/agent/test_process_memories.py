@@ -212,5 +212,5 @@ def test_a_guest_that_is_gone_leaves_no_memory(host, memories):
     memories.seen.clear()
     memories.memories.add("a.1.0")
     (failed,) = host.settle()
-    assert (type(failed).__name__, failed.message) == ("ProcessFailed", "its guest is gone")
+    assert (type(failed).__name__, failed.message) == ("ProcessFailed", "its guest no longer exists")
     assert memories.memories == {"old.1.0"}

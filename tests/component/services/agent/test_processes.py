@@ -88,7 +88,7 @@ def test_a_guest_that_has_died_is_told_and_not_launched_again(host):
     host.settle()
     host.runner.end(Key("a", 0, 1))
     (failed,) = host.settle()
-    assert (type(failed).__name__, failed.message) == ("ProcessFailed", "its guest is gone")
+    assert (type(failed).__name__, failed.message) == ("ProcessFailed", "its guest no longer exists")
     assert host.names() == []
 
 

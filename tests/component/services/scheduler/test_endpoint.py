@@ -45,7 +45,7 @@ def test_a_batch_is_stored_planned_and_commanded(running, agent, until):
     [
         ({"jobs": ()}, InvalidInput, "at least one job"),
         ({"policy": "psychic"}, InvalidInput, "policy: no batch policy 'psychic'; known: .*ect"),
-        ({"policy": "exact"}, InvalidInput, "policy: 'exact' keeps all others waiting until it has proven its plan"),
+        ({"policy": "exact"}, InvalidInput, "policy: 'exact' blocks all other planning until it has proven its plan"),
     ],
 )
 def test_bad_batches_are_refused_with_their_own_error(running, agent, changes, error, message):
@@ -156,7 +156,7 @@ def test_tickets_are_given_for_what_makes_sense_in_the_jobs_state(running, plann
         if purpose in purposes:
             assert running.tickets(planned, job.uuid, purpose=purpose)[0].purpose == purpose
         else:
-            with pytest.raises(Conflict, match=f"job {job.uuid} is {state}: nothing to {purpose} now"):
+            with pytest.raises(Conflict, match=f"job {job.uuid} is {state}: there is nothing to {purpose} now"):
                 running.tickets(planned, job.uuid, purpose=purpose)
 
 
@@ -171,7 +171,7 @@ def test_tickets_are_all_given_or_none(running, planned):
 def test_no_ticket_for_another_purpose_another_batch_or_a_job_to_be_cancelled(running, agent, planned, until):
     other = running.create(agent, "sha256")
     job = running.jobs(planned)[0].uuid
-    with pytest.raises(InvalidInput, match="purpose: 'keep' is neither send nor fetch"):
+    with pytest.raises(InvalidInput, match="purpose: expected send or fetch, found 'keep'"):
         running.tickets(planned, job, purpose="keep")
     with pytest.raises(NotFound, match=f"no job {job} in batch {other.uuid}"):
         running.tickets(other, job)

@@ -74,7 +74,7 @@ def test_a_replayed_heartbeat_is_refused_and_counted(running, agent, monkeypatch
     heartbeat = agent.heartbeat(running.clock())
     running.api.heartbeat(heartbeat)
     running.service.heartbeat_intake.flush()
-    with pytest.raises(LateMessage, match=f"heartbeat {heartbeat.beat} of start 1 comes after"):
+    with pytest.raises(LateMessage, match=f"heartbeat {heartbeat.beat} of start 1 arrived after"):
         running.api.heartbeat(heartbeat)
     assert running.api.hosts()[0].refused_messages == 1
     assert running.api.describe("me")["refused"] == {"fpga_pool.late_message": 1}
@@ -83,7 +83,7 @@ def test_a_replayed_heartbeat_is_refused_and_counted(running, agent, monkeypatch
 def test_an_agent_in_anothers_name_is_refused_and_changes_nothing(running, agent, clock):
     before = running.api.hosts()[0]
     forged = changed(agent.heartbeat(clock()), agent_id="mallory", data_address="203.0.113.1")
-    with pytest.raises(HostTaken, match=f"host {agent.name}: another agent speaks for it"):
+    with pytest.raises(HostTaken, match=f"host {agent.name}: another agent reports for it"):
         running.api.heartbeat(forged)
     with pytest.raises(HostTaken):
         running.api.report(agent.name, "mallory", [(10**6, JobStarted(job="j", attempt=1, at=1.0))])
@@ -95,7 +95,7 @@ def test_an_agent_in_anothers_name_is_refused_and_changes_nothing(running, agent
 def test_an_agent_that_tells_of_anothers_slots_is_refused(running, agent, clock):
     mallory = running.host()
     forged = changed(mallory.heartbeat(clock()), slots=agent.heartbeat(clock()).slots)
-    with pytest.raises(InvalidInput, match=f"is no slot of host {mallory.name}"):
+    with pytest.raises(InvalidInput, match=f"is not a slot of host {mallory.name}"):
         running.api.heartbeat(forged)
 
 

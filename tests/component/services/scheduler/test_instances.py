@@ -73,7 +73,7 @@ def test_slots_are_linked_as_agents_tell_and_a_claim_of_others_is_refused(runnin
     ring, line = (
         AcceleratorRequest(function="sha256", count=3, topology=kind) for kind in (Topology.RING, Topology.LINE)
     )
-    with pytest.raises(Conflict, match="no such 3 are linked so, at most 2"):
+    with pytest.raises(Conflict, match="at most 2 have these links"):
         running.api.claim_slots(agent.name, agent.name, "vm", "p", ring)
     assert running.api.instance_slots(agent.name) == {}
     assert len(running.api.claim_slots(agent.name, agent.name, "vm", "p", line)) == 3

@@ -136,7 +136,7 @@ def test_a_batch_that_comes_while_others_run_is_planned_around_them_or_behind_th
     assert policy.asked[0].problem.jobs == 31
     assert quiet.states(second) == ["WAITING_INPUT"]
     assert quiet.states(first) == ["WAITING_INPUT"] * 30
-    assert ("failed to plan around what is under way" in caplog.text) == broken
+    assert ("failed to replan around jobs in progress" in caplog.text) == broken
 
 
 def test_what_is_late_is_planned_again_and_looked_at_again_later(quiet, agent, new_planner, jumping_clock):

@@ -26,7 +26,7 @@ def test_gangs_are_where_moves_have_brought_them(make_view):
 
 
 def test_a_gang_that_does_not_run_cannot_finish(make_view):
-    with pytest.raises(ValueError, match="gang 0: does not run"):
+    with pytest.raises(ValueError, match="gang 0: is not running"):
         make_view(1, (1, 10)).finish(0)
 
 
@@ -43,7 +43,7 @@ def test_a_gang_must_fit(make_view):
         ({"estimate_s": [np.nan]}, "estimate_s"),
         ({"usage": [1.5]}, "usage"),
         ({"usage": [0.5, 0.6, 0.7]}, "usage"),
-        ({"usage": [0.5, 0.6]}, "falling"),
+        ({"usage": [0.5, 0.6]}, "descending"),
     ],
 )
 def test_wrong_gangs_are_refused(change, message):

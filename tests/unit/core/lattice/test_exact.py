@@ -149,10 +149,10 @@ def test_refuses_tasks_without_a_function_beside_others_where_loads_take_time():
         enclosure_fpgas=[1], enclosure_links=[0], shape_begin=range(3), shape_fpgas=[1, 1], shape_seconds=[1.0, 1.0],
         links=[0, 0], function=[0, -1], load_s=1.0,
     )  # fmt: skip
-    with pytest.raises(ValueError, match="function: with load_s all tasks need one, or none"):
+    with pytest.raises(ValueError, match="function: with load_s either all tasks need one or none does"):
         decide(Exact(), problem)
 
 
 def test_refuses_large_problems_and_says_the_limit():
-    with pytest.raises(ValueError, match=r"too large: \d+ whole numbers to find, the limit is 5000"):
+    with pytest.raises(ValueError, match=r"too large: \d+ integer variables, the limit is 5000"):
         decide(Exact(), random_problem(0, 80, (3, 4), load=True))

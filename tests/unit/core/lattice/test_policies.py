@@ -158,7 +158,7 @@ def test_malleable_tasks_take_shapes_that_balance_area_and_longest():
 def test_a_task_that_fits_nowhere_is_refused(rings):
     problem = rings(2, [(1, 1.0), (9, 1.0)])
     for policy in POLICIES.values():
-        with pytest.raises(ValueError, match="task 1: 9 FPGAs linked as it asks are in no enclosure"):
+        with pytest.raises(ValueError, match="task 1: 9 FPGAs with the requested links are in no enclosure"):
             schedule(policy, problem)
 
 

@@ -234,7 +234,10 @@ def test_reports_incumbent_and_bound_and_these_get_nearer(hard):
 
 @pytest.mark.parametrize(
     ("changed", "complaint"),
-    [({"group": [0, 1]}, "group: more than one"), ({"output_bytes": [0, 1]}, "output_bytes: results")],
+    [
+        ({"group": [0, 1]}, "group: more than one"),
+        ({"output_bytes": [0, 1]}, "output_bytes: the model does not include"),
+    ],
 )
 def test_refuses_what_is_not_in_its_models(changed, complaint):
     problem = BatchProblem(
@@ -247,13 +250,13 @@ def test_refuses_what_is_not_in_its_models(changed, complaint):
 
 def test_refuses_large_problems_and_says_the_limit():
     # A joint batch has a whole number per job, accelerator and place in the order: 30 * 10 * 30.
-    with pytest.raises(ValueError, match="9000 whole numbers to find, the limit is 5000"):
+    with pytest.raises(ValueError, match="9000 integer variables, the limit is 5000"):
         decide(Exact(), random_problem(1, 30, 10))
 
 
 def test_without_pulp_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pulp", None)
-    with pytest.raises(ValueError, match=r"needs PuLP and a solver.*pip install 'fpga_pool\[exact\]'"):
+    with pytest.raises(ValueError, match=r"requires PuLP and a solver.*pip install 'fpga_pool\[exact\]'"):
         decide(Exact(), random_problem(1, 5, 3))
 
 

@@ -188,7 +188,7 @@ def test_repeats_are_answered_and_late_commands_refused(machine):
 
 def test_commands_of_an_owner_that_was_replaced_change_nothing(machine):
     machine.execute(epoch=3)
-    with pytest.raises(StaleEpoch, match="epoch 3 of shard s: 2 is over"):
+    with pytest.raises(StaleEpoch, match="epoch 3 of shard s: epoch 2 is over"):
         machine.execute(machine.command(assign("j"), epoch=2), epoch=2)
     assert machine.state.jobs == {}
 
@@ -203,7 +203,7 @@ def test_commands_for_others_and_of_other_kinds_are_refused_by_name(machine):
     assert [one.outcome.reason for one in instructions if isinstance(one, i.Answer)] == [
         f"no slot {A} on host h",
         "no slot h/c/none on host h",
-        "ReleaseFlow is no command for a slot",
+        "ReleaseFlow is not a command for a slot",
     ]
 
 

@@ -230,7 +230,7 @@ def test_a_processor_that_is_taken_away_launches_nobody_and_is_obeyed_while_a_ga
     assert [one.offered for one in machine.state.observed_processors({})] == [True, False]
     assert machine.sees(a=guest()) == [EndGuest(key("b"))]
     machine.does(GuestEnded(key("b")))
-    assert "not given to gangs" in machine.reported()[-1].message
+    assert "no longer offered to gangs" in machine.reported()[-1].message
 
 
 def test_an_event_without_a_rule_says_which_process_and_goal():

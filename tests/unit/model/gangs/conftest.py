@@ -115,7 +115,7 @@ class FakeHost:
         if keys := sorted(self.running):
             key = keys[number % len(keys)]
             if told:
-                self.drop(key, ProcessFailed, message="its guest is gone")
+                self.drop(key, ProcessFailed, message="its guest no longer exists")
             else:
                 self.forget(key)
 

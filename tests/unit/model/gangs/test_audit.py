@@ -34,24 +34,24 @@ def test_two_processes_in_one_place_are_told(contents):
     contents[2][contents[2].index(behind)] = replace(behind, tier=Tier.FOREGROUND)
     place = f"{behind.processor}/foreground"
     assert findings(contents) == [
-        f"gang {behind.gang_uuid}: is BACKGROUND, and 1 of its processes are in another tier",
-        f"{place}: 2 processes have it",
+        f"gang {behind.gang_uuid}: is BACKGROUND, but 1 of its processes are in another tier",
+        f"{place}: used by 2 processes",
     ]
 
 
 def test_a_gang_that_lacks_a_process_is_told(contents):
     lost = next(process for process in contents[2] if process.tier is Tier.FOREGROUND)
     contents[2].remove(lost)
-    assert findings(contents) == [f"gang {lost.gang_uuid}: is FOREGROUND, and has 1 of its 2 processes"]
+    assert findings(contents) == [f"gang {lost.gang_uuid}: is FOREGROUND, but has 1 of its 2 processes"]
 
 
 def test_processes_of_gangs_that_wait_or_have_ended_are_told(contents):
     gangs = contents[1]
     gangs[0] = replace(gangs[0], state=GangState.QUEUED)
     told = findings(contents)
-    assert [words.split(": ")[1][:25] for words in told] == ["is to have no processes, "]
+    assert [words.split(": ")[1][:25] for words in told] == ["should have no processes,"]
     ended = gangs.pop(0)
-    assert findings(contents) == [f"gang {ended.uuid}: has ended, and a process of it was not told to"]
+    assert findings(contents) == [f"gang {ended.uuid}: has ended, but a process of it was not stopped"]
     contents[2] = [
         replace(process, state=ProcessState.STOPPING) if process.gang_uuid == ended.uuid else process
         for process in contents[2]
@@ -61,4 +61,4 @@ def test_processes_of_gangs_that_wait_or_have_ended_are_told(contents):
 
 def test_a_process_on_a_processor_that_is_not_there_is_told(contents):
     contents[0].pop()
-    assert any("which is not there" in words for words in findings(contents))
+    assert any("which does not exist" in words for words in findings(contents))

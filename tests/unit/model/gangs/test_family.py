@@ -33,7 +33,7 @@ def test_a_gang_policy_decides_with_what_became_of_its_gangs(new_gang_pool):
     first, second = pool.create(), pool.create()
     result = cycle.run()
     assert (result.outcome.changed, [gang.uuid for gang in result.outcome.placed]) == (True, [first])
-    assert result.outcome.summary == "of 2 gangs 1 moved, 0 put off, by easy"
+    assert result.outcome.summary == "of 2 gangs 1 moved, 0 postponed, by easy"
     for _ in range(2):
         pool.deliver("h0")
         pool.work("h0")

@@ -232,7 +232,7 @@ def test_a_gang_is_given_up_when_it_has_failed_too_often(pool):
     pool.tick()
     assert (state(pool, gang), pool.gang(gang).reason) == (
         "FAILED",
-        "given up after 4 failures; last: process 0: its guest is gone",
+        "given up after 4 failures; last: process 0: its guest no longer exists",
     )
 
 
@@ -366,7 +366,7 @@ def test_a_processor_that_is_taken_from_the_gangs_stays_with_the_one_that_has_it
     pool.cancel(gang)
     pool.settle()
     assert (state(pool, gang), host.held) == ("CANCELLED", {})
-    assert pool.outlook(waits).reason == "it needs 2 processors, there are 1"
+    assert pool.outlook(waits).reason == "it needs 2 processors, the pool has 1"
 
 
 def test_a_gang_wider_than_what_is_left_of_the_pool_says_so_and_holds_up_nobody(pool):
@@ -376,7 +376,7 @@ def test_a_gang_wider_than_what_is_left_of_the_pool_says_so_and_holds_up_nobody(
     small = pool.create(1)
     pool.settle()
     assert (state(pool, wide), state(pool, small)) == ("QUEUED", "FOREGROUND")
-    assert pool.outlook(wide).reason == "it needs 2 processors, there are 1"
+    assert pool.outlook(wide).reason == "it needs 2 processors, the pool has 1"
     assert pool.outlook(wide).expected_at is None
 
 
@@ -416,10 +416,10 @@ def test_a_gang_of_another_project_looks_as_if_it_did_not_exist(pool):
 def test_a_heartbeat_cannot_speak_for_the_processors_of_another_host(pool):
     heard = pool.hosts["h0"].heartbeat(pool.now_s)
     foreign = changed(heard.processors[0], processor="h1/pcpu/0")
-    with pool.tx() as tx, pytest.raises(InvalidInput, match="h1/pcpu/0 is no processor of host h0"):
+    with pool.tx() as tx, pytest.raises(InvalidInput, match="h1/pcpu/0 is not a processor of host h0"):
         apply_heartbeat(tx, changed(heard, processors=(foreign,)), pool.now_s)
     later = changed(heard.processors[0], epoch=9)
-    with pool.tx() as tx, pytest.raises(StaleEpoch, match="has obeyed epoch 9"):
+    with pool.tx() as tx, pytest.raises(StaleEpoch, match="has executed commands of epoch 9"):
         apply_heartbeat(tx, changed(heard, processors=(later,)), pool.now_s)
 
 

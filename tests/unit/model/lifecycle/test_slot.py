@@ -81,7 +81,7 @@ def test_drain_resume_and_loss_of_the_host_are_possible_in_every_state(new_slot,
     assert SLOT.transition(slot, DrainRequested(reason="r"), 1.0)[0].drain_requested
     assert not SLOT.transition(slot, ResumeRequested(), 1.0)[0].drain_requested
     lost, _ = SLOT.transition(slot, HostLost(), 1.0)
-    assert (lost.state, lost.function, lost.job, lost.reason) == (FAULTED, "", "", "its host is not heard of")
+    assert (lost.state, lost.function, lost.job, lost.reason) == (FAULTED, "", "", "its host is lost")
 
 
 def test_a_lease_is_released_once(lease):

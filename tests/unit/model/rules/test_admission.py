@@ -27,7 +27,7 @@ BAD = {
     "too many": (
         tuple(changed(JOB, uuid=f"j{i}") for i in range(21)),
         InvalidInput,
-        "jobs: 21 jobs in one batch, at most 20 are accepted; split it",
+        "jobs: 21 jobs in one batch, at most 20 are accepted; split the batch",
     ),
     "negative size": (
         (JOB, changed(JOB, uuid="j1", input_bytes=-1)),
@@ -53,7 +53,7 @@ BAD = {
     "never measured": (
         (changed(JOB, function="unmeasured"),),
         NoSlotFits,
-        r"jobs\[0\].function: no slot of the pool can hold unmeasured \(it needs one of kind: small\)",
+        r"jobs\[0\].function: no slot of the pool can hold unmeasured \(it requires a slot of kind small\)",
     ),
 }
 
@@ -67,7 +67,7 @@ def test_a_bad_batch_is_refused_by_name_and_nothing_of_it_is_stored(pool, jobs, 
 
 def test_a_function_that_no_slot_of_the_pool_can_hold_is_refused(pool):
     pool.heard(pool.heartbeat(r2={"kind": "small"}))
-    with pytest.raises(NoSlotFits, match=r"no slot of the pool can hold flow \(it needs one of kind: large\)"):
+    with pytest.raises(NoSlotFits, match=r"no slot of the pool can hold flow \(it requires a slot of kind large\)"):
         pool.submit(request(changed(JOB, function="flow")))
 
 

@@ -30,23 +30,23 @@ def test_a_sound_pool_has_no_findings(planned):
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
-        (lambda contents, job: {"shards": []}, "host h0: is in shard s, which there is not"),
-        (lambda contents, job: {"hosts": []}, "is in shard s, its host is in none"),
+        (lambda contents, job: {"shards": []}, "host h0: is in shard s, which does not exist"),
+        (lambda contents, job: {"hosts": []}, "is in shard s, but its host is in none"),
         (
             lambda contents, job: {"slots": [replace(slot, state=SlotState.DRAINED) for slot in contents.slots]},
-            "is DRAINED, and nobody asked for it",
+            "is DRAINED without a drain request",
         ),
-        (lambda contents, job: {"active_jobs": [replace(job, host="h9")]}, "is not there"),
-        (lambda contents, job: {"leases": 2 * list(contents.leases)}, "2 leases on it are in force"),
+        (lambda contents, job: {"active_jobs": [replace(job, host="h9")]}, "has no slot"),
+        (lambda contents, job: {"leases": 2 * list(contents.leases)}, "2 active leases"),
         (
             lambda contents, job: {"leases": [replace(contents.leases[0], epoch=9)]},
-            "epoch 9 is not the last that was granted",
+            "epoch 9 is not the latest granted",
         ),
-        (lambda contents, job: {"leases": []}, "has jobs, and the pool does not hold it"),
-        (lambda contents, job: {"active_jobs": []}, "the pool holds it, and it has no jobs"),
+        (lambda contents, job: {"leases": []}, "has jobs, but no lease of the pool"),
+        (lambda contents, job: {"active_jobs": []}, "has a lease of the pool, but no jobs"),
         (
             lambda contents, job: {"commands": [changed(contents.commands[0], epoch=9)]},
-            "epoch 9 of shard s has not begun yet",
+            "epoch 9 of shard s has not started yet",
         ),
         (
             lambda contents, job: {"commands": [changed(contents.commands[0], sequence=9)]},
@@ -79,13 +79,13 @@ def test_a_sound_batch_has_no_findings(complete):
 @pytest.mark.parametrize(
     ("batch_change", "job_change", "run_attempt", "finding"),
     [
-        ({"jobs": 2}, {}, 1, "counts 2 jobs, there are 1"),
-        ({"jobs_completed": 0}, {}, 1, "counts 0 jobs completed, there are 1"),
-        ({}, {}, None, "is RESULT_HELD, and no run is recorded"),
-        ({}, {}, 2, "is complete at attempt 1, the run recorded is of attempt 2"),
-        ({"jobs_completed": 0}, {"state": JobState.RUNNING}, 1, "is RUNNING, and a run of attempt 1 is recorded"),
-        ({"jobs_completed": 0}, {"state": JobState.RUNNING}, 1, "is COMPLETED, and not all of its jobs have ended"),
-        ({"state": BatchState.RUNNING}, {}, 1, "is RUNNING, and all of its jobs have ended"),
+        ({"jobs": 2}, {}, 1, "counts 2 jobs, but 1 are stored"),
+        ({"jobs_completed": 0}, {}, 1, "counts 0 jobs completed, but 1 are stored"),
+        ({}, {}, None, "is RESULT_HELD, but no run is recorded"),
+        ({}, {}, 2, "is complete at attempt 1, but the recorded run is of attempt 2"),
+        ({"jobs_completed": 0}, {"state": JobState.RUNNING}, 1, "is RUNNING, but a run of attempt 1 is recorded"),
+        ({"jobs_completed": 0}, {"state": JobState.RUNNING}, 1, "is COMPLETED, but not all of its jobs have ended"),
+        ({"state": BatchState.RUNNING}, {}, 1, "is RUNNING, but all of its jobs have ended"),
     ],
 )
 def test_a_batch_that_does_not_agree_with_its_jobs_is_found(complete, batch_change, job_change, run_attempt, finding):

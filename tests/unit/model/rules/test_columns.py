@@ -134,7 +134,7 @@ def test_a_delta_holds_only_what_changed(pool):
 def test_a_removed_slot_is_a_conflict_with_every_older_snapshot(pool):
     known = pool.snapshot()
     pool.remove_slot(2, 1)
-    with pytest.raises(Conflict, match="take the whole again"):
+    with pytest.raises(Conflict, match="request a full snapshot"):
         known.merged(pool.snapshot().changed_after(known.seen))
 
 
@@ -199,7 +199,7 @@ def packed(column):
     ("change", "message"),
     [
         ({"format": 2}, "format: expected 1, found 2"),
-        ({"words": []}, "a number without a word"),
+        ({"words": []}, "a number without a string"),
         ({"seen": None}, "columns of the pool"),
         ({"size": [1]}, "columns of the pool"),
         ({"slots": {}}, "KeyError.*host"),

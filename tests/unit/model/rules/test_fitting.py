@@ -136,7 +136,7 @@ def test_a_function_that_is_not_in_the_catalogue_is_named():
 def test_a_pool_without_slots_has_no_providers():
     found = fitting()
     assert not len(found.firsts(found.costs, 1))
-    assert explain_host(found, "a", 1) == (False, "the pool knows no slots of this host")
+    assert explain_host(found, "a", 1) == (False, "the pool has no slots on this host")
 
 
 def test_providers_of_the_same_slots_are_not_worked_out_again():
@@ -154,7 +154,7 @@ def test_it_is_explained_why_a_host_passes():
     passes, why = explain_host(found, "a", 2)
     assert passes
     assert why == (
-        "2 of 3 slots that fit can be had; 1 has f loaded; 1 computes for the pool and would be evicted; "
+        "2 of 3 matching slots available; 1 with f loaded; 1 running a job of the pool that would be evicted; "
         "1 held by an instance"
     )
 
@@ -164,4 +164,4 @@ def test_it_is_explained_why_a_host_does_not_pass():
     assert explain_host(found, "b", 1) == (False, "none of its 1 slots can hold f")
     passes, why = explain_host(found, "a", 2)
     assert not passes
-    assert why.endswith("2 empty; 2 on one card are asked for and there are at most 1")
+    assert why.endswith("2 empty; 2 requested on one card, at most 1 available")

@@ -132,14 +132,16 @@ def test_slots_of_two_providers_are_taken_as_they_were_allocated(pool, claim):
 
 
 def test_less_allocated_than_wanted_is_refused(pool, claim):
-    with pytest.raises(Conflict, match=r"Placement has allocated 1 slots of host h0 to it, its flavor asks for 2"):
+    with pytest.raises(Conflict, match=r"Placement has allocated 1 slots of host h0 to it, its flavor requests 2"):
         claim(count=2, allocated={SMALL: 1, "elsewhere": 1})
     assert pool.sent() == []
 
 
 def test_slots_of_another_instance_are_never_taken(pool, claim):
     claim(count=2, instance="first")
-    message = "host h0: 2 slots for aes are wanted; of 3 that fit 2 are held by virtual machines, 1 can be given now"
+    message = (
+        "2 slots for aes are requested; of the 3 slots that fit 2 are held by virtual machines and 1 are available"
+    )
     with pytest.raises(Conflict, match=re.escape(message)):
         claim(count=2)
     assert holders(pool) == {R0: "first", R1: "first"}
@@ -148,7 +150,7 @@ def test_slots_of_another_instance_are_never_taken(pool, claim):
 def test_nothing_is_given_of_a_host_that_is_silent(pool, claim):
     pool.now_s += 11
     pool.tick()
-    with pytest.raises(Conflict, match="its agent is not heard of"):
+    with pytest.raises(Conflict, match="its agent is lost"):
         claim()
 
 
@@ -159,7 +161,7 @@ def test_an_unknown_function_is_refused_by_name(claim):
 
 def test_a_slot_out_of_service_is_not_given(pool, claim):
     pool.drain(R2)
-    with pytest.raises(Conflict, match="of 1 that fit 0 are held"):
+    with pytest.raises(Conflict, match="of the 1 slots that fit 0 are held"):
         claim("flow")
 
 
@@ -232,7 +234,7 @@ def test_a_slot_whose_job_cannot_be_stopped_and_runs_for_long_is_not_to_be_had(p
     for job in ("b1.0", "b1.1", "b1.2"):
         pool.bring(job, JobState.RUNNING)
     assert blocked(pool) == (set(), {R0, R1, R2})
-    with pytest.raises(Conflict, match="of 1 that fit 0 are held by virtual machines, 0 can be given now"):
+    with pytest.raises(Conflict, match="of the 1 slots that fit 0 are held by virtual machines and 0 are available"):
         claim("flow")
     pool.now_s += 16  # 4.5 s before their end
     pool.heard(pool.heartbeat())
@@ -319,14 +321,14 @@ def test_a_hold_is_said_again_once_the_agent_has_done_what_it_was_told_without_i
     assert pool.heard(pool.heartbeat(r0={"instance": "", "sequence": before})) == []
     assert pool.heard(pool.heartbeat(r0={"instance": ""}, unreported=1)) == []
     assert pool.heard(pool.heartbeat(r0={"instance": ""})) == [
-        (R0, "instance vm holds it, its agent keeps it for none")
+        (R0, "instance vm holds it, but its agent reserves it for none")
     ]
     assert actions(pool) == [(R0, HoldSlot)]
 
 
 def test_what_an_agent_keeps_for_an_instance_that_does_not_hold_it_is_freed(pool):
     assert pool.heard(pool.heartbeat(r0={"instance": "gone"})) == [
-        (R0, "its agent keeps it for instance gone, which does not hold it")
+        (R0, "its agent reserves it for instance gone, which does not hold it")
     ]
     assert pool.sent()[0].action == FreeSlot(instance="gone", lease_epoch=0)
 
@@ -341,7 +343,7 @@ def test_leases_outlive_a_lost_host_and_its_agent_is_told_again_when_it_is_back(
     # It never got the command: those were dropped when it was lost.
     empty = {"state": SlotState.EMPTY, "reason": ""}
     back = pool.heartbeat(r0=empty | {"instance": "", "sequence": before}, r1=empty, r2=empty)
-    assert (R0, "instance vm holds it, its agent keeps it for none") in pool.heard(back)
+    assert (R0, "instance vm holds it, but its agent reserves it for none") in pool.heard(back)
     assert actions(pool) == [(R0, HoldSlot)]
     assert pool.store.get(Host, "h0").alive
 
@@ -352,6 +354,6 @@ def test_what_a_new_database_finds_kept_stays_with_its_instance(new_pool, pool):
         changed(slot, slot=slot.slot.replace("h0", "h9")) for slot in known.slots
     ))  # fmt: skip
     repairs = pool.heard(told)
-    assert ("h9/c/r0", "its agent keeps it for instance vm, so that one holds it") in repairs
+    assert ("h9/c/r0", "its agent reserves it for instance vm, which therefore holds it") in repairs
     assert (pool.lease("h9/c/r0").holder, pool.lease("h9/c/r0").function) == ("vm", "aes")
     assert pool.sent() == []

@@ -67,7 +67,7 @@ def test_what_agents_tell_of_links_is_kept_and_a_change_is_taken_over(pool, link
 
 def test_links_that_there_are_not_are_refused(pool):
     beat = pool.heartbeat(r0={"links": "box star 4 3 line 2 1"})
-    with pytest.raises(InvalidInput, match="does not say how a slot is linked"):
+    with pytest.raises(InvalidInput, match="is not a valid description of a slot's links"):
         pool.heard(beat)
 
 
@@ -81,9 +81,9 @@ def test_where_placement_leaves_the_slots_of_a_card_open_linked_ones_are_taken(p
     pool.drain("h1/c0/r2")
     pool.sent()
     message = (
-        "h1: a line of 2 slots for aes is wanted; of 2 that can be given now and that Placement has allocated from"
+        "h1: a line of 2 slots for aes is requested; of the 2 slots that are available and are allocated in Placement"
     )
-    with pytest.raises(Conflict, match=f"{message} no such 2 are linked so, at most 1"):
+    with pytest.raises(Conflict, match=f"{message} at most 1 have these links"):
         claim(Topology.LINE, 2, allocated={provider(0): 2})
     assert pool.sent() == []
     pool.resume("h1/c0/r2")
@@ -111,7 +111,7 @@ def test_neighbours_across_the_end_of_a_ring_are_linked(linked, claim):
 def test_a_ring_of_all_cards_is_one_and_on_a_line_of_cards_it_is_not(linked, claim):
     everything = {provider(card): 1 for card in range(CARDS)}
     linked(slots=1, cables=Cables.LINE)
-    refused = "a ring of 4 slots for aes is wanted; of 4 that can be given now and that Placement has allocated from no"
+    refused = "a ring of 4 slots for aes is requested; of the 4 slots that are available and are allocated"
     with pytest.raises(Conflict, match=re.escape(refused)):
         claim(Topology.RING, 4, allocated=everything)
     linked(slots=1)
@@ -122,7 +122,7 @@ def test_without_placement_a_host_gives_linked_slots_wherever_it_has_them(linked
     linked()
     assert claim(Topology.LINE, 2) == ["c0/r0", "c0/r1"]
     assert claim(Topology.LINE, 5, instance="wide") == ["c1/r0", "c1/r1", "c2/r0", "c2/r1", "c3/r0"]
-    with pytest.raises(Conflict, match="of 8 that fit 7 are held by virtual machines"):
+    with pytest.raises(Conflict, match="of the 8 slots that fit 7 are held by virtual machines"):
         claim(Topology.RING, 2, instance="late")
 
 

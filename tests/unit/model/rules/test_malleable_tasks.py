@@ -92,7 +92,10 @@ def test_one_that_has_waited_long_gets_its_quickest_shape_as_soon_as_it_can(pool
     uuid = tasks.create(4, "ring", shapes=[(4, None), (2, 60.0)])
     pool.now_s += 31.0
     assert tasks.place() == []  # the two slots that are free are kept
-    assert tasks.detail(uuid).pending_reason == "4 or 2 slots for aes that are linked so (ring) are not free at once"
+    assert (
+        tasks.detail(uuid).pending_reason
+        == "4 or 2 slots for aes with the required links (ring) are not free at the same time"
+    )
     for share in tasks.shares(narrow):
         pool.bring(share.uuid, JobState.COMPLETED)
     assert tasks.place() == [uuid]
@@ -128,7 +131,7 @@ def test_where_the_policy_fails_it_gets_the_quickest_shape_that_there_are_slots_
 @pytest.mark.parametrize(
     ("shapes", "complaint"),
     [
-        ([(0, None)], r"shapes\[0\].slots: expected 1 to 3, a slot has a share, found 0"),
+        ([(0, None)], r"shapes\[0\].slots: expected 1 to 3, at least one share per slot, found 0"),
         ([(1, None), (4, None)], r"shapes\[1\].slots: expected 1 to 3"),
         ([(2, 0.0)], r"shapes\[0\].seconds: expected a number above 0, found 0"),
         ([(2, 1.0), (2, 2.0)], "shapes: expected different numbers of slots"),
@@ -140,13 +143,15 @@ def test_shapes_that_cannot_be_right_are_refused(tasks, shapes, complaint):
 
 
 def test_a_task_that_fits_nowhere_in_any_shape_is_refused_and_one_that_fits_in_one_is_not(pool, tasks):
-    with pytest.raises(NoSlotFits, match="shapes: no host of the pool has 5 slots for aes; at most 4 are there"):
+    with pytest.raises(NoSlotFits, match="shapes: no host of the pool has 5 slots for aes; at most 4 exist"):
         tasks.create(6, shapes=[(6, None), (5, None)])
     uuid = tasks.create(6, shapes=[(6, None), (3, None)])
     for card in (0, 1):
         pool.drain(f"r/c{card}/s0")
     assert tasks.place() == []
-    assert tasks.detail(uuid).pending_reason == "no host has 6 or 3 slots in service for aes that are linked so (any)"
+    assert (
+        tasks.detail(uuid).pending_reason == "no host has 6 or 3 slots in service for aes with the required links (any)"
+    )
     pool.resume("r/c0/s0")
     assert tasks.place() == [uuid]
 

@@ -255,10 +255,10 @@ def test_a_plan_that_does_not_answer_the_problem_is_refused(pool):
     pool.create("flow", "aes")
     request, plan = pool.decide()
     for changes, message in [
-        ({"generation": 99}, "a plan for generation 99, not"),
+        ({"generation": 99}, "its plan is for generation 99, not"),
         ({"accelerator": [2]}, "does not place each of the 2 jobs"),
         ({"accelerator": [2, 3]}, "does not place each of the 2 jobs"),
-        ({"accelerator": [0, 1]}, "puts a job where it cannot run"),
+        ({"accelerator": [0, 1]}, "places a job on an accelerator that cannot run it"),
     ]:
         with pytest.raises(Conflict, match=f"policy ect: .*{message}"):
             require_answer(request, replace(plan, **changes))

@@ -28,7 +28,7 @@ def test_a_host_is_stored_as_it_describes_itself(pool):
 
 
 def test_new_slots_are_taken_into_the_pool(new_pool, catalogue):
-    assert new_pool().host_up("h1") == [(f"h1/c/r{i}", "new to the pool") for i in range(3)]
+    assert new_pool().host_up("h1") == [(f"h1/c/r{i}", "newly discovered") for i in range(3)]
 
 
 def test_a_host_that_is_as_it_is_stored_needs_no_repair(pool, job):
@@ -41,7 +41,7 @@ def test_a_host_that_is_as_it_is_stored_needs_no_repair(pool, job):
 
 def test_a_slot_is_what_its_agent_observes(pool):
     heartbeat = pool.heartbeat(r0={"state": SlotState.READY, "function": "aes"})
-    assert pool.heard(heartbeat) == [(R0, "stored as EMPTY , is READY now")]
+    assert pool.heard(heartbeat) == [(R0, "stored as EMPTY , but is READY")]
     assert (pool.slot(R0).state, pool.slot(R0).function) == (SlotState.READY, "aes")
 
 
@@ -53,18 +53,18 @@ def test_a_faulted_slot_gives_its_jobs_back(pool, job):
 def test_a_card_that_is_gone_faults_its_slots_and_one_that_is_back_repairs_them(pool, job):
     everything = pool.heartbeat()
     rest = tuple(slot for slot in everything.slots if slot.slot != R2)
-    assert pool.heard(pool.heartbeat(slots=rest, jobs=())) == [(R2, "its card is gone")]
+    assert pool.heard(pool.heartbeat(slots=rest, jobs=())) == [(R2, "its card has disappeared")]
     assert (pool.slot(R2).state, pool.job(job).state) == (SlotState.FAULTED, JobState.PENDING)
     assert pool.heard(pool.heartbeat(slots=rest, jobs=())) == []
     assert pool.heard(pool.heartbeat(r2={"state": SlotState.EMPTY}, jobs=())) == [
-        (R2, "stored as FAULTED , is EMPTY now")
+        (R2, "stored as FAULTED , but is EMPTY")
     ]
     assert [job.slot for job in pool.plan()] == [R2]
 
 
 def test_another_card_in_the_place_of_one_is_planned_by_what_it_is(pool):
     repairs = pool.heard(pool.heartbeat(r0={"kind": "large"}))
-    assert repairs == [(R0, "is another than the one stored: board fast, kind large, sequence 0")]
+    assert repairs == [(R0, "differs from the stored one: board fast, kind large, sequence 0")]
     assert pool.slot(R0).kind == "large"
 
 
@@ -72,14 +72,14 @@ def test_another_card_in_the_place_of_one_is_planned_by_what_it_is(pool):
 def test_a_job_that_its_agent_does_not_know_is_planned_again_and_nobody_is_told(pool, job, state):
     pool.bring(job, state)
     pool.heard(pool.heartbeat())
-    assert pool.heard(pool.heartbeat(jobs=())) == [(job, "its agent does not know it")]
+    assert pool.heard(pool.heartbeat(jobs=())) == [(job, "unknown to its agent")]
     assert (pool.job(job).state, pool.lease(R2), pool.sent()) == (JobState.PENDING, None, [])
 
 
 def test_an_agent_that_knows_only_an_older_attempt_is_told_to_forget_it(pool, job):
     old = [(job, 0, R2)]
-    assert pool.heard(pool.heartbeat(jobs=old)) == [(job, "its agent does not know it")]
-    assert pool.heard(pool.heartbeat(jobs=old)) == [(job, "held by h0 though it is over or elsewhere")]
+    assert pool.heard(pool.heartbeat(jobs=old)) == [(job, "unknown to its agent")]
+    assert pool.heard(pool.heartbeat(jobs=old)) == [(job, "held by h0, though it has ended or moved elsewhere")]
     assert pool.actions() == [(R2, "ReleaseJob", job)]
 
 
@@ -94,7 +94,7 @@ def test_a_result_that_is_no_longer_held_has_expired(pool, job):
 def test_an_agent_that_holds_what_is_over_is_told_to_forget_it(pool, job, held):
     pool.fail(job, retryable=False)
     pool.sent()
-    assert pool.heard(pool.heartbeat(jobs=[held])) == [(held[0], "held by h0 though it is over or elsewhere")]
+    assert pool.heard(pool.heartbeat(jobs=[held])) == [(held[0], "held by h0, though it has ended or moved elsewhere")]
     assert pool.actions() == [(R2, "ReleaseJob", held[0])]
 
 
@@ -103,7 +103,7 @@ def test_an_input_kept_for_a_retry_stays_until_the_job_is_over(pool, job):
     kept = [(job, 1, R2)]
     assert pool.heard(pool.heartbeat(jobs=kept)) == []
     pool.cancel("b1")
-    assert pool.heard(pool.heartbeat(jobs=kept)) == [(job, "held by h0 though it is over or elsewhere")]
+    assert pool.heard(pool.heartbeat(jobs=kept)) == [(job, "held by h0, though it has ended or moved elsewhere")]
     assert pool.actions() == [(R2, "ReleaseJob", job)]
 
 
@@ -134,10 +134,10 @@ def test_nothing_is_concluded_about_slots_and_jobs_while_reports_are_on_the_way(
 def test_a_host_that_is_silent_is_lost_with_its_slots_jobs_and_commands(pool, job):
     pool.create("flow")
     pool.plan()
-    assert lose(pool) == [("h0", "not heard of for 11.0 s")]
+    assert lose(pool) == [("h0", "no heartbeat for 11.0 s")]
     assert pool.sent() == []
     assert {pool.slot(name).state for name in (R0, R1, R2)} == {SlotState.FAULTED}
-    assert (pool.job(job).state, pool.job(job).reason) == (JobState.PENDING, "host h0: not heard of for 11.0 s")
+    assert (pool.job(job).state, pool.job(job).reason) == (JobState.PENDING, "host h0: no heartbeat for 11.0 s")
     assert lose(pool) == []
     assert pool.plan() == []
 
@@ -158,7 +158,7 @@ def test_a_host_that_is_back_forgets_what_is_elsewhere_though_it_missed_commands
     lose(pool)
     assert pool.job(job).state is JobState.CANCELLED
     back = pool.heartbeat(jobs=[(job, 1, R2)], unreported=3, r2={"sequence": told, "state": SlotState.BUSY})
-    assert pool.heard(back) == [(job, "held by h0 though it is over or elsewhere")]
+    assert pool.heard(back) == [(job, "held by h0, though it has ended or moved elsewhere")]
     assert pool.actions() == [(R2, "ReleaseJob", job)]
     assert pool.store.get(Host, "h0").alive
     pool.heard(pool.heartbeat(jobs=(), r0={"state": SlotState.EMPTY}))
@@ -170,7 +170,7 @@ def test_a_host_that_is_back_does_not_run_a_job_that_waits_for_another_place(poo
     assert pool.job(job).state is JobState.PENDING
     # Its agent was not told, and would begin the attempt that was given up.
     back = pool.heartbeat(jobs=[(job, 1, R2)])
-    assert (job, "held by h0 though it is over or elsewhere") in pool.heard(back)
+    assert (job, "held by h0, though it has ended or moved elsewhere") in pool.heard(back)
     assert pool.actions() == [(R2, "ReleaseJob", job)]
 
 
@@ -225,6 +225,8 @@ def test_an_agent_that_obeyed_a_later_epoch_is_refused_with_what_to_do(pool):
     with pytest.raises(StaleEpoch) as refusal:
         pool.heard(pool.heartbeat(r0={"epoch": 5}))
     told = str(refusal.value)
-    assert told.startswith("host h0 has obeyed epoch 5 of a shard, this database is at epoch 1 of s: another scheduler")
-    assert "the database was replaced" in told
+    assert told.startswith(
+        "host h0 has executed commands of epoch 5 of a shard, but this database is at epoch 1 of s: another scheduler"
+    )
+    assert "the database was restored or recreated" in told
     assert told.endswith("in that case stop the agent and remove its state directory")

@@ -72,7 +72,7 @@ def test_an_idle_slot_beside_a_long_queue_is_said_once(queued, look):
         jobs = {slot: tx.active_jobs(slot=slot) for slot in (R0, R1, R2)}
     for job in jobs[R1]:
         queued.bring(job.uuid, JobState.COMPLETED)
-    assert "1 slots have nothing to do" in look()
+    assert "1 slots are idle" in look()
     queued.now_s += 1.1
     assert look() == ""
 

@@ -59,7 +59,7 @@ def test_a_report_about_what_does_not_exist_is_void(pool):
     about = {"job": "nobody", "attempt": 1, "at": 1.0}
     assert pool.report(JobStarted(**about), pool.slot_report("h0/c/r9", SlotState.READY)) == [
         "JobStarted: no job nobody",
-        "SlotChanged: no slot h0/c/r9; the next heartbeat will tell of it",
+        "SlotChanged: no slot h0/c/r9; the next heartbeat will add it",
     ]
 
 

@@ -43,7 +43,7 @@ def without_them(heartbeat, lost):
 
 
 def with_them_failed(heartbeat, lost):
-    failed = {"state": SlotState.FAULTED, "function": "", "job": "", "reason": "its card is gone"}
+    failed = {"state": SlotState.FAULTED, "function": "", "job": "", "reason": "its card has disappeared"}
     slots = tuple(changed(slot, **failed) if slot.slot in lost else slot for slot in heartbeat.slots)
     return changed(heartbeat, slots=slots)
 
@@ -87,7 +87,7 @@ def test_a_claim_does_not_stop_a_share_that_cannot_be_stopped_however_soon_it_en
     pool.bring(tasks.shares(uuid)[0].uuid, JobState.RUNNING)
     held = tasks.held()[uuid]
     assert busy(pool) == held
-    with pytest.raises(Conflict, match="of 4 that fit 0 are held by virtual machines, 1 can be given now"):
+    with pytest.raises(Conflict, match="of the 4 slots that fit 0 are held by virtual machines and 1 are available"):
         claim(pool, 2)
     assert claim(pool, 1).isdisjoint(held)
     assert tasks.get(uuid).state is TaskState.RUNNING
@@ -104,7 +104,7 @@ def test_a_claim_does_not_stop_a_task_that_could_not_begin_again(pool, tasks):
     assert tasks.place() == [uuid]
     assert {share.state for share in tasks.shares(uuid)} == {JobState.WAITING_INPUT}
     assert busy(pool) == set(tasks.slots(uuid))
-    with pytest.raises(Conflict, match="0 can be given now"):
+    with pytest.raises(Conflict, match="0 are available"):
         claim(pool, 1)
     assert tasks.get(uuid).state is TaskState.RUNNING
 
@@ -114,7 +114,7 @@ def test_an_audit_finds_a_running_task_none_of_whose_shares_is_on_a_slot(pool, t
     tasks.place()
     assert list(audit_contents(pool.contents())) == []
     found = list(audit_contents(replace(pool.contents(), active_jobs=[])))
-    assert f"task {uuid}: is RUNNING, and none of its shares is on a slot" in found
+    assert f"task {uuid}: is RUNNING, but none of its shares is on a slot" in found
 
 
 def test_a_look_at_the_shard_reads_no_host_by_itself_and_asks_once_what_equal_tasks_need(pool, tasks, monkeypatch):

@@ -69,7 +69,7 @@ def test_a_ring_of_four_waits_for_all_four_and_is_told_when_it_can_begin(pool, t
     narrow, ring = tasks.create(2, "line", "sha256"), tasks.create(4, "ring")
     assert tasks.place() == [narrow]
     detail = tasks.detail(ring)
-    assert detail.pending_reason == "4 slots for aes that are linked so (ring) are not free at once"
+    assert detail.pending_reason == "4 slots for aes with the required links (ring) are not free at the same time"
     # 0.5 s for the load of sha256, 2.001 s for 1000 bytes of it
     assert detail.expected_at - pool.now_s == pytest.approx(2.501)
     assert tasks.place() == []
@@ -79,11 +79,9 @@ def test_a_ring_of_four_waits_for_all_four_and_is_told_when_it_can_begin(pool, t
 
 
 def test_what_cannot_be_linked_so_anywhere_is_refused_and_what_is_out_of_service_waits(pool, tasks):
-    with pytest.raises(
-        NoSlotFits, match="no host of the pool has 5 slots for aes that are linked as a line; at most 4"
-    ):
+    with pytest.raises(NoSlotFits, match="no host of the pool has 5 slots for aes linked as a line; at most 4"):
         tasks.create(5, "line")
-    with pytest.raises(NoSlotFits, match="at most 2 are there"):  # of four in a ring three close none
+    with pytest.raises(NoSlotFits, match="at most 2 exist"):  # of four in a ring three close none
         tasks.create(3, "ring")
     with pytest.raises(InvalidInput, match="expected 1 to 62"):
         tasks.create(0)
@@ -91,7 +89,7 @@ def test_what_cannot_be_linked_so_anywhere_is_refused_and_what_is_out_of_service
     pool.drain("r/c0/s0")
     uuid = tasks.create(4, "ring")
     assert tasks.place() == []
-    assert tasks.detail(uuid).pending_reason == "no host has 4 slots in service for aes that are linked so (ring)"
+    assert tasks.detail(uuid).pending_reason == "no host has 4 slots in service for aes with the required links (ring)"
     pool.resume("r/c0/s0")
     assert tasks.place() == [uuid]
 

@@ -98,7 +98,7 @@ def test_estimates_are_never_below_run_times_and_few(count):
 
 
 def test_estimates_are_refused_for_jobs_that_are_too_long():
-    with pytest.raises(ValueError, match="a job runs for 7200 s, the longest allowed is 3600 s"):
+    with pytest.raises(ValueError, match="a job runs for 7200 s, the maximum is 3600 s"):
         tsafrir(np.array([7200.0]), 3600, np.random.default_rng(1))
     # Three quarters of the jobs need the longest time; the model lets about a fifth ask for it.
     with pytest.raises(ValueError, match="too many long jobs"):

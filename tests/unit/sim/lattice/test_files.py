@@ -80,12 +80,12 @@ def test_schedules_have_a_row_for_each_task(saved, tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "no JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        ("{", "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
         ("[]", "expected an object with enclosures and tasks, found []"),
         ('{"enclosures": NaN}', "expected finite numbers, found NaN"),
         ({"tasks": []}, "enclosures: missing"),
-        ({"enclosures": [], "tasks": []}, "enclosures: expected a list of enclosures, at least one, found []"),
-        (PROBLEM | {"format_version": 2}, "format_version: 2 is newer than 1, which I can read"),
+        ({"enclosures": [], "tasks": []}, "enclosures: expected a non-empty list of enclosures, found []"),
+        (PROBLEM | {"format_version": 2}, "format_version: 2 is newer than 1, the latest supported version"),
         (PROBLEM | {"format_version": "1"}, "format_version: expected a whole number, 1 or more, found '1'"),
         (PROBLEM | {"load_s": -1}, "load_s: expected finite seconds, 0 or more, found -1"),
         (
@@ -104,9 +104,9 @@ def test_schedules_have_a_row_for_each_task(saved, tmp_path):
         (with_task(arrival_s="soon"), "tasks[1].arrival_s: expected finite seconds, 0 or more, found 'soon'"),
         (with_task(shapes=[[4]]), "tasks[1].shapes[0]: expected a pair of FPGAs and seconds, found [4]"),
         (with_task(shapes=[[4, -1]]), "tasks[1].shapes[0][1]: expected finite seconds, 0 or more, found -1"),
-        (with_task(id="first"), "tasks[1].id: 'first' is there 2 times; each task needs its own"),
-        (with_task(fpgas=9), "tasks[1]: asks for 9 FPGAs in one enclosure, which no enclosure has"),
-        (with_task(fpgas=5, links="ring"), "tasks[1]: asks for 5 FPGAs in a ring, which no enclosure has"),
+        (with_task(id="first"), "tasks[1].id: 'first' occurs 2 times; expected unique ids"),
+        (with_task(fpgas=9), "tasks[1]: requests 9 FPGAs in one enclosure, which no enclosure provides"),
+        (with_task(fpgas=5, links="ring"), "tasks[1]: requests 5 FPGAs in a ring, which no enclosure provides"),
     ],
 )  # fmt: skip
 def test_bad_input_is_told_where_it_is_and_what_would_be_right(saved, content, message):

@@ -144,7 +144,7 @@ def test_tasks_whose_fpgas_are_never_back_together_do_not_end():
 @pytest.mark.parametrize(
     ("outage", "message"),
     [
-        ({"enclosure": 1}, "outage: enclosure 1 is not there, 0..0 are"),
+        ({"enclosure": 1}, "outage: enclosure 1 is out of range, expected 0..0"),
         ({"fpga": 8}, "outage: enclosure 0 has FPGAs 0..7, got 8"),
         ({"until_s": 0.0}, "outage: expected an end after the beginning, got 0 to 0 s"),
     ],

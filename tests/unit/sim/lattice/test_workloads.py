@@ -63,7 +63,7 @@ def test_the_same_seed_gives_the_same_tasks():
     ("wanted", "message"),
     [
         ({"workloads": 0}, "workloads and enclosures: expected 1 or more"),
-        ({"workloads": 1, "tasks": (3, 2)}, "tasks: expected least and most, 1 or more, got 3-2"),
+        ({"workloads": 1, "tasks": (3, 2)}, "tasks: expected a range of numbers from 1, got 3-2"),
         ({"workloads": 1, "irregularity": 1.0}, "irregularity: expected 0 to 0.9"),
     ],
 )

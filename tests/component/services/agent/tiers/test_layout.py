@@ -30,7 +30,7 @@ def test_a_guest_stays_where_it_is_preferred():
 
 def test_there_is_one_guest_of_each_tier_on_a_pcpu():
     others = [Place(FRONT, (0, 1)), Place(BEHIND, (0,))]
-    with pytest.raises(Conflict, match="1 pCPUs wanted in the foreground, 0 of 2 are free"):
+    with pytest.raises(Conflict, match="1 pCPUs requested in the foreground, but only 0 of 2 are free"):
         find_pcpus(FRONT, 1, range(2), others, {})
     assert find_pcpus(BEHIND, 1, range(2), others, {}) == (1,)
 

@@ -26,7 +26,7 @@ def test_a_right_one_passes_whatever_else_is_in_it(nova_conf):
         (GOOD.replace("cpu_shared_set = 2-5,^4", ""), {2}, "cpu_shared_set is not set"),
         (GOOD.replace("cpu_allocation_ratio = 2.0", ""), {2, 3, 5}, "cpu_allocation_ratio is not set; it must be 2.0"),
         (GOOD.replace("2.0", "16.0"), {2, 3, 5}, "cpu_allocation_ratio is 16.0; it must be 2.0"),
-        (GOOD + "cpu_dedicated_set = 5-9\n", {2, 3, 5}, "cpu_dedicated_set has some of"),
+        (GOOD + "cpu_dedicated_set = 5-9\n", {2, 3, 5}, "cpu_dedicated_set overlaps with"),
         (GOOD.replace("2.0", "two"), {2, 3, 5}, "nova_conf: .*two"),
         (GOOD.replace("2-5,^4", "2-"), {2}, "'2-' is invalid"),
     ],

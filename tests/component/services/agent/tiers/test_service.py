@@ -103,7 +103,7 @@ def test_a_pcpu_carries_one_guest_of_each_tier_and_who_finds_none_is_left_as_it_
     bench.boot("c", "background", vcpus=2)
     bench.until({"a": (FRONT, (0, 1)), "b": (None, ()), "c": (BEHIND, (0, 1))})
     complaints = [record.message for record in caplog.records if "guest b" in record.message]
-    assert complaints == ["guest b: is left as it is: 1 pCPUs wanted in the foreground, 0 of 2 are free there"]
+    assert complaints == ["guest b: not changed: 1 pCPUs requested in the foreground, but only 0 of 2 are free there"]
     bench.end("a")  # it may be a reboot; b needs a pCPU now
     bench.until({"b": (FRONT, (0,)), "c": (BEHIND, (0, 1))})
 
