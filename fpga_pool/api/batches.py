@@ -130,7 +130,7 @@ def _state(text: str) -> JobState:
 
 
 def _shown_seen(seen: Mapping[str, int]) -> str:
-    """Return what was seen as one word, which nobody outside need understand."""
+    """Return the state that was seen as one opaque token."""
     return base64.urlsafe_b64encode(json.dumps(dict(seen)).encode()).decode()
 
 

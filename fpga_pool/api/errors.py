@@ -150,7 +150,7 @@ def handle_errors(app: Flask) -> None:
 
 def _domain_error(error: exceptions.FpgaPoolError) -> ResponseReturnValue:
     status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
-    # An error that came by RPC tells the traceback of the other side in its str(); its argument is what was said.
+    # str() of an error that came by RPC includes the traceback of the other side; its argument is the message.
     message = str(error.args[0]) if error.args else error.code
     if status >= 500:
         LOG.error("%s: %s", error.code, message)

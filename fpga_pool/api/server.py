@@ -26,7 +26,7 @@ _MAX_BODY_BYTES = 128 * 2**20
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether a name or address is this machine's own, reached by nobody else."""
+    """Return whether a name or address is a loopback one."""
     if host == "localhost":
         return True
     try:

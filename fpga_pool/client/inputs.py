@@ -22,7 +22,7 @@ class Input:
 
     name: str
     input_bytes: int
-    #: Returns the input from its first byte on; whoever opens it closes it.
+    #: Returns the input from its first byte on; the caller closes it.
     open: Callable[[], BinaryIO]
     #: What to compute, and the host of the pool that sends it.
     function: str

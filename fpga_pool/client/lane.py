@@ -1,4 +1,4 @@
-"""Small jobs of one host, all on one connection, in a thread of their own."""
+"""Small jobs of one host, all on one connection, in their own thread."""
 
 import hashlib
 import heapq

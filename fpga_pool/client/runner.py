@@ -1,6 +1,6 @@
 """A batch from its creation to its results.
 
-One thread (the caller's) looks at the batch and decides; each stream has a thread of its own.  Nothing that breaks on
+One thread (the caller's) looks at the batch and decides; each stream has its own thread.  Nothing that breaks on
 the way is an error here: streams are opened again, with growing pauses, until the batch has ended.
 """
 
@@ -28,9 +28,9 @@ from fpga_pool.transfer.client import ResultInfo, TransferCancelled
 from fpga_pool.transfer.frames import SMALL_BYTES
 
 _ENDED_BATCHES = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.CANCELLED})
-#: How soon the pool hears from the agent what the responder told us: that it has the whole input.
+#: Expected delay until the pool learns from the agent that the responder has the whole input.
 _REPORT_S = 5.0
-#: Looks tell what has changed; so often all is looked at, whatever became of the database meanwhile.
+#: Polls return changes only; every so many polls return everything, in case the database was replaced.
 _FULL_LOOK_S = 30.0
 #: What a new batch waits for: any of these.
 _PLANNED = tuple(state for state in JobState if state is not JobState.PENDING)
@@ -46,7 +46,7 @@ class RunSettings:
     """Parameters of a run."""
 
     max_streams: int = 64
-    #: Inputs and results of at most so many bytes share a connection to their host; larger ones have their own.
+    #: Inputs and results up to this size in bytes share a connection to their host; larger ones use a separate one.
     small_bytes: int = SMALL_BYTES
     #: Time between two looks at the batch: it grows from the first to the second while nothing moves.
     fast_poll_s: float = 0.1
@@ -186,7 +186,7 @@ class BatchRunner:
             fast_s, slow_s = self._settings.fast_poll_s, self._settings.slow_poll_s
             self._pause_s = fast_s if moved else min(1.25 * self._pause_s, slow_s)
             if self._all_moving:
-                self._pause_s = slow_s  # their streams tell how it goes on
+                self._pause_s = slow_s  # their streams determine the next step
             took_s = 0.0 if wait_s else now_s - begin_s
             self._next_poll_s = now_s + max(self._pause_s, min(took_s / _POLL_SHARE, _LONGEST_PAUSE_S))
         return None

@@ -54,7 +54,7 @@ _CONNECTIONS = 64
 class ApiSession:
     """Calls on one endpoint for one project.
 
-    It authenticates nobody: the plugin is the place where Keystone comes in.  Threads may share it.
+    It does not authenticate: Keystone belongs into the plugin.  Threads may share it.
     """
 
     def __init__(

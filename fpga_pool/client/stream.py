@@ -1,4 +1,4 @@
-"""Transfer of one job's bytes over one connection in a thread of its own, and the tickets that open it.
+"""Transfer of one job's bytes over one connection in its own thread, and the tickets that open it.
 
 Each call for tickets is a transaction of the pool, so streams that want a ticket while a call is under way share the
 next one.  A single stream is not delayed.

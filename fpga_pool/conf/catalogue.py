@@ -31,14 +31,14 @@ def state_directory(option: str, path: str) -> Path:
 
 
 def present_directory(option: str, path: str) -> Path:
-    """Return a directory that somebody else fills."""
+    """Return a directory that is filled by others; InvalidInput if it does not exist."""
     if not Path(path).is_dir():
         raise InvalidInput(f"{option}: directory {path} does not exist")
     return Path(path)
 
 
 def private_key(option: str, path: str) -> Ed25519PrivateKey:
-    """Return the private key in a file that nobody else can read."""
+    """Return the private key in a file that other users cannot read."""
     content = _content(option, path)
     mode = stat.S_IMODE(Path(path).stat().st_mode)
     if mode & 0o077:

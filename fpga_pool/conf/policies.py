@@ -90,7 +90,7 @@ def policy_as(group: str, text: str) -> Any:
 
 
 def is_proving(group: str, name: str) -> bool:
-    """Say whether the policy of that name, if there is one, goes on until its decision is proven to be the best."""
+    """Return whether the policy of that name, if there is one, goes on until its decision is proven to be the best."""
     return name in policy_names(group) and issubclass(_policy_class(group, name), Proving)
 
 

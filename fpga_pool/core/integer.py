@@ -110,7 +110,7 @@ class ExactParams:
         return self if time_limit_s is None else replace(self, time_limit_s=time_limit_s, effort=0)
 
     def limits(self, report: Report | None) -> Limits:
-        """Return when a solver stops, and whom it tells of its progress."""
+        """Return the limits of a solver and its progress callback."""
         nodes = self.effort or None
         return Limits(time_limit_s=np.inf if nodes else self.time_limit_s, gap=self.gap, nodes=nodes, report=report)
 
@@ -121,7 +121,7 @@ class ExactParams:
 
 
 class ExactPolicy:
-    """What the policies `exact` share: their limits, and who is told of their progress."""
+    """Base of the policies `exact`: their limits and the progress callback."""
 
     name = "exact"
     Params = ExactParams
@@ -134,11 +134,11 @@ class ExactPolicy:
         return type(self)(self._params.limited(effort, time_limit_s), self._report)
 
     def proving(self, gap: float | None, report: Report | None) -> Self:
-        """Return this policy with another gap, and with somebody to tell of the progress."""
+        """Return this policy with another gap and a progress callback."""
         return type(self)(self._params if gap is None else replace(self._params, gap=gap), report)
 
     def _limits(self, horizon_s: float) -> Limits:
-        """Return when a solver stops whose programme counts in shares of a horizon, and whom it tells in seconds."""
+        """Return the limits of a solver whose programme counts in shares of a horizon, with progress in seconds."""
 
         def tell(progress: Progress) -> None:
             self._tell(horizon_s * min(1.0, progress.incumbent), horizon_s * progress.bound, progress.elapsed_s)
@@ -202,7 +202,7 @@ def _by_highs(model: "LpProblem", limits: Limits, known: float) -> Solved:
     next_s = _REPORTS_S
 
     def tell(*said: Any) -> None:
-        """Report what is known; called between the steps of the search, with that in the third argument."""
+        """Report the progress; called between the steps of the search, with the progress in the third argument."""
         nonlocal next_s
         out = said[2]
         if report is None or out.running_time < next_s:

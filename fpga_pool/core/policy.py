@@ -4,7 +4,7 @@ A policy is named by an entry point in one of the groups of `GROUPS`.  It never 
 view, its own state (plain data that can be stored), the time and a random generator, and returns a decision.
 A shell (service or simulator) commits the decision or drops it.
 
-Abilities that not every policy has are protocols of their own, below.  A shell asks for one by `isinstance`.
+Optional abilities are separate protocols, below.  A shell asks for one by `isinstance`.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -16,7 +16,7 @@ from fpga_pool.core.types import Floats, floats
 
 #: Shorter durations are taken as this long: relative errors mean nothing below the resolution of the clocks.
 SHORTEST_S = 1e-6
-#: The prior is pinned at least at this size, or a refit from tiny inputs could not tell `a_s` from `b_s_per_byte`.
+#: The prior is pinned at least at this size, or a refit from tiny inputs could not separate `a_s` from `b_s_per_byte`.
 LEAST_ANCHOR_BYTES = 2.0**20
 
 

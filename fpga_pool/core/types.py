@@ -19,8 +19,8 @@ Ints = NDArray[np.int64]
 def floats(values: ArrayLike) -> Floats:
     """Return `values` as a read-only float64 array.
 
-    An array that is already so, and no view of another, is shared instead of copied: whoever sets `write=False` on a
-    large array before handing it over saves its memory once more.
+    An array that is already so, and no view of another, is shared instead of copied: setting `write=False` on a large
+    array before passing it avoids a copy.
     """
     if isinstance(values, np.ndarray) and values.dtype == np.float64 and values.base is None:
         flags = values.flags

@@ -75,7 +75,7 @@ class LibvirtConnection:
             return self._connection
 
     def _connect(self) -> None:
-        if not self._listens:  # without it nobody answers libvirtd when it asks whether we are alive
+        if not self._listens:  # without it libvirtd's keepalive messages are not answered
             self._listens = True
             _EVENTS.join()
         connection = libvirt.open(self._uri)
@@ -97,7 +97,7 @@ class LibvirtConnection:
         self._changed(domain.UUIDString())
 
     def _stay_connected(self) -> None:
-        """Connect again whenever the connection is lost: what happened meanwhile was told to nobody."""
+        """Connect again whenever the connection is lost: events in between were lost."""
         lost = True
         while not self._ending.wait(0.0 if lost else RECONNECT_S):
             try:

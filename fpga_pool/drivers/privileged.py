@@ -58,7 +58,7 @@ def detach_root(index: int) -> None:
 
 @tc_context.entrypoint
 def redirect_ingress(device: str, index: int, ifb: str) -> None:
-    """Send what enters the host at a device through a device of its own, where it can be queued."""
+    """Send what enters the host at a device through its own device, where it can be queued."""
     changes.redirect(device, index, ifb)
 
 

@@ -1,4 +1,4 @@
-"""An embedded pool of one's own, in a process of its own, for as long as an experiment lasts."""
+"""An embedded pool in a separate process for the duration of an experiment."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ def embedded_pool(directory: Path, options: Options, port: int = 0) -> Iterator[
 
 
 def start_pool(directory: Path, options: Options, port: int = 0) -> tuple[subprocess.Popen[str], str]:
-    """Start a pool and return its process and endpoint once it is ready; ServiceUnavailable tells where its log is."""
+    """Start a pool and return its process and endpoint once it is ready; ServiceUnavailable names its log."""
     directory.mkdir(parents=True, exist_ok=True)
     config, log = directory / "fpga_pool.conf", directory / "pool.log"
     config.write_text(config_text(options))
@@ -66,7 +66,7 @@ def _read_lines(process: subprocess.Popen[str], lines: Queue[str]) -> None:
 
 
 def config_text(options: Options) -> str:
-    """Return a configuration file; of an option with several values each has a line of its own."""
+    """Return a configuration file; of an option with several values each has its own line."""
     groups = (
         "\n".join([f"[{group}]", *(line for name, value in values.items() for line in _lines(name, value))])
         for group, values in options.items()

@@ -63,7 +63,7 @@ class Accelerator:
     def run(self, source: BinaryIO, sink: BinaryIO, function: str = "") -> int:
         """Compute `sink` from `source` (both seekable files); return the bytes of the result.
 
-        Without a function it is the one that the machine's flavor names.  RequestFailed tells why the host refused.
+        Without a function it is the one that the machine's flavor names.  RequestFailed has the host's reason.
         """
         start, end = source.tell(), sink.tell()
 

@@ -267,7 +267,7 @@ class Catalogue:
             raise NotFound(f"board {name!r} is not in the catalogue; it has {known}") from None
 
     def fits(self, function: str, board: str, kind: str) -> bool:
-        """Say whether the function can be loaded into slots of this kind on this board; never on an unknown board."""
+        """Return whether the function fits into slots of this kind on this board; never on an unknown board."""
         entry, regions = self.function(function), self.boards[board].regions if board in self.boards else {}
         region = regions.get(kind)
         if region is None or kind not in entry.slot_kinds or (entry.fpga_time and board not in entry.fpga_time):

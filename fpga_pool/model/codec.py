@@ -1,7 +1,7 @@
 """The one codec: values of the pool as plain JSON values and back, each by the types of its own fields.
 
 A class says once which fields it has, of which types and within which bounds; the RPC interface, the outbox and the
-agents' journals read and write it by that.  The REST API has schemas of its own (`api.schemas`).  Reading is strict: an
+agents' journals read and write it by that.  The REST API has its own schemas (`api.schemas`).  Reading is strict: an
 unknown field, a missing one without a default, a value of another type, NaN and null where no None is allowed are
 refused by name.  One of several classes (`Action`, `Report`) names itself in its `type`.
 """

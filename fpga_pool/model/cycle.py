@@ -1,7 +1,7 @@
 """The planning cycle of a shard: snapshot, decide, commit, dispatch; the same for every family of work.
 
 A family (batches, online jobs, gangs, tasks) says what its part of each step is, see `model.rules.shared.families`.
-The scheduler service runs the cycle of each family in a thread of its own, the simulator runs all of them in simulated
+The scheduler service runs the cycle of each family in its own thread, the simulator runs all of them in simulated
 time.
 """
 
@@ -170,7 +170,7 @@ class Cycle(Generic[ViewT, WantedT]):
         laps.append(self._timer())
         if look is None:
             return CycleResult(family=family.name, durations=_durations(laps))
-        # 2. Decide, on data that nobody can change meanwhile.
+        # 2. Decide on data that cannot change meanwhile.
         decision = self._decide(look, None if learning is None else learning.state)
         laps.append(self._timer())
         # 3. Commit what is still as it was read, in one transaction together with the commands to agents and with what
@@ -198,7 +198,7 @@ class Cycle(Generic[ViewT, WantedT]):
         )
 
     def _learning(self, tx: Transaction, look: Look[ViewT]) -> Learning | None:
-        """Return what the policy remembers, if it can, after it was told what has ended."""
+        """Return the policy's state, if it has any, after it has learned from ended work."""
         if not isinstance(look.policy, Remembering):
             return None
         learning = Learning(tx, self.family.name, look.policy)

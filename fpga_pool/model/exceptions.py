@@ -62,7 +62,7 @@ class DuplicateId(Conflict):
 
 
 class InvalidTransition(Conflict):
-    """An event that the object's state does not allow; the message tells the object's history."""
+    """An event that the object's state does not allow; the message includes the object's history."""
 
     code = "fpga_pool.invalid_transition"
 

@@ -20,7 +20,7 @@ NAMESPACE = "fpga_pool"
 RESOURCE_CLASS = "CUSTOM_FPGA_SLOT"
 #: Trait of every provider that is the pool's: only these are changed or removed.
 OWNER_TRAIT = "CUSTOM_OWNER_FPGA_POOL"
-#: Placement allows so many characters in a trait.
+#: Maximum length of a trait in Placement.
 _TRAIT_CHARACTERS = 255
 
 MAX_COUNT = 64
@@ -94,7 +94,7 @@ TIER_SPECS = (f"{NAMESPACE}:tier", f"{NAMESPACE}:runtime", f"{NAMESPACE}:cpu_usa
 
 
 def asks_the_pool(extra_specs: Mapping[str, str]) -> bool:
-    """Say whether extra specs ask anything of the pool, be it right or wrong."""
+    """Return whether extra specs ask anything of the pool, be it right or wrong."""
     return any(name.startswith(f"{NAMESPACE}:") for name in extra_specs)
 
 
@@ -112,7 +112,7 @@ def requested_tier(extra_specs: Mapping[str, str]) -> Tier | None:
 
 
 def is_dedicated(extra_specs: Mapping[str, str]) -> bool:
-    """Say whether a flavor gives vCPUs processors of their own, so that they cannot share them in tiers."""
+    """Return whether a flavor gives vCPUs dedicated processors, so that they cannot share them in tiers."""
     return extra_specs.get("hw:cpu_policy", "shared") in ("dedicated", "mixed") or any(
         name.endswith(":PCPU") and name.startswith("resources") for name in extra_specs
     )

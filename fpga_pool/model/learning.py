@@ -1,9 +1,8 @@
 """Learning of a policy from the outcome of its decisions, cycle by cycle.
 
-The policy's state is its own; what it learns from is told in events, plain data as the state is:
+The policy's state is its own; it learns from events, plain data like the state:
 
-``placed``
-    work got a place by a decision of the policy;
+``placed`` work was placed by a decision of the policy;
 ``ended``
     such work has ended, or lost its place: ``state`` says which.
 
@@ -23,7 +22,7 @@ from fpga_pool.model.objects.tasks import ENDED_TASKS, Task, TaskState
 from fpga_pool.model.transaction import PolicyMemory, Transaction, memory_uuid
 
 Work = Job | Gang | Task
-#: Fields of each kind of work that an event tells.
+#: Fields of each kind of work in an event.
 REPORTED: Mapping[type, tuple[str, ...]] = {
     Job: (
         *("uuid", "batch_uuid", "project_id", "state", "attempt", "function", "requester", "input_bytes", "host"),

@@ -29,7 +29,7 @@ class PolicyMemory:
     family: str
     policy: str
     state: PolicyState = None
-    #: Work that got its place by the policy, and whose end it was not told yet, by uuid.
+    #: Work placed by the policy whose end was not reported to it yet, by uuid.
     watched: tuple[str, ...] = ()
     generation: int = 0
 
@@ -66,7 +66,7 @@ class Transaction(Protocol):
         ...
 
     def jobs(self, uuids: Collection[str]) -> Sequence[Job]:
-        """Return these jobs, as far as they exist; each is known from then on, and `job` asks nobody."""
+        """Return these jobs, as far as they exist; each is cached from then on, so that `job` needs no query."""
         ...
 
     def host(self, name: str) -> Host:

@@ -122,11 +122,11 @@ class FreeSlots:
         return needs
 
     def has(self, row: int, count: int) -> bool:
-        """Say whether a provider has so many slots left."""
+        """Return whether a provider has this many slots left."""
         return row not in self._refused and count <= self.left[row]
 
     def cheapest(self, host: str, count: int) -> Needs:
-        """Return the provider of a host that has so many slots and where they cost least, with that number."""
+        """Return the provider of a host that has this many slots at the lowest cost, with that cost."""
         rows = [
             (self.cost([(row, count)]), row)
             for row in self._fitting.providers.of_host.get(host, ())

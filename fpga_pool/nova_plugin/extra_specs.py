@@ -26,7 +26,7 @@ def register() -> list[ExtraSpecValidator]:
         )
         for name, (pattern, what) in EXTRA_SPECS.items()
     ]
-    # Nova finds the known ones by name first; what is left is a slip of the pen, and is told which names there are.
+    # Nova finds the known ones by name first; the rest are typos, which are answered with the list of known names.
     unknown = PoolExtraSpecValidator(
         name=f"{NAMESPACE}:{{name}}",
         description="not an extra spec of the pool",

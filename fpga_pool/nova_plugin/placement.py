@@ -45,7 +45,7 @@ _DECODER = msgspec.json.Decoder(_Candidates)
 def providers_with(resource_class: str, request_id: str | None, *required: str) -> Mapping[str, Provider] | None:
     """Return the providers that have one of a resource class left, and others of their hosts, by uuid.
 
-    `required` are traits that such a provider has.  None where Placement does not tell.
+    `required` are traits that such a provider has.  None if Placement does not respond.
     """
     asked = {"resources": f"{resource_class}:1", "limit": CONF.scheduler.max_placement_results}
     if required:
@@ -63,7 +63,7 @@ def providers_with(resource_class: str, request_id: str | None, *required: str) 
 
 
 def slots_left(request_id: str | None, function: str) -> Mapping[str, int] | None:
-    """Return how many slots each provider has left that can hold a function; None where Placement does not tell."""
+    """Return how many slots each provider has left that can hold a function; None if Placement does not respond."""
     providers = providers_with(RESOURCE_CLASS, request_id, OWNER_TRAIT, function_trait(function))
     if providers is None:
         return None

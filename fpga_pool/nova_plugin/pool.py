@@ -31,13 +31,13 @@ class Breaker:
         self._failed_at = 0.0
 
     def closed(self) -> bool:
-        """Say whether to ask now."""
+        """Return whether to ask now."""
         with self._lock:
             if self._failures < self._most:
                 return True
             if self._clock() - self._failed_at < self._reset_s:
                 return False
-            self._failed_at = self._clock()  # whoever comes next waits for what this one finds
+            self._failed_at = self._clock()  # concurrent requests wait for this result
             return True
 
     def note_answer(self) -> None:

@@ -1,8 +1,8 @@
 """One request for instances, from the filter's first pass to its last weigher.
 
 Nova fetches allocation candidates once for all instances of a request and only ever claims the first candidate of a
-host, so whoever orders the candidates chooses the card, and whoever forgets what was claimed by the instances before
-lets Nova claim full cards again.  Nova does not tell what it claimed: it shows in the hosts it passes next.
+host, so the order of the candidates determines the card, and without a record of the claims of earlier instances Nova
+would claim full cards again. Nova does not report what it claimed: it shows in the hosts it passes next.
 """
 
 import threading
@@ -63,7 +63,7 @@ class Request:
         """`left` is what Placement has left of providers that were asked for; others are as the pool knows them."""
         self.wanted = wanted
         self.plan: Plan | None = None
-        #: Whether one of the hosts is in an aggregate, which may have multipliers of its own.
+        #: Whether one of the hosts is in an aggregate, which may have its own multipliers.
         self.in_aggregates = False
         self._fitting, self._together = fitting, together
         self._instances = instances
@@ -80,11 +80,11 @@ class Request:
         self._offers: dict[Any, Offer] = {}
         #: Which slots they are; None where there is only one for each instance.
         self._linked = Linked(wanted, fitting.slot_candidates) if wanted.count > 1 else None
-        #: The list of hosts that weighers were asked about last, and whose weights were told.
+        #: The last list of hosts that was weighed, and the weighers that were reported.
         self._reported: tuple[object, frozenset[type]] = None, frozenset()
 
     def is_about(self, hosts: Sequence[Any]) -> bool:
-        """Say whether these are hosts of an earlier pass: Nova makes new ones for every request."""
+        """Return whether these are hosts of an earlier pass: Nova makes new ones for every request."""
         return bool(hosts) and hosts[0] in self._seen
 
     # Passes of the filter
@@ -213,12 +213,12 @@ class Request:
     # What weighers read
 
     def is_reported(self, weighed: object, weigher: type) -> bool:
-        """Say whether a weigher's weights are part of what was told about this very list of hosts."""
+        """Return whether a weigher's weights were part of the sum reported for this list of hosts."""
         of, weighers = self._reported
         return of is weighed and weigher in weighers
 
     def note_reported(self, weighed: object, weighers: Iterable[type]) -> None:
-        """Remember whose weights are told about a list of hosts; Nova makes a new list for each instance."""
+        """Remember whose weights are reported for a list of hosts; Nova makes a new list for each instance."""
         self._reported = weighed, frozenset(weighers)
 
     def benefit(self, host: Any) -> float:
@@ -235,7 +235,7 @@ class Request:
         return offer.benefit
 
     def benefits(self, hosts: Sequence[Any]) -> list[float]:
-        """Return the same of many hosts; nearly all are told by the row of their first candidate."""
+        """Return the same of many hosts; nearly all follow from the row of their first candidate."""
         first_of, gain, found = self._first, self._next.gain, []
         for host in hosts:
             first, candidates = first_of.get(host), host.allocation_candidates
@@ -252,7 +252,7 @@ class Request:
         return None if outcome is None else outcome.lost
 
     def losses(self, hosts: Sequence[Any]) -> list[int | None]:
-        """Return the same of many hosts; nearly all are told by what the filter found of their first candidate."""
+        """Return the same of many hosts; nearly all follow from the filter's result for their first candidate."""
         first_of, found = self._first, []
         for host in hosts:
             first, candidates = first_of.get(host), host.allocation_candidates
@@ -287,7 +287,7 @@ class Request:
                 first_s[host] = there_s[row]
             elif further := completions.of(host.host, host.allocation_candidates):
                 first_s[host] = further[0]
-        # The filter orders the candidates again in a list of its own: these stay as they are now.
+        # The filter orders the candidates again in its own list: these stay as they are now.
         planned = {host: host.allocation_candidates for host in hosts} if self._instances > 1 else {}
         further_s: dict[Any, list[float]] = {}
 

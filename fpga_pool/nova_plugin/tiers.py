@@ -39,7 +39,7 @@ def tier_specs(spec_obj: Any) -> Mapping[str, str] | None:
 class FpgaPoolTierFilter(filters.BaseHostFilter):
     """Passes hosts whose pCPUs can carry a vCPU of each tier.
 
-    No host passes for a flavor that asks Placement for other pCPUs than the pool, or for pCPUs of its own.
+    No host passes for a flavor that asks Placement for other pCPUs than the pool, or for dedicated pCPUs.
     """
 
     RUN_ON_REBUILD = False
@@ -103,7 +103,7 @@ class FpgaPoolTierWeigher(weights.BaseHostWeigher):
 
 
 def _free_across(tier: Tier, spec_obj: Any) -> Mapping[str, float]:
-    """Return which share of its pCPUs is free in the other tier than this, by provider; none if that is not told."""
+    """Return the share of free pCPUs in the opposite tier, by provider; none if it is unknown."""
     across = TIER_CLASSES[Tier.BACKGROUND if tier == Tier.FOREGROUND else Tier.FOREGROUND]
     request_id = getattr(spec_obj._context, "global_id", None)  # noqa: SLF001  # weighers get no other
     providers = providers_with(TIER_CLASSES[tier], request_id) or {}

@@ -26,8 +26,8 @@ register_opts(CONF)
 class _PoolWeigher(weights.BaseHostWeigher):
     """Base of the weighers: neutral for every request that the filter has not taken up.
 
-    Whichever is asked first about a list of hosts tells the sum of all that nova.conf enables, each stretched from 0
-    to 1 and multiplied as Nova would do it; the others tell nothing.  One that nova.conf does not name tells its own.
+    The first one called for a list of hosts returns the sum of all that nova.conf enables, each normalised to 0..1 and
+    multiplied as Nova would do it; the others return nothing. One that nova.conf does not enable returns its own.
 
     Another weigher of the pool is a class of this kind, and an entry point.
     """
@@ -39,7 +39,7 @@ class _PoolWeigher(weights.BaseHostWeigher):
     multiplier: str
 
     def weigh_objects(self, weighed_obj_list: Sequence[Any], weight_properties: Any) -> list[float]:
-        """Return the sum for each host; nothing at all, which costs nothing, where there is nothing to tell."""
+        """Return the sum for each host; an empty list, which costs nothing, if all are neutral."""
         request = REQUESTS.get(weight_properties)
         if request is None or request.is_reported(weighed_obj_list, type(self)):
             return []
@@ -75,7 +75,7 @@ class _PoolWeigher(weights.BaseHostWeigher):
         return np.array([get_weight_multiplier(host, self.multiplier, configured) for host in hosts], float)
 
     def weigh(self, request: Request, hosts: Sequence[Any]) -> Sequence[float]:
-        """Return a weight for each host, the larger the better; none at all where there is nothing to tell."""
+        """Return a weight for each host, the larger the better; an empty list if it is neutral."""
         raise NotImplementedError
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
@@ -84,7 +84,7 @@ class _PoolWeigher(weights.BaseHostWeigher):
 
 
 def _reported_with(asked: _PoolWeigher) -> Sequence[_PoolWeigher]:
-    """Return the weighers whose sum is told when this one is asked."""
+    """Return the weighers whose sum this one returns."""
     enabled = _enabled(tuple(CONF.filter_scheduler.weight_classes))
     return enabled if any(type(weigher) is type(asked) for weigher in enabled) else [asked]
 

@@ -124,7 +124,7 @@ class PlacementClient:
         return int(found["resource_provider_generation"])
 
     def delete(self, uuid: str) -> None:
-        """Remove a provider that gives nobody anything."""
+        """Remove a provider without allocations."""
         self._ask("DELETE", f"/resource_providers/{uuid}")
 
     # What was allocated

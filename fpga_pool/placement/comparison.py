@@ -20,7 +20,7 @@ class Differences:
 
     #: Leases that nothing is allocated for on their provider, by slot.
     unallocated: Sequence[Lease]
-    #: Slots that were allocated and that nobody holds, by (provider, consumer).
+    #: Slots that are allocated but not held, by (provider, consumer).
     unheld: Mapping[tuple[str, str], int]
 
 
@@ -69,10 +69,10 @@ class Allocations:
 
 
 def leaked(client: PlacementClient, found: Differences, provider_of: Mapping[str, str]) -> list[Lease]:
-    """Return the leases without an allocation whose holders cannot be under way between two hosts.
+    """Return the leases without an allocation whose holders cannot be migrating.
 
     While a virtual machine moves, Nova keeps what it has on the host that it leaves in the name of the migration: as
-    long as some consumer of the same project was allocated slots there that nobody holds, the lease may be that one's.
+    long as some consumer of the same project has an allocation there that is not held, the lease may belong to it.
     `provider_of` says in which provider each of the slots is counted.
     """
     surplus = []

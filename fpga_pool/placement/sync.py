@@ -54,11 +54,11 @@ def wanted_providers(
     hosts, slots, catalogue
         The pool, or a part of it.
     out_of_service
-        Names of slots that nobody can use.
+        Names of slots that cannot be used.
     not_given_up
-        Names of others that the pool cannot give up soon.
+        Names of other slots that the pool cannot release soon.
     floor_slots
-        So many of each provider stay the pool's: those that it cannot give up count among them.
+        Number of slots of each provider that stay reserved for the pool, including those that it cannot release.
 
     """
     nodes = {host.name: host.node or host.name for host in hosts}
@@ -86,7 +86,7 @@ def wanted_providers(
 
 
 def is_of_hosts(name: str, hosts: Collection[str]) -> bool:
-    """Say whether a provider has the name of one of these hosts' cards, whether that is there or not."""
+    """Return whether a provider has the name of one of these hosts' cards, whether that is there or not."""
     host, separator, _ = name.partition(f":{NAMESPACE}:")
     return bool(separator) and host in hosts
 
@@ -100,7 +100,7 @@ LOG = logging.getLogger(__name__)
 
 #: How often a change is tried that others have been in the way of.
 ATTEMPTS = 5
-#: Traits of the pool's providers that begin so are the pool's; others are left to whoever set them.
+#: Traits with this prefix on the pool's providers are managed by the pool; others are not changed.
 OUR_TRAITS = "CUSTOM_FPGA_"
 
 
@@ -173,7 +173,7 @@ class Sync:
             LOG.info("provider %s is moved below %s", wanted.name, wanted.node)
         for trait in sorted(wanted.traits):
             self._ensure(trait, lambda trait=trait: self._client.ensure_trait(trait))  # type: ignore[misc]
-        # Marked first: what is half made can be found again, and is offered to nobody.
+        # Marked first: a half-created provider can be found again, and is not offered.
         _again(lambda: self._set_traits(wanted))
         self._right[wanted.uuid] = wanted, _again(lambda: self._set_inventory(wanted))
 
@@ -193,7 +193,7 @@ class Sync:
         return self._client.set_inventories(wanted.uuid, generation, has | {RESOURCE_CLASS: target})
 
     def _remove(self, provider: Provider) -> list[str]:
-        """Remove a provider of slots that there are not any more, unless somebody has been given some of them."""
+        """Remove a provider whose slots no longer exist, unless some of them are allocated."""
         self._right.pop(provider.uuid, None)
         try:
             self._client.delete(provider.uuid)
@@ -224,7 +224,7 @@ def _inventory(wanted: WantedProvider) -> dict[str, Any]:
 
 
 def _again(step: Callable[[], int]) -> int:
-    """Take a step that reads before it writes, until nobody has written meanwhile."""
+    """Repeat a read-modify-write step until no concurrent write interferes."""
     for _ in range(ATTEMPTS - 1):
         try:
             return step()

@@ -1,7 +1,7 @@
 """The pCPUs of a host's tiers in Placement: a provider below the compute node, with a class for each tier.
 
-Flavors ask for one class or the other, so that Placement never admits more vCPUs to a tier than there are pCPUs,
-whoever schedules.  A guest that changes its tier changes what it is allocated.
+Flavors ask for one class or the other, so that Placement never admits more vCPUs to a tier than there are pCPUs. A
+guest that changes its tier changes what it is allocated.
 """
 
 import logging

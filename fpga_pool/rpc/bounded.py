@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 #: Threads at most; while all are busy, further calls wait their turn, or are given up without having been sent.
 THREADS = 64
-#: While so many calls that were given up still wait for the broker, no thread is started for another one: each tries to
-#: connect by itself, and when the broker is back it would first be busy with what nobody waits for any more.
+#: While this many timed-out calls still wait for the broker, no thread is started for another one: each connects
+#: separately, and the returning broker would first handle calls that no caller waits for.
 MAX_STUCK = 3
 #: A thread that has nothing to do for so long ends.
 IDLE_S = 30.0
@@ -29,7 +29,7 @@ GRACE_S = 1.0
 
 
 class Caller:
-    """Makes calls in threads of its own, which keep no process from ending; threads may share it."""
+    """Makes calls in its own threads, which keep no process from ending; threads may share it."""
 
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[tuple[Future[object], Callable[[], object]]] = queue.SimpleQueue()

@@ -39,7 +39,7 @@ class _Departed:
 
 
 def departures(conf: cfg.ConfigOpts, heard: Callable[[str], None]) -> Any:
-    """Return a listener, not yet started, that tells of each instance that has left a host.
+    """Return a listener, not yet started, that reports each instance that has left a host.
 
     `heard` gets the instance's uuid, in a thread of the listener; a notification may come twice, or not at all.
     """

@@ -102,7 +102,7 @@ def transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:
 
 
 def guest_transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:
-    """Return the same within a process that is not the pool's: the defaults of its own transports stay as they are."""
+    """Return the same within a process that is not the pool's: its own transport defaults stay unchanged."""
     return messaging.get_rpc_transport(conf, url=url, allowed_remote_exmods=ERROR_MODULES)
 
 
@@ -166,7 +166,7 @@ class _Dispatcher(messaging.RPCDispatcher):
         LOG.warning("refused %.200s: %s (%s: %d so far)", incoming.message.get("method"), error, code, count)
 
 
-#: What oslo.messaging refuses itself, of which it tells nobody but its log: by logger what it says, and our code.
+#: Messages that oslo.messaging itself refuses and only logs: by logger the log message, and our error code.
 _REFUSED_BELOW = {
     "oslo.messaging._drivers.impl_rabbit": ("Failed to process message", "fpga_pool.unreadable_message"),
     "oslo_messaging._drivers.amqpdriver": ("ignoring duplicate message", "fpga_pool.duplicate_message"),

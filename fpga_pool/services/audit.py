@@ -29,7 +29,7 @@ class LeaseFindings:
 
     #: Leases whose virtual machines were allocated nothing for them.
     surplus: tuple[Lease, ...]
-    #: There are so many of these that none is to be released without somebody's word.
+    #: From this number on none is released without confirmation by an operator.
     doubtful: bool
     #: What was allocated on living hosts and is not held, in words: instances that are stopped, or whose boot failed.
     remarks: tuple[str, ...]
@@ -61,7 +61,7 @@ def lease_findings(store: Store, placement: PlacementClient, known: Allocations,
 
 
 def told(lease: Lease) -> str:
-    """Say what is wrong with a lease that has no allocation."""
+    """Return the finding for a lease without an allocation."""
     return f"slot {lease.slot}: instance {lease.holder} holds it without an allocation in Placement"
 
 

@@ -1,7 +1,7 @@
 """Pool time: UTC that does not follow the system's clock, the same in all processes of a pool.
 
-Set once from the system's clock, then carried on by the monotonic one, so that durations stay right when somebody sets
-the clock.  Schedulers are never behind what the database has seen; agents follow the scheduler.
+Set once from the system's clock, then carried on by the monotonic one, so that durations stay right when the system
+clock is set. Schedulers are never behind what the database has seen; agents follow the scheduler.
 """
 
 import logging
@@ -13,7 +13,7 @@ LOG = logging.getLogger(__name__)
 
 Clock = Callable[[], float]
 
-#: A larger difference is told: some machine's clock is wrong.
+#: A larger difference is logged: some machine's clock is wrong.
 WORTH_TELLING_S = 1.0
 
 

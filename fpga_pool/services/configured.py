@@ -1,4 +1,4 @@
-"""Settings and drivers of the services as configured, for processes of their own and for the embedded pool alike."""
+"""Settings and drivers of the services as configured, for their own processes and for the embedded pool alike."""
 
 import logging
 from importlib.metadata import entry_points
@@ -62,7 +62,7 @@ def scheduler_settings(conf: cfg.ConfigOpts, name: str) -> SchedulerSettings:
 
 
 def agent_settings(conf: cfg.ConfigOpts, **host: Any) -> AgentSettings:
-    """Return the settings of an agent with the configured habits; `host` are the fields that tell one from another."""
+    """Return the settings of an agent with the configured habits; `host` are the fields that differ between agents."""
     group = conf.agent
     return AgentSettings(
         heartbeat_s=group.heartbeat_s,

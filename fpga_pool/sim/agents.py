@@ -72,12 +72,11 @@ class SimulatedAgent:
     # From the pool ----------------------------------------------------------------------------------------------
 
     def execute(self, shard: str, epoch: int, commands: Sequence[Command]) -> list[Outcome]:
-        """Execute commands as the owner of a shard gives them; nobody hears them while the host is away.
+        """Execute commands of the owner of a shard; they are lost while the host is away.
 
         Raises
         ------
-        StaleEpoch
-            A later owner of the shard was heard of.
+        StaleEpoch A later owner of the shard is known.
 
         """
         if not self.present:

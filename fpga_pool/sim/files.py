@@ -20,7 +20,7 @@ from fpga_pool.model.exceptions import InvalidInput
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a place next to `path` to write to, and rename at the end, so that nobody reads half a file."""
+    """Give a place next to `path` to write to, and rename at the end, so that a partial file is never read."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:

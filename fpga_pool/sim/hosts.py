@@ -72,7 +72,7 @@ class GangHosts:
         self._next_s = math.inf
 
     def takes(self, command: Command) -> bool:
-        """Say whether a command is about a processor of a host."""
+        """Return whether a command is about a processor of a host."""
         host = self._hosts.get(command.host)
         return host is not None and host.takes(command.slot)
 
@@ -107,7 +107,7 @@ class GangHosts:
             self._work()
 
     def _work(self) -> None:
-        """Do all there is to do at this instant, tell of it, and see when something happens by itself."""
+        """Do all work of this instant, report it, and determine the next event."""
         for name, host in self._hosts.items():
             if name in self._away:
                 continue

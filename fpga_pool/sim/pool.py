@@ -40,7 +40,7 @@ from fpga_pool.sim.surroundings import Delays
 
 ResultT = TypeVar("ResultT")
 
-#: Nothing has happened for so many seconds, and nothing is on its way: what waits waits for ever.
+#: After this many seconds without any event, waiting work is considered stuck.
 STALLED_S = 3600.0
 #: Actions that are on the agenda at any time: three loops, and a look at how inputs move.
 _LOOPS = 4
@@ -107,7 +107,7 @@ class SimulatedPool:
         self._changes, self._changed_s = 0, 0.0
         #: By host: what is said to or by its agent takes so much longer.
         self._slow_s: defaultdict[str, float] = defaultdict(float)
-        #: Commands on their way; and by host what its agent has said and nobody has heard, with times of arrival.
+        #: Commands in transit; and by host the reports of its agent in transit, with times of arrival.
         self._in_flight: set[str] = set()
         #: By host: when the last commands on their way arrive; none overtakes another.
         self._due_s: defaultdict[str, float] = defaultdict(float)
@@ -256,7 +256,7 @@ class SimulatedPool:
         self.engine.run(until_s)
 
     def _is_at_rest(self) -> bool:
-        """Say whether all work has ended, or what has not will not go on any more."""
+        """Return whether all work has ended, or what has not will not go on any more."""
         with self.store.reading() as tx:
             if not tx.is_at_work():
                 return True
@@ -342,7 +342,7 @@ class SimulatedPool:
         return at_s
 
     def _hear(self, host: str) -> None:
-        """Apply what an agent has said that has arrived and that nobody has heard yet, in its order."""
+        """Apply the reports of an agent that have arrived, in their order."""
         if self.headless or not self.agents[host].present:
             return
         arrived = [said for at_s, said in self._unheard[host] if at_s <= self.engine.now_s]

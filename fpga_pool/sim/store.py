@@ -13,7 +13,7 @@ from fpga_pool.model.objects.pool import ACTIVE_JOBS, Host, Job, JobState, Lease
 from fpga_pool.model.objects.tasks import ENDED_TASKS, Task
 from fpga_pool.sim.store_transaction import MemoryTransaction, key_of
 
-#: The group of all work that has not ended, results that nobody has fetched included.
+#: The group of all work that has not ended, including results not yet fetched.
 _OPEN = ("open", "")
 
 
@@ -86,14 +86,14 @@ class MemoryStore:
         self._replaced: list[tuple[type, str, Any]] = []
 
     def acquire_shard(self, name: str, owner: str, now_s: float) -> Shard:
-        """Make `owner` the owner of a shard, in a new epoch; in a simulation nobody else wants it."""
+        """Make `owner` the owner of a shard, in a new epoch; in a simulation there is no contention."""
         held = self._shards.get(name, Shard(name=name, owner="", epoch=0, renewed_at=now_s))
         self._shards[name] = replace(held, owner=owner, epoch=held.epoch + 1, renewed_at=now_s)
         return self._shards[name]
 
     @contextmanager
     def transaction(self, shard: str, owner: str, epoch: int) -> Iterator[MemoryTransaction]:
-        """Begin a transaction on a shard; StaleEpoch if it is owned by somebody else."""
+        """Begin a transaction on a shard; StaleEpoch if it has another owner."""
         held = self._shards.get(shard)
         if held is None or (held.owner, held.epoch) != (owner, epoch):
             raise StaleEpoch(f"shard {shard}: {owner} does not own it in epoch {epoch}")
@@ -134,7 +134,7 @@ class MemoryStore:
         return [command for command in self.outbox if command.shard == shard][:limit]
 
     def delivered(self, shard: str, owner: str, epoch: int, ids: Collection[str]) -> None:
-        del owner, epoch  # one thread: nobody can have taken the shard between two events
+        del owner, epoch  # one thread: the shard cannot have been taken between two events
         self.outbox[:] = [command for command in self.outbox if command.shard != shard or command.id not in ids]
 
     def get(self, kind: type[T], key: str) -> T | None:

@@ -266,7 +266,7 @@ class MemoryTransaction:
         return list(self._store.outbox)
 
     def is_at_work(self) -> bool:
-        """Say whether anything has not ended: jobs, results that nobody has fetched, tasks, gangs or processes."""
+        """Return whether anything has not ended: jobs, results not yet fetched, tasks, gangs or processes."""
         return bool(self._store.members("open"))
 
     def batches(self) -> Sequence[Batch]:

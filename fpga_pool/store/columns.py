@@ -109,7 +109,7 @@ def read_changes(connection: Connection, seen: Mapping[str, int], *, count: bool
 
 @cache
 def _changes(shards: int, *, count: bool) -> CompoundSelect[Any]:
-    """Return what asks for all shards, and for what changed in so many of them after a generation of each."""
+    """Return the queries for all shards, and for changes in a number of them after given generations."""
     hosts, slots = (
         or_(
             *(

@@ -65,7 +65,7 @@ def translated() -> Iterator[None]:
 
 
 def is_away(error: BaseException) -> bool:
-    """Say whether a server does not answer at present, so that it may be worth while to try again."""
+    """Return whether a server does not answer at present, so that it may be worth while to try again."""
     code, cause = _driver_code(error), _driver_error(error)
     return code in _AWAY or isinstance(error, db.DBConnectionError) or _libpq_verdict(cause) == "away"
 
@@ -153,7 +153,7 @@ def snapshots_of(engine: Engine) -> Engine:
 
 
 def single_reads_of(engine: Engine) -> Engine:
-    """Return the engine for those who read one thing: a statement sees one moment anyway, and delays no writer."""
+    """Return the engine for single reads: one statement is consistent anyway and blocks no writer."""
     return engine.execution_options(single_read=True)
 
 
@@ -185,7 +185,7 @@ _DRIVER_OPTIONS = {
     },
 }
 
-#: What every session begins with: a writer reads what is committed, whoever holds a lock loses it by silence.
+#: Settings of every session: writers read committed data, and locks of silent sessions time out.
 #: The comment is code to MariaDB; MySQL has no such setting, and a stalled client keeps its locks there until TCP
 #: gives its connection up.
 _SESSION_SETTINGS = {

@@ -71,7 +71,7 @@ _SCHEDULERS = table(Scheduler)
 _SHARDS = table(Shard)
 _SLOTS = table(Slot)
 
-#: How many keys one query asks for: every database takes so many parameters.
+#: Maximum number of keys in one query, supported as parameters by every database.
 KEYS_PER_QUERY = 500
 
 
@@ -182,7 +182,7 @@ class Reads(GangReads, TaskReads):
     ) -> Sequence[Job]:
         """Return the jobs of a batch (in some states, changed after these generations of the shards), by index.
 
-        Without their histories, which nobody reads by the thousand.
+        Without their histories.
         """
         values: dict[str, Any] = {"batch": batch_uuid, "states": list(states)}
         if changed_after is not None:

@@ -14,7 +14,7 @@ from fpga_pool.model.exceptions import ServiceUnavailable
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-#: The name of the lock that whoever migrates holds, and how long others wait for it.
+#: The name of the migration lock, and how long others wait for it.
 LOCK = "fpga_pool.migrate."
 LOCK_TIMEOUT_S = 30
 

@@ -67,7 +67,7 @@ def job_summaries() -> Select[Any]:
 def jobs_of_batch(*, in_states: bool, after: int | None) -> Select[Any]:
     """Return the query for the jobs of `batch`, by index, without their histories.
 
-    Of those in one of `states`, and, if so many shards were seen before, of those that have changed since: of the shard
+    Only those in one of `states`, and, if shards were seen before, only those that have changed since: of the shard
     `shard_0` after the generation `seen_0`, and so on, and all of shards that are not among `seen`.
     """
     jobs = table(Job).c

@@ -44,7 +44,7 @@ def _stale(shard: str, owner: str, epoch: int) -> StaleEpoch:
 
 
 def _lock(connection: Connection, shard: str) -> None:
-    """Lock the shard for this transaction and count its changes, whoever owns it."""
+    """Lock the shard for this transaction and increment its generation, regardless of its owner."""
     if not connection.execute(shard_lock(fenced=False), {"of_shard": shard, "changes": 1}).rowcount:
         raise NotFound(f"no shard {shard}")
 
@@ -111,9 +111,9 @@ class Store:
     def transaction(self, shard: str, owner: str | None = None, epoch: int = 0) -> Iterator[SqlTransaction]:
         """Begin a transaction on a shard; committed at the end, rolled back if anything was raised.
 
-        Transactions on a shard follow one another, whoever begins them.  What was decided before it began is
-        committed as its owner: StaleEpoch tells one that has lost the shard since.  Without an owner (somebody
-        else's request is carried out) the transaction acts for the present one.  NotFound if there is no such shard.
+        Transactions on a shard are serialised. Decisions made before are committed as its owner: StaleEpoch if the
+        shard was lost since. Without an owner (a request of another process) the transaction acts for the present one.
+        NotFound if there is no such shard.
         """
         with translated(), self.engine.begin() as connection:
             if owner is None:
@@ -182,8 +182,8 @@ class Store:
     def acquire_shard(self, name: str, owner: str, now_s: float, expired: Shard | None = None) -> Shard:
         """Make `owner` the owner of a shard, in a new epoch.
 
-        The shard must be without an owner, its own from before a restart, or still as in `expired`: as whoever asks
-        saw it so long ago that its owner cannot live.  Else Conflict names the owner.
+        The shard must be without an owner, its own from before a restart, or still as in `expired`: as the caller saw
+        it so long ago that its owner must be dead. Else Conflict names the owner.
         """
         with self._session() as session:
             row = session.get(ShardRow, name, with_for_update=True)
@@ -227,8 +227,8 @@ class Store:
     ) -> list[Command]:
         """Return the oldest commands of the outbox, in the order of their commits; none for the hosts `but_for`.
 
-        With `per_host` at most so many of each host.  Where there are more than `limit`, each host's oldest count most.
-        A command that this version cannot read is replaced by one without effect, and what it was is logged.
+        With `per_host` at most this many of each host. Where there are more than `limit`, each host's oldest count
+        most. A command that this version cannot read is replaced by one without effect, and what it was is logged.
         """
         wanted = {"of_shard": shard, "but_for": list(but_for), "per_host": per_host or limit, "most": limit}
         with translated(), self._single_reads.connect() as connection:
@@ -261,6 +261,6 @@ class Store:
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
-        """Begin; commit at the end, or roll back; tell the database's errors in the pool's own."""
+        """Begin; commit at the end, or roll back; translate the database's errors into the pool's."""
         with translated(), self._writers.begin() as session:
             yield session

@@ -29,7 +29,7 @@ ROWS_PER_CALL = 1000
 CHANGES_ARE_ASKED_FOR: Mapping[type, tuple[str, ...]] = {Job: (), Slot: (), Host: ("alive", "availability_zone")}
 
 
-#: What a reader is told of a shard it did not ask for.
+#: Value returned to a reader for a shard that it did not request.
 NO_SHARD = Shard(name="", owner="", epoch=0, renewed_at=0.0)
 
 
@@ -182,7 +182,7 @@ class SqlTransaction(Reads):
             raise Conflict(f"{cls.__name__.lower()}: one of {len(rows)} has changed concurrently; read it and retry")
 
     def _touch(self, slot: str) -> None:
-        """Count a slot as changed: the lease on it is part of what is told of it."""
+        """Count a slot as changed: its lease is part of its published state."""
         stored = self._one(Slot, slot)  # may have to read it, and write first what was saved
         self._saved.setdefault(Slot, {}).setdefault(slot, stored)
         self._changed.setdefault(Slot, set()).add(slot)

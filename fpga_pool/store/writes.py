@@ -48,8 +48,8 @@ def change(cls: type, names: tuple[str, ...]) -> Update:
 def bulk_change(dialect: str, cls: type, names: tuple[str, ...]) -> tuple[tuple[str, ...], TextClause]:
     """Return the statement that changes these columns in many rows at once, and the columns that it must be given.
 
-    It says that rows are to be stored, and what is to be changed where their keys exist: only so can many rows be told
-    at once, each with its own values.  A row of which this is said must have all columns that cannot be NULL.
+    It says that rows are to be stored, and what is to be changed where their keys exist: only this form allows
+    different values for many rows in one statement. Each row must have all columns that cannot be NULL.
 
     No generation is compared: the caller holds the lock that orders the writers of these rows, which exist.
 

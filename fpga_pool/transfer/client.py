@@ -225,7 +225,7 @@ class Connection:
             yield buffer[:length]
 
     def _stay_alive(self) -> None:
-        """Hear what the server says while we send no data, and tell it that we are there."""
+        """Receive frames of the server while no data is sent, and send keepalives."""
         self._wire.listen()
         if time.monotonic() - self._wire.sent_s >= KEEPALIVE_S:
             self._wire.send(frames.KeepAlive())

@@ -144,7 +144,7 @@ class ResultReceived:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The job is complete, and its result too large for a lane: it waits to be fetched on a connection of its own."""
+    """The job is complete, and its result too large for a lane: it waits to be fetched on a separate connection."""
 
     type: ClassVar[str] = "held"
     number: int

@@ -1,7 +1,7 @@
 """Interface of the data server to its agent: the server knows bytes and tokens, the agent knows jobs and slots.
 
 All methods are called from worker threads, several at a time, and may block for as long as a disk takes.  Any of them
-may raise TransferRefused: the client is told its reason and the stream ends.
+may raise TransferRefused: the reason is sent to the client and the stream ends.
 """
 
 import math
@@ -69,7 +69,7 @@ class TransferHandler(Protocol):
         """Note how much is there; called for every piece, so it must be quick.  A refusal here stops the stream."""
 
     def staged(self, grant: TransferGrant, sha256: str, size_bytes: int) -> None:
-        """Note that the input is complete, on disk, under `Admission.spool_path`; the client is told afterwards."""
+        """Note that the input is complete, on disk, under `Admission.spool_path`; the client is notified afterwards."""
 
     def result(self, grant: TransferGrant) -> "Future[JobResult | JobFailure]":
         """Return a new future of the job's end; the server cancels it when its client no longer waits."""

@@ -201,7 +201,7 @@ class Lane:
     # Answering
 
     def _note_end(self, number: int) -> None:
-        """Have the end told; any thread may call this."""
+        """Queue the notification of the end; any thread may call this."""
         self._ended.append(number)
         if not self._waking:
             self._waking = True

@@ -17,7 +17,7 @@ _CATCH_UP_S = 0.25
 _HEADROOM = 2.0
 #: Bytes leave in pieces of this long at the planned rate, so that a sender is not woken for each packet.
 _PIECE_S = 0.01
-#: A frame is received as a whole: what is told of a slow transfer must not be far behind it.
+#: A frame is received as a whole: progress reports of a slow transfer must not lag behind.
 _FRAME_S, _LEAST_FRAME_BYTES = 0.1, 16 * 1024
 #: Sums of rates times seconds are this exact.
 _ROUNDING_BYTES = 1.0
@@ -26,7 +26,7 @@ _ROUNDING_BYTES = 1.0
 class RateSchedule:
     """Segments in order of time, without overlap; an empty schedule does not limit.
 
-    Times are relative to the anchor of whoever follows it; a rate of 0 holds, `inf` does not limit.
+    Times are relative to the anchor of its user; a rate of 0 holds, `inf` does not limit.
     """
 
     def __init__(self, segments: Sequence[RateSegment] = ()) -> None:
@@ -89,7 +89,7 @@ class RateSchedule:
         return self._rate_afterwards * max(t_s - self.end_s, 0.0) / 8
 
     def next_byte(self, carried_bytes: float) -> tuple[float, float]:
-        """Return when the byte after so many leaves, and at which rate; from the end on at the last one."""
+        """Return when the byte after `offset` bytes leaves, and at which rate; from the end on at the last one."""
         i = self._segment_of(carried_bytes)
         if i >= len(self.segments):
             rate_bps = self._rate_afterwards if self.segments else math.inf
@@ -100,7 +100,7 @@ class RateSchedule:
         return segment.begin_s + 8 * in_segment_bytes / segment.bps, segment.bps
 
     def run_bytes(self, carried_bytes: float) -> float:
-        """Return how many bytes leave after so many before the next hold; `inf` if none follows."""
+        """Return how many bytes leave after an offset before the next hold; `inf` if none follows."""
         i = self._segment_of(carried_bytes)
         while i + 1 < len(self.segments):
             following = self.segments[i + 1]
@@ -110,17 +110,17 @@ class RateSchedule:
         return math.inf
 
     def piece_bytes(self, carried_bytes: float) -> float:
-        """Return how many bytes leave after so many at one rate; `inf` from the end on."""
+        """Return how many bytes leave after an offset at one rate; `inf` from the end on."""
         i = self._segment_of(carried_bytes)
         return self._before_bytes[i + 1] - carried_bytes if i < len(self.segments) else math.inf
 
     def _segment_of(self, carried_bytes: float) -> int:
-        """Return the segment that carries the byte after so many; one with a rate of 0 carries none."""
+        """Return the segment that carries the byte after an offset; one with a rate of 0 carries none."""
         return bisect_right(self._before_bytes, max(carried_bytes, 0.0) + _ROUNDING_BYTES) - 1
 
 
 class FlowLimiter(Protocol):
-    """One flow of an egress driver; whoever starts the transfer binds the two."""
+    """One flow of an egress driver, bound to the transfer when that starts."""
 
     def set_rate(self, bps: float) -> None:
         """Limit the flow from now on; 0 while its sender holds."""
@@ -175,11 +175,11 @@ class Pacer:
             self._changed.notify_all()
 
     def sent(self, count: int) -> None:
-        """Note that so many more bytes have left."""
+        """Note that this many more bytes have left."""
         self._sent_bytes += count
 
     def quota(self, wanted_bytes: int) -> int:
-        """Return how many of so many bytes may leave now: all, none, or pieces that are worth sending."""
+        """Return how many of the given bytes may leave now: all, none, or pieces that are worth sending."""
         with self._changed:
             t_s, due_s, rate_bps = self._position()
             self._limit(0.0 if t_s < due_s else _HEADROOM * rate_bps)
@@ -198,7 +198,7 @@ class Pacer:
             return min(wanted_bytes, allowed) if worthwhile else 0
 
     def frame_bytes(self, most_bytes: int) -> int:
-        """Return how many of so many bytes leave without a hold between them, and soon: 1 at least."""
+        """Return how many of the given bytes leave soon and without a hold between them: at least 1."""
         carried_bytes = self._sent_bytes - self._before_bytes
         _, rate_bps = self._schedule.next_byte(carried_bytes)
         soon_bytes = max(rate_bps * _FRAME_S / 8, _LEAST_FRAME_BYTES)

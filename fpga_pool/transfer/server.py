@@ -142,7 +142,7 @@ class DataServer:
             loop.call_later(_ACCEPT_PAUSE_S, self._listen, listener)
             return
         if len(self._sessions) >= 2 * self._limits.max_connections:
-            # Even telling them costs something: half of the room is for clients that are told "busy".
+            # Even refusals cost resources: half of the limit is for clients that are refused as "busy".
             self._counters["busy"] += 1
             sock.close()
             return

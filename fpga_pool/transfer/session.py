@@ -249,7 +249,7 @@ class Session:
         )
 
     async def _quota(self, pacer: Pacer, wanted_bytes: int) -> int:
-        """Return how many of so many bytes may be sent, once some may; the client hears of us meanwhile."""
+        """Return how many of the given bytes may be sent, once some may; keepalives are sent meanwhile."""
         said_s = self._now_s()
         while not (allowed_bytes := pacer.quota(wanted_bytes)):
             await asyncio.sleep(min(pacer.hold_s(), self._port.limits.keepalive_s))

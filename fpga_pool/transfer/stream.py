@@ -173,7 +173,7 @@ _FIRST_BUFFER_BYTES = 16 * 1024
 
 
 class FrameStream(asyncio.BufferedProtocol):
-    """The server's side of one connection: bytes arrive in a buffer of its own, and are handed out where they lie.
+    """The server's side of one connection: bytes arrive in its own buffer, and are handed out where they lie.
 
     Waits raise TimeoutError when not one byte moved for `stall_timeout_s`; EOFError and OSError mean that the other
     side is gone.
@@ -258,7 +258,7 @@ class FrameStream(asyncio.BufferedProtocol):
         return self._take(min(limit, self._end - self._begin))
 
     def holds_frame(self) -> bool:
-        """Say whether the next `read` would not wait; it may still raise."""
+        """Return whether the next `read` would not wait; it may still raise."""
         here_bytes = self._end - self._begin
         if here_bytes < frames.HEADER_BYTES:
             return False

@@ -29,7 +29,7 @@ class ManageCommand(Command):
             yield store
 
     def tell(self, line: str) -> None:
-        """Say something to a person."""
+        """Print a line for the user."""
         print(line, file=self.app.stdout)
 
     def run(self, parsed_args: Any) -> int:

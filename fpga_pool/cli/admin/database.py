@@ -34,7 +34,7 @@ class Version(ManageCommand):
 
 
 class Check(ManageCommand):
-    """Say whether the schema is that of this version; exit status 1 if a scheduler would not start."""
+    """Return whether the schema is that of this version; exit status 1 if a scheduler would not start."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Compare."""
@@ -43,7 +43,7 @@ class Check(ManageCommand):
         self.tell("the schema matches this version of fpga_pool")
 
 
-#: A lease is released that has no allocation now, and none so many seconds later: Nova writes several in a row.
+#: A lease is released if it has no allocation now and after this many seconds: Nova writes several in a row.
 CERTAIN_AFTER_S = 3.0
 #: What is said where nothing was found.
 NOTHING_WRONG = "no problems found"
@@ -69,7 +69,7 @@ class Audit(ManageCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Look, and tell what was found."""
+        """Check and print the findings."""
         placement = open_placement(self.conf)
         if parsed_args.repair and placement is None:
             raise InvalidInput("--repair: requires Placement, which is not configured ([placement] auth_type)")

@@ -106,7 +106,7 @@ class Check(ManageCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Look, and tell what was found."""
+        """Check and print the findings."""
         catalogue = configured_catalogue(self.conf)
         with compute_service(parsed_args.os_cloud) as compute:
             flavors = _chosen(list(compute.flavors(get_extra_specs=True)), parsed_args.flavor)
@@ -178,7 +178,7 @@ class Explain(ManageCommand, Lister):
                 f"{NAMESPACE}:topology": parsed_args.topology,
             }
         with compute_service(parsed_args.os_cloud) as compute:
-            # Since microversion 2.47 a server tells the flavor that it was made with.
+            # Since microversion 2.47 a server includes the flavor that it was created with.
             specs: Mapping[str, str] = compute.get_server(parsed_args.instance).flavor.extra_specs or {}
         return specs
 

@@ -74,7 +74,7 @@ class ManageApp(App):
         return parser
 
     def configure_logging(self) -> None:
-        """Let a person see warnings; what libraries tell of themselves is for -v."""
+        """Show warnings; log messages of libraries require -v."""
         super().configure_logging()
         if not self.options.debug and self.options.verbose_level < VERBOSE:
             logging.getLogger().setLevel(logging.WARNING)

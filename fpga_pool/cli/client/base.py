@@ -37,7 +37,7 @@ class PoolCommand(Command):
         return cast("Client", cast("Any", self.app).client)
 
     def tell(self, line: str) -> None:
-        """Say something to a person."""
+        """Print a line for the user."""
         print(line, file=self.app.stderr)
 
     def run(self, parsed_args: Any) -> int:

@@ -27,7 +27,7 @@ Tell = Callable[[BatchProgress], None]
 
 
 def wanted(choice: bool | None, stream: TextIO) -> bool:
-    """Say whether bars are shown: as asked, else where somebody looks."""
+    """Return whether bars are shown: as requested, or else if standard error is a terminal."""
     return stream.isatty() if choice is None else choice
 
 
@@ -136,7 +136,7 @@ class Create(PoolLister):
                 raise self._interrupted(runner.batch_uuid) from None
 
     def _interrupted(self, uuid: str) -> FpgaPoolError:
-        """Cancel it: nobody waits for it any more."""
+        """Cancel it, as the command no longer waits for it."""
         try:
             self.client.cancel(uuid)
         except NotFound:
@@ -310,7 +310,7 @@ def _progress(batch: Batch, jobs: Sequence[Job]) -> BatchProgress:
 
 
 def _results(files: Sequence[str], result: BatchResult, *, show_paths: bool) -> Table:
-    """Show each file's result, or where it is; columns that tell nothing are left out."""
+    """Show each file's result, or where it is; empty columns are left out."""
     columns = ["file", "state", "slot", "compute_s", "result"]
     rows = [
         [file, str(outcome.state), outcome.slot, Seconds(outcome.compute_s), _shown(outcome)]

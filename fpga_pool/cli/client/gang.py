@@ -29,7 +29,7 @@ _usage = number_that(lambda value: 0 < value <= 1, "a share of a processor, abov
 
 
 class Create(PoolShowOne):
-    """Queue a gang: so many processes that run together, each on a processor of its own."""
+    """Queue a gang of N concurrent processes, one per CPU."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""

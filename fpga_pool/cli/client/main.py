@@ -53,14 +53,14 @@ class PoolApp(App):
         return parser
 
     def configure_logging(self) -> None:
-        """Let a person see warnings, and what is below them only where asked (-v, -vv); --debug tells all."""
+        """Show warnings, and lower levels only on request (-v, -vv); --debug shows everything."""
         super().configure_logging()
         levels = (logging.ERROR, logging.WARNING, logging.INFO)
         verbose = self.options.verbose_level
         told = logging.DEBUG if self.options.debug or verbose >= len(levels) else levels[verbose]
         logging.getLogger().setLevel(told)
         if not self.options.debug:
-            # Of a connection that fails they tell more than a person wants, before we say it in one line.
+            # They log a failed connection in more detail than needed, before it is reported in one line.
             for noisy in ("keystoneauth", "urllib3"):
                 logging.getLogger(noisy).setLevel(logging.ERROR)
 

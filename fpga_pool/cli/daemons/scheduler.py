@@ -74,7 +74,7 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
 
 
 def _listen_to_nova(conf: cfg.ConfigOpts, service: SchedulerService, ends: ExitStack) -> None:
-    """Hear of virtual machines that leave their hosts, where Nova is configured to tell."""
+    """Listen for virtual machines that leave their hosts, if Nova is configured to send notifications."""
     if not conf.nova_notifications.transport_url:
         return
     if service.departures is None:

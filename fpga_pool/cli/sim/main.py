@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             command.show(result)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads has seen enough; what is left in the buffer is flushed at exit
+    except BrokenPipeError:  # the reader has closed the pipe; the rest of the buffer is flushed at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return command.status(result)
 

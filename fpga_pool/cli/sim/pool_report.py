@@ -106,7 +106,7 @@ def as_plain(table: Table) -> list[dict[str, Any]]:
 
 
 def explain(run: ScenarioRun, name: str) -> dict[str, Any] | Table:
-    """Return what `show` tells of a batch, task or gang now, or `explain` of an instance; InvalidInput if none is."""
+    """Return `show` of a batch, task or gang, or `explain` of an instance; InvalidInput if there is none."""
     store, now_s = run.store, run.now_s
     for instance in run.instances:
         if instance.request.uuid == name:

@@ -57,7 +57,7 @@ def windows(
     """Return the windows of all jobs, (J,) each, that fit somewhere (function >= 0).
 
     A job is given to a slot within its patience; the slot may still have to load.  Then it runs without a break, at
-    no less than the rate it has when all slots of its card share the DMA equally: max-min fairness gives nobody less.
+    no less than the rate it has when all slots of its card share the DMA equally: max-min fairness gives no job less.
     """
     function = np.asarray(function, dtype=np.int64)
     known = function >= 0
@@ -80,7 +80,8 @@ def upper_bound(
 ) -> float:
     """Return a mean benefit up to `horizon_s`, in vCPUs, that no schedule exceeds: the tighter bound that is quick.
 
-    That is the one per job where it needs at most so many variables and is found in time, else that per function.
+    That is the bound per job if it needs at most this many variables and is found in time, otherwise the bound per
+    function.
     """
     if horizon_s <= 0 or not len(jobs.function):
         return 0.0
@@ -270,7 +271,7 @@ class Clairvoyant:
 
 
 def _possible(view: Occupancy, move: Move) -> bool:
-    """Say whether a move can be made now."""
+    """Return whether a move can be made now."""
     slot, held = move.slot, view.holds[move.slot]
     idle = slot in view.idle[view.kind[slot]][held]
     if isinstance(move, Start):

@@ -102,14 +102,14 @@ class Demand:
         return self._offered
 
     def more_than(self, slots: int, function: int, now_s: float) -> float:
-        """Return the probability that more than so many jobs of the function are there, each on a slot: Poisson."""
+        """Return the probability that more than this many jobs of the function are present, each on a slot: Poisson."""
         offered = self.offered(now_s)[function]
         if (found := self._more_than.get((slots, function))) is None:
             found = self._more_than[slots, function] = _more_than(slots, offered)
         return found
 
     def likely_more_than(self, slots: int, function: int, now_s: float, of: int) -> float:
-        """Return `more_than`, also for a function that nobody has asked for yet.
+        """Return `more_than`, also for a function that was not requested yet.
 
         How likely a job is to ask for a new function is estimated as Good and Turing do: by the share of the jobs so
         far whose function was asked for once.  Before the first job, all together are taken to keep `of` slots busy,

@@ -23,7 +23,7 @@ class SlotNow(NamedTuple):
 
     #: The function that it holds, loads, or is to load for its job; EMPTY = none.
     function: int
-    #: It loads, or has been told to, and no job has it.
+    #: It loads, or was commanded to, and no job has it.
     loading: bool = False
     #: It needs its card's configuration port.
     needs_port: bool = False
@@ -235,7 +235,7 @@ def take(
     work_s, on_cpu
         How long a job computes on a slot, and whether it computes on a CPU now, by its number.
     loading
-        When each slot that loads ahead of jobs was told to.
+        When each slot that preloads was commanded to.
 
     """
     taking = _Taking(view, now_s, work_s, on_cpu, loading)

@@ -1,6 +1,6 @@
-"""Who waits, runs and loads: what online policies look at.
+"""Waiting, running and loading jobs and slots: the view of online policies.
 
-A shell (simulator or scheduler service) tells it what happens; policies only read it.  All questions that a decision
+A shell (simulator or scheduler service) reports events to it; policies only read it.  All questions that a decision
 asks are answered from indices per function and kind of slot, so that they cost the same in a pool of one card and of
 two thousand.
 """
@@ -179,7 +179,7 @@ class Occupancy:
     # What a decision asks -----------------------------------------------------------------------------------------
 
     def behind(self, function: int, by_s: float) -> bool:
-        """Say whether more jobs of the function wait than slots that hold or load it are free, or will be by then."""
+        """Return whether more jobs of the function wait than slots with it are free, or will be by then."""
         waiting = len(self.waiting[function]) - self.idle_holding[function] - self.loading[function]
         return waiting > 0 and waiting > bisect_right(self.ends_s[function], by_s)
 

@@ -97,7 +97,7 @@ class BenefitReplace:
         return None
 
     def _spare(self, view: Occupancy, function: int) -> int | None:
-        """Return an idle slot for whose function nobody waits, the one of least benefit."""
+        """Return the idle slot of least benefit for whose function no job waits."""
         groups = [(slots, held) for slots, held in fitting(view, function) if held == EMPTY or not view.waiting[held]]
         groups.sort(key=lambda group: 0.0 if group[1] == EMPTY else view.demand.speedup[group[1]])
         found = (view.roomiest(slots, port=True) for slots, _ in groups)

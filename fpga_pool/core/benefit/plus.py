@@ -30,7 +30,7 @@ class TenantLimit:
         self._held: dict[str, dict[int, None]] = {}
 
     def lets_in(self, job: int, tenant: str) -> bool:
-        """Say whether a job that arrives may be seen; else it is held back."""
+        """Return whether a job that arrives may be seen; else it is held back."""
         inside = self._inside.get(tenant, 0)
         if inside < self.most:
             self._inside[tenant] = inside + 1
@@ -61,7 +61,7 @@ class TenantLimit:
 
 #: Waiting jobs of a function that count: more than one slot can do while it is waited for.
 _JOBS_AHEAD = 8
-#: Probability that a slot is used below which nothing is loaded into it that nobody waits for.
+#: Minimum probability that a slot is used for preloading a function into it.
 _LEAST_USE = 0.01
 
 
@@ -229,7 +229,7 @@ class _Outlook:
             self._consider(better, slot, self._kept(kind, held, left_s, while_s))
 
     def _beats(self, function: int, held: int, load_s: float) -> bool:
-        """Say whether a job is worth taking another one off its slot, or its turn: else it, or another one, can follow.
+        """Return whether a job is worth evicting another one, or taking its turn: else it, or another one, can follow.
 
         As in Algorithm 2; without this, functions alike take turns at stopping each other, and in large pools slots
         swing from one to the other.
@@ -256,7 +256,7 @@ class _Outlook:
     def _awaited(self, kind: int, while_s: float) -> float:
         """Return what a slot would gain if it waited for the best function of which a job is still to come.
 
-        A load takes the slot and the configuration port.  Where slots are to spare, whoever comes finds another one.
+        A load takes the slot and the configuration port.  If there are spare slots, a new job finds another one.
         """
         view, demand = self._view, self._view.demand
         most = 0.0

@@ -74,7 +74,7 @@ class OnlinePool:
 def fair_rates(demands_bps: Sequence[float], capacity_bps: float) -> list[float]:
     """Return the progress rate of each job (1 = full speed) where the DMA is shared max-min fairly.
 
-    Nobody gets more than it asks for, and nobody less than an equal part of what the others leave; a job progresses
+    No job gets more than its demand, and none less than an equal part of what the others leave; a job progresses
     with the share of its demand that it gets.
     """
     rates = [1.0] * len(demands_bps)

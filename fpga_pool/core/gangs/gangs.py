@@ -46,12 +46,12 @@ class Gangs:
 
     #: (G,) processes.
     width: Ints
-    #: (G,) requested run time: a limit for decisions only, nobody is killed for it.
+    #: (G,) requested run time: a limit for decisions only; gangs that exceed it are not killed.
     estimate_s: Floats
-    #: CPU usage of a process on a processor of its own: (G,) one figure for all processes of a gang, or (sum of
+    #: CPU usage of a process on a dedicated processor: (G,) one figure for all processes of a gang, or (sum of
     #: widths,) one for each, gang after gang and falling within each gang.
     usage: Floats
-    #: (G,) who sent each, -1 = nobody knows; None = nobody knows of any.
+    #: (G,) user of each, -1 = unknown; None = all unknown.
     user: Ints | None = None
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ class Gangs:
 
     @property
     def per_process(self) -> bool:
-        """Whether each process has a usage of its own."""
+        """Whether each process has its own usage."""
         return len(self.usage) != len(self.width)
 
 
@@ -146,7 +146,7 @@ class History:
         self._runs_s: dict[int, deque[float]] = {}
 
     def ran(self, gang: int, run_s: float) -> None:
-        """Take how long a gang has run, in seconds on processors of its own."""
+        """Take how long a gang has run, in seconds on dedicated processors."""
         user = self._user[gang]
         if user != UNKNOWN:
             self._runs_s.setdefault(user, deque(maxlen=self._last)).append(run_s)

@@ -158,7 +158,7 @@ def idle_behind(behind, front_usage, usage_threshold, width):  # type: ignore[no
 
 @njit("boolean(int64[::1], int64[::1])", cache=True)
 def all_idle(tier, processors):  # type: ignore[no-untyped-def]
-    """Say whether the tier is idle on all of them."""
+    """Return whether the tier is idle on all of them."""
     return (tier[processors] == _NOBODY).all()
 
 

@@ -34,7 +34,7 @@ class Easy:
 
     @property
     def trial_s(self) -> float:
-        """None: nobody is tried."""
+        """None: there are no trials."""
         return 0.0
 
     def decide(self, view: Tiers, state: PolicyState, now_s: float, rng: np.random.Generator) -> Iterator[Move]:
@@ -53,7 +53,7 @@ class Easy:
             yield move
 
     def _backfill(self, view: Tiers, now_s: float) -> Iterator[Move]:
-        """Step 2: those who do not delay the head."""
+        """Step 2: gangs that do not delay the head."""
         line, run_s, estimate_s = view.line, view.gangs.estimate_s, view.estimate_s
         reservation = self._reserve(view, int(line.rows[0]), now_s)
         at = 0

@@ -162,7 +162,7 @@ class MeasyPlus(Measy):
             yield Move(gang, how, processors)
 
     def _may_try(self, view: Tiers, processors: Ints, now_s: float) -> bool:
-        """Say whether there are gangs in the foreground of these processors, and all can give way for a trial.
+        """Return whether there are gangs in the foreground of these processors, and all can give way for a trial.
 
         None may that would then end after the head starts, and does not yet.
         """

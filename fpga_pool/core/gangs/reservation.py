@@ -101,5 +101,5 @@ def behind(view: Tiers, gang: int, usage_threshold: float) -> Ints | None:
 
 
 def can_swap(view: Tiers, gang: int) -> bool:
-    """Say whether the foreground of all processors is idle behind which the gang runs."""
+    """Return whether the foreground of all processors is idle behind which the gang runs."""
     return bool(view.scans.all_idle(view.front, view.placed[gang]))

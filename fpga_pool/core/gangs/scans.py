@@ -81,9 +81,9 @@ def remove(keys: Floats, rows: Ints, count: int, key: float, gang: int) -> bool:
 def head_start(
     keys: Floats, rows: Ints, count: int, width: Ints, idle: int, need: int, now_s: float, all_ends: bool
 ) -> tuple[float, int]:
-    """Return when `need` processors are free, and how many more then are; the line are the ends of the foreground.
+    """Return when `need` processors are free, and how many more are then, by the end times of the foreground.
 
-    Where there are never so many, the last end, and how many are missing as a number below 0.
+    If there are never that many, return the last end and the number missing as a negative number.
     """
     if idle >= need and not all_ends:
         return now_s, idle - need
@@ -159,7 +159,7 @@ def idle_behind(behind: Ints, front_usage: Floats, usage_threshold: float, width
 
 
 def all_idle(tier: Ints, processors: Ints) -> bool:
-    """Say whether a tier is idle on all these processors."""
+    """Return whether a tier is idle on all these processors."""
     return bool((tier[processors] == _NOBODY).all())
 
 

@@ -23,16 +23,16 @@ _NOWHERE: Ints = np.empty(0, np.int64)
 
 
 class Tiers:
-    """What a policy sees.  A shell tells it what happens and applies each move; policies only read.
+    """View of a policy.  A shell reports events to it and applies each move; policies only read.
 
     The shell keeps `done_s` of a gang up to date when it applies a move of that gang.  Times are seconds of the
     shell's clock; all lists and arrays over gangs are indexed as in `gangs`.
 
-    `patience` is that of the policy that is asked: the turn of a gang comes so many times its estimate after its
-    arrival, sooner for those that need more of the processors, and gangs are in line by their turns.  Without patience
-    that is the order of arrival.  `last_runs` is of the policy, too: how many run times of a user predict the next one,
-    where the shell has no predictions of its own (`predicted_s`, (G,)); and `trial_s`, how long a trial is.
-    `scans` says who scans lines and processors: numpy, or compiled loops that find the same.
+    `patience` is a parameter of the policy: the turn of a gang comes this multiple of its estimate after its arrival,
+    sooner for gangs that need more of the processors, and the queue is ordered by turns. Without patience that is the
+    order of arrival. `last_runs`, also of the policy, is the number of run times of a user that predict the next one,
+    unless the shell has its own predictions (`predicted_s`, (G,)); `trial_s` is the length of a trial. `scans` selects
+    the implementation of scans: numpy, or compiled loops with identical results.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Tiers:
             self._predicted_s: list[float] = predicted_s.tolist()
         else:
             self._predicted_s = self.estimate_s if self._history is None else gangs.estimate_s.tolist()
-        #: How long each gang is expected to run, on processors of its own: by this the shortest come first.
+        #: How long each gang is expected to run, on dedicated processors: by this the shortest come first.
         self.expected_s = self._predicted_s if self._predicted_s is self.estimate_s else self._predicted_s.copy()
         self.usage: list[float] | list[Floats] = (
             np.split(gangs.usage, np.cumsum(gangs.width)[:-1]) if gangs.per_process else gangs.usage.tolist()
@@ -71,9 +71,9 @@ class Tiers:
         self.trial_s = trial_s
         self.trying: set[int] = set()
         self.gave_way_s: dict[int, float] = {}
-        #: Progress kept, in seconds on processors of its own.
+        #: Progress kept, in seconds on dedicated processors.
         self.done_s = [0.0] * len(self.width)
-        #: When each gang arrived, and when its turn comes: nobody who arrives later gets in line before it.
+        #: When each gang arrived, and when its turn comes: no later arrival is queued ahead of it.
         self._arrived_s = [0.0] * len(self.width)
         self.turn_s = [0.0] * len(self.width)
         self.tier = [AWAY] * len(self.width)
@@ -286,7 +286,7 @@ class Tiers:
 
     def _enter_front(self, gang: int, processors: Ints, end_s: float) -> None:
         self.tier[gang], self.placed[gang] = IN_FRONT, processors
-        if self.trying:  # nobody behind it has asked it to give way
+        if self.trying:  # no gang behind it has asked it to yield
             self.trying.difference_update(self.behind[processors].tolist())
         self.front[processors] = gang
         self.front_usage[processors] = self.usage[gang]

@@ -127,9 +127,9 @@ def list_schedule(
     order:
         (T,) the tasks, the most urgent first.
     slice_s:
-        Decide only at multiples of so many seconds; 0 = whenever FPGAs get free or a task arrives.
+        Decide only at multiples of this many seconds; 0 = whenever FPGAs become free or a task arrives.
     strict:
-        Whether the first task that waits is overtaken by nobody.
+        Whether no task may overtake the first waiting one.
 
     Raises
     ------

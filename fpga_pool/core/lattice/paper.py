@@ -95,7 +95,7 @@ class ListPolicy:
 
 
 class Fifo(ListPolicy):
-    """First in, first out; the first that waits is overtaken by nobody (section I: "the scheduling will stall")."""
+    """First in, first out; no task overtakes the first waiting one (section I: "the scheduling will stall")."""
 
     name = "fifo"
 

@@ -29,7 +29,7 @@ _WIDTH_POWERS = (1.0, 0.0, 0.5, 2.0, 4.0, 20.0)
 _TIME_SHARES = (1.0, 0.5, 0.25)
 #: Share of what is left for the beginnings of climbs; the shortest goes on.
 _BEGINNING = 0.4
-#: Size of changes at first, and by what it shrinks after so many in vain; it begins again below the least.
+#: Initial size of changes, its factor after a number of failures, and that number; it restarts below the minimum.
 _FIRST, _SHRINK, _IN_VAIN, _LEAST = 1.0, 0.7, 8, 0.01
 #: Classes that change at a time, on average.
 _CHANGED = 2.0

@@ -72,7 +72,7 @@ class TaskSearch:
 
     @staticmethod
     def supports(problem: TaskProblem) -> bool:
-        """Say whether the loops can hold the enclosures."""
+        """Return whether the loops can hold the enclosures."""
         return bool(problem.enclosure_fpgas.max(initial=0) <= MOST_FPGAS)
 
     def run(self) -> Placed:
@@ -155,7 +155,7 @@ class TaskSearch:
         rings[:] = np.random.default_rng(int(self._search.random[0])).permutation(len(rings))
 
     def _queues(self, stride: int = 1) -> Queues:
-        """Return every so many-th task by class, the longest first."""
+        """Return every n-th task by class, the longest first."""
         instance, shape = self._instance, self._search.shape
         length_s = instance.seconds[shape] + instance.tail_s
         of_class = instance.shape_class[shape]

@@ -65,7 +65,7 @@ def able_to_run(problem: TaskProblem, tasks: Sequence[int], there: Bools) -> Wai
 def planned(
     policy: TaskPolicy, problem: TaskProblem, state: PolicyState, rng: np.random.Generator
 ) -> TaskSchedule | Placed:
-    """Return the policy's schedule; without bounds, which nobody looks at, where it can do without them."""
+    """Return the policy's schedule; without bounds, if the policy can do without them."""
     if isinstance(policy, ListPolicy):
         return policy.place(problem, allotted_shapes(problem), state)
     return policy.decide(problem, state, 0.0, rng)
@@ -197,7 +197,7 @@ class Starting:
         return min((wait_s for wait_s in waits_s if wait_s > 0), default=np.inf)
 
     def occupy(self, fpgas: Ints, until_s: float) -> None:
-        """Have FPGAs be free at a later time: somebody else is given them."""
+        """Mark FPGAs as free at a later time only, as they are assigned to another task."""
         self._ready_s[fpgas] = until_s
         self._free[fpgas] = self._takeable[fpgas] = False
 

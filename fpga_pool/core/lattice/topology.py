@@ -47,7 +47,7 @@ def fragments(free: Collection[int], size: int, topology: Topology) -> Fragments
 
 
 def is_linked(members: Collection[int], size: int, topology: Topology, wish: Links) -> bool:
-    """Say whether different members are linked as wished: a line is a connected path, a ring closes a cycle.
+    """Return whether different members are linked as wished: a line is a connected path, a ring closes a cycle.
 
     One FPGA, or two that are linked, count as a ring.
     """

@@ -61,7 +61,7 @@ class GuestDriver(ABC):
         return InvalidInput(f"[agent] guest_driver: {type(self).__name__} does not support PCI passthrough to guests")
 
     def connect(self, domain: Domain, number: int) -> socket.socket:
-        """Connect with the other side of a guest's port, a unix socket.  OSError if there is nobody."""
+        """Connect with the other side of a guest's port, a unix socket.  OSError if nothing listens there."""
         end = socket.socket(socket.AF_UNIX)
         try:
             end.settimeout(CONNECT_S)

@@ -33,7 +33,7 @@ class LibvirtGuests(GuestDriver):
         self._libvirt.watch(changed)
 
     def running(self) -> list[Domain]:
-        # Domains whose description cannot be read are left out, and told.
+        # Domains whose description cannot be read are skipped and logged.
         found = []
         for each in self._libvirt.active():
             try:

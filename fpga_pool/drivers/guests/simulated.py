@@ -21,7 +21,7 @@ LOG = logging.getLogger(__name__)
 
 
 class SimulatedGuests(GuestDriver):
-    """The machines that a directory describes.  It tells of no changes: they are found when one looks."""
+    """The machines that a directory describes.  It sends no events: changes are found by polling."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -37,7 +37,7 @@ class SimulatedGuests(GuestDriver):
         changed("")
 
     def running(self) -> list[Domain]:
-        # Machines whose description cannot be read are left out, and told.
+        # Machines whose description cannot be read are skipped and logged.
         found = []
         for file in sorted(self._directory.glob("*.xml")):
             try:

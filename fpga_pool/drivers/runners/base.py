@@ -33,18 +33,18 @@ class Runner(abc.ABC):
 
     @abc.abstractmethod
     def launch(self, spec: ProcessSpec, processor: int, tier: Tier) -> None:
-        """Launch a process; the caller sees to it that nobody else has the place."""
+        """Launch a process; the caller ensures that the place is free."""
 
     @abc.abstractmethod
     def set_tier(self, key: Key, tier: Tier) -> None:
         """Put a process into another tier of its processor.
 
-        The caller sees to it that nobody else has it, but for a moment in which two processes exchange their tiers.
+        The caller ensures that the tier is free, except for a moment in which two processes exchange their tiers.
         """
 
     @abc.abstractmethod
     def save(self, key: Key) -> None:
-        """Begin to stop a process so that it can go on elsewhere; `observe` tells when that is done."""
+        """Start saving a process so that it can resume elsewhere; `observe` reports when that is done."""
 
     @abc.abstractmethod
     def end(self, key: Key) -> None:
@@ -61,13 +61,13 @@ class Runner(abc.ABC):
 
 #: A rate is measured over so long at least.
 WINDOW_S = 2.0
-#: What was told holds as long as it is wrong by no more than this, or this share of the time since.
+#: A reported value holds as long as its error is at most this, or at most this share of the time since.
 TOLERANCE_S, TOLERANCE = 1.0, 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Work done by a moment, in seconds on a processor of its own, and the rate since."""
+    """Work done by a moment, in seconds on a dedicated processor, and the rate since."""
 
     done_s: float
     rate: float
@@ -82,7 +82,7 @@ class Meter:
         self._since = Progress(0.0, 0.0, 0.0)
 
     def look(self, done_s: float, now_s: float) -> Progress:
-        """Return what is to be told of a process that has done `done_s` by now."""
+        """Return the report of a process that has done `done_s` by now."""
         reported = self._reported
         if reported is None:
             self._reported = self._since = Progress(done_s, 0.0, now_s)

@@ -68,7 +68,7 @@ class SavedMemory:
             raise ServiceUnavailable(f"{self._directory}: {error}") from error
 
     def sweep(self) -> list[str]:
-        """Remove what nobody has wanted for long; return what that was."""
+        """Remove saved memory that was not used for a long time; return its names."""
         swept = []
         try:
             for file in self._directory.glob(f"*{_SUFFIX}"):
@@ -121,7 +121,7 @@ class ProcessDomain:
     #: The tier that it was launched in.
     tier: Tier
     cpu_usage: float
-    #: What it had done when it was launched here, in seconds on a processor of its own.
+    #: What it had done when it was launched here, in seconds on a dedicated processor.
     carried_s: float
     #: CPU time that its guest had used then, where it is the same guest that goes on.
     before_s: float = 0.0
@@ -209,7 +209,7 @@ def moved_domain(saved: str, about: ProcessDomain, machine: Machine) -> tuple[st
 
 
 def _words(spec: ProcessSpec) -> list[str]:
-    """Return what a guest is told of itself."""
+    """Return the parameters that a guest is passed."""
     told = {"gang": spec.key.gang, "index": spec.key.index, "processes": spec.processes}
     return [f"{_WORD}.{name}={fact}" for name, fact in told.items()] + (
         [f"{_WORD}.command={spec.command}"] if spec.command else []

@@ -126,7 +126,7 @@ class LibvirtRunner(Runner):
         return guest.end
 
     def _is_whole(self, key: Key) -> bool:
-        """Say whether there is a saved memory of a process, all of it: libvirt marks it as such at the end."""
+        """Return whether there is a saved memory of a process, all of it: libvirt marks it as such at the end."""
         file = self._saved.file(str(key))
         if not file.exists():
             return False

@@ -82,7 +82,7 @@ class NovaRunner(Runner):
         self._down_since: dict[str, float] = {}
         #: Tiers that servers are to begin in, other than they were made for.
         self._tiers: dict[str, Tier] = {}
-        #: Servers that are saved, and not this host's to tell of any more.
+        #: Saved servers that this host no longer reports.
         self._left: set[str] = set()
 
     @classmethod
@@ -142,7 +142,7 @@ class NovaRunner(Runner):
         return self._steady() < self._unsure_until
 
     def _list(self, guests: dict[str, Guest]) -> None:
-        """Read what Nova has.  A guest whose server it has no more, as it says, is nobody's, and is destroyed."""
+        """Read the servers from Nova. A guest whose server no longer exists in Nova is destroyed."""
         running = {uuid for uuid, guest in guests.items() if not guest.is_off}
         self._orphans = self._view.read(running)
         self._listed_at = self._steady()
@@ -313,7 +313,7 @@ class NovaRunner(Runner):
         # The server is paused: its memory is where it is.
         server, guest = self._known(key)
         if guest is None or guest.is_off or server.stage is not Stage.RUN or server.task:
-            return  # what it is to be is told by the next look
+            return  # the next poll shows its state
         if self._listed_at <= self._acted_at.get(server.uuid, float("-inf")):
             return  # Nova was asked since
         self._busy.add(server.uuid)
@@ -326,7 +326,7 @@ class NovaRunner(Runner):
             LOG.info("process %s: saved in server %s", key, server.uuid)
 
     def leave(self, key: Key) -> None:
-        # Its server is there until somebody goes on from it.
+        # Its server exists until it is resumed.
         server = self._view.servers.get(key)
         if server is not None:
             self._left.add(server.uuid)

@@ -41,7 +41,7 @@ class Stage(StrEnum):
     """Stage in the life of a process in its server."""
 
     RUN = "run"
-    #: It is paused, and whoever has its uuid may go on from it.
+    #: It is paused, and can be resumed by its uuid.
     SAVED = "saved"
     #: It is to go on here; nothing was asked of Nova yet.
     ARRIVING = "arriving"
@@ -71,7 +71,7 @@ class Server:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "Server | None":
-        """Read what Nova tells of a server; None if it is no process of a gang."""
+        """Read a server as returned by Nova; None if it is not a gang process."""
         reported = {name.removeprefix(f"{_OURS}."): value for name, value in plain.get("metadata", {}).items()}
         try:
             about = ProcessDomain(
@@ -136,7 +136,7 @@ class Servers:
 
     def list(self) -> list[Server]:
         """Return all that this host has; those of a cell that does not answer may be missing."""
-        found: dict[str, Server] = {}  # Nova may tell twice of one that it has just begun to build
+        found: dict[str, Server] = {}  # Nova may list a server twice that it has just begun to build
         asked = {"tags": self._tag, "sort_key": "created_at", "sort_dir": "asc"}
         more = True
         while more:
@@ -147,7 +147,7 @@ class Servers:
         return [server for server in found.values() if server.home == self.home]
 
     def show(self, uuid: str) -> Server:
-        """Return one, whoever has it; NotFound if there is none, InvalidInput if it is no process."""
+        """Return a server of any host; NotFound if there is none, InvalidInput if it is not a gang process."""
         plain = self._ask("GET", f"/servers/{uuid}")["server"]
         if "metadata" not in plain or plain["status"] == "UNKNOWN":
             raise ServiceUnavailable(f"Nova: the cell of server {uuid} does not answer")
@@ -209,7 +209,7 @@ class Servers:
         self._ask("PUT", f"/servers/{uuid}/tags", {"tags": [self._tag]})
 
     def set_stage(self, uuid: str, stage: Stage) -> None:
-        """Have a server tell how far it is."""
+        """Store the stage of a server in its metadata."""
         self._tell(uuid, {f"{_OURS}.stage": str(stage)})
 
     def _tell(self, uuid: str, metadata: Mapping[str, str]) -> None:
@@ -231,7 +231,7 @@ class Servers:
         return str(flavor.id)
 
     def _image_id(self, name: str) -> str:
-        """Return an image that anybody may use, or that is the pool's own: others are somebody else's."""
+        """Return a public image, or one of the pool's project."""
         project = self._answered(lambda: self._cloud.current_project_id)
         by_name = {"name": name, "status": "active"}
         found = self._answered(lambda: list(self._cloud.image.images(**by_name)))
@@ -279,7 +279,7 @@ class Servers:
 
 
 def _is_final(error: Exception) -> bool:
-    """Say whether the same would fail again: what is configured, or what the cloud has, is not so."""
+    """Return whether the same would fail again: what is configured, or what the cloud has, is not so."""
     if isinstance(error, CatalogException | DuplicateResource | EndpointNotFound):
         return True
     status = getattr(error, "status_code", None) or getattr(error, "http_status", None)
@@ -296,7 +296,7 @@ def _refusal(status: int) -> type[FpgaPoolError]:
 
 
 def _is_novas(answer: Any) -> bool:
-    """Say whether it is Nova that has not found something: a proxy before it may not have found Nova."""
+    """Return whether it is Nova that has not found something: a proxy before it may not have found Nova."""
     try:
         return "itemNotFound" in answer.json()
     except (ValueError, TypeError):
@@ -325,7 +325,8 @@ class NovaView:
     def __init__(self, nova: Servers) -> None:
         self._nova = nova
         self.servers: dict[Key, Server] = {}
-        #: Servers, by uuid, of which Nova could not tell when it told of the others: these are as they were.
+        #: Servers, by uuid, that were missing in Nova's last response because their cell was down: they keep their last
+        #: state.
         self.unseen: set[str] = set()
 
     @property
@@ -334,10 +335,10 @@ class NovaView:
         return {server.uuid for server in self.servers.values()}
 
     def read(self, running: AbstractSet[str]) -> set[str]:
-        """Ask Nova; of the guests that run here and are processes, return those for which it has no server any more.
+        """Read the servers from Nova; return the gang processes that run here and have no server any more.
 
-        `running` and what is returned are uuids.  ServiceUnavailable where a guest is all that is
-        known, and Nova cannot tell of its server.
+        `running` and what is returned are uuids. ServiceUnavailable if only the guest is known and Nova cannot show its
+        server.
         """
         known = {server.uuid: server for server in self.servers.values()}
         found = {server.uuid: server for server in self._nova.list()}

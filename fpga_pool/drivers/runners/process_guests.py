@@ -1,4 +1,4 @@
-"""The domains of a host that are processes of gangs, whoever starts them: what they do, and the tier that each is in.
+"""The domains of a host that are gang processes, whatever started them: their state and tier.
 
 A domain is such a process by its metadata, which say which.
 """
@@ -65,7 +65,7 @@ class Guest:
         return self.state in _OFF
 
     def is_paused(self, reason: int) -> bool:
-        """Say whether it does not run for the moment, for this reason."""
+        """Return whether it does not run for the moment, for this reason."""
         return self.state == libvirt.VIR_DOMAIN_PAUSED and self.reason == reason
 
     @property
@@ -174,7 +174,7 @@ class ProcessGuests:
     # What is to be --------------------------------------------------------------------------------------------------
 
     def mark(self, uuid: str, about: ProcessDomain) -> bool:
-        """Have the domain that somebody else has made say which process it is; False where there is none yet."""
+        """Mark a domain created by another program as a gang process; False if it does not exist yet."""
         try:
             domain = self._libvirt.lookup(uuid)
             active = libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.ID() >= 0 else 0
@@ -210,7 +210,7 @@ class ProcessGuests:
         self._tier_of[uuid] = about.tier
 
     def _ends(self, domain: Any) -> bool:
-        """Say whether a guest of which something is missing has ended; libvirt may see that a little later."""
+        """Return whether a guest of which something is missing has ended; libvirt may see that a little later."""
         until_s = time.monotonic() + END_SEEN_S
         try:
             while self.ask(lambda _: domain.isActive()):
@@ -222,7 +222,7 @@ class ProcessGuests:
         return True
 
     def is_placed(self, guest: Guest) -> bool:
-        """Say whether a guest is in a tier."""
+        """Return whether a guest is in a tier."""
         return self._tier_of.get(guest.uuid) is not None
 
     def change_tier(self, guest: Guest, tier: Tier) -> None:
@@ -251,7 +251,7 @@ class ProcessGuests:
             self.ask(lambda _: act())
 
     def ask(self, work: Callable[[Any], Any]) -> Any:
-        """Do something with libvirt; Conflict where it cannot be done, ServiceUnavailable where nobody answers."""
+        """Call libvirt; Conflict if it refuses, ServiceUnavailable if it does not respond."""
         try:
             return self._libvirt.call(work)
         except ServiceUnavailable as error:

@@ -1,8 +1,8 @@
 """Simulated processes: progress follows tier, neighbour, loss and phi (two-tier paper, section 2.1).
 
 A process runs while DIRECTORY/GANG.ATTEMPT.INDEX.json is there: so it outlives its agent, as a guest does, and dies
-when somebody removes the file.  Rates are those of the simulator, but each process is on its own: a gang is done when
-its slowest process is.
+when the file is removed. Rates are those of the simulator, but each process is on its own: a gang is done when its
+slowest process is.
 """
 
 import json
@@ -159,7 +159,7 @@ class SimulatedRunner(Runner):
         """Do nothing."""
 
     def _up_to(self, now_s: float) -> dict[Key, _Guest]:
-        """Return the processes as they are now: whoever has done its work, or is saved, since they were last seen."""
+        """Return the present processes, and those that have finished or were saved since the last call."""
         guests = self._read()
         while True:
             self._adjust(guests, now_s=None)

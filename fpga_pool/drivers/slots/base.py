@@ -125,7 +125,7 @@ class SlotDriver(ABC):
 
     @abstractmethod
     def stop(self, slot: SlotAddress) -> None:
-        """Make the slot's job, if there is one, end now; its `run` tells how.  Does not wait for that."""
+        """Stop the slot's job, if there is one; its `run` returns the outcome.  Does not wait for that."""
 
     def virtual_function(self, slot: SlotAddress) -> str:
         """Return the PCI address (dddd:bb:ss.f) through which a guest drives the slot itself; always the same.
@@ -145,7 +145,7 @@ class SlotDriver(ABC):
 
 
 def require_size(source: Path, input_bytes: int) -> None:
-    """Check that an input is as long as was announced; InvalidInput tells both."""
+    """Check that an input is as long as announced; InvalidInput names both lengths."""
     found_bytes = source.stat().st_size
     if found_bytes != input_bytes:
         raise InvalidInput(f"input: expected {input_bytes} bytes as announced, found {found_bytes}")

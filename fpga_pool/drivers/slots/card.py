@@ -20,7 +20,7 @@ from fpga_pool.model.objects.pool import SlotState
 
 
 def max_min_shares(capacity_bps: float, demands_bps: Sequence[float]) -> list[float]:
-    """Divide a capacity: nobody gets more than asked for, and what some leave over is shared equally by the others."""
+    """Divide a capacity max-min fairly: nothing exceeds its demand, and the rest is shared equally by the others."""
     shares = [0.0] * len(demands_bps)
     left_bps = capacity_bps
     by_demand = sorted(range(len(demands_bps)), key=lambda i: demands_bps[i])
@@ -64,7 +64,7 @@ class SharedDma:
             self._share()
 
     def is_active(self, key: str) -> bool:
-        """Say whether the job had work left at the last `advance`."""
+        """Return whether the job had work left at the last `advance`."""
         return key in self._flows
 
     def left_s(self, key: str) -> float:
@@ -214,7 +214,7 @@ class Card:
         end_s = time.monotonic() + load_s
         while not activity.lost and (left_s := end_s - time.monotonic()) > 0:
             self._changed.wait(left_s)
-        # A card that disappeared has freed the port itself, and somebody else may hold it by now.
+        # A card that disappeared has freed the port itself, and another load may hold it by now.
         if self._port is activity:
             self._port = None
             self._changed.notify_all()
@@ -240,7 +240,7 @@ class Card:
             slot.memory[: len(remnant)] = remnant
             if not activity.hangs:
                 self._dma.start(region, demand_bps, work_s, now_s)
-            # The others' shares have shrunk; whoever waits computes its end again.
+            # The others' shares have shrunk; waiting threads compute their ends again.
             self._changed.notify_all()
             return activity
 
@@ -320,7 +320,7 @@ class Card:
         return slot
 
     def _is_present(self) -> bool:
-        """Say whether the card answers; one that is back after an absence starts with empty slots."""
+        """Return whether the card answers; one that is back after an absence starts with empty slots."""
         if self._absent_until_s == -math.inf:
             return True
         if time.monotonic() < self._absent_until_s:

@@ -41,7 +41,7 @@ class _Run:
 
 
 class CpuWorkers(SlotDriver):
-    """One `card`, cpu, with so many regions worker0, worker1, ..."""
+    """One `card`, cpu, with regions worker0, worker1, ..."""
 
     def __init__(
         self,

@@ -184,5 +184,5 @@ class SimulatedSlots(SlotDriver):
 
 
 def simulated_serials(cards: int) -> list[str]:
-    """Return the serials of so many cards."""
+    """Return the serials of this many cards."""
     return [f"sim{i}" for i in range(cards)]

@@ -27,7 +27,7 @@ class TieredGuest:
     #: What its flavor, or the pool's own metadata, asks for; None = it was put into a tier without asking.
     wanted: Tier | None
     vcpus: int
-    #: Nova or an operator has given its vCPUs pCPUs of their own: it cannot be put into a tier.
+    #: Nova or an operator has given its vCPUs dedicated pCPUs: it cannot be put into a tier.
     dedicated: bool = False
     #: The tier it is in; None = it was never put into one, or not wholly.
     tier: Tier | None = None
@@ -38,11 +38,11 @@ class TieredGuest:
 
 
 class TierDriver(abc.ABC):
-    """The guests of one host that are the pool's; every other guest is left alone, and NotFound to each method.
+    """The guests of one host that belong to the pool; every other guest is ignored, and NotFound to each method.
 
-    The driver keeps no books: what it tells is observed, and what it has to remember (how a guest was before) stays
-    with the guest, so that the next process finds it.  All methods may be called from several threads at once, and
-    each may be repeated: it does what is left to do.  ServiceUnavailable where the hypervisor does not answer.
+    The driver is stateless: it reports what it observes, and what it must remember (the original placement of a guest)
+    is stored with the guest, so that the next process finds it. All methods may be called from several threads at once,
+    and each may be repeated: it does what remains to be done. ServiceUnavailable where the hypervisor does not answer.
     """
 
     @classmethod
@@ -62,7 +62,7 @@ class TierDriver(abc.ABC):
     def place(self, instance: str, tier: Tier, pcpus: Sequence[int]) -> None:
         """Pin vCPU i of a guest to `pcpus[i]` and give the guest its tier.
 
-        InvalidInput where the guest has another number of vCPUs, has pCPUs of its own, or this host lacks a pCPU.
+        InvalidInput where the guest has another number of vCPUs, has dedicated pCPUs, or this host lacks a pCPU.
         """
 
     @abc.abstractmethod

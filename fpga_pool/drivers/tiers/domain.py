@@ -84,7 +84,7 @@ def _wanted(root: ElementTree.Element, specs: Mapping[str, str]) -> Tier | None:
 
 
 def _pinned(root: ElementTree.Element, vcpus: int) -> bool:
-    """Say whether each vCPU has one CPU of the host, as somebody else than this driver wrote it."""
+    """Return whether each vCPU was pinned to one CPU of the host by another program."""
     pins = [pin.get("cpuset", "") for pin in root.iterfind("./cputune/vcpupin")]
     return vcpus > 0 and len(pins) >= vcpus and all(pin.isdecimal() for pin in pins)
 

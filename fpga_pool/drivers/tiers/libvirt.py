@@ -1,7 +1,7 @@
 """Tiers of libvirt's guests: vCPUs pinned, and the priority of the guest's control group.
 
 The foreground has more `cpu_shares` than others.  The background has the least and is idle (`cpu.idle`, Linux 5.15):
-it runs when nobody else on its pCPU wants to.  How a guest was before is kept in its domain's metadata, which are
+it runs when nothing else on its pCPU wants to.  How a guest was before is kept in its domain's metadata, which are
 written before anything else of it is changed and removed after the last is given back; a migration takes them along.
 """
 
@@ -55,7 +55,7 @@ class LibvirtTiers(TierDriver):
     # What is --------------------------------------------------------------------------------------------------------
 
     def guests(self) -> list[TieredGuest]:
-        # Guests whose description cannot be read are left alone, and told.
+        # Guests whose description cannot be read are ignored and logged.
         found = []
         self._groups = {}
         for each in self._libvirt.active():

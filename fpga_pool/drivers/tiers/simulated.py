@@ -37,7 +37,7 @@ class _Kept:
 
 
 class SimulatedTiers(TierDriver):
-    """The guests that a directory describes.  It tells of no changes: they are found when one looks."""
+    """The guests that a directory describes.  It sends no events: changes are found by polling."""
 
     def __init__(
         self, directory: Path, host_pcpus: int = os.cpu_count() or 1, now_s: Callable[[], float] = time.monotonic
@@ -58,7 +58,7 @@ class SimulatedTiers(TierDriver):
         """Do nothing."""
 
     def guests(self) -> list[TieredGuest]:
-        # Guests whose description cannot be read are left alone, and told.
+        # Guests whose description cannot be read are ignored and logged.
         found = []
         with self._lock:
             for file in sorted(self._directory.glob("*.xml")):

@@ -93,7 +93,7 @@ class Settings:
     """What a run of all figures shares."""
 
     seeds: tuple[int, ...]
-    #: At most so many places on each x axis; None = all.
+    #: Maximum number of points on each x axis; None = all.
     points: int | None = None
     #: Share of the full numbers of jobs and hosts.
     scale: float = 1.0

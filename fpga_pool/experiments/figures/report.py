@@ -14,7 +14,7 @@ from fpga_pool.experiments.figures.figure import Claim, Figure, X
 
 FORMAT_VERSION = 1
 _TITLES = ["the paper", "where", "paper's", "ours", "differences and reasons"]
-#: Where nobody says how wide the output may be.
+#: Width of the output if it is unknown.
 _WIDTH = 140
 _COLUMNS = ("figure", "panel", "x", "series", "seed", "value")
 

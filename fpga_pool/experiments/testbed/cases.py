@@ -157,7 +157,7 @@ class Prediction:
     """One policy on one case."""
 
     plan: BatchPlan
-    #: Makespan of the same places and queues where nobody holds the flows back.
+    #: Makespan of the same places and queues without rate limits on the flows.
     uncontrolled_s: float
 
     @property

@@ -100,7 +100,7 @@ class Commanding:
             self._out.append(i.Answer(outcome))
 
     def refusal(self, command: Command) -> Outcome | None:
-        """Return why a command is not executed: it is for nobody here, a repeat, or late; None if it is."""
+        """Return why a command is refused (unknown slot, repetition or outdated); None if it is accepted."""
         if command.host != self.host or command.slot not in self.state.slots:
             reason = f"no slot {command.slot} on host {self.host}"
             return Outcome(command=command.id, outcome="refused", reason=reason)
@@ -138,7 +138,7 @@ class Commanding:
         return Outcome(command=command.id, outcome="accepted")
 
     def _deleted(self, job: str) -> bool:
-        """Say whether an earlier one of these commands deletes the job's input, from the disk or from the journal."""
+        """Return whether an earlier one of these commands deletes the job's input from the disk or the journal."""
         return i.DeleteFiles(job) in self._out or i.ForgetJob(job) in self._out
 
     def _assign(self, slot: str, action: AssignJob, input_here: bool, now_s: float) -> None:

@@ -155,7 +155,7 @@ class ComputationOverdue(SlotEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardSeen(SlotEvent):
-    """The executor has looked at a slot on which it does nothing: at its pleasure, or as it was told."""
+    """The executor has checked an idle slot, by itself or on command."""
 
     present: bool
     #: What is loaded; "" = nothing.

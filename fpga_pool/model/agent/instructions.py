@@ -84,21 +84,21 @@ class KeepHold(RecordInstruction):
 
 @dataclass(frozen=True, slots=True)
 class ForgetHold(RecordInstruction):
-    """A slot is kept for nobody."""
+    """A slot is no longer reserved for an instance."""
 
     slot: str
 
 
 @dataclass(frozen=True, slots=True)
 class Report(RecordInstruction):
-    """The pool is told, at least once."""
+    """Send a report to the pool, at least once."""
 
     report: ReportMessage
 
 
 @dataclass(frozen=True, slots=True)
 class ReportLater(RecordInstruction):
-    """The pool is told; recorded with the next transaction, for what was running is staged after a kill anyway."""
+    """Send a report, recorded with the next transaction: after a kill a running job is staged anyway."""
 
     report: ReportMessage
 
@@ -189,7 +189,7 @@ class RecordEnds(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class Settle(Instruction):
-    """Tell whoever waits for the end of a job: its result if `code` is "", else why there is none."""
+    """Notify the waiters for the end of a job: its result if `code` is "", otherwise the reason of the failure."""
 
     job: str
     code: str = ""
@@ -212,7 +212,7 @@ class DeleteInput(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class DeleteOutput(Instruction):
-    """Delete what an attempt has computed and nobody wants."""
+    """Delete the output of an attempt that is no longer needed."""
 
     job: str
     attempt: int

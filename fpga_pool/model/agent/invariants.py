@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from fpga_pool.model.agent.objects import Activity, AgentSlot, AgentState, HeldJob, Phase
 from fpga_pool.model.objects.pool import SlotState
 
-#: The states that the pool may be told while this is under way.
+#: The states that may be reported to the pool during this activity.
 _STATES = {
     Activity.FREE: (SlotState.EMPTY, SlotState.READY),
     Activity.LOADING: (SlotState.LOADING,),
@@ -18,7 +18,7 @@ _STATES = {
 
 
 def validate(state: AgentState) -> None:
-    """Check all invariants; AssertionError tells those that are broken."""
+    """Check all invariants; AssertionError lists the violated ones."""
     broken = [*_broken_jobs(state), *_broken_slots(state)]
     if broken:
         raise AssertionError("; ".join(broken))
@@ -59,7 +59,7 @@ def _broken_slots(state: AgentState) -> Iterator[str]:
 
 
 def _broken_secrets(slot: AgentSlot, job: HeldJob | None) -> Iterator[str]:
-    """Yield where somebody uses a slot that is not known to hold his own data at most."""
+    """Yield slots used by a project although their memory may contain data of another one."""
     if slot.lent_to is not None and slot.memory_of not in (slot.lent_to.instance, ""):
         yield f"{slot.name} is lent to {slot.lent_to.instance} with data of {slot.memory_of}"
     if job is not None and job.attempt == slot.attempt and slot.memory_of != job.assignment.project_id:

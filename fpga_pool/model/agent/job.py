@@ -153,7 +153,7 @@ def _recorded(job: HeldJob, event: EndsRecorded, now_s: float) -> Outcome:
 
 
 def _lost(job: HeldJob, event: EndsLost, now_s: float) -> Outcome:
-    """Compute it again, nobody has heard of its end; or let go of it, if it was evicted meanwhile."""
+    """Compute it again, as its end was not reported; or release it, if it was evicted meanwhile."""
     if job.evicted_done is not None:
         evicted = changed(job, phase=Phase.EVICTED, compute_s=0.0, result_bytes=None, result_sha256="")
         return evicted, [DeleteOutput(job.uuid, job.attempt)]

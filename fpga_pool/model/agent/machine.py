@@ -28,7 +28,7 @@ from fpga_pool.model.objects.pool import CPU, SlotState
 from fpga_pool.model.objects.progress import reported_bytes
 from fpga_pool.model.values import changed
 
-#: Events that are told where a transition is not possible.
+#: Events that are listed if a transition is not possible.
 HISTORY_LENGTH = 20
 
 
@@ -167,7 +167,7 @@ class Agent(Commanding):
         """Decide what a slot does next."""
         slot, hold = self.state.slots[event.slot], self.state.holds.get(event.slot)
         if not slot.asks:
-            SLOT.transition(slot, event, now_s)  # tells what is possible
+            SLOT.transition(slot, event, now_s)  # lists what is possible
         ahead, wanted = slot.ahead, None
         if ahead is not None:
             # It is for this moment, or for nothing.
@@ -274,7 +274,7 @@ class Agent(Commanding):
         return slot
 
     def _is_current(self, event: e.ComputationEnded | e.ComputationFailed) -> bool:
-        """Say whether the pool still wants what was computed."""
+        """Return whether the pool still wants what was computed."""
         job = self.state.jobs.get(event.job)
         computed = (event.slot, event.attempt, Phase.RUNNING)
         return job is not None and (job.slot, job.attempt, job.phase) == computed

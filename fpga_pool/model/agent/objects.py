@@ -12,7 +12,7 @@ from fpga_pool.model.messages.agents import AssignJob, HoldSlot, LoadFunction, S
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.values import changed
 
-#: Content of a slot's memory that nobody can tell: it is cleared before anybody uses it.
+#: Unknown content of a slot's memory: it is scrubbed before use.
 UNKNOWN = ""
 
 
@@ -36,9 +36,9 @@ class Phase(StrEnum):
     WAITING = "waiting"
     STAGED = "staged"
     RUNNING = "running"
-    #: Computed; its end is not durable yet, and nobody has been told.
+    #: Computed; its end is not durable yet and was not reported.
     ENDED = "ended"
-    #: Evicted when it had ended, and the end could not be made durable; nobody was told of the eviction yet.
+    #: Evicted after it had ended, but before the end was durable; the eviction was not reported yet.
     EVICTED = "evicted"
     #: Its result can be fetched.
     HELD = "held"
@@ -191,7 +191,7 @@ class AgentState:
         self.holds: dict[str, Hold] = {}
         #: By slot: epoch and sequence of the last command.
         self.fences: dict[str, tuple[int, int]] = {}
-        #: By shard: the latest epoch in which somebody gave commands.
+        #: By shard: the latest epoch of commands.
         self.epochs: dict[str, int] = {}
         #: The latest commands, the oldest first.  Not a dict, which finds its first entry the more slowly the more were
         #: removed before it.

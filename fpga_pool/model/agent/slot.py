@@ -99,7 +99,7 @@ def _becomes(slot: AgentSlot, state: SlotState, function: str, now_s: float, **o
 
 
 def _fails(slot: AgentSlot, reason: str, now_s: float) -> Outcome:
-    """Return the slot FAULTED; nobody knows what its memory holds."""
+    """Return the slot FAULTED, with unknown memory content."""
     guest: list[Instruction] = [EndGuestUse(slot.name)] if slot.lent_to is not None else []
     after, reports = _becomes(
         slot,

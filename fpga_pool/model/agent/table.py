@@ -27,7 +27,7 @@ class AgentTable(Generic[T]):
         self._name_of: Callable[[T], str] = attrgetter(name)
 
     def allows(self, state: StrEnum, event: type) -> bool:
-        """Say whether `event` has a rule in `state`."""
+        """Return whether `event` has a rule in `state`."""
         return (state, event) in self.rules
 
     def transition(self, thing: T, event: object, now_s: float) -> tuple[T | None, list[Instruction]]:

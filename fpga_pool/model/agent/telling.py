@@ -1,4 +1,4 @@
-"""What need not be told, because something that is told together with it says so as well."""
+"""Coalescing of reports: those that are implied by a later report of the same batch are dropped."""
 
 from collections.abc import Mapping, Sequence
 

@@ -74,7 +74,7 @@ class GaveWay:
 class Completed:
     """All its processes have done their work."""
 
-    #: Seconds on processors of its own.
+    #: Seconds on dedicated processors.
     ran_s: float
 
 

@@ -6,14 +6,14 @@
        ^                     |                        |                     |
        '------ Displaced, JobFailed (retryable) ------'---------------------'
 
-An online job may be evicted: EvictRequested tells its agent, JobEvicted is the answer, and the job is PENDING again,
-its input (and, for functions that keep it, its progress) still with the agent.  If it ends first, it has ended.
+An online job may be evicted: EvictRequested is sent to its agent, JobEvicted is the reply, and the job is PENDING
+again, its input (and, for functions that keep it, its progress) still with the agent. If it ends first, it has ended.
 
 A job that has not begun may be Moved to another slot, as a new attempt; one that does not compute yet may be Retimed
 where it is.
 
 A job ends FAILED when it is not retryable or was planned too often, and CANCELLED when its batch's cancellation
-reaches it before it is complete.  Cancellation of a planned job is a flag until its agent has let go of it.
+reaches it before it is complete.  Cancellation of a planned job is a flag until its agent has released it.
 """
 
 from dataclasses import dataclass, replace
@@ -55,7 +55,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """The job, which has not begun, gets another place than it had; its former agent is told by whoever moves it."""
+    """The job, which has not started, moves to another place; the caller notifies its former agent."""
 
     place: Planned
 
@@ -75,7 +75,7 @@ class Displaced:
     """The job lost its place through no fault of its own (drain, fault, host gone, eviction)."""
 
     reason: str
-    #: Its agent is there to be told.
+    #: Its agent can be notified.
     agent_reachable: bool = True
 
 
@@ -147,7 +147,7 @@ def _moved(job: Job, event: Moved, now_s: float) -> Outcome:
 def _retimed(job: Job, event: Retimed, now_s: float) -> Outcome:
     retimed = replace(
         job,
-        # Agents tell a later plan by this, also if the clock of the one who made it is a little behind.
+        # Agents recognise a later plan by this, also if the clock of its scheduler is slightly behind.
         dispatched_at=max(event.dispatched_at, job.dispatched_at or 0.0),
         start_s=event.start_s,
         end_s=event.end_s,
@@ -274,7 +274,7 @@ _RULES: dict[tuple[JobState, type], Rule[Job]] = {
     (JobState.STAGED, JobStarted): _started,
     (JobState.WAITING_INPUT, GaveUp): _gave_up_waiting,
     (JobState.RUNNING, JobStarted): _started,  # its agent restarted, and the job with it
-    (JobState.WAITING_INPUT, JobFinished): _finished,  # its agent tells of a short job only when it is complete
+    (JobState.WAITING_INPUT, JobFinished): _finished,  # its agent reports a short job only when it is complete
     (JobState.STAGED, JobFinished): _finished,
     (JobState.RUNNING, JobFinished): _finished,
     (JobState.RESULT_HELD, ResultDelivered): _delivered,

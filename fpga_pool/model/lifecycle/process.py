@@ -1,7 +1,7 @@
-"""The life of a process of a gang: from the place it gets to the moment when nothing of it is left on its host.
+"""Life cycle of a gang process: from its placement until nothing of it is left on its host.
 
-A process of an attempt that is over is stopped, and keeps its place until its agent says that it is gone, or the agent
-itself is given up: nobody gets a place on which something may still run.
+A process of an attempt that is over is stopped, and keeps its place until its agent reports that it has ended, or the
+agent is lost: a place on which something may still run is not reused.
 """
 
 from dataclasses import dataclass, replace
@@ -140,7 +140,7 @@ def _never_launched(process: Process, event: object, now_s: float) -> Outcome:
 
 
 def _dropped(process: Process, saved: str) -> list[Action]:
-    """Have a saved memory removed that nobody will go on from."""
+    """Remove a saved memory that will not be resumed from."""
     return [StopProcess(**_about(process), saved=saved)] if saved else []  # type: ignore[arg-type]
 
 

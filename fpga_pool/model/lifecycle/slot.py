@@ -39,7 +39,7 @@ Outcome = tuple[Slot, list[Action]]
 
 def _changed(slot: Slot, event: SlotChanged, now_s: float) -> Outcome:
     loads = event.state is SlotState.LOADING and slot.state is not SlotState.LOADING
-    # Why the operator drains it is told until it is resumed; a fault's reason ends with the fault.
+    # The operator's drain reason is shown until the slot is resumed; a fault's reason ends with the fault.
     drained_for = slot.reason if slot.drain_requested and slot.state is not SlotState.FAULTED else ""
     changed = replace(
         slot,

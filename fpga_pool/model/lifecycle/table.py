@@ -40,7 +40,7 @@ class Table(Generic[LivingT]):
         self._called_by = called_by
 
     def allows(self, state: StrEnum, event: type) -> bool:
-        """Say whether `event` has a rule in `state`."""
+        """Return whether `event` has a rule in `state`."""
         return (state, event) in self.rules
 
     def transition(self, thing: LivingT, event: object, now_s: float) -> tuple[LivingT, list[Action]]:

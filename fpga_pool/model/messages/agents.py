@@ -24,7 +24,7 @@ class AssignJob(Variant, frozen=True, kw_only=True):
     input_bytes: int
     #: Rank in the slot's queue; the staged job of lowest rank runs first.
     order: int
-    #: Predicted computing time, from which the agent tells a hang.
+    #: Predicted compute time, by which the agent detects a hang.
     expected_s: Number
     #: Share of the work that an evicted attempt has done on this host, and that need not be done again.
     done: Number = 0.0
@@ -176,7 +176,7 @@ class JobStarted(JobReport, frozen=True, kw_only=True):
 
 
 class JobFinished(JobReport, frozen=True, kw_only=True):
-    """The job is complete and its result is held; of a short one the earlier steps are told together with it."""
+    """The job is complete and its result is held; for a short one this report includes the earlier steps."""
 
     compute_s: Number
     result_bytes: int
@@ -194,13 +194,13 @@ class JobFailed(JobReport, frozen=True, kw_only=True):
 
 
 class JobEvicted(JobReport, frozen=True, kw_only=True):
-    """The attempt was stopped, as its agent was told; the input stays, with this share of the work done."""
+    """The attempt was stopped on command; the input stays, with this share of the work done."""
 
     done: Number
 
 
 class JobReleased(JobReport, frozen=True, kw_only=True):
-    """The agent has forgotten the job, as it was told."""
+    """The agent has released the job on command."""
 
 
 class ResultDelivered(JobReport, frozen=True, kw_only=True):
@@ -293,7 +293,7 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     unreported: int = 0
     #: The data port speaks TLS only.
     data_tls: bool = False
-    #: Streams and commands that were refused since its start; its log tells why each.
+    #: Number of streams and commands refused since its start; its log has the reasons.
     refused_streams: int = 0
     refused_commands: int = 0
     availability_zone: str = ""

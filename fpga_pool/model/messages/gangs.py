@@ -19,7 +19,7 @@ class LaunchProcess(Variant, frozen=True, kw_only=True):
     work_s: Number
     #: What it has done already, where it goes on.
     done_s: Number = 0.0
-    #: Name of the image that its guest runs, "" = that of the host; and what the image is told to do.
+    #: Image of its guest, "" = the host's default; and the command passed to it.
     image: str = ""
     command: str = ""
     #: Name of the saved memory that it goes on from, "" = none: see `ProcessSaved`.
@@ -36,7 +36,7 @@ class SetTier(Variant, frozen=True, kw_only=True):
 
 
 class SaveProcess(Variant, frozen=True, kw_only=True):
-    """Stop a process so that it can go on elsewhere, and tell how far it was."""
+    """Save a process so that it can resume elsewhere, and report its progress."""
 
     gang: str
     index: int
@@ -44,12 +44,12 @@ class SaveProcess(Variant, frozen=True, kw_only=True):
 
 
 class StopProcess(Variant, frozen=True, kw_only=True):
-    """Stop a process for good, and tell when nothing of it is left; so too where there is none."""
+    """Stop a process permanently, and report when nothing of it is left, even if it does not exist."""
 
     gang: str
     index: int
     attempt: int
-    #: Name of a saved memory that nobody will go on from: it is removed.
+    #: Name of a saved memory that will not be resumed from: it is removed.
     saved: str = ""
 
 
@@ -83,7 +83,7 @@ class ProcessSaved(ProcessReport, frozen=True, kw_only=True):
 
     done_s: Number
     cpu_s: Number = 0.0
-    #: Name of its saved memory, where all hosts find it; "" = what it has done is all there is to tell.
+    #: Name of its saved memory, accessible to all hosts; "" = only its progress is saved.
     saved: str = ""
 
 
@@ -125,7 +125,7 @@ class ObservedProcess(Message, frozen=True, kw_only=True):
     attempt: int
     processor: str
     tier: Tier
-    #: What it had done at a moment, in seconds on a processor of its own, and its rate since: the same in every beat
+    #: What it had done at a moment, in seconds on a dedicated processor, and its rate since: the same in every beat
     #: as long as it goes on like that.
     done_s: Number = 0.0
     rate: Number = 0.0

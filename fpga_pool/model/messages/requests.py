@@ -10,7 +10,7 @@ from fpga_pool.model.objects.tasks import Task
 
 #: An input of at most this size moves in one burst: no flow of its own is limited for it.
 SMALL_INPUT_BYTES = 64 * 1024
-#: Results up to this size flow back in one burst, without rates of their own.
+#: Results up to this size flow back in one burst, without their own rates.
 SMALL_RESULT_BYTES = 64 * 1024
 
 
@@ -91,7 +91,7 @@ class GangDetail:
     #: Why it is not in the foreground, and when it is expected there, UTC seconds; "" and None where nothing is to say.
     pending_reason: str
     expected_at: float | None
-    #: What its slowest process has done, in seconds on a processor of its own.
+    #: What its slowest process has done, in seconds on a dedicated processor.
     done_s: float
     #: Those of its present, or last, attempt.
     processes: tuple[Process, ...]

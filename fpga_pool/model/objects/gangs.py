@@ -38,14 +38,14 @@ class ProcessState(StrEnum):
 
     #: Has its place; launched when no process of a former attempt is left.
     RESERVED = "RESERVED"
-    #: Its agent is told to launch it.
+    #: Its agent has been commanded to launch it.
     STARTING = "STARTING"
     RUNNING = "RUNNING"
     #: Its work is done; it keeps its place until that of the whole gang is.
     EXITED = "EXITED"
-    #: Its agent is told to stop it so that it can go on elsewhere.
+    #: Its agent has been commanded to save it so that it can resume elsewhere.
     SAVING = "SAVING"
-    #: Its agent is told to stop it.
+    #: Its agent has been commanded to stop it.
     STOPPING = "STOPPING"
     #: Nothing of it is left on its host; it keeps its place until all of its attempt have been stopped, for who runs
     #: behind them would be moved to what is free already, and can be swapped a moment later.
@@ -112,14 +112,14 @@ class Gang:
     name: str
     #: How many processes; each gets a processor.
     processes: int
-    #: Requested run time on processors of its own: for decisions only, nobody is killed for it.
+    #: Requested run time on dedicated processors: for decisions only; a gang that exceeds it is not killed.
     runtime_s: float
     #: Share of a processor that each process uses on one of its own.
     cpu_usage: float
-    #: What a runner that simulates computes: seconds on processors of its own.
+    #: What a runner that simulates computes: seconds on dedicated processors.
     work_s: float
     created_at: float
-    #: Name of the image that its guests run, "" = that of their hosts; and what the image is told to do.
+    #: Image of its guests, "" = the default of their hosts; and the command passed to it.
     image: str = ""
     command: str = ""
     shard: str = DEFAULT_SHARD
@@ -135,7 +135,7 @@ class Gang:
     ends_at: float | None = None
     #: How long it is expected to run by the last run times of its user; None = as long as was requested.
     expected_s: float | None = None
-    #: How long it has run when it is done, in seconds on processors of its own.
+    #: How long it has run when it is done, in seconds on dedicated processors.
     ran_s: float | None = None
     #: Until when it has the higher priority in the background; None = it has none.
     trial_ends_at: float | None = None
@@ -170,11 +170,11 @@ class Process:
     shard: str = DEFAULT_SHARD
     state: ProcessState = ProcessState.RESERVED
     reason: str = ""
-    #: Progress: what it had done at a moment, in seconds on a processor of its own, and its rate since.
+    #: Progress: what it had done at a moment, in seconds on a dedicated processor, and its rate since.
     done_s: float = 0.0
     rate: float = 0.0
     progress_at: float = 0.0
-    #: CPU time it has used, as told when it ended.
+    #: CPU time it has used, as reported when it ended.
     cpu_s: float = 0.0
     #: Name of the saved memory that it begins from; "" = none.
     saved: str = ""
@@ -196,7 +196,7 @@ class Process:
         return place_of(self.processor, self.tier) if self.state in LIVE_PROCESSES else None
 
     def done_by(self, now_s: float) -> float:
-        """Return what it has done, in seconds on a processor of its own, as far as is known."""
+        """Return what it has done, in seconds on a dedicated processor, as far as is known."""
         return self.done_s + self.rate * max(now_s - self.progress_at, 0.0)
 
 

@@ -188,7 +188,7 @@ class Job:
 
 
 def is_cpu(slot_name: str) -> bool:
-    """Say whether a place (host/card/region) is a worker of its host's CPU pool."""
+    """Return whether a place (host/card/region) is a worker of its host's CPU pool."""
     return slot_name.split("/")[1:2] == [CPU]
 
 
@@ -333,7 +333,7 @@ class Lease:
 class Shard:
     """A part of the pool with one active owner, fenced by an epoch that grows with every change of owner.
 
-    `generation` grows with every renewal: whoever sees it stand still knows that the owner is gone.
+    `generation` grows with every renewal: if it stands still, the owner is dead.
     """
 
     name: str

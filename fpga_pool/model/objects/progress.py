@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from fpga_pool.model.objects.pool import RateSegment
 
-#: Differences up to here are not told: clocks, the opening of a stream, and what is on its way.
+#: Smaller differences are not reported: clock differences, opening of a stream, data in flight.
 TOLERATED_S = 0.5
 #: Bytes move whole, and rates are no whole numbers.
 _ROUNDING_BYTES = 1.0
@@ -51,6 +51,6 @@ def late_s(transfer: Sequence[RateSegment], input_bytes: int, moved_bytes: float
 
 
 def reported_bytes(transfer: Sequence[RateSegment], input_bytes: int, moved_bytes: int, t_s: float) -> int | None:
-    """Return what is told of a transfer: nothing while it is about where it was to be."""
+    """Return the reported progress of a transfer: nothing while it is about as planned."""
     differs = bool(transfer) and abs(late_s(transfer, input_bytes, moved_bytes, t_s)) > TOLERATED_S
     return moved_bytes if differs else None

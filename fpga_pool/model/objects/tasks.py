@@ -34,7 +34,7 @@ ENDED_TASKS = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCEL
 
 
 class TaskShape(Message, frozen=True):
-    """How a task can run: on so many slots."""
+    """A shape of a task: the number of slots it runs on."""
 
     slots: int
     #: How long it computes so, as its tenant says; None = by the time model of its function.
@@ -56,7 +56,7 @@ class Task:
     shares: int
     #: How these have to be linked.
     topology: Topology
-    #: The largest input of a share: how long the task computes is told by it.
+    #: The largest input of a share, which determines the compute time of the task.
     input_bytes: int
     created_at: float
     #: The shapes of which it gets one (a malleable task); () = it has one, with a slot for each share.

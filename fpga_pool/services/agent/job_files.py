@@ -54,11 +54,11 @@ class JobFiles:
             self._recent.pop(uuid, None)
 
     def has_input(self, uuid: str) -> bool:
-        """Say whether a job's complete input is here."""
+        """Return whether a job's complete input is here."""
         return self.input_path(uuid).exists() or self._journal.input(uuid) is not None
 
     def has_result(self, uuid: str) -> bool:
-        """Say whether a job's result is here."""
+        """Return whether a job's result is here."""
         return self.result_path(uuid).exists() or self._journal.result(uuid) is not None
 
     def received_bytes(self, uuid: str) -> int:

@@ -1,8 +1,8 @@
-"""The durable state of an agent: executed commands, the jobs it holds, reports not yet taken, tokens used.
+"""The durable state of an agent: executed commands, the jobs it holds, reports not yet acknowledged, tokens used.
 
 One SQLite file in the state directory, so that a repeat after kill -9 or power loss is answered and not executed, and a
-report is delivered at least once.  Each method is one transaction.  Commands and completions are synced to disk before
-anybody hears of them; what the files on disk tell as well, or a repeat mends, is not (`_transaction`).
+report is delivered at least once. Each method is one transaction. Commands and completions are synced to disk before
+they are acknowledged; state that can be restored from files or by a repetition is not (`_transaction`).
 """
 
 import sqlite3
@@ -115,7 +115,7 @@ class Journal:
     # Commands
 
     def epochs(self) -> dict[str, int]:
-        """Return by shard the latest epoch in which somebody gave commands."""
+        """Return by shard the latest epoch of commands."""
         with self._lock:
             return dict(self._db.execute("SELECT name, epoch FROM shards").fetchall())
 
@@ -131,7 +131,7 @@ class Journal:
         return {slot: (epoch, sequence) for slot, epoch, sequence in rows}
 
     def executed(self, command: Command) -> bool:
-        """Say whether this very command was executed before."""
+        """Return whether this very command was executed before."""
         with self._lock:
             row = self._db.execute("SELECT 1 FROM commands WHERE id = ?", (command.id,)).fetchone()
         return row is not None
@@ -206,7 +206,7 @@ class Journal:
     def note_process(
         self, command: Command | None, keep: HeldProcess | None, forget: Key | None, reports: Sequence[Report]
     ) -> None:
-        """Note what is held of a process, the command that made it so if one did, and the reports that tell of it."""
+        """Store the state of a process, the command that caused it, if any, and the resulting reports."""
         with self._transaction() as db:
             if command is not None:
                 _remember(db, command)
@@ -259,7 +259,7 @@ class Journal:
         return [(number, from_text(Report, text)) for number, text in rows]
 
     def taken(self, up_to: int) -> None:
-        """Forget the reports up to this number: the scheduler has committed them (told again they are void)."""
+        """Delete the reports up to this number: the scheduler has committed them (repetitions are ignored)."""
         with self._transaction(durable=False) as db:
             db.execute("DELETE FROM reports WHERE number <= ?", (up_to,))
 

@@ -42,7 +42,7 @@ from fpga_pool.services.clock import Clock
 
 LOG = logging.getLogger(__name__)
 
-#: How often guests and saved memories that nobody knows of are looked for on a host that has no process.
+#: Interval of the search for unknown guests and saved memories on a host without processes.
 IDLE_LOOK_S = 600.0
 
 
@@ -72,13 +72,13 @@ class Processes:
         self._state, _ = handle(ProcessesState(processors=offered), restored, clock())
         #: What commands have left to be done with guests.
         self._left: list[GuestInstruction] = []
-        #: When guests that nobody asked for are looked for, if no process is held.
+        #: Time of the next search for unknown guests, if no process is held.
         self._look_at = float("-inf")
         #: Called when there is something to be reported.
         self.on_report: Callable[[], object] = lambda: None
 
     def takes(self, name: str) -> bool:
-        """Say whether commands to a processor are for this host: it gives it to gangs, or a gang still has it."""
+        """Return whether commands to a processor are for this host: it gives it to gangs, or a gang still has it."""
         return self._state.takes(name)
 
     def observed_processors(self) -> tuple[ObservedProcessor, ...]:

@@ -43,8 +43,8 @@ WATCH_S = 0.2
 LOOK_S = 0.2
 #: Reports read for one call.
 REPORTS = 600
-#: What happens within this time is recorded, or told, together; a call that takes longer is followed by a pause of its
-#: own length, so that a scheduler that has much to do gets fewer and larger ones.
+#: Events within this time are recorded, or reported, together; a call that takes longer is followed by a pause of the
+#: same length, so that a busy scheduler gets fewer and larger calls.
 TOGETHER_S, LONGEST_PAUSE_S = 0.005, 0.2
 
 
@@ -120,8 +120,8 @@ class AgentService:
         self._heartbeat_first = threading.Lock()
         self._reporting = Loop(f"report-{settings.host}", self._report, settings.heartbeat_s)
         self._beating = Loop(f"beat-{settings.host}", self._beat, settings.heartbeat_s)
-        #: Called when this agent begins to speak for its host, and when it is told that another one does: commands are
-        #: for whoever speaks.
+        #: Called when this agent becomes the one that reports for its host, and when it learns that another one is:
+        #: only that agent gets commands.
         self.on_speaking: Callable[[bool], object] = lambda _: None
         self._speaks = False
         self.jobs.on_report = self._reporting.wake
@@ -153,9 +153,9 @@ class AgentService:
             self._ganging.start()
 
     def stop(self) -> None:
-        """Let running jobs end (bounded), tell what can be told, close the port; the journal keeps the rest.
+        """Wait for running jobs (bounded), send pending reports, close the port; the journal keeps the rest.
 
-        Processes of gangs go on: they are guests of their own.
+        Gang processes continue, as they are separate guests.
         """
         self._beating.stop()
         if self._ganging is not None:
@@ -171,15 +171,15 @@ class AgentService:
         self._server.stop()
         self._reporting.stop()
         while self._report():
-            pass  # what the last jobs left to tell
+            pass  # reports of the last jobs
         if self._shaper is not None:
             self._shaper.stop()
         self._journal.close()
 
     def execute(self, shard: str, epoch: int, commands: list[Command]) -> list[Outcome]:
-        """Execute commands in order, in the name of a shard's owner; each is in the journal before its outcome is told.
+        """Execute commands of a shard's owner in order; each is in the journal before its outcome is reported.
 
-        StaleEpoch if a later owner of the shard was heard of.
+        StaleEpoch if a later owner of the shard is known.
         """
         outcomes = self.jobs.execute(shard, epoch, commands, [self._elsewhere(command) for command in commands])
         for outcome in outcomes:
@@ -262,7 +262,7 @@ class AgentService:
                 asked_at = self._clock()
                 reported_at = self._scheduler.heartbeat(self.heartbeat())
                 self._clock.agree(reported_at, asked_at, self._clock())
-            self._tidy_up()  # nothing is too old by a clock that nobody has confirmed
+            self._tidy_up()  # nothing expires by an unconfirmed clock
         except (MessagingError, FpgaPoolError) as error:
             LOG.warning("host %s: heartbeat not accepted: %s", self.settings.host, error)
             if isinstance(error, HostTaken):

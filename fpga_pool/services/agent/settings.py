@@ -18,7 +18,7 @@ class AgentSettings:
     #: Its name in Placement; "" = host.
     node: str = ""
     availability_zone: str = ""
-    #: Name of the egress driver, as the pool is told; "" = none.
+    #: Name of the egress driver, as reported to the pool; "" = none.
     egress_driver: str = ""
     #: Numbers of the pCPUs that gangs have.
     gang_processors: tuple[int, ...] = ()

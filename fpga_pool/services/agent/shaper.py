@@ -1,8 +1,8 @@
-"""Flows that leave this host, held to the rates of their plans by an egress driver.
+"""Enforcement of planned rates on flows that leave this host by an egress driver.
 
-A client reports its stream when it asks for a ticket, the scheduler tells this agent, and from then on the rates
-change here, whatever the client does.  The flows are in the journal: an agent that starts again lifts every limit that
-was left behind and sets those that still hold.
+A client reports its stream when it requests a ticket, the scheduler forwards this to the agent, and from then on the
+agent sets the rates, whatever the client does. The flows are in the journal: an agent that starts again lifts every
+limit that was left behind and sets those that still hold.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from fpga_pool.transfer.schedule import RateSchedule
 
 LOG = logging.getLogger(__name__)
 
-#: How long after its planned end a flow is still held; by then it was released, or nobody knows of it any more.
+#: Time after its planned end for which a flow is still limited; by then it was released or forgotten.
 LINGER_S = 3600.0
 #: A held flow is let go so long before its time: what a punctual sender sends into a closed gate is lost, and TCP
 #: notices late.
@@ -145,7 +145,7 @@ class FlowShaper:
         self._attempt(lambda: self._journal.forget_flow(name))
 
     def _attempt(self, step: Callable[[], None]) -> bool:
-        """Take a step; a flow whose limit cannot be set is told of, tried again at the next look, and not held up."""
+        """Take a step; a flow whose limit cannot be set is logged, retried at the next step, and not delayed."""
         try:
             step()
         except (FpgaPoolError, OSError, sqlite3.Error) as error:

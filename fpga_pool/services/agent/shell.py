@@ -91,7 +91,7 @@ class AgentShell:
             return list(self.machine.state.jobs.values())
 
     def asks(self, slot: str) -> bool:
-        """Say whether the executor of a slot may ask what comes next."""
+        """Return whether the executor of a slot may ask what comes next."""
         with self.changed:
             return self.machine.state.slots[slot].asks
 
@@ -126,7 +126,7 @@ class AgentShell:
     # Events -----------------------------------------------------------------------------------------------------
 
     def feed(self, event: e.AgentEvent, *, inputs: Mapping[str, bytes] | None = None) -> list[i.SlotInstruction]:
-        """Handle one event; return what the executor that told of it is to do.
+        """Handle one event; return the instructions for the executor that reported it.
 
         StorageFull if it could not be recorded: nothing has changed then.
         """
@@ -183,7 +183,7 @@ class AgentShell:
         """Execute commands in the name of a shard's owner; return an outcome for each, in their order.
 
         Where one of `others`, which correspond to the commands, is not None, it executes its command in the same
-        transaction.  StaleEpoch if a later owner of the shard was heard of.
+        transaction.  StaleEpoch if a later owner of the shard is known.
         """
         others = others or [None] * len(commands)
         with self.changed:
@@ -239,11 +239,11 @@ class AgentShell:
     # Ends of jobs -----------------------------------------------------------------------------------------------
 
     def keep_result(self, job: HeldJob, result: JobResult) -> None:
-        """Keep what an attempt has computed until its end is recorded; before the machine is told that it ended."""
+        """Keep the output of an attempt until its end is recorded; called before the machine gets the end event."""
         self._results[job.uuid, job.attempt] = result
 
     def record_ends(self) -> None:
-        """Record all ends that have come, in one transaction, and tell whoever waits for them.
+        """Record all pending ends in one transaction, and notify their waiters.
 
         The disk takes as long for many ends as for one, and the slots go on meanwhile: it is waited for without the
         lock on the machine.

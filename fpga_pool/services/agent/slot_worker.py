@@ -42,7 +42,7 @@ Attempt = tuple[str, int]
 
 
 class SlotWorker:
-    """Carries out what the machine says about one slot, and tells it what came of that."""
+    """Executes the machine's instructions for one slot and reports the outcomes to it."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class SlotWorker:
         self._shell = shell
         self._stop = threading.Event()
         self._wake = threading.Event()
-        #: Change under this lock, so that whoever stops a computation cannot stop the slot's next one.
+        #: Change under this lock, so that stopping a computation cannot stop the slot's next one.
         self._running_lock = threading.Lock()
         self._running: Attempt | None = None
         self._unwanted: Attempt | None = None
@@ -113,9 +113,9 @@ class SlotWorker:
                 self._driver.stop(self.address)
 
     def watch(self) -> bool:
-        """Look after the running job: stop it if it is to be, tell if it is late; say whether one runs.
+        """Watch the running job: stop it if requested, report if it is late; return whether one runs.
 
-        To be called again and again while one does, for a stop before the computation starts has no effect.
+        To be called repeatedly while one runs, as a stop before the computation starts has no effect.
         """
         with self._running_lock:
             running, late = self._running, time.monotonic() > self._late_at_s
@@ -228,7 +228,7 @@ class SlotWorker:
     def _look(self) -> e.CardSeen | None:
         """Look at the slot; None while its instance computes there.
 
-        A slot that failed is seen in any case: nobody may ask what comes next there until it was.
+        A failed slot is always observed first, before any further work on it.
         """
         self._looked_s = time.monotonic()
         status = self._driver.state(self.address)
@@ -276,7 +276,7 @@ class SlotWorker:
         )
 
     def _run_watched(self, job: HeldJob, compute: i.Compute) -> float:
-        """Compute under `watch`; a job that hangs is stopped, which the driver tells as a fault of the slot."""
+        """Compute under `watch`; a job that hangs is stopped, which the driver reports as a fault of the slot."""
         assignment = job.assignment
         if compute.scrub and isinstance(scrub := self._scrub(), e.ScrubFailed):
             # Whatever the error: the memory may still hold the data of another project.

@@ -22,7 +22,7 @@ class Changes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: By batch, the events of those who wait.
+        #: By batch, the events of the waiting requests.
         self._watches: dict[str, set[threading.Event]] = {}
         self._waiting = 0
 
@@ -56,7 +56,7 @@ class Changes:
     def noted(
         self, begin: Callable[[], AbstractContextManager[SqlTransaction]]
     ) -> Callable[[], AbstractContextManager[Transaction]]:
-        """Return what begins such transactions, and tells of each when it is committed."""
+        """Return a function that begins transactions and publishes their changes after the commit."""
 
         @contextmanager
         def transaction() -> Iterator[Transaction]:

@@ -23,7 +23,7 @@ from fpga_pool.store.store import Store
 
 LOG = logging.getLogger(__name__)
 
-#: Every so many heartbeats of a host one is compared in full, whether it says anything new or not,
+#: One in this many heartbeats of a host is compared in full, even if it contains nothing new,
 FULL_EVERY = 10
 #: but those of many hosts at this distance, in seconds, as far as none waits for this many heartbeats.
 FULL_APART_S, FULL_AT_LATEST = 0.05, 100
@@ -120,7 +120,7 @@ class HeartbeatIntake:
             return True
 
     def _is_due(self, repeats: int) -> bool:
-        """Say whether a host that said the same so often is compared in full now."""
+        """Return whether a host that said the same so often is compared in full now."""
         now_s = time.monotonic()
         apart = now_s - self._compared_s >= FULL_APART_S
         if repeats < FULL_EVERY or not (apart or repeats >= FULL_AT_LATEST):
@@ -129,7 +129,7 @@ class HeartbeatIntake:
         return True
 
     def _shard_of(self, host: str, availability_zone: str | None = None) -> str:
-        """Return the shard of a host; one that is new gets its shard now, if its zone is told."""
+        """Return the shard of a host; a new host gets its shard now, if its zone is known."""
         known = self._shards.get(host)
         if known is not None:
             return known

@@ -106,7 +106,7 @@ class Instances:
 
 
 def _satisfies(held: list[Lease], wanted: AcceleratorRequest) -> bool:
-    """Say whether a virtual machine holds what it wants: then it can begin again without Placement."""
+    """Return whether a virtual machine holds what it wants: then it can begin again without Placement."""
     return len(held) == wanted.count and all(lease.function == wanted.function for lease in held)
 
 
@@ -115,7 +115,7 @@ AGAIN_S = 5.0
 
 
 class Departures:
-    """Checks instances that have reportedly left their host, in a thread of its own.
+    """Checks instances that have reportedly left their host, in its own thread.
 
     An agent gives back what its guests held when it sees them end; this is for agents that do not see it.  What is
     noted here and lost in a crash, the comparison of all leases with Placement finds within two minutes.

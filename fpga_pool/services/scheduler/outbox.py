@@ -27,7 +27,7 @@ MOST = 10_000
 
 
 class Outbox:
-    """Sends each host what waits for it; a host that is away delays nobody else."""
+    """Sends each host its pending commands; an unreachable host does not delay others."""
 
     def __init__(self, store: Store, shard: Shard, agents: AgentAPI, clock: Clock) -> None:
         self._store = store
@@ -131,7 +131,7 @@ class Outbox:
             return outcomes
 
     def _in_time(self, command: Command) -> bool:
-        """Say whether the moment of a command is not over: a load ahead is for the moment at which it was decided.
+        """Return whether the moment of a command is not over: a load ahead is for the moment at which it was decided.
 
         It is over where a former owner of the shard decided, or where the host has been behind for long.
         """

@@ -123,7 +123,7 @@ class OwnedShard:
 
 
 def log_repairs(repairs: list[Repair]) -> None:
-    """Tell what was reconciled, and why."""
+    """Log repairs and their reasons."""
     for repair in repairs:
         LOG.info("reconciled %s: %s", repair.subject, repair.reason)
 
@@ -178,7 +178,7 @@ class Ownership:
         return False
 
     def follow_pool_time(self) -> None:
-        """Go on from the latest moment that any scheduler has told, whatever this machine's clock says."""
+        """Continue from the latest time reported by any scheduler, whatever this machine's clock shows."""
         with self._store.reading() as tx:
             self._follow(tx.shards())
 
@@ -231,7 +231,7 @@ class Ownership:
                 self._drop(name)
 
     def _give_up_more_than(self, share: int, shards: Sequence[Shard], living: set[str]) -> None:
-        """Leave surplus shards to the schedulers that have fewer; nobody else's need is known better than by count."""
+        """Release surplus shards to schedulers that have fewer, by count."""
         owners = [shard.owner for shard in shards]
         if any(owners.count(name) < len(shards) // len(living) for name in living):
             for name in self.shards()[share:]:

@@ -42,7 +42,7 @@ class Inventory:
         self._catalogue = catalogue
         self._settings = settings
         self._clock = clock
-        #: What Placement was told last, all of it; None = not all of it.
+        #: Last complete state written to Placement; None = incomplete.
         self._published: list[WantedProvider] | None = None
         self._look_at_s = self._compare_at_s = float("-inf")
         self._complaints: list[str] = []
@@ -113,7 +113,7 @@ class LeaseWatch:
         self._remarks: tuple[str, ...] = ()
 
     def step(self) -> bool:
-        """Look, tell what is new, and mend what was there at the last look already."""
+        """Check, log new findings, and repair those that were present at the last check already."""
         try:
             found = lease_findings(self._store, self._placement, self._allocations, self._shard)
         except ServiceUnavailable as error:

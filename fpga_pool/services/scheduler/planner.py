@@ -57,7 +57,7 @@ def quick(policy: TaskPolicy) -> TaskPolicy:
 
 
 def prepare(policy: object) -> None:
-    """Have what a policy needs compiled, or loaded, in a thread of its own; a decision that needs it waits for it."""
+    """Have what a policy needs compiled, or loaded, in its own thread; a decision that needs it waits for it."""
 
     def prepared(preparing: Preparing) -> None:
         began_s = time.monotonic()
@@ -70,7 +70,7 @@ def prepare(policy: object) -> None:
 
 # ---- Calibration
 
-#: The catalogue's model counts as so many observed runs, so that a few noisy ones do not overthrow it.
+#: Weight of the catalogue's model in observed runs, so that a few noisy runs do not override it.
 PRIOR_RUNS = 8.0
 #: Newest runs that are looked at, per function and board.
 WINDOW = 500

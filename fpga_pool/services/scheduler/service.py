@@ -102,7 +102,7 @@ class SchedulerService:
             loop.start()
 
     def pause(self) -> None:
-        """Plan and command no more, but keep listening, so that agents can tell what they have done and end."""
+        """Stop planning and sending commands, but keep listening, so that agents can send their reports and stop."""
         for loop in reversed(self._loops):
             loop.stop()
         self._loops = []
@@ -114,7 +114,7 @@ class SchedulerService:
         self.ownership.leave()
 
     def writer(self, shard: str) -> ShardWriter:
-        """Return who carries out requests on a shard, in the name of whoever owns it."""
+        """Return the writer that executes requests on a shard on behalf of its owner."""
         writer = self._writers.get(shard)
         if writer is None:
             begin = self.changes.noted(lambda: self.store.transaction(shard))

@@ -29,7 +29,7 @@ class _Request:
 
 
 class ShardWriter:
-    """Carries out work in transactions on one shard; whoever comes first does so for all who wait."""
+    """Executes work in transactions on one shard; the first thread does so for all waiting ones."""
 
     def __init__(self, begin: Callable[[], AbstractContextManager[Transaction]]) -> None:
         self._begin = begin

@@ -62,7 +62,7 @@ class _Guest:
 
 @dataclass(slots=True)
 class _Progress:
-    """One attempt of a gang: what it had done at a moment, in seconds on processors of its own, and its rate since."""
+    """One attempt of a gang: what it had done at a moment, in seconds on dedicated processors, and its rate since."""
 
     done_s: float
     since_s: float
@@ -276,7 +276,7 @@ class GangHost:
         self.reports: list[tuple[int, GangReport]] = []
 
     def takes(self, processor: str) -> bool:
-        """Say whether commands to a processor are for this host."""
+        """Return whether commands to a processor are for this host."""
         return self._state.takes(processor)
 
     def execute(self, command: Command) -> Outcome:

@@ -42,10 +42,10 @@ def simulate(
     scans: ModuleType | None = None,
     faults: Sequence[Fault] = (),
 ) -> Outcome:
-    """Return what a policy makes of a trace; `outlooks` has the sink told what those who wait can expect.
+    """Return what a policy makes of a trace; with `outlooks` the sink receives the outlook of waiting gangs.
 
-    Compiled `scans` are used where others are not given, if there are any.  FpgaPoolError if a gang is never served, as
-    one is that is wider than what an outage without end leaves.
+    Compiled `scans` are the default, if available. FpgaPoolError if a gang is never served, such as one wider than what
+    a permanent outage leaves.
     """
     view = Tiers(
         processors,
@@ -184,7 +184,7 @@ class _Shell:
                 self._cancel(gang)
 
     def _leave_out(self) -> None:
-        """Leave those out of the line for whom there are too few processors in service: they hold up nobody."""
+        """Leave gangs out of the queue for which too few processors are in service, so that they delay no others."""
         view = self._view
         for gang in view.line.present():
             if view.width[gang] > view.in_service and view.tier[gang] == QUEUED:
@@ -251,7 +251,7 @@ class _Shell:
                 view.correct(gang, view.done_s[gang] + max(0.0, now_s - self._since_s[gang]) * self._rate[gang])
 
     def _tell(self, arrived: range) -> None:
-        """Tell what those who have just come can expect, if they are not in the foreground."""
+        """Report the outlook of new arrivals that are not in the foreground."""
         for told in outlook(self._view, self._now_s):
             if told.gang in arrived:
                 self._sink.waits(told.gang, told.begin_s, told.why.value)

@@ -22,7 +22,7 @@ class Trace:
     #: (G,) numbers, as in the file.
     job: Ints
     submit_s: Floats
-    #: (G,) what a gang needs on processors of its own, and what it asks for.
+    #: (G,) what a gang needs on dedicated processors, and what it asks for.
     run_s: Floats
     estimate_s: Floats
     width: Ints

@@ -61,7 +61,7 @@ class Arrival:
 def arrivals(scenario: Scenario, seed: int) -> list[Arrival]:
     """Return everything that arrives, by time, and of one instant in the order of the file.
 
-    Each group draws from a generator of its own, so a change of one leaves the others as they are.  InvalidInput names
+    Each group draws from its own generator, so a change of one leaves the others as they are.  InvalidInput names
     a file of gangs that cannot be read, and a gang of a file that is called as other work is.
     """
     found = [arrival for group in scenario.groups for arrival in _of_group(scenario, group, seed)]

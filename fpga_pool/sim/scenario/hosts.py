@@ -67,7 +67,7 @@ def _slots(table: HostTable, name: str, catalogue: Catalogue) -> Iterator[Observ
 
 
 def pool_columns(tx: Transaction) -> PoolColumns:
-    """Return the pool as whoever chooses a host for an instance sees it."""
+    """Return the pool view that is used to choose a host for an instance."""
     hosts = tx.hosts()
     held = {lease.slot: lease for lease in tx.leases()}
     slots = []

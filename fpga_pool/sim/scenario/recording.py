@@ -113,5 +113,5 @@ def _use(thing: Slot | Process | Lease) -> tuple[str, str, str] | None:
     words = {SlotState.LOADING: "load", SlotState.BUSY: "run", SlotState.FAULTED: "fault"}
     if thing.state not in words:
         return None
-    # A worker of a CPU holds no function: what it runs is told by its job.
+    # A worker of a CPU holds no function: its job shows the function.
     return thing.name, words[thing.state], thing.function or thing.job

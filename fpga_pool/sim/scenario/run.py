@@ -29,11 +29,11 @@ from fpga_pool.sim.scenario.tables import EventTable, Scenario
 from fpga_pool.sim.scheduler import FailureCount
 from fpga_pool.sim.surroundings import Delays
 
-#: What cannot be done while nobody owns the shard is tried again after so many seconds.
+#: Seconds after which actions that failed because the shard had no owner are retried.
 RETRY_S = 1.0
 #: How long an instance is taken to stay where the scenario does not say.
 STAY_S = 3600.0
-#: How long nobody owns the shard after a takeover that does not say; as [scheduler] shard_timeout_s.
+#: Default time without an owner of the shard after a takeover; as [scheduler] shard_timeout_s.
 TAKEOVER_S = 5.0
 #: The longest pause of a slot that fails again and again, as of a live agent.
 LONGEST_FAULT_PAUSE_S = 60.0

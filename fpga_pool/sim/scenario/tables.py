@@ -148,7 +148,7 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What all work on slots has: a function, inputs that somebody sends, and how it differs from what is planned."""
+    """Common fields of work on slots: function, inputs, and deviations from the plan."""
 
     function: Mapping[str, float] = key(MIX)
     input_bytes: Spread = key(COUNT_SPREAD)
@@ -176,7 +176,7 @@ class BatchGroup(Group):
 
 @dataclass(frozen=True, kw_only=True)
 class OnlineGroup(Inputs, Group):
-    """`[[online]]`: jobs that the online policy runs, each a batch of its own."""
+    """`[[online]]`: jobs that the online policy runs, each its own batch."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ def compiled(signature: str) -> Callable[[_Function], _Function]:
 
 
 def at_first_call(function: _Function) -> _Function:
-    """Compile a function when Python first calls it: for tuples of many arrays, whose types nobody writes down."""
+    """Compile a function when Python first calls it: for tuples of many arrays, tedious to declare."""
     return _compiled(function, error_model="numpy")
 
 

@@ -22,7 +22,7 @@ _RINGED, _FULL = 1, 2
 
 @compiled("boolean(int64, int64, int64, int64, int64, int64)")
 def fits(links, width, size, topology, count, longest):  # type: ignore[no-untyped-def]
-    """Say whether an enclosure of `size` with `count` free FPGAs, at most `longest` in a run, can take a task now."""
+    """Return whether an enclosure of `size` with `count` free FPGAs, `longest` in a run, can take a task now."""
     if links == _ANY or topology == _FULL:
         return width <= count
     if links == _RING and width > 2:
@@ -66,7 +66,7 @@ def measure_runs(free, base, size, topology, runs):  # type: ignore[no-untyped-d
 
 @compiled("boolean(int64, int64, boolean)")
 def must_load(function, loaded, switching):  # type: ignore[no-untyped-def]
-    """Say whether an FPGA with `loaded` has to load the function of a task first; -1 = none in particular."""
+    """Return whether an FPGA with `loaded` has to load the function of a task first; -1 = none in particular."""
     return switching and function >= 0 and loaded >= 0 and loaded != function
 
 
@@ -222,7 +222,7 @@ def list_schedule(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Schedule the tasks by their order; fill `enclosure`, `begin`, `end`, `members`; return how many were placed.
 
-    With `strict` nobody overtakes the first one that waits.  With a slice, decisions are made at its multiples only.
+    With `strict` no task overtakes the first waiting one.  With a slice, decisions are made at its multiples only.
     """
     tasks, enclosures, kinds, fpgas = len(order), len(sizes), len(kind_links), len(ready)
     place_of = np.empty(tasks, np.int64)

@@ -11,7 +11,7 @@ _RINGED, _FULL = 1, 2
 
 @compiled(f"boolean({INTS}, {INTS}, int64, int64, int64)")
 def can_hold(sizes, topologies, e, links, width):  # type: ignore[no-untyped-def]
-    """Say whether the enclosure, when all of it is free, can take the task."""
+    """Return whether the enclosure, when all of it is free, can take the task."""
     if width > sizes[e]:
         return False
     if links != _RING or width <= 2 or topologies[e] == _FULL:

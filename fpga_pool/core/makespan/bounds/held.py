@@ -88,7 +88,7 @@ class _Responders:
         self._ingress_bps, self._compute_bps = ingress_bps[order], compute_bps[order]
         self._even_bps, self._least_bps = even_bps[order], least_bps[order]
         self._multiple = self._least_bps / self._even_bps
-        # (H,) what all receive where each of these multiples is given, but to nobody more than it can take.
+        # (H,) what all receive if each gets this multiple, capped by what it can take.
         even_left_bps = self._even_bps.sum() - np.cumsum(self._even_bps)
         self._received_bps = np.cumsum(self._least_bps) + self._multiple * even_left_bps
         self._full_bps = np.append(0.0, np.cumsum(self._least_bps))
@@ -100,7 +100,7 @@ class _Responders:
         return self._bits / float(self._least_bps.sum())
 
     def can_end_by(self, end_s: float) -> bool:
-        """Say whether the backlog of all responders suffices if all is to end by then."""
+        """Return whether the backlog of all responders suffices if all is to end by then."""
         if end_s <= 0.0 or end_s < self.sent_s:
             return False
         multiple = max(1.0, self._multiple_of(self._bits / end_s))

@@ -37,7 +37,7 @@ class Ect:
         return complete_plan(view, accelerator, order, transfers, self.name, self._kernels.load())
 
 
-#: A search is worth the ado from so many units of work on.
+#: Minimum effort for which a search is worthwhile.
 _LEAST_EFFORT = 5
 #: Milliseconds that a unit of work takes, about.
 _UNIT_MS = 1.0
@@ -163,6 +163,6 @@ def fitting_effort(problem: BatchProblem, share: float, at_most: int) -> int:
 
 
 def over_in_a_moment(problem: BatchProblem, share: float) -> bool:
-    """Say whether what is under way would be over before it could pay to plan it again."""
+    """Return whether what is under way would be over before it could pay to plan it again."""
     left_s = max(simple_bound_s(problem), job_path_s(problem), float(problem.ready_s.max(initial=0.0)))
     return 1e3 * share * left_s < _REPLAN_JOB_MS * problem.jobs

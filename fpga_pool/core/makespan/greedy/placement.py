@@ -156,7 +156,7 @@ def transmit_in_order(problem: BatchProblem, accelerator: Ints, order: Ints, loo
 def run_compiled(
     problem: BatchProblem, accelerator: Ints, jobs: Ints, release_s: Floats, rank: Ints | None, loops: Loops
 ) -> Transfers:
-    """Move the inputs of `jobs` (F,) from `release_s` (F,) on; by `rank`, or, without, whoever has most to send first.
+    """Move the inputs of `jobs` (F,) from `release_s` (F,) on; by `rank`, or else the host with the most to send first.
 
     Flows are numbered as in `jobs`; segments are sorted by flow, then begin.
     """

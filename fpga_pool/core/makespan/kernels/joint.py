@@ -160,7 +160,7 @@ def transmit(  # type: ignore[no-untyped-def]
                 left[i] = max(0.0, left[i] - rate_bps[i] * (now_s - since_s[i]))
             since_s[i] = now_s
             rate_bps[i] = new_bps[i]
-            # A transfer takes time even where the clock is too coarse to tell.
+            # A transfer takes time even if the clock is too coarse to show it.
             end_s[i] = max(now_s + left[i] / new_bps[i], np.nextafter(now_s, np.inf)) if new_bps[i] > 0.0 else np.inf
         next_s = release_s[by_release[released]] if released < flows else np.inf
         for x in range(serving):
@@ -287,7 +287,7 @@ def longest_last(seconds, accelerator, due_s, release_s):  # type: ignore[no-unt
         now_s[accelerator[i]] += seconds[i, accelerator[i]]
     by_due = np.argsort(-due_s, kind="mergesort")
     by_slot = by_due[np.argsort(accelerator[by_due], kind="mergesort")]
-    # What may be released last, the longest first; one entry tells the compiler of what kind they are.
+    # What may be released last, the longest first; one entry defines the type for the compiler.
     waiting = [(0.0, 0)]
     begin = 0
     for a in range(accelerators):

@@ -26,7 +26,7 @@ from fpga_pool.core.makespan.search.local_search import Queues
 
 __all__ = ["local_search", "measure"]
 
-#: Steps for which one late link is worked at; one change in so many is made anywhere.
+#: Steps spent on one late link; one in this many changes is made anywhere.
 _STEPS_PER_LINK, _ANYWHERE = 8, 8
 #: A change within a slot moves a job by so many places, most of the time; and what it may be worse by, relatively.
 _NEAR, _WORSE = 4, 2e-4

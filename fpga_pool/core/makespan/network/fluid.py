@@ -153,7 +153,7 @@ class FluidNetwork:
         left_bits = np.maximum(self._left_bits[flow] - old_bps * (self.now_s - begin_s), 0.0)
         end_s = np.full(len(flow), np.inf)
         np.divide(left_bits, rate_bps, out=end_s, where=rate_bps > 0)
-        # A transfer takes time even where the clock is too coarse to tell.
+        # A transfer takes time even if the clock is too coarse to show it.
         end_s = np.maximum(end_s + self.now_s, np.nextafter(self.now_s, np.inf))
         self._left_bits[flow] = left_bits
         self._since_s[flow] = self.now_s

@@ -121,7 +121,7 @@ def as_soon_as_possible(steps: Steps, bits: float) -> Pieces:
     last = int(np.searchsorted(sent_bits, bits))
     left_bits = bits - (float(sent_bits[last - 1]) if last else 0.0)
     begin_s = float(steps.begin_s[last])
-    # A transfer takes time even where the clock is too coarse to tell.
+    # A transfer takes time even if the clock is too coarse to show it.
     end_s = max(begin_s + left_bits / float(steps.bps[last]), float(np.nextafter(begin_s, np.inf)))
     bps = np.append(steps.bps[:last], left_bits / (end_s - begin_s))
     return _merged(Pieces(steps.begin_s[: last + 1], np.append(steps.begin_s[1 : last + 1], end_s), bps))
@@ -299,7 +299,7 @@ def _fill(out: _Link, into: _Link, from_s: float, bits: float, before_s: float =
             could_bits = bps * (until_s - now_s)
             last = could_bits >= left_bits
             if last:
-                # A transfer takes time even where the clock is too coarse to tell.
+                # A transfer takes time even if the clock is too coarse to show it.
                 until_s = max(now_s + left_bits / bps, nextafter(now_s, inf))
                 bps = left_bits / (until_s - now_s)
             if pieces and pieces[-1].bps == bps and pieces[-1].end_s == now_s:

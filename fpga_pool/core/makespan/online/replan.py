@@ -7,7 +7,7 @@ Three answers, each tried only where the one before leaves something to gain:
 3. *Search*: the whole of what has not begun is planned again by the policy itself.
 
 An answer is taken instead of the first one only if it is shorter by more than a given share, and no group (a batch, in
-a pool) ends later by it.  So nobody is ever worse off than if all had been appended.
+a pool) ends later by it.  So no group is ever worse off than if all had been appended.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -262,7 +262,7 @@ class _Network:
         return 8.0 * float(self._problem.input_bytes[job])
 
     def _moves(self, job: int, requester: int, responder: int) -> bool:
-        """Say whether a transfer takes time."""
+        """Return whether a transfer takes time."""
         problem = self._problem
         limited = problem.egress_bps[requester] < np.inf or problem.ingress_bps[responder] < np.inf
         return bool(problem.input_bytes[job] > 0 and limited and problem.local_host[requester] != responder)
@@ -319,7 +319,7 @@ class _Queues:
     def append(self, place: int, job: int) -> int:
         """Put a job, waiting at `place`, where it ends first; return where.
 
-        Arrivals are worked out in the order in which jobs would end with links of their own, and only until no other
+        Arrivals are worked out in the order in which jobs would end with their own links, and only until no other
         accelerator can be better; ties go to the lowest index.
         """
         problem = self._problem

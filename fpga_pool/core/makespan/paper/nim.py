@@ -93,7 +93,7 @@ class _Running:
         self._left_bits[flow] = np.maximum(self._left_bits[flow] - self._bps[flow] * elapsed_s, 0.0)
         self._since_s[flow] = self._now_s
         self._bps[flow] = bps
-        # A transfer takes time even where the clock is too coarse to tell.
+        # A transfer takes time even if the clock is too coarse to show it.
         self._end_s[flow] = np.maximum(self._now_s + self._left_bits[flow] / bps, np.nextafter(self._now_s, np.inf))
 
 

@@ -1,6 +1,6 @@
 """A batch in stages, each planned on what the ones before it leave (makespan paper, sections 3.4 and 3.5).
 
-Jobs that are released together are a batch of their own that arrives then; of those, lower fairness groups come first.
+Jobs that are released together form a separate batch that arrives then; of those, lower fairness groups come first.
 """
 
 from abc import ABC, abstractmethod

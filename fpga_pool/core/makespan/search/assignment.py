@@ -202,7 +202,7 @@ def _fill(
 
 
 def is_network_bound(problem: BatchProblem) -> bool:
-    """Say whether nothing computes, and nothing else than bandwidth has to be waited for."""
+    """Return whether nothing computes, and nothing else than bandwidth has to be waited for."""
     waits = problem.release_s.any() or problem.load_s.any() or (problem.group != problem.group[:1]).any()
     longest_s = problem.seconds.max(initial=0.0)
     computes = longest_s > 0.0 if np.isfinite(longest_s) else problem.seconds.any(where=np.isfinite(problem.seconds))

@@ -11,7 +11,7 @@ from fpga_pool.core.types import BatchProblem, Floats, Ints
 _LEAST = 1e-9
 #: How many accelerators take part in wider changes, one after the other.
 _WIDTHS = (8, 32, 128, 512)
-#: A pair that a step looks at costs as much as so many in the compiled loops, by which work is counted.
+#: Cost of a pair in one step in units of pairs in the compiled loops, by which work is counted.
 _PAIR_COST = 20
 
 

@@ -68,7 +68,7 @@ class MakespanParams:
         default=0.0,
         metadata={"min": 0.0, "help": "Search time in seconds instead, if a clock is given; 0 = by effort."},
     )
-    #: What the benchmarks of this package can tell from optimal.
+    #: Differences below this are not distinguished from optimal by the benchmarks of this package.
     gap: float = field(
         default=1e-5,
         metadata={"min": 0.0, "help": "Relative gap to the proven bound at which the search ends."},
@@ -218,7 +218,7 @@ class _Search:
         return self._best
 
     def _within(self, ratio: float) -> bool:
-        """Say whether the best makespan is at most that much above the bound."""
+        """Return whether the best makespan is at most that much above the bound."""
         bound_s = max(self._bound.seconds, self._completion_bound_s)
         return self._best is not None and self._best.completion_s <= bound_s * ratio
 
@@ -269,7 +269,7 @@ class _Search:
             yield found
 
     def _portfolio_may_be_better(self, budget: Budget) -> bool:
-        """Say whether to look at the plan of one more policy: always where that is quick, or where there is effort."""
+        """Return whether to try the plan of one more policy: always if that is quick, or if effort is left."""
         if are_fast(self._problem):
             return not self._within(1 + _NOISE)
         pairs, effort = self._problem.seconds.size, self._params.effort
@@ -358,7 +358,7 @@ def _nothing_to_do() -> Schedule:
 
 
 def _only_computes(problem: BatchProblem) -> bool:
-    """Say whether nothing has to be waited for but accelerators."""
+    """Return whether nothing has to be waited for but accelerators."""
     waits = problem.release_s.any() or problem.load_s.any()
     limited = np.isfinite(problem.egress_bps).any() or np.isfinite(problem.ingress_bps).any()
     return not waits and not (limited and problem.input_bytes.any())

@@ -40,7 +40,7 @@ class Budget:
         return part
 
     def prolonged(self, seconds: float) -> "Budget":
-        """Return a budget of so many seconds more; this one where work is limited."""
+        """Return a budget of this many more seconds; this one if work is limited."""
         if self._clock is None:
             return self
         longer = Budget(effort=0)
@@ -54,5 +54,5 @@ class Budget:
             self._parent.spend(pairs)
 
     def allows(self) -> bool:
-        """Say whether there is any left."""
+        """Return whether there is any left."""
         return self._left > 0 if self._clock is None else self._clock() < self._end_s

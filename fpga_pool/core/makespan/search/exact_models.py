@@ -37,7 +37,7 @@ class Best:
 
 
 def is_balance(problem: BatchProblem) -> bool:
-    """Say whether only the loads of accelerators, or of links, count: no job waits for another one's input."""
+    """Return whether only the loads of accelerators, or of links, count: no job waits for another one's input."""
     if problem.release_s.any():
         return False
     if not _moves(problem).any():
@@ -281,7 +281,7 @@ class _Sequence:
             for share, k, number in sorted(parts, key=lambda part: part[1:]):
                 bits = 8.0 * float(problem.input_bytes[job]) * share / total
                 end_s = max(ends[k][number] * self._horizon_s, bits * at_best)
-                # What is too short for the solver to tell takes its time all the same.
+                # Times below the solver's tolerance still count.
                 begin_s = min(begins[k][number] * self._horizon_s, end_s - bits * at_best)
                 rows.append((job, begin_s, end_s, bits / (end_s - begin_s)))
         if not rows:

@@ -36,7 +36,7 @@ class Portfolio:
 
 
 def are_fast(problem: BatchProblem) -> bool:
-    """Say whether asking all of them takes next to no time."""
+    """Return whether asking all of them takes next to no time."""
     return problem.seconds.size <= SMALL_PAIRS and problem.jobs <= SMALL_JOBS
 
 

@@ -1,8 +1,8 @@
 """Batches that compute and transmit, planned backwards from the end.
 
 Read backwards, a job computes first and sends then.  Accelerators never wait for the network, so a placement and an
-order fix when every input may begin to move; what is left is a fluid problem with release times, in which whoever has
-the most to send goes first.  Forwards, the same plan has every input arrive just when its job can start.
+order fix when every input may begin to move; what is left is a fluid problem with release times, in which the host with
+the most to send goes first. Forwards, the same plan has every input arrive just when its job can start.
 
 When a link has to end at T, its last k jobs need it for the sum of their bits: the job before them has to be released
 by then.  These are the due times (Jackson's rule); `spread` places jobs by them, on the cheapest accelerator that keeps
@@ -45,7 +45,7 @@ _SEARCHED, _CHANGES, _AMBITIONS = 2, 1000, (0.3, 0.3, 0.2, 0.2, 0.1, 0.1, 0.05)
 _CHANGES_PER_LOOK = 40
 #: Goes after which only the best of them is improved, and share of the seconds for placements where these are limited.
 _ROUNDS, _PLACING = 3, 0.2
-#: Following the flows of a plan takes up to so many times as long as of the one made forwards: more of them wait.
+#: Following the flows of such a plan takes up to this many times as long as of one made forwards, as more flows wait.
 _FOLLOWING = 10
 #: How much shorter a plan has to be for its flows to be followed through the network once more, relatively.
 _SHORTER = 5e-3
@@ -85,7 +85,7 @@ class _Candidate:
 
 
 def can_reverse(problem: BatchProblem) -> bool:
-    """Say whether reversed time applies: no job has to wait for a release, a load or another group."""
+    """Return whether reversed time applies: no job has to wait for a release, a load or another group."""
     waits = problem.release_s.any() or problem.load_s.any() or (problem.group != problem.group[:1]).any()
     return not waits
 
@@ -169,11 +169,11 @@ class ReversedSearch:
         return placed
 
     def _may_go_on(self) -> bool:
-        """Say whether the search may go on, and the flows of the last plan be followed after that."""
+        """Return whether the search may go on, and the flows of the last plan be followed after that."""
         return self._budget.allows() and self._budget.left_s > self._following_s
 
     def _may_follow_twice(self) -> bool:
-        """Say whether the flows of a plan may be followed now, and those of the last one after that."""
+        """Return whether the flows of a plan may be followed now, and those of the last one after that."""
         return self._budget.left_s > 2 * self._following_s
 
     def _placements(self, budget: Budget) -> Iterator[LocalOptimum]:

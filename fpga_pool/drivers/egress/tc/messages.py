@@ -60,7 +60,7 @@ class HtbClass(NamedTuple):
 
 
 class FlowFilter(NamedTuple):
-    """Sends the packets of one flow to a class; `node` tells filters of one bucket apart."""
+    """Sends the packets of one flow to a class; `node` distinguishes filters of one bucket."""
 
     parent: int
     classid: int
@@ -104,7 +104,7 @@ _LAYOUTS = {
     # TCP follows the IPv6 header at once.
     6: _Layout(0x86DD, 2, 0x200, 8, 24, 40, ((0xF0000000, 0x60000000, 0), (0xFF00, 0x0600, 4))),
 }
-#: Linux connects from ports of one parity, so that the lowest bit of the source port tells nothing.
+#: Linux connects from ports of one parity, so the lowest bit of the source port carries no information.
 _BUCKET_MASK, _BUCKET_SHIFT = 0x01FE0000, 17
 
 

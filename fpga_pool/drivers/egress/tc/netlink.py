@@ -59,7 +59,7 @@ def transact(messages: Sequence[bytes]) -> list[Refusal]:
         for begin in range(0, len(messages), _BATCH):
             batch = messages[begin : begin + _BATCH]
             last = begin + len(batch) - 1
-            # Errors are always told; the acknowledgement of the last one says that all were seen.
+            # Errors are always reported; the acknowledgement of the last message confirms that all were processed.
             flags = [0] * (len(batch) - 1) + [ACK]
             sock.send(b"".join(map(numbered, batch, range(begin, last + 1), flags)))
             refusals += [refusal for refusal in _acknowledged(sock, last) if refusal.number]
@@ -161,7 +161,7 @@ def link(device: str) -> Link:
 
 
 def is_ours(index: int) -> bool:
-    """Say whether the device's root is our queue; Conflict where it is someone else's."""
+    """Return whether the device's root is our queue; Conflict where it is someone else's."""
     found = _qdisc_at(index, messages.ROOT)
     if found is None:
         return False
@@ -171,7 +171,7 @@ def is_ours(index: int) -> bool:
 
 
 def redirects(index: int, ifb: str) -> bool:
-    """Say whether our filters redirect what enters at the device; Conflict where someone else's are there."""
+    """Return whether our filters redirect what enters at the device; Conflict where someone else's are there."""
     found = _qdisc_at(index, messages.INGRESS)
     if found is None:
         return False

@@ -129,7 +129,7 @@ class Places:
 
 # ---- Rates
 
-#: TCP's header with the timestamps option, which Linux sends unless told otherwise.
+#: TCP's header with the timestamps option, which Linux sends by default.
 _TCP_HEADER_BYTES = 20 + 12
 _IP_HEADER_BYTES = {4: 20, 6: 40}
 #: HTB takes 2**64, but the precision of its clock suffers from much more than any network has (8.8 Tbit/s).
@@ -180,7 +180,7 @@ def shape(rate_bps: float, link: Link, ip_version: int) -> Shape:
 
 
 def debt_matters(old: Shape, new: Shape) -> bool:
-    """Say whether a flow that shall go faster may have to pay for its last packet for long."""
+    """Return whether a flow that shall go faster may have to pay for its last packet for long."""
     return new.bytes_s > old.bytes_s and QUANTUM_BYTES / old.bytes_s > _SHORT_DEBT_S
 
 

@@ -1,8 +1,8 @@
 """Motion between two images: Lucas-Kanade optical flow over 7 x 7 windows.
 
 Input: unsigned 32-bit height and width (at least 2), little-endian, then the earlier and the later image, one byte per
-pixel.  Result: height x width pairs of little-endian 32-bit floats, motion in x and in y, in pixels; zero where the
-window has too little texture to tell.
+pixel. Result: height x width pairs of little-endian 32-bit floats, motion in x and in y, in pixels; zero where the
+window has too little texture.
 """
 
 from pathlib import Path

@@ -128,7 +128,7 @@ _WORKLOADS_PANELS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class WorkloadsCase:
-    """One model and scenario with so many workloads."""
+    """One model and scenario with this many workloads."""
 
     model: str
     scenario: str

@@ -44,7 +44,7 @@ def cases(settings: Settings) -> list[Case]:
 
 
 def forms(case: Case, jobs: int, seed: int) -> NDArray[np.str_]:
-    """Return the form of each job (J,): exact shares, in an order of their own."""
+    """Return the form of each job (J,): exact shares, in their own order."""
     computing = round(jobs * case.percent / 100)
     others = np.resize(np.array(_OTHERS[case.panel]), jobs - computing)
     of_jobs: NDArray[np.str_] = np.append(np.full(computing, Form.COMPUTE), others)

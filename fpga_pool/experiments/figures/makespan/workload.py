@@ -83,7 +83,7 @@ class Draw:
 
 
 def draw(shape: Shape, seed: int) -> Draw:
-    """Draw each thing from a source of its own: other numbers of one thing leave all others as they are."""
+    """Draw each thing from its own source: other numbers of one thing leave all others as they are."""
     sizes, times, ingress, requesters, egress = (np.random.default_rng((seed, number)) for number in range(5))
     accelerators = ACCELERATORS_PER_RESPONDER * shape.responders
     megabits = sizes.exponential(MEAN_MB, shape.jobs)

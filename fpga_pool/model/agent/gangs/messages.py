@@ -132,7 +132,7 @@ class LeaveGuest:
 
 @dataclass(frozen=True, slots=True)
 class DiscardMemory:
-    """Remove a saved memory that nobody goes on from; one that cannot be removed is swept when it is old."""
+    """Remove a saved memory that is not resumed from; if that fails, it is swept when it is old."""
 
     saved: str
 

@@ -48,10 +48,10 @@ class ProcessSpec:
     work_s: float
     #: What it has done already, where it goes on.
     done_s: float = 0.0
-    #: What its guest runs, "" = what the host has for all, and what that is told to do.
+    #: Image of its guest, "" = the host's default, and the command passed to it.
     image: str = ""
     command: str = ""
-    #: The saved memory that it goes on from, as `Running.saved` told it; "" = it begins.
+    #: The saved memory from which it resumes, as reported in `Running.saved`; "" = it starts from the beginning.
     saved: str = ""
 
 
@@ -65,7 +65,7 @@ class Phase(Enum):
     SAVED = "saved"
     #: It has done its work.
     EXITED = "exited"
-    #: It has died, or cannot be saved: `Running.reason` tells why.
+    #: It has died, or cannot be saved: `Running.reason` has the reason.
     FAILED = "failed"
 
 
@@ -77,7 +77,7 @@ class Running:
     processor: int
     #: None = it was launched and is in no tier yet.
     tier: Tier | None
-    #: What it had done at a moment (UTC seconds of the pool), in seconds on a processor of its own, and its rate since;
+    #: What it had done at a moment (UTC seconds of the pool), in seconds on a dedicated processor, and its rate since;
     #: both change only when its rate does.
     done_s: float
     rate: float

@@ -78,7 +78,7 @@ class ProcessesState:
         return {name: int(name.rpartition("/")[2]) for name in sorted(had)}
 
     def takes(self, name: str) -> bool:
-        """Say whether commands to a processor are for this host: it gives it to gangs, or a gang still has it."""
+        """Return whether commands to a processor are for this host: it gives it to gangs, or a gang still has it."""
         return name in self.processors or name in self.withdrawn
 
     def observed_processors(self, fences: Mapping[str, tuple[int, int]]) -> tuple[ObservedProcessor, ...]:
@@ -193,9 +193,9 @@ def _look(state: ProcessesState, now_s: float) -> Handled:
 
 
 def _drop(key: Key, guest: Running) -> GuestInstruction:
-    """Return what is done with a guest that nobody asked for.
+    """Return the action for an unknown guest.
 
-    Of one that is saved the scheduler knows: that was reported before it was forgotten.
+    The scheduler knows a saved one, as it was reported before it was forgotten.
     """
     return LeaveGuest(key) if guest.phase is Phase.SAVED else EndGuest(key)
 
@@ -262,7 +262,7 @@ def _fill(state: ProcessesState, now_s: float) -> Handled:
 
 
 def _exchanges(state: ProcessesState, held: HeldProcess, guest: Running) -> bool:
-    """Say whether whoever is in the tier that a process is to be in is itself to be where that process is."""
+    """Return whether the process in the target tier of a process is to move to the tier of that process."""
     others = [
         state.held.get(key)
         for key, other in state.seen.items()

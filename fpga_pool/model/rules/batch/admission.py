@@ -15,7 +15,7 @@ from fpga_pool.model.transaction import Transaction
 
 
 class JobRequest(Message, frozen=True, kw_only=True):
-    """One job as a tenant asks for it; the uuid is chosen by whoever sends the request first."""
+    """One job as a tenant asks for it; the uuid is chosen by the client."""
 
     uuid: str
     name: str

@@ -60,7 +60,7 @@ class ReplanTrigger:
         self._pause_s = shortest_s if changed else min(2 * self._pause_s, _LONGEST_PAUSE * shortest_s)
 
     def _lateness(self, tx: Transaction, now_s: float) -> str:
-        """Say whether a job, or its input, is late, or twice as late as when it was noticed last."""
+        """Return whether a job, or its input, is late, or twice as late as when it was noticed last."""
         late_s = {uuid: now_s - due_at for uuid, due_at in tx.overdue(now_s - self._settings.replan_late_s).items()}
         for job in tx.astray():
             seconds = _input_late_s(job)
@@ -76,7 +76,7 @@ class ReplanTrigger:
         return f"{len(new)} jobs are late, job {worst} by {late_s[worst]:.2f} s"
 
     def _idleness(self, tx: Transaction, now_s: float) -> str:
-        """Say whether a slot has nothing to do while others have more than they can begin soon."""
+        """Return whether a slot has nothing to do while others have more than they can begin soon."""
         backlogs = tx.backlogs()
         if max((backlog.free_at for backlog in backlogs), default=0.0) - now_s <= 2 * self._settings.replan_horizon_s:
             self._idle = frozenset()
@@ -87,7 +87,7 @@ class ReplanTrigger:
 
 
 def _input_late_s(job: Job) -> float:
-    """Return by how much an input was behind its plan when its responder told of it."""
+    """Return by how much an input was behind its plan when its responder reported it."""
     if not job.transfer or job.moved_bytes is None or job.moved_at is None or job.dispatched_at is None:
         return 0.0
     return transfer_late_s(job.transfer, job.input_bytes, job.moved_bytes, job.moved_at - job.dispatched_at)
@@ -196,7 +196,7 @@ class BatchFamily:
         return Look(view=view, policy=policy, now_s=now_s)
 
     def _may_change(self, name: str) -> bool:
-        """Say whether plans of a policy, by its name, may be changed while they are being carried out."""
+        """Return whether plans of a policy, by its name, may be changed while they are being carried out."""
         name = name or self._default_policy
         return self._is_planned(name) and isinstance(self._policies(name), Replanning)
 

@@ -51,13 +51,13 @@ def held_by_instances(leases: Sequence[Lease]) -> set[str]:
 
 
 def usable(slot: Slot, host: Host, foreign: set[str]) -> bool:
-    """Say whether a slot can be given new work."""
+    """Return whether a slot can be given new work."""
     in_service = slot.state not in (SlotState.FAULTED, SlotState.DRAINED) and not slot.drain_requested
     return host.alive and in_service and slot.name not in foreign
 
 
 def unchanged(tx: Transaction, request: PlanRequest, rows: Ints) -> Ints:
-    """Return those of the jobs `rows` (n,) that nobody has changed since they were read."""
+    """Return those of the jobs `rows` (n,) that were not changed since they were read."""
     same = {job.uuid for job in tx.unchanged([request.jobs[row] for row in rows.tolist()])}
     return np.array([row for row in rows.tolist() if request.jobs[row].uuid in same], np.int64)
 
@@ -116,7 +116,7 @@ def withdraw_from_former_host(tx: Transaction, job: Job, host: str) -> None:
 
 
 def transfers_of(plan: BatchPlan, jobs: int) -> list[tuple[RateSegment, ...]]:
-    """Return the transfer of each of so many jobs, in order of time."""
+    """Return the transfer of each of this many jobs, in order of time."""
     return _by_job(jobs, plan.segment_job, plan.segment_begin_s, plan.segment_end_s, plan.segment_bps)
 
 

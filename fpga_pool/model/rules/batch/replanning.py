@@ -69,7 +69,7 @@ class Changes:
 
 
 def worth_replanning(view: PoolView, settings: PoolSettings) -> bool:
-    """Say whether work under way reaches far enough beyond now that some of it could still be changed."""
+    """Return whether work under way reaches far enough beyond now that some of it could still be changed."""
     return float(view.slot_ready_s.max(initial=0.0)) > settings.replan_horizon_s
 
 
@@ -95,8 +95,8 @@ def replan_problem(
     may_move
         Says of a policy, by name, whether its jobs may be moved.
     late
-        Transfers are late: those that have not begun are planned again, and so is what is left of those that were told
-        not to move as planned.
+        Transfers are late: those that have not begun are planned again, and so is the rest of those reported not to
+        move as planned.
 
     """
     view = snap.view
@@ -192,7 +192,7 @@ class _Rows:
         return abs(end_s)
 
     def _must_stay(self, job: Job, start_s: float, pieces: Sequence[tuple[float, float, float]]) -> bool:
-        """Say whether a job that waits is about to begin, is on its way, or was moved often enough."""
+        """Return whether a job that waits is about to begin, is on its way, or was moved often enough."""
         horizon_s = self._settings.replan_horizon_s
         moves = bool(pieces) and self._transfers.since_dispatch_s(job) + horizon_s > job.transfer[0].begin_s
         # Without limits its client sends it at once.

@@ -16,7 +16,7 @@ _INSTANT_S = 1e-6
 
 
 def is_astray(job: Job) -> bool:
-    """Say whether an input was reported to be elsewhere than planned."""
+    """Return whether an input was reported to be elsewhere than planned."""
     return job.state is JobState.WAITING_INPUT and bool(job.transfer) and job.moved_bytes is not None
 
 

@@ -19,7 +19,7 @@ _IMAGE_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_IMAGE - 1}}}")
 
 
 class GangRequest(Message, frozen=True, kw_only=True):
-    """A gang as a tenant asks for it; the uuid is chosen by whoever sends the request first."""
+    """A gang as a tenant asks for it; the uuid is chosen by the client."""
 
     uuid: str
     project_id: str

@@ -60,9 +60,9 @@ def change_process(tx: Transaction, process: Process, event: object, now_s: floa
 def reserve(
     tx: Transaction, gang: Gang, processors: Sequence[str], tier: Tier, done_s: Sequence[float], now_s: float
 ) -> None:
-    """Give the processes of a gang's present attempt their places; Conflict where one is held.
+    """Assign places to the processes of a gang's present attempt; Conflict if one is held.
 
-    `done_s` tells what each has done already.
+    `done_s` is the work that each has already done.
     """
     tx.add(
         *(
@@ -127,7 +127,7 @@ def end_trial(tx: Transaction, gang: Gang, now_s: float) -> Gang:
 
 
 def end_trials_behind(tx: Transaction, processors: Iterable[str], now_s: float) -> None:
-    """End the trials of gangs on processors whose foreground gets another gang: nobody has asked that to give way."""
+    """End the trials of gangs on processors whose foreground gets another gang: it was not asked to yield."""
     names = set(processors)
     trying = {process.gang_uuid for process in tx.processes() if process.processor in names and process.exchanged}
     for uuid in sorted(trying):

@@ -95,7 +95,7 @@ class GangView:
         )
 
     def has_news_since(self, seen: Seen) -> bool:
-        """Say whether a gang has come, or the foreground or the head has changed otherwise than by a move."""
+        """Return whether a gang has come, or the foreground or the head has changed otherwise than by a move."""
         now = self.seen()
         in_line = {self.gangs[index].uuid for index in self.tiers.line.present()}
         return (
@@ -112,16 +112,16 @@ class GangOutlook:
 
     gang: str
     reason: str
-    #: When it is expected in the foreground by all estimates, UTC seconds; None = nobody knows.
+    #: When it is expected in the foreground by all estimates, UTC seconds; None = unknown.
     expected_at: float | None
 
 
 def gang_view(
     tx: Transaction, settings: PoolSettings, policy: GangPolicy, now_s: float, seen: Seen | None = None
 ) -> GangView | None:
-    """Return the gangs and processors of the shard, as a policy is asked about them; None = no gang is open.
+    """Return the gangs and processors of the shard as a view for a policy; None = no gang is open.
 
-    `seen` is what there was when it was last asked; None = nobody knows.
+    `seen` is the previous state; None = unknown.
     """
     open_gangs = [gang for gang in tx.open_gangs() if not gang.cancel_requested]
     if not open_gangs:
@@ -162,7 +162,7 @@ def _usable(tx: Transaction) -> frozenset[str]:
 
 
 def _withhold(tiers: Tiers, processors: Iterable[int]) -> None:
-    """Leave processors to the gangs that have them, and to nobody else."""
+    """Keep processors for the gangs that have them."""
     for processor in processors:
         for tier, holders in ((IN_FRONT, tiers.front), (BEHIND, tiers.behind)):
             if holders[processor] == NOBODY:
@@ -182,7 +182,7 @@ def _hopeless(gang: Gang, processors: int, settings: PoolSettings) -> str:
 def _fill(
     tiers: Tiers, gangs: Sequence[Gang], processors: Sequence[Processor], processes: Sequence[Process], now_s: float
 ) -> None:
-    """Let gangs have what they have, and nobody else what is held by processes that are to end."""
+    """Keep the processors of gangs, and block those held by processes that are to end."""
     number = {processor.name: index for index, processor in enumerate(processors)}
     current: dict[str, list[Process]] = {}
     attempts = {gang.uuid: gang.attempt for gang in gangs if gang.state in PLACED_GANGS}
@@ -252,7 +252,7 @@ def commit_gang_moves(tx: Transaction, view: GangView, moves: Sequence[Move], se
 
 
 def remembered(view: GangView, moves: Sequence[Move], moved: Sequence[Gang]) -> Seen | None:
-    """Return what the next view is told of this one; None where a move to the foreground was not possible any more."""
+    """Return what the next view remembers of this one; None if a move to the foreground was no longer possible."""
     put_off = moves[len(moved) :]
     return view.seen(put_off) if all(move.how in _TO_BACKGROUND for move in put_off) else None
 

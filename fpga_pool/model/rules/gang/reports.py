@@ -22,9 +22,9 @@ from fpga_pool.model.rules.gang.changes import change_process, displace_gang, se
 from fpga_pool.model.rules.shared.changes import send_to
 from fpga_pool.model.transaction import Transaction
 
-#: Processes whose progress their agent tells.
+#: Processes whose progress is reported by their agent.
 _PROGRESSING = frozenset({ProcessState.STARTING, ProcessState.RUNNING, ProcessState.SAVING})
-#: Processes that were told to end.
+#: Processes that were commanded to end.
 _TO_END = frozenset({ProcessState.STOPPING, ProcessState.SAVING})
 
 
@@ -61,12 +61,12 @@ def apply_gang_report(tx: Transaction, host: str, report: GangReport, now_s: flo
 
 
 def _is_wanted(tx: Transaction, report: ProcessSaved) -> bool:
-    """Say whether a process goes on from a saved memory."""
+    """Return whether a process goes on from a saved memory."""
     return any(process.saved == report.saved for process in tx.processes(gang=report.gang))
 
 
 def _drop(report: ProcessSaved) -> StopProcess:
-    """Return what removes a saved memory that nobody will go on from."""
+    """Return the command that removes a saved memory that will not be resumed from."""
     return StopProcess(gang=report.gang, index=report.index, attempt=report.attempt, saved=report.saved)
 
 
@@ -113,7 +113,7 @@ def compare_gangs(tx: Transaction, heartbeat: Heartbeat, now_s: float, *, return
         (process.gang_uuid, process.index, process.attempt): process for process in tx.processes(host=heartbeat.host)
     }
     for key, process in known.items():
-        # A processor that is not offered any more has nobody who obeys commands to it.
+        # No agent executes commands to a processor that is no longer offered.
         if process.state in HELD_PROCESSES and (process.processor in settled or process.processor not in sequences):
             reconciled += _compare_process(tx, process, observed.get(key), now_s)
     for key, stray in observed.items():

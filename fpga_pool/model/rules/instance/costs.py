@@ -46,7 +46,7 @@ def _lost_s(job: Job, catalogue: Catalogue, now_s: float) -> float:
 
 
 def must_stay(job: Job, catalogue: Catalogue, settings: PoolSettings) -> bool:
-    """Say whether a job cannot leave its slot before it ends: it would be lost, or planned too often."""
+    """Return whether a job cannot leave its slot before it ends: it would be lost, or planned too often."""
     function = catalogue.functions.get(job.function)
     running = job.state is JobState.RUNNING
     return job.attempt >= settings.max_attempts or (running and function is not None and not function.preemptible)

@@ -14,7 +14,7 @@ from fpga_pool.model.rules.instance.linking import largest_linked
 
 
 def on_one_card(extra_specs: Mapping[str, str]) -> bool:
-    """Say whether a flavor wants all slots of one card: so does who asks for them in one group."""
+    """Return whether a flavor wants all slots of one card: so does who asks for them in one group."""
     grouped = any(re.fullmatch(f"resources_?[^:]+:{RESOURCE_CLASS}", name) for name in extra_specs)
     return not grouped or f"resources:{RESOURCE_CLASS}" in extra_specs
 
@@ -22,7 +22,7 @@ def on_one_card(extra_specs: Mapping[str, str]) -> bool:
 def explain_host(
     fitting: Fitting, host: str, count: int, *, together: bool = True, links: Links = Links.ANY
 ) -> tuple[bool, str]:
-    """Say whether `count` slots (of one card, where `together`) that are linked can be had on a host, and why."""
+    """Return whether `count` slots (of one card, where `together`) that are linked can be had on a host, and why."""
     providers = fitting.providers.of_host.get(host)
     if providers is None:
         return False, "the pool has no slots on this host"

@@ -101,7 +101,7 @@ class Fitting:
         self.function = function
         pool = providers.pool
         traits = _Traits(pool, catalogue, function)
-        #: (S,) whether the function can be loaded there, whoever has the slot now; and whether it can be had now.
+        #: (S,) whether the function can be loaded there, regardless of leases; and whether the slot is available now.
         self.fits: Bools = traits.fits
         #: A job that cannot be preempted computes there for the pool.
         self.kept: Bools = traits.busy & ~traits.preemptible & traits.takeable

@@ -66,8 +66,7 @@ def claim_slots(
     ------
     UnknownFunction
         If the catalogue does not have the function.
-    Conflict
-        If the host does not have so many slots to give, or none that are linked as wanted; nothing was changed then.
+    Conflict If the host does not have enough available slots, or none with the required links; then nothing is changed.
 
     """
     wanted = claim.wanted
@@ -119,12 +118,12 @@ def release_lease(tx: Transaction, lease: Lease, now_s: float) -> bool:
 def compare_hold(
     tx: Transaction, observed: ObservedSlot, lease: Lease | None, now_s: float, *, new: bool, settled: bool
 ) -> str:
-    """Mend a difference between who holds a slot (`lease`, a virtual machine's) and what its agent keeps it for.
+    """Reconcile the holder of a slot (`lease`, of a virtual machine) with the instance for which its agent reserves it.
 
     Returns what differed, "" = nothing.
 
     A slot that is new to the database (`new`) and kept for a virtual machine is that one's: the database was lost, not
-    the machine.  Otherwise the database is right, once the agent has done what it was told (`settled`).
+    the machine.  Otherwise the database is right, once the agent has executed its commands (`settled`).
     """
     holder = "" if lease is None else lease.holder
     if holder == observed.instance:
@@ -179,7 +178,7 @@ def _kept(tx: Transaction, claim: Claim) -> tuple[list[Lease], list[Lease]]:
 
 
 def _are_linked(tx: Transaction, leases: Sequence[Lease], wanted: AcceleratorRequest) -> bool:
-    """Say whether slots that are held are linked as wanted."""
+    """Return whether slots that are held are linked as wanted."""
     if not wanted.linked:
         return True
     candidates = [_candidate(tx.slot(lease.slot), 0.0) for lease in leases]

@@ -95,7 +95,7 @@ def _cheapest(candidates: Sequence[SlotCandidate], count: int, allowed: Allowed 
 
 
 def _allowed(places: Iterable[int], candidates: Sequence[SlotCandidate], allowed: Allowed | None) -> Iterator[int]:
-    """Yield places as long as so many of their provider are allowed."""
+    """Yield places up to the number allowed for their provider."""
     left = None if allowed is None else Counter(dict(allowed))
     for place in places:
         if left is None:
@@ -170,7 +170,7 @@ def _divided(
     division: Mapping[str, int],
     allowed: Allowed | None,
 ) -> Path | None:
-    """Return so many candidates of each card, if all that is linked as wished."""
+    """Return this many candidates of each card, if they are linked as required."""
     if any(len(cards[card]) < number for card, number in division.items()):
         return None
     at = {candidates[cards[card][0]].links.card.position: card for card in division}

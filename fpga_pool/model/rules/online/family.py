@@ -1,6 +1,6 @@
 """Online jobs in the planning cycle (benefit paper): a policy's moves are committed, a shard's demand is learned.
 
-A load that no job waits for is a command of its own: it takes no lease, so a claim, a task or a plan can have the slot
+A load for which no job waits is a separate command: it takes no lease, so a claim, a task or a plan can have the slot
 at any moment.
 """
 
@@ -132,7 +132,7 @@ def commit_moves(tx: Transaction, moves: Moves, catalogue: Catalogue, now_s: flo
 
 
 def _load_ahead(tx: Transaction, loads: Sequence[tuple[Slot, str]], now_s: float) -> dict[str, RequestedLoad]:
-    """Have slots load ahead that nobody has got meanwhile: no instance, no task, no job."""
+    """Preload slots that were not assigned meanwhile to an instance, task or job."""
     if not loads:
         return {}
     names = [slot.name for slot, _ in loads]
@@ -198,11 +198,11 @@ class OnlineFamily:
         self.demand = Demand([catalogue.functions[name].speedup for name in self._number])
         #: Jobs whose arrival was counted and that may still wait.
         self._arrived: set[str] = set()
-        #: Jobs on slots whose end tells what they gained.
+        #: Jobs on slots whose end shows their benefit.
         self._on_slots: set[str] = set()
         self._recalled = False
-        #: Slots that were told to load ahead, by name.  Not stored: whoever takes over may tell a slot once more, which
-        #: its agent ignores unless the slot still holds what the load is to replace.
+        #: Slots that were commanded to preload, by name. Not stored: after a takeover the command may be repeated; the
+        #: agent ignores it unless the slot still holds the function to be replaced.
         self._requested: dict[str, RequestedLoad] = {}
         #: Until then no look is taken for loads ahead alone: there was nothing to load.
         self._rests_until_s = 0.0
@@ -234,7 +234,7 @@ class OnlineFamily:
         return Look(view=view, policy=self._rule.policy, now_s=now_s)
 
     def _may_load_ahead(self, *, working: bool) -> bool:
-        """Say whether slots may load ahead of jobs: online jobs are at work, were there, or are all that comes."""
+        """Return whether slots may load ahead of jobs: online jobs are at work, were there, or are all that comes."""
         return self._settings.load_ahead and (working or self._rule.from_start or self.demand.arrivals > 0)
 
     def decide(self, look: Look[OnlineView], state: PolicyState, rng: np.random.Generator) -> Decision[Moves]:
@@ -286,7 +286,7 @@ class OnlineFamily:
         self.demand.arrived(self._number[job.function], work_s, patience_s, job.created_at, job.project_id)
 
     def _recall(self, tx: Transaction, policies: Sequence[str], now_s: float) -> None:
-        """Learn, once, from the jobs of whoever had the shard before: a restart or a takeover forgets no demand."""
+        """Learn, once, from the jobs of the shard's previous owner: a restart or a takeover forgets no demand."""
         if self._recalled or not policies:
             return
         self._recalled = True

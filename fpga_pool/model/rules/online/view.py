@@ -25,31 +25,30 @@ from fpga_pool.model.rules.batch.planning import TimeModels, known_time_models
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
-#: Seconds, besides the load itself, within which an agent has told of a load ahead; after these it was for nothing.
+#: Seconds, in addition to the load itself, within which an agent reports a preload; after these it has failed.
 ANSWER_S = 5.0
-#: A slot is told to load ahead of jobs once in so many seconds at most, and one where that goes on to fail is told less
-#: and less often.
+#: Minimum seconds between two preloads of a slot; it grows for a slot whose preloads keep failing.
 PAUSE_S, LONGEST_PAUSE_S = 60.0, 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedLoad:
-    """A slot was told to load a function ahead of its jobs: which one, in place of what, and when."""
+    """A preload that was sent to a slot: the function, the one it replaces, and the time."""
 
     function: str
     replaces: str
     at: float
     #: How often the slot had been loaded by then.
     reconfigurations: int
-    #: For how long it is not told again, seconds.
+    #: Seconds before the next preload of the slot.
     pause_s: float = PAUSE_S
 
     def is_remembered(self, now_s: float) -> bool:
-        """Say whether it still matters: if the slot is told again soon after the pause, this was for nothing."""
+        """Return whether it still matters: if the slot needs another preload soon after the pause, this one failed."""
         return now_s - self.at < 2 * self.pause_s
 
     def after(self, before: "RequestedLoad | None") -> "RequestedLoad":
-        """Return it with the pause that follows if it was told so before, and is still remembered."""
+        """Return it with a longer pause if a previous preload is still remembered."""
         return self if before is None else replace(self, pause_s=min(2 * before.pause_s, LONGEST_PAUSE_S))
 
 
@@ -76,7 +75,7 @@ class OnlineView:
     waiting: tuple[Waiting, ...]
     #: Workers of CPU pools that have nothing to do.
     free_workers: tuple[Slot, ...]
-    #: By the number of a slot that loads ahead, when it was told to.
+    #: By the number of a slot that preloads, when it was commanded to.
     loading: Mapping[int, float]
     occupancy: Occupancy
 
@@ -181,14 +180,14 @@ def slot_benefits(tx: Transaction, catalogue: Catalogue) -> dict[str, float]:
 
 
 def _needs_load(found: Slot, queue: Sequence[Job]) -> bool:
-    """Say whether a slot's function is to be loaded before the first of its jobs, if there is one, can compute."""
+    """Return whether a slot's function is to be loaded before the first of its jobs, if there is one, can compute."""
     if not queue or queue[0].state is JobState.RUNNING:
         return False
     return (found.state, found.function) != (SlotState.READY, queue[0].function)
 
 
 def _settled(job: Job, settings: PoolSettings) -> bool:
-    """Say whether a job stays where it is, or leaves anyhow.
+    """Return whether a job stays where it is, or leaves anyhow.
 
     Of the attempts that a job has, half may be moves; the others are for faults.
     """
@@ -280,7 +279,7 @@ class _Builder:
         )
 
     def _loading(self, found: Slot) -> int:
-        """Return what a slot without jobs loads, or was told to load and did not begin yet; EMPTY for nothing."""
+        """Return the function that a slot without jobs loads, or was commanded to load; EMPTY for none."""
         if found.state is SlotState.LOADING:
             return self.numbers.get(found.function, EMPTY)
         requested = self._requested.get(found.name)

@@ -224,7 +224,7 @@ def _audit_leases(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator
 
 
 def _audit_placed_on_others(contents: PoolContents) -> Iterator[str]:
-    """Look whether a job was placed where somebody else held the slot; one that was there before is on its way out."""
+    """Report jobs placed on a slot that the pool does not hold; a job that was there before is leaving."""
     foreign = {lease.slot: lease for lease in contents.leases if lease.kind is not LeaseKind.POOL}
     since = {slot: lease.granted_at for slot, lease in foreign.items()}
     for job in contents.active_jobs:

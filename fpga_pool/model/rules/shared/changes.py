@@ -114,7 +114,7 @@ def _release_flow(tx: Transaction, job: Job) -> None:
 
 
 def _send_to_host(tx: Transaction, host: str, what: str, action: ShapeFlow | ReleaseFlow) -> None:
-    """Send an action that is no slot's, under an id that is the same whoever sends it."""
+    """Send an action that does not concern a slot, under a deterministic id."""
     tx.send(
         Command(
             id=str(uuid.uuid5(uuid.UUID(action.job), what)),

@@ -34,7 +34,7 @@ HOST_KEY, SLOT_KEY = ("name",), ("host", "place")
 FORMAT = 1
 #: Numbers on the wire are little-endian and as short as the largest of their column allows.
 _WIRE_TYPES = {name: np.dtype(f"<{name}") for name in ("u1", "u2", "u4", "i8")}
-#: Words of rows that changed since are kept until there are so many for each row.
+#: Strings of changed rows are kept until there are this many per row.
 _WORDS_PER_ROW = 4
 
 Columns = Mapping[str, Ints]
@@ -100,7 +100,7 @@ class PoolColumns:
 
     @cached_property
     def in_service(self) -> Bools:
-        """(S,) whether new work can be given to the slot, whoever holds it now; of a whole snapshot."""
+        """(S,) whether new work can be assigned to the slot, regardless of leases; of a whole snapshot."""
         out = [self.numbers.get(state, -1) for state in (SlotState.FAULTED, SlotState.DRAINED)]
         usable = ~np.isin(self.slots["state"], out) & (self.slots["drain_requested"] == 0)
         in_service: Bools = usable & (self.hosts["alive"][self.slot_host] == 1)
@@ -161,7 +161,7 @@ class PoolColumns:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "PoolColumns":
-        """Return what `to_plain` told of; InvalidInput if it cannot be that."""
+        """Return the object that `to_plain` has encoded; InvalidInput if it is malformed."""
         if plain.get("format") != FORMAT:
             raise InvalidInput(f"format: expected {FORMAT}, found {plain.get('format')!r}")
         try:
@@ -178,7 +178,7 @@ class PoolColumns:
 
 
 def already_sent(seen: Mapping[str, int], now: Mapping[str, int]) -> Mapping[str, int]:
-    """Return of which generations nothing need be told to who has seen these; nothing is known of another database."""
+    """Return the generations that a client which has seen these already has; none if they are of another database."""
     return seen if all(seen[shard] <= now.get(shard, -1) for shard in seen) else {}
 
 
@@ -354,7 +354,7 @@ class WithinHosts:
 
 
 def _same_slots(before: PoolColumns, now: PoolColumns) -> bool:
-    """Say whether two snapshots have the same slots in the same rows, under the same numbers of words."""
+    """Return whether two snapshots have the same slots in the same rows, under the same numbers of words."""
     if before.words != now.words[: len(before.words)] or not np.array_equal(before.hosts["name"], now.hosts["name"]):
         return False
     return all(np.array_equal(before.slots[name], now.slots[name]) for name in ("host", "place", "card", "kind"))

@@ -37,18 +37,14 @@ class Repair:
 
 
 def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[Repair]:
-    """Store what a host is, and mend what differs from what it should be.
+    """Store the observed state of a host, and reconcile differences from the desired state.
 
     Raises
     ------
-    StaleEpoch
-        If the host has obeyed a later owner of the shard than the one that listens.
-    HostTaken
-        If another agent, which is not given up, speaks for the host.
-    LateMessage
-        If a later heartbeat of this agent was heard before.
-    InvalidInput
-        If it tells of a slot or processor that cannot be the host's own, or of links that there are not.
+    StaleEpoch If the host has executed commands of a later owner of the shard.
+    HostTaken If another agent that is not lost reports for the host.
+    LateMessage If a later heartbeat of this agent was received before.
+    InvalidInput If it names a slot or processor that cannot belong to the host, or invalid links.
 
     """
     _refuse_wrong_slots(heartbeat)
@@ -69,7 +65,7 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
             tx.add(_new_slot(heartbeat.host, tx.shard.name, observed))
             repairs.append(Repair(observed.slot, "newly discovered"))
         else:
-            # Read again: a task that lost another slot has left this one as well, and its agent was told.
+            # Read again: a task that lost another slot has left this one as well, and its agent was notified.
             repairs += _compare_slot(tx, tx.slot(observed.slot), observed, heartbeat, now_s)
         obeyed = heartbeat.unreported == 0 and observed.sequence >= tx.slot(observed.slot).sequence
         # Of a host that is back no command is under way: they were dropped when it was lost.
@@ -95,7 +91,7 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
 
 
 def note_progress(tx: Transaction, observed: Iterable[ObservedJob], at: float) -> None:
-    """Note how far those inputs are that do not move as planned; `at` is the time of whoever saw it."""
+    """Note the progress of inputs that do not move as planned; `at` is the observer's time."""
     told = {job.job: job for job in observed if job.moved_bytes is not None}
     for job in tx.jobs(sorted(told)) if told else ():
         seen = told[job.uuid]
@@ -158,7 +154,7 @@ def require_later(heartbeat: Heartbeat, boot: int, beat: int) -> None:
 
 
 def _store_host(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> bool:
-    """Store what is told of the host; return whether it was lost, and is back now."""
+    """Store the reported host; return whether it was lost and is back now."""
     facts = {
         "egress_bps": heartbeat.egress_bps,
         "ingress_bps": heartbeat.ingress_bps,
@@ -248,10 +244,10 @@ def _compare_jobs(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[R
 
 
 def _release_strays(tx: Transaction, host: str, held: Iterable[ObservedJob], *, returned: bool = False) -> list[Repair]:
-    """Have a host let go of jobs that are not its own any more.
+    """Have a host release jobs that no longer belong to it.
 
-    The input of a job without a place is kept for a retry.  Of a host that has `returned` it is not: its agent was not
-    told that the job was displaced, and would run it.
+    The input of a job without a place is kept for a retry. Not so for a host that has `returned`: its agent was not
+    notified that the job was displaced, and would run it.
     """
     repairs = []
     for observed in held:
@@ -272,7 +268,7 @@ def _mend_unknown_job(tx: Transaction, job: Job, at: float, now_s: float) -> Rep
 
 
 def _is_current(tx: Transaction, uuid: str, attempt: int, host: str, *, pending: bool) -> bool:
-    """Say whether an agent is right to hold this attempt of a job; with `pending` its input for a retry, too."""
+    """Return whether an agent is right to hold this attempt of a job; with `pending` its input for a retry, too."""
     try:
         job = tx.job(uuid)
     except NotFound:
@@ -282,11 +278,11 @@ def _is_current(tx: Transaction, uuid: str, attempt: int, host: str, *, pending:
 
 
 def tick(tx: Transaction, settings: PoolSettings, now_s: float, silent_s: Mapping[str, float]) -> list[Repair]:
-    """Give up on what time has decided: silent hosts, jobs planned too often, inputs that never came.
+    """Apply all timeouts: silent hosts, jobs planned too often, inputs that never arrived.
 
-    Tasks follow their shares, where nobody has seen to it.
-    `silent_s` tells for how long nothing new was heard of a host, by the clock of whoever listens: clocks of different
-    machines are never compared.
+    Tasks follow their shares.
+    `silent_s` is the time since the last heartbeat of a host by the receiver's clock: clocks of different machines are
+    never compared.
     """
     repairs = []
     for name, seconds in silent_s.items():

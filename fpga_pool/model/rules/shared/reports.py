@@ -49,14 +49,14 @@ def apply_reports(
 
 
 def makes_work(report: Report) -> bool:
-    """Say whether jobs may need a place, or an agent a command, after this report."""
+    """Return whether jobs may need a place, or an agent a command, after this report."""
     if isinstance(report, SlotChanged):
         return report.state in (SlotState.EMPTY, SlotState.FAULTED)
     return isinstance(report, JobFailed | JobEvicted | JobReleased | ProcessReport)
 
 
 def frees_place(report: Report) -> bool:
-    """Say whether a slot or a CPU may have nothing to do after this report."""
+    """Return whether a slot or a CPU may have nothing to do after this report."""
     return isinstance(report, JobFinished) or (isinstance(report, SlotChanged) and report.state is SlotState.READY)
 
 

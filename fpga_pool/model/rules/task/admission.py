@@ -38,7 +38,7 @@ class ShareRequest(Message, frozen=True, kw_only=True):
 
 
 class TaskRequest(Message, frozen=True, kw_only=True):
-    """A task as a tenant asks for it; the uuids are chosen by whoever sends the request first."""
+    """A task as a tenant asks for it; the uuids are chosen by the client."""
 
     uuid: str
     project_id: str
@@ -60,7 +60,7 @@ def create_task(
     Raises
     ------
     InvalidInput
-        (or a subclass) naming what would be right: also where no host has so many slots, linked so.
+        (or a subclass) naming what would be right: also if no host has enough slots with these links.
     DuplicateId
         If the task or a share of it exists already.
 

@@ -65,7 +65,7 @@ def _candidate(slot: Slot, function: str) -> SlotCandidate:
 def choose_slots(
     on_host: HostSlots, topology: Topology, count: int, takeable: Collection[str]
 ) -> tuple[str, ...] | None:
-    """Return so many of the takeable slots, by name, linked as asked and in the order of their path; None = none are.
+    """Return this many available slots by name, with the requested links, in the order of their path; None = none.
 
     Those that hold the function come first, and of others those that leave most of the rest connected.
     """
@@ -77,7 +77,7 @@ def choose_slots(
 
 
 def holds(on_host: HostSlots, topology: Topology, count: int) -> bool:
-    """Say whether a host has so many slots that are linked as asked."""
+    """Return whether a host has this many slots with the requested links."""
     return choose_slots(on_host, topology, count, {slot.name for slot in on_host.slots}) is not None
 
 
@@ -91,9 +91,9 @@ Found = tuple[float, tuple[str, ...]]
 
 
 def earliest_slots(on_host: HostSlots, topology: Topology, count: int, ready_s: Mapping[str, float]) -> Found | None:
-    """Return when so many slots of a host, linked as asked, are free first, and these slots; None = there are none.
+    """Return when this many slots of a host with the requested links are free first, and which; None = never.
 
-    `ready_s` says in how many seconds each slot is expected to be free; one that is not there is out of the question.
+    `ready_s` says in how many seconds each slot is expected to be free; others are not considered.
     """
     known = {slot.name: ready_s[slot.name] for slot in on_host.slots if slot.name in ready_s}
     moments = sorted(set(known.values()))
@@ -120,7 +120,7 @@ class EarliestStart:
         self._found: defaultdict[str, dict[tuple[str, Topology, int], Found | None]] = defaultdict(dict)
 
     def find(self, function: str, topology: Topology, count: int) -> Found | None:
-        """Return when so many slots for a function are free first, and these; the first host of equal ones."""
+        """Return when this many slots for a function are free first, and these slots; ties go to the first host."""
         best: Found | None = None
         for on_host in self._candidates[function]:
             known = self._found[on_host.host]
@@ -243,7 +243,7 @@ Solve = Callable[[TaskProblem], TaskSchedule | Placed | None]
 
 
 def grouped(tasks: Sequence[Task], candidates: Mapping[str, Sequence[HostSlots]]) -> Iterator[list[Task]]:
-    """Yield the tasks whose functions fit in the same slots: each such group is a problem of its own."""
+    """Yield the tasks whose functions fit in the same slots: each such group is a separate problem."""
     groups: defaultdict[frozenset[str], list[Task]] = defaultdict(list)
     for task in tasks:
         groups[frozenset(slot.name for on_host in candidates[task.function] for slot in on_host.slots)].append(task)

@@ -33,7 +33,7 @@ from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task.candidates import EarliestStart, HostSlots, holds, slots_by_host
 from fpga_pool.model.transaction import Transaction
 
-#: Of so many tasks, the oldest that wait, it is said when they are expected to begin.
+#: Number of oldest waiting tasks whose expected start is computed.
 OUTLOOK = 50
 
 
@@ -42,7 +42,7 @@ class OlderWork:
     """A function of a batch that waits for a place: what arrived after it leaves it one."""
 
     created_at: float
-    #: Slots in service that it fits in, whoever has them.
+    #: Slots in service in which it fits, regardless of leases.
     fitting: frozenset[str]
 
 
@@ -75,7 +75,7 @@ class Choice:
     task: Task
     slots: tuple[str, ...]
     #: In how many seconds they are expected to be free (behind what the pool's other jobs have there), 0 = they are;
-    #: and for how many the task computes on so many.
+    #: and the compute time of the task on each number of slots.
     wait_s: float
     work_s: float
 

@@ -1,7 +1,7 @@
 """Tasks in the planning cycle (lattice paper): which of them get which slots now.
 
 The rules are those of `core.lattice.starting`, on the slots of a shard.  Slots that no enclosure can describe, and
-moments at which the policy cannot be asked, have rules of their own: tasks get such slots in order of arrival.
+moments at which the policy cannot be asked, have their own rules: tasks get such slots in order of arrival.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -86,7 +86,7 @@ class _Group:
         return Choice(task=task, slots=slots, wait_s=begun.wait_s, work_s=work_s)
 
     def occupy(self, names: Iterable[str], until_s: float) -> None:
-        """Have slots that somebody else gets be free later."""
+        """Mark slots that are assigned to other work as free later."""
         mine = [self._number[name] for name in names if name in self._number]
         self.starting.occupy(np.array(mine, np.int64), until_s)
 
@@ -150,7 +150,7 @@ class _Choosing:
                 return
 
     def leaves_places(self, task: Task, slots: Collection[str]) -> bool:
-        """Say whether every batch that came before a task, and waits for a place, still finds one."""
+        """Return whether every batch that came before a task, and waits for a place, still finds one."""
         for work in self.view.older:
             concerned = work.created_at <= task.created_at and not work.fitting.isdisjoint(slots)
             if concerned and work.fitting <= self._taken.union(slots):

@@ -23,7 +23,7 @@ READ_BYTES = 64 * 1024
 LOOK_S = 0.5
 #: A guest that takes nothing of a result for so long does not want it any more.
 STALL_S = 60.0
-#: Pause before a channel that nobody listens on is tried again.
+#: Pause before retrying a channel without a listener.
 RECONNECT_S = 0.5
 #: How soon a channel sees that its slot is ready.
 NOT_READY_S = 0.1
@@ -53,7 +53,7 @@ class _Request:
 
 
 class GuestChannel:
-    """Serves one port of one guest in a thread of its own, over as many connections as it takes."""
+    """Serves one port of one guest in its own thread, over as many connections as it takes."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class GuestChannel:
         self._thread.start()
 
     def close(self) -> None:
-        """End; what the guest has asked for and not heard of is lost, and it is told so by the end of the line."""
+        """Stop; pending requests of the guest are lost, which it notices by the end of the stream."""
         self._closing.set()
         if (end := self._end) is not None:
             with contextlib.suppress(OSError):

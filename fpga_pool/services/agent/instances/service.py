@@ -90,7 +90,7 @@ class _Handler(socketserver.BaseRequestHandler):
         return {}
 
     def _require_trust(self) -> None:
-        """Refuse whoever is neither root nor the user of this process."""
+        """Refuse users other than root and the user of this process."""
         credentials = self.request.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         _, uid, _ = struct.unpack("3i", credentials)
         if uid not in (0, os.getuid()):
@@ -183,7 +183,7 @@ class Instances:
             supervisor.wake()
 
     def _look_at_holds(self) -> bool:
-        """Follow the instances that slots are kept for, whoever asked for that, and whenever."""
+        """Supervise the instances for which slots are reserved."""
         for instance in self._parts.holds.instances():
             self._supervisor(instance)
         return False
@@ -197,7 +197,7 @@ class Instances:
             return self._supervisors[instance]
 
     def _may_end(self, instance: str) -> bool:
-        """Say whether nothing is left to do for an instance; its supervisor is forgotten then."""
+        """Return whether nothing is left to do for an instance; its supervisor is forgotten then."""
         with self._lock:
             supervisor = self._supervisors.get(instance)
             if supervisor is None or not supervisor.is_idle:

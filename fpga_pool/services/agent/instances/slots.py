@@ -47,7 +47,7 @@ class HoldTable:
                     self.changed.wait(left_s)
 
     def _is_ready(self, instance: str, slot: str) -> bool:
-        """Say whether a slot is ready; one that is not kept yet may be soon."""
+        """Return whether a slot is ready; one that is not kept yet may be soon."""
         hold = self._state.holds.get(slot)
         if hold is None:
             return False
@@ -60,7 +60,7 @@ class HoldTable:
 
 LOG = logging.getLogger(__name__)
 
-#: How often a computation that is to end is told so: a stop before it has begun has no effect.
+#: Interval of stop requests to a computation: a stop before its start has no effect.
 STOP_AGAIN_S = 0.2
 
 
@@ -119,7 +119,7 @@ class GuestUse:
         return self._held_for(instance).function
 
     def is_for(self, instance: str) -> bool:
-        """Say whether the instance may use the slot now."""
+        """Return whether the instance may use the slot now."""
         with self._lock:
             return self._hold is not None and self._hold.instance == instance
 

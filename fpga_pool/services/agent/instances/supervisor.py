@@ -31,7 +31,7 @@ CLAIM_AGAIN_S, CLAIM_SHARE = 1.0, 0.5
 
 
 def _asking(patience_s: float) -> Retrying:
-    """Return what asks again those who may answer the next time."""
+    """Return a decorator that retries calls to services that may respond the next time."""
     return Retrying(
         retry=retry_if_exception_type((ServiceUnavailable, MessagingError)),
         wait=wait_fixed(CLAIM_AGAIN_S),
@@ -58,11 +58,10 @@ class Parts:
 
 
 class InstanceSupervisor:
-    """Follows one instance in a thread of its own.
+    """Follows one instance in its own thread.
 
-    What is to be done follows from what the hypervisor says now, not from what it told: an event only makes the
-    supervisor look.  No lock is held while the hypervisor is asked, because it does not answer about a machine whose
-    start waits for us.
+    Actions follow from the current state of the hypervisor, not from its events: an event only triggers a check. No
+    lock is held while the hypervisor is asked, because it does not answer about a machine whose start waits for us.
     """
 
     def __init__(self, instance: str, parts: Parts, on_end: Callable[[str], bool]) -> None:
@@ -221,7 +220,7 @@ class InstanceSupervisor:
                 self._plug(partial(driver.attach_function, domain, number, address))
 
     def _may_use(self, slot: str) -> bool:
-        """Say whether a slot is ready for this instance; to take functions away takes time, in which that changes."""
+        """Return whether a slot is ready for this instance; that may change while functions are detached."""
         hold = self._parts.holds.of(slot)
         return hold is not None and hold.ready and hold.action.instance == self.instance
 

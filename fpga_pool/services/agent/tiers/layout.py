@@ -31,7 +31,7 @@ def find_pcpus(
     usage: Mapping[tuple[Tier, int], float],
     preferred: Collection[int] = (),
 ) -> tuple[int, ...]:
-    """Return pCPUs whose `tier` nobody has: those first where the other tier uses least (two-tier paper, KEASY).
+    """Return pCPUs whose `tier` is free: first those where the other tier uses least (two-tier paper, KEASY).
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class UsageMeter:
                 continue
             try:
                 now = self._now_s(), driver.cpu_times_s(instance)
-            except FpgaPoolError:  # it is about to end; or its driver tells of it elsewhere
+            except FpgaPoolError:  # it is about to end; or its driver reports it elsewhere
                 continue
             last[instance] = now
             if then is not None and len(then[1]) == len(now[1]):
@@ -271,7 +271,7 @@ class Tiers:
         return place
 
     def _is_good(self, place: Place, guest: TieredGuest, others: Collection[Place]) -> bool:
-        """Say whether a place is still to be had."""
+        """Return whether a place is still to be had."""
         return (
             len(place.pcpus) == guest.vcpus
             and set(place.pcpus) <= self._pcpus

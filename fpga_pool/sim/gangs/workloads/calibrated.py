@@ -1,4 +1,4 @@
-"""Workload models calibrated to the figures that the two-tier paper prints of its own, or fitted to a trace.
+"""Workload models calibrated to the figures printed in the two-tier paper, or fitted to a trace.
 
 `feitelson_calibrated` has the form of Feitelson's model of 1996 (sizes of harmonic order with powers of two
 emphasised, run times of two exponential stages that grow with size, repeated runs) and the paper's means;

@@ -62,7 +62,7 @@ INTERACTIVE: Final = Kind(
 def lublin(
     count: int, processors: int, rng: np.random.Generator, *, two_kinds: bool = False, scaled: bool = True
 ) -> Jobs:
-    """Return jobs of one kind, or of batch and interactive ones, each with arrivals of their own.
+    """Return jobs of one kind, or of batch and interactive ones, each with their own arrivals.
 
     `scaled` fits the sizes to the processors as the authors say: the highest stage ends at their logarithm, the middle
     is 2.5 below.  Without it the sizes are those of the model's machine of 128, wider ones drawn again.
