@@ -4,35 +4,35 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import ColumnElement, Select, bindparam, select, tuple_
+from sqlalchemy import ColumnElement, Select, bindparam
 
-from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LIVE_PROCESSES, Gang, GangState, Migration, Process, Processor
 from fpga_pool.model.objects.tasks import ENDED_TASKS, Task, TaskState
-from fpga_pool.store.mapping import called, columns, table
+from fpga_pool.store.mapping import table
+from fpga_pool.store.statements import all_of
 
 ValueT = TypeVar("ValueT")
 
 _GANGS, _PROCESSES, _PROCESSORS, _MIGRATIONS = map(table, (Gang, Process, Processor, Migration))
-
-
-@cache
-def _all_of(cls: type) -> Select[Any]:
-    return select(*columns(cls))
+_OPEN_STATES: Mapping[type, frozenset[str]] = {
+    Gang: frozenset(GangState) - ENDED_GANGS,
+    Task: frozenset(TaskState) - ENDED_TASKS,
+}
 
 
 @cache
 def _processors(*, scoped: bool, of_host: bool) -> Select[Any]:
     where = [_PROCESSORS.c.shard == bindparam("scope")] if scoped else []
     where += [_PROCESSORS.c.host == bindparam("host")] if of_host else []
-    return _all_of(Processor).where(*where).order_by(_PROCESSORS.c.name)
+    return all_of(Processor).where(*where).order_by(_PROCESSORS.c.name)
 
 
 @cache
-def _open_gangs(*, scoped: bool) -> Select[Any]:
-    where = [_GANGS.c.shard == bindparam("scope")] if scoped else []
-    is_open = _GANGS.c.state.in_(frozenset(GangState) - ENDED_GANGS)
-    return _all_of(Gang).where(is_open, *where).order_by(_GANGS.c.created_at, _GANGS.c.uuid)
+def _open(cls: type, *, scoped: bool) -> Select[Any]:
+    """Return the query for the gangs or tasks that have not ended, in order of arrival."""
+    rows = table(cls).c
+    where = [rows.shard == bindparam("scope")] if scoped else []
+    return all_of(cls).where(rows.state.in_(_OPEN_STATES[cls]), *where).order_by(rows.created_at, rows.uuid)
 
 
 @cache
@@ -40,7 +40,7 @@ def _processes(*, scoped: bool, of_gang: bool, of_host: bool) -> Select[Any]:
     where: list[ColumnElement[bool]] = [_PROCESSES.c.shard == bindparam("scope")] if scoped else []
     where += [_PROCESSES.c.gang_uuid == bindparam("gang")] if of_gang else []
     where += [_PROCESSES.c.host == bindparam("host")] if of_host else []
-    live = _all_of(Process).where(_PROCESSES.c.state.in_(LIVE_PROCESSES), *where)
+    live = all_of(Process).where(_PROCESSES.c.state.in_(LIVE_PROCESSES), *where)
     return live.order_by(_PROCESSES.c.gang_uuid, _PROCESSES.c.attempt, _PROCESSES.c.index)
 
 
@@ -52,6 +52,10 @@ class _Asks(Protocol):
     def _one(self, cls: type[ValueT], key: str, *, lock: bool = False) -> ValueT: ...
 
     def _all(self, cls: type[ValueT], query: Select[Any], values: Mapping[str, Any] | None = None) -> list[ValueT]: ...
+
+    def _newest(
+        self, cls: type[ValueT], project_id: str | None, limit: int | None, marker: str | None
+    ) -> list[ValueT]: ...
 
 
 class GangReads:
@@ -72,22 +76,15 @@ class GangReads:
 
     def open_gangs(self: _Asks) -> Sequence[Gang]:
         """Return the gangs that have not ended, in order of arrival."""
-        return self._all(Gang, _open_gangs(scoped=bool(self._scope)))
+        return self._all(Gang, _open(Gang, scoped=bool(self._scope)))
 
     def gangs(self: _Asks, project_id: str, *, limit: int, marker: str | None = None) -> Sequence[Gang]:
         """Return the gangs of a project, newest first, from the one after `marker` on."""
-        where: list[ColumnElement[bool]] = [_GANGS.c.project_id == project_id]
-        if marker is not None:
-            last = self._all(Gang, _all_of(Gang).where(_GANGS.c.uuid == marker, *where))
-            if not last:
-                raise InvalidInput(f"marker: no {called(Gang, marker)}")
-            where.append(tuple_(_GANGS.c.created_at, _GANGS.c.uuid) < (last[0].created_at, last[0].uuid))
-        newest = _all_of(Gang).where(*where).order_by(_GANGS.c.created_at.desc(), _GANGS.c.uuid.desc())
-        return self._all(Gang, newest.limit(limit))
+        return self._newest(Gang, project_id, limit, marker)
 
     def gang_run_times(self: _Asks, user_id: str, most: int) -> Sequence[float]:
         """Return how long the last gangs of a user ran that are done, whatever the shard, oldest first."""
-        done = _all_of(Gang).where(_GANGS.c.user_id == user_id, _GANGS.c.ran_s.is_not(None))
+        done = all_of(Gang).where(_GANGS.c.user_id == user_id, _GANGS.c.ran_s.is_not(None))
         newest = done.order_by(_GANGS.c.ended_at.desc(), _GANGS.c.created_at.desc(), _GANGS.c.uuid.desc()).limit(most)
         return [gang.ran_s for gang in reversed(self._all(Gang, newest)) if gang.ran_s is not None]
 
@@ -106,23 +103,8 @@ class GangReads:
 
     def migrations(self: _Asks, gang_uuid: str) -> Sequence[Migration]:
         """Return the migrations of a gang, oldest first."""
-        mine = _all_of(Migration).where(_MIGRATIONS.c.gang_uuid == gang_uuid)
+        mine = all_of(Migration).where(_MIGRATIONS.c.gang_uuid == gang_uuid)
         return self._all(Migration, mine.order_by(_MIGRATIONS.c.attempt))
-
-
-_TASKS = table(Task)
-
-
-@cache
-def _all_tasks() -> Select[Any]:
-    return select(*columns(Task))
-
-
-@cache
-def _open_tasks(*, scoped: bool) -> Select[Any]:
-    where = [_TASKS.c.shard == bindparam("scope")] if scoped else []
-    is_open = _TASKS.c.state.in_(frozenset(TaskState) - ENDED_TASKS)
-    return _all_tasks().where(is_open, *where).order_by(_TASKS.c.created_at, _TASKS.c.uuid)
 
 
 class TaskReads:
@@ -134,15 +116,8 @@ class TaskReads:
 
     def open_tasks(self: _Asks) -> Sequence[Task]:
         """Return the tasks that have not ended, in order of arrival."""
-        return self._all(Task, _open_tasks(scoped=bool(self._scope)))
+        return self._all(Task, _open(Task, scoped=bool(self._scope)))
 
     def tasks(self: _Asks, project_id: str, *, limit: int, marker: str | None = None) -> Sequence[Task]:
         """Return the tasks of a project, newest first, from the one after `marker` on."""
-        where: list[ColumnElement[bool]] = [_TASKS.c.project_id == project_id]
-        if marker is not None:
-            last = self._all(Task, _all_tasks().where(_TASKS.c.uuid == marker, *where))
-            if not last:
-                raise InvalidInput(f"marker: no {called(Task, marker)}")
-            where.append(tuple_(_TASKS.c.created_at, _TASKS.c.uuid) < (last[0].created_at, last[0].uuid))
-        newest = _all_tasks().where(*where).order_by(_TASKS.c.created_at.desc(), _TASKS.c.uuid.desc())
-        return self._all(Task, newest.limit(limit))
+        return self._newest(Task, project_id, limit, marker)

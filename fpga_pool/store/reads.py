@@ -61,7 +61,6 @@ from fpga_pool.store.statements import (
 ValueT = TypeVar("ValueT")
 
 #: Tables rather than mapped classes: nothing of what the ORM adds is needed here.
-_BATCHES = table(Batch)
 _COMMANDS = table(Command)
 _HOSTS = table(Host)
 _JOBS = table(Job)
@@ -155,15 +154,7 @@ class Reads(GangReads, TaskReads):
         self, project_id: str | None = None, *, limit: int | None = None, marker: str | None = None
     ) -> Sequence[Batch]:
         """Return the batches (of one project), newest first, from the one after `marker` on."""
-        age = tuple_(_BATCHES.c.created_at, _BATCHES.c.uuid)
-        where: list[ColumnElement[bool]] = [] if project_id is None else [_BATCHES.c.project_id == project_id]
-        if marker is not None:
-            last = self._all(Batch, all_of(Batch).where(_BATCHES.c.uuid == marker, *where))
-            if not last:
-                raise InvalidInput(f"marker: no {called(Batch, marker)}")
-            where.append(age < (last[0].created_at, last[0].uuid))
-        newest = all_of(Batch).where(*where).order_by(_BATCHES.c.created_at.desc(), _BATCHES.c.uuid.desc())
-        return self._all(Batch, newest.limit(limit))
+        return self._newest(Batch, project_id, limit, marker)
 
     def generations(self) -> dict[str, int]:
         """Return the generation of every shard."""
@@ -360,6 +351,19 @@ class Reads(GangReads, TaskReads):
         key = PLACES[cls].key
         found = [from_columns(cls, row) for row in rows]
         return [self._known.setdefault((cls, getattr(value, key)), value) for value in found]
+
+    def _newest(self, cls: type[ValueT], project_id: str | None, limit: int | None, marker: str | None) -> list[ValueT]:
+        """Return the values of a class (of one project), newest first, from the one after `marker` on."""
+        kind: type = cls  # what a cache takes
+        rows, every = table(kind).c, all_of(kind)
+        where: list[ColumnElement[bool]] = [] if project_id is None else [rows.project_id == project_id]
+        if marker is not None:
+            last: list[Any] = self._all(cls, every.where(rows.uuid == marker, *where))
+            if not last:
+                raise InvalidInput(f"marker: no {called(cls, marker)}")
+            where.append(tuple_(rows.created_at, rows.uuid) < (last[0].created_at, last[0].uuid))
+        newest = every.where(*where).order_by(rows.created_at.desc(), rows.uuid.desc())
+        return self._all(cls, newest.limit(limit))
 
     def _execute(self, query: Select[Any], *classes: type, values: Mapping[str, Any] | None = None) -> Result[Any]:
         """Run a query on rows of these classes, as this transaction has changed them; it may ask for the `scope`."""
