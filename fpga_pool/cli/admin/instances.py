@@ -118,7 +118,7 @@ class Check(ManageCommand):
         for name, sentence in found:
             self.tell(f"{name}: {sentence}")
         if not found:
-            self.tell("nothing is wrong")
+            self.tell("no problems found")
         return FAILED if found else 0
 
 
