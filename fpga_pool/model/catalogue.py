@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Self, TypeVar, cast
 
@@ -224,7 +225,7 @@ class Board:
         return self.regions[kind].bitstream_bytes * 8 / self.configuration_bps
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Catalogue:
     """All functions and boards of a pool, by name; consistent by construction."""
 
@@ -273,6 +274,21 @@ class Catalogue:
         if region is None or kind not in entry.slot_kinds or (entry.fpga_time and board not in entry.fpga_time):
             return False
         return all(count <= region.resources.get(name, 0) for name, count in entry.resources.items())
+
+    @cached_property
+    def scarcity(self) -> Mapping[tuple[str, str], float]:
+        """How much a slot is worth to the functions of the catalogue, by board and kind, between 0 and 1.
+
+        Each function counts equally, divided among the kinds of a board that it fits: a slot that some function cannot
+        do without is worth more than one of a kind that all functions have another choice for.
+        """
+        found: dict[tuple[str, str], float] = {}
+        for board, entry in self.boards.items():
+            fitting = [[kind for kind in entry.regions if self.fits(name, board, kind)] for name in self.functions]
+            for kind in entry.regions:
+                shares = (1 / len(kinds) for kinds in fitting if kind in kinds)
+                found[board, kind] = sum(shares) / len(self.functions)
+        return found
 
     def _check_placement(self, function: Function) -> None:
         """Refuse time models for boards that do not exist or have no slot the function could be loaded into."""

@@ -63,6 +63,11 @@ def only_rows(candidates: Sequence[Candidate], rows: Mapping[str, int], count: i
     return found
 
 
+#: What the scarcity of a kind of slots, between 0 and 1, adds to a price: more than what has to be loaded or planned
+#: elsewhere, for that costs seconds, while a function without a slot is not served at all; less than a job's eviction.
+_SCARCITY = 500.0
+
+
 @dataclass(frozen=True, slots=True)
 class Next:
     """Cost and gain of the next slots of a provider, by its row: NOT_HAD where there are too few, and for UNKNOWN."""
@@ -86,6 +91,7 @@ class FreeSlots:
         self._fitting = fitting
         self.found = found
         self.per_slot_left = per_slot_left
+        self._scarcity = _SCARCITY * fitting.scarcity
         #: By provider, the same without those that were given to instances of this request.
         self.left: list[int] = found.tolist()
         self._given: dict[int, int] = {}
@@ -105,7 +111,7 @@ class FreeSlots:
         if found is None:
             fitting = self._fitting
             cost, gain = (fitting.firsts(values, count, self.found) for values in (fitting.costs, fitting.gains))
-            price = cost + self.per_slot_left * self.found
+            price = cost + self._scarcity + self.per_slot_left * self.found
             found = self._next[count] = Next(*([*values.tolist(), NOT_HAD] for values in (cost, price, gain)))
             for row in self._given.keys() | self._refused:
                 self._count(row, count, found)
@@ -133,6 +139,10 @@ class FreeSlots:
             if self.has(row, count)
         ]
         return ((min(rows)[1], count),) if rows else ()
+
+    def tie_break(self, row: int) -> float:
+        """Return what a price is more than the cost: the scarcity of the slots, and how many are left."""
+        return float(self._scarcity[row]) + self.per_slot_left * self.left[row]
 
     def cost(self, needs: Needs) -> float:
         """Return what the next slots of these providers cost the pool."""
@@ -174,7 +184,7 @@ class FreeSlots:
     def _count(self, row: int, count: int, added: Next) -> None:
         had, needs = self.has(row, count), [(row, count)]
         added.cost[row] = self.cost(needs) if had else NOT_HAD
-        added.price[row] = added.cost[row] + self.per_slot_left * self.left[row]
+        added.price[row] = added.cost[row] + self.tie_break(row)
         added.gain[row] = self.gain(needs) if had else NOT_HAD
 
     def _sum(self, values: Floats, needs: Needs) -> float:

@@ -201,8 +201,8 @@ class Request:
         needs = free_slots.needs(slots)
         if needs is None:
             return NOT_HAD
-        left = min((free_slots.left[row] for row, _ in needs), default=0)
-        return sum(free_slots.next(count).cost[row] for row, count in needs) + left * free_slots.per_slot_left
+        tie_break = min((free_slots.tie_break(row) for row, _ in needs), default=0.0)
+        return sum(free_slots.next(count).cost[row] for row, count in needs) + tie_break
 
     def _linked_cost(self, host: str, slots: Slots) -> float:
         """Return the same of slots that have to be linked."""

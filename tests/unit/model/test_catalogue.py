@@ -187,3 +187,10 @@ def test_a_catalogue_for_simulations_needs_no_boards():
     data = changed("boards")
     del data["functions"]["aes"]
     assert read(data).function("flow").speedup == 25
+
+
+def test_a_kind_that_a_function_cannot_do_without_is_scarcer():
+    # aes fits both kinds, flow large slots only: of the two functions small slots serve 1/2, large ones 1/2 + 1.
+    scarcity = read(DATA).scarcity
+    assert scarcity["fast", "small"] == pytest.approx(0.25)
+    assert scarcity["fast", "large"] == pytest.approx(0.75)

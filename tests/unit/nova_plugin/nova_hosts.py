@@ -21,9 +21,25 @@ class Host:
 
 
 def fitting(*slots, function="sha256"):
-    """Slots by (host, card, state, function, lease, perhaps links), one after the other on each card."""
+    """Slots by (host, card, state, function, lease, perhaps links), one after the other on each card.
+
+    They are small, but for those of cards named `large`.
+    """
     rows = [
-        (host, "default", f"{card}/r{number}", card, "demo", "small", *(links or [""]), state, loaded, *lease, False, 1)
+        (
+            host,
+            "default",
+            f"{card}/r{number}",
+            card,
+            "demo",
+            kind(card),
+            *(links or [""]),
+            state,
+            loaded,
+            *lease,
+            False,
+            1,
+        )
         for number, (host, card, state, loaded, lease, *links) in enumerate(slots)
     ]
     hosts = [(name, "default", "zone", True, 1) for name in sorted({slot[0] for slot in slots})]
@@ -31,8 +47,12 @@ def fitting(*slots, function="sha256"):
     return Fitting(Providers.of(pool), load_catalogue(installed_catalogue()), function, 3600.0)
 
 
+def kind(card):
+    return "large" if card == "large" else "small"
+
+
 def candidate(host, *cards, count=1):
-    slots = {provider_uuid(host, card, "small"): {"resources": {RESOURCE_CLASS: count}} for card in cards}
+    slots = {provider_uuid(host, card, kind(card)): {"resources": {RESOURCE_CLASS: count}} for card in cards}
     return {"allocations": {f"root of {host}": {"resources": {"VCPU": 1}}, **slots}}
 
 

@@ -60,6 +60,30 @@ def test_one_instance_takes_the_card_with_the_fewest_slots_and_several_the_one_w
     assert chosen == {1: candidate("a", "c1"), 2: candidate("a", "c0")}
 
 
+@pytest.mark.parametrize("instances", [1, 3])
+def test_a_slot_that_another_function_cannot_do_without_is_taken_last(instances):
+    """optical_flow fits large slots only, so sha256 leaves them, although one is left alone or has sha256 loaded."""
+    slots = [("a", "large", "READY", "sha256", FREE), empty("a", "c0"), empty("a", "c0")]
+    host = Host("a", [candidate("a", "large"), candidate("a", "c0")])
+    request = Request(AcceleratorRequest(function="sha256"), fitting(*slots), instances)
+    request.first_pass([host])
+    assert host.allocation_candidates == [candidate("a", "c0"), candidate("a", "large")]
+    if instances == 1:
+        return
+    claim(host)
+    request.next_pass([host])
+    claim(host)
+    request.next_pass([host])
+    assert host.allocation_candidates == [candidate("a", "large")]
+
+
+def test_a_slot_that_others_need_is_taken_before_a_job_is_evicted():
+    slots = [("a", "c0", "BUSY", "aes", POOL), empty("a", "large")]
+    host = Host("a", [candidate("a", "c0"), candidate("a", "large")])
+    Request(AcceleratorRequest(function="sha256"), fitting(*slots)).first_pass([host])
+    assert host.allocation_candidates[0] == candidate("a", "large")
+
+
 def test_a_host_whose_candidates_have_no_slots_is_judged_by_the_pool_alone():
     hosts = [Host("a", [candidate("a")]), Host("b", []), Host("c", [])]
     request = Request(

@@ -120,6 +120,8 @@ class Fitting:
         self.costs: Floats = traits.cost[rows]
         self.gains: Floats = traits.speedup[rows] * share - evicted
         self.loads_s: Floats = traits.load_s[rows]
+        #: (P,) what giving away a slot takes from other functions: see `Catalogue.scarcity`.
+        self.scarcity: Floats = traits.scarcity[providers.slot]
         #: (P,) how many times as long as on the fastest board the function computes there.
         self.slowdown: Floats = traits.slowdown[providers.slot]
 
@@ -154,12 +156,14 @@ class _Traits:
         rows = len(slots["host"])
         self.fits = np.zeros(rows, dtype=bool)
         self.speedup, self.slowdown, load_s = np.zeros(rows), np.ones(rows), np.zeros(rows)
+        self.scarcity = np.zeros(rows)
         for here, (board, kind) in _alike(pool, "board", "kind"):
             if catalogue.fits(function, board, kind):
                 self.fits[here] = True
                 self.speedup[here] = wanted.speedup_on(board)
                 self.slowdown[here] = wanted.slowdown_on(board)
                 load_s[here] = catalogue.boards[board].load_s(kind)
+                self.scarcity[here] = catalogue.scarcity[board, kind]
         self.gain_now, self.preemptible = np.zeros(rows), np.ones(rows, dtype=bool)
         for here, (loaded, board) in _alike(pool, "function", "board"):
             if loaded in catalogue.functions:
