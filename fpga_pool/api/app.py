@@ -68,7 +68,7 @@ def _require_loopback_name() -> None:
 
 
 def _log(response: Response) -> Response:
-    """Tell of changes; what only reads is for those who ask why.  The id of the log line goes into the answer."""
+    """Log changes at INFO and reads at DEBUG.  The request id of the line is also in the response."""
     level = logging.DEBUG if request.method in ("GET", "HEAD", "OPTIONS") else logging.INFO
     took_ms = 1000 * (time.monotonic() - g.begin_s)
     who = context.request_id()

@@ -46,10 +46,11 @@ class SchedulerAPI:
         self._client = client(transport, SCHEDULER_TOPIC, timeout_s)
         self._caller = Caller()
         self._timeout_s = timeout_s
-        #: Whoever takes a call answers it: one message less, for who cannot wait while a scheduler is looked for.
+        #: The scheduler that takes a call answers it: one message less, for callers that cannot wait for the search of
+        #: a scheduler.
         self._any_server = any_server
         #: The scheduler that answers: one that stalls takes its share of the topic's messages for a while, so calls
-        #: go to one that was heard of, until it does not answer.
+        #: go to a known one, until it does not respond.
         self._server = ""
 
     def _call(self, answer_type: type[T], method: str, timeout_s: float | None = None, **arguments: Any) -> T:

@@ -78,7 +78,7 @@ class MemoryStore:
         self.outbox: list[Command] = []
         self.time_models: dict[tuple[str, str], TimeModel] = {}
         self._shards: dict[str, Shard] = {}
-        #: How many transactions have changed anything else than what was last heard of a host.
+        #: How many transactions have changed anything other than the last heartbeat of a host.
         self.changes = 0
         #: Called with each object that a transaction has changed, as it was (None = it is new) and as it is.
         self.watch: Callable[[Any, Any], None] | None = None

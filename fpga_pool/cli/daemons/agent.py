@@ -73,7 +73,7 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
 
 
 class Commands:
-    """Takes commands while this agent speaks for its host: of two agents with one name, only one gets them."""
+    """Takes commands while this agent represents its host: of two agents with one name, only one gets them."""
 
     def __init__(self, commands: Any) -> None:
         self._server = commands

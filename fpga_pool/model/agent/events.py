@@ -16,7 +16,7 @@ from fpga_pool.model.messages.agents import Command, HoldSlot
 class AgentEvent:
     """Base of all events.
 
-    What an event changes is recorded in one transaction before anybody acts on it.
+    What an event changes is recorded in one transaction before it takes effect.
     """
 
     #: Neither a kill nor a power loss may undo it.  Without: a power loss may, because a file, a repeat or the next

@@ -128,7 +128,7 @@ def _evicted_at_end(job: HeldJob, event: Evicted, now_s: float) -> Outcome:
 
 
 def _replaced(job: HeldJob, event: Replaced, now_s: float) -> Outcome:
-    # Whoever waits for the end of this attempt must not take the next one's for it.
+    # A waiter for the end of this attempt must not get the end of the next one.
     settle = Settle(job.uuid, "fpga_pool.released", "the job was assigned to this host again")
     return None, [*_stop(job), settle]
 

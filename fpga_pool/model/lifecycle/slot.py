@@ -31,7 +31,7 @@ class ResumeRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostLost:
-    """Nothing was heard of the slot's host for too long."""
+    """The slot's host has sent no heartbeat for too long."""
 
 
 Outcome = tuple[Slot, list[Action]]

@@ -240,7 +240,7 @@ class Host:
     #: Part of the pool that it belongs to; given when it was first heard.
     shard: str = DEFAULT_SHARD
     availability_zone: str = ""
-    #: Secret of the agent that speaks for the host; another one is not listened to while this one lives.
+    #: Secret of the agent that represents the host; another one is refused while this one lives.
     agent_id: str = ""
     #: Starts of that agent, and heartbeats since the last of them: what is not later than these is void.
     boot: int = 0

@@ -1,4 +1,4 @@
-"""The machine of an agent among its threads: one event after the other, each recorded before anybody acts on it."""
+"""The machine of an agent among its threads: one event after the other, each recorded before it takes effect."""
 
 import logging
 import threading

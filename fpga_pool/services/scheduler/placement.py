@@ -88,7 +88,7 @@ class Inventory:
         self._complaints = complaints
 
 
-#: How often it looks; what it has seen twice in a row it mends.
+#: Interval of checks; findings that persist for two checks are repaired.
 AUDIT_S = 60.0
 
 

@@ -69,7 +69,7 @@ class Shell:
         """Let time pass until every job has been dealt with."""
         arrivals_s, agenda = self._arrival_s, self._agenda
         arriving, jobs = 0, len(arrivals_s)
-        # What a policy loads before anybody asks for it begins at time 0; jobs that come then are known by then.
+        # Preloads begin at time 0; jobs that arrive at time 0 are known by then.
         begin_s = 0.0 if jobs and arrivals_s[0] > 0 else interval_s
         heapq.heappush(agenda, (begin_s, INTERVAL, 0, 0))
         while self._unfinished:

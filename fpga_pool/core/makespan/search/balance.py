@@ -21,7 +21,7 @@ def balance(
     """Return an accelerator for each job (J,): moves and exchanges of `movable` (J,) jobs, then wider changes.
 
     When queues end is estimated: an input that moves is taken to have all bandwidth to itself, and a job that leaves
-    to take the wait for it along.  Whoever uses the answer works out when all happens, and compares.
+    to take the wait for it along.  The caller computes all times, and compares.
 
     Parameters
     ----------

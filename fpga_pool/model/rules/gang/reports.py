@@ -97,7 +97,7 @@ def refuse_foreign_processors(heartbeat: Heartbeat) -> None:
 
 
 def compare_gangs(tx: Transaction, heartbeat: Heartbeat, now_s: float, *, returned: bool) -> list[Reconciled]:
-    """Mend what differs between the processors and processes of a host and what should be there.
+    """Reconcile the processors and processes of a host with the desired state.
 
     `returned`: the host was lost, its commands were dropped and its gangs displaced; what runs there is a stray.
     """

@@ -220,7 +220,7 @@ def _as_report(observed: ObservedSlot, at: float) -> SlotChanged:
 
 
 def _compare_jobs(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[Repair]:
-    """Mend differences in jobs, on slots that have executed every command sent to them so far."""
+    """Reconcile jobs on slots that have executed every command sent to them so far."""
     settled = {observed.slot for observed in heartbeat.slots if observed.sequence >= tx.slot(observed.slot).sequence}
     known = {observed.job: observed for observed in heartbeat.jobs}
     repairs = []

@@ -25,7 +25,7 @@ def apply_reports(
     Raises
     ------
     HostTaken
-        If another agent speaks for the host.
+        If another agent represents the host.
     NotFound
         If the host is not known yet: its next heartbeat comes first.
 

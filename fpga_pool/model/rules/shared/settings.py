@@ -15,7 +15,7 @@ class PoolSettings:
     max_input_bytes: int = 1 << 40
     #: How often a job is planned before it is given up.
     max_attempts: int = 10
-    #: A host that was not heard of for longer is lost, and its jobs are planned elsewhere.
+    #: A host without a heartbeat for longer is lost, and its jobs are planned elsewhere.
     host_timeout_s: float = 10.0
     #: How long past its planned transfer a job may wait for its input before it is given up.
     input_timeout_s: float = 3600.0

@@ -20,7 +20,7 @@ from fpga_pool.services.agent.instances.slots import GuestUse, HoldTable
 
 LOG = logging.getLogger(__name__)
 
-#: How often an instance is looked at when nothing is heard of it.
+#: Interval of checks of an instance without events.
 LOOK_S = 5.0
 #: A machine that was let start runs within this, or does not.
 START_S = 120.0
