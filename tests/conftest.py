@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 import fpga_pool.rpc  # noqa: F401  # chooses native threads before a test imports oslo.messaging
 from fpga_pool.model.catalogue import Catalogue
@@ -78,9 +79,6 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         path = item.path.relative_to(TESTS)
         kind, rest = path.parts[0], path.relative_to(path.parts[0]).as_posix()
-        shared = kind == "functional" and path.parts[1] in SHARED
-        # One worker runs all tests of a file, which may share fixtures.
-        item.add_marker(pytest.mark.xdist_group(f"{kind}/{path.parts[1]}" if shared else f"{path}"))
         if kind == "functional" and rest in QUIET:
             item.add_marker(pytest.mark.quiet)
         if path.as_posix().startswith(LONG):
@@ -91,6 +89,22 @@ def pytest_collection_modifyitems(config, items):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = [item for item in items if not item.get_closest_marker("long")]
     items.sort(key=_order)
+
+
+class _Groups(LoadScopeScheduling):
+    """Gives one worker all tests of a file, or of a directory in SHARED: they share fixtures.
+
+    xdist's own `--dist loadgroup` (3.8) has no effect under pytest 9.2, which no longer lets it add groups to names.
+    """
+
+    def _split_scope(self, nodeid):
+        path = Path(nodeid.partition("::")[0])
+        kind, folder = path.parts[1:3]
+        return f"{kind}/{folder}" if kind == "functional" and folder in SHARED else f"{path}"
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return _Groups(config, log)
 
 
 def _order(item):
