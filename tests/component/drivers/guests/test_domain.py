@@ -57,7 +57,7 @@ def test_finds_our_ports_and_their_sockets_among_other_channels():
     [
         ("<domain", "domain: invalid XML"),
         (domain(SHA256, uuid=""), "domain: missing uuid"),
-        (domain(SHA256 + spec("fpga_pool:count", "0")), "fpga_pool:count: '0' is wrong"),
+        (domain(SHA256 + spec("fpga_pool:count", "0")), "fpga_pool:count: '0' is invalid"),
     ],
 )
 def test_says_what_is_wrong(xml, what):
