@@ -233,7 +233,7 @@ def test_a_replayed_command_is_not_executed_again(scene, tmp_path):
     before = agent.refused()
     scene.wire.call(agent.key, again(replayed))
     wait_until(lambda: agent.refused() > before, "the repeat is counted")
-    assert f"repeated command {command['id']}: done before" in scene.log(HOST)
+    assert f"repeated command {command['id']}: already done" in scene.log(HOST)
 
     before = agent.refused()
     changed = {"args": replayed["args"] | {"commands": [command | {"id": "another"}]}}

@@ -199,7 +199,7 @@ class Refused(Cloud):
         assert instance["OS-EXT-SRV-ATTR:host"] == "host2"
         ((host, why),) = self.agents.refused
         assert host == "host1"
-        assert "a ring of 3 slots for sha256 is wanted" in why
+        assert "a ring of 3 slots for sha256 is requested" in why
         assert why.endswith("at most 2 have these links")
         # Nothing is left behind on host1, in Placement as in the pool.
         assert {of for of, _ in self.cards_of(instance)} == {"host2"}

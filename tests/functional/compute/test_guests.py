@@ -99,7 +99,7 @@ def test_a_machine_whose_slots_cannot_be_had_does_not_start_and_says_why(pool, d
     assert "fpga_pool: " in str(error.value)
     assert not too_many.domain.isActive()
     wrong = define({"fpga_pool:function": "sha256", "fpga_pool:count": "none"})
-    with pytest.raises(libvirt.libvirtError, match="fpga_pool:count: 'none' is wrong"):
+    with pytest.raises(libvirt.libvirtError, match="fpga_pool:count: 'none' is invalid"):
         wrong.domain.create()
     bare = define(SHA256, devices="")
     with pytest.raises(libvirt.libvirtError, match="hw_qemu_guest_agent=yes"):

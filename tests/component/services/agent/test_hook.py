@@ -35,7 +35,7 @@ class TestHook:
     def test_it_refuses_a_wrong_flavor(self, ask):
         code, said = ask(xml(count=1, specs='<n:extraSpec name="fpga_pool:tier">third</n:extraSpec>'))
         assert code == 1
-        assert "fpga_pool:tier: 'third' is wrong" in said
+        assert "fpga_pool:tier: 'third' is invalid" in said
 
     def test_it_tells_the_end(self, host, ask, until):
         ask(xml())

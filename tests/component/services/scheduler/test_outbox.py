@@ -87,7 +87,7 @@ def test_a_host_that_answers_too_late_gets_its_commands_again_and_knows_them(ben
     slow = new_agent()
     slow.answers.clear()
     ids = send(slow, "a", "b")
-    deliver(lambda: f"commands for agent {slow.name} wait" in caplog.text)
+    deliver(lambda: f"commands for agent {slow.name} are delayed" in caplog.text)
     assert len(bench.waiting()) == 2
     slow.answers.set()
     deliver(lambda: bench.waiting() == [])
@@ -148,7 +148,7 @@ def test_what_waits_for_hosts_that_pause_or_are_served_is_not_read(
     away, slow = new_agent(served=False), new_agent()
     slow.answers.clear()
     send(away, "a")
-    deliver(lambda: f"commands for agent {away.name} wait" in caplog.text)
+    deliver(lambda: f"commands for agent {away.name} are delayed" in caplog.text)
     outbox._not_before[away.name] = math.inf
     send(slow, "b")
     outbox.dispatch(lambda: None)
@@ -182,7 +182,7 @@ def test_an_agent_that_can_read_nothing_gets_its_commands_later(bench, new_agent
     older = new_agent()
     older.unknown = {"ReleaseJob"}
     ids = send(older, "a", "b")
-    deliver(lambda: f"commands for agent {older.name} wait" in caplog.text)
+    deliver(lambda: f"commands for agent {older.name} are delayed" in caplog.text)
     assert [command.id for command in bench.waiting()] == ids
     older.unknown = set()
     deliver(lambda: bench.waiting() == [])
@@ -233,7 +233,7 @@ def test_an_agent_that_is_back_loads_nothing_whose_moment_is_over(
     agent = new_agent()
     agent.unavailable = True
     ids = send(agent, AHEAD, "a")
-    deliver(lambda: f"commands for agent {agent.name} wait" in caplog.text)
+    deliver(lambda: f"commands for agent {agent.name} are delayed" in caplog.text)
     jumping_clock.ahead_s += waited * outbox_module.LOAD_AHEAD_S
     agent.unavailable = False
     deliver(lambda: bench.waiting() == [])
