@@ -121,9 +121,9 @@ def test_a_restart_between_two_transactions_goes_unnoticed(server, count, comple
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_a_transaction_whose_server_ends_is_told_to_come_back_and_leaves_nothing(server, count, completed, end):
-    with pytest.raises(ServiceUnavailable, match="does not answer; try again"):
+    with pytest.raises(ServiceUnavailable, match="does not respond; try again later"):
         count(getattr(server, end))
-    with pytest.raises(ServiceUnavailable, match="does not answer; try again"):
+    with pytest.raises(ServiceUnavailable, match="does not respond; try again later"):
         completed()
     server.start()
     assert completed() == 0
