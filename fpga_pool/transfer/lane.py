@@ -26,6 +26,8 @@ Beginning = frames.Order | frames.Fetch
 
 #: Orders handled at once, and orders of one lane that wait for their end or for the client to confirm it.
 _BURST, _OPEN = 64, 1024
+#: Refusals of a token that no scheduler made for this host, and how many of them end a lane.
+_FORGED, _MOST_FORGED = ("missing_token", "bad_signature", "wrong_host"), 3
 
 
 @dataclass(slots=True)
@@ -63,24 +65,38 @@ class Lane:
         self._answers: list[bytes] = []
         self._due = asyncio.Event()
         self._waking = False
+        #: A token was good: until then the lane holds one order at a time, and not for long.
+        self._proven = asyncio.Event()
+        self._forged = 0
 
     async def run(self, first: Beginning) -> None:
         """Serve until the client hangs up."""
         listening = asyncio.create_task(self._listen(first))
         answering = asyncio.create_task(self._answer())
+        proving = asyncio.create_task(self._expect_proof())
         try:
-            done, _ = await asyncio.wait({listening, answering}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({listening, answering, proving}, return_when=asyncio.FIRST_COMPLETED)
+            if done == {proving} and proving.exception() is None:
+                done, _ = await asyncio.wait({listening, answering}, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         except EOFError:
             if self._open or self._unconfirmed:
                 raise
         finally:
-            for task in (listening, answering):
+            for task in (listening, answering, proving):
                 task.cancel()
-            await asyncio.wait({listening, answering})
+            await asyncio.wait({listening, answering, proving})
             for taken in self._open.values():
                 taken.end.cancel()
+
+    async def _expect_proof(self) -> None:
+        """Refuse a client that shows no good token in time."""
+        try:
+            async with asyncio.timeout(self._port.limits.hello_timeout_s):
+                await self._proven.wait()
+        except TimeoutError:
+            raise TransferRefused("missing_token", "no good token in time; request one from the scheduler") from None
 
     # Listening
 
@@ -89,7 +105,7 @@ class Lane:
         frame: frames.Frame | frames.Header = first
         while True:
             await self._note(frame, burst)
-            if len(burst) >= _BURST or not self._stream.holds_frame():
+            if len(burst) >= _BURST or not self._proven.is_set() or not self._stream.holds_frame():
                 await self._handle(burst)
                 burst = _Burst()
             frame = await self._stream.read()
@@ -141,7 +157,8 @@ class Lane:
                 self._port.counters["received_bytes"] += len(data)
                 self._note_outcome(order, outcome)
             self._wake()
-            taken_bytes = sum(len(data) for _, data in burst.orders)
+            pairs = zip(burst.orders, taken, strict=True)
+            taken_bytes = sum(len(data) for (_, data), outcome in pairs if isinstance(outcome, _Taken))
             await asyncio.sleep(self._port.ingress.take(taken_bytes, self._loop.time()))
 
     def _note_outcome(self, order: Beginning, outcome: _Taken | TransferRefused) -> None:
@@ -149,7 +166,14 @@ class Lane:
             self._port.counters[outcome.reason] += 1
             LOG.info("order refused, %s: %s", outcome.reason, outcome)
             self._answers.append(frames.encode(frames.Refuse(outcome.reason, str(outcome), order.number)))
+            if outcome.reason not in (*_FORGED, "expired"):
+                self._proven.set()
+            elif outcome.reason in _FORGED:
+                self._forged += 1
+                if self._forged >= _MOST_FORGED:
+                    raise TransferRefused(outcome.reason, f"{self._forged} orders without a token for this host")
             return
+        self._proven.set()
         if isinstance(order, frames.Order):
             self._port.counters["staged"] += 1
         self._open[order.number] = outcome

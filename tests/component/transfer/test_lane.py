@@ -134,6 +134,52 @@ def test_an_order_that_is_refused_does_no_harm_to_the_others(lane, reason, chang
     assert lane.bench.count(reason) == 1
 
 
+def ends_with(raw):
+    """The last answer before the server closes the lane."""
+    while not (isinstance(answer := raw.hear(), frames.Refuse) and answer.number == 0):
+        pass
+    assert raw.is_closed_by_server()
+    return answer
+
+
+def test_a_lane_ends_after_three_forged_tokens(bench):
+    raw = bench.raw()
+    raw.say(*[frames.Fetch(number, "forged") for number in range(1, 10)])
+    assert ends_with(raw).reason == "bad_signature"
+    assert bench.agent.used == set()
+    bench.assert_nothing_held()
+
+
+def test_a_lane_without_a_good_token_is_not_held_by_signs_of_life(make_bench):
+    bench = make_bench(limits={"hello_timeout_s": 0.3})
+    raw = bench.raw()
+    raw.say(frames.Fetch(1, "forged"), frames.KeepAlive())
+    assert ends_with(raw).reason == "missing_token"
+    bench.assert_nothing_held()
+
+
+def test_a_lane_with_a_good_token_outlasts_the_time_of_the_first(make_bench, eventually):
+    bench = make_bench(limits={"hello_timeout_s": 0.3})
+    lane = Lane(bench)
+    with lane.connection:
+        lane.order(1)
+        eventually(lambda: lane.connection.pump(0.01) == [] and "job-1" in lane.ends)
+        time.sleep(1.0)
+        lane.end(1, result(b"x"))
+        assert lane.hear() == [(frames.Result(1, digest(b"x"), 1), b"x")]
+
+
+def test_orders_that_are_refused_take_nothing_of_the_shared_rate(make_bench):
+    # At 1 kbit/s the three inputs of 64 KiB would keep the port for 26 minutes.
+    bench = make_bench(ingress_bps=1000.0)
+    raw = bench.raw()
+    data = bytes(frames.SMALL_BYTES)
+    for number in (1, 2, 3):
+        raw.say(frames.Order(number, "forged", len(data), digest(data)))
+        raw.say_data(data)
+    assert ends_with(raw).reason == "bad_signature"
+
+
 def test_the_agent_may_refuse_an_order(lane):
     lane.bench.agent.admit_refusal = TransferRefused("unknown_job", "not here")
     lane.order(1)
@@ -161,7 +207,7 @@ def test_a_token_is_good_for_one_order_even_within_a_burst(lane):
 )
 def test_who_breaks_the_rules_loses_the_lane(bench, spoken):
     raw = bench.raw()
-    raw.say(frames.Fetch(1, "no token"), *spoken)
+    raw.say(frames.Fetch(1, bench.token(purpose="fetch")), *spoken)
     heard = []
     while not (heard and isinstance(heard[-1], frames.Refuse) and heard[-1].number == 0):
         heard.append(raw.hear())
