@@ -3,7 +3,6 @@
 import hashlib
 import heapq
 import itertools
-import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 from fpga_pool.client.inputs import Input
 from fpga_pool.client.outcome import write_files
-from fpga_pool.client.stream import Phase, StreamContext, plan_anchor_s, require_current
+from fpga_pool.client.stream import Phase, StreamContext, plan_anchor_s, require_current, tls_for
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, TransferRefused
 from fpga_pool.model.messages.requests import Ticket, TicketRequest
 from fpga_pool.model.objects.pool import Host, Job, JobState
@@ -125,7 +124,7 @@ class Lane:
 
     def _connect(self) -> LaneConnection:
         context, host = self._context, self.host
-        tls = (context.ssl_context or ssl.create_default_context()) if host.data_tls else None
+        tls = tls_for(host, context.ssl_context)
         try:
             return connect_lane((host.data_address, host.data_port), context.connect_timeout_s, ssl_context=tls)
         except OSError as error:

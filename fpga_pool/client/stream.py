@@ -45,6 +45,15 @@ def require_current(ticket: Ticket, job: Job, host: Host) -> None:
         raise TransferBroken(f"job {job.uuid} is no longer on host {host.name} at that address")
 
 
+def tls_for(host: Host, given: ssl.SSLContext | None) -> ssl.SSLContext | None:
+    """Return the TLS settings for a data port; InvalidInput if some are given and the host offers no TLS."""
+    if host.data_tls:
+        return given or ssl.create_default_context()
+    if given is not None:
+        raise InvalidInput(f"host {host.name}: its data port offers no TLS, expected TLS since a context was given")
+    return None
+
+
 class TicketDesk:
     """Gets tickets for the jobs of one batch; threads share it."""
 
@@ -172,7 +181,7 @@ class Stream:
     def _connect(self) -> Connection:
         address = (self._host.data_address, self._host.data_port)
         context = self._context
-        tls = (context.ssl_context or ssl.create_default_context()) if self._host.data_tls else None
+        tls = tls_for(self._host, context.ssl_context)
         try:
             return connect(address, context.connect_timeout_s, ssl_context=tls, cancel=self._cancel)
         except OSError as error:

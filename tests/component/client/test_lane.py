@@ -1,14 +1,17 @@
 """Small jobs of one host on one connection, in an order that keeps nothing waiting that can move."""
 
 import contextlib
+import ssl
 import threading
 from concurrent.futures import Future
+from dataclasses import replace
 
 import pytest
 
 from fpga_pool.client import lane as lane_module
 from fpga_pool.client.lane import Lane, Parcel
-from fpga_pool.client.stream import StreamContext
+from fpga_pool.client.stream import StreamContext, tls_for
+from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.requests import Ticket
 from fpga_pool.model.objects.pool import Host, Job, JobState, RateSegment
 
@@ -82,6 +85,16 @@ def parcel(number, state):
         requester="h", input_bytes=1, created_at=0.0, state=state, attempt=1,
     )  # fmt: skip
     return Parcel(job, None, None)
+
+
+def test_tls_settings_that_are_given_mean_tls_or_an_error():
+    host = Host(name="h", egress_bps=1.0, ingress_bps=1.0, data_address="here", data_port=7, heard_at=0.0)
+    given = ssl.create_default_context()
+    assert tls_for(host, None) is None
+    assert tls_for(replace(host, data_tls=True), given) is given
+    assert tls_for(replace(host, data_tls=True), None) is not None
+    with pytest.raises(InvalidInput, match="host h: its data port offers no TLS"):
+        tls_for(host, given)
 
 
 def test_inputs_that_leave_later_do_not_hold_up_results(start, connection, eventually):
