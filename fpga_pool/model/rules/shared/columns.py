@@ -6,7 +6,6 @@ outside the value they are in.
 """
 
 import base64
-import binascii
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +33,8 @@ HOST_KEY, SLOT_KEY = ("name",), ("host", "place")
 FORMAT = 1
 #: Numbers on the wire are little-endian and as short as the largest of their column allows.
 _WIRE_TYPES = {name: np.dtype(f"<{name}") for name in ("u1", "u2", "u4", "i8")}
+#: Rows of one column that are read, beyond every pool: few bytes on the wire can be very many of them.
+MAX_ROWS = 2**20
 #: Strings of changed rows are kept until there are this many per row.
 _WORDS_PER_ROW = 4
 
@@ -173,7 +174,7 @@ class PoolColumns:
                 slots=_read_columns(plain["slots"], SLOT_WORDS, SLOT_NUMBERS, len(words)),
                 size=None if plain["size"] is None else (int(plain["size"][0]), int(plain["size"][1])),
             )
-        except (IndexError, KeyError, TypeError, ValueError, binascii.Error, zlib.error) as error:
+        except (LookupError, TypeError, ValueError, OverflowError, AttributeError, zlib.error) as error:
             raise InvalidInput(f"columns of the pool: {error!r}") from None
 
 
@@ -262,14 +263,24 @@ def _to_text(column: Ints) -> list[str]:
     return [name, base64.b64encode(packed).decode("ascii")]
 
 
+def _from_text(wire: str, text: str) -> Ints:
+    width = _WIRE_TYPES[wire].itemsize
+    unpacker = zlib.decompressobj()
+    data = unpacker.decompress(base64.b64decode(text, validate=True), MAX_ROWS * width)
+    if not unpacker.eof:
+        raise ValueError(f"a column of more than {MAX_ROWS} rows, or an incomplete one")
+    return ints(np.frombuffer(data, dtype=_WIRE_TYPES[wire]))
+
+
 def _read_columns(
     plain: Mapping[str, Sequence[str]], words: Sequence[str], numbers: Sequence[str], word_count: int
 ) -> dict[str, Ints]:
     columns = {}
     for name in (*words, *numbers):
         wire, text = plain[name]
-        packed = base64.b64decode(text, validate=True)
-        columns[name] = ints(np.frombuffer(zlib.decompress(packed), dtype=_WIRE_TYPES[wire]))
+        columns[name] = _from_text(wire, text)
+        if columns[name].min(initial=0) < 0:
+            raise ValueError(f"{name}: a number below 0")
         if name in words and columns[name].max(initial=-1) >= word_count:
             raise ValueError(f"{name}: a number without a string")
     if len({len(column) for column in columns.values()}) != 1:

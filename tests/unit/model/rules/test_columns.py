@@ -202,6 +202,7 @@ def packed(column):
         ({"words": []}, "a number without a string"),
         ({"seen": None}, "columns of the pool"),
         ({"size": [1]}, "columns of the pool"),
+        ({"size": [float("inf"), 0]}, "columns of the pool.*Overflow"),
         ({"slots": {}}, "KeyError.*host"),
         ({"hosts": {name: ["f8", packed(b"")] for name in HOST_WORDS + HOST_NUMBERS}}, "KeyError.*f8"),
         ({"hosts": {name: ["u1", "!"] for name in HOST_WORDS + HOST_NUMBERS}}, "columns of the pool"),
@@ -211,6 +212,30 @@ def packed(column):
 def test_what_is_no_snapshot_is_refused(pool, change, message):
     with pytest.raises(InvalidInput, match=message):
         PoolColumns.from_plain(pool.snapshot().to_plain() | change)
+
+
+def with_slot_column(pool, name, column):
+    plain = pool.snapshot().to_plain()
+    return plain | {"slots": plain["slots"] | {name: column}}
+
+
+def test_few_bytes_do_not_become_very_many_rows(pool):
+    # Three million numbers, which some 3 kB on the wire say; one byte each is the shortest form.
+    bomb = ["u1", packed(bytes(3_000_000))]
+    with pytest.raises(InvalidInput, match="a column of more than 1048576 rows"):
+        PoolColumns.from_plain(with_slot_column(pool, "state", bomb))
+
+
+def test_a_column_that_is_cut_off_is_refused(pool):
+    cut = base64.b64encode(zlib.compress(bytes(8))[:-4]).decode()
+    with pytest.raises(InvalidInput, match="incomplete"):
+        PoolColumns.from_plain(with_slot_column(pool, "state", ["u1", cut]))
+
+
+def test_the_number_of_a_word_is_not_below_zero(pool):
+    below = ["i8", packed(np.full(8, -1, dtype="<i8").tobytes())]
+    with pytest.raises(InvalidInput, match="state: a number below 0"):
+        PoolColumns.from_plain(with_slot_column(pool, "state", below))
 
 
 def test_numbers_on_the_wire_are_as_short_as_they_can_be():
