@@ -72,6 +72,6 @@ def _log(response: Response) -> Response:
     level = logging.DEBUG if request.method in ("GET", "HEAD", "OPTIONS") else logging.INFO
     took_ms = 1000 * (time.monotonic() - g.begin_s)
     who = context.request_id()
-    LOG.log(level, "%s %s: %d in %.1f ms", request.method, request.path, response.status_code, took_ms)
+    LOG.log(level, "%s %r: %d in %.1f ms", request.method[:20], request.path[:200], response.status_code, took_ms)
     response.headers[context.REQUEST_ID_HEADER] = who
     return response

@@ -31,6 +31,15 @@ def test_each_answer_and_log_line_carries_a_request_id(api, caplog):
     assert len(set(told)) == 2
 
 
+def test_a_path_writes_no_line_of_its_own_into_the_log_and_not_a_long_one(api, caplog):
+    caplog.set_level(logging.DEBUG, "fpga_pool.api.app")
+    api.get("/v1/foo%0a2026-11-23 CRITICAL forged" + "x" * 10_000)
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "fpga_pool.api.app"]
+    assert "foo\\n2026" in line
+    assert "\n" not in line
+    assert len(line) < 300
+
+
 @pytest.mark.parametrize("header", ["X-Project-Id", "X-User-Id"])
 @pytest.mark.parametrize("value", ["", "a" * 65, "a b", "../x", "a\u00e9"])
 def test_refuses_identity_that_is_none(api, header, value):

@@ -135,7 +135,7 @@ class GuestChannel:
                     yield from self._compute(end, message)
         except (FpgaPoolError, OSError) as error:
             self._forget_request()
-            LOG.info("slot %s: request of instance %s: %s", self.slot, self._instance, error)
+            LOG.info("slot %s: request of instance %s: %r", self.slot, self._instance, str(error)[:100])
             code = getattr(error, "code", "fpga_pool.agent_error")
             yield {"id": request, "op": "error", "code": code, "message": str(error)}
 

@@ -106,6 +106,16 @@ def test_a_program_that_ends_in_the_middle_of_a_request_does_not_spoil_the_next(
         assert compute(first, b"abc") == sha256(b"abc")
 
 
+def test_a_guest_writes_no_line_of_its_own_into_the_log_and_not_a_long_one(new_channel, caplog):
+    caplog.set_level(logging.INFO, "fpga_pool.services.agent.instances.channel")
+    with Port(new_channel()) as port, pytest.raises(RequestFailed):
+        compute(port, b"", "x\n2026-11-23 CRITICAL forged" + "x" * 10_000)
+    (line,) = [record.getMessage() for record in caplog.records if "request of instance" in record.getMessage()]
+    assert "x\\n2026" in line
+    assert "\n" not in line
+    assert len(line) < 300
+
+
 def test_another_function_than_the_slot_holds_is_refused_with_both_names(new_channel):
     with Port(new_channel()) as port:
         with pytest.raises(RequestFailed, match="this accelerator is sha256, not aes") as failed:
