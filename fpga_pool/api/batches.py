@@ -1,6 +1,7 @@
 """Batches: ``/v1/batches``."""
 
 import base64
+import ipaddress
 import json
 import math
 import uuid
@@ -85,7 +86,7 @@ def tickets(batch_uuid: str) -> ResponseReturnValue:
         TicketRequest(
             job=str(uuid.UUID(item["job"])),
             purpose=item["purpose"],
-            source_address=item["source_address"],
+            source_address=_address(item["source_address"]),
             source_port=int(item["source_port"]),
         )
         for item in wanted
@@ -122,6 +123,14 @@ def _batch_request(wanted: dict[str, Any]) -> BatchRequest:
     )
 
 
+def _address(text: str) -> str:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        raise InvalidInput(f"source_address: expected an IP address, found {text[:60]!r}") from None
+    return text
+
+
 def _state(text: str) -> JobState:
     try:
         return JobState(text.upper())
@@ -141,7 +150,7 @@ def _seen(text: str | None) -> dict[str, int] | None:
         seen = json.loads(base64.urlsafe_b64decode(text))
     except (ValueError, RecursionError):
         seen = None
-    if not isinstance(seen, dict) or not all(type(number) is int for number in seen.values()):
+    if not isinstance(seen, dict) or not all(type(n) is int and 0 <= n < 2**63 for n in seen.values()):
         raise InvalidInput(f"changed_after: expected the `seen` value of an earlier response, found {text[:20]!r}")
     return seen
 

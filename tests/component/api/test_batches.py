@@ -1,3 +1,4 @@
+import base64
 import json
 import logging
 import uuid
@@ -168,8 +169,22 @@ def test_jobs_that_changed_after_what_was_seen_are_told(api, created, pool):
     assert after["seen"] != before["seen"]
 
 
+def seen_at(generation):
+    return base64.urlsafe_b64encode(json.dumps({"default": generation}).encode()).decode()
+
+
 @pytest.mark.parametrize(
-    "query", ["changed_after=x", "changed_after=WzFd", "wait_s=x", "wait_s=-1", "wait_s=nan", "wait_s=60"]
+    "query",
+    [
+        "changed_after=x",
+        "changed_after=WzFd",
+        f"changed_after={seen_at(2**63)}",
+        f"changed_after={seen_at(-1)}",
+        "wait_s=x",
+        "wait_s=-1",
+        "wait_s=nan",
+        "wait_s=60",
+    ],
 )
 def test_jobs_refuse(api, created, query):
     answer = api.get(f"/v1/batches/{created['uuid']}/jobs?{query}")
@@ -178,6 +193,14 @@ def test_jobs_refuse(api, created, query):
 
 def ticket_for(job):
     return {"job": job, "purpose": "send", "source_address": "127.0.0.1", "source_port": 40000}
+
+
+@pytest.mark.parametrize("address", ["999.999.999.999", "ffff", "::::::"])
+def test_a_ticket_is_for_a_source_with_an_address(api, created, address):
+    job = api.get(f"/v1/batches/{created['uuid']}/jobs").json["jobs"][0]["uuid"]
+    wanted = {"tickets": [ticket_for(job) | {"source_address": address}]}
+    answer = api.post(f"/v1/batches/{created['uuid']}/tickets", json=wanted)
+    assert (answer.status_code, "source_address" in answer.json["error"]["message"]) == (400, True)
 
 
 def test_tickets_are_never_cached_nor_logged(api, created, caplog):
