@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import logging
 import os
 import socket
 import threading
