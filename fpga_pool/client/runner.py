@@ -119,7 +119,7 @@ class BatchRunner:
         try:
             while (batch := self._ended_batch()) is None:
                 self._open_streams(workers)
-                self._tell()
+                self._report_progress()
                 self._wait()
                 if time.monotonic() > deadline_s:
                     raise ServiceUnavailable(
@@ -133,7 +133,7 @@ class BatchRunner:
             for lane in self._lanes.values():
                 lane.close()
             workers.shutdown()
-        self._tell()
+        self._report_progress()
         return self._result(batch)
 
     def _create(self) -> None:
@@ -359,7 +359,7 @@ class BatchRunner:
 
     # Telling
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         transfers = self._transfers
         self._on_progress(
             BatchProgress(

@@ -140,12 +140,14 @@ class ExactPolicy:
     def _limits(self, horizon_s: float) -> Limits:
         """Return the limits of a solver whose programme counts in shares of a horizon, with progress in seconds."""
 
-        def tell(progress: Progress) -> None:
-            self._tell(horizon_s * min(1.0, progress.incumbent), horizon_s * progress.bound, progress.elapsed_s)
+        def on_progress(progress: Progress) -> None:
+            self._report_progress(
+                horizon_s * min(1.0, progress.incumbent), horizon_s * progress.bound, progress.elapsed_s
+            )
 
-        return self._params.limits(tell if self._report is not None else None)
+        return self._params.limits(on_progress if self._report is not None else None)
 
-    def _tell(self, incumbent_s: float, bound_s: float, elapsed_s: float = 0.0) -> None:
+    def _report_progress(self, incumbent_s: float, bound_s: float, elapsed_s: float = 0.0) -> None:
         if self._report is not None:
             self._report(Progress(incumbent=incumbent_s, bound=min(bound_s, incumbent_s), elapsed_s=elapsed_s))
 
@@ -201,7 +203,7 @@ def _by_highs(model: "LpProblem", limits: Limits, known: float) -> Solved:
 
     next_s = _REPORTS_S
 
-    def tell(*said: Any) -> None:
+    def on_progress(*said: Any) -> None:
         """Report the progress; called between the steps of the search, with the progress in the third argument."""
         nonlocal next_s
         out = said[2]
@@ -228,7 +230,7 @@ def _by_highs(model: "LpProblem", limits: Limits, known: float) -> Solved:
         highs.setOptionValue(name, value)
     report = limits.report
     if report is not None:
-        highs.setCallback(tell, None)
+        highs.setCallback(on_progress, None)
         highs.startCallback(highspy.cb.HighsCallbackType.kCallbackMipInterrupt)
     pulp.HiGHS(msg=False).buildSolverModel(model)
     highs.run()

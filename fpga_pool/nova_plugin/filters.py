@@ -62,7 +62,7 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
             passing = request.first_pass(hosts)
             request.make_plan(passing)
             REQUESTS.keep(spec_obj, request)
-        self._tell(request, hosts, passing, spec_obj)
+        self._log_result(request, hosts, passing, spec_obj)
         return passing
 
     def _new_request(self, spec_obj: Any, wanted: AcceleratorRequest) -> Request:
@@ -75,7 +75,7 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
             left = slots_left(request_id, wanted.function)
         return Request(wanted, fitting, instances, left, together=on_one_card(spec_obj.flavor.extra_specs))
 
-    def _tell(self, request: Request, hosts: list[Any], passing: list[Any], spec_obj: Any) -> None:
+    def _log_result(self, request: Request, hosts: list[Any], passing: list[Any], spec_obj: Any) -> None:
         if LOG.isEnabledFor(logging.DEBUG):
             passed = set(passing)
             for host in hosts:

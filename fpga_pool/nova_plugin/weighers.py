@@ -63,8 +63,8 @@ class _PoolWeigher(weights.BaseHostWeigher):
         stretched = (found - found.min()) / (found.max() - found.min())
         multiplied: Floats = stretched * self._multipliers(request, hosts)
         if LOG.isEnabledFor(logging.DEBUG):
-            told = {host.host: tuple(values) for host, *values in zip(hosts, found, multiplied, strict=True)}
-            LOG.debug("%s: raw weights and contributions to the host weights: %s", type(self).__name__, told)
+            weights = {host.host: tuple(values) for host, *values in zip(hosts, found, multiplied, strict=True)}
+            LOG.debug("%s: raw weights and contributions to the host weights: %s", type(self).__name__, weights)
         return multiplied
 
     def _multipliers(self, request: Request, hosts: Sequence[Any]) -> Floats | float:

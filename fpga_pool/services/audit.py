@@ -60,7 +60,7 @@ def lease_findings(store: Store, placement: PlacementClient, known: Allocations,
     )
 
 
-def told(lease: Lease) -> str:
+def describe_lease(lease: Lease) -> str:
     """Return the finding for a lease without an allocation."""
     return f"slot {lease.slot}: instance {lease.holder} holds it without an allocation in Placement"
 

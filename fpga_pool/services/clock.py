@@ -14,7 +14,7 @@ LOG = logging.getLogger(__name__)
 Clock = Callable[[], float]
 
 #: A larger difference is logged: some machine's clock is wrong.
-WORTH_TELLING_S = 1.0
+LOGGED_DIFFERENCE_S = 1.0
 
 
 class SteadyClock:
@@ -42,6 +42,6 @@ class SteadyClock:
                 self._shift(at - (asked_at + answered_at) / 2)
 
     def _shift(self, by_s: float) -> None:
-        if abs(by_s) > WORTH_TELLING_S:
+        if abs(by_s) > LOGGED_DIFFERENCE_S:
             LOG.warning("this machine's clock differs from the pool's by %.1f s; using the pool's", by_s)
         self._offset_s += by_s

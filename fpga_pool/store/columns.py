@@ -75,12 +75,12 @@ def read(connection: Connection, seen: Mapping[str, int], *, count: bool) -> Poo
     What was removed is missed only by who counts, and a server needs longer for that than for a few changed rows.
     """
     now: dict[str, int] = dict(connection.execute(_GENERATIONS).tuples().all())
-    told = already_sent(seen, now)
+    sent = already_sent(seen, now)
     hosts: list[Row[Any]] = []
     slots: list[Row[Any]] = []
     for shard, generation in now.items():
-        if generation > told.get(shard, -1):
-            newer = {"of_shard": shard, "seen": told.get(shard, -1)}
+        if generation > sent.get(shard, -1):
+            newer = {"of_shard": shard, "seen": sent.get(shard, -1)}
             hosts += connection.execute(_NEWER_HOSTS, newer).all()
             slots += connection.execute(_NEWER_SLOTS, newer).all()
     size: tuple[int, int] | None = None

@@ -104,8 +104,8 @@ def held_results() -> Select[Any]:
 def living_hosts(*, scoped: bool) -> Select[Any]:
     """Return the query for name, agent, start and last heartbeat of the hosts that live."""
     hosts = table(Host).c
-    told = select(hosts.name, hosts.agent_id, hosts.boot, hosts.beat)
-    return told.where(hosts.alive, *_within(hosts.shard, scoped=scoped))
+    query = select(hosts.name, hosts.agent_id, hosts.boot, hosts.beat)
+    return query.where(hosts.alive, *_within(hosts.shard, scoped=scoped))
 
 
 @cache

@@ -92,8 +92,10 @@ class SqlTransaction(Reads):
                 f"{called(cls, key)}: changed concurrently (generation {known.generation}, expected "
                 f"{thing.generation}); read it again and retry"
             )
-        told = CHANGES_ARE_ASKED_FOR.get(cls)
-        if told is not None and (not told or any(getattr(known, name) != getattr(thing, name) for name in told)):
+        published = CHANGES_ARE_ASKED_FOR.get(cls)
+        if published is not None and (
+            not published or any(getattr(known, name) != getattr(thing, name) for name in published)
+        ):
             self._changed.setdefault(cls, set()).add(key)
         self._known[cls, key] = changed(thing, generation=thing.generation + 1)
         self._saved.setdefault(cls, {}).setdefault(key, known)
@@ -139,12 +141,12 @@ class SqlTransaction(Reads):
         stored = self._saved.pop(cls, None)
         if not stored:
             return
-        told = self._changed.pop(cls, set())
+        published = self._changed.pop(cls, set())
         if cls is Job:  # by the hundred; nothing but this transaction can have changed them
             self._change_many(cls, stored)
             return
-        self._change(cls, {key: before for key, before in stored.items() if key in told}, told=True)
-        self._change(cls, {key: before for key, before in stored.items() if key not in told}, told=False)
+        self._change(cls, {key: before for key, before in stored.items() if key in published}, published=True)
+        self._change(cls, {key: before for key, before in stored.items() if key not in published}, published=False)
 
     def _differing(self, cls: type, stored: Mapping[str, Any]) -> tuple[set[str], dict[str, dict[str, Any]]]:
         """Return the columns in which one of these is not as it is stored, and all columns of each as it is now."""
@@ -166,11 +168,11 @@ class SqlTransaction(Reads):
             with translated():
                 self._connection.execute(statement, only(names, counted[begin : begin + ROWS_PER_CALL]))
 
-    def _change(self, cls: type, stored: Mapping[str, Any], *, told: bool) -> None:
+    def _change(self, cls: type, stored: Mapping[str, Any], *, published: bool) -> None:
         if not stored:
             return
         differing, now = self._differing(cls, stored)
-        names = (*sorted(differing), *(["changed_in"] if told else []))
+        names = (*sorted(differing), *(["changed_in"] if published else []))
         rows = [
             now[key] | {"the_key": key, "the_generation": before.generation, "changed_in": self._generation}
             for key, before in stored.items()

@@ -245,9 +245,9 @@ class Lane:
             self._waking = False
             ended, self._ended = self._ended, []
             answers, self._answers = self._answers, []
-            await self._stream.send_bytes(b"".join(answers + [self._tell_end(number) for number in ended]))
+            await self._stream.send_bytes(b"".join(answers + [self._notify_end(number) for number in ended]))
 
-    def _tell_end(self, number: int) -> bytes:
+    def _notify_end(self, number: int) -> bytes:
         taken = self._open.pop(number)
         if taken.end.cancelled():
             return frames.encode(frames.Refuse("internal_error", "this job is no longer expected to complete", number))

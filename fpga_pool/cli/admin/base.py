@@ -28,7 +28,7 @@ class ManageCommand(Command):
         with closing(open_store(self.conf)) as store:
             yield store
 
-    def tell(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Print a line for the user."""
         print(line, file=self.app.stdout)
 

@@ -10,7 +10,7 @@ from fpga_pool.model.objects.pool import Lease
 from fpga_pool.model.rules.instance.instances import release_lease
 from fpga_pool.placement.client import PlacementClient, open_placement
 from fpga_pool.placement.comparison import Allocations
-from fpga_pool.services.audit import audit, lease_findings, told
+from fpga_pool.services.audit import audit, describe_lease, lease_findings
 from fpga_pool.store.store import Store
 
 
@@ -21,7 +21,7 @@ class Sync(ManageCommand):
         """Migrate."""
         with self.store() as store:
             store.migrate()
-            self.tell(store.schema_version())
+            self.print_line(store.schema_version())
 
 
 class Version(ManageCommand):
@@ -30,7 +30,7 @@ class Version(ManageCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Show it."""
         with self.store() as store:
-            self.tell(store.schema_version())
+            self.print_line(store.schema_version())
 
 
 class Check(ManageCommand):
@@ -40,7 +40,7 @@ class Check(ManageCommand):
         """Compare."""
         with self.store() as store:
             store.check_schema()
-        self.tell("the schema matches this version of fpga_pool")
+        self.print_line("the schema matches this version of fpga_pool")
 
 
 #: A lease is released if it has no allocation now and after this many seconds: Nova writes several in a row.
@@ -79,7 +79,7 @@ class Audit(ManageCommand):
             if placement is not None:
                 findings += self._audit_leases(store, placement, repair=parsed_args.repair)
         for line in findings or [NOTHING_WRONG]:
-            self.tell(line)
+            self.print_line(line)
         return FAILED if findings else 0
 
     def _audit_leases(self, store: Store, placement: PlacementClient, *, repair: bool) -> list[str]:
@@ -92,11 +92,11 @@ class Audit(ManageCommand):
             found = lease_findings(store, placement, known, None)
             for lease in found.surplus:
                 if lease.uuid in before and self._release(store, lease):
-                    self.tell(f"released: {told(lease)}")
+                    self.print_line(f"released: {describe_lease(lease)}")
             found = lease_findings(store, placement, known, None)
         for remark in found.remarks:
-            self.tell(f"note: {remark}")
-        return [told(lease) for lease in found.surplus]
+            self.print_line(f"note: {remark}")
+        return [describe_lease(lease) for lease in found.surplus]
 
     def _release(self, store: Store, lease: Lease) -> bool:
         with store.reading() as reading:

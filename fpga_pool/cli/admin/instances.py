@@ -116,9 +116,9 @@ class Check(ManageCommand):
             for sentence in inconsistencies(flavor.extra_specs, catalogue, flavor.vcpus)
         ]
         for name, sentence in found:
-            self.tell(f"{name}: {sentence}")
+            self.print_line(f"{name}: {sentence}")
         if not found:
-            self.tell("no problems found")
+            self.print_line("no problems found")
         return FAILED if found else 0
 
 

@@ -96,4 +96,4 @@ class FillLibrary(ManageCommand):
                 library.fill(catalogue, catalogue.board(name), key)
             except OSError as error:
                 raise InvalidInput(f"[agent] bitstream_library: {error}") from error
-            self.tell(f"{name}: {root / name}")
+            self.print_line(f"{name}: {root / name}")

@@ -36,7 +36,7 @@ class PoolCommand(Command):
         """The client that the application made."""
         return cast("Client", cast("Any", self.app).client)
 
-    def tell(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Print a line for the user."""
         print(line, file=self.app.stderr)
 
@@ -47,7 +47,7 @@ class PoolCommand(Command):
         except FpgaPoolError as error:
             if self.app.options.debug:
                 raise
-            self.tell(f"fpga-pool: {str(error).splitlines()[0] if str(error) else error.code}")
+            self.print_line(f"fpga-pool: {str(error).splitlines()[0] if str(error) else error.code}")
             return status_of(error)
 
 

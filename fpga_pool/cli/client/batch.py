@@ -23,7 +23,7 @@ from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, BatchState, Job, Job
 
 # ---- Progress bars
 
-Tell = Callable[[BatchProgress], None]
+ShowProgress = Callable[[BatchProgress], None]
 
 
 def wanted(choice: bool | None, stream: TextIO) -> bool:
@@ -32,7 +32,7 @@ def wanted(choice: bool | None, stream: TextIO) -> bool:
 
 
 @contextlib.contextmanager
-def bars(stream: TextIO, *, show: bool) -> Iterator[Tell]:
+def bars(stream: TextIO, *, show: bool) -> Iterator[ShowProgress]:
     """Show two bars, bytes sent and jobs ended, while the block runs; what it yields moves them."""
     if not show:
         yield lambda _: None
@@ -48,13 +48,13 @@ def bars(stream: TextIO, *, show: bool) -> Iterator[Tell]:
         sent = progress.add_task("input", total=None, amount="", detail="")
         jobs = progress.add_task("jobs ", total=None, amount="", detail="")
 
-        def tell(now: BatchProgress) -> None:
+        def show_progress(now: BatchProgress) -> None:
             amount = DownloadColumn().render(progress.tasks[0]) if now.input_bytes else ""
             progress.update(sent, total=now.input_bytes, completed=now.sent_bytes, amount=amount)
             ended = sum(number for state, number in now.states.items() if state in ENDED_JOBS)
             progress.update(jobs, total=now.jobs, completed=ended, amount=f"{ended}/{now.jobs}", detail=_detail(now))
 
-        yield tell
+        yield show_progress
 
 
 def _detail(now: BatchProgress) -> str:
@@ -122,12 +122,12 @@ class Create(PoolLister):
     def _run_batch(self, parsed_args: argparse.Namespace, directory: Path) -> BatchResult:
         stream = self.app.stderr
         show = wanted(parsed_args.progress, stream)
-        with bars(stream, show=show) as tell:
+        with bars(stream, show=show) as show_progress:
             runner = self.runner(
                 parsed_args,
                 output_dir=directory,
                 name=parsed_args.name,
-                on_progress=tell,
+                on_progress=show_progress,
                 ssl_context=_trust(parsed_args.ca),
             )
             try:
@@ -181,10 +181,10 @@ class Watch(PoolShowOne):
         """Look again and again."""
         stream = self.app.stderr
         deadline_s = time.monotonic() + parsed_args.timeout
-        with bars(stream, show=wanted(parsed_args.progress, stream)) as tell:
+        with bars(stream, show=wanted(parsed_args.progress, stream)) as show_progress:
             while True:
                 batch = self.client.batch(parsed_args.batch)
-                tell(_progress(batch, self.client.jobs(batch.uuid)))
+                show_progress(_progress(batch, self.client.jobs(batch.uuid)))
                 if batch.state in _ENDED:
                     break
                 if time.monotonic() > deadline_s:

@@ -57,8 +57,8 @@ class PoolApp(App):
         super().configure_logging()
         levels = (logging.ERROR, logging.WARNING, logging.INFO)
         verbose = self.options.verbose_level
-        told = logging.DEBUG if self.options.debug or verbose >= len(levels) else levels[verbose]
-        logging.getLogger().setLevel(told)
+        level = logging.DEBUG if self.options.debug or verbose >= len(levels) else levels[verbose]
+        logging.getLogger().setLevel(level)
         if not self.options.debug:
             # They log a failed connection in more detail than needed, before it is reported in one line.
             for noisy in ("keystoneauth", "urllib3"):

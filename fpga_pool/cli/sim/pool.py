@@ -67,8 +67,8 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
 def load(path: Path, seed: int | None = None) -> ScenarioRun:
     """Return a scenario that can begin; InvalidInput names the file and the place in it that is wrong."""
     scenario = read_scenario(path)
-    told = scenario.pool.catalogue
-    catalogue = load_catalogue(path.parent / told if told else installed_catalogue())
+    named = scenario.pool.catalogue
+    catalogue = load_catalogue(path.parent / named if named else installed_catalogue())
     check_scenario(scenario, catalogue, Policies(**{family: policy_names(family) for family in _FAMILIES}))
     policies = _pool_policies(scenario)
     said = scenario.scheduler.__slots__

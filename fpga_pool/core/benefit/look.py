@@ -266,7 +266,9 @@ class _Taking:
         self._view, self._now_s, self._work_s, self._on_cpu = view, now_s, work_s, on_cpu
         self.taken = Taken()
         #: By slot that loads: seconds until it has; and those that are to begin now, without a job so far.
-        self._left_s = {slot: max(0.0, told_at + self._load_s(slot) - now_s) for slot, told_at in loading.items()}
+        self._left_s = {
+            slot: max(0.0, commanded_at + self._load_s(slot) - now_s) for slot, commanded_at in loading.items()
+        }
         self._begun: dict[int, None] = {}
         self._ahead = view.preloads
 

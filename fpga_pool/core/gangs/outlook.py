@@ -33,7 +33,7 @@ def outlook(view: Tiers, now_s: float) -> list[Outlook]:
     """
     profile = _Profile(view, now_s)
     found = []
-    for gang in view.line.present():
+    for gang in view.queue.present():
         why = Why.TOO_FEW_IDLE if view.width[gang] > view.idle else Why.WOULD_DELAY
         found.append(Outlook(gang, why, profile.take(view.width[gang], view.estimate_s[gang])))
     return found

@@ -41,12 +41,12 @@ class Easy:
         """Yield move after move; each is applied to the view before the next is asked for."""
         if view.news_in_front:
             yield from self._serve(view)
-            if view.line.count > 1 and view.idle:
+            if view.queue.count > 1 and view.idle:
                 yield from self._backfill(view, now_s)
 
     def _serve(self, view: Tiers) -> Iterator[Move]:
         """Step 1: those first in line as long as they can be deployed."""
-        while view.line.count and view.width[head := int(view.line.rows[0])] <= view.idle:
+        while view.queue.count and view.width[head := int(view.queue.rows[0])] <= view.idle:
             move = self._deploy(view, head)
             if move is None:
                 return
@@ -54,11 +54,11 @@ class Easy:
 
     def _backfill(self, view: Tiers, now_s: float) -> Iterator[Move]:
         """Step 2: gangs that do not delay the head."""
-        line, run_s, estimate_s = view.line, view.gangs.estimate_s, view.estimate_s
-        reservation = self._reserve(view, int(line.rows[0]), now_s)
+        queue, run_s, estimate_s = view.queue, view.gangs.estimate_s, view.estimate_s
+        reservation = self._reserve(view, int(queue.rows[0]), now_s)
         at = 0
-        while view.idle and (at := next_fill(view, line, at + 1, run_s, now_s, reservation)) > 0:
-            gang = int(line.rows[at])
+        while view.idle and (at := next_fill(view, queue, at + 1, run_s, now_s, reservation)) > 0:
+            gang = int(queue.rows[at])
             stays = now_s + estimate_s[gang] > reservation.begin_s
             move = self._deploy(view, gang, reservation.spared if stays else None)
             if move is None:
@@ -86,15 +86,15 @@ class _TwoTiers(Easy):
     def decide(self, view: Tiers, state: PolicyState, now_s: float, rng: np.random.Generator) -> Iterator[Move]:
         """Yield move after move; each is applied to the view before the next is asked for."""
         yield from super().decide(view, state, now_s, rng)
-        if view.queue.count and view.processes_behind < view.processors:
+        if view.unplaced.count and view.processes_behind < view.processors:
             yield from self._start_behind(view, now_s)
 
     def _start_behind(self, view: Tiers, now_s: float) -> Iterator[Move]:
         """Step 3: the shortest of the queue to the background."""
         usage_threshold = self._params.usage_threshold
         at = 0
-        while (at := next_narrow(view, view.queue, at, usage_threshold)) >= 0:
-            gang = int(view.queue.rows[at])
+        while (at := next_narrow(view, view.unplaced, at, usage_threshold)) >= 0:
+            gang = int(view.unplaced.rows[at])
             processors = dispatch.behind(view, gang, usage_threshold)
             if processors is None:
                 return

@@ -133,7 +133,7 @@ class MeasyPlus(Measy):
 
     def _backfill(self, view: Tiers, now_s: float) -> Iterator[Move]:
         """Step 2, the shortest first; a migration counts with the time that it takes."""
-        order, head = view.shortest, int(view.line.rows[0])
+        order, head = view.shortest, int(view.queue.rows[0])
         reservation = self._reserve(view, head, now_s)
         at = -1
         while view.idle and (at := next_fill(view, order, at + 1, view.gangs.estimate_s, now_s, reservation)) >= 0:
@@ -153,8 +153,8 @@ class MeasyPlus(Measy):
         """Step 3, but where progress is to be expected."""
         highest_usage = self._highest_usage(view.gangs)
         at = 0
-        while (at := next_behind(view, view.queue, at, highest_usage, self._params.usage_threshold)) >= 0:
-            gang = int(view.queue.rows[at])
+        while (at := next_behind(view, view.unplaced, at, highest_usage, self._params.usage_threshold)) >= 0:
+            gang = int(view.unplaced.rows[at])
             processors = dispatch.behind(view, gang, float(highest_usage[gang]))
             if processors is None:
                 return
@@ -169,7 +169,7 @@ class MeasyPlus(Measy):
         others = view.in_front_of(processors) if view.trial_s else set()
         if not others:
             return False
-        begin_s = self._reserve(view, int(view.line.rows[0]), now_s).begin_s
+        begin_s = self._reserve(view, int(view.queue.rows[0]), now_s).begin_s
 
         def may_give_way(other: int) -> bool:
             longest_s = self._params.trial_share * view.estimate_s[other]

@@ -88,9 +88,9 @@ class Tiers:
         self.idle = processors
         self.processes_behind = 0
         #: Gangs that are not in the foreground, in order of their turns: the next one to be served is the head.
-        self.line = Rows(scans)
+        self.queue = Rows(scans)
         self._shortest: Rows | None = None
-        self._queue: Rows | None = None
+        self._unplaced: Rows | None = None
         #: Gangs of the foreground by their estimated ends.
         self.ends = Rows(scans)
         self._end_s: dict[int, float] = {}
@@ -105,15 +105,15 @@ class Tiers:
     def shortest(self) -> Rows:
         """Gangs that are not in the foreground, those with the shortest estimates first; kept once it is asked for."""
         if self._shortest is None:
-            self._shortest = self._by_estimate(self.line.present())
+            self._shortest = self._by_estimate(self.queue.present())
         return self._shortest
 
     @property
-    def queue(self) -> Rows:
+    def unplaced(self) -> Rows:
         """Gangs that run nowhere, those with the shortest estimates first; kept once it is asked for."""
-        if self._queue is None:
-            self._queue = self._by_estimate([gang for gang in self.line.present() if self.tier[gang] == QUEUED])
-        return self._queue
+        if self._unplaced is None:
+            self._unplaced = self._by_estimate([gang for gang in self.queue.present() if self.tier[gang] == QUEUED])
+        return self._unplaced
 
     def _by_estimate(self, gangs: list[int]) -> Rows:
         rows = Rows(self.scans)
@@ -135,11 +135,11 @@ class Tiers:
     def rejoin(self, gang: int) -> None:
         """Let a gang wait that was in line before: its turn is that of its arrival."""
         self.tier[gang] = QUEUED
-        self.line.add(gang, self._place(gang))
+        self.queue.add(gang, self._place(gang))
         if self._shortest is not None:
             self._shortest.add(gang, self.expected_s[gang])
-        if self._queue is not None:
-            self._queue.add(gang, self.expected_s[gang])
+        if self._unplaced is not None:
+            self._unplaced.add(gang, self.expected_s[gang])
         self.news_in_front = True
 
     def finish(self, gang: int) -> None:
@@ -156,12 +156,12 @@ class Tiers:
             self._leave_front(gang)
             self.news_in_front = True
         else:
-            if self.line.rows[0] == gang:
+            if self.queue.rows[0] == gang:
                 self.news_in_front = True
             if self.tier[gang] == BEHIND:
                 self._leave_behind(gang)
             else:
-                self._leave_queue(gang)
+                self._leave_unplaced(gang)
             self._leave_line(gang)
         self.tier[gang] = AWAY
         self.placed[gang] = _NOWHERE
@@ -187,33 +187,33 @@ class Tiers:
 
     def serve_with(self, in_service: int) -> None:
         """Change how many processors gangs may get, and with it the turns of all that wait."""
-        waiting = self.line.present()
+        waiting = self.queue.present()
         for gang in waiting:
-            self.line.remove(gang, self._place(gang))
+            self.queue.remove(gang, self._place(gang))
         self.in_service = in_service
         self.turn_s = [self._turn_s(gang) for gang in range(len(self.width))]
         for gang in waiting:
-            self.line.add(gang, self._place(gang))
+            self.queue.add(gang, self._place(gang))
         self.news_in_front = True
 
     def resume(self, gang: int, processors: Ints, end_s: float) -> None:
         """Let a gang in line be where it is already: in the foreground, to its estimated end."""
         self._leave_line(gang)
-        self._leave_queue(gang)
+        self._leave_unplaced(gang)
         self._enter_front(gang, processors, end_s)
 
     def apply(self, move: Move, now_s: float) -> None:
         """Commit a move of a policy."""
         gang, how, processors = move
         if how is How.START_BEHIND or how is How.TRY:
-            self._leave_queue(gang)
+            self._leave_unplaced(gang)
             self._enter_behind(gang, processors)
             if how is How.TRY:
                 self._begin_trial(gang)
             return
         begin_s = now_s
         if how is How.START:
-            self._leave_queue(gang)
+            self._leave_unplaced(gang)
         else:
             self._leave_behind(gang)
             if how is How.RESTART:
@@ -237,13 +237,13 @@ class Tiers:
             self.ends.add(other, self._end_s[other])
 
     def _leave_line(self, gang: int) -> None:
-        self.line.remove(gang, self._place(gang))
+        self.queue.remove(gang, self._place(gang))
         if self._shortest is not None:
             self._shortest.remove(gang, self.expected_s[gang])
 
-    def _leave_queue(self, gang: int) -> None:
-        if self._queue is not None:
-            self._queue.remove(gang, self.expected_s[gang])
+    def _leave_unplaced(self, gang: int) -> None:
+        if self._unplaced is not None:
+            self._unplaced.remove(gang, self.expected_s[gang])
 
     def _turn_s(self, gang: int) -> float:
         """Return when the turn of a gang comes."""

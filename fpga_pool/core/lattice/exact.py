@@ -244,7 +244,7 @@ class Exact(ExactPolicy):
         _require_modelled(view)
         known = LatticePlus(LatticePlusParams(effort=_EFFORT)).decide(view, None, now_s, rng)
         horizon_s, gap = known.wct_s, self._params.gap
-        self._tell(horizon_s, known.bound_tight_s)
+        self._report_progress(horizon_s, known.bound_tight_s)
         if view.tasks == 0 or horizon_s * (1 - gap) <= known.bound_tight_s:
             return known
         model = Model(view, horizon_s, horizon_s * (1 - gap), known.bound_tight_s)

@@ -210,8 +210,8 @@ def moved_domain(saved: str, about: ProcessDomain, machine: Machine) -> tuple[st
 
 def _words(spec: ProcessSpec) -> list[str]:
     """Return the parameters that a guest is passed."""
-    told = {"gang": spec.key.gang, "index": spec.key.index, "processes": spec.processes}
-    return [f"{_WORD}.{name}={fact}" for name, fact in told.items()] + (
+    parameters = {"gang": spec.key.gang, "index": spec.key.index, "processes": spec.processes}
+    return [f"{_WORD}.{name}={fact}" for name, fact in parameters.items()] + (
         [f"{_WORD}.command={spec.command}"] if spec.command else []
     )
 

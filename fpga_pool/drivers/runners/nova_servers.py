@@ -205,14 +205,14 @@ class Servers:
         Meanwhile it has the tags of both hosts, so that the one that its metadata names finds it.
         """
         self._ask("PUT", f"/servers/{uuid}/tags/{self._tag}")
-        self._tell(uuid, _metadata(about, self.home, Stage.ARRIVING))
+        self._set_metadata(uuid, _metadata(about, self.home, Stage.ARRIVING))
         self._ask("PUT", f"/servers/{uuid}/tags", {"tags": [self._tag]})
 
     def set_stage(self, uuid: str, stage: Stage) -> None:
         """Store the stage of a server in its metadata."""
-        self._tell(uuid, {f"{_OURS}.stage": str(stage)})
+        self._set_metadata(uuid, {f"{_OURS}.stage": str(stage)})
 
-    def _tell(self, uuid: str, metadata: Mapping[str, str]) -> None:
+    def _set_metadata(self, uuid: str, metadata: Mapping[str, str]) -> None:
         self._ask("POST", f"/servers/{uuid}/metadata", {"metadata": dict(metadata)})
 
     def _act(self, uuid: str, action: Mapping[str, object]) -> None:

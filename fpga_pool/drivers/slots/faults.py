@@ -56,14 +56,14 @@ class SlotLuck:
 
     def load_fails(self) -> bool:
         """Draw for one load."""
-        told, self.fail_next_load = self.fail_next_load, False
-        return bool(self._rng.random() < self._faults.load_fails) or told
+        forced, self.fail_next_load = self.fail_next_load, False
+        return bool(self._rng.random() < self._faults.load_fails) or forced
 
     def run(self) -> RunFate:
         """Draw for one run; always three numbers, so that one probability does not shift the draws of another."""
-        told, self.hang_next_run = self.hang_next_run, False
+        forced, self.hang_next_run = self.hang_next_run, False
         hang, disappear, when = self._rng.random(3)
         return RunFate(
-            hangs=bool(hang < self._faults.job_hangs) or told,
+            hangs=bool(hang < self._faults.job_hangs) or forced,
             card_disappears_after=float(when) if disappear < self._faults.card_disappears else None,
         )

@@ -157,10 +157,10 @@ def _retimed(job: Job, event: Retimed, now_s: float) -> Outcome:
     )
     if job.state is not JobState.WAITING_INPUT or not event.transfer or job.input_bytes <= SMALL_INPUT_BYTES:
         return retimed, []
-    told = RetimeJob(
+    command = RetimeJob(
         job=job.uuid, attempt=job.attempt, dispatched_at=retimed.dispatched_at or 0.0, transfer=event.transfer
     )
-    return retimed, [told]
+    return retimed, [command]
 
 
 def _staged(job: Job, event: InputStaged, now_s: float) -> Outcome:

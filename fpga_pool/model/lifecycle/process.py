@@ -110,8 +110,8 @@ def _exited(process: Process, event: ProcessExited, now_s: float) -> Outcome:
 
 
 def _tier_changed(process: Process, event: TierChanged, now_s: float) -> Outcome:
-    told = [SetTier(**_about(process), tier=event.tier)]  # type: ignore[arg-type]
-    return replace(process, tier=event.tier), list(told)
+    commands = [SetTier(**_about(process), tier=event.tier)]  # type: ignore[arg-type]
+    return replace(process, tier=event.tier), list(commands)
 
 
 def _priority_changed(process: Process, event: PriorityChanged, now_s: float) -> Outcome:

@@ -91,12 +91,12 @@ class Journal:
             self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._db.execute("BEGIN IMMEDIATE")
             self._in_transaction = True
-            told = len(self._later)
+            count = len(self._later)
             try:
-                _tell(self._db, self._later[:told])
+                _insert_reports(self._db, self._later[:count])
                 yield self._db
                 self._db.execute("COMMIT")
-                del self._later[:told]
+                del self._later[:count]
             except BaseException:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
@@ -162,7 +162,7 @@ class Journal:
             with self._transaction(durable=durable) as db:
                 for one in now:
                     _record(db, one, inputs or {}, results or {})
-                _tell(db, [one.report for one in now if isinstance(one, i.Report)])
+                _insert_reports(db, [one.report for one in now if isinstance(one, i.Report)])
                 if any(isinstance(one, i.KeepCommand) for one in now):
                     _forget_old_commands(db)
         # Told with the next transaction, or when reports are read; a kill may lose them until then.
@@ -217,7 +217,7 @@ class Journal:
             if keep is not None:
                 held = (str(keep.key), keep.processor, keep.goal, to_text(keep.launch))
                 db.execute("INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?)", held)
-            _tell(db, reports)
+            _insert_reports(db, reports)
 
     def processes(self) -> list[HeldProcess]:
         """Return the processes held."""
@@ -368,5 +368,5 @@ def _record(
             db.execute("DELETE FROM holds WHERE slot = ?", (slot,))
 
 
-def _tell(db: sqlite3.Connection, reports: Sequence[Report]) -> None:
+def _insert_reports(db: sqlite3.Connection, reports: Sequence[Report]) -> None:
     db.executemany("INSERT INTO reports (report) VALUES (?)", [(to_text(item),) for item in reports])

@@ -14,9 +14,9 @@ from fpga_pool.drivers.egress.base import EgressDriver
 from fpga_pool.drivers.runners.base import Runner
 from fpga_pool.drivers.slots.base import SlotAddress, SlotDriver
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
+from fpga_pool.model.agent.coalescing import coalesced
 from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.agent.objects import AgentParameters
-from fpga_pool.model.agent.telling import coalesced
 from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, StorageFull
 from fpga_pool.model.messages.agents import Command, Heartbeat, ObservedSlot, Outcome, ReleaseFlow, ShapeFlow
 from fpga_pool.model.objects.links import SlotLinks

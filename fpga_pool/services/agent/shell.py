@@ -275,7 +275,7 @@ class AgentShell:
                 settled = {one.job for one in recorded if isinstance(one, i.Settle)}
                 for job in held:
                     if job.uuid in settled:
-                        self._tell(job.uuid, self._held_result(job, results[job.uuid].data))
+                        self._notify(job.uuid, self._held_result(job, results[job.uuid].data))
                 self._carry_out(recorded)
                 self._carry_out(instructions)
 
@@ -314,9 +314,9 @@ class AgentShell:
 
     def _settle(self, one: i.Settle) -> None:
         if one.code:
-            self._tell(one.job, JobFailure(one.code, one.message))
+            self._notify(one.job, JobFailure(one.code, one.message))
 
-    def _tell(self, uuid: str, end: End) -> None:
+    def _notify(self, uuid: str, end: End) -> None:
         for future in self._waiters.pop(uuid, []):
             if future.set_running_or_notify_cancel():
                 future.set_result(end)

@@ -143,11 +143,11 @@ class SlotWorker:
                 instructions.popleft()
             if event is not None:
                 self._wake.clear()
-                instructions += self._tell(event)
+                instructions += self._feed(event)
                 if isinstance(event, e.SlotFree) and not instructions and not self._stop.is_set():
                     self._wake.wait(IDLE_S)
 
-    def _tell(self, event: e.SlotEvent) -> list[i.SlotInstruction]:
+    def _feed(self, event: e.SlotEvent) -> list[i.SlotInstruction]:
         """Feed the machine an event, again and again if that cannot be recorded, as when the disk is full."""
         while True:
             try:

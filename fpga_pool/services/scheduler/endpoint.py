@@ -307,13 +307,13 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
     @answers
     def report(self, context: Context, host: str, agent_id: str, reports: list[Any]) -> None:
         with self._counting(host):
-            told: list[tuple[int, Report]] = read(list[tuple[int, Report]], reports, "reports")
-            void = self._service.heartbeat_intake.report(host, agent_id, told)
+            numbered: list[tuple[int, Report]] = read(list[tuple[int, Report]], reports, "reports")
+            void = self._service.heartbeat_intake.report(host, agent_id, numbered)
         for complaint in void:
             LOG.debug("ignored report of %s: %s", host, complaint)
-        if any(makes_work(report) for _, report in told):
+        if any(makes_work(report) for _, report in numbered):
             self._service.work_arrived()
-        elif any(frees_place(report) for _, report in told):
+        elif any(frees_place(report) for _, report in numbered):
             self._service.ownership.place_freed()
 
     @answers

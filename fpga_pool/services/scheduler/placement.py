@@ -11,7 +11,7 @@ from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.placement.client import PlacementClient
 from fpga_pool.placement.comparison import Allocations
 from fpga_pool.placement.sync import Sync, WantedProvider, wanted_providers
-from fpga_pool.services.audit import lease_findings, told
+from fpga_pool.services.audit import describe_lease, lease_findings
 from fpga_pool.services.clock import Clock
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store.store import Store
@@ -125,7 +125,7 @@ class LeaseWatch:
         again = [] if found.doubtful else [lease for lease in found.surplus if lease.uuid in self._seen]
         for lease in found.surplus:
             if lease.uuid not in self._seen:
-                LOG.warning("%s", told(lease))
+                LOG.warning("%s", describe_lease(lease))
         if found.doubtful and not self._seen:
             LOG.error(
                 "shard %s: %d leases have no allocation: none is released, as Placement may have lost them; release "

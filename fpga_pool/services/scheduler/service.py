@@ -168,8 +168,8 @@ class SchedulerService:
             return []
         inventory = Inventory(self.store, shard.name, self._placement, self.catalogue, self.settings.pool, self.clock)
         watch = LeaseWatch(self.store, shard.name, self.writer, self._placement, self.clock)
-        telling = Loop(f"placement-{shard.name}", lambda: inventory.step(lambda: not telling.stopping), LOOK_S)
-        return [telling, Loop(f"leases-{shard.name}", watch.step, AUDIT_S)]
+        updating = Loop(f"placement-{shard.name}", lambda: inventory.step(lambda: not updating.stopping), LOOK_S)
+        return [updating, Loop(f"leases-{shard.name}", watch.step, AUDIT_S)]
 
     @contextmanager
     def hearing_hosts(self) -> Iterator[None]:

@@ -153,8 +153,8 @@ class _Shell:
                 self.events += 1
                 self._decide()
                 if self._outlooks and first < arriving:
-                    self._tell(range(first, arriving))
-        if waiting := len(view.line) + len(self._left_out):
+                    self._report_outlook(range(first, arriving))
+        if waiting := len(view.queue) + len(self._left_out):
             raise FpgaPoolError(f"policy {self._policy.name!r}: {waiting} gangs are never served")
 
     def _strike(self, fault: Fault | OutageEnd) -> None:
@@ -186,7 +186,7 @@ class _Shell:
     def _leave_out(self) -> None:
         """Leave gangs out of the queue for which too few processors are in service, so that they delay no others."""
         view = self._view
-        for gang in view.line.present():
+        for gang in view.queue.present():
             if view.width[gang] > view.in_service and view.tier[gang] == QUEUED:
                 view.leave(gang)
                 self._left_out.add(gang)
@@ -246,15 +246,15 @@ class _Shell:
     def _correct(self) -> None:
         """Expect those of the background to run longer that have outrun what was expected of them."""
         view, now_s = self._view, self._now_s
-        for gang in view.line.present():
+        for gang in view.queue.present():
             if view.tier[gang] == BEHIND:
                 view.correct(gang, view.done_s[gang] + max(0.0, now_s - self._since_s[gang]) * self._rate[gang])
 
-    def _tell(self, arrived: range) -> None:
+    def _report_outlook(self, arrived: range) -> None:
         """Report the outlook of new arrivals that are not in the foreground."""
-        for told in outlook(self._view, self._now_s):
-            if told.gang in arrived:
-                self._sink.waits(told.gang, told.begin_s, told.why.value)
+        for expected in outlook(self._view, self._now_s):
+            if expected.gang in arrived:
+                self._sink.waits(expected.gang, expected.begin_s, expected.why.value)
 
     def _happens(self, gang: int) -> None:
         """Let a gang be done, or arrive where it has moved."""

@@ -106,9 +106,9 @@ def draw(
     of = np.repeat(np.arange(len(trace.width)), trace.width) if per_process else np.arange(len(trace.width))
     # Which process of a gang is the busiest is not known either: they are in the order of what is said.
     usage = usage[np.lexsort((rng.random(len(of)), of))]
-    told = say_usage(usage, trace.width, said, params, rng)
-    order = np.lexsort((-told, of))
-    gangs = Gangs(width=trace.width, estimate_s=trace.estimate_s, usage=told[order], user=trace.user)
+    known = say_usage(usage, trace.width, said, params, rng)
+    order = np.lexsort((-known, of))
+    gangs = Gangs(width=trace.width, estimate_s=trace.estimate_s, usage=known[order], user=trace.user)
     return gangs, replace(shares, usage=usage[order])
 
 

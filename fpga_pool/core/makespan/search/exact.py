@@ -36,7 +36,7 @@ class Exact(ExactPolicy):
         _require_modelled(view)
         self._params.require_few(unknowns(view))
         known = plan(view, rng=rng)
-        self._tell(known.makespan_s, known.lower_bound_s)
+        self._report_progress(known.makespan_s, known.lower_bound_s)
         if known.makespan_s * (1 - self._params.gap) <= known.lower_bound_s:
             return replace(known, policy=self.name)
         horizon_s = known.makespan_s

@@ -91,18 +91,18 @@ class GangView:
             usable=self.usable,
             taken=frozenset(name for name, holder in zip(names, tiers.front.tolist(), strict=True) if holder != NOBODY),
             queue=frozenset(queue),
-            head=self.gangs[tiers.line.rows[0]].uuid if len(tiers.line) else None,
+            head=self.gangs[tiers.queue.rows[0]].uuid if len(tiers.queue) else None,
         )
 
     def has_news_since(self, seen: Seen) -> bool:
         """Return whether a gang has come, or the foreground or the head has changed otherwise than by a move."""
         now = self.seen()
-        in_line = {self.gangs[index].uuid for index in self.tiers.line.present()}
+        in_queue = {self.gangs[index].uuid for index in self.tiers.queue.present()}
         return (
             now.usable != seen.usable
             or bool(seen.taken - now.taken)
             or bool(now.queue - seen.queue)
-            or (seen.head is not None and seen.head not in in_line)
+            or (seen.head is not None and seen.head not in in_queue)
         )
 
 

@@ -42,13 +42,13 @@ def apply_gang_report(tx: Transaction, host: str, report: GangReport, now_s: flo
         process = tx.process(process_uuid(report.gang, report.attempt, report.index))
     except NotFound:
         return f"gang {report.gang}: no process {report.index} of attempt {report.attempt}"
-    told = f"process {process.index} of attempt {process.attempt} of gang {process.gang_uuid}"
+    subject = f"process {process.index} of attempt {process.attempt} of gang {process.gang_uuid}"
     if process.host != host:
-        return f"{told} is on host {process.host}, not on {host}"
+        return f"{subject} is on host {process.host}, not on {host}"
     if not PROCESS.allows(process.state, type(report)):
         if isinstance(report, ProcessSaved) and report.saved and not _is_wanted(tx, report):
             send_to(tx, tx.processor(process.processor), _drop(report))
-        return f"{told} is {process.state}"
+        return f"{subject} is {process.state}"
     was = process.state
     process = change_process(tx, process, report, now_s)
     if isinstance(report, ProcessSaved) and was is ProcessState.SAVING:
@@ -189,9 +189,9 @@ def _reconcile_missing(tx: Transaction, process: Process, now_s: float) -> Recon
 
 def note_process_progress(tx: Transaction, heartbeat: Heartbeat) -> None:
     """Note what processes have done, and how fast they go on."""
-    told = {process_uuid(seen.gang, seen.attempt, seen.index): seen for seen in heartbeat.processes}
-    for process in tx.processes(host=heartbeat.host) if told else ():
-        seen = told.get(process.uuid)
+    reported = {process_uuid(seen.gang, seen.attempt, seen.index): seen for seen in heartbeat.processes}
+    for process in tx.processes(host=heartbeat.host) if reported else ():
+        seen = reported.get(process.uuid)
         if seen is None or process.state not in _PROGRESSING:
             continue
         news = {"done_s": seen.done_s, "rate": seen.rate, "progress_at": seen.progress_at}

@@ -92,9 +92,9 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
 
 def note_progress(tx: Transaction, observed: Iterable[ObservedJob], at: float) -> None:
     """Note the progress of inputs that do not move as planned; `at` is the observer's time."""
-    told = {job.job: job for job in observed if job.moved_bytes is not None}
-    for job in tx.jobs(sorted(told)) if told else ():
-        seen = told[job.uuid]
+    reported = {job.job: job for job in observed if job.moved_bytes is not None}
+    for job in tx.jobs(sorted(reported)) if reported else ():
+        seen = reported[job.uuid]
         current = job.state is JobState.WAITING_INPUT and (job.attempt, job.slot) == (seen.attempt, seen.slot)
         # What was seen before the present plan began says nothing about it.
         if current and at > (job.dispatched_at or 0.0):
@@ -129,8 +129,8 @@ def _compare_slot(
     known = replace(slot, **_facts(observed), sequence=max(slot.sequence, observed.sequence))
     if known != slot:
         facts = {name: getattr(known, name) for name in ("board", "kind", "links", "sequence")}
-        told = ", ".join(f"{name} {fact}" for name, fact in facts.items() if fact != "")
-        repairs.append(Repair(slot.name, f"differs from the stored one: {told}"))
+        differences = ", ".join(f"{name} {fact}" for name, fact in facts.items() if fact != "")
+        repairs.append(Repair(slot.name, f"differs from the stored one: {differences}"))
         tx.save(known)
         slot = tx.slot(slot.name)
     if heartbeat.unreported == 0 and _differs(slot, observed):

@@ -203,7 +203,7 @@ def new_cpu(catalogue):
 
 @pytest.fixture
 def new_bench(agent_settings, new_driver, new_cpu, library, key, clock, monkeypatch):
-    # Tests look at every step; `test_telling` is about those that are left out.
+    # Tests look at every step; `tests/unit/model/agent/test_reporting.py` is about those that are left out.
     monkeypatch.setattr(service, "coalesced", lambda numbered: numbered)
     monkeypatch.setattr(service, "WATCH_S", 0.02)  # an end waits for as long
     benches = []

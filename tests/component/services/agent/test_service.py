@@ -3,8 +3,8 @@
 import threading
 
 from fpga_pool.core.lattice.tasks import Topology
+from fpga_pool.model.agent.coalescing import coalesced
 from fpga_pool.model.agent.objects import Phase
-from fpga_pool.model.agent.telling import coalesced
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.agents import JobFinished, ObservedJob
 from fpga_pool.model.objects.links import CardLinks

@@ -12,7 +12,7 @@ def test_easy_serves_in_order_and_backfills_what_does_not_delay_the_head(make_vi
     # for nothing: 1 processor is idle, 2 needs 2.  3 ends by 100.  Nothing is idle for 4.
     view = make_view(4, (3, 100), (2, 50), (2, 10), (1, 100), (1, 10))
     assert decide(Easy(), view) == [(0, "start", [0, 1, 2]), (3, "start", [3])]
-    assert view.line.present() == [1, 2, 4]
+    assert view.queue.present() == [1, 2, 4]
 
 
 def test_easy_gives_extra_processors_to_long_gangs_until_they_are_used_up(make_view, decide):
@@ -41,8 +41,8 @@ def test_the_shortest_of_the_queue_start_behind_the_least_used(make_view, decide
     # 0 uses 0.8 of processors 0 and 1, 1 uses 0.4 of 2 and 3.  Of those that wait, 4 is the shortest.
     view = make_view(4, (2, 100, 0.8), (2, 100, 0.4), (2, 90), (3, 50), (1, 20))
     assert decide(Measy(), view)[2:] == [(4, "start behind", [2]), (3, "start behind", [3, 0, 1])]
-    assert view.queue.present() == [2]
-    assert view.line.present() == [2, 3, 4]
+    assert view.unplaced.present() == [2]
+    assert view.queue.present() == [2, 3, 4]
 
 
 def test_nobody_starts_behind_a_gang_that_uses_all(make_view, decide):

@@ -69,15 +69,15 @@ def test_shorter_gangs_have_their_turns_sooner(make_view, decide):
     view.arrive(1)
     view.arrive(2, 30.0)
     assert view.turn_s == pytest.approx([0.0, 81.225, 78.735], abs=1e-3)
-    assert view.line.present() == [2, 1]
-    assert make_view(2, (2, 50), (2, 30)).line.present() == [0, 1]
+    assert view.queue.present() == [2, 1]
+    assert make_view(2, (2, 50), (2, 30)).queue.present() == [0, 1]
 
 
 def test_wider_gangs_have_their_turns_sooner(make_view):
     # 2 * 50 times (1 - 1/4) ** 0.3 = 0.91732 and (1 - 3/4) ** 0.3 = 0.65975; who needs all has its turn at once.
     view = make_view(4, (1, 50), (3, 50), (4, 50), patience=2.0)
     assert view.turn_s == pytest.approx([91.732, 65.975, 0.0], abs=1e-3)
-    assert view.line.present() == [2, 1, 0]
+    assert view.queue.present() == [2, 1, 0]
 
 
 def test_nothing_is_kept_for_the_head_before_its_turn(make_view, decide):

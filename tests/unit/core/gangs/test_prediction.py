@@ -66,7 +66,7 @@ def test_the_shortest_are_those_of_the_shortest_prediction(user, first):
     ran(view, 1, 30.0)
     view.arrive(2)
     view.arrive(3)
-    assert view.shortest.present()[0] == view.queue.present()[0] == first
+    assert view.shortest.present()[0] == view.unplaced.present()[0] == first
 
 
 def test_a_gang_of_the_background_that_outruns_its_prediction_loses_its_place():

@@ -21,7 +21,7 @@ def test_gangs_are_where_moves_have_brought_them(make_view):
     assert (view.front.tolist(), view.behind.tolist(), view.idle) == ([1, 1, -1], [-1, -1, -1], 1)
     view.finish(1)
     assert view.idle == 3
-    assert not view.line.present()
+    assert not view.queue.present()
     assert not view.ends.present()
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from fpga_pool.model.agent.telling import coalesced
+from fpga_pool.model.agent.coalescing import coalesced
 from fpga_pool.model.messages.agents import (
     InputStaged,
     JobFailed,

@@ -275,9 +275,9 @@ def consistent(view):
     assert ((view.behind == NOBODY) == (view.behind_usage == 0)).all()
     in_front, behind = set(view.front.tolist()) - {NOBODY}, set(view.behind.tolist()) - {NOBODY}
     assert set(view.ends.present()) == in_front
-    assert set(view.line.present()) == behind | set(view.queue.present())
+    assert set(view.queue.present()) == behind | set(view.unplaced.present())
     assert not in_front & behind
-    assert not behind & set(view.queue.present())
+    assert not behind & set(view.unplaced.present())
 
 
 def test_with_exact_estimates_and_one_tier_no_head_starts_after_its_reservation():
