@@ -1,7 +1,7 @@
 """The catalogue: functions that can be loaded, and boards to load them into; its schema (format: doc/formats)."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from jsonschema.exceptions import ValidationError, best_match
 
 from fpga_pool.core.timemodel import SizeModel, TimeModel
 from fpga_pool.model.exceptions import InvalidCatalogue, NotFound, UnknownFunction
+from fpga_pool.model.flavor import board_trait, function_trait, kind_trait
 
 # ---- Schema
 
@@ -233,6 +234,9 @@ class Catalogue:
     boards: Mapping[str, Board]
 
     def __post_init__(self) -> None:
+        _check_traits("functions", self.functions, function_trait)
+        _check_traits("boards", self.boards, board_trait)
+        _check_traits("kinds", sorted({kind for board in self.boards.values() for kind in board.regions}), kind_trait)
         for board in self.boards.values():
             _check_board(board)
         for function in self.functions.values():
@@ -308,6 +312,15 @@ class Catalogue:
                     f"{place}: fits no slot of this board; it requires one of the kinds "
                     f"{', '.join(function.slot_kinds)} with {_listed(function.resources)}"
                 )
+
+
+def _check_traits(table: str, names: Collection[str], trait_of: Callable[[str], str]) -> None:
+    """Refuse two names that Placement could not tell apart."""
+    first: dict[str, str] = {}
+    for name in names:
+        other = first.setdefault(trait_of(name), name)
+        if other != name:
+            raise InvalidCatalogue(f"{table}: {other!r} and {name!r} have the same trait {trait_of(name)}; rename one")
 
 
 def _check_board(board: Board) -> None:

@@ -9,10 +9,18 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.pool import CPU, Batch, Lease, Shard
 from fpga_pool.model.rules.instance.instances import provider_of
-from fpga_pool.model.rules.shared.audit import PoolContents, audit_batch, audit_contents, audit_rest, unfinished
+from fpga_pool.model.rules.shared.audit import (
+    PoolContents,
+    audit_batch,
+    audit_contents,
+    audit_instances,
+    audit_rest,
+    unfinished,
+)
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.placement.client import PlacementClient
 from fpga_pool.placement.comparison import Allocations, differences, leaked
@@ -123,3 +131,9 @@ def audit(store: AuditedStore, *, idle: bool = False) -> list[str]:
     if idle:
         findings += audit_rest(contents, waiting)
     return findings
+
+
+def lost_accelerators(store: AuditedStore, catalogue: Catalogue) -> list[str]:
+    """Return what instances hold and cannot use: no rule of the pool is broken, but a guest is without its accelerator."""
+    with store.reading() as tx:
+        return list(audit_instances(tx.leases(), tx.slots(), catalogue))

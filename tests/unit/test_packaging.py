@@ -4,10 +4,13 @@ import configparser
 import fnmatch
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import EntryPoint, distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "fpga_pool"
@@ -93,3 +96,25 @@ def test_every_data_file_of_the_package_is_shipped():
         if path.suffix not in {".py", ".pyc"} and not any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)
     ]
     assert unshipped == []
+
+
+@pytest.mark.parametrize("release", ["2026.1", "master"])
+def test_requirements_admit_the_versions_of_openstacks_upper_constraints(release):
+    constraints = tomllib.loads((ROOT / "tests" / "unit" / "upper_constraints.toml").read_text())[release]["versions"]
+    wanted = {canonicalize_name(name): version for name, version in constraints.items()}
+    cfg = read_setup_cfg()
+    extras = cfg["options.extras_require"]
+    lists = [
+        cfg["options"]["install_requires"],
+        *(extras[name] for name in ("mysql", "postgresql", "libvirt", "exact")),
+    ]
+    lines = [line for text in lists for line in text.splitlines()]
+    requirements = [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
+    named = [requirement for requirement in requirements if canonicalize_name(requirement.name) in wanted]
+    assert len(named) > 20
+    refused = [
+        f"{requirement} does not admit {wanted[canonicalize_name(requirement.name)]}"
+        for requirement in named
+        if not requirement.specifier.contains(wanted[canonicalize_name(requirement.name)])
+    ]
+    assert refused == []

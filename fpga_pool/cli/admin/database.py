@@ -5,12 +5,13 @@ import time
 
 from fpga_pool.cli.admin.base import ManageCommand
 from fpga_pool.cli.client.base import FAILED
+from fpga_pool.conf.catalogue import configured_catalogue
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.pool import Lease
 from fpga_pool.model.rules.instance.instances import release_lease
 from fpga_pool.placement.client import PlacementClient, open_placement
 from fpga_pool.placement.comparison import Allocations
-from fpga_pool.services.audit import audit, describe_lease, lease_findings
+from fpga_pool.services.audit import audit, describe_lease, lease_findings, lost_accelerators
 from fpga_pool.store.store import Store
 
 
@@ -76,6 +77,7 @@ class Audit(ManageCommand):
         with self.store() as store:
             store.check_schema()
             findings = audit(store, idle=parsed_args.idle)
+            findings += lost_accelerators(store, configured_catalogue(self.conf))
             if placement is not None:
                 findings += self._audit_leases(store, placement, repair=parsed_args.repair)
         for line in findings or [NOTHING_WRONG]:

@@ -11,6 +11,7 @@ from fpga_pool.cli.daemons.process import attempt, end_messages, run
 from fpga_pool.conf.catalogue import configured_catalogue, private_key, state_directory
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.rules.instance.instances import check_functions_in_use
 from fpga_pool.placement.client import open_placement
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.notifications import departures
@@ -45,6 +46,8 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
         store = open_store(conf)
         ends.callback(store.close)
         store.check_schema()
+        with store.reading() as tx:
+            check_functions_in_use(tx.leases(), catalogue)
         messages = transport(conf)
         service = SchedulerService(
             scheduler_settings(conf, name),

@@ -166,6 +166,16 @@ def test_unknown_names_are_told_with_the_known_ones():
         ("functions.flow.speedup", None, "functions.flow: expected either cpu_time and fpga_time, or speedup"),
         ("functions.aes.cpu_time", None, "functions.aes: expected either cpu_time and fpga_time, or speedup"),
         ("functions.flow.speedup", 0, "functions.flow: speedup must be > 0, found 0"),
+        (
+            "functions.AES",
+            DATA["functions"]["flow"],
+            "functions: 'aes' and 'AES' have the same trait CUSTOM_FPGA_FUNCTION_AES; rename one",
+        ),
+        (
+            "boards.Fast",
+            DATA["boards"]["fast"],
+            "boards: 'fast' and 'Fast' have the same trait CUSTOM_FPGA_BOARD_FAST; rename one",
+        ),
         ("functions.a/b", DATA["functions"]["flow"], "a name of letters, digits, '_' and '-', found 'a/b'"),
         ("boards.fast.dma_bps", 0, "boards.fast: dma_bps must be > 0, found 0"),
         ("boards.fast.slots", ["small", "large", "tiny"], "boards.fast.slots: kind 'tiny' is not described"),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fpga_pool.core.lattice.tasks import Links
 from fpga_pool.model.catalogue import Catalogue
-from fpga_pool.model.exceptions import Conflict, UnknownFunction
+from fpga_pool.model.exceptions import Conflict, InvalidCatalogue, UnknownFunction
 from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
 from fpga_pool.model.lifecycle.job import Displaced, EvictRequested
 from fpga_pool.model.messages.agents import FreeSlot, HoldSlot, ObservedSlot
@@ -328,3 +328,14 @@ def _hold(lease: Lease) -> HoldSlot:
     return HoldSlot(
         instance=lease.holder, project_id=lease.project_id, function=lease.function, lease_epoch=lease.epoch
     )
+
+
+def check_functions_in_use(leases: Iterable[Lease], catalogue: Catalogue) -> None:
+    """Raise InvalidCatalogue, naming the instances, if the catalogue lacks a function that instances hold slots for."""
+    users: dict[str, set[str]] = {}
+    for lease in leases:
+        if lease.of_instance and lease.function and lease.function not in catalogue.functions:
+            users.setdefault(lease.function, set()).add(lease.holder)
+    if users:
+        found = "; ".join(f"{function} by {', '.join(sorted(holders))}" for function, holders in sorted(users.items()))
+        raise InvalidCatalogue(f"the catalogue lacks functions that instances use: {found}; delete the instances first")

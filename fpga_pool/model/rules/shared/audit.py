@@ -4,9 +4,10 @@ Each rule yields what contradicts it, in words for an operator.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.gangs import PLACED_GANGS, Gang, GangState, Process, Processor, ProcessState
@@ -249,6 +250,21 @@ def _audit_outbox(contents: PoolContents, slots: Mapping[str, Slot]) -> Iterator
         if slot is None or not last[command.slot] < command.sequence <= slot.sequence:
             yield f"command {command.id}: number {command.sequence} of slot {command.slot} is out of order"
         last[command.slot] = command.sequence
+
+
+def audit_instances(leases: Iterable[Lease], slots: Iterable[Slot], catalogue: Catalogue) -> Iterator[str]:
+    """Report instances that run without an accelerator they hold: the card is gone or faulty, or the function is."""
+    by_name = {slot.name: slot for slot in slots}
+    for lease in leases:
+        if not lease.of_instance:
+            continue
+        slot = by_name.get(lease.slot)
+        if slot is None:
+            yield f"slot {lease.slot}: does not exist, but instance {lease.holder} holds it"
+        elif slot.state is SlotState.FAULTED:
+            yield f"slot {lease.slot}: is FAULTED, but instance {lease.holder} holds it"
+        if lease.function and lease.function not in catalogue.functions:
+            yield f"slot {lease.slot}: instance {lease.holder} uses {lease.function}, which is not in the catalogue"
 
 
 def audit_rest(contents: PoolContents, unfinished: Mapping[str, int]) -> Iterator[str]:

@@ -83,6 +83,8 @@ class InstanceSupervisor:
         self._wake = threading.Event()
         self._ending = threading.Event()
         self._channels: dict[int, GuestChannel] = {}
+        #: Slots it holds that are not on this host any more, as when their card was taken out.
+        self._lost: list[str] = []
         self._thread = threading.Thread(target=self._run, name=f"instance-{instance}", daemon=True)
         self._thread.start()
 
@@ -194,7 +196,12 @@ class InstanceSupervisor:
             if slots[number : number + 1] != [channel.slot]:
                 self._channels.pop(number).close()
         self._pass_functions(domain, slots)
-        served = {number: slot for number, slot in enumerate(slots) if slot not in self._functions}
+        self._note_lost([slot for slot in slots if slot not in self._parts.guests])
+        served = {
+            number: slot
+            for number, slot in enumerate(slots)
+            if slot in self._parts.guests and slot not in self._functions
+        }
         for number in domain.ports.keys() - served.keys():
             LOG.info("instance %s: port %d detached", self.instance, number)
             self._parts.driver.detach(domain, number)
@@ -202,6 +209,12 @@ class InstanceSupervisor:
         for number, slot in served.items():
             if number not in self._channels:
                 self._channels[number] = self._channel(domain, number, slot)
+
+    def _note_lost(self, slots: list[str]) -> None:
+        """Log slots that it holds and this host does not have, when they change."""
+        if slots and slots != self._lost:
+            LOG.error("instance %s: has lost %s, which this host no longer has", self.instance, ", ".join(slots))
+        self._lost = slots
 
     def _pass_functions(self, domain: Domain, slots: Sequence[str]) -> None:
         """Have the machine have the functions of its slots, and no other.

@@ -169,7 +169,8 @@ class Host:
         self._scratch = directory
         self.start()
 
-    def start(self):
+    def start(self, without=()):
+        """Start to follow instances; the host lacks the slots `without`."""
         agent = self.bench.agent
         parts = Parts(
             host="h0",
@@ -177,7 +178,7 @@ class Host:
             scheduler=self.slots,
             driver=self.machines,
             holds=agent.jobs.holds,
-            guests={name: worker.guest for name, worker in agent.slots.items()},
+            guests={name: worker.guest for name, worker in agent.slots.items() if name not in without},
             scratch=self._scratch,
             limits=ChannelLimits(),
             prepare_s=5.0,

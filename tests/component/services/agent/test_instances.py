@@ -159,6 +159,19 @@ def test_a_slot_that_is_taken_away_takes_its_port_along(host, until):
     until(lambda: host.machines.ports("vm") == [0])
 
 
+def test_a_slot_whose_card_was_taken_out_is_logged_once_and_leaves_the_others_served(host, until, caplog):
+    host.boot(xml(count=2))
+    until(lambda: host.machines.ports("vm") == [0, 1])
+    host.instances.stop()
+    host.start(without=[SLOTS[1]])
+    until(lambda: host.machines.ports("vm") == [0])
+    assert host.compute(number=0) == SHA256_OF_ABC
+    for _ in range(3):
+        host.instances._supervisors["vm"]._look()
+    lost = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert lost == [f"instance vm: has lost {SLOTS[1]}, which this host no longer has"]
+
+
 def test_a_machine_without_accelerator_flavor_is_nobodys_business(host):
     host.instances.asked("prepare", xml("plain", count=0))
     host.machines.begin(xml("plain", count=0))

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from fpga_pool.model.objects.pool import BatchState, JobState, SlotState
-from fpga_pool.model.rules.shared.audit import audit_batch, audit_contents, audit_rest, unfinished
+from fpga_pool.model.objects.pool import BatchState, JobState, Lease, LeaseKind, SlotState
+from fpga_pool.model.rules.shared.audit import audit_batch, audit_contents, audit_instances, audit_rest, unfinished
 from fpga_pool.model.values import changed
 
 
@@ -59,6 +59,42 @@ def test_a_contradiction_is_found(planned, change, finding):
     contents, job = planned
     found = findings(replace(contents, **change(contents, job)))
     assert [text for text in found if re.search(finding, text)], found
+
+
+@pytest.fixture
+def held(pool):
+    """A slot, and the lease by which an instance holds it."""
+    slot = pool.contents().slots[0]
+    return slot, Lease(
+        uuid="l",
+        slot=slot.name,
+        kind=LeaseKind.INSTANCE,
+        holder="vm",
+        project_id="p",
+        epoch=1,
+        revocable=False,
+        granted_at=0.0,
+        function="aes",
+    )
+
+
+def test_an_instance_that_can_use_its_slot_is_no_finding(held, catalogue):
+    slot, lease = held
+    assert list(audit_instances([lease], [slot], catalogue)) == []
+
+
+@pytest.mark.parametrize(
+    ("slot_change", "lease_change", "finding"),
+    [
+        ({"name": "h0/other/0"}, {}, "does not exist, but instance vm holds it"),
+        ({"state": SlotState.FAULTED}, {}, "is FAULTED, but instance vm holds it"),
+        ({}, {"function": "none"}, "instance vm uses none, which is not in the catalogue"),
+    ],
+)
+def test_an_instance_without_its_accelerator_is_found(held, catalogue, slot_change, lease_change, finding):
+    slot, lease = held
+    found = list(audit_instances([replace(lease, **lease_change)], [replace(slot, **slot_change)], catalogue))
+    assert found == [f"slot {lease.slot}: {finding}"]
 
 
 @pytest.fixture

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from fpga_pool.model.exceptions import Conflict, UnknownFunction
+from fpga_pool.model.exceptions import Conflict, InvalidCatalogue, UnknownFunction
 from fpga_pool.model.flavor import AcceleratorRequest, provider_uuid
 from fpga_pool.model.messages.agents import EvictJob, FreeSlot, HoldSlot, JobEvicted, ReleaseJob
 from fpga_pool.model.objects.pool import Host, JobState, LeaseKind, SlotState
 from fpga_pool.model.rules.instance.instances import (
     Claim,
+    check_functions_in_use,
     claim_slots,
     instance_leases,
     not_to_be_had,
@@ -357,3 +358,14 @@ def test_what_a_new_database_finds_kept_stays_with_its_instance(new_pool, pool):
     assert ("h9/c/r0", "its agent reserves it for instance vm, which therefore holds it") in repairs
     assert (pool.lease("h9/c/r0").holder, pool.lease("h9/c/r0").function) == ("vm", "aes")
     assert pool.sent() == []
+
+
+def test_a_catalogue_without_a_function_that_instances_use_is_refused_with_their_names(pool, claim, make_catalogue):
+    for instance in ("vm2", "vm1"):
+        claim("aes", instance=instance)
+    with pool.tx() as tx:
+        leases = tx.leases()
+    check_functions_in_use(leases, pool.catalogue)
+    without = make_catalogue({"flow": (4.0, "large")}, slots=["small", "small", "large"], load_s=0.5, b_s_per_byte=1e-6)
+    with pytest.raises(InvalidCatalogue, match="functions that instances use: aes by vm1, vm2; delete"):
+        check_functions_in_use(leases, without)
