@@ -134,6 +134,6 @@ def audit(store: AuditedStore, *, idle: bool = False) -> list[str]:
 
 
 def lost_accelerators(store: AuditedStore, catalogue: Catalogue) -> list[str]:
-    """Return what instances hold and cannot use: no rule of the pool is broken, but a guest is without its accelerator."""
+    """Return what instances hold and cannot use; no rule of the pool is broken, but guests lack their accelerators."""
     with store.reading() as tx:
         return list(audit_instances(tx.leases(), tx.slots(), catalogue))
