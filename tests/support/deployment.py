@@ -162,7 +162,15 @@ class Deployment:
         """Start a process on its files, after ending it at once where it still runs."""
         self.kill(name)
         files = [f"--config-file={self._file(part)}" for part in ("pool", name)]
-        command = [*self._launchers.get(name, ()), sys.executable, "-P", "-m", self._programs[name].module]
+        command = [
+            *self._launchers.get(name, ()),
+            sys.executable,
+            "-P",
+            "-X",
+            "faulthandler",
+            "-m",
+            self._programs[name].module,
+        ]
         # A test that dies takes its processes with it.
         self._processes[name] = spawn(["setpriv", "--pdeathsig=KILL", *command, *files], self.log_file(name))
 
@@ -197,7 +205,13 @@ class Deployment:
         return statuses
 
     def _wait(self, name: str) -> int:
-        status = self._processes[name].wait(STOP_TIMEOUT_S)
+        process = self._processes[name]
+        try:
+            status = process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)  # its log ends with what each thread was doing
+            process.wait(STOP_TIMEOUT_S)
+            raise
         del self._processes[name]
         return status
 

@@ -9,12 +9,12 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from importlib.metadata import version
-from queue import SimpleQueue
 from types import FrameType
 from typing import NoReturn
 
@@ -96,10 +96,14 @@ class Signals:
     def __init__(self) -> None:
         self._ending = False
         self._limit_s: float | None = None
-        self._hangups: SimpleQueue[int] = SimpleQueue()
+        #: Python writes the number of each signal into it, so that the main thread wakes whichever thread the kernel
+        #: interrupted.
+        self._arrived, self._arriving = socket.socketpair()
+        self._arriving.setblocking(False)
+        signal.set_wakeup_fd(self._arriving.fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._end)
-        signal.signal(signal.SIGHUP, lambda number, _frame: self._hangups.put(number))
+        signal.signal(signal.SIGHUP, lambda _number, _frame: None)
 
     def end_within(self, limit_s: float) -> None:
         """Give an end in order so much time; 0 is for ever, as oslo.service has it."""
@@ -109,8 +113,8 @@ class Signals:
         """Wait for signals until one says to end."""
         with contextlib.suppress(Ended):
             while True:
-                self._hangups.get()
-                on_hangup()
+                if signal.SIGHUP in self._arrived.recv(64):
+                    on_hangup()
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
         if self._ending:
