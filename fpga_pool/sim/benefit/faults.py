@@ -1,4 +1,4 @@
-"""Faults while online jobs run: slots fail, hosts are lost, computations fail, operators drain slots."""
+"""Faults while online jobs run: slots fail, hosts are lost, computations fail, slots are drained, jobs cancelled."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +39,15 @@ class Drain:
     slot: int
 
 
-Fault = Outage | HostLoss | Failure | Drain
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel:
+    """A job is cancelled, if it has not ended."""
+
+    at_s: float
+    job: int
+
+
+Fault = Outage | HostLoss | Failure | Drain | Cancel
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +61,7 @@ def timeline(faults: Sequence[Fault]) -> list[tuple[float, Fault | End]]:
     """Return what happens when, in order of time."""
     events: list[tuple[float, Fault | End]] = []
     for fault in faults:
-        if isinstance(fault, Failure):
+        if isinstance(fault, Failure | Cancel):
             events.append((fault.at_s, fault))
         else:
             events += [(fault.begin_s, fault), (fault.end_s, End(fault))]

@@ -13,10 +13,10 @@ from fpga_pool.core.benefit.occupancy import EMPTY
 from fpga_pool.core.benefit.pool import OnlinePool, fair_rates
 from fpga_pool.core.policy import OnlinePolicy
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.sim.benefit.faults import Drain, End, Failure, Fault, HostLoss, Outage
+from fpga_pool.sim.benefit.faults import Cancel, Drain, End, Failure, Fault, HostLoss, Outage
 from fpga_pool.sim.benefit.queue import Queue
 from fpga_pool.sim.benefit.shell import CPU_END, LOADED, Shell
-from fpga_pool.sim.benefit.trace import BOTH, CPU, FAILED, FPGA, Trace
+from fpga_pool.sim.benefit.trace import BOTH, CANCELLED, CPU, FAILED, FPGA, Trace
 
 
 @dataclass(slots=True)
@@ -228,6 +228,8 @@ class LivePlaces(Shell):
                 if self._job[slot] < 0:
                     return False
                 self._wait_again(self._leave(slot, keep=False))
+            case Cancel(job=job):
+                return self._cancel(job)
             case Drain(slot=slot):
                 self._put_in_service(slot, drained=True)
                 self._withdraw_promise(slot)
@@ -244,6 +246,23 @@ class LivePlaces(Shell):
                         self._begin_load(slot, lost)
             case End(of=Drain(slot=slot)):
                 self._put_in_service(slot, drained=False)
+        return True
+
+    def _cancel(self, job: int) -> bool:
+        """Let a job end where it is; say whether it had not ended, and had come."""
+        if job in self._queue.pending:
+            self._queue.discard(job)
+        elif job in self._job:
+            self._leave(self._job.index(job), keep=False)
+        elif (slot := next((n for n, known in enumerate(self._slots) if known.promised == job), None)) is not None:
+            self._slots[slot].promised = -1
+            self._changed.add(slot)
+        elif (number := next((n for n, worker in self._busy.items() if worker.job == job), None)) is not None:
+            self._off_worker(number)
+        else:
+            return False
+        self._unfinished -= 1
+        self.record.end_s[job], self.record.where[job] = self._now_s, CANCELLED
         return True
 
     def _put_in_service(self, slot: int, *, down: bool | None = None, drained: bool | None = None) -> None:

@@ -16,7 +16,7 @@ from fpga_pool.core.benefit.pool import OnlinePool
 from fpga_pool.core.policy import OnlinePolicy
 from fpga_pool.sim.benefit.live import LiveShell, PoolRules
 from fpga_pool.sim.benefit.shell import Shell
-from fpga_pool.sim.benefit.trace import CPU, Record, Trace
+from fpga_pool.sim.benefit.trace import BOTH, CPU, FPGA, Record, Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ def simulate(
         mean_benefit_vcpus=shell.benefit / horizon_s if horizon_s > 0 else 0.0,
         horizon_s=horizon_s,
         reconfigurations=shell.record.reconfigurations,
-        jobs_on_fpga=int((where != CPU).sum()),
+        jobs_on_fpga=int(((where == FPGA) | (where == BOTH)).sum()),
         jobs_on_cpu=int((where == CPU).sum()),
         record=shell.record,
     )

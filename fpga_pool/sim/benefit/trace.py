@@ -71,8 +71,8 @@ def uniform_pool(catalogue: Catalogue, board: Board, hosts: int, cards: int) -> 
 
 
 #: Where a job ran.
-CPU, FPGA, BOTH, FAILED = 0, 1, 2, 3
-PLACES = ("cpu", "fpga", "fpga+cpu", "failed")
+CPU, FPGA, BOTH, FAILED, CANCELLED = range(5)
+PLACES = ("cpu", "fpga", "fpga+cpu", "failed", "cancelled")
 
 
 class Record:

@@ -6,14 +6,14 @@ import numpy as np
 
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.messages.agents import ObservedSlot
-from fpga_pool.model.objects.pool import CPU, JobState, SlotState, is_cpu
-from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest, create_batch
+from fpga_pool.model.objects.pool import CPU, ENDED_JOBS, JobState, SlotState, is_cpu
+from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest, cancel_batch, cancel_jobs, create_batch
 from fpga_pool.model.rules.online.family import OnlineFamily, OnlineRule
 from fpga_pool.model.rules.shared.changes import drain_slot, resume_slot
 from fpga_pool.model.rules.shared.reconcile import apply_heartbeat, tick
 from fpga_pool.model.rules.shared.reports import apply_reports
 from fpga_pool.sim.agents import SimulatedAgent
-from fpga_pool.sim.benefit.faults import Drain, End, Failure, HostLoss, Outage, timeline
+from fpga_pool.sim.benefit.faults import Cancel, Drain, End, Failure, HostLoss, Outage, timeline
 from fpga_pool.sim.engine import Engine
 from fpga_pool.sim.hosts import SimulatedHost
 from fpga_pool.sim.store import MemoryStore
@@ -187,6 +187,8 @@ class LivePool:
                     self.agents[self.host_of(slot)].fail_slot(self.names[slot])
             case Failure(slot=slot):
                 self.look_due = self.agents[self.host_of(slot)].fail_computation(self.names[slot])
+            case Cancel(job=job):
+                self.look_due = self.cancel(job)
             case Drain(slot=slot):
                 with self.tx() as tx:
                     drain_slot(tx, self.names[slot], "test", self.engine.now_s)
@@ -199,6 +201,17 @@ class LivePool:
             case End(of=Drain(slot=slot)):
                 with self.tx() as tx:
                     resume_slot(tx, self.names[slot], self.engine.now_s)
+
+    def cancel(self, number):
+        batch, trace = f"b{number:06}", self.case.trace
+        if trace.arrival_s[number] > self.engine.now_s:
+            return False
+        with self.tx() as tx:
+            lives = tx.job(job_name(number)).state not in ENDED_JOBS
+            if lives:
+                cancel_batch(tx, batch, trace.project[number], self.engine.now_s)
+                cancel_jobs(tx, batch, self.engine.now_s)
+        return lives
 
     def host_of(self, slot):
         return self.names[slot].split("/")[0]

@@ -9,7 +9,7 @@ import pytest
 from fpga_pool.conf.policies import policy_as, policy_names
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.rules.shared.settings import PoolSettings
-from fpga_pool.sim.benefit.faults import Drain, Failure, HostLoss, Outage
+from fpga_pool.sim.benefit.faults import Cancel, Drain, Failure, HostLoss, Outage
 from fpga_pool.sim.benefit.live import PoolRules
 from fpga_pool.sim.benefit.simulator import simulate
 from fpga_pool.sim.benefit.trace import Trace, uniform_pool
@@ -102,6 +102,10 @@ def random_catalogue(rng, kinds, *, keeps):
 def random_faults(rng, hosts, slots, end_s):
     """Return outages of slots, drains and lost hosts, of each slot one at most, and computations that fail."""
     faults = [Failure(at_s=rng.uniform(0, end_s), slot=int(rng.integers(slots))) for _ in range(rng.integers(0, 8))]
+    faults += [
+        Cancel(at_s=rng.uniform(end_s / 2, end_s * 1.2), job=int(job))
+        for job in rng.choice(JOBS // 2, 6, replace=False)
+    ]
     per_host = slots // hosts
     for host in range(hosts):
         own = range(host * per_host, (host + 1) * per_host)
