@@ -90,6 +90,7 @@ def loaded_policy(name):
 
 
 @pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.timeout(600)  # 200 traces with --long
 def test_the_simulator_decides_as_the_live_rules_do(name, catalogue, monkeypatch):
     monkeypatch.setattr(simulator, "_Run", RecordedRun)
     policy = loaded_policy(name)
