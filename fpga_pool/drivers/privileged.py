@@ -32,7 +32,7 @@ def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
 
 
 def use_own_capabilities() -> bool:
-    """Do without the daemon where this process may change the network; say whether it may.
+    """Skip the daemon if this process may change the network; return whether it may.
 
     Each call then works in the network namespace of the thread that makes it.
     """
@@ -88,5 +88,5 @@ def change_classes(index: int, classes: Sequence[HtbClass], forgiven: Sequence[i
 
 @tc_context.entrypoint
 def remove_flows(index: int, handles: Sequence[int], filters: Sequence[FlowFilter]) -> None:
-    """Remove classes and filters, those that are there."""
+    """Remove classes and filters; missing ones are ignored."""
     changes.remove_flows(index, handles, [FlowFilter(*one) for one in filters])

@@ -154,7 +154,7 @@ def _refused(ours: Mapping[str, str]) -> Iterator[str]:
 
 
 def wrong_tier(extra_specs: Mapping[str, str], vcpus: int | None) -> Iterator[str]:
-    """Tell of pCPUs that are asked for in another tier, or in another number, than the machine has vCPUs."""
+    """Report pCPUs requested in another tier or number than the machine has vCPUs."""
     tier = requested_tier(extra_specs)
     matches = ((_PLACEMENT_NAME.fullmatch(name), name) for name in extra_specs)
     asked = {name for match, name in matches if match and match["asked"] in TIER_CLASSES.values()}
@@ -233,7 +233,7 @@ def _wrong_group(name: str, group: _Group, function: str, catalogue: Catalogue) 
 
 
 def _never_satisfied(name: str, group: _Group, function: str, catalogue: Catalogue) -> Iterator[str]:
-    """Tell of a group for which no card in the catalogue has the slots."""
+    """Report a group for which no card in the catalogue has enough slots."""
     places = dict(slots_by_place(function, catalogue))
     if not places:
         yield f"{NAMESPACE}:function: no board in the catalogue has a slot that can hold {function}"

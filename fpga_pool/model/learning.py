@@ -82,7 +82,7 @@ class Learning:
         return self._memory != self._before
 
     def note_ends(self, find: Callable[[Collection[str]], Sequence[Work]], now_s: float) -> None:
-        """Tell the policy of watched work that has ended; `find` returns work by its uuids, as far as it exists."""
+        """Report watched work that has ended to the policy; `find` returns the existing work among the given uuids."""
         if not self._memory.watched:
             return
         found = find(self._memory.watched)
@@ -92,7 +92,7 @@ class Learning:
         self._observe("ended", ended, now_s)
 
     def note_placed(self, placed: Sequence[Work], now_s: float) -> None:
-        """Tell the policy which work got a place by its decision, and watch that."""
+        """Report to the policy which work was placed by its decision, and watch that work."""
         watched = {*self._memory.watched, *(work.uuid for work in placed)}
         self._memory = replace(self._memory, watched=tuple(sorted(watched)))
         self._observe("placed", placed, now_s)

@@ -90,7 +90,7 @@ class SchedulerAPI:
         return description
 
     def wake(self) -> None:
-        """Tell all schedulers that there may be something to do; nothing is lost when it does not reach them."""
+        """Notify all schedulers that there may be work; nothing is lost if the message is."""
         self._caller.run(lambda: self._client.prepare(fanout=True).cast({}, "wake"), FIND_S)
 
     # Tenants
@@ -214,11 +214,11 @@ class SchedulerAPI:
         self._call(NoneType, "claim", host=host, agent_id=agent_id)
 
     def heartbeat(self, heartbeat: Heartbeat) -> float:
-        """Tell the full observed state of a host; return what time it is in the pool, UTC seconds."""
+        """Report the full observed state of a host; return the pool's time in UTC seconds."""
         return self._call(float, "heartbeat", BEAT_S, heartbeat=heartbeat)
 
     def report(self, host: str, agent_id: str, numbered: Sequence[tuple[int, Report]]) -> None:
-        """Tell what happened, in order, each under its number; it is committed when this returns."""
+        """Send reports in order, each with its number; they are committed when this returns."""
         self._call(NoneType, "report", host=host, agent_id=agent_id, reports=numbered)
 
     # Agents of hosts with virtual machines

@@ -102,7 +102,7 @@ class AuditedStore(Protocol):
 
 
 def audit(store: AuditedStore, *, idle: bool = False) -> list[str]:
-    """Return all that contradicts the rules; of an `idle` pool also what is still under way.
+    """Return all violations of the rules; in an `idle` pool also work that is still in progress.
 
     The pool may go on meanwhile: what belongs together is read at one moment.
     """

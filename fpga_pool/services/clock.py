@@ -29,7 +29,7 @@ class SteadyClock:
         return self._offset_s + time.monotonic()
 
     def advance_to(self, at: float) -> None:
-        """Go on from `at` if that is later than now."""
+        """Advance to `at` if that is later than now."""
         with self._lock:
             behind_s = at - self()
             if behind_s > 0:

@@ -76,7 +76,7 @@ def agent_settings(conf: cfg.ConfigOpts, **host: Any) -> AgentSettings:
 
 
 def slot_driver(conf: cfg.ConfigOpts, catalogue: Catalogue) -> SlotDriver:
-    """Return the driver of this host's cards; InvalidInput names those there are."""
+    """Return the driver of this host's cards; InvalidInput names the available drivers."""
     kind = _driver(SLOT_DRIVERS, "[agent] slot_driver", conf.agent.slot_driver)
     trusted = public_key("[agent] bitstream_public_key", conf.agent.bitstream_public_key)
     made: SlotDriver = kind.from_conf(conf, catalogue, trusted)
@@ -84,7 +84,7 @@ def slot_driver(conf: cfg.ConfigOpts, catalogue: Catalogue) -> SlotDriver:
 
 
 def guest_driver(conf: cfg.ConfigOpts) -> GuestDriver | None:
-    """Return what connects virtual machines with their slots; None where there are none.
+    """Return the driver that connects virtual machines with their slots, or None.
 
     InvalidInput names the drivers there are, or what the driver needs and is not installed.
     """
@@ -117,7 +117,7 @@ def _driver(group: str, option: str, name: str) -> Any:
 
 
 def instances(conf: cfg.ConfigOpts, agent: AgentService, scheduler: SchedulerAPI) -> Instances | None:
-    """Return what follows the virtual machines of this host; None where there are none."""
+    """Return the supervisor of the virtual machines of this host, or None."""
     guests = guest_driver(conf)
     if guests is None:
         return None
@@ -137,7 +137,7 @@ def instances(conf: cfg.ConfigOpts, agent: AgentService, scheduler: SchedulerAPI
 
 
 def tiers(conf: cfg.ConfigOpts, settings: AgentSettings) -> Tiers | None:
-    """Return what keeps the guests of this host in their tiers; None where there are none.
+    """Return the service that keeps the guests of this host in their tiers, or None.
 
     InvalidInput names the option that is wrong, of the pool or of Nova.
     """

@@ -1,4 +1,4 @@
-"""For how long things that change as long as they live have stood still.
+"""Failure detector: the time since each observed value last changed.
 
 Judged by the observer's own clock alone: what another machine's clock says is never compared with it.
 """
@@ -16,7 +16,7 @@ class FailureDetector:
         self._seen: dict[str, tuple[Hashable, float]] = {}
 
     def note(self, values: Mapping[str, Hashable]) -> dict[str, float]:
-        """Take note of what there is now; return for how many seconds each has been seen as it is."""
+        """Record the present values; return for how many seconds each has not changed."""
         now_s = self._clock()
         before = self._seen
         self._seen = {
@@ -27,7 +27,7 @@ class FailureDetector:
 
     @property
     def names(self) -> frozenset[str]:
-        """What was there at the last look."""
+        """The keys present at the last observation."""
         return frozenset(self._seen)
 
     def restart(self) -> None:

@@ -31,7 +31,7 @@ FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 5.0
 
 
 class Loop:
-    """Calls `step` until stopped; a step returns True if it wants to be called again at once."""
+    """Calls `step` until stopped; a step returns True to be called again immediately."""
 
     def __init__(self, name: str, step: Callable[[], bool], interval_s: float) -> None:
         self._step = step
@@ -41,7 +41,7 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread; the first step is taken at once."""
+        """Start the thread; the first step is executed immediately."""
         self._thread.start()
 
     def wake(self) -> None:

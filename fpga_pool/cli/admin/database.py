@@ -85,7 +85,7 @@ class Audit(ManageCommand):
         return FAILED if findings else 0
 
     def _audit_leases(self, store: Store, placement: PlacementClient, *, repair: bool) -> list[str]:
-        """Tell what differs from Placement; return what is wrong and was not reconciled."""
+        """Print the differences from Placement; return those that were not reconciled."""
         known = Allocations(placement)
         found = lease_findings(store, placement, known, None)
         if repair and found.surplus:

@@ -61,11 +61,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rules",
         choices=("paper", "pool"),
         default="paper",
-        help="paper: a job that waits too long runs on a CPU of its own (default); pool: as the scheduler does, with"
-        " the CPU workers that there are, and as long as a job would compute on a slot it waits for one",
+        help="paper: a job that waits too long runs on a dedicated CPU (default); pool: as in the scheduler, with a"
+        " limited number of CPU workers, on which a job runs after it has waited for its compute time on a slot",
     )
     parser.add_argument(
-        "--cpu-workers", type=positive_count, metavar="N", help="with --rules pool, CPU workers (default: one a host)"
+        "--cpu-workers",
+        type=positive_count,
+        metavar="N",
+        help="number of CPU workers with --rules pool (default: one per host)",
     )
     parser.add_argument(
         "--optimum",

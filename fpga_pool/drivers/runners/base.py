@@ -29,7 +29,7 @@ class Runner(abc.ABC):
 
     @abc.abstractmethod
     def observe(self) -> dict[Key, Running]:
-        """Return all processes that were launched here and not ended by `end`."""
+        """Return all processes that were launched here and not stopped by `end`."""
 
     @abc.abstractmethod
     def launch(self, spec: ProcessSpec, processor: int, tier: Tier) -> None:
@@ -48,7 +48,7 @@ class Runner(abc.ABC):
 
     @abc.abstractmethod
     def end(self, key: Key) -> None:
-        """Stop a process, whatever it does, and forget it; nothing is left of it when this returns."""
+        """Stop a process in any state and remove it completely before returning."""
 
     @abc.abstractmethod
     def leave(self, key: Key) -> None:
@@ -56,7 +56,7 @@ class Runner(abc.ABC):
 
     @abc.abstractmethod
     def discard(self, saved: str) -> None:
-        """Remove a saved memory, whichever host has saved it; nothing where there is none."""
+        """Remove a saved memory, even one saved by another host; a missing one is ignored."""
 
 
 #: A rate is measured over so long at least.

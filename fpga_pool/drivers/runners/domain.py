@@ -31,7 +31,7 @@ class Image:
 
 
 def find_image(directory: Path, name: str) -> Image:
-    """Return an image by its name; InvalidInput says what is missing."""
+    """Return an image by its name; InvalidInput names what is missing."""
     place = directory / _checked(name, "image")
     kernel, initrd, cmdline = place / "kernel", place / "initrd", place / "cmdline"
     disk = next((place / disk for disk in DISKS if (place / disk).is_file()), None)
@@ -83,7 +83,7 @@ class SavedMemory:
 
 
 def _checked(name: str, what: str) -> str:
-    """Refuse what would lead out of a directory."""
+    """Refuse names that would lead out of a directory."""
     if not _NAME.fullmatch(name):
         raise InvalidInput(f"{what}: {name!r} is not a valid name")
     return name
@@ -128,7 +128,7 @@ class ProcessDomain:
 
     @classmethod
     def launched(cls, spec: ProcessSpec, processor: int, tier: Tier) -> Self:
-        """Return what is to be said of a process that is launched."""
+        """Return the metadata of a process to be launched."""
         return cls(key=spec.key, processor=processor, tier=tier, cpu_usage=spec.cpu_usage, carried_s=spec.done_s)
 
     @classmethod

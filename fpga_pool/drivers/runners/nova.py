@@ -114,7 +114,7 @@ class NovaRunner(Runner):
         return found
 
     def _marked(self) -> dict[str, Guest]:
-        """Return the guests of this host that say which process they are, by uuid."""
+        """Return the guests of this host that are gang processes, by uuid."""
         return {guest.uuid: guest for guest in self._guests.find().values()}
 
     def _look(self, guests: dict[str, Guest]) -> bool:
@@ -350,7 +350,7 @@ class NovaRunner(Runner):
         self._nova.adopt(server.uuid, about)
 
     def _arrive(self, server: Server, guest: Guest | None) -> None:
-        """Bring a paused server here, and have it go on: one step for each look."""
+        """Move a paused server to this host and resume it, one step per check."""
         if server.task:
             return
         if server.host != self._nova.home:

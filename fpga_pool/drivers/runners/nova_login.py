@@ -1,4 +1,4 @@
-"""[nova]: where the cloud is, and who the pool is there that makes servers."""
+"""[nova]: the cloud, and the account with which the pool creates servers."""
 
 from typing import Any
 

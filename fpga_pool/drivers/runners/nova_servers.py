@@ -176,7 +176,7 @@ class Servers:
         self._ask("POST", "/servers", {"server": server})
 
     def delete(self, uuid: str) -> None:
-        """Have a server deleted, whatever it does; nothing where it is gone.
+        """Delete a server in any state; one that no longer exists is ignored.
 
         One that Nova refuses to delete has to be deleted sooner or later: ServiceUnavailable, with the reason.
         """
@@ -192,7 +192,7 @@ class Servers:
         self._act(uuid, {"pause": None})
 
     def unpause(self, uuid: str) -> None:
-        """Have a server go on that is paused."""
+        """Resume a paused server."""
         self._act(uuid, {"unpause": None})
 
     def fetch(self, uuid: str) -> None:
@@ -304,7 +304,7 @@ def _is_novas(answer: Any) -> bool:
 
 
 def _said(answer: Any) -> str:
-    """Return what Nova says of a failure, in one line."""
+    """Return Nova's description of a failure, in one line."""
     try:
         said = next(iter(answer.json().values()))["message"]
     except (ValueError, LookupError, TypeError, StopIteration, AttributeError):

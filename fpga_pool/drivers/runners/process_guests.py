@@ -237,7 +237,7 @@ class ProcessGuests:
         self._tier_of.pop(guest.uuid, None)
 
     def destroy(self, guest: Guest) -> None:
-        """End a guest at once; nothing where it has ended, or libvirt cannot."""
+        """Destroy a guest immediately; ignored if it has ended, or if libvirt cannot."""
         self.gone(guest.domain.destroy)
         self.forget(guest.uuid)
 

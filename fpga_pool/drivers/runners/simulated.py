@@ -23,7 +23,7 @@ from fpga_pool.model.flavor import Tier
 
 @dataclass(frozen=True, slots=True)
 class _Guest:
-    """One process: what its file says."""
+    """One process, as stored in its file."""
 
     gang: str
     index: int
@@ -180,7 +180,7 @@ class SimulatedRunner(Runner):
         self._adjust(guests, now_s)
 
     def _adjust(self, guests: dict[Key, _Guest], now_s: float | None) -> None:
-        """Give each process the rate that it has beside its neighbour from now on.
+        """Set the rate of each process beside its present neighbour.
 
         Without a moment it is that at which the neighbour was seen to be gone: now.
         """

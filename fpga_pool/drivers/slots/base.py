@@ -136,7 +136,7 @@ class SlotDriver(ABC):
         return ""
 
     def progress(self, slot: SlotAddress) -> float:
-        """Return the share of its work that the slot's job has done; 0 where that cannot be said.  Never blocks."""
+        """Return the share of its work that the slot's job has done; 0 if that is unknown.  Never blocks."""
         return 0.0
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Faults that a simulated card suffers: by chance, reproducibly, or when a test says so."""
+"""Faults of a simulated card: random but reproducible, or requested by a test."""
 
 import math
 from dataclasses import dataclass

@@ -79,7 +79,7 @@ class TierDriver(abc.ABC):
 
     @abc.abstractmethod
     def release(self, instance: str) -> None:
-        """Give a guest back the pins and the priority that it had before it was placed; nothing where it was not."""
+        """Restore a guest's pins and priority from before it was placed; ignored if it was not placed."""
 
     @abc.abstractmethod
     def close(self) -> None:

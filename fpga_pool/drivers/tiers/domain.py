@@ -55,7 +55,7 @@ class TieredDomain:
 
 
 def parse(xml: str) -> TieredDomain:
-    """Return what a domain's description says; InvalidInput says what is wrong with it, or with its wish."""
+    """Return the guest described by a domain; InvalidInput if the description or its requested tier is invalid."""
     try:
         root = ElementTree.fromstring(xml)  # noqa: S314  # written by libvirt on this host
         vcpu = root.find("vcpu")
@@ -76,7 +76,7 @@ def parse(xml: str) -> TieredDomain:
 
 
 def _wanted(root: ElementTree.Element, specs: Mapping[str, str]) -> Tier | None:
-    """Return the tier that is asked for: the pool's own word comes before that of Nova's flavor."""
+    """Return the requested tier: the pool's metadata take precedence over Nova's flavor."""
     own = root.find(f"./metadata/{{{WISH_URI}}}guest")
     if own is not None:
         return requested_tier({f"{NAMESPACE}:tier": own.get("tier", "")})

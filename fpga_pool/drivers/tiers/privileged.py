@@ -31,7 +31,7 @@ def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
 
 
 def use_own_capabilities() -> bool:
-    """Do without the daemon where this process may write control groups; say whether it may."""
+    """Skip the daemon if this process may write control groups; return whether it may."""
     capable = os.access(ROOT, os.W_OK)
     if capable:
         tiers_context.set_client_mode(False)

@@ -161,7 +161,7 @@ class LookAtCard(SlotInstruction):
 
 @dataclass(frozen=True, slots=True)
 class Answer(Instruction):
-    """Tell who sent a command what became of it."""
+    """Notify the sender of a command of its outcome."""
 
     outcome: Outcome
 

@@ -81,7 +81,7 @@ class JobFiles:
             path.unlink(missing_ok=True)
 
     def delete_strays(self, held: Container[str]) -> None:
-        """Remove what belongs to none of the jobs that are held, and what was being computed: it is computed again."""
+        """Remove files of unknown jobs, and incomplete results: these are computed again."""
         strays = [path for path in self._inputs.iterdir() if path.name.removesuffix(".part") not in held]
         strays += [path for path in self._results.iterdir() if path.name not in held]
         for path in strays:

@@ -105,7 +105,7 @@ class Journal:
                 self._in_transaction = False
 
     def identify(self) -> tuple[str, int]:
-        """Return the agent's secret, made at its first start, and how often it was started, this time included."""
+        """Return the agent's secret, created at its first start, and the number of its starts including this one."""
         with self._transaction() as db:
             if db.execute("UPDATE agent SET boot = boot + 1").rowcount == 0:
                 db.execute("INSERT INTO agent VALUES (?, 1)", (str(uuid.uuid4()),))
@@ -120,7 +120,7 @@ class Journal:
             return dict(self._db.execute("SELECT name, epoch FROM shards").fetchall())
 
     def commands(self) -> tuple[str, ...]:
-        """Return the identities of the commands whose repetition is answered, the oldest first."""
+        """Return the ids of the commands whose repetition is recognized, the oldest first."""
         with self._lock:
             return tuple(identity for (identity,) in self._db.execute("SELECT id FROM commands ORDER BY rowid"))
 
@@ -169,7 +169,7 @@ class Journal:
         self._later += [one.report for one in records if isinstance(one, i.ReportLater)]
 
     def holds(self) -> dict[str, tuple[HoldSlot, bool]]:
-        """Return by slot for whom it is kept, and whether it is ready."""
+        """Return the reservation of each slot, and whether the slot is ready."""
         with self._lock:
             rows = self._db.execute("SELECT slot, action, ready FROM holds").fetchall()
         return {slot: (from_text(Action, action), bool(ready)) for slot, action, ready in rows}
@@ -322,7 +322,7 @@ def _forget_old_commands(db: sqlite3.Connection) -> None:
 
 
 def _advance(db: sqlite3.Connection, command: Command) -> None:
-    """Have a slot refuse what is older than this command."""
+    """Make a slot refuse commands older than this one."""
     db.execute(
         "INSERT INTO fences VALUES (?, ?, ?) ON CONFLICT (slot) DO UPDATE"
         " SET epoch = excluded.epoch, sequence = excluded.sequence",

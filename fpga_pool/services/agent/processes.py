@@ -82,12 +82,12 @@ class Processes:
         return self._state.takes(name)
 
     def observed_processors(self) -> tuple[ObservedProcessor, ...]:
-        """Return what this host gives to gangs, and what they have of it beside that."""
+        """Return the processors that this host provides for gangs, and others that gangs still occupy."""
         names = (*self._state.processors, *self._state.withdrawn)
         return self._state.observed_processors({name: self._journal.fence(name) for name in names})
 
     def observed(self) -> tuple[ObservedProcess, ...]:
-        """Return all processes held, with what was last seen of their progress."""
+        """Return all processes held, with their last observed progress."""
         return self._state.observed()
 
     def execute(self, command: Command) -> Outcome:
@@ -100,7 +100,7 @@ class Processes:
             return outcome
 
     def step(self) -> bool:
-        """Make what is there more like what is to be; return whether something has changed."""
+        """Reconcile the observed processes with the desired ones; return whether something has changed."""
         with self._changed:
             left, self._left = self._left, []
         failures: list[FpgaPoolError] = []
@@ -114,7 +114,7 @@ class Processes:
         return changed
 
     def _after(self, event: ProcessesEvent, failures: list[FpgaPoolError]) -> bool:
-        """Do what an event leads to, whatever of it fails; return whether something has changed."""
+        """Execute the consequences of an event, even if some of them fail; return whether something has changed."""
         with self._changed:
             instructions = self._handle(event)
         to_do = [instruction for instruction in instructions if not isinstance(instruction, Answer | Record)]
@@ -122,7 +122,7 @@ class Processes:
         return self._carry_out_all(to_do, failures) or changed
 
     def _handle(self, event: ProcessesEvent) -> Sequence[ProcessesInstruction]:
-        """Change the state once what has changed is in the journal; return what else is to be done."""
+        """Change the state after the change is in the journal; return the remaining instructions."""
         state, instructions = handle(self._state, event, self._clock())
         records = [instruction for instruction in instructions if isinstance(instruction, Record)]
         if records:

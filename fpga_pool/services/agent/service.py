@@ -249,7 +249,7 @@ class AgentService:
         )
 
     def _watch(self) -> bool:
-        """Look after the running jobs, at this pace while there are any."""
+        """Check the running jobs, at this interval while there are any."""
         time.sleep(WATCH_S)
         return sum(worker.watch() for worker in self.slots.values()) > 0
 

@@ -88,7 +88,7 @@ class FlowShaper:
         return True
 
     def _hold(self, action: ShapeFlow) -> None:
-        """Follow a plan from now on; a stream that is held already goes on under its limit, at other rates."""
+        """Follow a plan from now on; a stream that is already limited gets the new rates."""
         held = self._flows.get(key(action))
         if held is not None and _flow(held[0]) != _flow(action):
             self._forget(key(action))
@@ -127,7 +127,7 @@ class FlowShaper:
         return True
 
     def _open(self, limits: Sequence[LimitedFlow]) -> None:
-        """Open all at once, and one by one where one of them is refused."""
+        """Open all flows in one call, or one by one if any of them is refused."""
         if not limits:
             return
         if self._attempt(lambda: self._driver.open_all(limits)):
@@ -154,7 +154,7 @@ class FlowShaper:
         return True
 
     def _complain(self, trouble: str) -> None:
-        """Tell of what is wrong, once until something else is."""
+        """Log a problem once, until it changes."""
         level = logging.DEBUG if trouble == self._trouble else logging.ERROR
         LOG.log(level, "egress: %s", trouble)
         self._trouble = trouble

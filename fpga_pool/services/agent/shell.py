@@ -140,7 +140,7 @@ class AgentShell:
 
     @contextmanager
     def _handled(self, event: e.AgentEvent) -> Iterator[list[i.Instruction]]:
-        """Handle an event, and take it back if what is done inside fails."""
+        """Handle an event, and undo it if the body fails."""
         instructions = self.machine.handle(event, self._clock())
         LOG.debug("%s -> %s", event, instructions)
         try:

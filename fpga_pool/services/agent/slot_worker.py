@@ -1,4 +1,4 @@
-"""The thread of one slot: carries out what the machine of the agent says, one instruction after the other."""
+"""The thread of one slot: executes the instructions of the agent's state machine one after the other."""
 
 import hashlib
 import logging
@@ -89,7 +89,7 @@ class SlotWorker:
         self._wake.set()
 
     def drain(self) -> None:
-        """Begin nothing new; a running job goes on."""
+        """Start nothing new; a running job continues."""
         self._stop.set()
         self._wake.set()
 
@@ -326,7 +326,7 @@ class SlotWorker:
 
 
 def _hash_durably(path: Path) -> str:
-    """Return the SHA-256 of a file whose content no power loss can take any more."""
+    """Sync a file to disk and return its SHA-256."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -110,7 +110,7 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
     def _wait(
         self, batch_uuid: str, wait_s: float, look: Callable[[], tuple[Sequence[Job], dict[str, int]]]
     ) -> tuple[Sequence[Job], dict[str, int]]:
-        """Look until there are jobs to be seen, or the time is over."""
+        """Wait until jobs have changed, or until the timeout."""
         give_up_s = time.monotonic() + wait_s
         with self._service.changes.watching(batch_uuid) as watch:
             while True:
@@ -161,7 +161,7 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
         return [replace(ticket, shaped=ticket.job in shaped) for ticket in tickets]
 
     def _shape(self, planned: Job, request: TicketRequest) -> bool:
-        """Have the requester's host hold the stream to its rates; say whether it can."""
+        """Make the requester's host enforce the rates of the stream; return whether it can."""
 
         def admit(tx: Transaction) -> bool:
             job = tx.job(planned.uuid)
@@ -335,7 +335,7 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
 
     @contextmanager
     def _counting(self, host: object) -> Iterator[None]:
-        """Count what is refused of what is said in the name of a host."""
+        """Count refused messages sent in the name of a host."""
         try:
             yield
         except (InvalidInput, HostTaken, LateMessage):

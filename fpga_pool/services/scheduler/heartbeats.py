@@ -54,7 +54,7 @@ class HeartbeatIntake:
         self._compared_s = 0.0
 
     def claim(self, host: str, agent_id: str) -> None:
-        """Raise HostTaken unless a heartbeat of this agent would be taken in."""
+        """Raise HostTaken unless a heartbeat of this agent would be accepted."""
         with self._store.reading() as tx:
             known = next((known for known in tx.hosts() if known.name == host), None)
         if known is not None and known.alive:
@@ -99,7 +99,7 @@ class HeartbeatIntake:
             LOG.debug("a refused message of %s was not counted: %s", host, error)
 
     def flush(self) -> bool:
-        """Note which hosts live, all at once."""
+        """Record which hosts are alive, in one transaction."""
         with self._lock:
             alive, self._alive = self._alive, {}
         if alive:

@@ -139,7 +139,7 @@ class Departures:
         self.loop.wake()
 
     def step(self) -> bool:
-        """Give back what the noted instances hold beyond what Placement has allocated to them."""
+        """Release the slots of the recorded instances that Placement has not allocated to them."""
         with self._lock:
             noted, self._noted = self._noted, set()
         for instance, leases in self._held(noted).items() if noted else ():

@@ -43,7 +43,7 @@ class Outbox:
         self._behind_since: dict[str, float] = {}
 
     def announce(self, hosts: Iterable[str]) -> None:
-        """Tell agents in whose hands the shard is now: what its former owner still says they refuse."""
+        """Notify the agents of the shard's new owner, so that they refuse commands of the former one."""
         for host in hosts:
             self._workers.submit(self._announce, host)
 
@@ -76,7 +76,7 @@ class Outbox:
         return False
 
     def stop(self) -> None:
-        """End; what was not delivered stays in the store."""
+        """Stop; undelivered commands stay in the store."""
         self._workers.shutdown(wait=True, cancel_futures=True)
 
     def _deliver(self, host: str, commands: list[Command], wake: Callable[[], None]) -> None:

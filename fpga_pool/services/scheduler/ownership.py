@@ -69,7 +69,7 @@ class OwnedShard:
         self._loops = [self._dispatching, *self.planning.values(), ticking, *others]
 
     def start(self) -> None:
-        """Tell the agents who owns the shard now, and begin."""
+        """Notify the agents of the shard's new owner, and start."""
         with self._store.reading() as tx:
             self._outbox.announce([host.name for host in tx.hosts() if host.alive])
         for loop in self._loops:
@@ -129,7 +129,7 @@ def log_repairs(repairs: list[Repair]) -> None:
 
 
 class Ownership:
-    """Takes, renews and gives up shards, so that all living schedulers have about as many."""
+    """Acquires, renews and releases shards, so that all live schedulers own about the same number."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class Ownership:
             return tuple(sorted(self._owned))
 
     def step(self) -> bool:
-        """Say that this scheduler lives, and see to it that every shard has an owner."""
+        """Record a sign of life of this scheduler, and ensure that every shard has an owner."""
         try:
             self._store.beat(self._name, self._clock())
             with self._store.reading() as tx:
@@ -215,7 +215,7 @@ class Ownership:
                 owned.stop()
 
     def leave(self) -> None:
-        """Give up everything, so that others take over at once."""
+        """Release all shards, so that others take over immediately."""
         for name in self.shards():
             self._release(name)
         self._attempt(lambda: self._store.forget_scheduler(self._name))

@@ -49,7 +49,7 @@ class Inventory:
         self._away = False
 
     def step(self, proceed: Callable[[], bool] = lambda: True) -> bool:
-        """Make Placement have what there is."""
+        """Reconcile Placement with the slots of the pool."""
         began_s = time.monotonic()
         if began_s < self._look_at_s:
             return False
@@ -81,7 +81,7 @@ class Inventory:
         return {host.name for host in hosts}, wanted
 
     def _complain(self, complaints: list[str]) -> None:
-        """Say what is new of what could not be done; it is tried again every minute."""
+        """Log new failures; the operations are retried every minute."""
         for complaint in complaints:
             if complaint not in self._complaints:
                 LOG.warning("%s", complaint)

@@ -78,7 +78,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Tell who sent a command what became of it."""
+    """Notify the sender of a command of its outcome."""
 
     outcome: Outcome
 

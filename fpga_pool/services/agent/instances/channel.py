@@ -42,7 +42,7 @@ class ChannelLimits:
 
 @dataclass(slots=True)
 class _Request:
-    """A request whose input arrives."""
+    """A request whose input is being received."""
 
     id: str
     function: str
@@ -53,7 +53,7 @@ class _Request:
 
 
 class GuestChannel:
-    """Serves one port of one guest in its own thread, over as many connections as it takes."""
+    """Serves one port of one guest in its own thread, and reconnects when a connection ends."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ class HoldTable:
         self.changed = threading.Condition(lock)
 
     def of(self, slot: str) -> Hold | None:
-        """Return for whom a slot is kept."""
+        """Return the instance for which a slot is reserved."""
         with self.changed:
             return self._state.holds.get(slot)
 
@@ -36,7 +36,7 @@ class HoldTable:
             return {hold.action.instance for hold in self._state.holds.values()}
 
     def wait_ready(self, instance: str, slots: Iterable[str], timeout_s: float) -> None:
-        """Wait until all these slots are ready for an instance; an error says what keeps one from it."""
+        """Wait until all these slots are ready for an instance; an error gives the reason why one is not."""
         until_s = time.monotonic() + timeout_s
         with self.changed:
             for slot in slots:
@@ -85,7 +85,7 @@ class GuestUse:
             self._hold = hold
 
     def end(self) -> None:
-        """Let it use the slot no more; what it computes there is stopped."""
+        """Revoke its access to the slot; a running computation is stopped."""
         with self._lock:
             self._hold = None
         self.stop()

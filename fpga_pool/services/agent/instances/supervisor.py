@@ -105,7 +105,7 @@ class InstanceSupervisor:
         self._starting_until_s = time.monotonic() + self._parts.prepare_s + START_S
 
     def prepare(self, domain: Domain) -> None:
-        """Have the slots of an instance ready before it starts; what is raised says why it must not."""
+        """Prepare the slots of an instance before it starts; an error gives the reason why it must not start."""
         patience_s = self._parts.prepare_s
         with self._lock:
             try:
@@ -169,7 +169,7 @@ class InstanceSupervisor:
                 self._release()
 
     def _release(self) -> None:
-        """Give back what the instance has; its agent hears of it by a command for each slot."""
+        """Release the slots of the instance; the agent receives a command for each slot."""
         if self._claimed or self._parts.holds.slots_of(self.instance):
             LOG.info("instance %s: not running here; its slots are released", self.instance)
             self._parts.scheduler.release_slots(self._parts.host, self._parts.agent_id, self.instance)

@@ -105,7 +105,7 @@ class Book:
         self._entries = self._read()
 
     def entries(self) -> dict[str, Entry]:
-        """Return what is written, by instance, in the order of their coming."""
+        """Return the stored places by instance, in order of arrival."""
         return dict(self._entries)
 
     def write(self, entries: Mapping[str, Entry]) -> None:

@@ -187,7 +187,7 @@ class Tiers:
         return False
 
     def _allocated(self) -> Mapping[str, Tier] | None:
-        """Return what Placement has allocated; None = it is not asked, or does not answer."""
+        """Return the allocations in Placement; None = Placement is not configured, or does not answer."""
         if self._accounts is None:
             return None
         try:
@@ -271,7 +271,7 @@ class Tiers:
         return place
 
     def _is_good(self, place: Place, guest: TieredGuest, others: Collection[Place]) -> bool:
-        """Return whether a place is still to be had."""
+        """Return whether a place is still available."""
         return (
             len(place.pcpus) == guest.vcpus
             and set(place.pcpus) <= self._pcpus
@@ -299,7 +299,7 @@ class Tiers:
         return found
 
     def _complain(self, about: str, complaint: str) -> None:
-        """Say what is new of what cannot be done; it is tried again at every look."""
+        """Log new problems; the operations are retried at every check."""
         if self._complaints.get(about) != complaint:
             LOG.warning("%s", complaint)
         self._complaints[about] = complaint
