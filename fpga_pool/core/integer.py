@@ -303,7 +303,7 @@ class _Sense:
         return cls(-1.0 if model.sense == pulp.LpMaximize else 1.0)
 
     def tighter(self, one: float, other: float) -> float:
-        """Return the bound that says more."""
+        """Return the tighter bound."""
         return max(one, other) if self.sign > 0 else min(one, other)
 
     def slack(self, bound: float) -> float:

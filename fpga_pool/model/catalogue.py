@@ -101,7 +101,7 @@ def _check_finite(value: object, path: tuple[str, ...]) -> None:
 
 
 def _explain(error: ValidationError) -> str:
-    """Say in one line where the catalogue is wrong and what would be right."""
+    """Describe an error in the catalogue in one line: its place and the expected value."""
     path, rule = list(error.absolute_path), error.validator
     wanted: Any = error.validator_value
     found: Any = error.instance

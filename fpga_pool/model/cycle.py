@@ -37,7 +37,7 @@ class Look(Generic[ViewT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFailure:
-    """A policy has raised an error; the shard goes on without its decision."""
+    """A policy has raised an error; the shard continues without its decision."""
 
     #: What could not be decided, by which policy, and what follows.
     message: str
@@ -78,7 +78,7 @@ class Family(Protocol[ViewT, WantedT]):
     waits: bool
 
     def snapshot(self, tx: Transaction, now_s: float) -> Look[ViewT] | None:
-        """Read what is to be decided on; None = nothing is."""
+        """Read the view for the decision; None = there is nothing to decide."""
         ...
 
     def decide(self, look: Look[ViewT], state: PolicyState, rng: np.random.Generator) -> Decision[WantedT]:
@@ -86,7 +86,7 @@ class Family(Protocol[ViewT, WantedT]):
         ...
 
     def commit(self, tx: Transaction, look: Look[ViewT], wanted: WantedT, now_s: float) -> Outcome:
-        """Do what is wanted, as far as nothing concerned has changed since the snapshot."""
+        """Apply the decision, except where its objects have changed since the snapshot."""
         ...
 
     def work(self, tx: Transaction, uuids: Collection[str]) -> Sequence[Work]:

@@ -1,4 +1,4 @@
-"""Errors that a user or operator can meet, each with a stable code.
+"""Errors shown to users and operators, each with a stable code.
 
 The code never changes once released: clients compare it.  The edges (REST, RPC) map classes to HTTP and RPC errors
 in one place each.  A message says what was wrong, where, and what would be right.
@@ -14,7 +14,7 @@ class FpgaPoolError(Exception):
 
 
 class InvalidInput(FpgaPoolError):
-    """A request whose content cannot be right."""
+    """A request with invalid content."""
 
     code = "fpga_pool.invalid_input"
 
@@ -74,7 +74,7 @@ class StaleEpoch(Conflict):
 
 
 class LateMessage(Conflict):
-    """A message that is not newer than one that was heard before: a repeat, or overtaken."""
+    """A message that is not newer than an earlier one: repeated, or overtaken."""
 
     code = "fpga_pool.late_message"
 
@@ -98,7 +98,7 @@ class ServiceUnavailable(FpgaPoolError):
 
 
 class Contended(ServiceUnavailable):
-    """Other writers were in the way; the same again will do."""
+    """A conflict with concurrent writers; the request can be repeated."""
 
     code = "fpga_pool.contended"
 

@@ -80,7 +80,7 @@ class Next:
 
 
 class FreeSlots:
-    """Counts what instances of this request were given; used by one thread at a time."""
+    """Counts the slots given to instances of this request; used by one thread at a time."""
 
     def __init__(self, fitting: Fitting, found: Ints, per_slot_left: float = 0.0) -> None:
         """`found` (P,) is how many slots of each provider there are for the request: see `what_is_left`.
@@ -192,7 +192,7 @@ class FreeSlots:
 
 
 def what_is_left(fitting: Fitting, left: Mapping[str, int] | None) -> Ints:
-    """Return (P,) what both the pool and Placement can give.
+    """Return (P,) the slots available in both the pool and Placement.
 
     `left` is what Placement has left of providers that were asked for; others are as the pool knows them.
     """

@@ -8,7 +8,7 @@ from fpga_pool.model.flavor import EXTRA_SPECS, NAMESPACE, check_extra_spec
 
 
 class PoolExtraSpecValidator(ExtraSpecValidator):
-    """Says which extra spec is wrong and what is right; Nova's own answer is a regular expression."""
+    """Names the invalid extra spec and the expected values; Nova itself only names a regular expression."""
 
     def validate(self, name: str, value: str) -> None:
         """Refuse a value that is wrong."""

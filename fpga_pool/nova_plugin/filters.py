@@ -23,7 +23,7 @@ register_opts(CONF)
 
 
 class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
-    """Passes hosts with slots that the function of the flavor is in or can be loaded into.
+    """Passes hosts with slots that hold, or can be loaded with, the function of the flavor.
 
     A slot is free, or held by the pool for jobs that can be evicted.  It must run before filters that drop allocation
     candidates, since it concludes from the first one of a host what was claimed there.  Slots that
@@ -34,7 +34,7 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
     RUN_ON_REBUILD = False
 
     def filter_all(self, filter_obj_list: Iterable[Any], spec_obj: Any) -> Iterable[Any]:
-        """Return the hosts that pass, at once for a request that asks nothing of the pool."""
+        """Return the hosts that pass; immediately for a request without extra specs of the pool."""
         extra_specs = accelerator_specs(spec_obj)
         if extra_specs is None or not CONF.fpga_pool.enabled or request_is_rebuild(spec_obj):
             return filter_obj_list

@@ -58,7 +58,7 @@ class Linked:
         return self._gone.get(host, _NONE)
 
     def outcome(self, host: str, needs: Needs | None, gone: Places | None = None) -> Outcome | None:
-        """Return what the next instance would get of these providers (None = of any), once others are gone."""
+        """Return the slots that the next instance would get from these providers (None = any), after earlier ones."""
         slot_candidates, first = self._slot_candidates.located(host)
         if not slot_candidates:
             return None
@@ -94,7 +94,7 @@ class Linked:
             self._gone[host] = self.gone(host) | outcome.places
 
     def needs(self, host: str, outcome: Outcome) -> tuple[tuple[int, int], ...]:
-        """Return how many slots of which providers those are."""
+        """Return the number of these slots by provider."""
         slot_candidates, first = self._slot_candidates.located(host)
         counted = Counter(slot_candidates[place].provider for place in outcome.places)
         return tuple((first + provider, count) for provider, count in sorted(counted.items()))
@@ -104,7 +104,7 @@ class Linked:
 def _chosen(
     slot_candidates: SlotCandidates, wish: Links, count: int, asked: tuple[tuple[int, int], ...] | None, gone: Places
 ) -> Outcome | None:
-    """Return what the pool would choose: hosts of the next snapshots are mostly like those of this one."""
+    """Return the slots that the pool would choose; most hosts are the same in the next snapshots."""
     left = [place for place in range(len(slot_candidates)) if place not in gone]
     some = [slot_candidates[place] for place in left]
     found = choose_candidates(some, wish, count, None if asked is None else dict(asked))
@@ -177,7 +177,7 @@ class Completions:
         return completions
 
     def _next(self, host: str, candidates: Sequence[Candidate]) -> Needs:
-        """Return what the next instance on a host would take."""
+        """Return the slots that the next instance on a host would take."""
         possible = (self._free_slots.needs(slots_of(candidate)) for candidate in candidates)
         needs = min((needs for needs in possible if needs), key=self._free_slots.cost, default=None)
         return needs or self._free_slots.cheapest(host, self._wanted.count)

@@ -1,4 +1,4 @@
-"""Free capacity of the pool's providers in Placement, for requests whose candidates do not say enough.
+"""Free capacity of the pool's providers in Placement, for requests whose candidates do not contain it.
 
 The pool learns of a claim when the instance reaches its compute node; until then only Placement knows.  For one
 instance its candidates say enough.  Those of several are claimed from one list, which does not say how often.

@@ -22,7 +22,7 @@ from fpga_pool.rpc.transport import MessagingError, guest_transport
 
 
 class Breaker:
-    """Says whether to ask; after the pause one question is let through, and its answer decides.  Threads share it."""
+    """Circuit breaker: after the pause one query is let through, and its result decides.  Threads share it."""
 
     def __init__(self, failures: int, reset_s: float, clock: Callable[[], float]) -> None:
         self._most, self._reset_s, self._clock = failures, reset_s, clock
@@ -61,7 +61,7 @@ class PoolUnknown(Exception):
 
 
 class Picture:
-    """A snapshot, and what was computed from it; threads may share it."""
+    """A snapshot with results computed from it; threads may share it."""
 
     def __init__(self, providers: Providers, catalogue: Catalogue) -> None:
         self.providers = providers
@@ -69,7 +69,7 @@ class Picture:
         self._fitting: dict[tuple[str, float], Fitting] = {}
 
     def fitting(self, function: str, stay_s: float) -> Fitting:
-        """Return the slots that can be had for a function; UnknownFunction where there is none of that name."""
+        """Return the slots available for a function; UnknownFunction if the catalogue has none of that name."""
         key = function, stay_s
         found = self._fitting.get(key)
         if found is None:
@@ -81,7 +81,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How old what is known may be, and how long a request waits; seconds."""
+    """Limits on the age of a snapshot and on the time that a request waits, in seconds."""
 
     timeout_s: float
     snapshot_age_s: float
@@ -106,7 +106,7 @@ class Pool:
         self._known: tuple[float, Picture] | None = None
 
     def now(self) -> Picture:
-        """Return the pool as it was at most `snapshot_age_s` ago, or `stale_age_s` where it does not answer.
+        """Return the pool at most `snapshot_age_s` old, or `stale_age_s` if it does not answer.
 
         Raises PoolUnknown where there is no such picture.  Who finds another request asking waits for its answer.
         """

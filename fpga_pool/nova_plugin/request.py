@@ -36,7 +36,7 @@ First = tuple[Candidate | None, int | None, Outcome | None]
 
 
 class Offer(NamedTuple):
-    """What a host would give the next instance, if nothing else changes its first candidate."""
+    """The slots that a host would give the next instance, by its first candidate."""
 
     candidate: Candidate | None
     #: `FreeSlots.changes` when it was worked out.
@@ -49,7 +49,7 @@ _NONE: First = None, None, None
 
 
 class Request:
-    """What is known about a request, and what was found out; used by one thread at a time."""
+    """A request and the results of the filter; used by one thread at a time."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Request:
         return [host for host in hosts if host not in changed or self._admit(host)]
 
     def _note_claim(self, hosts: Sequence[Any]) -> set[Any]:
-        """Find where the last instance went.
+        """Find the host of the last instance.
 
         Hosts come in the order in which their claims were tried: of those before it Placement has refused the first
         candidate, whatever the pool thinks of it.
@@ -123,7 +123,7 @@ class Request:
         return set(hosts[: grown[-1] + 1])
 
     def _admit(self, host: Any) -> bool:
-        """Order the candidates of a host; say whether there is one that the pool can fulfil."""
+        """Order the candidates of a host; return whether the pool can fulfil any of them."""
         candidates = host.allocation_candidates
         rows = only_rows(candidates, self._free_slots.rows, self.wanted.count)
         if not rows:
@@ -178,7 +178,7 @@ class Request:
         return first
 
     def _first_needs(self, host: Any) -> Needs | None:
-        """Return what the next instance takes of which providers; None if these cannot be had."""
+        """Return the slots that the next instance takes, by provider; None if they are not available."""
         candidate, row, _ = self._first_of(host)
         if row is not None:
             count = self.wanted.count
@@ -218,11 +218,11 @@ class Request:
         return of is weighed and weigher in weighers
 
     def note_reported(self, weighed: object, weighers: Iterable[type]) -> None:
-        """Remember whose weights are reported for a list of hosts; Nova makes a new list for each instance."""
+        """Remember which weigher reports the sum for a list of hosts; Nova makes a new list for each instance."""
         self._reported = weighed, frozenset(weighers)
 
     def benefit(self, host: Any) -> float:
-        """Return what the next instance would add to the benefit of the pool on a host (benefit paper, equation 1)."""
+        """Return the benefit to the pool of the next instance on a host (benefit paper, equation 1)."""
         candidate, row, _ = self._first_of(host)
         gain = NOT_HAD if row is None else self._next.gain[row]
         if gain != NOT_HAD:
@@ -272,7 +272,7 @@ class Request:
         return [plan.lateness(host, taken[host]) if host in taken else late.get(host) for host in hosts]
 
     def make_plan(self, hosts: Sequence[Any]) -> None:
-        """Plan all instances of the request as a batch, if its owner says how long they run."""
+        """Plan all instances of the request as a batch, if the flavor gives their run time."""
         runtime_s = self.wanted.runtime_s
         if runtime_s is None:
             return
@@ -301,7 +301,7 @@ class Request:
     # Why
 
     def explain(self, host: Any) -> str:
-        """Say of a host what the pool has there for this request."""
+        """Describe the slots of a host for this request."""
         _, why = explain_host(
             self._fitting, host.host, self.wanted.count, together=self._together, links=wished_links(self.wanted)
         )
@@ -317,7 +317,7 @@ class Requests:
         self._of: weakref.WeakKeyDictionary[Any, Request | None] = weakref.WeakKeyDictionary()
 
     def get(self, spec: Any) -> Request | None:
-        """Return what was found out about a request; None where the filter did not look at it."""
+        """Return the results of the filter for a request; None if the filter did not examine it."""
         with self._lock:
             return self._of.get(spec)
 

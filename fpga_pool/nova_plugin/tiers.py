@@ -28,7 +28,7 @@ _RATIO = 2.0
 
 
 def tier_specs(spec_obj: Any) -> Mapping[str, str] | None:
-    """Return the extra specs of a request for a tier; None for any other request, at once."""
+    """Return the extra specs of a request for a tier; None for any other request."""
     flavor = spec_obj.flavor
     if not flavor or "extra_specs" not in flavor or _TIER not in flavor.extra_specs:
         return None
@@ -45,7 +45,7 @@ class FpgaPoolTierFilter(filters.BaseHostFilter):
     RUN_ON_REBUILD = False
 
     def filter_all(self, filter_obj_list: Iterable[Any], spec_obj: Any) -> Iterable[Any]:
-        """Return the hosts that pass, at once for a request that asks for no tier."""
+        """Return the hosts that pass; immediately for a request without a tier."""
         extra_specs = tier_specs(spec_obj)
         if extra_specs is None or not CONF.fpga_pool.enabled or request_is_rebuild(spec_obj):
             return filter_obj_list
@@ -64,7 +64,7 @@ class FpgaPoolTierFilter(filters.BaseHostFilter):
 
 
 def _wrong(extra_specs: Mapping[str, str], spec_obj: Any) -> str:
-    """Say what is wrong with a request for a tier; "" = nothing."""
+    """Return the error in a request for a tier; "" = none."""
     try:
         found = next(wrong_tier(extra_specs, spec_obj.flavor.vcpus), "")
     except InvalidInput as error:
@@ -86,7 +86,7 @@ class FpgaPoolTierWeigher(weights.BaseHostWeigher):
         return float(get_weight_multiplier(host_state, name, CONF.fpga_pool.tier_weight_multiplier))
 
     def weigh_objects(self, weighed_obj_list: Sequence[Any], weight_properties: Any) -> list[float]:
-        """Return a weight for each host; nothing at all, which costs nothing, where no tier is asked for."""
+        """Return a weight for each host; an empty list, which costs nothing, for a request without a tier."""
         extra_specs = tier_specs(weight_properties)
         if extra_specs is None or not CONF.fpga_pool.enabled:
             return []

@@ -24,7 +24,7 @@ register_opts(CONF)
 
 
 class _PoolWeigher(weights.BaseHostWeigher):
-    """Base of the weighers: neutral for every request that the filter has not taken up.
+    """Base of the weighers: neutral for every request that the filter has not examined.
 
     The first one called for a list of hosts returns the sum of all that nova.conf enables, each normalised to 0..1 and
     multiplied as Nova would do it; the others return nothing. One that nova.conf does not enable returns its own.
@@ -97,7 +97,7 @@ def _enabled(weight_classes: Sequence[str]) -> Sequence[_PoolWeigher]:
 
 
 class FpgaPoolBenefitWeigher(_PoolWeigher):
-    """Prefers hosts where the instance adds most to the benefit of the whole pool (benefit paper, equation 1).
+    """Prefers hosts where the instance increases the pool's total benefit most (benefit paper, equation 1).
 
     That is the speedup of its accelerators, less what is evicted for them, less their share of the time to load them.
     """

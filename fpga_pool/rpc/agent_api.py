@@ -19,7 +19,7 @@ class AgentAPI:
         self._timeout_s = timeout_s
 
     def execute(self, host: str, shard: str, epoch: int, commands: Sequence[Command]) -> list[Outcome]:
-        """Have commands executed, in order; an outcome for each is returned once it is in the agent's journal.
+        """Execute commands in order; return the outcome of each when it is in the agent's journal.
 
         StaleEpoch if the agent knows a later owner of the shard; without commands the agent learns who owns it.
         """

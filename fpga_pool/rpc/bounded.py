@@ -29,7 +29,7 @@ GRACE_S = 1.0
 
 
 class Caller:
-    """Makes calls in its own threads, which keep no process from ending; threads may share it."""
+    """Makes calls in its own daemon threads; threads may share it."""
 
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[tuple[Future[object], Callable[[], object]]] = queue.SimpleQueue()

@@ -146,7 +146,7 @@ class SchedulerAPI:
         return self._call(list[Gang], "gangs", project_id=project_id, limit=limit, marker=marker)
 
     def gang(self, project_id: str, uuid: str) -> GangDetail:
-        """Return one gang, with what can be said of it now."""
+        """Return one gang, with its pending reason and expected start."""
         return self._call(GangDetail, "gang", project_id=project_id, uuid=uuid)
 
     def cancel_gang(self, project_id: str, uuid: str) -> Gang:
@@ -226,7 +226,7 @@ class SchedulerAPI:
     def claim_slots(
         self, host: str, agent_id: str, instance: str, project_id: str, wanted: AcceleratorRequest
     ) -> list[Slot]:
-        """Have a virtual machine that begins on a host hold its slots, the same when it is asked again.
+        """Claim slots for a virtual machine that starts on a host; repeated calls return the same slots.
 
         Raises
         ------
@@ -247,7 +247,7 @@ class SchedulerAPI:
         )
 
     def release_slots(self, host: str, agent_id: str, instance: str) -> None:
-        """Give back whatever a virtual machine holds on a host."""
+        """Release all slots that a virtual machine holds on a host."""
         self._call(NoneType, "release_slots", host=host, agent_id=agent_id, instance=instance)
 
     def instance_slots(self, host: str) -> dict[str, list[str]]:

@@ -31,7 +31,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimum:
-    """What is known of the mean benefit of the best schedule, in vCPUs."""
+    """Bounds on the mean benefit of the best schedule, in vCPUs."""
 
     #: No schedule exceeds it.
     most_vcpus: float

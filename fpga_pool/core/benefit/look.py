@@ -200,7 +200,7 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Taken:
-    """What came of a look."""
+    """The outcome of a decision."""
 
     places: list[Place] = field(default_factory=list)
     #: Slots whose job is to leave.
@@ -222,7 +222,7 @@ def take(
     on_cpu: Callable[[int], bool],
     loading: Mapping[int, float],
 ) -> Taken:
-    """Ask for moves until there are no more.
+    """Apply the policy's moves until there are no more.
 
     Parameters
     ----------

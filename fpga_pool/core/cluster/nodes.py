@@ -87,7 +87,7 @@ class PatsUnit:
 
 
 def can_execute(unit: Unit, subtask: Subtask) -> bool:
-    """Say whether the unit has an implementation of the subtask, and enough memory of its own when it is empty."""
+    """Return whether the unit has an implementation of the subtask, and enough memory for it when it is empty."""
     if unit.kind == CPU:
         return subtask.estimate_s[CPU] < np.inf
     return subtask.estimate_s[ACCELERATOR] < np.inf and subtask.accelerator_memory_gb <= unit.memory_gb

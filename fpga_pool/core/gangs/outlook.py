@@ -17,7 +17,7 @@ class Why(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What can be said of a gang that waits for the foreground."""
+    """The expected start of a gang that waits for the foreground, and the reason why it waits."""
 
     gang: int
     why: Why
@@ -26,7 +26,7 @@ class Outlook:
 
 
 def outlook(view: Tiers, now_s: float) -> list[Outlook]:
-    """Return what can be said of all that wait for the foreground, the head of the line first.
+    """Return the outlook of all gangs that wait for the foreground, the head of the queue first.
 
     They are served in this order, each at the first time at which it fits until its estimated end.  Gangs that run in
     the background meanwhile may need less.

@@ -55,7 +55,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageSaid:
-    """What gangs say of their usage (section 3.5.1)."""
+    """Declared usage of gangs (section 3.5.1)."""
 
     #: Nothing: wider gangs are taken to use the middle of the range.
     unknown: bool = False
@@ -105,7 +105,7 @@ def draw_usage(width: Ints, params: ProgressParams, rng: np.random.Generator, *,
 
 
 def say_usage(usage: Floats, width: Ints, said: UsageSaid, params: ProgressParams, rng: np.random.Generator) -> Floats:
-    """Return what is said of a usage; both are in the form of `Gangs.usage`."""
+    """Return the declared usage for an actual one; both have the form of `Gangs.usage`."""
     of = np.arange(len(width)) if len(usage) == len(width) else np.repeat(np.arange(len(width)), width)
     several = width[of] > 1
     found = usage.copy()

@@ -54,7 +54,7 @@ _NOBODY = -1
 
 
 def place(keys: Floats, rows: Ints, count: int, key: float, gang: int) -> int:
-    """Return where in the line a gang is, or would be."""
+    """Return the position of a gang in the order, or where it would be inserted."""
     low = int(keys[:count].searchsorted(key))
     high = int(keys[:count].searchsorted(key, "right"))
     return low + int(rows[low:high].searchsorted(gang))

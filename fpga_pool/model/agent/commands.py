@@ -25,7 +25,7 @@ from fpga_pool.model.objects.pool import SlotState
 
 
 class Commanding:
-    """The part of `machine.Agent` that executes commands, and the steps that all events are made of."""
+    """The part of `machine.Agent` that executes commands, and the steps common to all events."""
 
     def __init__(self, host: str) -> None:
         self.host = host

@@ -73,7 +73,7 @@ class ResultsDelivered(AgentEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotEvent(AgentEvent):
-    """Base of what the executor of a slot says; it carries out one instruction after the other."""
+    """Base of the events from the executor of a slot, which executes one instruction after the other."""
 
     slot: str
 

@@ -146,7 +146,7 @@ class BeginGuestUse(SlotInstruction):
 
 @dataclass(frozen=True, slots=True)
 class EndGuestUse(SlotInstruction):
-    """Let the instance use the slot no more; what it computes there is stopped first."""
+    """Revoke the instance's access to the slot; a running computation is stopped first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,11 +72,11 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionEnded:
-    """Nobody has fetched the result in time, or it is lost."""
+    """The result was not fetched in time, or it is lost."""
 
 
 def about(job: HeldJob, now_s: float) -> dict[str, Any]:
-    """Return what every report on an attempt says."""
+    """Return the fields common to all reports on an attempt."""
     return {"job": job.uuid, "attempt": job.attempt, "at": now_s}
 
 

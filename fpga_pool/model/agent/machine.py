@@ -76,7 +76,7 @@ class Agent(Commanding):
         }
 
     def handle(self, event: e.AgentEvent, now_s: float) -> list[i.Instruction]:
-        """Change the state by an event at `now_s`, UTC seconds of the pool; return what is to be done.
+        """Change the state by an event at `now_s`, UTC seconds of the pool; return the instructions.
 
         Raises
         ------
@@ -102,7 +102,7 @@ class Agent(Commanding):
         return [*self._out, *(i.WakeSlot(slot) for slot in self._wakes)]
 
     def undo(self) -> None:
-        """Take the last event back: what it changed could not be recorded."""
+        """Undo the last event: its changes could not be recorded."""
         self.state.undo()
 
     # What can be seen -------------------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ class Agent(Commanding):
     # Restart ----------------------------------------------------------------------------------------------------
 
     def _restarted(self, event: e.Restarted, now_s: float) -> None:
-        """Take up what the journal holds; what was computing starts again, what is lost is reported."""
+        """Restore the state from the journal; interrupted computations restart, lost objects are reported."""
         state = self.state
         state.fences.update(event.fences)
         state.epochs.update(event.epochs)

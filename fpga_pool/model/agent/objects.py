@@ -209,7 +209,7 @@ class AgentState:
             self._undo.append((table, key, table.pop(key)))
 
     def put_job(self, job: HeldJob) -> None:
-        """Hold a job, in place of what was held of it."""
+        """Add or replace a job."""
         known = self.jobs.get(job.uuid)
         if known is not None and known.slot != job.slot:
             self.drop(self.jobs_of_slot[known.slot], job.uuid)
@@ -230,7 +230,7 @@ class AgentState:
         self.put(self.executed, command, None)
 
     def keep(self) -> None:
-        """Keep all changes made so far, whatever comes."""
+        """Keep all changes made so far; they can no longer be undone."""
         self._undo.clear()
         while len(self.executed) > REMEMBERED:
             self.executed.popitem(last=False)

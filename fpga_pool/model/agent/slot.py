@@ -1,4 +1,4 @@
-"""The life of a slot on its agent: what is under way there, and what its state is for the pool.
+"""The life of a slot on its agent: its current operation, and its state for the pool.
 
 One executor acts on a slot, one instruction after the other, and each of its answers is an event here.  Who decides
 what comes next (`machine.Agent`) sees the slot FREE, its queue and its hold.
@@ -86,7 +86,7 @@ class RestEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AheadWanted:
-    """The pool wants a function loaded if the slot has nothing else to do now; None: not any more."""
+    """The pool wants a function loaded if the slot has nothing else to do now; None cancels that."""
 
     action: LoadFunction | None
 

@@ -31,7 +31,7 @@ class AgentTable(Generic[T]):
         return (state, event) in self.rules
 
     def transition(self, thing: T, event: object, now_s: float) -> tuple[T | None, list[Instruction]]:
-        """Return `thing` after `event`, and what is to be done.
+        """Return `thing` after `event`, and the instructions.
 
         Raises
         ------

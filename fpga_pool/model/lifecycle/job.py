@@ -81,7 +81,7 @@ class Displaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictRequested:
-    """Its place is worth more to another job; what it has done so far is kept, or lost."""
+    """Its place is worth more to another job; its progress is kept, or lost."""
 
     keep_progress: bool
 

@@ -51,7 +51,7 @@ class PriorityChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveRequested:
-    """Its gang is to go on elsewhere."""
+    """Its gang migrates to other processors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vanished:
-    """Its agent is given up, or does not know it."""
+    """Its host is lost, or its agent does not know it."""
 
     reason: str
 

@@ -160,7 +160,7 @@ class Outcome(Message, frozen=True, kw_only=True):
 
 
 class JobReport(Variant, frozen=True, kw_only=True):
-    """Base of what is said about one attempt of a job; `at` is the agent's UTC time."""
+    """Base of the reports on one attempt of a job; `at` is the agent's UTC time."""
 
     job: str
     attempt: int

@@ -60,7 +60,7 @@ GangAction = LaunchProcess | SetTier | SaveProcess | StopProcess
 
 
 class ProcessReport(Variant, frozen=True, kw_only=True):
-    """Base of what is said about one process; `at` is the agent's UTC time."""
+    """Base of the reports on one process; `at` is the agent's UTC time."""
 
     gang: str
     index: int
@@ -79,7 +79,7 @@ class ProcessExited(ProcessReport, frozen=True, kw_only=True):
 
 
 class ProcessSaved(ProcessReport, frozen=True, kw_only=True):
-    """The process was stopped, and can go on elsewhere from what it had done."""
+    """The process was stopped with its progress saved, and can resume elsewhere."""
 
     done_s: Number
     cpu_s: Number = 0.0

@@ -70,7 +70,7 @@ class FunctionInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """How well a function's time model fits what was observed on one board."""
+    """How well a function's time model fits the observed runs on one board."""
 
     function: str
     board: str
@@ -85,7 +85,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangDetail:
-    """A gang with what can be said of it now."""
+    """A gang with its pending reason, expected start, progress and processes."""
 
     gang: Gang
     #: Why it is not in the foreground, and when it is expected there, UTC seconds; "" and None where nothing is to say.

@@ -34,7 +34,7 @@ class GangState(StrEnum):
 
 
 class ProcessState(StrEnum):
-    """What is known of one process of one attempt of a gang."""
+    """The stored state of one process of one attempt of a gang."""
 
     #: Has its place; launched when no process of a former attempt is left.
     RESERVED = "RESERVED"

@@ -109,7 +109,7 @@ class SchedulerService:
         self.ownership.pause()
 
     def stop(self) -> None:
-        """Let running steps end; what is committed stays for the next owner, which can take over at once."""
+        """Let running steps end; committed work stays for the next owner, which can take over immediately."""
         self.pause()
         self.ownership.leave()
 

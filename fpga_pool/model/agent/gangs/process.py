@@ -192,7 +192,7 @@ _SIGHTS: dict[Phase, type[SeenAlive | SeenSaved | SeenExited | SeenFailed]] = {
 
 
 def sight(guest: Running | None) -> Sight:
-    """Return what it means for a process that its guest looks like this."""
+    """Return the event that follows for a process from the observed state of its guest."""
     return Unseen() if guest is None else _SIGHTS.get(guest.phase, SeenAlive)(guest)
 
 
@@ -232,7 +232,7 @@ Rule = Callable[[HeldProcess, Any, float], Outcome]
 
 
 def about(key: Key, now_s: float) -> dict[str, Any]:
-    """Return what every report says of a process."""
+    """Return the fields common to all reports on a process."""
     return {"gang": key.gang, "index": key.index, "attempt": key.attempt, "at": now_s}
 
 
@@ -337,7 +337,7 @@ _RULES: dict[tuple[Goal, type], Rule] = {
 
 
 def transition(held: HeldProcess, event: object, now_s: float) -> Outcome:
-    """Return a process after an event at `now_s`, and what is to be done with its guest.
+    """Return a process after an event at `now_s`, and the instructions for its guest.
 
     Raises
     ------

@@ -82,7 +82,7 @@ class ProcessesState:
         return name in self.processors or name in self.withdrawn
 
     def observed_processors(self, fences: Mapping[str, tuple[int, int]]) -> tuple[ObservedProcessor, ...]:
-        """Return what the host gives to gangs, and what they have of it beside that.
+        """Return the processors that the host provides for gangs, and others that gangs still occupy.
 
         `fences`: by processor, epoch and sequence of the last command.
         """
@@ -98,11 +98,11 @@ class ProcessesState:
         )
 
     def observed(self) -> tuple[ObservedProcess, ...]:
-        """Return all processes held, with what was last seen of their progress."""
+        """Return all processes held, with their last observed progress."""
         return tuple(_observed(held, self.seen.get(key)) for key, held in self.held.items())
 
     def with_held(self, held: HeldProcess) -> "ProcessesState":
-        """Return it with a process, in place of what was held of it."""
+        """Return the state with a process added or replaced."""
         return replace(self, held={**self.held, held.key: held})
 
     def without(self, key: Key) -> "ProcessesState":
@@ -126,7 +126,7 @@ def _observed(held: HeldProcess, seen: Running | None) -> ObservedProcess:
 
 
 def handle(state: ProcessesState, event: ProcessesEvent, now_s: float) -> Handled:
-    """Return the state after an event at `now_s`, UTC seconds of the pool, and what is to be done."""
+    """Return the state after an event at `now_s`, UTC seconds of the pool, and the instructions."""
     match event:
         case ProcessesRestored(processes):
             return replace(state, held={held.key: held for held in processes}), ()
@@ -181,7 +181,7 @@ def _act(state: ProcessesState, command: Command, action: GangAction, now_s: flo
 
 
 def _look(state: ProcessesState, now_s: float) -> Handled:
-    """Make what is there more like what is to be; what ends makes room for what begins, at the next look."""
+    """Reconcile observed with desired processes; those that end make room for others at the next check."""
     instructions: list[ProcessesInstruction] = [
         _drop(key, guest) for key, guest in state.seen.items() if key not in state.held
     ]

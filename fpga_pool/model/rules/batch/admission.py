@@ -159,7 +159,7 @@ def owned_batch(tx: Transaction, uuid: str, project_id: str) -> Batch:
 
 
 def cancel_batch(tx: Transaction, uuid: str, project_id: str, now_s: float) -> Batch:
-    """Ask for the end of a batch: what has not completed is cancelled (`cancel_jobs`), what has is kept."""
+    """Request the cancellation of a batch: completed jobs are kept, others are cancelled (`cancel_jobs`)."""
     batch = owned_batch(tx, uuid, project_id)
     changed, _ = BATCH.transition(batch, BatchCancelRequested(), now_s)
     tx.save(changed)

@@ -173,7 +173,7 @@ class BatchFamily:
         return self._may_change(self._default_policy)
 
     def snapshot(self, tx: Transaction, now_s: float) -> Look[BatchView] | None:
-        """Read the oldest batch that waits, or what is under way if that is not as planned."""
+        """Read the oldest pending batch, or the work in progress if it differs from the plan."""
         self._put_off = {uuid: until for uuid, until in self._put_off.items() if now_s < until}
         # The plan's time 0 is when agents and clients know of it.
         begin_s = now_s + self._settings.dispatch_lead_s

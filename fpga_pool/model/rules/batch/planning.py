@@ -26,7 +26,7 @@ TimeModels = Mapping[tuple[str, str], TimeModel]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What is to be planned now, and the pool to plan it on."""
+    """The jobs to plan now, and the pool to plan them on."""
 
     view: PoolView
     #: Jobs of one batch that wait for a place.

@@ -32,7 +32,7 @@ from fpga_pool.model.values import changed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplanProblem:
-    """What a policy is asked to plan around, and what its indices mean."""
+    """The work in progress that a policy plans around, and the meaning of its indices."""
 
     underway: Underway
     #: (J,) as they were read.
@@ -60,7 +60,7 @@ class ReplanProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What came of a re-plan."""
+    """The outcome of replanning."""
 
     #: Jobs that had no place and have one now, jobs that have another one than before, and other times.
     placed: list[Job] = field(default_factory=list)
