@@ -1,4 +1,4 @@
-"""Transactions: what the rules of the pool need of a store, one at a time, reading their own writes.
+"""Transactions: the interface of a store for the rules of the pool; they are serial and read their own writes.
 
 `store` implements this on SQL, `sim` in memory.  Everything a transaction changed becomes visible at once, together
 with the commands it sent, or not at all.  `PolicyMemory` is stored with a shard, so that its next owner goes on with

@@ -192,7 +192,7 @@ def _slots(allocations: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _detail(answer: Any) -> str:
-    """Return what Placement says of a failure, in one line."""
+    """Return Placement's description of a failure, in one line."""
     try:
         detail = answer.json()["errors"][0]["detail"]
     except (ValueError, LookupError, TypeError):
@@ -222,7 +222,7 @@ def list_opts() -> list[tuple[cfg.OptGroup, list[Any]]]:
 
 
 def open_placement(conf: cfg.ConfigOpts) -> PlacementClient | None:
-    """Return the configured Placement; None where the pool is to do without; InvalidInput says what is wrong."""
+    """Return the configured Placement; None if it is not used; InvalidInput if the configuration is invalid."""
     name = GROUP.name
     loading.register_auth_conf_options(conf, name)
     loading.register_session_conf_options(conf, name)

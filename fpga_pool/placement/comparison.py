@@ -48,7 +48,7 @@ class Allocations:
         self._known: dict[str, tuple[int, Mapping[str, int]]] = {}
 
     def on(self, providers: Sequence[str], held: Held) -> Given:
-        """Return what these providers give, as far as Placement has them.
+        """Return the allocations from those of these providers that exist in Placement.
 
         What is given grows only with the generation of a provider, so that one which gave nothing, and of which nothing
         is held, need not be asked again before that has grown.

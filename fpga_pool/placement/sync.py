@@ -117,7 +117,7 @@ class Sync:
     def run(
         self, wanted: Sequence[WantedProvider], hosts: Collection[str], proceed: Callable[[], bool] = lambda: True
     ) -> list[str]:
-        """Make `wanted`, all that there is to be of `hosts`, true; return what could not be done, for people.
+        """Make the providers of `hosts` in Placement equal to `wanted`; return the failures, as readable text.
 
         It goes on after single failures.  Nothing was done if it raises ServiceUnavailable: Placement is away.
         """

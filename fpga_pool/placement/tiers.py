@@ -71,7 +71,7 @@ class TierAccounts:
         return found
 
     def exchange(self, tiers: Mapping[str, Tier]) -> None:
-        """Allocate pCPUs of another tier to each of these consumers: to all in one step, or to none and Conflict.
+        """Allocate pCPUs of another tier to all of these consumers in one step; Conflict if that is not possible.
 
         Consumers that have none of this host's tiers are left as they are.
         """

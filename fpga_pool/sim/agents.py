@@ -162,7 +162,7 @@ class SimulatedAgent:
             executor.number = next(self._numbers)
 
     def come_back(self) -> None:
-        """Start again, with empty slots, and go on from what the journal holds."""
+        """Restart with empty slots, from the state in the journal."""
         self._begin([changed(slot, state=SlotState.EMPTY, function="") for slot in self.host.slots])
 
     def _begin(self, slots: Sequence[ObservedSlot]) -> None:
@@ -201,7 +201,7 @@ class SimulatedAgent:
         return executor.number
 
     def _answer(self, event: e.SlotEvent) -> None:
-        """Say how an instruction has ended, and ask for the next."""
+        """Report the end of an instruction, and request the next."""
         self._executors[event.slot].busy = False
         self._feed(event)
         self._ask(event.slot)

@@ -54,7 +54,7 @@ _PG_NOT_NOW = re.compile("starting up|shutting down|too many|recovery|not yet ac
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise a domain error in place of the database's; what has none (a mistake of ours) passes as it is."""
+    """Raise a domain error instead of the database's; errors without one (bugs) are raised unchanged."""
     try:
         yield
     except (DBAPIError, db.DBError, StaleDataError, PoolTimeout) as error:
@@ -137,7 +137,7 @@ LOG_INTERVAL_S = 0.02
 
 
 def connect(connection: str, **options: Any) -> Engine:
-    """Return an engine for the database at a URL; a SQLite file is made if it is missing.
+    """Return an engine for the database at a URL; a missing SQLite file is created.
 
     `options` are those of oslo.db's engine; they are for database servers.
     """

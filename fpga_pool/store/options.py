@@ -45,7 +45,7 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
 
 def open_store(conf: cfg.ConfigOpts) -> Store:
-    """Return the store in the configured database; InvalidInput or ServiceUnavailable says why there is none.
+    """Return the store in the configured database; InvalidInput or ServiceUnavailable if it cannot be used.
 
     Only here are the options made known to `conf`: a process that needs no database loads nothing for one.
     """

@@ -122,7 +122,7 @@ class Reads(GangReads, TaskReads):
         return self._all(Shard, all_of(Shard).order_by(_SHARDS.c.name))
 
     def schedulers(self) -> Sequence[Scheduler]:
-        """Return the schedulers that ever were, by name."""
+        """Return all schedulers ever registered, by name."""
         return self._all(Scheduler, all_of(Scheduler).order_by(_SCHEDULERS.c.name))
 
     def beats(self) -> dict[str, tuple[str, int, int]]:

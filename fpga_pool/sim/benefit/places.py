@@ -217,7 +217,7 @@ class LivePlaces(Shell):
         return fair_rates(demands_bps, view.dma_bps[card])
 
     def _expect(self, slot: int, end_s: float) -> None:
-        """Nothing tells a live pool of it."""
+        """Do nothing: a live pool is not notified."""
 
     def _befall(self, fault: Fault | End) -> bool:
         match fault:

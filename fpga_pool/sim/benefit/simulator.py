@@ -1,4 +1,4 @@
-"""Runs an online policy over a trace, of a million jobs too.
+"""Runs an online policy over a trace, of up to millions of jobs.
 
 The occupancy and the policy are those of the live scheduler.  What is around them follows the paper's model (`shell`),
 or the rules of a live pool, its faults included (`live`).
@@ -21,7 +21,7 @@ from fpga_pool.sim.benefit.trace import BOTH, CPU, FPGA, Record, Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a trace."""
+    """The results of a trace."""
 
     #: Mean over the horizon of the sum of the speedups of what runs on slots (equation 1).
     mean_benefit_vcpus: float

@@ -156,7 +156,7 @@ def displace_gang(tx: Transaction, gang: Gang, reason: str, now_s: float, *, los
 
 
 def stop_processes(tx: Transaction, gang: Gang, reason: str, now_s: float, *, lost_host: str = "") -> None:
-    """Have all processes of a gang stopped; those on a host that is lost are given up."""
+    """Stop all processes of a gang; those on a lost host are abandoned."""
     for process in tx.processes(gang=gang.uuid):
         if lost_host and process.host == lost_host:
             change_process(tx, process, Vanished(reason=reason), now_s)

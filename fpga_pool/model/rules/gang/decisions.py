@@ -65,7 +65,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GangView:
-    """What the policy is asked about, and whom its numbers mean."""
+    """The policy's view, and the objects that its indices stand for."""
 
     tiers: Tiers
     #: In order of arrival, as read.
@@ -79,7 +79,7 @@ class GangView:
 
     @property
     def trials_over(self) -> bool:
-        """Whether a trial has lasted as long as it was to: `end_trials` ends it."""
+        """Whether the time of a trial is up: `end_trials` ends it."""
         return any(_is_over(gang, self.now_s) for gang in self.gangs)
 
     def seen(self, put_off: Iterable[Move] = ()) -> Seen:
@@ -108,7 +108,7 @@ class GangView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangOutlook:
-    """What can be said of a gang that is not in the foreground."""
+    """Pending reason and expected start of a gang that is not in the foreground."""
 
     gang: str
     reason: str
@@ -216,7 +216,7 @@ def decided_moves(view: GangView, decide: Callable[[Tiers], Iterator[Move]]) -> 
 
 
 def end_trials(tx: Transaction, now_s: float) -> list[Gang]:
-    """End the trials that have lasted as long as they were to; return their gangs."""
+    """End the trials whose time is up; return their gangs."""
     return [end_trial(tx, gang, now_s) for gang in tx.open_gangs() if _is_over(gang, now_s)]
 
 
@@ -225,7 +225,7 @@ def _is_over(gang: Gang, now_s: float) -> bool:
 
 
 def commit_gang_moves(tx: Transaction, view: GangView, moves: Sequence[Move], settings: PoolSettings) -> list[Gang]:
-    """Do what was decided, in order, up to the first that is not possible any more; return the gangs moved."""
+    """Apply the moves in order, up to the first that is no longer possible; return the gangs moved."""
     processes = tx.processes()
     held = {process.held_place for process in processes}
     trials = any(process.exchanged for process in processes)
@@ -304,7 +304,7 @@ def _end_all(tx: Transaction, processes: Iterable[Process], event: object, now_s
 
 
 def gang_outlooks(tx: Transaction, settings: PoolSettings, policy: GangPolicy, now_s: float) -> dict[str, GangOutlook]:
-    """Return what can be said of the gangs of the shard that wait for the foreground, by uuid."""
+    """Return the outlook of the gangs of the shard that wait for the foreground, by uuid."""
     view = gang_view(tx, settings, policy, now_s)
     if view is None:
         return {}
@@ -329,7 +329,7 @@ def give_up_gangs(tx: Transaction, settings: PoolSettings, now_s: float) -> list
 
 
 def gang_detail(tx: Transaction, uuid: str, settings: PoolSettings, policy: GangPolicy, now_s: float) -> GangDetail:
-    """Return a gang of the shard with what can be said of it now."""
+    """Return a gang of the shard with its pending reason, expected start and progress."""
     gang = tx.gang(uuid)
     said = gang_outlooks(tx, settings, policy, now_s).get(uuid) if gang.state not in ENDED_GANGS else None
     processes = gang_attempt(tx, gang)

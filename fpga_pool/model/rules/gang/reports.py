@@ -30,14 +30,14 @@ _TO_END = frozenset({ProcessState.STOPPING, ProcessState.SAVING})
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """One difference in gangs that was reconciled: what it was about, and why."""
+    """One reconciled difference in gangs: its subject and its reason."""
 
     subject: str
     reason: str
 
 
 def apply_gang_report(tx: Transaction, host: str, report: GangReport, now_s: float) -> str:
-    """Apply what is said of a process; return why it is void, if it is."""
+    """Apply a report on a process; return the reason if it is ignored."""
     try:
         process = tx.process(process_uuid(report.gang, report.attempt, report.index))
     except NotFound:
@@ -61,7 +61,7 @@ def apply_gang_report(tx: Transaction, host: str, report: GangReport, now_s: flo
 
 
 def _is_wanted(tx: Transaction, report: ProcessSaved) -> bool:
-    """Return whether a process goes on from a saved memory."""
+    """Return whether a process resumes from a saved memory."""
     return any(process.saved == report.saved for process in tx.processes(gang=report.gang))
 
 
@@ -77,7 +77,7 @@ def _hand_over(tx: Transaction, saved: Process, report: ProcessSaved, now_s: flo
 
 
 def lose_processes(tx: Transaction, host: Host, reason: str, now_s: float) -> None:
-    """Give up the processes on a host that is lost; their gangs wait for other processors."""
+    """Abandon the processes on a lost host; their gangs wait for other processors."""
     for gang_uuid in dict.fromkeys(process.gang_uuid for process in tx.processes(host=host.name)):
         displace_gang(tx, tx.gang(gang_uuid), f"host {host.name}: {reason}", now_s, lost_host=host.name)
 

@@ -12,7 +12,7 @@ _STOPPING = 1000.0
 
 
 def leaves_in_s(jobs: Iterable[Job], catalogue: Catalogue, settings: PoolSettings, now_s: float) -> float:
-    """Return in how many seconds the pool can give up a slot that has these jobs: 0 where all of them can leave now."""
+    """Return the seconds until the pool can release a slot that has these jobs: 0 if all of them can leave now."""
     return max((max(_end_at(job) - now_s, 0.0) for job in jobs if must_stay(job, catalogue, settings)), default=0.0)
 
 

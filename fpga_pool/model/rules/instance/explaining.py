@@ -55,7 +55,7 @@ def _most_linked(fitting: Fitting, host: str, count: int, links: Links, *, toget
 
 
 def _kinds(fitting: Fitting, fits: Ints, free: Ints) -> Iterator[str]:
-    """Say of how many slots what is true: of those that can be had, then of the others."""
+    """Describe the slots by number and state: the available ones first, then the others."""
     cost = fitting.cost[free]
     for count, what in (
         (cost == LOADED, f"with {fitting.function} loaded"),

@@ -33,7 +33,7 @@ class HostCandidates:
         self._located: dict[str, tuple[SlotCandidates, int]] = {}
 
     def of(self, host: str) -> SlotCandidates:
-        """Return the slots of a host that can be had: the same object for hosts that are alike."""
+        """Return the available slots of a host: the same object for identical hosts."""
         return self.located(host)[0]
 
     def located(self, host: str) -> tuple[SlotCandidates, int]:

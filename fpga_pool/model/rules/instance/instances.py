@@ -58,7 +58,7 @@ def instance_leases(tx: Transaction, host: str) -> list[Lease]:
 def claim_slots(
     tx: Transaction, claim: Claim, catalogue: Catalogue, settings: PoolSettings, now_s: float
 ) -> list[Slot]:
-    """Give a virtual machine its slots, by name, and have the host's agent hold them.
+    """Give a virtual machine its slots, by name, and command the host's agent to reserve them.
 
     What it holds already and still wants it keeps, so a claim can be made again; the rest it gives back.
 
@@ -109,7 +109,7 @@ def release_slots(tx: Transaction, host: str, instance: str, now_s: float) -> li
 
 
 def release_lease(tx: Transaction, lease: Lease, now_s: float) -> bool:
-    """Take one slot from a virtual machine, if the lease is still in force; say whether it was."""
+    """Take one slot from a virtual machine, if the lease is still in force; return whether it was."""
     current = [held for held in tx.leases(slots=[lease.slot]) if held.uuid == lease.uuid]
     _free(tx, current, now_s)
     return bool(current)
@@ -162,7 +162,7 @@ def not_to_be_had(
 
 
 def _kept(tx: Transaction, claim: Claim) -> tuple[list[Lease], list[Lease]]:
-    """Divide what a virtual machine holds into what it still wants and what it does not."""
+    """Divide the slots of a virtual machine into those that it still wants and the others."""
     left = Counter(claim.allocated or {})
     kept: list[Lease] = []
     given_back = []
@@ -273,7 +273,7 @@ def _within(slots: Iterable[Slot], allocated: Allocated | None, kept: Iterable[S
 def _refusal(
     tx: Transaction, claim: Claim, fitting: Sequence[Slot], possible: Sequence[Slot], foreign: set[str]
 ) -> str:
-    """Say why a host cannot give what is wanted of it."""
+    """Return the reason why a host cannot provide the requested slots."""
     wanted, host = claim.wanted, tx.host(claim.host)
     if not host.alive:
         return f"host {host.name}: its agent is lost, none of its slots is available"
@@ -295,7 +295,7 @@ def _refusal(
 
 
 def _take(tx: Transaction, slot: Slot, catalogue: Catalogue, settings: PoolSettings, now_s: float) -> None:
-    """Have the pool's work leave a slot, and end the pool's lease on it.
+    """Evict the pool's work from a slot, and end the pool's lease on it.
 
     A job whose input the agent holds keeps it, and perhaps its progress; it is gone from the slot when its agent says
     so.  One that cannot be stopped ends there; the agent holds the slot for nobody else before.

@@ -62,7 +62,7 @@ class Done:
 
 
 def take_moves(view: OnlineView, catalogue: Catalogue, decide: Callable[[Occupancy], Move | None]) -> Moves:
-    """Ask for moves until there are no more; then give those that have waited long enough to CPUs."""
+    """Apply the policy's moves until there are no more; then assign jobs that have waited long enough to CPUs."""
     asking, occupancy = view.waiting, view.occupancy
     taken = take(
         occupancy,
@@ -109,7 +109,7 @@ def _to_cpus(view: OnlineView, catalogue: Catalogue, taken: Collection[int]) -> 
 
 
 def commit_moves(tx: Transaction, moves: Moves, catalogue: Catalogue, now_s: float) -> Done:
-    """Do what was decided, as far as nothing concerned has changed; return what was done."""
+    """Apply the moves whose objects have not changed since the snapshot; return those applied."""
     concerned = [*moves.evictions, *(placement.job for placement in moves.placements)]
     unchanged = {job.uuid for job in tx.unchanged(concerned)}
     evicted = []

@@ -96,7 +96,7 @@ def online_view(
     *,
     for_loads: bool = True,
 ) -> OnlineView | None:
-    """Return the shard as an online policy sees it; None where there is nothing that it could do.
+    """Return the shard as an online policy sees it; None if there is nothing to decide.
 
     Parameters
     ----------

@@ -127,7 +127,7 @@ ENDED_BATCHES = frozenset({BatchState.COMPLETED, BatchState.FAILED, BatchState.C
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolContents:
-    """The contents of a pool beside its batches, all at one moment."""
+    """The contents of a pool except its batches, all at one moment."""
 
     shards: Sequence[Shard]
     hosts: Sequence[Host]

@@ -76,7 +76,7 @@ def send_to(tx: Transaction, place: Slot | Processor, action: Action) -> None:
 
 
 def admit_flow(tx: Transaction, job: Job, source_address: str, source_port: int) -> bool:
-    """Have the requester's host hold a stream to its planned rates; say whether it can."""
+    """Make the requester's host limit a stream to its planned rates; return whether it can."""
     requester = tx.host(job.requester)
     local = job.requester == job.host
     if not requester.egress_driver or not job.transfer or local or job.input_bytes <= SMALL_INPUT_BYTES:
@@ -176,7 +176,7 @@ def end_lease(tx: Transaction, lease: Lease, now_s: float) -> None:
 
 
 def settle_slots(tx: Transaction, slots: Collection[str], now_s: float) -> None:
-    """Give back the pool's leases of slots without jobs, and complete drains that waited for the last user."""
+    """Release the pool's leases of slots without jobs, and complete drains that waited for the last user."""
     occupied = tx.occupied(slots)
     empty = [slot for slot in slots if slot not in occupied]
     held = {lease.slot: lease for lease in tx.leases(slots=empty)}
@@ -219,7 +219,7 @@ def change_task(tx: Transaction, task: Task, event: object, now_s: float) -> Tas
 
 
 def settle_task(tx: Transaction, uuid: str, now_s: float) -> None:
-    """Have a task follow its shares.
+    """Update the state of a task from its shares.
 
     When one of them has no place any more, the others leave theirs too, and all slots are given back: all of them or
     none.  When one has failed or is cancelled, the others are cancelled.  When all have ended, the task has.

@@ -30,7 +30,7 @@ from fpga_pool.model.transaction import Transaction
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One difference that was reconciled: what it was about, and why."""
+    """One reconciled difference: its subject and its reason."""
 
     subject: str
     reason: str
@@ -244,7 +244,7 @@ def _compare_jobs(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list[R
 
 
 def _release_strays(tx: Transaction, host: str, held: Iterable[ObservedJob], *, returned: bool = False) -> list[Repair]:
-    """Have a host release jobs that no longer belong to it.
+    """Command a host to release jobs that no longer belong to it.
 
     The input of a job without a place is kept for a retry. Not so for a host that has `returned`: its agent was not
     notified that the job was displaced, and would run it.

@@ -74,7 +74,7 @@ def _has_left(before: Job, now: Job) -> bool:
 
 
 def require_agent(host: Host, agent_id: str) -> None:
-    """Refuse who is not the agent of the host."""
+    """Refuse callers other than the agent of the host."""
     if agent_id != host.agent_id:
         raise HostTaken(
             f"host {host.name}: another agent reports for it; if two hosts have this name, rename one ([agent] host); "

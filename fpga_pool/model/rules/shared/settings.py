@@ -1,4 +1,4 @@
-"""Limits and times the rules go by; filled alike from configuration, experiment files and tests."""
+"""Limits and times used by the rules; set from configuration, experiment files and tests."""
 
 from dataclasses import dataclass, field, fields
 

@@ -31,7 +31,7 @@ class ShardRule:
             raise ValueError(f"shards: expected at least 1, found {self.number}")
 
     def names(self) -> tuple[str, ...]:
-        """Return the shards that exist before any host is heard."""
+        """Return the shards that exist before the first heartbeat of any host."""
         if self.by == BY_ZONE:
             return ()
         if self.number == 1:

@@ -29,7 +29,7 @@ MOST_SLOTS = 62
 
 
 class ShareRequest(Message, frozen=True, kw_only=True):
-    """One share of a task: the input of one of its slots, and who sends it."""
+    """One share of a task: the input of one of its slots, and its requester."""
 
     uuid: str
     name: str

@@ -82,7 +82,7 @@ def holds(on_host: HostSlots, topology: Topology, count: int) -> bool:
 
 
 def largest(on_host: HostSlots, topology: Topology, below: int) -> int:
-    """Return the largest number of slots of a host, less than `below`, that are linked as asked."""
+    """Return the largest number of slots of a host, less than `below`, with the requested links."""
     return largest_linked(on_host.candidates, Links[topology.name], below)
 
 

@@ -218,7 +218,7 @@ def commit_choices(
 
 
 def _take_slot(tx: Transaction, name: str, task: Task, settings: PoolSettings, now_s: float) -> None:
-    """Give a slot to a task; what has not begun there goes on elsewhere."""
+    """Assign a slot to a task; jobs that have not begun there continue elsewhere."""
     for job in tx.active_jobs(slot=name):
         # Of the attempts that a job has, half are for faults.
         if job.state is JobState.WAITING_INPUT and job.attempt <= settings.max_attempts // 2:
@@ -275,7 +275,7 @@ def _place(
 
 
 def task_detail(tx: Transaction, uuid: str, catalogue: Catalogue, now_s: float) -> TaskDetail:
-    """Return a task of the shard with what can be said of it now."""
+    """Return a task of the shard with its pending reason and expected start."""
     task = tx.task(uuid)
     because, expected_at = "", None
     if task.state is TaskState.QUEUED and (view := task_view(tx, catalogue, now_s)) is not None:

@@ -211,7 +211,7 @@ class TaskFamily:
         self.waits = False
 
     def snapshot(self, tx: Transaction, now_s: float) -> Look[TaskView] | None:
-        """Read the tasks that wait, and what they could get."""
+        """Read the waiting tasks, and the slots that they could get."""
         view = task_view(tx, self._catalogue, now_s)
         self.waits = view is not None
         return None if view is None else Look(view=view, policy=self._policy, now_s=now_s)
