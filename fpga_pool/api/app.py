@@ -2,19 +2,22 @@
 
 import logging
 import time
+from collections.abc import Callable
+from typing import Any, get_origin
 from urllib.parse import urlsplit
 
+import msgspec
 from flask import Flask, Response, g, jsonify, request
 from flask.typing import ResponseReturnValue
-from werkzeug.exceptions import BadRequest
+from werkzeug.exceptions import BadRequest, UnsupportedMediaType
 
 from fpga_pool.api import errors
 from fpga_pool.api import errors as context
-from fpga_pool.api.batches import batches
-from fpga_pool.api.gangs import gangs
-from fpga_pool.api.inventory import functions, hosts, slots
+from fpga_pool.api.openapi import openapi
+from fpga_pool.api.operations import OPERATIONS, Call, Operation
 from fpga_pool.api.server import is_loopback
-from fpga_pool.api.tasks import tasks
+from fpga_pool.model.codec import from_body, hints_of, read
+from fpga_pool.model.rest import rest_type
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 
@@ -46,14 +49,53 @@ def create_app(
     app.before_request(context.identify)
     app.after_request(_log)
     app.add_url_rule("/", view_func=versions)
-    for noun in (batches, gangs, tasks, slots, hosts, functions):
-        app.register_blueprint(noun)
+    app.add_url_rule("/v1/openapi.json", view_func=openapi_document)
+    for operation in OPERATIONS:
+        app.add_url_rule(operation.path, operation.name, _view(operation), methods=[operation.method])
     return app
 
 
 def versions() -> ResponseReturnValue:
     """List the versions of the API."""
     return jsonify(VERSIONS)
+
+
+def openapi_document() -> ResponseReturnValue:
+    """Describe the API: every operation, and the schemas of what it takes and answers."""
+    return _json(openapi())
+
+
+def _view(operation: Operation) -> Callable[..., ResponseReturnValue]:
+    """Return what Flask calls for an operation."""
+
+    def view(uuid: str = "") -> ResponseReturnValue:
+        known = context.known_uuid(operation.noun, uuid) if operation.noun else ""
+        body = None if operation.body is None else from_body(rest_type(operation.body, request=True), _body())
+        answer = operation.handle(Call(known, _query(operation.query), body))
+        headers = dict(operation.headers)
+        if operation.status == 201:
+            (created,) = answer.values()
+            headers["Location"] = f"{operation.path}/{created.uuid}"
+        return _json(answer), operation.status, headers
+
+    return view
+
+
+def _query(wanted: Any) -> Any:
+    """Return the parameters of the request; InvalidInput where one is unknown or cannot be right."""
+    lists = {name for name, hint in hints_of(wanted).items() if get_origin(hint) is tuple}
+    given = {name: request.args.getlist(name) if name in lists else text for name, text in request.args.items()}
+    return read(wanted, given, "", root="query", strict=False)
+
+
+def _body() -> bytes:
+    if not request.is_json:
+        raise UnsupportedMediaType("the body must be JSON: Content-Type: application/json")
+    return request.get_data(cache=False)
+
+
+def _json(answer: Any) -> Response:
+    return Response(msgspec.json.encode(answer), mimetype="application/json")
 
 
 def _note_start() -> None:

@@ -4,7 +4,7 @@ import logging
 import re
 import uuid
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from flask import Flask, Response, current_app, g, jsonify, request
 from flask.typing import ResponseReturnValue
@@ -84,36 +84,6 @@ def known_uuid(noun: str, text: str) -> str:
         return str(uuid.UUID(text))
     except ValueError:
         raise NotFound(f"no {noun} {text[:64]!r}: not a uuid") from None
-
-
-# ---- Common arguments
-
-DEFAULT_LIMIT = 100
-MAX_LIMIT = 1000
-
-
-def own_or_new_uuid(wanted: dict[str, Any]) -> str:
-    """Return the uuid that a client has chosen for an object, or one."""
-    return str(uuid.UUID(wanted["uuid"])) if "uuid" in wanted else str(uuid.uuid4())
-
-
-def page_limit(text: str | None) -> int:
-    """Return how many objects a page of a list has at most."""
-    if text is None:
-        return DEFAULT_LIMIT
-    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= MAX_LIMIT):
-        raise InvalidInput(f"limit: expected 1 to {MAX_LIMIT}, found {text[:20]!r}")
-    return int(text)
-
-
-def page_marker(text: str | None) -> str | None:
-    """Return the uuid of the last object of the page before; None for the first page."""
-    if text is None:
-        return None
-    try:
-        return str(uuid.UUID(text))
-    except ValueError:
-        raise InvalidInput(f"marker: expected a uuid, found {text[:64]!r}") from None
 
 
 # ---- Errors

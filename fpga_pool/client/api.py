@@ -2,18 +2,26 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
-from fpga_pool.client.resources import read, read_all, seconds
+from fpga_pool.client.resources import read, read_all
 from fpga_pool.client.session import ApiSession
+from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import DuplicateId, NotFound, ServiceUnavailable
 from fpga_pool.model.flavor import Topology
-from fpga_pool.model.messages.requests import Calibration, FunctionInfo, GangDetail, TaskDetail, Ticket, TicketRequest
-from fpga_pool.model.objects.gangs import Gang, Migration, Process
+from fpga_pool.model.messages.requests import (
+    Calibration,
+    FunctionInfo,
+    GangDetail,
+    JobList,
+    TaskDetail,
+    Ticket,
+    TicketRequest,
+)
+from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.tasks import Task, TaskShape
 from fpga_pool.model.rules.batch.admission import JobRequest
@@ -27,16 +35,6 @@ Named = TypeVar("Named", Batch, Gang, Task)
 _PAGE = 1000
 #: Between the tries to create a batch, a gang or a task.
 _CREATE_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
-
-
-@dataclass(frozen=True, slots=True)
-class JobList:
-    """The jobs of a batch, by index, and what time it was where their times come from."""
-
-    jobs: list[Job]
-    at: float
-    #: What the next question passes as `changed_after`.
-    seen: str
 
 
 class PoolApi:
@@ -70,26 +68,16 @@ class PoolApi:
     ) -> Batch:
         """Create a batch; where the answer was lost on the way, the batch is recognised by its uuid."""
         uuid = uuid or str(uuid4())
-        shown = [
-            {
-                "uuid": job.uuid,
-                "name": job.name,
-                "function": job.function,
-                "requester": job.requester,
-                "input_bytes": job.input_bytes,
-            }
-            for job in jobs
-        ]
-        body = {"uuid": uuid, "name": name, "policy": policy, "jobs": shown}
+        body = {"uuid": uuid, "name": name, "policy": policy, "jobs": to_plain(jobs)}
         found = self._create("/v1/batches", "batch", body)
-        return self.batch(uuid) if found is None else read(Batch, found)
+        return self.batch(uuid) if found is None else read(Batch, found, "batch")
 
     def _create(self, path: str, noun: str, body: Mapping[str, object]) -> Any:
         """Return what was created; None where that was done before, and the answer was lost on the way."""
         interrupted = False
         for pause_s in (*_CREATE_PAUSES_S, None):
             try:
-                return self._http.call("POST", path, body=body, retry=False)[noun]
+                return self._http.call("POST", path, body=body, retry=False)
             except DuplicateId:
                 if not interrupted:
                     raise
@@ -118,7 +106,7 @@ class PoolApi:
         while limit is None or len(found) < limit:
             params["limit"] = _PAGE if limit is None else min(limit - len(found), _PAGE)
             answer = self._http.call("GET", f"/v1/{name}", params=params)
-            found += read_all(kind, answer.get(name))
+            found += read_all(kind, answer, name)
             if not any(link.get("rel") == "next" for link in answer.get("links", ())):
                 break
             params["marker"] = found[-1].uuid
@@ -126,11 +114,11 @@ class PoolApi:
 
     def batch(self, uuid: str) -> Batch:
         """Return one batch, with its history."""
-        return read(Batch, self._http.call("GET", f"/v1/batches/{_segment(uuid)}")["batch"])
+        return read(Batch, self._http.call("GET", f"/v1/batches/{_segment(uuid)}"), "batch")
 
     def jobs(self, uuid: str, states: Sequence[JobState] = ()) -> list[Job]:
         """Return the jobs of a batch (in some states), by index."""
-        return self.job_list(uuid, states).jobs
+        return list(self.job_list(uuid, states).jobs)
 
     def job_list(
         self, uuid: str, states: Sequence[JobState] = (), *, changed_after: str | None = None, wait_s: float = 0.0
@@ -145,26 +133,17 @@ class PoolApi:
         if changed_after is not None:
             params |= {"changed_after": changed_after, "wait_s": wait_s}
         answer = self._http.call("GET", path, params=params)
-        return JobList(read_all(Job, answer.get("jobs")), seconds(answer["at"]), str(answer.get("seen", "")))
+        return read(JobList, answer)
 
     def cancel(self, uuid: str) -> Batch:
         """Ask for the end of a batch: what is complete is kept."""
-        return read(Batch, self._http.call("DELETE", f"/v1/batches/{_segment(uuid)}")["batch"])
+        return read(Batch, self._http.call("DELETE", f"/v1/batches/{_segment(uuid)}"), "batch")
 
     def tickets(self, uuid: str, requests: Sequence[TicketRequest]) -> list[Ticket]:
         """Return leave to move the bytes of jobs; each ticket is good for one stream."""
-        wanted = [
-            {
-                "job": request.job,
-                "purpose": request.purpose,
-                "source_address": request.source_address,
-                "source_port": request.source_port,
-            }
-            for request in requests
-        ]
         path = f"/v1/batches/{_segment(uuid)}/tickets"
-        answer = self._http.call("POST", path, body={"tickets": wanted}, secret=True)
-        return read_all(Ticket, answer.get("tickets"))
+        answer = self._http.call("POST", path, body={"tickets": to_plain(requests)}, secret=True)
+        return read_all(Ticket, answer, "tickets")
 
     # Gangs
 
@@ -189,7 +168,7 @@ class PoolApi:
         uuid = uuid or str(uuid4())
         body |= {"uuid": uuid, "name": name} | ({} if work_s is None else {"work_s": work_s})
         found = self._create("/v1/gangs", "gang", body)
-        return self.gang(uuid).gang if found is None else read(Gang, found)
+        return self.gang(uuid).gang if found is None else read(Gang, found, "gang")
 
     def gangs(self, limit: int = 100) -> list[Gang]:
         """Return the newest gangs of the project, newest first."""
@@ -197,19 +176,11 @@ class PoolApi:
 
     def gang(self, uuid: str) -> GangDetail:
         """Return one gang, with what can be said of it now."""
-        view = self._http.call("GET", f"/v1/gangs/{_segment(uuid)}")["gang"]
-        return GangDetail(
-            gang=read(Gang, view),
-            pending_reason=str(view.get("pending_reason", "")),
-            expected_at=_moment(view.get("expected_at")),
-            done_s=float(view.get("done_s", 0.0)),
-            processes=tuple(read_all(Process, view.get("process_list", []))),
-            migrations=tuple(read_all(Migration, view.get("migration_list", []))),
-        )
+        return read(GangDetail, self._http.call("GET", f"/v1/gangs/{_segment(uuid)}"), "gang")
 
     def cancel_gang(self, uuid: str) -> Gang:
         """Ask for the end of a gang."""
-        return read(Gang, self._http.call("DELETE", f"/v1/gangs/{_segment(uuid)}")["gang"])
+        return read(Gang, self._http.call("DELETE", f"/v1/gangs/{_segment(uuid)}"), "gang")
 
     # Tasks
 
@@ -228,24 +199,16 @@ class PoolApi:
         It gets a slot for each share, or as many as one of its `shapes` says.
         """
         uuid = uuid or str(uuid4())
-        shown = [
-            {
-                "uuid": share.uuid,
-                "name": share.name,
-                "requester": share.requester,
-                "input_bytes": share.input_bytes,
-            }
-            for share in shares
-        ]
-        body: dict[str, object] = {"uuid": uuid, "name": name, "function": function}
-        body |= {"topology": str(topology), "shares": shown}
-        if shapes:
-            body["shapes"] = [
-                {"slots": shape.slots} | ({} if shape.seconds is None else {"seconds": shape.seconds})
-                for shape in shapes
-            ]
+        body = {
+            "uuid": uuid,
+            "name": name,
+            "function": function,
+            "topology": str(topology),
+            "shares": to_plain(shares),
+            "shapes": to_plain(shapes),
+        }
         found = self._create("/v1/tasks", "task", body)
-        return self.task(uuid).task if found is None else read(Task, found)
+        return self.task(uuid).task if found is None else read(Task, found, "task")
 
     def tasks(self, limit: int = 100) -> list[Task]:
         """Return the newest tasks of the project, newest first."""
@@ -253,28 +216,21 @@ class PoolApi:
 
     def task(self, uuid: str) -> TaskDetail:
         """Return one task, with what can be said of it now; its shares are jobs of the batch with its uuid."""
-        view = self._http.call("GET", f"/v1/tasks/{_segment(uuid)}")["task"]
-        return TaskDetail(
-            task=read(Task, view),
-            pending_reason=str(view.get("pending_reason", "")),
-            expected_at=_moment(view.get("expected_at")),
-            slots=tuple(map(str, view.get("slot_list", []))),
-            shares=tuple(read_all(Job, view.get("share_list", []))),
-        )
+        return read(TaskDetail, self._http.call("GET", f"/v1/tasks/{_segment(uuid)}"), "task")
 
     def cancel_task(self, uuid: str) -> Task:
         """Ask for the end of a task: shares that are complete are kept."""
-        return read(Task, self._http.call("DELETE", f"/v1/tasks/{_segment(uuid)}")["task"])
+        return read(Task, self._http.call("DELETE", f"/v1/tasks/{_segment(uuid)}"), "task")
 
     # The pool
 
     def slots(self) -> list[Slot]:
         """Return all slots, by name."""
-        return read_all(Slot, self._http.call("GET", "/v1/slots").get("slots"))
+        return read_all(Slot, self._http.call("GET", "/v1/slots"), "slots")
 
     def slot(self, uuid: str) -> Slot:
         """Return one slot, with its history."""
-        return read(Slot, self._http.call("GET", f"/v1/slots/{_segment(uuid)}")["slot"])
+        return read(Slot, self._http.call("GET", f"/v1/slots/{_segment(uuid)}"), "slot")
 
     def drain(self, uuid: str, reason: str = "") -> Slot:
         """Take a slot out of service; it is when its state says DRAINED."""
@@ -285,24 +241,20 @@ class PoolApi:
         return self._change_slot(uuid, {"drain": False})
 
     def _change_slot(self, uuid: str, change: dict[str, object]) -> Slot:
-        return read(Slot, self._http.call("PATCH", f"/v1/slots/{_segment(uuid)}", body=change)["slot"])
+        return read(Slot, self._http.call("PATCH", f"/v1/slots/{_segment(uuid)}", body=change), "slot")
 
     def hosts(self) -> list[Host]:
         """Return all hosts, by name."""
-        return read_all(Host, self._http.call("GET", "/v1/hosts").get("hosts"))
+        return read_all(Host, self._http.call("GET", "/v1/hosts"), "hosts")
 
     def functions(self) -> list[FunctionInfo]:
         """Return the catalogue as it is in force."""
-        return read_all(FunctionInfo, self._http.call("GET", "/v1/functions").get("functions"))
+        return read_all(FunctionInfo, self._http.call("GET", "/v1/functions"), "functions")
 
     def calibration(self, function: str | None = None) -> list[Calibration]:
         """Return how well the time models fit what was observed (of one function)."""
         params = {} if function is None else {"function": function}
-        return read_all(Calibration, self._http.call("GET", "/v1/functions/calibration", params=params)["calibration"])
-
-
-def _moment(date: str | None) -> float | None:
-    return None if date is None else seconds(date)
+        return read_all(Calibration, self._http.call("GET", "/v1/functions/calibration", params=params), "calibration")
 
 
 def _segment(text: str) -> str:

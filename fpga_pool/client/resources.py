@@ -1,22 +1,24 @@
 """JSON of the API as the pool's own objects."""
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from datetime import datetime
 from functools import cache
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from math import inf
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from fpga_pool.model.codec import Message
+import msgspec
+
+from fpga_pool.model.codec import hints_of
 from fpga_pool.model.codec import read as read_plain
-from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
-from fpga_pool.model.values import field_names
+from fpga_pool.model.exceptions import InvalidAnswer, InvalidInput
+from fpga_pool.model.fields import Rest
+from fpga_pool.model.rest import marks_of, rest_fields, rest_type
 
 T = TypeVar("T")
 
 
 class _Partial:
-    """An object of which a view shows some fields only: reading another one raises AttributeError."""
+    """An object of which the API shows some fields only: reading another one raises AttributeError."""
 
     __slots__ = ()
 
@@ -42,69 +44,71 @@ def _partial(wanted: Any) -> Any:
     return type(wanted.__name__, (_Partial, wanted), {"__slots__": ()})
 
 
-def read(wanted: type[T], view: object) -> T:
-    """Return the object that a view shows; what a newer API shows besides is left out.
+def read(wanted: type[T], answer: Mapping[str, object], key: str = "") -> T:
+    """Return the object that an answer shows, under a key of it; what a newer API shows besides is left out.
 
-    A field with a default that the view does not show has no value at all: reading it raises AttributeError.
+    A field that the API does not show has no value at all: reading it raises AttributeError.  InvalidAnswer says what
+    of the answer is not understood.
     """
-    whole: Any = wanted
+    cls: Any = wanted
+    made: T = _made(cls)(_read(rest_type(cls), answer, key))
+    return made
+
+
+def read_all(wanted: type[T], answer: Mapping[str, object], key: str) -> list[T]:
+    """Return the objects of a list in an answer."""
+    cls: Any = wanted
+    return [_made(cls)(one) for one in _read(list[rest_type(cls)], answer, key)]  # type: ignore[misc]  # made here
+
+
+def _read(wanted: Any, answer: Mapping[str, object], key: str) -> Any:
+    if key and key not in answer:
+        raise InvalidAnswer(f"the API's response is invalid: missing: {key}")
     try:
-        plain = _plain(wanted, view)
-        hidden = _converters(whole)[0] - plain.keys() if isinstance(plain, dict) else frozenset()
-        kind = _partial(whole) if hidden else whole
-        found: T = read_plain(kind, plain, "")
-    except (InvalidInput, ValueError) as error:
-        raise FpgaPoolError(f"the API's response is invalid: {error}") from error
-    for name in hidden:
-        object.__delattr__(found, name)
-    return found
-
-
-def read_all(wanted: type[T], views: object) -> list[T]:
-    """Return the objects of a list."""
-    if not isinstance(views, list):
-        raise FpgaPoolError(f"the API's response is invalid: expected a list of {wanted.__name__}")
-    return [read(wanted, view) for view in views]
-
-
-def seconds(date: str) -> float:
-    """Return a date as seconds since the epoch."""
-    return datetime.fromisoformat(date).timestamp()
-
-
-def _plain(wanted: Any, view: object) -> object:
-    if not isinstance(view, dict):
-        return view
-    names, converted = _converters(wanted)
-    plain = {name: view[name] for name in names & view.keys()}
-    for name, convert in converted:
-        if name in plain:
-            plain[name] = convert(plain[name])
-    return plain
+        return read_plain(wanted, answer[key] if key else answer, key, root="answer")
+    except InvalidInput as error:
+        raise InvalidAnswer(f"the API's response is invalid: {error}") from error
 
 
 @cache
-def _converters(wanted: Any) -> tuple[frozenset[str], tuple[tuple[str, Callable[[object], object]], ...]]:
-    """Return the fields of a class, and of those that are shown otherwise what makes the plain value of the shown."""
-    hints = get_type_hints(wanted)
-    names = field_names(wanted)
-    found = [(name, _converter(name, hints[name])) for name in names]
-    return frozenset(names), tuple((name, convert) for name, convert in found if convert is not None)
+def _made(wanted: Any) -> Callable[[Any], Any]:
+    """Return what makes an object of the pool of what the API shows of it."""
+    shown = {field.name for field in rest_fields(wanted)}
+    steps: list[tuple[str, Callable[[Any], Any]]] = []
+    for name, hint in hints_of(wanted).items():
+        if Rest.FLAT in marks_of(hint):
+            steps.append((name, _made(get_args(hint)[0])))
+        elif name in shown:
+            steps.append((name, _reader(name, hint)))
+    if not is_dataclass(wanted):
+        return lambda message: wanted(**{name: value_of(message) for name, value_of in steps})
+    whole: Any = wanted
+    partial: Any = _partial(whole)
+    count = len(fields(whole))
+
+    def make(message: Any) -> Any:
+        values = [(name, value) for name, value_of in steps if (value := value_of(message)) is not msgspec.UNSET]
+        made = object.__new__(whole if len(values) == count else partial)
+        for name, value in values:
+            object.__setattr__(made, name, value)
+        return made
+
+    return make
 
 
-def _converter(name: str, hint: Any) -> Callable[[object], object] | None:
-    item = get_args(hint)[0] if get_origin(hint) is tuple else None
-    if is_dataclass(item) or (isinstance(item, type) and issubclass(item, Message)):
-        return lambda value: [_plain(item, one) for one in value] if isinstance(value, list) else value
-    if hint is float and name.endswith("bps"):
-        return _limit
-    return _time if float in (hint, *get_args(hint)) else None
-
-
-def _limit(value: object) -> object:
-    """Return a rate limit: JSON has no infinity, and where there is no limit the API says null."""
-    return math.inf if value is None else value
-
-
-def _time(value: object) -> object:
-    return seconds(value) if isinstance(value, str) else value
+def _reader(name: str, hint: Any) -> Callable[[Any], Any]:
+    """Return what reads the value of a field."""
+    marks = marks_of(hint)
+    if Rest.MOMENT in marks:
+        return lambda message: None if (at := getattr(message, name)) is None else at.timestamp()
+    if Rest.LIMIT in marks:
+        return lambda message: inf if (limit := getattr(message, name)) is None else limit
+    hint = hint.__origin__ if get_origin(hint) is Annotated else hint
+    item: Any = get_args(hint)[0] if get_origin(hint) is tuple else None
+    if is_dataclass(item) or (isinstance(item, type) and issubclass(item, msgspec.Struct)):
+        items: Any = item
+        make = _made(items)
+        return lambda message: (
+            values if (values := getattr(message, name)) is msgspec.UNSET else tuple(map(make, values))
+        )
+    return lambda message: getattr(message, name)

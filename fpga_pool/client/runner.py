@@ -21,7 +21,7 @@ from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.stream import Phase, Stream, StreamContext, TicketDesk
 from fpga_pool.client.transfers import Transfer, new_job, outcome_of, result_files, sent_bytes_of, urgency
 from fpga_pool.drivers.egress.pacing import PacingDriver
-from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, ServiceUnavailable
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidAnswer, InvalidInput, NotFound, ServiceUnavailable
 from fpga_pool.model.objects.pool import Batch, BatchState, Host, Job, JobState
 from fpga_pool.model.rules.batch.admission import JobRequest
 from fpga_pool.transfer.client import ResultInfo, TransferCancelled
@@ -174,8 +174,8 @@ class BatchRunner:
             self._heard_s = time.monotonic()
             if all(transfer.settled for transfer in self._transfers):
                 return self._end()
-        except NotFound:
-            raise
+        except (NotFound, InvalidAnswer):
+            raise  # asking again does not help
         except FpgaPoolError as error:
             # The pool restarts, perhaps; it will know the batch.
             self._seen = ""
@@ -329,6 +329,8 @@ class BatchRunner:
                 pass
             case InvalidInput() | OSError():
                 transfer.problem = str(outcome)
+            case InvalidAnswer():
+                raise outcome
             case FpgaPoolError():
                 self._pause(transfer, str(outcome))
                 # Its host may have come back under another port.

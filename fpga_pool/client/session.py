@@ -12,7 +12,7 @@ from keystoneauth1.noauth import NoAuth
 from requests.adapters import HTTPAdapter
 
 from fpga_pool.model import exceptions
-from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, ServiceUnavailable
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidAnswer, InvalidInput, ServiceUnavailable
 
 #: Answers that are looked back on: the clock follows one that is put back, by a takeover or by hand.
 _ANSWERS = 32
@@ -126,7 +126,7 @@ class ApiSession:
         raise raised
 
     def _foreign(self, response: requests.Response) -> FpgaPoolError:
-        kind = FpgaPoolError if response.ok else _by_status(response.status_code)
+        kind = InvalidAnswer if response.ok else _by_status(response.status_code)
         return kind(f"{self.endpoint} returned {response.status_code} without an error of the pool's API")
 
 

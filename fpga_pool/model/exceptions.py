@@ -19,6 +19,12 @@ class InvalidInput(FpgaPoolError):
     code = "fpga_pool.invalid_input"
 
 
+class InvalidAnswer(FpgaPoolError):
+    """An answer that is not understood: it comes from no API of a pool, or from one of another version."""
+
+    code = "fpga_pool.invalid_answer"
+
+
 class UnknownFunction(InvalidInput):
     """A function that is not in the catalogue."""
 

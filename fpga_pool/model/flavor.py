@@ -10,8 +10,9 @@ import uuid
 from collections.abc import Mapping
 from enum import StrEnum
 
-from fpga_pool.model.codec import Message, Number
+from fpga_pool.model.codec import Message
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.fields import Number
 from fpga_pool.model.objects.pool import SLOT_NAMESPACE
 
 #: Namespace of the extra specs that are the pool's.

@@ -77,7 +77,7 @@ def worked_once(gang):
 
 
 def all_run(detail):
-    return {process.state for process in detail.processes} == {ProcessState.RUNNING}
+    return {process.state for process in detail.process_list} == {ProcessState.RUNNING}
 
 
 def test_small_gangs_run_behind_a_wide_one_and_come_to_the_foreground_when_it_ends(make_pool):
@@ -124,7 +124,7 @@ def test_a_gang_moves_with_what_it_has_done_to_where_the_foreground_is_idle(make
     goes_on, moves = moving(pool)
     detail = finished(pool, moves)
     assert states(detail) == ["BACKGROUND", "MOVING", "FOREGROUND", "COMPLETED"]
-    assert [migration.state for migration in detail.migrations] == [MigrationState.COMPLETED]
+    assert [migration.state for migration in detail.migration_list] == [MigrationState.COMPLETED]
     assert worked_once(detail.gang)
     pool.client().cancel_gang(goes_on)
     assert until_state(pool, goes_on, GangState.CANCELLED).gang.state is GangState.CANCELLED
@@ -139,7 +139,7 @@ def test_a_pool_that_is_killed_in_the_middle_of_a_migration_goes_on_with_it(make
     pool.start()
     detail = finished(pool, moves)
     assert (detail.gang.attempt, detail.gang.failures) == (2, 0)
-    assert [migration.state for migration in detail.migrations] == [MigrationState.COMPLETED]
+    assert [migration.state for migration in detail.migration_list] == [MigrationState.COMPLETED]
     assert worked_once(detail.gang)
 
 

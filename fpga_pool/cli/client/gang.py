@@ -198,6 +198,6 @@ def details(detail: GangDetail) -> tuple[Sequence[str], Row]:
         "foreground_s": Seconds(gang.front_s),
         "background_s": Seconds(gang.behind_s),
         "cpu_s": Seconds(gang.cpu_s),
-        "process_list": _Processes(detail.processes),
+        "process_list": _Processes(detail.process_list),
     }
     return _shown(shown)

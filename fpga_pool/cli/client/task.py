@@ -149,7 +149,7 @@ def details(detail: TaskDetail) -> tuple[Sequence[str], Row]:
         "response_s": Seconds(response_s),
         "attempt": task.attempt,
         "failures": task.failures,
-        "slot_list": "\n".join(detail.slots),
-        "share_list": batch.Jobs(detail.shares),
+        "slot_list": "\n".join(detail.slot_list),
+        "share_list": batch.Jobs(detail.share_list),
     }
     return tuple(shown), tuple(shown.values())

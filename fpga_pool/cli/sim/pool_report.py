@@ -9,11 +9,12 @@ from typing import Any, TextIO
 from cliff.columns import FormattableColumn
 from cliff.formatters.table import TableFormatter
 
-from fpga_pool.api import views
 from fpga_pool.cli.admin.database import NOTHING_WRONG
 from fpga_pool.cli.admin.instances import explanation
 from fpga_pool.cli.client import batch, gang, inventory, task
 from fpga_pool.cli.client.base import Row, Seconds, Table
+from fpga_pool.model import rest
+from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import Batch, Host, Job, Slot
@@ -43,7 +44,7 @@ class PoolReport(dict[str, Any]):
             seed=run.seed,
             ended_s=run.now_s,
             **{noun: as_plain(table) for noun, table in self.tables.items()},
-            jobs=[views.job(job) for job in jobs],
+            jobs=[to_plain(rest.show(job)) for job in jobs],
             unfinished=unfinished,
             refused=run.refused,
             failures=[asdict(failure) for failure in run.failures],
@@ -121,7 +122,10 @@ def explain(run: ScenarioRun, name: str) -> dict[str, Any] | Table:
         elif (found := store.get(Batch, name)) is not None:
             columns, values = batch.details(found, tx.batch_jobs(name))
         elif (job := store.get(Job, name)) is not None:
-            return {**views.job(job), "history": "\n".join(f"{e.at:.3f} {e.event}: {e.after}" for e in job.history)}
+            return {
+                **to_plain(rest.show(job)),
+                "history": "\n".join(f"{e.at:.3f} {e.event}: {e.after}" for e in job.history),
+            }
         else:
             raise InvalidInput(f"--explain: no batch, job, task, gang or instance {name!r} has arrived by {now_s:g} s")
     return dict(zip(columns, values, strict=True))

@@ -7,7 +7,8 @@ void.  Both cross the wire and the disk by `model.codec`.
 
 import msgspec
 
-from fpga_pool.model.codec import Message, Number, Variant
+from fpga_pool.model.codec import Message, Variant
+from fpga_pool.model.fields import Number
 from fpga_pool.model.messages.gangs import GangAction, GangReport, ObservedProcess, ObservedProcessor
 from fpga_pool.model.objects.pool import RateSegment, SlotState
 

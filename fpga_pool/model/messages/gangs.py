@@ -1,6 +1,7 @@
 """Messages between the scheduler and the agents about gangs; see `model.messages.agents`."""
 
-from fpga_pool.model.codec import Message, Number, Variant
+from fpga_pool.model.codec import Message, Variant
+from fpga_pool.model.fields import Number
 from fpga_pool.model.flavor import Tier
 
 # Commands; each is one of the processor's ---------------------------------------------------------------------------

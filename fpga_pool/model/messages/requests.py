@@ -2,8 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 from fpga_pool.model.codec import Message
+from fpga_pool.model.fields import Flat, Limit, Moment, Number, Text, Uuid
 from fpga_pool.model.objects.gangs import Gang, Migration, Process
 from fpga_pool.model.objects.pool import Job, RateSegment
 from fpga_pool.model.objects.tasks import Task
@@ -17,11 +21,25 @@ SMALL_RESULT_BYTES = 64 * 1024
 class TicketRequest(Message, frozen=True, kw_only=True):
     """A client's wish to move the bytes of one job; the source identifies its flow for rate control."""
 
-    job: str
-    #: "send" or "fetch".
-    purpose: str
-    source_address: str
-    source_port: int
+    job: Uuid
+    purpose: Annotated[str, Meta(pattern=r"^(send|fetch)\Z", description="send or fetch")]
+    source_address: Annotated[str, Meta(pattern=r"^[0-9A-Fa-f:.]{2,45}(%[\w.-]{1,15})?\Z", description="an IP address")]
+    source_port: Annotated[int, Meta(ge=1, le=65535, description="a port")]
+
+
+class TicketRequests(Message, frozen=True, kw_only=True):
+    """Wishes to move bytes, granted all or none."""
+
+    tickets: Annotated[
+        tuple[TicketRequest, ...], Meta(min_length=1, max_length=1000, description="a list of 1 to 1000 requests")
+    ]
+
+
+class SlotChange(Message, frozen=True, kw_only=True):
+    """An operator's wish to take a slot out of service, or to give it back."""
+
+    drain: Annotated[bool, Meta(description="true or false")]
+    reason: Text = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +56,7 @@ class Ticket:
     input_bytes: int
     #: Rates relative to the plan's time 0, and what time it is there now.
     transfer: tuple[RateSegment, ...]
-    elapsed_s: float
+    elapsed_s: Number
     #: The requester's host holds the stream to these rates: the client need not.
     shaped: bool = False
 
@@ -51,7 +69,18 @@ class JobChanges:
     #: Generation of each shard at this moment: what the next question passes as seen.
     seen: Mapping[str, int]
     #: What time it is in the pool.
-    at: float
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobList:
+    """The jobs of a batch as the REST API lists them, by index."""
+
+    jobs: tuple[Job, ...]
+    #: What the next question passes as `changed_after`; nobody outside need understand it.
+    seen: str
+    #: What time it is in the pool, on the clock of all its times.
+    at: Moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +90,9 @@ class FunctionInfo:
     name: str
     version: str
     slot_kinds: tuple[str, ...]
-    io_bps: float
+    io_bps: Limit
     preemptible: bool
-    speedup: float
+    speedup: Number
     #: Slots of the pool that can hold it.
     slots: int
 
@@ -75,38 +104,67 @@ class Calibration:
     function: str
     board: str
     runs: int
-    catalogue_a_s: float
-    catalogue_b_s_per_byte: float
-    fitted_a_s: float
-    fitted_b_s_per_byte: float
-    mean_relative_error: float
-    worst_relative_error: float
+    catalogue_a_s: Number
+    catalogue_b_s_per_byte: Number
+    fitted_a_s: Number
+    fitted_b_s_per_byte: Number
+    mean_relative_error: Number
+    worst_relative_error: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangDetail:
     """A gang with its pending reason, expected start, progress and processes."""
 
-    gang: Gang
+    gang: Flat[Gang]
     #: Why it is not in the foreground, and when it is expected there, UTC seconds; "" and None where nothing is to say.
     pending_reason: str
-    expected_at: float | None
+    expected_at: Moment | None
     #: What its slowest process has done, in seconds on a dedicated processor.
-    done_s: float
+    done_s: Number
     #: Those of its present, or last, attempt.
-    processes: tuple[Process, ...]
-    migrations: tuple[Migration, ...]
+    process_list: tuple[Process, ...]
+    migration_list: tuple[Migration, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDetail:
     """A task with what can be said of it now."""
 
-    task: Task
+    task: Flat[Task]
     #: Why it waits, and when it is expected to get its slots, UTC seconds; "" and None where nothing is to say.
     pending_reason: str
-    expected_at: float | None
+    expected_at: Moment | None
     #: Those that it has, by name.
-    slots: tuple[str, ...]
+    slot_list: tuple[str, ...]
     #: By index.
-    shares: tuple[Job, ...]
+    share_list: tuple[Job, ...]
+
+
+# ---- Queries of the REST API
+
+
+class PageQuery(Message, frozen=True, kw_only=True):
+    """Which page of a list is wanted."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000, description="1 to 1000")] = 100
+    #: The last object of the page before; None = the first page.
+    marker: Uuid | None = None
+
+
+class JobQuery(Message, frozen=True, kw_only=True):
+    """Which jobs of a batch are wanted: of some states, of those changed after what was seen; and how long to wait."""
+
+    state: tuple[str, ...] = ()
+    changed_after: str | None = None
+    wait_s: Annotated[float, Meta(ge=0, le=5, description="0 to 5 seconds")] = 0.0
+
+
+class CalibrationQuery(Message, frozen=True, kw_only=True):
+    """Of which function the fit is wanted; None = of all."""
+
+    function: str | None = None
+
+
+class NoQuery(Message, frozen=True, kw_only=True):
+    """No parameters."""

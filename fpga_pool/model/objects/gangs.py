@@ -8,6 +8,7 @@ import uuid
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fpga_pool.model.fields import Detail, Internal, Moment, Number
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.objects.pool import DEFAULT_SHARD, SLOT_NAMESPACE, HistoryEntry
 
@@ -113,16 +114,16 @@ class Gang:
     #: How many processes; each gets a processor.
     processes: int
     #: Requested run time on dedicated processors: for decisions only; a gang that exceeds it is not killed.
-    runtime_s: float
+    runtime_s: Number
     #: Share of a processor that each process uses on one of its own.
-    cpu_usage: float
+    cpu_usage: Number
     #: What a runner that simulates computes: seconds on dedicated processors.
-    work_s: float
-    created_at: float
+    work_s: Number
+    created_at: Moment
     #: Image of its guests, "" = the default of their hosts; and the command passed to it.
     image: str = ""
     command: str = ""
-    shard: str = DEFAULT_SHARD
+    shard: Internal[str] = DEFAULT_SHARD
     state: GangState = GangState.QUEUED
     cancel_requested: bool = False
     #: How often its processes were given processors; reports of an older attempt are void.
@@ -132,27 +133,27 @@ class Gang:
     #: Why it waits or failed, for people.
     reason: str = ""
     #: When it is done by its estimate, while it is in the foreground or on its way there.
-    ends_at: float | None = None
+    ends_at: Moment | None = None
     #: How long it is expected to run by the last run times of its user; None = as long as was requested.
-    expected_s: float | None = None
+    expected_s: Internal[Number | None] = None
     #: How long it has run when it is done, in seconds on dedicated processors.
-    ran_s: float | None = None
+    ran_s: Internal[Number | None] = None
     #: Until when it has the higher priority in the background; None = it has none.
-    trial_ends_at: float | None = None
+    trial_ends_at: Internal[Moment | None] = None
     #: For how long it has given way to such gangs since it came to the foreground.
-    gave_way_s: float = 0.0
-    started_at: float | None = None
-    ended_at: float | None = None
+    gave_way_s: Internal[Number] = 0.0
+    started_at: Moment | None = None
+    ended_at: Moment | None = None
     migrations: int = 0
     kills: int = 0
     swaps: int = 0
     #: Processor-seconds that it had in each tier before `tier_since`, and CPU seconds that its processes have used.
-    front_s: float = 0.0
-    behind_s: float = 0.0
-    tier_since: float | None = None
-    cpu_s: float = 0.0
-    generation: int = 0
-    history: tuple[HistoryEntry, ...] = ()
+    front_s: Number = 0.0
+    behind_s: Number = 0.0
+    tier_since: Internal[Number | None] = None
+    cpu_s: Number = 0.0
+    generation: Internal[int] = 0
+    history: Detail[tuple[HistoryEntry, ...]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,21 +168,21 @@ class Process:
     processor: str
     host: str
     tier: Tier
-    shard: str = DEFAULT_SHARD
+    shard: Internal[str] = DEFAULT_SHARD
     state: ProcessState = ProcessState.RESERVED
     reason: str = ""
     #: Progress: what it had done at a moment, in seconds on a dedicated processor, and its rate since.
-    done_s: float = 0.0
-    rate: float = 0.0
-    progress_at: float = 0.0
+    done_s: Number = 0.0
+    rate: Number = 0.0
+    progress_at: Moment = 0.0
     #: CPU time it has used, as reported when it ended.
-    cpu_s: float = 0.0
+    cpu_s: Number = 0.0
     #: Name of the saved memory that it begins from; "" = none.
-    saved: str = ""
+    saved: Internal[str] = ""
     #: The two processes of its processor have exchanged their priorities; they keep their places.
-    exchanged: bool = False
-    generation: int = 0
-    history: tuple[HistoryEntry, ...] = ()
+    exchanged: Internal[bool] = False
+    generation: Internal[int] = 0
+    history: Internal[tuple[HistoryEntry, ...]] = ()
 
     @property
     def priority(self) -> Tier:
@@ -218,13 +219,13 @@ class Migration:
     gang_uuid: str
     #: The attempt that it leads to.
     attempt: int
-    began_at: float
-    shard: str = DEFAULT_SHARD
+    began_at: Moment
+    shard: Internal[str] = DEFAULT_SHARD
     state: MigrationState = MigrationState.SAVING
     reason: str = ""
-    ended_at: float | None = None
-    generation: int = 0
-    history: tuple[HistoryEntry, ...] = ()
+    ended_at: Moment | None = None
+    generation: Internal[int] = 0
+    history: Internal[tuple[HistoryEntry, ...]] = ()
 
 
 def migration_uuid(gang_uuid: str, attempt: int) -> str:

@@ -8,8 +8,10 @@ last transitions, oldest first, which every InvalidTransition quotes.
 import uuid
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
-from fpga_pool.model.codec import Message, Number
+from fpga_pool.model.codec import Message
+from fpga_pool.model.fields import Detail, Internal, Limit, Moment, Number
 
 #: Namespace of the deterministic uuids of slots (and, later, of Placement's providers).
 SLOT_NAMESPACE = uuid.UUID("5b0c1b9e-6b0e-5f0c-9d0a-4f1f7c1f2a11")
@@ -89,7 +91,7 @@ ENDED_JOBS = frozenset({JobState.RESULT_HELD, JobState.COMPLETED, JobState.FAILE
 class HistoryEntry(Message, frozen=True):
     """One transition, as it happened."""
 
-    at: Number
+    at: Moment
     event: str
     before: str
     after: str
@@ -100,7 +102,7 @@ class RateSegment(Message, frozen=True):
 
     begin_s: Number
     end_s: Number
-    bps: Number
+    bps: Limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +114,7 @@ class Batch:
     user_id: str
     name: str
     policy: str
-    created_at: float
+    created_at: Moment
     jobs: int
     state: BatchState = BatchState.PENDING
     cancel_requested: bool = False
@@ -120,16 +122,16 @@ class Batch:
     jobs_completed: int = 0
     jobs_failed: int = 0
     jobs_cancelled: int = 0
-    dispatched_at: float | None = None
-    ended_at: float | None = None
+    dispatched_at: Moment | None = None
+    ended_at: Moment | None = None
     #: What the first plan of the whole batch promised, relative to `dispatched_at`.
-    planned_makespan_s: float | None = None
-    lower_bound_s: float | None = None
+    planned_makespan_s: Number | None = None
+    lower_bound_s: Number | None = None
     #: When its last result was promised to be back, and a proven bound on that: as above where results are not planned.
-    planned_completion_s: float | None = None
-    completion_bound_s: float | None = None
-    generation: int = 0
-    history: tuple[HistoryEntry, ...] = ()
+    planned_completion_s: Number | None = None
+    completion_bound_s: Number | None = None
+    generation: Internal[int] = 0
+    history: Detail[tuple[HistoryEntry, ...]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,9 +149,9 @@ class Job:
     #: Host whose NIC sends the input.
     requester: str
     input_bytes: int
-    created_at: float
+    created_at: Moment
     #: Part of the pool that plans and runs it; for its whole life.
-    shard: str = DEFAULT_SHARD
+    shard: Internal[str] = DEFAULT_SHARD
     state: JobState = JobState.PENDING
     cancel_requested: bool = False
     #: How many times it was planned; reports of an older attempt are void.
@@ -162,29 +164,36 @@ class Job:
     slot: str = ""
     order: int = 0
     #: The plan, relative to `dispatched_at`.
-    dispatched_at: float | None = None
-    start_s: float | None = None
-    end_s: float | None = None
+    dispatched_at: Moment | None = None
+    start_s: Number | None = None
+    end_s: Number | None = None
     transfer: tuple[RateSegment, ...] = ()
     #: How the result is planned to flow back, in seconds after the computation ends; empty where no rates are planned.
     result_transfer: tuple[RateSegment, ...] = ()
     #: Share of the work that is done and kept with the input on `host`, after an eviction.
-    done: float = 0.0
+    done: Number = 0.0
     #: Source "address:port" of the stream that brings the input, as its client reported it; identifies the flow.
-    flow: str = ""
+    flow: Internal[str] = ""
     #: How much of the input its responder had at a moment, while that is not as planned.
-    moved_bytes: int | None = None
-    moved_at: float | None = None
+    moved_bytes: Internal[int | None] = None
+    moved_at: Internal[Moment | None] = None
     #: What happened.
-    staged_at: float | None = None
-    started_at: float | None = None
-    finished_at: float | None = None
-    ended_at: float | None = None
-    compute_s: float | None = None
+    staged_at: Moment | None = None
+    started_at: Moment | None = None
+    finished_at: Moment | None = None
+    ended_at: Moment | None = None
+    compute_s: Number | None = None
     result_bytes: int | None = None
     result_sha256: str = ""
-    generation: int = 0
-    history: tuple[HistoryEntry, ...] = ()
+    generation: Internal[int] = 0
+    history: Detail[tuple[HistoryEntry, ...]] = ()
+    #: Properties that the REST API shows like fields.
+    ALSO_SHOWN: ClassVar = ("place",)
+
+    @property
+    def place(self) -> str:
+        """What `slot` is: "slot" or "cpu"; "" = none."""
+        return place_kind(self.slot)
 
 
 def is_cpu(slot_name: str) -> bool:
@@ -208,7 +217,7 @@ def input_due_at(job: Job) -> float:
 class PendingBatch:
     """A batch with jobs that wait for a place."""
 
-    created_at: float
+    created_at: Moment
     policy: str
     #: What these jobs ask for.
     functions: frozenset[str]
@@ -220,9 +229,9 @@ class Backlog:
 
     slot: str
     #: Planned end of the last of them, UTC seconds.
-    free_at: float
+    free_at: Moment
     #: Planned end of the last transfer that has not arrived, UTC seconds; 0 = all have.
-    inputs_due_at: float
+    inputs_due_at: Moment
     #: Place of the last of them in the slot's queue.
     last_order: int
 
@@ -232,24 +241,24 @@ class Host:
     """A compute node: NIC limits, the address of its data port, and when it was last heard."""
 
     name: str
-    egress_bps: float
-    ingress_bps: float
+    egress_bps: Limit
+    ingress_bps: Limit
     data_address: str
     data_port: int
-    heard_at: float
+    heard_at: Moment
     #: Part of the pool that it belongs to; given when it was first heard.
-    shard: str = DEFAULT_SHARD
-    availability_zone: str = ""
+    shard: Internal[str] = DEFAULT_SHARD
+    availability_zone: Internal[str] = ""
     #: Secret of the agent that represents the host; another one is refused while this one lives.
-    agent_id: str = ""
+    agent_id: Internal[str] = ""
     #: Starts of that agent, and heartbeats since the last of them: what is not later than these is void.
     boot: int = 0
-    beat: int = 0
+    beat: Internal[int] = 0
     #: Number of the last report that was applied; a repeat is void.
-    reported: int = 0
+    reported: Internal[int] = 0
     alive: bool = True
     #: Egress driver by which its agent limits flows; "" = senders pace themselves.
-    egress_driver: str = ""
+    egress_driver: Internal[str] = ""
     #: The data port speaks TLS only.
     data_tls: bool = False
     #: Streams that the data port, and commands that the agent has refused since the agent's start.
@@ -258,8 +267,8 @@ class Host:
     #: Heartbeats and reports in its name that the scheduler has refused.
     refused_messages: int = 0
     #: Name of its provider in Placement; "" = that of the host.
-    node: str = ""
-    generation: int = 0
+    node: Internal[str] = ""
+    generation: Internal[int] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +284,7 @@ class Slot:
     #: How it is linked to other slots, as a word of `model.objects.links`.
     links: str = ""
     #: That of its host.
-    shard: str = DEFAULT_SHARD
+    shard: Internal[str] = DEFAULT_SHARD
     state: SlotState = SlotState.EMPTY
     #: Function loaded now, as observed; "" = none.
     function: str = ""
@@ -285,15 +294,17 @@ class Slot:
     drain_requested: bool = False
     reason: str = ""
     #: Number of the last command sent to this slot; agents refuse lower ones.
-    sequence: int = 0
+    sequence: Internal[int] = 0
     #: Epoch of the last lease granted on this slot.
-    lease_epoch: int = 0
+    lease_epoch: Internal[int] = 0
     #: How often another function was loaded, as reported.
     reconfigurations: int = 0
     #: When the function it holds was loaded, UTC seconds; None = none is, or it was there when the slot was first seen.
-    loaded_at: float | None = None
-    generation: int = 0
-    history: tuple[HistoryEntry, ...] = ()
+    loaded_at: Moment | None = None
+    generation: Internal[int] = 0
+    history: Detail[tuple[HistoryEntry, ...]] = ()
+    #: Properties that the REST API shows like fields.
+    ALSO_SHOWN: ClassVar = ("uuid",)
 
     @property
     def uuid(self) -> str:
@@ -315,9 +326,9 @@ class Lease:
     epoch: int
     #: A claim of higher rank may take the slot.
     revocable: bool
-    granted_at: float
+    granted_at: Moment
     state: LeaseState = LeaseState.HELD
-    released_at: float | None = None
+    released_at: Moment | None = None
     #: What an instance has its slot hold; "" = whatever the holder loads.
     function: str = ""
     generation: int = 0
@@ -339,7 +350,7 @@ class Shard:
     name: str
     owner: str
     epoch: int
-    renewed_at: float
+    renewed_at: Moment
     #: Grows with every committed change of the shard's objects: the stamp of a PoolView.
     pool_generation: int = 0
     generation: int = 0
@@ -350,7 +361,7 @@ class Scheduler:
     """A pool scheduler process; like a shard's, its `generation` grows as long as it lives."""
 
     name: str
-    heard_at: float
+    heard_at: Moment
     generation: int = 0
 
 
@@ -363,5 +374,5 @@ class Run:
     function: str
     board: str
     input_bytes: int
-    compute_s: float
-    finished_at: float
+    compute_s: Number
+    finished_at: Moment

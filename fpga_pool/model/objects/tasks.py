@@ -8,11 +8,17 @@ UTC seconds, and a task has a `generation` and a `history`.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
-from fpga_pool.model.codec import Message, Number
+from msgspec import Meta
+
+from fpga_pool.model.codec import Message
+from fpga_pool.model.fields import Detail, Internal, Moment, Seconds
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.objects.pool import DEFAULT_SHARD, HistoryEntry
 
+#: No task is wider: sets of slots are searched as the bits of one integer.
+MOST_SLOTS = 62
 #: What stands for the policy in the batch of a task: it is neither planned nor online.
 TASK_POLICY = "task"
 
@@ -36,9 +42,9 @@ ENDED_TASKS = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCEL
 class TaskShape(Message, frozen=True):
     """A shape of a task: the number of slots it runs on."""
 
-    slots: int
+    slots: Annotated[int, Meta(ge=1, le=MOST_SLOTS, description=f"1 to {MOST_SLOTS} slots")]
     #: How long it computes so, as its tenant says; None = by the time model of its function.
-    seconds: Number | None = None
+    seconds: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +64,10 @@ class Task:
     topology: Topology
     #: The largest input of a share, which determines the compute time of the task.
     input_bytes: int
-    created_at: float
+    created_at: Moment
     #: The shapes of which it gets one (a malleable task); () = it has one, with a slot for each share.
     shapes: tuple[TaskShape, ...] = ()
-    shard: str = DEFAULT_SHARD
+    shard: Internal[str] = DEFAULT_SHARD
     state: TaskState = TaskState.QUEUED
     cancel_requested: bool = False
     #: How often it was given slots, and how often it lost them.
@@ -70,11 +76,11 @@ class Task:
     #: Why it waits or failed, for people.
     reason: str = ""
     #: When it is expected to end, while it has slots.
-    ends_at: float | None = None
-    started_at: float | None = None
-    ended_at: float | None = None
-    generation: int = 0
-    history: tuple[HistoryEntry, ...] = ()
+    ends_at: Moment | None = None
+    started_at: Moment | None = None
+    ended_at: Moment | None = None
+    generation: Internal[int] = 0
+    history: Detail[tuple[HistoryEntry, ...]] = ()
 
     @property
     def alternatives(self) -> tuple[TaskShape, ...]:

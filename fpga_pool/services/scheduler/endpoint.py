@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from fpga_pool.conf.policies import is_proving, policy_names
-from fpga_pool.model.codec import Number, read
+from fpga_pool.model.codec import read
 from fpga_pool.model.exceptions import Conflict, HostTaken, InvalidInput, LateMessage, NotFound
+from fpga_pool.model.fields import Number
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages.agents import Heartbeat, Report
 from fpga_pool.model.messages.requests import (

@@ -11,7 +11,7 @@ import pytest
 
 from fpga_pool.client import Client, RunSettings
 from fpga_pool.client.inputs import JobSpec
-from fpga_pool.model.exceptions import NotFound, ServiceUnavailable, UnknownFunction
+from fpga_pool.model.exceptions import InvalidAnswer, NotFound, ServiceUnavailable, UnknownFunction
 from fpga_pool.model.objects.pool import BatchState, JobState, RateSegment
 from fpga_pool.transfer.frames import SMALL_BYTES
 
@@ -245,6 +245,23 @@ def test_api_that_restarts_in_the_middle(pool, responder, serve, tmp_path, in_st
         serve(pool, port=port)
         assert texts(outcome.result(WAIT_S)) == [digest(b"x")]
         thread.join()
+
+
+@pytest.mark.parametrize(("path", "key", "field"), [("jobs", "jobs", "attempt"), ("tickets", "tickets", "port")])
+def test_an_answer_that_is_not_understood_ends_the_run_at_once(start, client, responder, monkeypatch, path, key, field):
+    call = client._http.call
+
+    def without(method, url, **options):
+        answer = call(method, url, **options)
+        if url.endswith(path):
+            for one in answer[key]:
+                del one[field]
+        return answer
+
+    monkeypatch.setattr(client._http, "call", without)
+    _, outcome = start([b"x"])  # its patience is longer than the test waits
+    with pytest.raises(InvalidAnswer, match=rf"response is invalid: {key}\[0\]: missing: {field}"):
+        outcome.result(WAIT_S)
 
 
 def test_api_that_stays_silent_ends_the_run(start, responder, pool):

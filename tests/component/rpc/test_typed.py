@@ -1,12 +1,15 @@
 """What a method of an endpoint is called with from outside."""
 
 from collections.abc import Mapping, Sequence
+from math import nan
 from typing import Any
 
 import pytest
 
+from fpga_pool.model.codec import read, to_plain
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.messages.agents import Command, Outcome, ReleaseJob
+from fpga_pool.model.objects.pool import Slot
 from fpga_pool.rpc.typed import typed
 
 COMMAND = Command(id="c", shard="s", epoch=1, host="h", slot="h/0/0", sequence=2, action=ReleaseJob(job="j"))
@@ -48,8 +51,8 @@ def test_what_has_a_default_may_be_missing():
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ({}, "ask: object missing required field `host`"),
-        (GOOD | {"force": True}, "ask: object contains unknown field `force`"),
+        ({}, "ask: missing: host, epoch, wait_s, names, commands, seen"),
+        (GOOD | {"force": True}, "ask: unknown: ['force']; known: host, epoch, wait_s, names, commands, seen, packed"),
         (GOOD | {"host": 7}, "ask.host: expected `str`, got `int`, found 7"),
         (GOOD | {"host": None}, "ask.host: expected `str`, got `null`, found None"),
         (GOOD | {"epoch": "1"}, "ask.epoch: expected `int`, got `str`, found '1'"),
@@ -57,7 +60,7 @@ def test_what_has_a_default_may_be_missing():
         (GOOD | {"epoch": 1.0}, "ask.epoch: expected `int`, got `float`, found 1.0"),
         (GOOD | {"names": "n"}, "ask.names: expected `array`, got `str`, found 'n'"),
         (GOOD | {"commands": {}}, "ask.commands: expected `array`, got `object`, found {}"),
-        (GOOD | {"commands": [{}]}, "ask.commands[0]: object missing required field `id`"),
+        (GOOD | {"commands": [{}]}, "ask.commands[0]: missing: id, shard, epoch, host, slot, sequence, action"),
         (GOOD | {"seen": [1]}, "ask.seen: expected `object | null`, got `array`, found [1]"),
         (GOOD | {"seen": {"s": None}}, "ask.seen[...]: expected `int`, got `null`"),
     ],
@@ -66,3 +69,18 @@ def test_what_does_not_fit_is_refused_by_name(arguments, complaint):
     with pytest.raises(InvalidInput) as caught:
         Endpoint().ask({}, **arguments)
     assert str(caught.value) == complaint
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"colour": "red"}, r"^slots\[0\]: unknown: \['colour'\]; known: name, "),
+        ({"loaded_at": nan}, r"^slots\[0\]\.loaded_at: "),
+        ({"reconfigurations": None}, r"^slots\[0\]\.reconfigurations: expected `int`, got `null`"),
+    ],
+)
+def test_objects_in_an_answer_are_read_as_strictly(change, complaint):
+    slot = Slot(name="h/0/0", host="h", card="0", region="0", board="b", kind="k")
+    assert read(list[Slot], [to_plain(slot)], "slots") == [slot]
+    with pytest.raises(InvalidInput, match=complaint):
+        read(list[Slot], [to_plain(slot) | change], "slots")

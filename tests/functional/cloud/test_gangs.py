@@ -96,7 +96,7 @@ class Gangs:
         def all_run():
             found = self.detail(gang)
             assert found.gang.state not in ENDED_GANGS, found.gang.reason
-            running = {process.state for process in found.processes} == {ProcessState.RUNNING}
+            running = {process.state for process in found.process_list} == {ProcessState.RUNNING}
             return running and found.gang.state is state and found.gang.attempt == attempt
 
         self.until(all_run, f"all of gang {gang} run in state {state}")
@@ -319,7 +319,7 @@ def test_a_gang_moves_to_another_processor_of_its_host_and_counts_on(gangs, one_
     assert len(born) == 1
     assert numbers == list(range(1, len(numbers) + 1))
     detail = gangs.finished(moves)
-    assert [migration.state for migration in detail.migrations] == [MigrationState.COMPLETED]
+    assert [migration.state for migration in detail.migration_list] == [MigrationState.COMPLETED]
     assert detail.gang.failures == 0
     gangs.cancel(*gangs.created)
     gangs.nothing_is_left(server)
@@ -349,7 +349,7 @@ def test_a_gang_moves_to_another_host_and_counts_on(gangs, moving):
     assert numbers_there == list(range(numbers_there[0], numbers_there[-1] + 1))
     assert numbers_there[0] > numbers[-1]
     detail = gangs.finished(moves)
-    assert [migration.state for migration in detail.migrations] == [MigrationState.COMPLETED]
+    assert [migration.state for migration in detail.migration_list] == [MigrationState.COMPLETED]
     assert (detail.gang.attempt, detail.gang.failures) == (2, 0)
     gangs.cancel(*gangs.created)
     gangs.nothing_is_left(server)

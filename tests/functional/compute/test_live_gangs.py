@@ -53,7 +53,7 @@ class Pool:
     def until_all_run(self, gang, state):
         def all_run():
             detail = self.client.gang(gang)
-            running = {process.state for process in detail.processes} == {ProcessState.RUNNING}
+            running = {process.state for process in detail.process_list} == {ProcessState.RUNNING}
             return running and detail.gang.state is state
 
         self.until(all_run, f"all of gang {gang} run in state {state}")
@@ -85,7 +85,7 @@ class Pool:
     def places(self, gang):
         """Where each process of a gang is by its hypervisor: host, tier, pCPUs."""
         found = {}
-        for process in self.client.gang(gang).processes:
+        for process in self.client.gang(gang).process_list:
             with contextlib.suppress(KeyError):
                 tier, pcpus = self.hosts[process.host].tier(Key(gang, process.index, process.attempt))
                 found[process.index] = process.host, tier, pcpus
@@ -156,7 +156,7 @@ def moving(pool, count):
     pool.until_all_run(ends, GangState.FOREGROUND)
     moves = pool.create(2, 0.5, f"count {count} rest 0.2")
     detail = pool.until_all_run(moves, GangState.BACKGROUND)
-    assert {process.host for process in detail.processes} == {"node-1"}
+    assert {process.host for process in detail.process_list} == {"node-1"}
     pool.until(
         lambda: pool.places(moves) == {0: ("node-1", BEHIND, (0,)), 1: ("node-1", BEHIND, (1,))},
         "it is behind the first",
@@ -170,18 +170,18 @@ def test_a_gang_runs_behind_another_moves_with_its_memory_and_one_is_swapped_whe
     """1. It counts behind a gang; 2. moves to another host and counts on; 3. the next one swaps; 4. all end."""
     goes_on, moves, born = moving(pool, count=200)
     detail = pool.until_all_run(moves, GangState.FOREGROUND)
-    assert {process.host for process in detail.processes} == {"node-2"}
+    assert {process.host for process in detail.process_list} == {"node-2"}
     pool.until(
         lambda: pool.places(moves) == {0: ("node-2", FRONT, (0,)), 1: ("node-2", FRONT, (1,))}, "it is in front there"
     )
     swaps = pool.create(2, 0.3, "count 30 rest 0.2")
     pool.until_all_run(swaps, GangState.BACKGROUND)
-    assert {process.host for process in pool.client.gang(swaps).processes} == {"node-1"}
+    assert {process.host for process in pool.client.gang(swaps).process_list} == {"node-1"}
     pool.cancel(goes_on)
 
     detail = pool.finished(moves)
     assert states(detail) == ["BACKGROUND", "MOVING", "FOREGROUND", "COMPLETED"]
-    assert [migration.state for migration in detail.migrations] == [MigrationState.COMPLETED]
+    assert [migration.state for migration in detail.migration_list] == [MigrationState.COMPLETED]
     assert (detail.gang.attempt, detail.gang.failures) == (2, 0)
     assert detail.gang.cpu_s > 0
     lived_once(pool, moves, born)

@@ -1,10 +1,12 @@
 """Batches as they come in: checked whole before anything is stored."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.codec import Message
 from fpga_pool.model.exceptions import InvalidInput, NoSlotFits, NotFound, UnknownFunction, UnknownRequester
+from fpga_pool.model.fields import ByteCount, ChosenUuid, Internal, Text, text
 from fpga_pool.model.lifecycle.batch import BATCH, BatchCancelRequested
 from fpga_pool.model.lifecycle.job import CancelRequested
 from fpga_pool.model.objects.pool import ENDED_JOBS, Batch, Host, Job, Slot
@@ -17,21 +19,21 @@ from fpga_pool.model.transaction import Transaction
 class JobRequest(Message, frozen=True, kw_only=True):
     """One job as a tenant asks for it; the uuid is chosen by the client."""
 
-    uuid: str
-    name: str
-    function: str
-    requester: str
-    input_bytes: int
+    uuid: ChosenUuid
+    name: Text = ""
+    function: Text
+    requester: Text
+    input_bytes: ByteCount
 
 
 class BatchRequest(Message, frozen=True, kw_only=True):
     """A batch as a tenant asks for it; an empty policy is the operator's default."""
 
-    uuid: str
-    project_id: str
-    user_id: str
-    name: str
-    policy: str
+    uuid: ChosenUuid
+    project_id: Internal[str]
+    user_id: Internal[str]
+    name: Text = ""
+    policy: Annotated[str, text(64)] = ""
     jobs: tuple[JobRequest, ...]
 
 

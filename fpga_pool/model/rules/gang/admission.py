@@ -3,10 +3,14 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta
 
 from fpga_pool.core.gangs.gangs import predicted
-from fpga_pool.model.codec import Message, Number
+from fpga_pool.model.codec import Message
 from fpga_pool.model.exceptions import InvalidInput, NotFound
+from fpga_pool.model.fields import ChosenUuid, Internal, Seconds, Text, text
 from fpga_pool.model.lifecycle.gang import GangCancelRequested
 from fpga_pool.model.lifecycle.migration import MigrationFailed
 from fpga_pool.model.objects.gangs import ENDED_GANGS, LONGEST_COMMAND, LONGEST_IMAGE, Gang, GangState, Processor
@@ -21,18 +25,18 @@ _IMAGE_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_IMAGE - 1}}}")
 class GangRequest(Message, frozen=True, kw_only=True):
     """A gang as a tenant asks for it; the uuid is chosen by the client."""
 
-    uuid: str
-    project_id: str
-    user_id: str
-    name: str
-    processes: int
-    runtime_s: Number
-    cpu_usage: Number
+    uuid: ChosenUuid
+    project_id: Internal[str]
+    user_id: Internal[str]
+    name: Text = ""
+    processes: Annotated[int, Meta(ge=1, le=100_000, description="a number of processes")]
+    runtime_s: Seconds
+    cpu_usage: Annotated[float, Meta(gt=0, le=1, description="a share of a processor, above 0 and 1 at most")]
     #: None = as long as was requested.
-    work_s: Number | None = None
+    work_s: Seconds | None = None
     #: See `Gang`.
-    image: str = ""
-    command: str = ""
+    image: Annotated[str, text(LONGEST_IMAGE)] = ""
+    command: Annotated[str, text(LONGEST_COMMAND)] = ""
 
 
 def create_gang(tx: Transaction, request: GangRequest, now_s: float, last_runs: int = 0) -> Gang:

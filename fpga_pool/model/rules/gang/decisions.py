@@ -338,8 +338,8 @@ def gang_detail(tx: Transaction, uuid: str, settings: PoolSettings, policy: Gang
         pending_reason=said.reason if said else "",
         expected_at=said.expected_at if said else None,
         done_s=min((process.done_by(now_s) for process in processes), default=0.0),
-        processes=tuple(processes),
-        migrations=tuple(tx.migrations(uuid)),
+        process_list=tuple(processes),
+        migration_list=tuple(tx.migrations(uuid)),
     )
 
 

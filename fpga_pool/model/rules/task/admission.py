@@ -3,14 +3,18 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta
 
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.codec import Message
 from fpga_pool.model.exceptions import InvalidInput, NoSlotFits, NotFound
+from fpga_pool.model.fields import ByteCount, ChosenUuid, Internal, Text
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.lifecycle.task import TaskCancelRequested
 from fpga_pool.model.objects.pool import Slot
-from fpga_pool.model.objects.tasks import ENDED_TASKS, TASK_POLICY, Task, TaskShape
+from fpga_pool.model.objects.tasks import ENDED_TASKS, MOST_SLOTS, TASK_POLICY, Task, TaskShape
 from fpga_pool.model.rules.batch.admission import (
     BatchRequest,
     JobRequest,
@@ -24,32 +28,34 @@ from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task.candidates import holds, largest, slots_by_host
 from fpga_pool.model.transaction import Transaction
 
-#: No task is wider: sets of slots are searched as the bits of one integer.
-MOST_SLOTS = 62
-
 
 class ShareRequest(Message, frozen=True, kw_only=True):
     """One share of a task: the input of one of its slots, and its requester."""
 
-    uuid: str
-    name: str
-    requester: str
-    input_bytes: int
+    uuid: ChosenUuid
+    name: Text = ""
+    requester: Text
+    input_bytes: ByteCount
 
 
 class TaskRequest(Message, frozen=True, kw_only=True):
     """A task as a tenant asks for it; the uuids are chosen by the client."""
 
-    uuid: str
-    project_id: str
-    user_id: str
-    name: str
-    function: str
-    topology: Topology
+    uuid: ChosenUuid
+    project_id: Internal[str]
+    user_id: Internal[str]
+    name: Text = ""
+    function: Text
+    topology: Annotated[Topology, Meta(description="any, line or ring")] = Topology.ANY
     #: In the order in which their slots follow each other on a line or ring.
-    shares: tuple[ShareRequest, ...]
+    shares: Annotated[
+        tuple[ShareRequest, ...],
+        Meta(min_length=1, max_length=MOST_SLOTS, description=f"a list of 1 to {MOST_SLOTS} shares"),
+    ]
     #: The shapes of a malleable task; () = one slot for each share.
-    shapes: tuple[TaskShape, ...] = ()
+    shapes: Annotated[
+        tuple[TaskShape, ...], Meta(max_length=MOST_SLOTS, description=f"a list of at most {MOST_SLOTS} shapes")
+    ] = ()
 
 
 def create_task(

@@ -285,8 +285,8 @@ def task_detail(tx: Transaction, uuid: str, catalogue: Catalogue, now_s: float) 
         task=task,
         pending_reason=because if task.state not in ENDED_TASKS else "",
         expected_at=expected_at,
-        slots=tuple(slots),
-        shares=tuple(tx.batch_jobs(uuid)),
+        slot_list=tuple(slots),
+        share_list=tuple(tx.batch_jobs(uuid)),
     )
 
 

@@ -43,9 +43,9 @@ def test_a_task_gets_its_slots_at_once_and_ends_when_all_its_shares_have(running
     task = running.api.create_task(request(agent, 3))
     wait_until(lambda: state(running, task) is TaskState.RUNNING, "slots")
     detail = running.api.task("p", task.uuid)
-    assert len(set(detail.slots)) == 3
-    assert {share.slot for share in detail.shares} == set(detail.slots)
-    for share in detail.shares:
+    assert len(set(detail.slot_list)) == 3
+    assert {share.slot for share in detail.share_list} == set(detail.slot_list)
+    for share in detail.share_list:
         running.report(share, "staged", "started", "finished")
     assert state(running, task) is TaskState.COMPLETED
     assert [one.uuid for one in running.api.tasks("p", 10)] == [task.uuid]
@@ -60,7 +60,7 @@ def test_a_task_that_waits_goes_on_when_the_one_before_it_is_cancelled(running):
     second = running.api.create_task(request(agent, 2))
     assert running.api.task("p", second.uuid).pending_reason.startswith("2 slots for sha256")
     running.api.cancel_task("p", first.uuid)
-    for share in running.api.task("p", first.uuid).shares:
+    for share in running.api.task("p", first.uuid).share_list:
         running.released(share)
     wait_until(lambda: state(running, second) is TaskState.RUNNING, "slots")
     assert state(running, first) is TaskState.CANCELLED
@@ -82,10 +82,10 @@ def test_a_task_that_is_cancelled_as_the_batch_of_its_shares_is_cancelled_whole_
     assert running.api.cancel_batch("p", task.uuid).cancel_requested
     detail = running.api.task("p", task.uuid)
     assert detail.task.cancel_requested
-    assert all(share.cancel_requested for share in detail.shares)
+    assert all(share.cancel_requested for share in detail.share_list)
     with pytest.raises(NotFound):
         running.api.cancel_batch("another", task.uuid)
-    for share in detail.shares:
+    for share in detail.share_list:
         running.released(share)
     assert state(running, task) is TaskState.CANCELLED
 

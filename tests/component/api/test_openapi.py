@@ -1,0 +1,76 @@
+"""The OpenAPI document says what the API does."""
+
+import pytest
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+from referencing.jsonschema import DRAFT202012
+
+from fpga_pool.api.app import create_app
+
+JOB = {"function": "sha256", "requester": "node-1", "input_bytes": 5}
+
+
+@pytest.fixture
+def api(pool):
+    return create_app(pool).test_client()
+
+
+@pytest.fixture
+def document(api):
+    return api.get("/v1/openapi.json").json
+
+
+def errors(document, schema, value):
+    """Return what of a value the schema does not allow; references are into the document."""
+    registry = Registry().with_resource("", Resource.from_contents(document, default_specification=DRAFT202012))
+    return [error.message for error in Draft202012Validator(schema, registry=registry).iter_errors(value)]
+
+
+def schema_of(document, path, method, status):
+    content = document["paths"][path][method]["responses"][status]["content"]
+    return content["application/json"]["schema"]
+
+
+def test_every_route_is_described(api, document):
+    routes = {
+        (rule.rule.replace("<uuid>", "{uuid}"), method.lower())
+        for rule in api.application.url_map.iter_rules()
+        for method in rule.methods - {"HEAD", "OPTIONS"}
+        if rule.rule.startswith("/v1/") and rule.rule != "/v1/openapi.json"
+    }
+    assert routes == {(path, method) for path, methods in document["paths"].items() for method in methods}
+    assert document["openapi"] == "3.1.0"
+
+
+def test_answers_fit_their_schemas(api, document):
+    batch = api.post("/v1/batches", json={"jobs": [JOB]}).json["batch"]["uuid"]
+    gang = api.post("/v1/gangs", json={"processes": 1, "runtime_s": 60, "cpu_usage": 0.5}).json["gang"]["uuid"]
+    task = api.post("/v1/tasks", json={"function": "sha256", "shares": [{"requester": "node-1", "input_bytes": 5}]})
+    slot = api.get("/v1/slots").json["slots"][0]["uuid"]
+    uuids = {"batches": batch, "gangs": gang, "tasks": task.json["task"]["uuid"], "slots": slot}
+    for path, methods in document["paths"].items():
+        if "get" in methods:
+            answer = api.get(path.replace("{uuid}", uuids.get(path.split("/")[2], "")))
+            assert (path, errors(document, schema_of(document, path, "get", "200"), answer.json)) == (path, [])
+
+
+@pytest.mark.parametrize(
+    ("body", "allowed"),
+    [
+        ({"jobs": [JOB]}, True),
+        ({"jobs": [JOB | {"input_bytes": -1}]}, False),
+        ({"jobs": [JOB | {"more": 1}]}, False),
+        ({"jobs": [JOB | {"name": "a\x00b"}]}, False),
+        ({}, False),
+    ],
+)
+def test_a_body_is_accepted_where_its_schema_allows_it(api, document, body, allowed):
+    schema = document["paths"]["/v1/batches"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert (errors(document, schema, body) == []) is allowed
+    assert (api.post("/v1/batches", json=body).status_code == 201) is allowed
+
+
+def test_an_unknown_query_parameter_is_refused_by_name(api):
+    answer = api.get("/v1/batches?limit=5&colour=red")
+    assert answer.status_code == 400
+    assert answer.json["error"]["message"] == "query: unknown: ['colour']; known: limit, marker"
