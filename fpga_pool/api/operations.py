@@ -137,7 +137,7 @@ def _jobs(call: Call) -> Any:
     found = scheduler().batch_jobs(
         tenant().project_id, call.uuid, states, _seen(call.query.changed_after), call.query.wait_s
     )
-    # What was seen is one word, which nobody outside need understand.
+    # The state that was seen is one opaque token.
     seen = base64.urlsafe_b64encode(json.dumps(dict(found.seen)).encode()).decode()
     return show(JobList(jobs=found.jobs, seen=seen, at=found.at))
 

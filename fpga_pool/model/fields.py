@@ -43,7 +43,7 @@ Limit = Annotated[float, Meta(ge=-_LARGEST), Rest.LIMIT]
 
 # Of requests
 
-#: Chosen by whoever sends a request first, so that its repeat is recognised.
+#: Chosen by the client that sends a request, so that its repeat is recognised.
 ChosenUuid = Annotated[
     str,
     Meta(pattern="^[0-9A-Fa-f]{8}-([0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}\\Z", description="a uuid"),
