@@ -5,6 +5,7 @@ classes of the pool (`model.rest`), so a field of an object is declared there an
 """
 
 import base64
+import ipaddress
 import json
 import uuid
 from collections.abc import Callable, Mapping
@@ -156,14 +157,23 @@ def _seen(text: str | None) -> dict[str, int] | None:
         seen = json.loads(base64.urlsafe_b64decode(text))
     except (ValueError, RecursionError):
         seen = None
-    if not isinstance(seen, dict) or not all(type(number) is int for number in seen.values()):
+    if not isinstance(seen, dict) or not all(type(n) is int and 0 <= n < 2**63 for n in seen.values()):
         raise InvalidInput(f"changed_after: expected the `seen` value of an earlier response, found {text[:20]!r}")
     return seen
 
 
 def _tickets(call: Call) -> dict[str, Any]:
     wanted = as_request(TicketRequests, call.body, {}, _chosen_uuid).tickets
+    for ticket in wanted:
+        _require_address(ticket.source_address)
     return {"tickets": [show(ticket) for ticket in scheduler().tickets(tenant().project_id, call.uuid, wanted)]}
+
+
+def _require_address(text: str) -> None:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        raise InvalidInput(f"source_address: expected an IP address, found {text[:60]!r}") from None
 
 
 # ---- The pool
