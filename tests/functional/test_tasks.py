@@ -69,7 +69,7 @@ class Shares:
 
 def linked(task):
     """Say whether the slots of a task are on one host, and each on another card of a path along its ring."""
-    places = [share.slot.split("/") for share in task.shares]
+    places = [share.slot.split("/") for share in task.share_list]
     cards = {int(card.removeprefix("sim")) for _, card, _ in places}
     steps = sum((card + 1) % 4 in cards for card in cards)
     return len({host for host, *_ in places}) == 1 and len(cards) == len(places) and steps >= len(cards) - 1
@@ -109,7 +109,7 @@ def test_tasks_and_batches_share_slots_that_fail_and_all_results_are_right(
     assert work.wrong() == []
     tasks = [client.task(task.uuid) for task in client.tasks()]
     assert {task.task.state for task in tasks} == {TaskState.COMPLETED}
-    assert sorted(len(task.shares) for task in tasks) == sorted(count for count, _ in SHAPES)
+    assert sorted(len(task.share_list) for task in tasks) == sorted(count for count, _ in SHAPES)
     # One that lost a slot has shares of two attempts, perhaps on two hosts.
     assert all(linked(task) for task in tasks if task.task.attempt == 1 and task.task.topology is not Topology.ANY)
     assert len(end_and_audit_embedded(pool)) == 56 + sum(count for count, _ in SHAPES)
