@@ -13,6 +13,7 @@ from stevedore import driver, exception
 from fpga_pool.core.policy import GROUPS, Parametrised, Proving
 from fpga_pool.model.exceptions import InvalidInput
 
+_FLAGS: Mapping[str, bool] = {"true": True, "false": False}
 _OPTIONS: dict[type, type[cfg.Opt]] = {bool: cfg.BoolOpt, int: cfg.IntOpt, float: cfg.FloatOpt, str: cfg.StrOpt}
 
 
@@ -37,18 +38,18 @@ def load_policy(group: str, name: str, conf: cfg.ConfigOpts | None = None) -> An
         raise InvalidInput(f"[{_group_name(name)}] {error}") from error
 
 
-def tuned_policy(group: str, name: str, parameters: Mapping[str, str]) -> Any:
-    """Return the policy of that name with some of its parameters given as text, the others by default.
+def tuned_policy(group: str, name: str, parameters: Mapping[str, str], given: Mapping[str, Any] | None = None) -> Any:
+    """Return the policy of that name with some of its parameters as text, some as values, the others by default.
 
     InvalidInput names the policies or parameters there are, or the value that is wrong.
     """
     defaults = _defaults(_policy_class(group, name))
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = dict(given or {})
     for parameter, text in parameters.items():
         kind: Any = type(defaults.get(parameter, ""))
         try:
-            values[parameter] = kind(text)
-        except ValueError:
+            values[parameter] = _FLAGS[text] if kind is bool else kind(text)
+        except (KeyError, ValueError):
             raise InvalidInput(f"{name}: {parameter}: expected a value of type {kind.__name__}, got {text!r}") from None
     return policy_with(group, name, values)
 

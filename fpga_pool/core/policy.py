@@ -134,6 +134,32 @@ class Remembering(Protocol):
 
 
 @runtime_checkable
+class Learning(Protocol):
+    """A policy for clusters or nodes that learns while it decides."""
+
+    def learner(self, rng: np.random.Generator) -> Self:
+        """Return this policy with a memory of its own, for one run; `rng` draws its initial weights."""
+        ...
+
+
+@runtime_checkable
+class Following(Protocol):
+    """A cluster policy that follows what becomes of the tasks that it has placed."""
+
+    def completed(self, task: int, response_s: float) -> None:
+        """Note that a task has been completed, by its number, and how long after its arrival."""
+        ...
+
+
+@runtime_checkable
+class Profiling(Protocol):
+    """A node policy that wants every subtask profiled before it decides."""
+
+    #: Seconds of each of the two runs.
+    profile_s: float
+
+
+@runtime_checkable
 class Searching(Protocol):
     """A policy that gets better with more effort."""
 

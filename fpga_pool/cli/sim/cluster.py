@@ -7,9 +7,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from fpga_pool.cli.arguments import number_that
-from fpga_pool.conf.policies import policy_names, policy_with
-from fpga_pool.core.cluster.nodes import NODE_POLICIES
+from fpga_pool.cli.arguments import number_that, parameter
+from fpga_pool.conf.policies import policy_names, tuned_policy
+from fpga_pool.core.cluster.registry import NODE_POLICIES
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.cluster.bound import bounds
 from fpga_pool.sim.cluster.laws import GROUP, Law
@@ -25,9 +25,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scenario", metavar="SCENARIO", help="nodes, pipelines and arrivals (.toml)")
     parser.add_argument("--policy", required=True, metavar="NAME", help=f"cluster policy: {names}")
     parser.add_argument(
+        "--parameter",
+        type=parameter,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameter of the cluster policy; may be repeated",
+    )
+    parser.add_argument(
         "--node-policy",
         metavar="NAME",
-        help=f"policy within a node: {', '.join(NODE_POLICIES)} (default: that of the cluster policy)",
+        help=f"policy within a node: {', '.join(NODE_POLICIES)}, as NAME or NAME:PARAMETER=VALUE,PARAMETER=VALUE "
+        "(default: that of the cluster policy)",
     )
     parser.add_argument(
         "--load",
@@ -51,7 +60,7 @@ def run(arguments: argparse.Namespace) -> Mapping[str, Any]:
     values["calibrate"] = arguments.calibrate
     if arguments.node_policy is not None:
         values["node"] = arguments.node_policy
-    policy = policy_with("cluster", arguments.policy, values)
+    policy = tuned_policy("cluster", arguments.policy, dict(arguments.parameter), values)
     world = read_world(Path(arguments.scenario), make_law)
     seed = world.run.seed if arguments.seed is None else arguments.seed
     workload = draw(world, seed, arguments.load)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fpga_pool.cli.arguments import number_that, positive_count
+from fpga_pool.cli.arguments import number_that, parameter, positive_count
 from fpga_pool.conf.policies import policy_names, tuned_policy
 from fpga_pool.core.gangs.compiled import compiled_scans
 from fpga_pool.core.gangs.progress import ProgressParams, UsageSaid
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--parameter",
-        type=_parameter,
+        type=parameter,
         action="append",
         default=[],
         metavar="NAME=VALUE",
@@ -168,13 +168,6 @@ def _progress(arguments: argparse.Namespace) -> ProgressParams:
         )
     except ValueError as error:
         raise InvalidInput(f"physics: {error}") from None
-
-
-def _parameter(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
-    return name, value
 
 
 def _judged(trace: Trace, outcome: Outcome, processors: int) -> Mapping[str, float]:

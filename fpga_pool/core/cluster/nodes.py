@@ -4,7 +4,6 @@ A subtask that becomes ready is bound to a unit at once (`bind`), or stays in th
 unit with a free place picks it.
 """
 
-from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
@@ -91,11 +90,3 @@ def can_execute(unit: Unit, subtask: Subtask) -> bool:
     if unit.kind == CPU:
         return subtask.estimate_s[CPU] < np.inf
     return subtask.estimate_s[ACCELERATOR] < np.inf and subtask.accelerator_memory_gb <= unit.memory_gb
-
-
-class _NodePolicies(Protocol):
-    def __call__(self, *, corun: bool, admission: bool) -> NodePolicy: ...
-
-
-#: By name.
-NODE_POLICIES: Mapping[str, _NodePolicies] = {"ect": EctUnit, "pats": PatsUnit, "random": RandomUnit}

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fpga_pool.core.cluster.nodes import NODE_POLICIES, NodePolicy
+from fpga_pool.core.cluster.nodes import NodePolicy
+from fpga_pool.core.cluster.registry import NODE_POLICIES, node_policy
 from fpga_pool.core.cluster.views import ClusterView
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import Floats
@@ -23,9 +24,9 @@ class NodeParams:
     )
     calibrate: bool = field(default=False, metadata={"help": "Whether estimates follow the times that subtasks took."})
 
-    def __post_init__(self) -> None:
-        if self.node not in NODE_POLICIES:
-            raise ValueError(f"node: expected one of {', '.join(NODE_POLICIES)}, got {self.node!r}")
+    def node_policy(self) -> NodePolicy:
+        """Return the policy within nodes."""
+        return node_policy(self.node, corun=self.corun, admission=self.admission)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class PatsParams(NodeParams):
     node: str = field(default="pats", metadata={"help": f"Policy within a node: {', '.join(NODE_POLICIES)}."})
 
 
-class _Placing(ABC):
+class Placing(ABC):
     """Chooses the candidate of the least cost; the first of equal ones."""
 
     Params: ClassVar[type[NodeParams]] = NodeParams
@@ -50,7 +51,7 @@ class _Placing(ABC):
 
     def __init__(self, params: NodeParams | None = None) -> None:
         params = params or self.Params()
-        self.node: NodePolicy = NODE_POLICIES[params.node](corun=params.corun, admission=params.admission)
+        self.node: NodePolicy = params.node_policy()
         self.calibrate = params.calibrate
 
     def decide(self, view: ClusterView, state: PolicyState, now_s: float, rng: np.random.Generator) -> int | None:
@@ -64,7 +65,7 @@ class _Placing(ABC):
         """Return the cost of each of `nodes`, (N,)."""
 
 
-class Random(_Placing):
+class Random(Placing):
     """Any node that can execute the task."""
 
     name = "random"
@@ -74,7 +75,7 @@ class Random(_Placing):
         return rng.random(len(nodes))
 
 
-class Jsq(_Placing):
+class Jsq(Placing):
     """Join the shortest queue: tasks for each accelerator, or for each core of a node without accelerators."""
 
     name = "jsq"
@@ -85,7 +86,7 @@ class Jsq(_Placing):
         return jsq
 
 
-class Pats(_Placing):
+class Pats(Placing):
     """The least loaded node (Teodoro et al. 2012): by units that execute something, then by tasks.
 
     The paper names PATS as a baseline and describes it for units only (section 5.3); this is our reading for nodes.
@@ -102,7 +103,7 @@ class Pats(_Placing):
         return load
 
 
-class Ect(_Placing):
+class Ect(Placing):
     """The earliest completion by estimates, with feedback: behind the estimated work of the unfinished subtasks."""
 
     name = "ect"

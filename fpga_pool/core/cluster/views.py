@@ -30,6 +30,9 @@ class Subtask:
     accelerator_memory_gb: float
     #: When its input was complete.
     ready_s: float
+    input_mb: float = 0.0
+    #: (metric, value) of its profiling runs, where the node policy is `Profiling`.
+    measured: tuple[tuple[int, float], ...] = ()
 
     @property
     def speedup(self) -> float:
@@ -58,6 +61,13 @@ class Unit:
 class NodeView:
     """One node: the unit 0 is its cores, the others are its accelerators."""
 
+    #: Number of the node, and index of its kind.
+    number: int
+    kind: int
+    #: How many types of subtasks there are, and the resources of accelerators that they contend for.  The metrics of a
+    #: subtask are its shares of the node's cores and memory, of each resource, and its speedup, in this order.
+    types: int
+    resources: tuple[str, ...]
     units: list[Unit]
     memory_gb: float
     #: Memory of the running subtasks; beyond `memory_gb` the cores slow down.
@@ -70,6 +80,9 @@ class NodeView:
 class TaskView:
     """A task that has to be placed, by kind of node; infinite where a node of the kind cannot execute it."""
 
+    #: Number of the task in order of arrival, and index of its pipeline.
+    number: int
+    pipeline: int
     input_mb: float
     #: (K, 2) estimated seconds on cores and on accelerators, each subtask where it is faster.
     work_s: Floats
@@ -92,6 +105,9 @@ class ClusterView:
     tasks: Floats
     #: (M, 2) units that execute something.
     busy: Floats
+    #: (M, 2) memory of the node and of all its accelerators, and how much running subtasks use.
+    memory_gb: Floats
+    used_gb: Floats
     #: (M, 2) estimated seconds of the unfinished subtasks, by class of unit.
     backlog_s: Floats
     #: (M, 2) when the units would have done all work that was ever placed there, had the estimates been right.
@@ -100,6 +116,9 @@ class ClusterView:
     link_free_s: Floats
     #: (M,) what the link delivers.
     link_mb_per_s: Floats
+    #: How many pipelines there are, and how many tasks have been completed.
+    pipelines: int
+    completed: int = 0
 
     def candidates(self) -> NDArray[np.int64]:
         """Return the nodes that take tasks and can execute this one."""

@@ -36,7 +36,7 @@ def _response(world: World, workload: Workload) -> float:
         pipeline, input_mb = steps[workload.pipeline[task]], float(workload.input_mb[task])
         first = workload.first_step[task]
         noise = workload.noise[first : first + len(pipeline.types), None, None]
-        view = task_view(pipeline, workload.true.seconds(pipeline.types, input_mb) * noise, input_mb)
+        view = task_view(int(task), pipeline, workload.true.seconds(pipeline.types, input_mb) * noise, input_mb)
         total_s += float((view.path_s + input_mb / link).min())
     return total_s / len(counted) if len(counted) else 0.0
 

@@ -8,7 +8,7 @@ import numpy as np
 from fpga_pool.core.cluster.nodes import NodePolicy
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, NodeView, Subtask, Unit
 from fpga_pool.sim.cluster.laws import Law
-from fpga_pool.sim.cluster.tables import NodeTable, World
+from fpga_pool.sim.cluster.tables import World
 
 #: Seconds of work that are done: rounding.
 _DONE_S = 1e-9
@@ -64,16 +64,29 @@ class Interference:
         return found
 
 
+def accelerator_resources(world: World) -> tuple[str, ...]:
+    """Return the resources that subtasks need of an accelerator, in alphabetical order."""
+    return tuple(sorted({resource for subtask in world.subtasks for resource in subtask.demands or {}}))
+
+
 class Node:
     """Queues, units and memory of one node."""
 
-    def __init__(self, table: NodeTable, policy: NodePolicy, interference: Interference) -> None:
-        self._table, self._policy, self._interference = table, policy, interference
+    def __init__(self, number: int, kind: int, world: World, policy: NodePolicy, interference: Interference) -> None:
+        self._policy, self._interference = policy, interference
+        table = world.nodes[kind]
         shared = table.places if policy.corun else 1
         self.units: list[_Unit] = [_Unit(kind=CPU, places=table.cores, memory_gb=np.inf)]
         for _ in range(table.accelerators):
             self.units.append(_Unit(kind=ACCELERATOR, places=shared, memory_gb=table.accelerator_memory_gb))
-        self.view = NodeView(units=list(self.units), memory_gb=table.memory_gb)
+        self.view = NodeView(
+            number=number,
+            kind=kind,
+            types=len(world.subtasks),
+            resources=accelerator_resources(world),
+            units=list(self.units),
+            memory_gb=table.memory_gb,
+        )
         self._changed: set[int] = set()
 
     def clear(self) -> list[tuple[int, Work]]:

@@ -14,14 +14,15 @@ import numpy as np
 
 from fpga_pool.core.cluster.calibration import Calibration
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, ClusterView, TaskView
-from fpga_pool.core.policy import ClusterPolicy
+from fpga_pool.core.policy import ClusterPolicy, Following, Learning, Profiling
 from fpga_pool.core.types import Floats, Ints
 from fpga_pool.sim.cluster.node import Interference, Node, Work
+from fpga_pool.sim.cluster.profiling import Profiler
 from fpga_pool.sim.cluster.tables import PipelineTable, World
 from fpga_pool.sim.cluster.workload import Workload, all_nodes
 
 #: Kinds of events, in the order in which those of one instant happen.
-_ENDS, _DELIVERED, _FAILS, _REPAIRED, _CHANGES, _ARRIVES = range(6)
+_ENDS, _DELIVERED, _PROFILED, _FAILS, _REPAIRED, _CHANGES, _ARRIVES = range(7)
 #: Random stream of the policies.
 _POLICY = 100
 _GBPS_IN_MB_PER_S = 125.0
@@ -59,6 +60,7 @@ class Outcome:
 class PipelineSteps:
     """A pipeline of n steps, by their numbers."""
 
+    number: int
     #: Type of each step.
     types: list[int]
     #: By step: those whose output it needs, and those that need its own.
@@ -83,27 +85,36 @@ class Simulation:
     """One run of one policy in one world."""
 
     def __init__(self, world: World, workload: Workload, policy: ClusterPolicy, seed: int) -> None:
-        self._world, self._workload, self._policy = world, workload, policy
-        self._calibration = Calibration(len(world.subtasks), len(world.nodes)) if policy.calibrate else None
         self._rng = np.random.default_rng([seed, _POLICY])
+        if isinstance(policy, Learning):
+            policy = policy.learner(self._rng)
+        node_policy = policy.node
+        if isinstance(node_policy, Learning):
+            node_policy = node_policy.learner(self._rng)
+        self._world, self._workload, self._policy = world, workload, policy
+        self._profiler = Profiler(world, node_policy.profile_s) if isinstance(node_policy, Profiling) else None
+        self._calibration = Calibration(len(world.subtasks), len(world.nodes)) if policy.calibrate else None
         self._kinds = all_nodes(world)
         interference = Interference(world)
-        self._nodes = [Node(world.nodes[kind], policy.node, interference) for kind in self._kinds]
+        self._nodes = [Node(i, kind, world, node_policy, interference) for i, kind in enumerate(self._kinds)]
         tables = [world.nodes[kind] for kind in self._kinds]
         self._member = [table.present for table in tables]
         self._up = [True] * len(tables)
         kinds = len(world.nodes)
         self.view = ClusterView(
-            task=TaskView(input_mb=0.0, work_s=np.zeros((kinds, 2)), path_s=np.zeros(kinds)),
+            task=TaskView(number=0, pipeline=0, input_mb=0.0, work_s=np.zeros((kinds, 2)), path_s=np.zeros(kinds)),
             kind=np.array(self._kinds),
             units=np.array([(table.cores, table.accelerators) for table in tables], dtype=np.float64),
             present=np.array(self._member),
             tasks=np.zeros(len(tables)),
             busy=np.zeros((len(tables), 2)),
+            memory_gb=np.array([(each.memory_gb, each.accelerators * each.accelerator_memory_gb) for each in tables]),
+            used_gb=np.zeros((len(tables), 2)),
             backlog_s=np.zeros((len(tables), 2)),
             committed_s=np.zeros((len(tables), 2)),
             link_free_s=np.zeros(len(tables)),
             link_mb_per_s=np.array([table.link_gbps * _GBPS_IN_MB_PER_S for table in tables]),
+            pipelines=len(world.pipelines),
         )
         pipelines = pipeline_steps(world)
         self._tasks = [_Task(pipelines[each]) for each in workload.pipeline]
@@ -112,8 +123,8 @@ class Simulation:
         self._placements = np.zeros(count, dtype=np.int64)
         self._executions: list[Execution] = []
         self._waiting: list[int] = []
-        #: By node, (task, step) of what has become ready at this instant.
-        self._ready: dict[int, list[tuple[int, int]]] = {}
+        #: By node, (task, step, since when) of what is offered to the node policy at this instant.
+        self._ready: dict[int, list[tuple[int, int, float]]] = {}
         #: (seconds, kind of event, numbers): no two are alike, so the order does not depend on when they were added.
         self._agenda: list[tuple[float, int, int, int, int]] = []
         self._agenda += [(float(at_s), _ARRIVES, task, 0, 0) for task, at_s in enumerate(workload.arrival_s)]
@@ -127,6 +138,7 @@ class Simulation:
         happens: Mapping[int, Callable[..., None]] = {
             _ENDS: self._ends,
             _DELIVERED: self._delivered,
+            _PROFILED: self._profiled,
             _FAILS: self._fails,
             _REPAIRED: self._repaired,
             _CHANGES: self._changes,
@@ -152,13 +164,14 @@ class Simulation:
         self._waiting = [task for task in self._waiting if self._tasks[task].node < 0]
         for number in sorted(self._ready):
             node = self._nodes[number]
-            for task, step in sorted(self._ready[number]):
-                node.offer(self._work(task, step, now_s), self._rng)
+            for task, step, ready_s in sorted(self._ready[number]):
+                node.offer(self._work(task, step, ready_s), self._rng)
             node.start(now_s)
             for unit, version, end_s in node.next_ends(now_s):
                 heapq.heappush(self._agenda, (end_s, _ENDS, number, unit, version))
             accelerators = sum(1 for unit in node.units[1:] if unit.running)
             self.view.busy[number] = len(node.units[CPU].running), accelerators
+            self.view.used_gb[number] = node.view.used_gb, sum(unit.used_gb for unit in node.units[1:])
         self._ready.clear()
 
     def _place(self, number: int, now_s: float) -> None:
@@ -168,7 +181,7 @@ class Simulation:
         estimate_s = workload.estimated.seconds(task.pipeline.types, input_mb)
         if self._calibration is not None:
             estimate_s *= self._calibration.factors[task.pipeline.types]
-        self.view.task = task_view(task.pipeline, estimate_s, input_mb)
+        self.view.task = task_view(number, task.pipeline, estimate_s, input_mb)
         chosen = self._policy.decide(self.view, None, now_s, self._rng)
         if chosen is None:
             return
@@ -192,8 +205,12 @@ class Simulation:
         delivery = (float(view.link_free_s[chosen]), _DELIVERED, number, int(self._placements[number]), 0)
         heapq.heappush(self._agenda, delivery)
 
-    def _work(self, number: int, step: int, now_s: float) -> Work:
+    def _work(self, number: int, step: int, ready_s: float) -> Work:
         task = self._tasks[number]
+        measured: tuple[tuple[int, float], ...] = ()
+        if self._profiler is not None:
+            kind = self._kinds[task.node]
+            measured = self._profiler.measure(task.pipeline.types[step], kind, task.true_s[step], self._rng)
         table = self._world.subtasks[task.pipeline.types[step]]
         cpu_s, accelerator_s = task.estimate_s[step]
         true_cpu_s, true_accelerator_s = task.true_s[step]
@@ -205,7 +222,9 @@ class Simulation:
             true_s=(true_cpu_s, true_accelerator_s),
             memory_gb=table.memory_gb,
             accelerator_memory_gb=table.accelerator_memory_gb,
-            ready_s=now_s,
+            ready_s=ready_s,
+            input_mb=float(self._workload.input_mb[number]),
+            measured=measured,
         )
 
     # What happens -------------------------------------------------------------------------------------------------
@@ -216,14 +235,14 @@ class Simulation:
     def _delivered(self, now_s: float, number: int, placement: int, _: int) -> None:
         task = self._tasks[number]
         if placement == self._placements[number] and task.node >= 0:
-            roots = [(number, step) for step, before in enumerate(task.pipeline.before) if not before]
-            self._ready.setdefault(task.node, []).extend(roots)
+            for step in [step for step, before in enumerate(task.pipeline.before) if not before]:
+                self._offer(number, step, now_s)
 
     def _ends(self, now_s: float, number: int, unit: int, version: int) -> None:
         node = self._nodes[number]
         if node.units[unit].version != version:
             return
-        ready = self._ready.setdefault(number, [])
+        self._ready.setdefault(number, [])
         for work in node.end(unit, now_s):
             self._executions.append(_execution(work, number, unit, now_s, node.units[unit].kind, completed=True))
             self._learn(work, number, node.units[unit].kind, now_s)
@@ -234,11 +253,28 @@ class Simulation:
             for step in task.pipeline.after[work.step]:
                 task.missing[step] -= 1
                 if not task.missing[step]:
-                    ready.append((work.task, step))
+                    self._offer(work.task, step, now_s)
             task.unfinished -= 1
             if not task.unfinished:
                 self._end_s[work.task] = now_s
                 self.view.tasks[number] -= 1
+                self.view.completed += 1
+                if isinstance(self._policy, Following):
+                    self._policy.completed(work.task, now_s - float(self._workload.arrival_s[work.task]))
+
+    def _offer(self, number: int, step: int, now_s: float) -> None:
+        """Offer a subtask that is ready to its node, after its profiling runs if there are any."""
+        if self._profiler is None or not self._profiler.delay_s:
+            self._ready.setdefault(self._tasks[number].node, []).append((number, step, now_s))
+        else:
+            event = (now_s + self._profiler.delay_s, _PROFILED, number, step, int(self._placements[number]))
+            heapq.heappush(self._agenda, event)
+
+    def _profiled(self, now_s: float, number: int, step: int, placement: int) -> None:
+        task = self._tasks[number]
+        if placement == self._placements[number] and task.node >= 0:
+            assert self._profiler is not None  # noqa: S101
+            self._ready.setdefault(task.node, []).append((number, step, now_s - self._profiler.delay_s))
 
     def _learn(self, work: Work, number: int, unit: int, now_s: float) -> None:
         if self._calibration is not None:
@@ -261,7 +297,7 @@ class Simulation:
         self._up[number] = False
         view = self.view
         view.tasks[number], view.link_free_s[number], view.committed_s[number] = 0, now_s, now_s
-        view.backlog_s[number], view.busy[number] = 0, 0
+        view.backlog_s[number], view.busy[number], view.used_gb[number] = 0, 0, 0
         self._count_present(number)
         repair_s = self._world.nodes[self._kinds[number]].repair_s
         heapq.heappush(self._agenda, (now_s + repair_s, _REPAIRED, number, 0, 0))
@@ -293,10 +329,10 @@ def _execution(work: Work, node: int, unit: int, now_s: float, kind: int, *, com
 def pipeline_steps(world: World) -> list[PipelineSteps]:
     """Return the pipelines of a world by the numbers of their steps."""
     types = {subtask.name: i for i, subtask in enumerate(world.subtasks)}
-    return [_pipeline(table, types) for table in world.pipelines]
+    return [_pipeline(i, table, types) for i, table in enumerate(world.pipelines)]
 
 
-def _pipeline(table: PipelineTable, types: dict[str, int]) -> PipelineSteps:
+def _pipeline(number: int, table: PipelineTable, types: dict[str, int]) -> PipelineSteps:
     names = table.subtasks
     edges = tuple(pairwise(names)) if table.edges is None else table.edges
     before: list[list[int]] = [[] for _ in names]
@@ -307,10 +343,10 @@ def _pipeline(table: PipelineTable, types: dict[str, int]) -> PipelineSteps:
     order: list[int] = []
     while len(order) < len(names):
         order += [i for i in range(len(names)) if i not in order and set(before[i]) <= set(order)]
-    return PipelineSteps([types[name] for name in names], before, after, order)
+    return PipelineSteps(number, [types[name] for name in names], before, after, order)
 
 
-def task_view(pipeline: PipelineSteps, estimate_s: Floats, input_mb: float) -> TaskView:
+def task_view(number: int, pipeline: PipelineSteps, estimate_s: Floats, input_mb: float) -> TaskView:
     """Return a task as a cluster policy sees it; `estimate_s` is (n, K, 2)."""
     best_s = estimate_s.min(axis=2)
     on_cpu = estimate_s[:, :, CPU] <= estimate_s[:, :, ACCELERATOR]
@@ -319,7 +355,8 @@ def task_view(pipeline: PipelineSteps, estimate_s: Floats, input_mb: float) -> T
     for step in pipeline.order:
         before = pipeline.before[step]
         end_s[step] = best_s[step] + (end_s[before].max(axis=0) if before else 0)
-    return TaskView(input_mb=input_mb, work_s=work_s, path_s=end_s.max(axis=0))
+    path_s = end_s.max(axis=0)
+    return TaskView(number=number, pipeline=pipeline.number, input_mb=input_mb, work_s=work_s, path_s=path_s)
 
 
 def simulate(world: World, workload: Workload, policy: ClusterPolicy, seed: int) -> Outcome:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fpga_pool.cli.sim.cluster import make_law
 from fpga_pool.conf.policies import policy_names, policy_with
-from fpga_pool.core.cluster.nodes import NODE_POLICIES
+from fpga_pool.core.cluster.registry import NODE_POLICIES
 from fpga_pool.sim.cluster.bound import bounds
 from fpga_pool.sim.cluster.reading import read_world
 from fpga_pool.sim.cluster.results import summary
