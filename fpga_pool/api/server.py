@@ -57,6 +57,7 @@ class ApiServer:
         self._server.max_request_body_size = _MAX_BODY_BYTES
         self._server.expiration_interval = _TICK_S
         self._server.error_log = _log  # type: ignore[method-assign]
+        self._bound = False
         self._thread = threading.Thread(target=self._server.serve, name="api", daemon=True)
 
     @property
@@ -65,9 +66,19 @@ class ApiServer:
         host, port = self._server.bind_addr[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
+    def bind(self) -> None:
+        """Take the address, so that connections queue until `start`; OSError if it is in use."""
+        try:
+            self._server.prepare()
+        except OSError as error:
+            host, port = self._server.bind_addr[:2]
+            raise OSError(f"[api] port: {host} port {port} is in use or cannot be bound: {error}") from error
+        self._bound = True
+
     def start(self) -> str:
         """Listen and serve; return the URL, or raise OSError if the address cannot be bound."""
-        self._server.prepare()
+        if not self._bound:
+            self.bind()
         self._thread.start()
         LOG.info("API listens on %s", self.url)
         return self.url
@@ -76,6 +87,8 @@ class ApiServer:
         """Let requests under way end and close."""
         self._server.shutdown_timeout = timeout_s
         self._server.stop()
+        if self._thread.ident is None:  # bound and never started
+            return
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             raise ServiceUnavailable(f"the API did not stop within {timeout_s:g} s")

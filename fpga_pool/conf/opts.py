@@ -61,6 +61,7 @@ def check_values(conf: cfg.ConfigOpts, *, policies: bool = True) -> None:
             except cfg.ConfigSourceValueError as error:
                 reason = str(error).rpartition(" is not valid: ")[2]
                 raise InvalidInput(f"[{group.name}] {option.name}: {reason}") from None
+    scheduler.check_default_policy(conf)
 
 
 def _fixed() -> Groups:

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 from stevedore import driver, exception
 
 from fpga_pool.core.policy import GROUPS, Parametrised, Proving
@@ -20,6 +20,22 @@ _OPTIONS: dict[type, type[cfg.Opt]] = {bool: cfg.BoolOpt, int: cfg.IntOpt, float
 def policy_names(group: str) -> list[str]:
     """Return the names of the policies of a group (a key of `fpga_pool.core.policy.GROUPS`), sorted; load none."""
     return list(_installed(group))
+
+
+class PolicyName(types.String):
+    """The type of an option that names an installed policy of one of these groups; none is loaded."""
+
+    def __init__(self, *groups: str) -> None:
+        super().__init__(type_name="policy name")
+        self.groups = groups
+
+    def __call__(self, value: object) -> str:
+        """Return the name; ValueError names the installed policies."""
+        known = [name for group in self.groups for name in policy_names(group)]
+        if value not in known:
+            kinds = " or ".join(self.groups)
+            raise ValueError(f"no such {kinds} policy {value!r}; available: {', '.join(known) or 'none'}")
+        return str(value)
 
 
 def load_policy(group: str, name: str, conf: cfg.ConfigOpts | None = None) -> Any:

@@ -5,6 +5,8 @@ import socket
 from oslo_config import cfg
 
 from fpga_pool.conf.catalogue import KEYS
+from fpga_pool.conf.policies import PolicyName, policy_names
+from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.shared.sharding import BY_NUMBER, BY_ZONE, ShardRule
 
@@ -51,14 +53,16 @@ OPTS = [
         default=False,
         help="Divide every batch among the shards that can run it; otherwise one shard runs the whole batch.",
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         "default_policy",
+        type=PolicyName("batch", "online"),
         default="makespan",
         help="Policy for batches that do not specify one: a batch policy (entry point of group "
         "fpga_pool.policies.batch), which plans all jobs of a batch together, or online_policy.",
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         "online_policy",
+        type=PolicyName("online"),
         default="benefit_plus",
         help="Online policy (entry point of group fpga_pool.policies.online) of this pool. Batches that specify it "
         "are not planned: the policy assigns each of their jobs a slot when that is worthwhile, and the CPU of a "
@@ -93,8 +97,9 @@ OPTS = [
         "receives at most one such load per minute. Disable it if every reconfiguration must be for an existing "
         "job.",
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         "gang_policy",
+        type=PolicyName("gang"),
         default="measy_plus",
         help="Policy (entry point of group fpga_pool.policies.gang) which assigns processors to gangs and moves them "
         "from the background to the foreground.",
@@ -105,8 +110,9 @@ OPTS = [
         min=0.0,
         help="Expected duration of the migration of a gang in seconds.",
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         "task_policy",
+        type=PolicyName("task"),
         default="lattice_plus",
         help="Policy (entry point of group fpga_pool.policies.task) which assigns slots to tasks that need several.",
     ),
@@ -222,6 +228,16 @@ OPTS = [
         help="Time in seconds between the commit of a plan and its time 0, in which agents and clients receive it.",
     ),
 ]
+
+
+def check_default_policy(conf: cfg.ConfigOpts) -> None:
+    """Raise InvalidInput if the default policy is an online policy other than that of this pool."""
+    default, online, batch = conf.scheduler.default_policy, conf.scheduler.online_policy, policy_names("batch")
+    if default not in (online, *batch):
+        raise InvalidInput(
+            f"[scheduler] default_policy: {default} is an online policy other than online_policy ({online}); "
+            f"expected {online} or a batch policy: {', '.join(batch)}"
+        )
 
 
 def pool_settings(conf: cfg.ConfigOpts) -> PoolSettings:

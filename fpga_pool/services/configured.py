@@ -101,7 +101,7 @@ def runner(conf: cfg.ConfigOpts, settings: AgentSettings, clock: Clock) -> Runne
     """
     if not settings.gang_processors and not (settings.state_dir / "journal.sqlite").exists():
         return None
-    kind = _driver(RUNNERS, "gang_runner", conf.agent.gang_runner)
+    kind = _driver(RUNNERS, "[agent] gang_runner", conf.agent.gang_runner)
     made: Runner = kind.from_conf(conf, settings.state_dir, clock)
     return made
 

@@ -61,9 +61,9 @@ def run(program: str, service: Service, argv: Sequence[str] | None = None, *, pl
     except Ended:
         LOG.info("%s was stopped before it had started", program)
     except (cfg.Error, ValueError, InvalidInput) as error:
-        return _complain(program, error, WRONG_USAGE)
+        return complain(program, error, WRONG_USAGE)
     except (FpgaPoolError, MessagingError, OSError) as error:
-        return _leave(_complain(program, error, FAILED))
+        return _leave(complain(program, error, FAILED))
     return _leave(OK)
 
 
@@ -159,7 +159,7 @@ def _leave(status: int) -> int:
     return status
 
 
-def _complain(program: str, error: Exception, status: int) -> int:
+def complain(program: str, error: Exception, status: int) -> int:
     """Say in one line what keeps the process from working."""
     print(f"{program}: {(str(error).strip() or type(error).__name__).splitlines()[0]}", file=sys.stderr, flush=True)
     return status

@@ -5,21 +5,25 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from oslo_config import cfg
 from oslo_log import log
 
 from fpga_pool.api.app import create_app
 from fpga_pool.api.server import ApiServer
-from fpga_pool.conf.opts import register_opts
-from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.cli.daemons.process import FAILED, OK, WRONG_USAGE, complain
+from fpga_pool.conf.opts import check_values, register_opts
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
 from fpga_pool.services.embedded import StandalonePool
 
+PROGRAM = "fpga-pool-standalone"
+
 CLI_OPTS = [
-    cfg.StrOpt("state-dir", help="Same as [standalone] state_dir."),
-    cfg.StrOpt("catalogue", help="Same as [standalone] catalogue."),
-    cfg.IntOpt("hosts", min=1, help="Same as [standalone] hosts."),
-    cfg.PortOpt("port", min=0, help="Same as [api] port."),
+    cfg.StrOpt("state-dir", help="Directory of all persistent state ([standalone] state_dir)."),
+    cfg.StrOpt("catalogue", help="Catalogue file ([standalone] catalogue; default: the installed one)."),
+    cfg.IntOpt("hosts", min=1, help="Number of hosts with simulated cards ([standalone] hosts; default: 3)."),
+    cfg.PortOpt("port", min=0, help="Port of the REST API, 0 selects a free one ([api] port; default: 9511)."),
 ]
 
 
@@ -27,9 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; return 0, 1 where the pool could not start, 2 for wrong usage."""
     try:
         conf = configure(sys.argv[1:] if argv is None else argv)
-    except (cfg.Error, ValueError) as error:
-        print(f"fpga-pool-standalone: {error}", file=sys.stderr)
-        return 2
+    except (cfg.Error, ValueError, InvalidInput) as error:
+        return complain(PROGRAM, error, WRONG_USAGE)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
@@ -39,15 +42,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         api = ApiServer(app, conf.api.host, conf.api.port)
         with contextlib.ExitStack() as running:
             running.callback(pool.stop)
+            api.bind()
+            running.callback(api.stop)
             pool.start()
             url = api.start()
-            running.callback(api.stop)
             print(f"fpga-pool-standalone: ready on {url}", flush=True)
             ended.wait()
+    except (ValueError, InvalidInput) as error:
+        return complain(PROGRAM, error, WRONG_USAGE)
     except (FpgaPoolError, OSError) as error:
-        print(f"fpga-pool-standalone: {error}", file=sys.stderr)
-        return 1
-    return 0
+        return complain(PROGRAM, error, FAILED)
+    return OK
 
 
 def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
@@ -56,7 +61,7 @@ def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
     register_opts(conf)
     conf.register_cli_opts(CLI_OPTS)
     log.register_options(conf)
-    conf(list(argv), project="fpga_pool", prog="fpga-pool-standalone")
+    conf(list(argv), project="fpga_pool", prog=PROGRAM, version=version("fpga_pool"))
     for group, option in (
         ("standalone", "state_dir"),
         ("standalone", "catalogue"),
@@ -65,6 +70,7 @@ def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
     ):
         if conf[option] is not None:
             conf.set_override(option, conf[option], group)
+    check_values(conf)
     log.setup(conf, "fpga_pool")
     return conf
 

@@ -1,12 +1,16 @@
 """The life of a service process, told by real processes and signals."""
 
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import time
 
 import pytest
+
+from fpga_pool.cli.daemons import standalone
+from fpga_pool.cli.daemons.process import FAILED, WRONG_USAGE
 
 WAIT_S = 60.0
 
@@ -152,3 +156,42 @@ def test_a_service_that_plans_nothing_loads_no_policy(module):
     done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert "usage: fpga-pool" in done.stdout
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[scheduler]\ninterval_s = often\n", "[scheduler] interval_s: could not convert string to float: 'often'"),
+        (
+            "[scheduler]\ndefault_policy = nosuch\n",
+            "[scheduler] default_policy: no such batch or online policy 'nosuch'",
+        ),
+        (
+            "[scheduler]\ndefault_policy = throughput\n",
+            "[scheduler] default_policy: throughput is an online policy other than online_policy (benefit_plus)",
+        ),
+        ("nonsense\n", "Failed to parse "),
+    ],
+)
+def test_the_embedded_pool_refuses_a_wrong_configuration_in_one_line(tmp_path, capsys, text, complaint):
+    path = tmp_path / "pool.conf"
+    path.write_text(f"[DEFAULT]\nlog_file = {tmp_path}/log\n{text}")
+    status = standalone.main([f"--config-file={path}", f"--state-dir={tmp_path}/state", "--port=0"])
+    assert status == WRONG_USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"fpga-pool-standalone: {complaint}")
+
+
+def test_the_embedded_pool_notices_a_taken_port_before_its_agents_start(tmp_path):
+    config = tmp_path / "pool.conf"
+    config.write_text(f"[DEFAULT]\nlog_file = {tmp_path}/log\n[standalone]\nhosts = 1\nrequesters = 0\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        words = [f"--config-file={config}", f"--state-dir={tmp_path}/state", f"--port={port}"]
+        command = [sys.executable, "-m", "fpga_pool.cli.daemons.standalone", *words]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert ended.returncode == FAILED
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith(f"fpga-pool-standalone: [api] port: 127.0.0.1 port {port} is in use")
+    # The scheduler discovers slots as soon as an agent speaks.
+    assert "node-1" not in (tmp_path / "log").read_text()

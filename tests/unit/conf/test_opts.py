@@ -23,6 +23,14 @@ GENERATOR = ROOT / "etc/fpga_pool/fpga-pool-config-generator.conf"
         ("[agent]\ndata_bind_address = here", "[agent] data_bind_address: "),
         ("[agent]\negress_mbps = fast", "[agent] egress_mbps: could not convert string to float: 'fast'"),
         ("[scheduler]\nname = a/b", "[scheduler] name: "),
+        (
+            "[scheduler]\ndefault_policy = nosuch",
+            "[scheduler] default_policy: no such batch or online policy 'nosuch'; available: cim, ect,",
+        ),
+        (
+            "[scheduler]\ngang_policy = lattice",
+            "[scheduler] gang_policy: no such gang policy 'lattice'; available: easy, keasy, measy, measy_plus, reasy",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_option_and_what_is_right(read_conf, text, reason):
