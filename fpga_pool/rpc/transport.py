@@ -91,7 +91,7 @@ def answers(method: Callable[..., object]) -> Callable[..., Any]:
 
 
 def transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:
-    """Return the RPC transport of `url`, or of the option transport_url; ``fake://`` stays within the process.
+    """Return the RPC transport of `url`, or of the option transport_url; ``inprocess://`` stays within the process.
 
     `conf` must be the process's own `cfg.CONF`: oslo.messaging 18 registers some of the options it reads with no other.
     """

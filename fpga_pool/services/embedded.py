@@ -1,6 +1,6 @@
 """The embedded pool: API, scheduler and agents with simulated slots in one process, without root or other services.
 
-Messages go over ``fake://`` and everything that must survive is in one state directory, so a pool that was killed
+Messages go over ``inprocess://`` and everything that must survive is in one state directory, so a pool that was killed
 goes on where it was.  The parts are the same as in separate processes; only this shell is its own.
 """
 
@@ -66,7 +66,7 @@ class StandalonePool:
         )
         self.catalogue = load_catalogue(catalogue_path(conf))
         self._clock = SteadyClock()
-        self._transport = transport(cfg.CONF, "fake://")
+        self._transport = transport(cfg.CONF, "inprocess://")
         self.scheduler_api = SchedulerAPI(self._transport)
         keys = _Keys(
             load_or_create_signing_key(self._state_dir / "keys" / "bitstreams.pem"),

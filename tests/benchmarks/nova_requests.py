@@ -256,7 +256,7 @@ def told(clocks):
     }
 
 
-def main(hosts, requests, url="fake://"):
+def main(hosts, requests, url="inprocess://"):
     logging.disable(logging.INFO)
     objects.register_all()
     register_opts(CONF)

@@ -74,7 +74,7 @@ def embedded(tmp_path):
         store = Store(f"sqlite:///{tmp_path}/pool.sqlite")
         stack.callback(store.close)
         store.migrate()
-        messages = transport(cfg.CONF, "fake://")
+        messages = transport(cfg.CONF, "inprocess://")
         service = SchedulerService(
             SchedulerSettings(name="me", pool=PoolSettings(host_timeout_s=3600.0)),
             store,
@@ -142,7 +142,7 @@ def test_parts(database):
 
 
 def test_embedded(embedded):
-    measure("fake://, SQLite", *embedded)
+    measure("inprocess://, SQLite", *embedded)
 
 
 def test_processes(processes):

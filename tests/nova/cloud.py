@@ -1,4 +1,4 @@
-"""Nova and Placement in this process by their own fixtures, with a pool whose scheduler answers over fake://."""
+"""Nova and Placement in this process by their own fixtures, with a pool whose scheduler answers over inprocess://."""
 
 from nova import monkey_patch
 
@@ -83,13 +83,13 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
             weight_classes=["nova.scheduler.weights.all_weighers", "fpga_pool.nova_plugin.all_weighers"],
             group="filter_scheduler",
         )
-        self.flags(transport_url="fake://", snapshot_age=0.0, timeout=10.0, group="fpga_pool")
+        self.flags(transport_url="inprocess://", snapshot_age=0.0, timeout=10.0, group="fpga_pool")
         self.flags(api_paste_config=API_PASTE, group="wsgi")
         self.flags(service_down_time=3600)  # nobody renews what a record says
         super().setUp()
         plugin_pool.forget()
         self.pool = PoolScheduler()
-        self.listening = server(transport(cfg.CONF, "fake://"), SCHEDULER_TOPIC, "pool", [self.pool])
+        self.listening = server(transport(cfg.CONF, "inprocess://"), SCHEDULER_TOPIC, "pool", [self.pool])
         self.listening.start()
         self.addCleanup(stop, self.listening)
         self.placement.put(f"/resource_classes/{RESOURCE_CLASS}", None, version="1.7")

@@ -21,10 +21,10 @@ from fpga_pool.rpc.transport import SCHEDULER_TOPIC, server, transport
 class Handlers(test.NoDBTestCase):
     def setUp(self):
         super().setUp()
-        self.flags(transport_url="fake://", snapshot_age=0.0, timeout=10.0, group="fpga_pool")
+        self.flags(transport_url="inprocess://", snapshot_age=0.0, timeout=10.0, group="fpga_pool")
         plugin_pool.forget()
         self.pool = PoolScheduler()
-        listening = server(transport(cfg.CONF, "fake://"), SCHEDULER_TOPIC, "pool", [self.pool])
+        listening = server(transport(cfg.CONF, "inprocess://"), SCHEDULER_TOPIC, "pool", [self.pool])
         listening.start()
         self.addCleanup(stop, listening)
         self.filters = [

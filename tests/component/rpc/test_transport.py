@@ -36,7 +36,7 @@ def ending():
 @pytest.fixture
 def call(refusals, ending):
     """Call the endpoint, which no other test does."""
-    messages, topic = transport(cfg.CONF, "fake://"), uuid4().hex
+    messages, topic = transport(cfg.CONF, "inprocess://"), uuid4().hex
     listening = server(messages, topic, "one", [Endpoint()], refusals)
     listening.start()
 

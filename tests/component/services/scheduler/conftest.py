@@ -151,7 +151,7 @@ class Bench:
         self._stack = stack
         self._servers = servers
         self.catalogue, self.key, self.clock = catalogue, key, clock
-        self.transport = transport(cfg.CONF, "fake://")
+        self.transport = transport(cfg.CONF, "inprocess://")
         self.api = SchedulerAPI(self.transport, timeout_s=60.0)
         self.store = Store(connection)
         stack.callback(self.store.close)
