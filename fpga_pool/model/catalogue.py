@@ -279,19 +279,29 @@ class Catalogue:
             return False
         return all(count <= region.resources.get(name, 0) for name, count in entry.resources.items())
 
-    @cached_property
-    def scarcity(self) -> Mapping[tuple[str, str], float]:
-        """How much a slot is worth to the functions of the catalogue, by board and kind, between 0 and 1.
+    def scarcity(self, demand: Mapping[str, float] = MappingProxyType({})) -> Mapping[tuple[str, str], float]:
+        """Return how much a slot is worth to the functions of the catalogue, by board and kind, between 0 and 1.
 
-        Each function counts equally, divided among the kinds of a board that it fits: a slot that some function cannot
-        do without is worth more than one of a kind that all functions have another choice for.
+        Each function counts by its demand, at least as 1, divided among the kinds of a board that it fits: a slot that
+        some function cannot do without is worth more than one of a kind that all functions have another choice for.
         """
-        found: dict[tuple[str, str], float] = {}
+        weights = {name: 1.0 + demand.get(name, 0.0) for name in self.functions}
+        total = sum(weights.values())
+        return {
+            place: sum(weights[name] * share for name, share in shares.items()) / total
+            for place, shares in self._shares.items()
+        }
+
+    @cached_property
+    def _shares(self) -> Mapping[tuple[str, str], Mapping[str, float]]:
+        """By board and kind, for each function that fits: 1 by the number of kinds of the board that it fits."""
+        found: dict[tuple[str, str], dict[str, float]] = {}
         for board, entry in self.boards.items():
-            fitting = [[kind for kind in entry.regions if self.fits(name, board, kind)] for name in self.functions]
+            fitting = {
+                name: [kind for kind in entry.regions if self.fits(name, board, kind)] for name in self.functions
+            }
             for kind in entry.regions:
-                shares = (1 / len(kinds) for kinds in fitting if kind in kinds)
-                found[board, kind] = sum(shares) / len(self.functions)
+                found[board, kind] = {name: 1 / len(kinds) for name, kinds in fitting.items() if kind in kinds}
         return found
 
     def _check_placement(self, function: Function) -> None:

@@ -86,6 +86,12 @@ OPTS = [
         "request first. A host aggregate may override it with fpga_pool_makespan_weight_multiplier.",
     ),
     cfg.FloatOpt(
+        "scarcity_weight_multiplier",
+        default=1.0,
+        help="Multiplier of FpgaPoolScarcityWeigher: prefers hosts where the instance takes slots that other functions "
+        "need least. A host aggregate may override it with fpga_pool_scarcity_weight_multiplier.",
+    ),
+    cfg.FloatOpt(
         "lattice_weight_multiplier",
         default=1.0,
         help="Multiplier of FpgaPoolLatticeWeigher: prefers hosts where an instance with several slots leaves most of "

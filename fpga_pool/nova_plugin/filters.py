@@ -61,6 +61,7 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
             request = self._new_request(spec_obj, wanted)
             passing = request.first_pass(hosts)
             request.make_plan(passing)
+            passing += request.further(passing)
             REQUESTS.keep(spec_obj, request)
         self._log_result(request, hosts, passing, spec_obj)
         return passing
@@ -73,7 +74,9 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
         if instances > 1:
             request_id = getattr(spec_obj._context, "global_id", None)  # noqa: SLF001  # filters get no other
             left = slots_left(request_id, wanted.function)
-        return Request(wanted, fitting, instances, left, together=on_one_card(spec_obj.flavor.extra_specs))
+        together = on_one_card(spec_obj.flavor.extra_specs)
+        instance = spec_obj.instance_uuid if "instance_uuid" in spec_obj else ""
+        return Request(wanted, fitting, instances, left, together=together, instance=instance or "")
 
     def _log_result(self, request: Request, hosts: list[Any], passing: list[Any], spec_obj: Any) -> None:
         if LOG.isEnabledFor(logging.DEBUG):
@@ -81,7 +84,7 @@ class FpgaPoolSlotFilter(filters.BaseHostFilter, filters.CandidateFilterMixin):
             for host in hosts:
                 verdict = "passes" if host in passed else "does not pass"
                 LOG.debug("%s %s for %s: %s", host.host, verdict, request.wanted.function, request.explain(host))
-        if hosts and not passing:
+        if hosts and not passing and not request.complete:
             LOG.info(
                 "no host has %d slots for %s for instance %s; the first of %d: %s: %s",
                 request.wanted.count,

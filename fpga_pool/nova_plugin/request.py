@@ -7,13 +7,15 @@ would claim full cards again. Nova does not report what it claimed: it shows in 
 
 import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.objects.links import wished_links
 from fpga_pool.model.rules.instance.explaining import explain_host
 from fpga_pool.model.rules.instance.fitting import NOT_HAD, Fitting
+from fpga_pool.nova_plugin.attempts import FurtherAttempt, further_attempts
 from fpga_pool.nova_plugin.candidates import (
     UNKNOWN,
     Candidate,
@@ -59,18 +61,24 @@ class Request:
         left: Mapping[str, int] | None = None,
         *,
         together: bool = True,
+        instance: str = "",
     ) -> None:
-        """`left` is what Placement has left of providers that were asked for; others are as the pool knows them."""
+        """`left` is what Placement has left of providers that were asked for; others are as the pool knows them.
+
+        `instance` is the uuid of the (first) instance: concurrent requests divide equal candidates by it.
+        """
         self.wanted = wanted
         self.plan: Plan | None = None
-        #: Whether one of the hosts is in an aggregate, which may have its own multipliers.
-        self.in_aggregates = False
+        #: Other candidates of the hosts that pass, for an instance whose first claims Placement refuses.
+        self.attempts: list[FurtherAttempt] = []
         self._fitting, self._together = fitting, together
         self._instances = instances
+        self._turn = zlib.crc32(instance.encode())
         # Among equals one instance takes the card with the fewest slots left, so that others stay whole; several
         # spread, since Placement may know of claims that the pool does not.
         per_slot_left = _LITTLE if instances == 1 else -_LITTLE
         self._free_slots = FreeSlots(fitting, what_is_left(fitting, left), per_slot_left)
+        self._scarcity: list[float] = fitting.scarcity.tolist()
         #: What all slots of an instance add where one provider gives them.
         self._next = self._free_slots.next(wanted.count)
         #: Instances on each host when it was seen last, and how many of this request went there.
@@ -80,20 +88,30 @@ class Request:
         self._offers: dict[Any, Offer] = {}
         #: Which slots they are; None where there is only one for each instance.
         self._linked = Linked(wanted, fitting.slot_candidates) if wanted.count > 1 else None
-        #: The last list of hosts that was weighed, and the weighers that were reported.
-        self._reported: tuple[object, frozenset[type]] = None, frozenset()
 
     def is_about(self, hosts: Sequence[Any]) -> bool:
         """Return whether these are hosts of an earlier pass: Nova makes new ones for every request."""
         return bool(hosts) and hosts[0] in self._seen
+
+    @property
+    def complete(self) -> bool:
+        """Whether all instances have a host: Nova asks once more then, for alternates."""
+        return sum(self._taken.values()) >= self._instances
 
     # Passes of the filter
 
     def first_pass(self, hosts: Sequence[Any]) -> list[Any]:
         """Return the hosts that can take an instance, the candidates of each in order from the best on."""
         self._seen = {host: host.num_instances for host in hosts}
-        self.in_aggregates = any(host.aggregates for host in hosts)
         return [host for host in hosts if self._admit(host)]
+
+    def further(self, passing: Sequence[Any]) -> list[FurtherAttempt]:
+        """Return the further attempts on hosts that pass.
+
+        There are none for several instances: later ones conclude from the hosts what was claimed.
+        """
+        self.attempts = further_attempts(passing) if self._instances == 1 else []
+        return self.attempts
 
     def next_pass(self, hosts: Sequence[Any]) -> list[Any]:
         """Return the same after an instance was claimed; only hosts for which that changed something are looked at."""
@@ -157,11 +175,19 @@ class Request:
         return self._put_in_order(host, costs) is not None
 
     def _put_in_order(self, host: Any, costs: list[float]) -> int | None:
-        """Leave a host the candidates that can be had, from the cheapest on; return the place that the first had."""
-        if sorted(costs) == costs and costs[-1] != NOT_HAD:
-            return 0
-        order = sorted(range(len(costs)), key=costs.__getitem__)
+        """Leave a host the candidates that can be had, from the cheapest on; return the place that the first had.
+
+        Concurrent requests begin with different ones of equal candidates.
+        """
         candidates = host.allocation_candidates
+        least = min(costs)
+        equal = [place for place, cost in enumerate(costs) if cost == least]
+        first = equal[self._turn % len(equal)]
+        if len(equal) == len(costs) and least != NOT_HAD:
+            if first:
+                host.allocation_candidates = candidates[first:] + candidates[:first]
+            return first
+        order = sorted(range(len(costs)), key=lambda place: (costs[place], (place - first) % len(costs)))
         host.allocation_candidates = [candidates[place] for place in order if costs[place] != NOT_HAD]
         return order[0] if host.allocation_candidates else None
 
@@ -212,15 +238,6 @@ class Request:
 
     # What weighers read
 
-    def is_reported(self, weighed: object, weigher: type) -> bool:
-        """Return whether a weigher's weights were part of the sum reported for this list of hosts."""
-        of, weighers = self._reported
-        return of is weighed and weigher in weighers
-
-    def note_reported(self, weighed: object, weighers: Iterable[type]) -> None:
-        """Remember which weigher reports the sum for a list of hosts; Nova makes a new list for each instance."""
-        self._reported = weighed, frozenset(weighers)
-
     def benefit(self, host: Any) -> float:
         """Return the benefit to the pool of the next instance on a host (benefit paper, equation 1)."""
         candidate, row, _ = self._first_of(host)
@@ -243,6 +260,18 @@ class Request:
             gained = NOT_HAD if row is None else gain[row]
             found.append(gained if gained != NOT_HAD else self.benefit(host))
         return found
+
+    def scarcities(self, hosts: Sequence[Any]) -> list[float]:
+        """Return how much other functions need the slots that the next instance on each host takes, 0 to 1."""
+        scarcity = self._scarcity
+        return [max((scarcity[row] for row in self._rows_of(host)), default=0.0) for host in hosts]
+
+    def _rows_of(self, host: Any) -> Sequence[int]:
+        """Return the rows of the providers that the next instance on a host takes slots of."""
+        row = self._first_of(host)[1]
+        if row is not None and row != UNKNOWN:
+            return (row,)
+        return [row for row, _ in self._first_needs(host) or self._anywhere(host)]
 
     def lost_connections(self, host: Any) -> int | None:
         """Return what the next instance on a host takes from what is connected there; None where it has one slot."""

@@ -1,20 +1,18 @@
-"""Which of the hosts that pass is best for the pool.  They read what FpgaPoolSlotFilter found out, and keep no books.
+"""Which of the hosts that pass is best for the pool, by the results of FpgaPoolSlotFilter.
 
-Nova skips weighers when one host is left, and calls them once for each instance of a request.  What it then does with
-the weights of a weigher, host by host, takes longer than to find them; so it gets the sum of all of the pool's at once.
+Nova skips weighers when one host is left, and calls them once for each instance of a request.  It normalizes the
+weights of each to 0..1 and multiplies them.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import nova.conf
-import numpy as np
 from nova.scheduler import weights
 from nova.scheduler.utils import get_weight_multiplier
 from oslo_log import log as logging
 
-from fpga_pool.core.types import Floats
+from fpga_pool.nova_plugin.attempts import FurtherAttempt
 from fpga_pool.nova_plugin.conf import register_opts
 from fpga_pool.nova_plugin.request import REQUESTS, Request
 
@@ -23,56 +21,36 @@ CONF = nova.conf.CONF
 register_opts(CONF)
 
 
-class _PoolWeigher(weights.BaseHostWeigher):
+class PoolWeigher(weights.BaseHostWeigher):
     """Base of the weighers: neutral for every request that the filter has not examined.
 
-    The first one called for a list of hosts returns the sum of all that nova.conf enables, each normalised to 0..1 and
-    multiplied as Nova would do it; the others return nothing. One that nova.conf does not enable returns its own.
-
-    Another weigher of the pool is a class of this kind, and an entry point.
+    Another weigher of the pool is a subclass with a `multiplier` and `weigh`, and an entry point.
     """
 
-    # Nova is to leave the weights as they are.
-    minval, maxval = 0.0, 1.0
-
-    #: Name of the multiplier, in nova.conf after "fpga_pool_" is taken off.
+    #: Name of the multiplier in the metadata of aggregates; in nova.conf without "fpga_pool_".
     multiplier: str
 
-    def weigh_objects(self, weighed_obj_list: Sequence[Any], weight_properties: Any) -> list[float]:
-        """Return the sum for each host; an empty list, which costs nothing, if all are neutral."""
-        request = REQUESTS.get(weight_properties)
-        if request is None or request.is_reported(weighed_obj_list, type(self)):
-            return []
-        weighers = _reported_with(self)
-        request.note_reported(weighed_obj_list, map(type, weighers))
-        hosts = [weighed.obj for weighed in weighed_obj_list]
-        total: Floats = np.zeros(len(hosts))
-        for weigher in weighers:
-            total += weigher.weights(request, hosts)
-        return list(total.tolist()) if total.any() else []
+    def weight_multiplier(self, host_state: Any) -> float:
+        """Return the multiplier of the host's aggregates, else that of nova.conf."""
+        configured = float(getattr(CONF.fpga_pool, self.multiplier.removeprefix("fpga_pool_")))
+        # Most hosts are in no aggregate; to ask Nova about each of ten thousand takes longer than to weigh them.
+        return (
+            float(get_weight_multiplier(host_state, self.multiplier, configured))
+            if host_state.aggregates
+            else configured
+        )
 
-    def weights(self, request: Request, hosts: Sequence[Any]) -> Floats | float:
-        """Return (N,) from 0 to 1 what this weigher finds, times its multiplier; 0 where it finds no difference."""
+    def weigh_objects(self, weighed_obj_list: Sequence[Any], weight_properties: Any) -> Sequence[float]:
+        """Return a weight for each host; an empty list, which costs nothing, if it finds no difference."""
+        request = REQUESTS.get(weight_properties)
+        if request is None:
+            return []
         try:
-            found = np.array(self.weigh(request, hosts), float)
+            found = self.weigh(request, [weighed.obj for weighed in weighed_obj_list])
         except Exception:  # a weigher must not fail a request
             LOG.exception("%s is neutral", type(self).__name__)
-            return 0.0
-        if not found.size or found.min() == found.max():
-            return 0.0
-        stretched = (found - found.min()) / (found.max() - found.min())
-        multiplied: Floats = stretched * self._multipliers(request, hosts)
-        if LOG.isEnabledFor(logging.DEBUG):
-            weights = {host.host: tuple(values) for host, *values in zip(hosts, found, multiplied, strict=True)}
-            LOG.debug("%s: raw weights and contributions to the host weights: %s", type(self).__name__, weights)
-        return multiplied
-
-    def _multipliers(self, request: Request, hosts: Sequence[Any]) -> Floats | float:
-        """Return that of nova.conf, or (N,) those of the hosts' aggregates."""
-        configured = float(getattr(CONF.fpga_pool, self.multiplier.removeprefix("fpga_pool_")))
-        if not request.in_aggregates:
-            return configured
-        return np.array([get_weight_multiplier(host, self.multiplier, configured) for host in hosts], float)
+            return []
+        return found if found and min(found) != max(found) else []
 
     def weigh(self, request: Request, hosts: Sequence[Any]) -> Sequence[float]:
         """Return a weight for each host, the larger the better; an empty list if it is neutral."""
@@ -83,20 +61,31 @@ class _PoolWeigher(weights.BaseHostWeigher):
         return next(iter(self.weigh(request, [obj])), 0.0) if request is not None else 0.0
 
 
-def _reported_with(asked: _PoolWeigher) -> Sequence[_PoolWeigher]:
-    """Return the weighers whose sum this one returns."""
-    enabled = _enabled(tuple(CONF.filter_scheduler.weight_classes))
-    return enabled if any(type(weigher) is type(asked) for weigher in enabled) else [asked]
+class FpgaPoolAttemptWeigher(PoolWeigher):
+    """Puts the further attempts on hosts after the first attempts on all of them, whatever other weighers say."""
+
+    def weight_multiplier(self, host_state: Any) -> float:
+        """Return more than all other weights together."""
+        return _LAST
+
+    def weigh(self, request: Request, hosts: Sequence[Any]) -> Sequence[float]:
+        return [-1.0 if isinstance(host, FurtherAttempt) else 0.0 for host in hosts] if request.attempts else []
 
 
-@lru_cache(maxsize=8)
-def _enabled(weight_classes: Sequence[str]) -> Sequence[_PoolWeigher]:
-    """Return the weighers of the pool among the classes that nova.conf names, found as Nova finds them."""
-    classes = weights.HostWeightHandler().get_matching_classes(list(weight_classes))
-    return [each() for each in classes if issubclass(each, _PoolWeigher)]
+#: More than any sum of weights that an operator would configure.
+_LAST = 1e6
 
 
-class FpgaPoolBenefitWeigher(_PoolWeigher):
+class FpgaPoolScarcityWeigher(PoolWeigher):
+    """Prefers hosts where the instance takes slots that other functions need least."""
+
+    multiplier = "fpga_pool_scarcity_weight_multiplier"
+
+    def weigh(self, request: Request, hosts: Sequence[Any]) -> Sequence[float]:
+        return [-scarcity for scarcity in request.scarcities(hosts)]
+
+
+class FpgaPoolBenefitWeigher(PoolWeigher):
     """Prefers hosts where the instance increases the pool's total benefit most (benefit paper, equation 1).
 
     That is the speedup of its accelerators, less what is evicted for them, less their share of the time to load them.
@@ -108,7 +97,7 @@ class FpgaPoolBenefitWeigher(_PoolWeigher):
         return request.benefits(hosts)
 
 
-class FpgaPoolMakespanWeigher(_PoolWeigher):
+class FpgaPoolMakespanWeigher(PoolWeigher):
     """Prefers hosts of the plan that completes all instances of a request soonest; neutral without a run time."""
 
     multiplier = "fpga_pool_makespan_weight_multiplier"
@@ -121,7 +110,7 @@ class FpgaPoolMakespanWeigher(_PoolWeigher):
         return [-(most if share is None else share) for share in late]
 
 
-class FpgaPoolLatticeWeigher(_PoolWeigher):
+class FpgaPoolLatticeWeigher(PoolWeigher):
     """Prefers hosts where an instance with several slots leaves most of the others connected; neutral for one slot.
 
     Instances of one request are equal tasks, so by the ranking of the lattice paper (section V) they go in order; what

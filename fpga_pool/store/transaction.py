@@ -58,6 +58,11 @@ class SqlTransaction(Reads):
         """The shard that this transaction may change, as it was before."""
         return self._shard
 
+    @property
+    def connection(self) -> Connection:
+        """The connection, for statements on rows that the transaction has not read."""
+        return self._connection
+
     def batch(self, uuid: str) -> Batch:
         """Return a batch; it is locked, because the jobs of other shards may be counted in it as well."""
         return self._one(Batch, uuid, lock=True)

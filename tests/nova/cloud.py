@@ -30,6 +30,8 @@ BOARD, KIND = "demo", "small"
 
 FUNCTIONS = ("aes", "sha256", "wordcount")
 TRAITS = [OWNER_TRAIT, board_trait(BOARD), kind_trait(KIND), *(function_trait(name) for name in FUNCTIONS)]
+#: Of large slots, which optical_flow needs.
+LARGE_TRAITS = [*TRAITS[:2], kind_trait("large"), *TRAITS[3:], function_trait("optical_flow")]
 
 #: Where the package has put it: not where Nova's fixtures look.
 API_PASTE = next(str(file.locate()) for file in files("nova") or [] if file.match("etc/nova/api-paste.ini"))
@@ -45,11 +47,11 @@ class PoolScheduler:
     def __init__(self):
         self.hosts, self.slots, self.generation, self.asked = {}, {}, 0, 0
 
-    def put(self, host, card, region, state="EMPTY", function="", lease=("", "", False), links=""):
+    def put(self, host, card, region, state="EMPTY", function="", lease=("", "", False), links="", kind=KIND):
         self.generation += 1
         self.hosts.setdefault(host, (host, "default", "nova", True, self.generation))
         self.slots[host, card, region] = (
-            *(host, "default", f"{card}/{region}", card, BOARD, KIND, links, state, function, *lease, False),
+            *(host, "default", f"{card}/{region}", card, BOARD, kind, links, state, function, *lease, False),
             self.generation,
         )
 
@@ -93,7 +95,7 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
         self.listening.start()
         self.addCleanup(stop, self.listening)
         self.placement.put(f"/resource_classes/{RESOURCE_CLASS}", None, version="1.7")
-        for trait in TRAITS:
+        for trait in {*TRAITS, *LARGE_TRAITS}:
             self._ok(self.placement.put(f"/traits/{trait}", None, version="1.6"))
 
     def _wait_for_server_parameter(self, server, expected_params, max_retries=10, **how):
@@ -140,28 +142,34 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
     def _ok(self, answer):
         assert answer.status in (200, 201, 204), answer.body
 
-    def add_card(self, host, card, slots):
+    def add_card(self, host, card, slots, kind=KIND, traits=TRAITS):
         for region in range(slots):
-            self.pool.put(host, card, f"r{region}")
-        uuid = provider_uuid(host, card, KIND)
+            self.pool.put(host, card, f"r{region}" if kind == KIND else f"{kind}{region}", kind=kind)
+        uuid = provider_uuid(host, card, kind)
         body = {
-            "name": provider_name(host, card, KIND),
+            "name": provider_name(host, card, kind),
             "uuid": uuid,
             "parent_provider_uuid": self._get_provider_uuid_by_host(host),
         }
         self._ok(self.placement.post("/resource_providers", body, version="1.14"))
         inventory = {RESOURCE_CLASS: {"total": slots}}
         self._put(uuid, "inventories", {"resource_provider_generation": 0, "inventories": inventory})
-        self._put(uuid, "traits", {"resource_provider_generation": 1, "traits": TRAITS})
+        self._put(uuid, "traits", {"resource_provider_generation": 1, "traits": traits})
 
     def flavor(self, function="sha256", count=1, **specs):
         return self._create_flavor(memory_mb=64, vcpu=1, disk=1, extra_spec=extra_specs(function, count, **specs))
 
     def choose(self, instances, specs):
         """Have nova-scheduler choose for instances, and claim; return the hosts and cards of each."""
-        uuids = [uuidutils.generate_uuid() for _ in range(instances)]
+        return self.chosen_for(self.nova_flavor(specs), instances)
+
+    def nova_flavor(self, specs):
         name = self._create_flavor(memory_mb=64, vcpu=1, disk=1, ephemeral=0, extra_spec=specs)
-        flavor = objects.Flavor.get_by_flavor_id(context.get_admin_context(), name)
+        return objects.Flavor.get_by_flavor_id(context.get_admin_context(), name)
+
+    def chosen_for(self, flavor, instances=1, manager=None):
+        """Do the same for a flavor, by any nova-scheduler; threads may call it."""
+        uuids = [uuidutils.generate_uuid() for _ in range(instances)]
         spec = objects.RequestSpec(
             flavor=flavor, num_instances=instances, instance_uuid=uuids[0], project_id="p", user_id="u", is_bfv=False,
             image=objects.ImageMeta(properties=objects.ImageMetaProps()), numa_topology=None, ignore_hosts=None,
@@ -171,7 +179,7 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
             requested_resources=[], request_level_params=objects.RequestLevelParams(),
             security_groups=objects.SecurityGroupList(objects=[]),
         )  # fmt: skip
-        manager = self.scheduler_service.manager
+        manager = self.scheduler_service.manager if manager is None else manager
         admin = context.RequestContext("u", "p", is_admin=True)
         try:
             chosen = manager.select_destinations(
@@ -201,7 +209,7 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
 
     def cards_of(self, instance):
         """Return the cards that an instance has slots of, with their numbers."""
-        names = {provider_uuid(host, card, KIND): (host, card) for host, card, _ in self.pool.slots}
+        names = {provider_uuid(host, card, row[5]): (host, card) for (host, card, _), row in self.pool.slots.items()}
         allocations = self._get_allocations_by_server_uuid(instance["id"])
         return {names[uuid]: given["resources"][RESOURCE_CLASS] for uuid, given in allocations.items() if uuid in names}
 

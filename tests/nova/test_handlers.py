@@ -14,8 +14,11 @@ from oslo_config import cfg
 from oslo_utils import uuidutils
 
 from fpga_pool import nova_plugin
+from fpga_pool.model.flavor import RESOURCE_CLASS, provider_uuid
 from fpga_pool.nova_plugin import pool as plugin_pool
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, server, transport
+
+WEIGHERS = ("Attempt", "Benefit", "Lattice", "Makespan", "Scarcity", "Tier")
 
 
 class Handlers(test.NoDBTestCase):
@@ -61,7 +64,7 @@ class Handlers(test.NoDBTestCase):
 
     def test_nova_finds_what_is_installed(self):
         assert [type(found).__name__ for found in self.filters] == ["FpgaPoolSlotFilter", "FpgaPoolTierFilter"]
-        names = {f"FpgaPool{what}Weigher" for what in ("Benefit", "Lattice", "Makespan", "Tier")}
+        names = {f"FpgaPool{what}Weigher" for what in WEIGHERS}
         assert {type(found).__name__ for found in self.weighers} == names
         assert {found.__name__ for found in nova_plugin.all_weighers()} == names
 
@@ -116,12 +119,12 @@ class Handlers(test.NoDBTestCase):
             host.aggregates = [objects.Aggregate(metadata={"fpga_pool_lattice_weight_multiplier": "-2.0"})]
         assert self.weighed(turned, self.spec(specs))["host2"] == -2.0
 
-    def test_weighers_that_nova_conf_enables_weigh_as_much_together_as_one_by_one(self):
+    def test_each_weigher_returns_its_own_weights_and_nova_adds_them_up(self):
         for number, cards, loaded in ((1, 4, "sha256"), (2, 2, ""), (3, 3, "sha256")):
             for card in range(cards):
                 word, state = f"box line {cards} {card} full 1 0", "READY" if loaded else "EMPTY"
                 self.pool.put(f"host{number}", f"card{card}", "r0", state, loaded, links=word)
-        self.flags(lattice_weight_multiplier=3.0, group="fpga_pool")
+        self.flags(lattice_weight_multiplier=3.0, makespan_weight_multiplier=0.0, group="fpga_pool")
         hosts, spec = self.hosts(3), self.spec(extra_specs(count=2, topology="line"))
         hosts[2].aggregates = [objects.Aggregate(metadata={"fpga_pool_benefit_weight_multiplier": "-2.0"})]
         passing, handler = self.passing(hosts, spec), weights.HostWeightHandler()
@@ -130,20 +133,37 @@ class Handlers(test.NoDBTestCase):
             found = handler.get_weighed_objects(weighers, passing, spec)
             return {weighed.obj.host: weighed.weight for weighed in found}
 
-        # The benefit has 1, 0 and 1, as nothing is to be loaded; connections have 0, 1 and 0.5, as in the test above.
-        together = pytest.approx({"host1": 1.0, "host2": 3.0, "host3": -2.0 + 1.5})
         benefit, lattice = (
             [weigher for weigher in self.weighers if type(weigher).__name__ == f"FpgaPool{name}Weigher"]
             for name in ("Benefit", "Lattice")
         )
-        assert weighed(self.weighers) == together
-        assert weighed(lattice) == pytest.approx({"host1": 0.0, "host2": 3.0, "host3": 1.5})
-        enabled = ["nova.scheduler.weights.all_weighers", "fpga_pool.nova_plugin.all_weighers"]
-        self.flags(weight_classes=enabled, group="filter_scheduler")
-        assert [weighed(self.weighers), weighed(self.weighers[::-1]), weighed(lattice)] == [together] * 3
-        self.flags(weight_classes=["fpga_pool.nova_plugin.weighers.FpgaPoolLatticeWeigher"], group="filter_scheduler")
-        assert weighed(lattice) == pytest.approx({"host1": 0.0, "host2": 3.0, "host3": 1.5})
+        # The benefit has 1, 0 and 1, as nothing is to be loaded; connections have 0, 1 and 0.5, as in the test above.
         assert weighed(benefit) == pytest.approx({"host1": 1.0, "host2": 0.0, "host3": -2.0})
+        assert weighed(lattice) == pytest.approx({"host1": 0.0, "host2": 3.0, "host3": 1.5})
+        assert weighed(self.weighers) == pytest.approx({"host1": 1.0, "host2": 3.0, "host3": -2.0 + 1.5})
+
+    def test_the_host_whose_slots_others_need_least_weighs_most(self):
+        self.flags(benefit_weight_multiplier=0.0, group="fpga_pool")
+        self.pool.put("host1", "card0", "large0", kind="large")
+        self.pool.put("host2", "card0", "r0")
+        assert self.weighed(self.hosts(2), self.spec(extra_specs())) == {"host1": 0.0, "host2": 1.0}
+
+    def test_other_candidates_of_a_host_come_after_all_hosts(self):
+        for card in ("card0", "card1"):
+            self.pool.put("host1", card, "r0", "READY", "sha256")
+        self.pool.put("host2", "card0", "r0")
+        hosts, spec = self.hosts(2), self.spec(extra_specs())
+        for host, cards in zip(hosts, (("card0", "card1"), ("card0",)), strict=True):
+            host.allocation_candidates = [
+                {"allocations": {provider_uuid(host.host, card, "small"): {"resources": {RESOURCE_CLASS: 1}}}}
+                for card in cards
+            ]
+        found = weights.HostWeightHandler().get_weighed_objects(self.weighers, self.passing(hosts, spec), spec)
+        assert [weighed.obj.host for weighed in found] == ["host1", "host2", "host1"]
+        first, _, last = (weighed.obj.allocation_candidates for weighed in found)
+        assert first[1:] == last
+        found[2].obj.limits = {"memory_mb": 1}
+        assert hosts[0].limits == {"memory_mb": 1}
 
     def test_a_weigher_without_the_filter_has_no_opinion(self):
         hosts, spec = self.hosts(2), self.spec(extra_specs())

@@ -15,7 +15,7 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
-from fpga_pool.cli.admin import database, instances, keys, nodes
+from fpga_pool.cli.admin import database, instances, keys, nodes, retire
 from fpga_pool.cli.admin import keys as bitstreams
 from fpga_pool.cli.client.base import WRONG_USAGE
 from fpga_pool.conf.opts import check_values, register_opts
@@ -27,14 +27,17 @@ VERBOSE = 2
 COMMANDS: dict[str, Any] = {
     "audit": database.Audit,
     "bitstreams stock": bitstreams.FillLibrary,
+    "card remove": retire.RemoveCard,
     "db check": database.Check,
     "db sync": database.Sync,
     "db version": database.Version,
     "explain": instances.Explain,
     "flavor check": instances.Check,
     "flavor create": instances.Create,
+    "host remove": retire.RemoveHost,
     "keys create": keys.Create,
     "service list": nodes.ListServices,
+    "slot remove": retire.RemoveSlot,
     "tier list": nodes.ListTiers,
     "tier set": nodes.Set,
 }

@@ -6,6 +6,7 @@ and are linked the same share one description, and what was computed for one of 
 """
 
 import math
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
@@ -157,13 +158,14 @@ class _Traits:
         self.fits = np.zeros(rows, dtype=bool)
         self.speedup, self.slowdown, load_s = np.zeros(rows), np.ones(rows), np.zeros(rows)
         self.scarcity = np.zeros(rows)
+        scarcity = catalogue.scarcity(_demand(pool))
         for here, (board, kind) in _alike(pool, "board", "kind"):
             if catalogue.fits(function, board, kind):
                 self.fits[here] = True
                 self.speedup[here] = wanted.speedup_on(board)
                 self.slowdown[here] = wanted.slowdown_on(board)
                 load_s[here] = catalogue.boards[board].load_s(kind)
-                self.scarcity[here] = catalogue.scarcity[board, kind]
+                self.scarcity[here] = scarcity[board, kind]
         self.gain_now, self.preemptible = np.zeros(rows), np.ones(rows, dtype=bool)
         for here, (loaded, board) in _alike(pool, "function", "board"):
             if loaded in catalogue.functions:
@@ -182,6 +184,13 @@ class _Traits:
             [EVICTION + self.gain_now, LOADED, EMPTY, OTHER],
             PLANNED,
         )
+
+
+def _demand(pool: PoolColumns) -> Mapping[str, float]:
+    """Return how many slots are held, by anyone, for each function."""
+    held = pool.slots["function"][pool.slots["lease"] != pool.numbers.get("", -1)]
+    numbers, counts = np.unique(held, return_counts=True)
+    return {pool.words[number]: float(count) for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)}
 
 
 def _alike(pool: PoolColumns, *names: str) -> list[tuple[Ints, tuple[str, ...]]]:

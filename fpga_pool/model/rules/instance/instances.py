@@ -203,13 +203,20 @@ def _offered(tx: Transaction, claim: Claim, catalogue: Catalogue, settings: Pool
     queues = jobs_by_slot(tx.active_jobs(host=claim.host), leases)
     bound = bound_by_tasks(queues, leases, catalogue, settings)
     function = claim.wanted.function
+    scarcity = catalogue.scarcity(Counter(lease.function for lease in leases if lease.function))
     priced = [
         (price_of(slot, queues[slot.name], function, catalogue, now_s), slot.name, slot)
         for slot in fitting
         if usable(slot, tx.host(slot.host), foreign | bound)
         and leaves_in_s(queues[slot.name], catalogue, settings, now_s) <= settings.claim_patience_s
     ]
-    priced.sort(key=lambda offer: offer[:2])
+
+    def order(offer: tuple[tuple[int, float, int], str, Slot]) -> tuple[bool, float, tuple[int, float, int], str]:
+        """Jobs are evicted last; before that, slots that other functions need are taken last."""
+        price, name, slot = offer
+        return price[2] > 0, scarcity[slot.board, slot.kind], price, name
+
+    priced.sort(key=order)
     return _Offered(fitting, [slot for *_, slot in priced], [price for price, *_ in priced], foreign)
 
 

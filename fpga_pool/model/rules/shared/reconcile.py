@@ -27,6 +27,9 @@ from fpga_pool.model.rules.shared.reports import require_agent
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.transaction import Transaction
 
+#: Reason of a faulted slot that its agent no longer reports.
+CARD_GONE = "its card has disappeared"
+
 
 @dataclass(frozen=True, slots=True)
 class Repair:
@@ -74,10 +77,8 @@ def apply_heartbeat(tx: Transaction, heartbeat: Heartbeat, now_s: float) -> list
             repairs.append(Repair(observed.slot, kept))
     for name in sorted(stored - {observed.slot for observed in heartbeat.slots}):
         slot = tx.slot(name)
-        if slot.state is not SlotState.FAULTED:
-            gone = SlotChanged(
-                slot=slot.name, at=heartbeat.at, state=SlotState.FAULTED, reason="its card has disappeared"
-            )
+        if (slot.state, slot.reason) != (SlotState.FAULTED, CARD_GONE):
+            gone = SlotChanged(slot=slot.name, at=heartbeat.at, state=SlotState.FAULTED, reason=CARD_GONE)
             change_slot(tx, slot, gone, now_s)
             repairs.append(Repair(slot.name, gone.reason))
     if returned:

@@ -85,6 +85,8 @@ class InstanceSupervisor:
         self._channels: dict[int, GuestChannel] = {}
         #: Slots it holds that are not on this host any more, as when their card was taken out.
         self._lost: list[str] = []
+        #: Warnings since it was last seen with its slots.
+        self._warned: set[str] = set()
         self._thread = threading.Thread(target=self._run, name=f"instance-{instance}", daemon=True)
         self._thread.start()
 
@@ -146,13 +148,19 @@ class InstanceSupervisor:
             try:
                 self._look()
             except (FpgaPoolError, MessagingError) as error:
-                LOG.warning("instance %s: %s", self.instance, error)
+                self._warn(str(error))
             except Exception:
                 LOG.exception("instance %s: cannot be supervised now", self.instance)
             if self._on_end(self.instance):
                 self._close_channels()
                 return
             self._wake.wait(LOOK_S)
+
+    def _warn(self, what: str) -> None:
+        """Log a condition that lasts once, not at every look."""
+        if what not in self._warned:
+            LOG.warning("instance %s: %s", self.instance, what)
+        self._warned.add(what)
 
     def _look(self) -> None:
         starts = self._starts
@@ -190,8 +198,10 @@ class InstanceSupervisor:
         """Have a channel served for each slot, or its function passed through, and no other."""
         slots = self._parts.holds.slots_of(self.instance)
         if not slots:
-            LOG.warning("instance %s: running without slots; claiming them", self.instance)
+            self._warn("running without slots; claiming them")
             slots = self._claim(domain)
+        else:
+            self._warned.clear()
         for number, channel in list(self._channels.items()):
             if slots[number : number + 1] != [channel.slot]:
                 self._channels.pop(number).close()

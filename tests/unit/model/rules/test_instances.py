@@ -91,6 +91,12 @@ def blocked(pool):
 # Claims
 
 
+def test_slots_that_another_function_needs_are_claimed_last(pool, claim):
+    """Only the large slot, R2, holds `flow`; `aes` leaves it although it is loaded there."""
+    pool.heard(pool.heartbeat(r2={"state": SlotState.READY, "function": "aes"}))
+    assert claim(count=2) == [R0, R1]
+
+
 def test_a_claim_holds_empty_slots_and_tells_the_agent(pool, claim):
     assert claim(count=2) == [R0, R1]
     lease = pool.lease(R0)
@@ -117,10 +123,13 @@ def test_a_claim_takes_what_is_missing_and_gives_back_what_is_not_wanted_any_mor
     assert claim("flow", allocated={LARGE: 1}) == [R2]
 
 
-def test_a_slot_that_holds_the_function_is_preferred_then_an_empty_one_then_any_idle_one(pool, claim):
-    ready = {"state": SlotState.READY}
-    pool.heard(pool.heartbeat(r0=ready | {"function": "soft"}, r2=ready | {"function": "aes"}))
-    assert [claim(instance=f"vm{i}") for i in range(3)] == [[R2], [R1], [R0]]
+@pytest.mark.parametrize(("other", "preferred"), [("soft", ""), ("", "aes"), ("soft", "aes")])
+def test_a_slot_that_holds_the_function_is_preferred_then_an_empty_one_then_any_idle_one(pool, claim, other, preferred):
+    def holds(function):
+        return {"state": SlotState.READY if function else SlotState.EMPTY, "function": function}
+
+    pool.heard(pool.heartbeat(r0=holds(other), r1=holds(preferred)))
+    assert [claim(instance=f"vm{i}") for i in range(2)] == [[R1], [R0]]
 
 
 def test_only_slots_that_placement_allocated_are_taken(pool, claim):

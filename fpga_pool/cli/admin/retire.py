@@ -1,0 +1,147 @@
+"""`fpga-pool-manage card|slot|host remove`: hardware leaves the pool when nobody uses it any more."""
+
+import argparse
+import time
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from fpga_pool.cli.admin.base import ManageCommand
+from fpga_pool.cli.arguments import positive_seconds
+from fpga_pool.model.exceptions import Conflict, NotFound
+from fpga_pool.model.objects.pool import Slot, SlotState
+from fpga_pool.model.rules.shared.changes import drain_slot
+from fpga_pool.model.rules.shared.reconcile import CARD_GONE
+from fpga_pool.model.transaction import Transaction
+from fpga_pool.placement.client import open_placement
+from fpga_pool.placement.sync import Sync
+from fpga_pool.store.removal import remove_host, remove_slots
+from fpga_pool.store.store import Store
+
+#: How often it is looked whether the slots can be removed.
+LOOK_S = 1.0
+
+
+class Remove(ManageCommand):
+    """Base of the commands: drain, wait for the users to leave and the agent to stop reporting, then remove."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("name", metavar="NAME", help=self.what)
+        parser.add_argument(
+            "--timeout",
+            type=positive_seconds,
+            default=60.0,
+            metavar="S",
+            help="how long to wait until nothing uses the slots; after that, the users are listed, and the slots stay "
+            "drained (default: %(default)s)",
+        )
+        return parser
+
+    #: Names that it takes, for the help.
+    what: str
+
+    @abstractmethod
+    def slots(self, tx: Transaction, name: str) -> Sequence[Slot]:
+        """Return the slots of this name."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Drain, wait and remove; a command that was interrupted can be repeated."""
+        name = parsed_args.name
+        with self.store() as store:
+            store.check_schema()
+            shard, slots = self._found(store, name)
+            with store.transaction(shard) as tx:
+                for slot in slots:
+                    if _is_reported(slot) and not slot.drain_requested:
+                        drain_slot(tx, slot.name, "removed by the operator", time.time())
+            names = [slot.name for slot in slots]
+            self._wait(store, names, parsed_args.timeout)
+            remove_slots(store, shard, names)
+            self.finish(store, shard, name)
+        self.print_line(f"removed: {', '.join(names) or name}")
+        return 0
+
+    def _found(self, store: Store, name: str) -> tuple[str, Sequence[Slot]]:
+        """Return the shard and the slots of a name."""
+        with store.reading() as tx:
+            slots = self.slots(tx, name)
+            if not slots:
+                raise NotFound(f"{name}: no such {self.what}")
+            return slots[0].shard, slots
+
+    def _wait(self, store: Store, names: Sequence[str], timeout_s: float) -> None:
+        give_up_at_s = time.monotonic() + timeout_s
+        while obstacles := _obstacles(store, names):
+            if time.monotonic() >= give_up_at_s:
+                raise Conflict(f"not removed, but drained: {'; '.join(obstacles)}")
+            time.sleep(LOOK_S)
+
+    def finish(self, store: Store, shard: str, name: str) -> None:
+        """Remove what belongs to the slots; schedulers remove the providers of cards of hosts that stay."""
+
+
+def _obstacles(store: Store, names: Sequence[str]) -> list[str]:
+    """Return why these slots cannot be removed now: holders, jobs, or an agent that still has them."""
+    found: list[str] = []
+    with store.reading() as tx:
+        leases = tx.leases(slots=names)
+        found += [
+            f"slot {lease.slot} is held by {lease.kind} {lease.holder} of project {lease.project_id}"
+            for lease in leases
+        ]
+        with_jobs = tx.occupied(names) - {lease.slot for lease in leases}
+        found += [f"slot {name} has jobs" for name in sorted(with_jobs)]
+        slots = [tx.slot(name) for name in names]
+        there = sorted({slot.host for slot in slots if _is_reported(slot) and tx.host(slot.host).alive})
+    for host in () if found else there:
+        found.append(f"the agent of {host} reports them: take them out of its cards and restart it, or stop it")
+    return found
+
+
+def _is_reported(slot: Slot) -> bool:
+    return not (slot.state is SlotState.FAULTED and slot.reason == CARD_GONE)
+
+
+class RemoveSlot(Remove):
+    """Remove one slot that its card no longer has."""
+
+    what = "slot, HOST/CARD/REGION"
+
+    def slots(self, tx: Transaction, name: str) -> Sequence[Slot]:
+        """Return the slot."""
+        return [slot for slot in tx.slots() if slot.name == name]
+
+
+class RemoveCard(Remove):
+    """Remove a card: its slots, and their providers in Placement."""
+
+    what = "card, HOST/CARD"
+
+    def slots(self, tx: Transaction, name: str) -> Sequence[Slot]:
+        """Return the slots of the card."""
+        return [slot for slot in tx.slots() if f"{slot.host}/{slot.card}" == name]
+
+
+class RemoveHost(Remove):
+    """Remove a host: its cards, its processors and its providers in Placement."""
+
+    what = "host"
+
+    def slots(self, tx: Transaction, name: str) -> Sequence[Slot]:
+        """Return the slots of the host."""
+        return tx.slots(name)
+
+    def _found(self, store: Store, name: str) -> tuple[str, Sequence[Slot]]:
+        with store.reading() as tx:
+            return tx.host(name).shard, tx.slots(name)
+
+    def finish(self, store: Store, shard: str, name: str) -> None:
+        """Remove the host; no scheduler knows the providers of its cards afterwards, so they are removed here."""
+        with store.reading() as tx:
+            if tx.host(name).alive:
+                raise Conflict(f"host {name}: its agent is running; stop it, and repeat the command")
+        remove_host(store, shard, name)
+        placement = open_placement(self.conf)
+        for complaint in [] if placement is None else Sync(placement).run([], [name]):
+            self.print_line(f"note: {complaint}")
