@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib import pyplot as plt
@@ -11,7 +12,7 @@ from matplotlib.patches import Patch
 
 from fpga_pool.core.lattice.listing import first_fpgas
 from fpga_pool.core.lattice.tasks import TaskProblem, TaskSchedule, Topology
-from fpga_pool.model.objects.pool import Job
+from fpga_pool.model.objects.pool import Batch, Job, Slot, SlotState
 from fpga_pool.sim.scenario.recording import Span
 
 mpl.use("Agg")
@@ -20,37 +21,60 @@ mpl.use("Agg")
 _COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d", "#bab0ac")
 
 
-def draw_gantt(jobs: Sequence[Job], title: str, path: Path, formats: Sequence[str] = ("svg", "png")) -> list[Path]:
-    """Draw planned (pale, above) and actual computation (full, below) of every slot; return the files written."""
-    slots = sorted({job.slot for job in jobs})
+#: Offset and height of the bars of a slot, in rows: transfers, planned and actual computation.
+_TRANSFER, _PLANNED, _ACTUAL = (-0.36, 0.1), (-0.14, 0.3), (0.22, 0.38)
+
+
+def draw_gantt(
+    batch: Batch, jobs: Sequence[Job], slots: Sequence[Slot], title: str, path: Path,
+    formats: Sequence[str] = ("svg", "png"),
+) -> list[Path]:  # fmt: skip
+    """Draw a batch on its slots, in seconds since time 0 of the plan; return the files written.
+
+    Each slot has planned transfers of inputs (thin), planned computation (pale) and, below, actual loads (hatched) and
+    computation.  Vertical lines are the lower bound and the planned end of the batch.  `slots` have their history.
+    """
+    rows = sorted({job.slot for job in jobs if job.slot}, key=_natural)
     functions = sorted({job.function for job in jobs})
     colour = {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(functions)}
-    figure, axes = plt.subplots(figsize=(11, 0.42 * len(slots) + 1.6), layout="constrained")
+    figure, axes = plt.subplots(figsize=(11, 0.5 * len(rows) + 1.8), layout="constrained")
 
-    def bar(job: Job, offset: float, begin_s: float, end_s: float, alpha: float) -> None:
-        axes.barh(
-            slots.index(job.slot) + offset,
-            end_s - begin_s,
-            left=begin_s,
-            height=0.38,
-            color=colour[job.function],
-            alpha=alpha,
-            edgecolor="white",
-            linewidth=0.5,
-        )
+    def bar(slot: str, place: tuple[float, float], begin_s: float, end_s: float, **style: Any) -> None:
+        offset, height = place
+        axes.barh(rows.index(slot) + offset, end_s - begin_s, left=begin_s, height=height, linewidth=0.5, **style)
 
+    begin = min((job.dispatched_at for job in jobs if job.dispatched_at is not None), default=None)
     for job in jobs:
+        if job.dispatched_at is None or begin is None or job.slot not in rows:
+            continue
+        late_s = job.dispatched_at - begin  # a job that was planned again has a time 0 of its own
+        face = colour[job.function]
+        for piece in job.transfer:
+            bar(job.slot, _TRANSFER, late_s + piece.begin_s, late_s + piece.end_s, color=face)
         if job.start_s is not None and job.end_s is not None:
-            bar(job, -0.2, job.start_s, job.end_s, alpha=0.4)
-        if job.started_at is not None and job.finished_at is not None and job.dispatched_at is not None:
-            bar(job, 0.2, job.started_at - job.dispatched_at, job.finished_at - job.dispatched_at, alpha=1.0)
-    axes.set_yticks(range(len(slots)), slots, fontsize=8)
+            planned = late_s + job.start_s, late_s + job.end_s
+            bar(job.slot, _PLANNED, *planned, color=face, alpha=0.4, edgecolor="white")
+        if job.started_at is not None and job.finished_at is not None:
+            bar(job.slot, _ACTUAL, job.started_at - begin, job.finished_at - begin, color=face, edgecolor="white")
+    for slot in slots:
+        if slot.name in rows and begin is not None:
+            for load_begin, load_end in loads(slot):
+                actual = load_begin - begin, load_end - begin
+                bar(slot.name, _ACTUAL, *actual, facecolor=_LOAD[0], hatch=_LOAD[1], edgecolor="white")
+    lines = ((batch.lower_bound_s, "lower bound", "--"), (batch.planned_makespan_s, "planned end", ":"))
+    handles: list[Any] = [
+        axes.axvline(at_s, color="black", linestyle=style, linewidth=1, label=label)
+        for at_s, label, style in lines
+        if at_s is not None
+    ]
+    axes.set_yticks(range(len(rows)), rows, fontsize=8)
     axes.invert_yaxis()
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
-    axes.set_xlabel("seconds since the plan's time 0")
-    axes.set_title(f"{title}: planned (pale) and happened (full)", fontsize=10)
-    patches = [Patch(color=colour[name], label=name) for name in functions]
-    figure.legend(handles=patches, fontsize=8, loc="outside lower center", ncols=len(patches))
+    axes.set_xlabel("seconds since time 0 of the plan")
+    axes.set_title(f"{title}: transfer of inputs (thin), planned (pale) and actual computation", fontsize=10)
+    handles += [Patch(color=colour[name], label=name) for name in functions]
+    handles.append(Patch(facecolor=_LOAD[0], hatch=_LOAD[1], label="load"))
+    figure.legend(handles=handles, fontsize=8, loc="outside lower center", ncols=len(handles))
     written = [path.with_suffix(f".{suffix}") for suffix in formats]
     for target in written:
         figure.savefig(target, dpi=120)
@@ -58,8 +82,15 @@ def draw_gantt(jobs: Sequence[Job], title: str, path: Path, formats: Sequence[st
     return written
 
 
+def loads(slot: Slot) -> list[tuple[float, float]]:
+    """Return begin and end of each completed load in the history of a slot, in seconds since the epoch."""
+    return [(entry.at, following.at) for entry, following in pairwise(slot.history) if entry.after == SlotState.LOADING]
+
+
+#: Colour and hatch of loads.
+_LOAD = ("#d9d9d9", "////")
 #: What is not a function's or a gang's: its colour and hatch.
-_MARKS = {"load": ("#d9d9d9", "////"), "fault": ("#b30000", ""), "instance": ("#fdd0a2", "....")}
+_MARKS = {"load": _LOAD, "fault": ("#b30000", ""), "instance": ("#fdd0a2", "....")}
 #: Colours of functions and gangs: those of tab20 that are not like one of the marks.
 _COLOURS_OF_WORK = [number for number in range(20) if number not in (3, 6, 15)]
 _ROW_IN, _TALLEST_IN = 0.22, 60.0

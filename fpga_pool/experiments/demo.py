@@ -156,7 +156,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     _print_policies(measured, console)
     _print_slots(measured[0], console)
     title = f"{len(measured[0].result.jobs)} jobs under {measured[0].policy}"
-    pictures = draw_gantt([job.job for job in measured[0].result.jobs], title, output / "gantt")
+    first = measured[0].result
+    pictures = draw_gantt(first.batch, [job.job for job in first.jobs], measured[0].slots, title, output / "gantt")
+    if arguments.files:
+        _print_results(measured[0], console)
     console.print(f"Pictures: {', '.join(map(str, pictures))}. Results: {output / measured[0].policy / 'results'}.")
     jobs = sum(len(one.result.jobs) for one in measured)
     right = sum(one.right for one in measured)
@@ -196,7 +199,7 @@ def _measure(policy: str, files: Sequence[Path], output: Path, console: Console)
             result = client.run_jobs(
                 [one.spec() for one in work], output_dir=directory / "results", policy=policy, on_progress=show
             )
-        slots = client.slots()
+        slots = [client.slot(slot.uuid) for slot in client.slots()]  # each with its history
     for job in result.jobs:
         if job.result is None:
             console.print(f"{job.name}: {job.state}: {job.reason}", style="red", markup=False)
@@ -286,10 +289,10 @@ class _Bars:
 
 def _print_policies(measured: Sequence[Measured], console: Console) -> None:
     jobs, input_bytes = measured[0].result.jobs, sum(job.job.input_bytes for job in measured[0].result.jobs)
-    title = f"{len(jobs)} jobs ({', '.join(FUNCTIONS)}), {input_bytes / 1e6:.0f} MB; makespan in seconds"
-    table = Table(title=title)
+    title = f"{len(jobs)} jobs ({', '.join(FUNCTIONS)}), {input_bytes / 1e6:.0f} MB: makespan in seconds"
+    table = Table(title=title, caption="error: of the simulated makespan; ratio: of the measured makespan to the bound")
     table.add_column("policy")
-    for column in ("lower bound", "planned", "simulated", "measured", "simulator's error", "x bound", "loads"):
+    for column in ("bound", "planned", "simulated", "measured", "error", "ratio", "loads"):
         table.add_column(column, justify="right")
     for one in measured:
         batch = one.result.batch
@@ -305,6 +308,16 @@ def _print_policies(measured: Sequence[Measured], console: Console) -> None:
             str(sum(slot.reconfigurations for slot in one.slots)),
         )
     console.print(table)
+
+
+def _print_results(measured: Measured, console: Console) -> None:
+    """Print each result over a user's file, or the path of a result that is not text."""
+    for job in measured.result.jobs:
+        if job.result is None:
+            continue
+        text = str(job.result) if job.job.function == "aes" else job.result.read_text(encoding="ascii").strip()
+        console.print(f"{job.job.function} of {job.name}:", markup=False, highlight=False)
+        console.print(f"    {text}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _print_slots(measured: Measured, console: Console) -> None:

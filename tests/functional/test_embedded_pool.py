@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 
@@ -121,11 +122,14 @@ def test_a_second_pool_on_the_same_state_is_refused(pool):
 def test_the_demonstration_computes_over_a_users_own_files(files, tmp_path):
     command = [sys.executable, "-m", "fpga_pool.experiments.demo", "--output", tmp_path / "demo"]
     command += ["--policy", "ect", "--policy", "sjf"]
-    done = subprocess.run([*command, *files], capture_output=True, text=True, timeout=240, check=False)
+    columns = os.environ | {"COLUMNS": "80"}
+    done = subprocess.run([*command, *files], env=columns, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "\u2026" not in done.stdout, "a table does not fit 80 columns"
     assert "18 of 18 results are correct" in done.stdout  # 3 files x 3 functions x 2 policies
     digest = (tmp_path / "demo" / "ect" / "results" / "file-1.sha256").read_text().strip()
     assert digest == hashlib.sha256(files[1].read_bytes()).hexdigest()
+    assert f"sha256 of file-1:\n    {digest}\n" in done.stdout
     assert (tmp_path / "demo" / "gantt.svg").stat().st_size > 0
     assert (tmp_path / "demo" / "gantt.png").stat().st_size > 0
 

@@ -1,0 +1,47 @@
+"""The Gantt chart of a batch shows transfers, loads, both computations, the bound and the planned end."""
+
+from dataclasses import replace
+from xml.etree import ElementTree
+
+from fpga_pool.experiments.charts import draw_gantt, loads
+from fpga_pool.model.objects.pool import Batch, HistoryEntry, Job, RateSegment, Slot
+
+BATCH = Batch(
+    uuid="b", project_id="p", user_id="u", name="", policy="ect", jobs=1, created_at=0.0, lower_bound_s=3.0,
+    planned_makespan_s=4.0,
+)  # fmt: skip
+JOB = Job(
+    uuid="j", batch_uuid="b", project_id="p", user_id="u", index=0, name="n", function="aes", requester="r",
+    input_bytes=10, created_at=0.0, host="node", slot="node/c/s", dispatched_at=100.0, start_s=1.0, end_s=4.0,
+    transfer=(RateSegment(begin_s=0.0, end_s=1.0, bps=80.0),), started_at=101.5, finished_at=104.5,
+)  # fmt: skip
+SLOT = Slot(
+    name="node/c/s", host="node", card="node/c", region="s", board="demo", kind="small",
+    history=(
+        HistoryEntry(at=99.0, event="SlotObserved", before="EMPTY", after="LOADING"),
+        HistoryEntry(at=101.0, event="SlotObserved", before="LOADING", after="READY"),
+        HistoryEntry(at=105.0, event="SlotObserved", before="READY", after="LOADING"),
+    ),
+)  # fmt: skip
+
+
+def test_loads_are_those_that_ended():
+    assert loads(SLOT) == [(99.0, 101.0)]
+    assert loads(replace(SLOT, history=())) == []
+
+
+def test_chart_names_what_it_shows(tmp_path):
+    waiting = replace(
+        JOB, uuid="k", slot="", dispatched_at=None, start_s=None, end_s=None, transfer=(), started_at=None
+    )
+    (path,) = draw_gantt(BATCH, [JOB, waiting], [SLOT], "one job", tmp_path / "gantt", formats=["svg"])
+    comments = "".join(node.text or "" for node in _with_comments(path).iter() if node.tag is ElementTree.Comment)
+    for word in ("lower bound", "planned end", "load", "aes", "node/c/s"):
+        assert f" {word} " in comments, word
+
+
+def _with_comments(path):
+    """Return the picture with its comments: matplotlib draws text as outlines and writes the words beside them."""
+    return ElementTree.parse(
+        path, ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True))
+    ).getroot()
