@@ -194,7 +194,16 @@ OPTS = [
     cfg.StrOpt(
         "token_public_key",
         default=str(KEYS / "tokens.pub"),
-        help="Public key (PEM, Ed25519) of the schedulers' [scheduler] token_key.",
+        help="Public keys (PEM, Ed25519) of the schedulers' [scheduler] token_key: the old one and the new one while "
+        "it is replaced.",
+    ),
+    cfg.StrOpt(
+        "enrolment_code",
+        default="",
+        secret=True,
+        help="One-time code of fpga-pool-manage host enroll, with which the pool accepts this host at once. Without it "
+        "an operator must approve the key of the agent (fpga-pool-manage host approve). It has no effect once it was "
+        "used.",
     ),
     cfg.FloatOpt("heartbeat_s", default=1.0, min=0.05, help="Interval of heartbeats in seconds."),
     cfg.FloatOpt(

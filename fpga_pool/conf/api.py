@@ -2,6 +2,8 @@
 
 from oslo_config import cfg
 
+from fpga_pool.conf.catalogue import KEYS
+
 GROUP = cfg.OptGroup("api", title="REST API")
 OPTS = [
     cfg.StrOpt(
@@ -10,4 +12,9 @@ OPTS = [
         help="Address to listen on. Without authentication (the embedded pool) only loopback addresses are accepted.",
     ),
     cfg.PortOpt("port", default=9511, min=0, help="Port to listen on; 0 selects a free port, which is logged."),
+    cfg.StrOpt(
+        "key",
+        default=str(KEYS / "api.pem"),
+        help="Private key (PEM, Ed25519, mode 0600) that signs calls of schedulers.",
+    ),
 ]

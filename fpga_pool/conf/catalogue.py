@@ -56,8 +56,21 @@ def private_key(option: str, path: str) -> Ed25519PrivateKey:
 
 def public_key(option: str, path: str) -> Ed25519PublicKey:
     """Return the public key in a file."""
+    return _public_key(option, path, _content(option, path))
+
+
+def public_keys(option: str, path: str) -> tuple[Ed25519PublicKey, ...]:
+    """Return the public keys in a file: while a private key is replaced, the old one and the new one."""
+    parts = _content(option, path).split(_BEGIN)
+    return tuple(_public_key(option, path, _BEGIN + part) for part in parts[1:] or [b""])
+
+
+_BEGIN = b"-----BEGIN"
+
+
+def _public_key(option: str, path: str, content: bytes) -> Ed25519PublicKey:
     try:
-        key = load_pem_public_key(_content(option, path))
+        key = load_pem_public_key(content)
     except (ValueError, UnsupportedAlgorithm):
         raise InvalidInput(f"{option}: {path} does not contain a public key in PEM form") from None
     if not isinstance(key, Ed25519PublicKey):

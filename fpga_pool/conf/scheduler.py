@@ -29,7 +29,18 @@ OPTS = [
     cfg.StrOpt(
         "token_key",
         default=str(KEYS / "tokens.pem"),
-        help="Private key (PEM, Ed25519, mode 0600) that signs transfer tokens; the same for all schedulers.",
+        help="Private key (PEM, Ed25519, mode 0600) that signs transfer tokens and calls of agents; the same for all "
+        "schedulers.",
+    ),
+    cfg.StrOpt(
+        "api_public_key",
+        default=str(KEYS / "api.pub"),
+        help="Public keys (PEM, Ed25519) of the API's [api] key; more than one while it is replaced.",
+    ),
+    cfg.StrOpt(
+        "nova_public_key",
+        default=str(KEYS / "nova.pub"),
+        help="Public keys (PEM, Ed25519) of nova-scheduler's [fpga_pool] key; more than one while it is replaced.",
     ),
     cfg.StrOpt(
         "shard_by",

@@ -91,6 +91,24 @@ class HostTaken(Conflict):
     code = "fpga_pool.host_taken"
 
 
+class Unauthenticated(FpgaPoolError):
+    """A call between processes of the pool whose sender has not proven that it may make it."""
+
+    code = "fpga_pool.unauthenticated"
+
+
+class NotEnrolled(Unauthenticated):
+    """A call of an agent whose key is not that of its host."""
+
+    code = "fpga_pool.not_enrolled"
+
+
+class OtherRun(FpgaPoolError):
+    """A call that was signed for a server process which has ended; sign it for the present one."""
+
+    code = "fpga_pool.other_run"
+
+
 class StorageFull(FpgaPoolError):
     """The database cannot take more; nothing of the request was stored."""
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from fpga_pool.conf.catalogue import installed_catalogue, load_catalogue
+from fpga_pool.conf.catalogue import KEYS, installed_catalogue, load_catalogue
 from fpga_pool.model.catalogue import Catalogue
 
 GROUP = cfg.OptGroup("fpga_pool", title="The pool of FPGA slots")
@@ -20,6 +20,12 @@ OPTS = [
         "transport_url",
         secret=True,
         help="Message bus of the pool; defaults to that of nova-scheduler.",
+    ),
+    cfg.StrOpt(
+        "key",
+        default=str(KEYS / "nova.pem"),
+        help="Private key (PEM, Ed25519, mode 0600, owned by the user of nova-scheduler) that signs requests to the "
+        "pool.",
     ),
     cfg.StrOpt(
         "catalogue",

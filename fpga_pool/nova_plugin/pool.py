@@ -4,6 +4,7 @@ A circuit breaker leaves a pool alone for a while that has not answered several 
 """
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -11,12 +12,15 @@ from dataclasses import dataclass
 
 from oslo_config import cfg
 
+from fpga_pool.conf.catalogue import private_key
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import FpgaPoolError
 from fpga_pool.model.rules.instance.fitting import Fitting
 from fpga_pool.model.rules.shared.columns import PoolColumns, Providers
 from fpga_pool.nova_plugin.conf import catalogue
 from fpga_pool.rpc.follower import PoolFollower
+from fpga_pool.rpc.identity import Identity
+from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, guest_transport
 
@@ -158,8 +162,9 @@ def _made(conf: cfg.ConfigOpts) -> Pool:
 
     def ask() -> PoolColumns:
         if not follower:
+            identity = Identity(Role.NOVA, socket.gethostname(), private_key("[fpga_pool] key", group.key))
             messages = guest_transport(conf, group.transport_url)
-            follower.append(PoolFollower(SchedulerAPI(messages, group.timeout, any_server=True)))
+            follower.append(PoolFollower(SchedulerAPI(messages, identity, group.timeout, any_server=True)))
         return follower[0].now()
 
     return Pool(

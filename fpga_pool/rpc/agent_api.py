@@ -4,37 +4,53 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fpga_pool.model.codec import read, to_plain
+from fpga_pool.model.exceptions import OtherRun
 from fpga_pool.model.flavor import GuestTier, Tier
 from fpga_pool.model.messages.agents import Command, Outcome
 from fpga_pool.rpc.bounded import Caller
-from fpga_pool.rpc.transport import AGENT_TOPIC, client
+from fpga_pool.rpc.identity import Identity
+from fpga_pool.rpc.transport import AGENT_TOPIC, SignedClient
 
 
 class AgentAPI:
     """Client side of the agents' RPC interface; one server per host, addressed by its name."""
 
-    def __init__(self, transport: Any, timeout_s: float = 10.0) -> None:
-        self._client = client(transport, AGENT_TOPIC, timeout_s)
+    def __init__(self, transport: Any, identity: Identity, timeout_s: float = 10.0) -> None:
+        self._client = SignedClient(transport, AGENT_TOPIC, identity, timeout_s)
         self._caller = Caller()
         self._timeout_s = timeout_s
+        #: By host, the run of its agent that calls are signed for.
+        self._runs: dict[str, str] = {}
+
+    def _call(self, host: str, method: str, **arguments: Any) -> Any:
+        """Ask an agent; one that was started again is asked once more."""
+        plain: dict[str, Any] = to_plain(arguments)
+        try:
+            return self._signed_call(host, method, plain)
+        except OtherRun:
+            self._runs.pop(host, None)
+            return self._signed_call(host, method, plain)
+
+    def _signed_call(self, host: str, method: str, plain: dict[str, Any]) -> Any:
+        run = self._runs.get(host)
+        if run is None:
+            _, run = self._caller.run(lambda: self._client.greet(host, self._timeout_s), self._timeout_s)
+            self._runs[host] = run
+        return self._caller.run(lambda: self._client.call(host, run, method, plain), self._timeout_s)
 
     def execute(self, host: str, shard: str, epoch: int, commands: Sequence[Command]) -> list[Outcome]:
         """Execute commands in order; return the outcome of each when it is in the agent's journal.
 
         StaleEpoch if the agent knows a later owner of the shard; without commands the agent learns who owns it.
         """
-        plain = to_plain(commands)
-        call = self._client.prepare(server=host).call
-        answer = self._caller.run(
-            lambda: call({}, "execute", shard=shard, epoch=epoch, commands=plain), self._timeout_s
+        outcomes: list[Outcome] = read(
+            list[Outcome], self._call(host, "execute", shard=shard, epoch=epoch, commands=commands)
         )
-        outcomes: list[Outcome] = read(list[Outcome], answer)
         return outcomes
 
     def tiers(self, host: str) -> list[GuestTier]:
         """Return the guests of a host that are in a tier."""
-        call = self._client.prepare(server=host).call
-        guests: list[GuestTier] = read(list[GuestTier], self._caller.run(lambda: call({}, "tiers"), self._timeout_s))
+        guests: list[GuestTier] = read(list[GuestTier], self._call(host, "tiers"))
         return guests
 
     def set_tiers(self, host: str, tiers: Mapping[str, Tier]) -> None:
@@ -42,6 +58,4 @@ class AgentAPI:
 
         NotFound for a guest that is in no tier there, Conflict where there is no room in its tier.
         """
-        plain = to_plain(tiers)
-        call = self._client.prepare(server=host).call
-        self._caller.run(lambda: call({}, "set_tiers", tiers=plain), self._timeout_s)
+        self._call(host, "set_tiers", tiers=tiers)

@@ -5,6 +5,7 @@ from types import NoneType
 from typing import Any, TypeVar
 
 from fpga_pool.model.codec import read, to_plain
+from fpga_pool.model.exceptions import OtherRun
 from fpga_pool.model.flavor import AcceleratorRequest
 from fpga_pool.model.messages.agents import Heartbeat, Report
 from fpga_pool.model.messages.requests import (
@@ -22,9 +23,12 @@ from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.batch.admission import BatchRequest
 from fpga_pool.model.rules.gang.admission import GangRequest
 from fpga_pool.model.rules.shared.columns import PoolColumns
+from fpga_pool.model.rules.shared.enrolment import enrolment_proof
 from fpga_pool.model.rules.task.admission import TaskRequest
 from fpga_pool.rpc.bounded import Caller
-from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, client
+from fpga_pool.rpc.identity import Identity
+from fpga_pool.rpc.roles import INTRODUCING
+from fpga_pool.rpc.transport import NO_ANSWER, SCHEDULER_TOPIC, SignedClient
 
 T = TypeVar("T")
 
@@ -42,45 +46,56 @@ LONGEST_WAIT_S = 5.0
 class SchedulerAPI:
     """Client side of the scheduler's RPC interface."""
 
-    def __init__(self, transport: Any, timeout_s: float = 10.0, *, any_server: bool = False) -> None:
-        self._client = client(transport, SCHEDULER_TOPIC, timeout_s)
+    def __init__(
+        self, transport: Any, identity: Identity, timeout_s: float = 10.0, *, any_server: bool = False
+    ) -> None:
+        self._client = SignedClient(transport, SCHEDULER_TOPIC, identity, timeout_s)
         self._caller = Caller()
         self._timeout_s = timeout_s
         #: The scheduler that takes a call answers it: one message less, for callers that cannot wait for the search of
-        #: a scheduler.
+        #: a scheduler, and call nothing but what any may be asked (`roles.REPEATABLE`).
         self._any_server = any_server
-        #: The scheduler that answers: one that stalls takes its share of the topic's messages for a while, so calls
-        #: go to a known one, until it does not respond.
-        self._server = ""
+        #: Name and run of the scheduler that answers: one that stalls takes its share of the topic's messages for a
+        #: while, so calls go to a known one, until it does not respond.
+        self._server: tuple[str, str] | None = None
 
     def _call(self, answer_type: type[T], method: str, timeout_s: float | None = None, **arguments: Any) -> T:
         """Ask a scheduler; return its answer, of the type `answer_type`."""
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        server = None if self._any_server else self._server or self._find()
         try:
-            answer: T = read(answer_type, self._ask(timeout_s, method, server=server, **arguments), method)
+            try:
+                answer = self._ask_known(timeout_s, method, **arguments)
+            except OtherRun:  # it was started again
+                self._server = None
+                answer = self._ask_known(timeout_s, method, **arguments)
         except NO_ANSWER:
-            self._server = ""
+            self._server = None
             raise
-        return answer
+        found: T = read(answer_type, answer, method)
+        return found
 
-    def _ask(self, timeout_s: float, method: str, server: str | None = None, **arguments: Any) -> Any:
+    def _ask_known(self, timeout_s: float, method: str, **arguments: Any) -> Any:
+        server = (None, "") if self._any_server else self._server or self._find()
+        return self._ask(timeout_s, method, *server, **arguments)
+
+    def _ask(self, timeout_s: float, method: str, server: str | None = None, run: str = "", **arguments: Any) -> Any:
         sign_of_life_s = SIGN_OF_LIFE_S if timeout_s > self._timeout_s else None
         plain = to_plain(arguments)
-        prepared = self._client.prepare(server=server, timeout=timeout_s, call_monitor_timeout=sign_of_life_s)
-        return self._caller.run(lambda: prepared.call({}, method, **plain), timeout_s)
+        options = {"timeout": timeout_s, "call_monitor_timeout": sign_of_life_s}
+        return self._caller.run(lambda: self._client.call(server, run, method, plain, **options), timeout_s)
 
-    def _find(self) -> str:
-        """Return a scheduler that answers now."""
+    def _find(self) -> tuple[str, str]:
+        """Return name and run of a scheduler that answers now."""
         for attempt in range(FIND_ATTEMPTS):
             try:
-                self._server = self._ask(FIND_S, "describe")["name"]
+                found = self._caller.run(lambda: self._client.greet(None, FIND_S), FIND_S)
             except NO_ANSWER:
                 if attempt + 1 == FIND_ATTEMPTS:
                     raise
             else:
                 break
-        return self._server
+        self._server = found
+        return found
 
     # Schedulers
 
@@ -91,7 +106,7 @@ class SchedulerAPI:
 
     def wake(self) -> None:
         """Notify all schedulers that there may be work; nothing is lost if the message is."""
-        self._caller.run(lambda: self._client.prepare(fanout=True).cast({}, "wake"), FIND_S)
+        self._caller.run(lambda: self._client.cast("wake"), FIND_S)
 
     # Tenants
 
@@ -208,6 +223,15 @@ class SchedulerAPI:
         return self._call(list[Calibration], "calibration", function=function)
 
     # Agents
+
+    def enroll(self, host: str, code: str = "") -> bool:
+        """Offer the key of this agent as that of its host; return whether it is accepted.
+
+        It is at once with the one-time code of the host; otherwise an operator has to approve it.
+        """
+        key = self._client.identity.public_text
+        proof = enrolment_proof(code, host, key) if code else ""
+        return bool(self._ask(self._timeout_s, INTRODUCING, host=host, key=key, proof=proof))
 
     def claim(self, host: str, agent_id: str) -> None:
         """Ask to speak for a host: HostTaken where another agent does."""

@@ -19,7 +19,16 @@ from oslo_messaging import opts
 from oslo_messaging._drivers import amqpdriver
 from oslo_messaging.rpc.server import RPCServer
 
-from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, LateMessage, StaleEpoch
+from fpga_pool.model.exceptions import (
+    FpgaPoolError,
+    HostTaken,
+    InvalidInput,
+    LateMessage,
+    OtherRun,
+    StaleEpoch,
+    Unauthenticated,
+)
+from fpga_pool.rpc.identity import Gate, Identity, Signer
 from fpga_pool.rpc.typed import typed
 
 # ---- Options
@@ -128,19 +137,42 @@ class Refusals:
 #: Errors that say of a message that it should not have been sent: not of a tenant's wish, but of a peer.
 _REFUSED = (InvalidInput, HostTaken, LateMessage, StaleEpoch)
 
+#: Called by everybody, unsigned.
+GREETING = "greet"
+
+
+class _Greeter:
+    """Tells for which run of a server calls are to be signed."""
+
+    target = TARGET
+
+    def __init__(self, name: str, gate: Gate) -> None:
+        self._name, self._gate = name, gate
+
+    @answers
+    def greet(self, context: dict[str, Any]) -> dict[str, str]:
+        return {"name": self._name, "run": self._gate.run}
+
 
 class _Dispatcher(messaging.RPCDispatcher):
-    """Counts refused calls and logs each in one line."""
+    """Lets in signed calls only; counts refused calls and logs each in one line."""
 
-    def __init__(self, endpoints: Sequence[object], refusals: Refusals) -> None:
+    def __init__(self, endpoints: Sequence[object], topic: str, gate: Gate, refusals: Refusals) -> None:
         super().__init__(list(endpoints), None, messaging.ExplicitRPCAccessPolicy)
+        self._topic, self._gate = topic, gate
         self._refusals = refusals
 
     def dispatch(self, incoming: Any) -> Any:
+        message = incoming.message
         try:
-            self._require_call(incoming.message)
-        except InvalidInput as error:
+            self._require_call(message)
+            if message["method"] != GREETING:
+                self._gate.admit(self._topic, incoming.ctxt, message["method"], message["args"])
+        except (InvalidInput, Unauthenticated) as error:
             self._note(error.code, incoming, error)
+            raise messaging.ExpectedException from error
+        except OtherRun as error:  # a peer that will repeat it
+            LOG.debug("refused %.200s: %s", message["method"], error)
             raise messaging.ExpectedException from error
         try:
             return super().dispatch(incoming)
@@ -191,13 +223,37 @@ def count_unreadable(refusals: Refusals) -> None:
         logging.getLogger(logger).addHandler(_Below(refusals, said, code))
 
 
-def server(transport: Any, topic: str, name: str, endpoints: Sequence[object], refusals: Refusals | None = None) -> Any:
+def server(
+    transport: Any, topic: str, name: str, endpoints: Sequence[object], gate: Gate, refusals: Refusals | None = None
+) -> Any:
     """Return a server that is not yet started; `name` addresses it alone, the topic any of its kind."""
     target = messaging.Target(exchange=EXCHANGE, topic=topic, server=name)
-    return RPCServer(transport, target, _Dispatcher(endpoints, refusals or Refusals()), "threading")
+    dispatcher = _Dispatcher([*endpoints, _Greeter(name, gate)], topic, gate, refusals or Refusals())
+    return RPCServer(transport, target, dispatcher, "threading")
 
 
-def client(transport: Any, topic: str, timeout_s: float) -> Any:
-    """Return a client of the servers of a topic."""
-    target = messaging.Target(exchange=EXCHANGE, topic=topic, version=VERSION)
-    return messaging.get_rpc_client(transport, target, timeout=timeout_s)
+class SignedClient:
+    """A client of the servers of a topic, which signs its calls; threads may share it."""
+
+    def __init__(self, transport: Any, topic: str, identity: Identity, timeout_s: float) -> None:
+        target = messaging.Target(exchange=EXCHANGE, topic=topic, version=VERSION)
+        self._client = messaging.get_rpc_client(transport, target, timeout=timeout_s)
+        self._topic = topic
+        self._signer = Signer(identity)
+        self.identity = identity
+
+    def greet(self, server: str | None, timeout_s: float) -> tuple[str, str]:
+        """Return name and run of a server (None: of any)."""
+        answer = self._client.prepare(server=server, timeout=timeout_s).call({}, GREETING)
+        return str(answer["name"]), str(answer["run"])
+
+    def call(
+        self, server: str | None, run: str, method: str, arguments: dict[str, Any], **options: float | None
+    ) -> Any:
+        """Call a method with plain arguments; `options` are those of oslo.messaging's `prepare`."""
+        context = self._signer.context(self._topic, run, method, arguments)
+        return self._client.prepare(server=server, **options).call(context, method, **arguments)
+
+    def cast(self, method: str) -> None:
+        """Send a call without arguments to all servers of the topic; none answers."""
+        self._client.prepare(fanout=True).cast(self._signer.context(self._topic, "", method, {}), method)

@@ -1,10 +1,12 @@
 """Settings and drivers of the services as configured, for their own processes and for the embedded pool alike."""
 
 import logging
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from oslo_config import cfg
 
 from fpga_pool.conf.agent import NO_EGRESS, NO_GUESTS
@@ -16,10 +18,13 @@ from fpga_pool.drivers.egress.base import EgressDriver
 from fpga_pool.drivers.guests.base import GuestDriver
 from fpga_pool.drivers.runners.base import Runner
 from fpga_pool.drivers.slots.base import SlotDriver
+from fpga_pool.drivers.slots.bitstream import load_or_create_signing_key
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.placement.client import open_placement
 from fpga_pool.placement.tiers import TierAccounts
+from fpga_pool.rpc.identity import Gate, Identity
+from fpga_pool.rpc.roles import AGENT_METHODS, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.services.agent.instances.channel import ChannelLimits
 from fpga_pool.services.agent.instances.service import Instances
@@ -71,8 +76,21 @@ def agent_settings(conf: cfg.ConfigOpts, **host: Any) -> AgentSettings:
         hang_grace_s=group.hang_grace_s,
         fault_pause_s=(group.fault_pause_s, max(group.fault_pause_s, LONGEST_FAULT_PAUSE_S)),
         drain_timeout_s=group.drain_timeout_s,
+        enrolment_code=group.enrolment_code,
         **host,
     )
+
+
+def agent_identity(settings: AgentSettings) -> Identity:
+    """Return the identity of an agent; its key is made at its first start, in the state directory."""
+    identity = Identity(Role.AGENT, settings.host, load_or_create_signing_key(settings.state_dir / "agent.pem"))
+    LOG.info("host %s signs with key %s", settings.host, identity.public_text)
+    return identity
+
+
+def agent_gate(token_keys: Sequence[Ed25519PublicKey]) -> Gate:
+    """Return what lets calls of an agent in: those that the schedulers have signed."""
+    return Gate(lambda role, _: token_keys if role is Role.SCHEDULER else (), AGENT_METHODS)
 
 
 def slot_driver(conf: cfg.ConfigOpts, catalogue: Catalogue) -> SlotDriver:

@@ -26,15 +26,18 @@ from fpga_pool.model.exceptions import LateMessage
 from fpga_pool.model.objects.links import CardLinks, read_enclosures
 from fpga_pool.placement.client import open_placement
 from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.identity import Gate, Identity
+from fpga_pool.rpc.roles import SCHEDULER_METHODS, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, Refusals, server, transport
 from fpga_pool.services.agent.endpoint import AgentEndpoint
 from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.clock import SteadyClock
-from fpga_pool.services.configured import agent_settings, runner, scheduler_settings
+from fpga_pool.services.configured import agent_gate, agent_identity, agent_settings, runner, scheduler_settings
 from fpga_pool.services.loop import exclusive
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
+from fpga_pool.services.scheduler.enrolment import approve
 from fpga_pool.services.scheduler.planner import online_rule
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.store.store import Store
@@ -47,10 +50,11 @@ NAME = "standalone"
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """Both key pairs of the pool, made at its first start."""
+    """The key pairs of the pool, made at its first start."""
 
     bitstreams: Any
     tokens: Any
+    api: Any
 
 
 class StandalonePool:
@@ -67,11 +71,14 @@ class StandalonePool:
         self.catalogue = load_catalogue(catalogue_path(conf))
         self._clock = SteadyClock()
         self._transport = transport(cfg.CONF, "inprocess://")
-        self.scheduler_api = SchedulerAPI(self._transport)
         keys = _Keys(
             load_or_create_signing_key(self._state_dir / "keys" / "bitstreams.pem"),
             load_or_create_signing_key(self._state_dir / "keys" / "tokens.pem"),
+            load_or_create_signing_key(self._state_dir / "keys" / "api.pem"),
         )
+        #: For the API.
+        self.scheduler_api = SchedulerAPI(self._transport, Identity(Role.API, NAME, keys.api))
+        identity = Identity(Role.SCHEDULER, NAME, keys.tokens)
         self._store = Store(f"sqlite:///{self._state_dir / 'pool.sqlite'}")
         self._store.migrate()
         self.scheduler = SchedulerService(
@@ -79,28 +86,33 @@ class StandalonePool:
             self._store,
             self.catalogue,
             lambda name: load_policy("batch", name, conf),
-            AgentAPI(self._transport),
-            self.scheduler_api,
+            AgentAPI(self._transport, identity),
+            SchedulerAPI(self._transport, identity),
             keys.tokens,
+            {Role.API: [keys.api.public_key()]},
             self._clock,
             online_rule(conf),
             load_policy("gang", conf.scheduler.gang_policy, conf),
             load_policy("task", conf.scheduler.task_policy, conf),
             open_placement(conf),
         )
+        self._agent_gate = agent_gate([keys.tokens.public_key()])
+        #: By host, the scheduler as its agent calls it.
+        self.agent_apis: dict[str, SchedulerAPI] = {}
         self.agents = self._make_agents(keys)
         self._servers: list[Any] = []
 
     def start(self) -> None:
         """Begin: the scheduler first, so that the first heartbeats find it."""
-        self._serve(SCHEDULER_TOPIC, NAME, SchedulerEndpoint(self.scheduler), self.scheduler.refusals)
+        gate = Gate(self.scheduler.keys, SCHEDULER_METHODS)
+        self._serve(SCHEDULER_TOPIC, NAME, SchedulerEndpoint(self.scheduler), gate, self.scheduler.refusals)
         self.scheduler.start()
         for agent in self.agents:
-            self._serve(AGENT_TOPIC, agent.settings.host, AgentEndpoint(agent), agent.refusals)
+            self._serve(AGENT_TOPIC, agent.settings.host, AgentEndpoint(agent), self._agent_gate, agent.refusals)
             agent.start()
             # What comes later than the agent's own is as good: the pool knows the host.
             with contextlib.suppress(LateMessage):
-                self.scheduler_api.heartbeat(agent.heartbeat())
+                self.agent_apis[agent.settings.host].heartbeat(agent.heartbeat())
 
     def stop(self) -> None:
         """End gracefully: running jobs complete, reports are taken, the database is closed."""
@@ -110,8 +122,8 @@ class StandalonePool:
             _attempt_all([one.stop, one.wait])
         _attempt_all([self.scheduler.stop, self._store.close, self._lock.close])
 
-    def _serve(self, topic: str, name: str, endpoint: object, refusals: Refusals) -> None:
-        one = server(self._transport, topic, name, [endpoint], refusals)
+    def _serve(self, topic: str, name: str, endpoint: object, gate: Gate, refusals: Refusals) -> None:
+        one = server(self._transport, topic, name, [endpoint], gate, refusals)
         one.start()
         self._servers.append(one)
 
@@ -155,13 +167,21 @@ class StandalonePool:
             settings,
             slots,
             library,
-            self.scheduler_api,
-            keys.tokens.public_key(),
+            self._enrolled(settings),
+            [keys.tokens.public_key()],
             self._clock,
             ssl_context,
             cpu=CpuWorkers.from_conf(conf, self.catalogue) if responds else None,
             runner=runner(conf, settings, self._clock),
         )
+
+    def _enrolled(self, settings: AgentSettings) -> SchedulerAPI:
+        """Return the scheduler for an agent of this pool, which is enrolled without anybody's approval."""
+        settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        identity = agent_identity(settings)
+        approve(self._store, settings.host, identity.public_text, self._clock())
+        made = self.agent_apis[settings.host] = SchedulerAPI(self._transport, identity)
+        return made
 
 
 def catalogue_path(conf: cfg.ConfigOpts) -> Path:

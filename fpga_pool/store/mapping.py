@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Column, Table
 
 from fpga_pool.model.messages.agents import Command
+from fpga_pool.model.objects.enrolment import Enrolment
 from fpga_pool.model.objects.gangs import Gang, Migration, Process, Processor
 from fpga_pool.model.objects.pool import Batch, Host, Job, Lease, LeaseState, Run, Scheduler, Shard, Slot, input_due_at
 from fpga_pool.model.objects.tasks import Task
@@ -38,6 +39,7 @@ class Place:
 PLACES: Mapping[type, Place] = {
     Shard: Place(models.ShardRow, "name"),
     Scheduler: Place(models.SchedulerRow, "name"),
+    Enrolment: Place(models.EnrolmentRow, "host"),
     Host: Place(models.HostRow, "name"),
     Slot: Place(models.SlotRow, "name", lambda slot: {"uuid": slot.uuid}),
     Lease: Place(

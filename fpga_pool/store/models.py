@@ -104,6 +104,19 @@ class SchedulerRow(Base):
     generation: Mapped[int]
 
 
+class EnrolmentRow(Base):
+    """Row of `model.objects.enrolment.Enrolment`."""
+
+    __tablename__ = "enrolments"
+
+    host: Mapped[Name] = mapped_column(primary_key=True)
+    key: Mapped[Word]
+    offered: Mapped[Word]
+    code_sha256: Mapped[Word]
+    code_expires_at: Mapped[float]
+    changed_at: Mapped[float]
+
+
 class HostRow(Versioned, Base):
     """Row of `model.objects.pool.Host`."""
 

@@ -2,24 +2,25 @@
 
 import contextlib
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, update
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, func, select, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from fpga_pool.core.timemodel import TimeModel
 from fpga_pool.model.codec import from_text
 from fpga_pool.model.exceptions import Conflict, DuplicateId, InvalidInput, NotFound, StaleEpoch
 from fpga_pool.model.messages.agents import Action, Command
+from fpga_pool.model.objects.enrolment import Enrolment
 from fpga_pool.model.objects.pool import Job, JobState, Scheduler, Shard
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.store import columns, engine, schema
 from fpga_pool.store.engine import translated
 from fpga_pool.store.mapping import called, from_columns, from_row, to_columns
-from fpga_pool.store.models import HostRow, SchedulerRow, ShardRow, TimeModelRow
+from fpga_pool.store.models import EnrolmentRow, HostRow, SchedulerRow, ShardRow, TimeModelRow
 from fpga_pool.store.reads import Reads, chunks
 from fpga_pool.store.statements import outbox, shard_lock, shard_renewal, sign_of_life
 from fpga_pool.store.transaction import NO_SHARD, SqlReading, SqlTransaction
@@ -219,6 +220,34 @@ class Store:
         """Remove a scheduler that has ended."""
         with self._session() as session:
             session.execute(delete(SchedulerRow).where(SchedulerRow.name == scheduler))
+
+    # Enrolment of hosts ----------------------------------------------------------------------------------------
+
+    def enrolments(self) -> list[Enrolment]:
+        """Return the enrolments of all hosts, by name."""
+        with self._session() as session:
+            rows = session.scalars(select(EnrolmentRow).order_by(EnrolmentRow.host))
+            return [from_row(Enrolment, row) for row in rows]
+
+    def change_enrolment(
+        self, host: str, change: Callable[[Enrolment | None, int], Enrolment | None]
+    ) -> tuple[Enrolment | None, Enrolment | None]:
+        """Replace the enrolment of a host by what `change` makes of it; return it before and after.
+
+        `change` gets the enrolment, None where there is none, and the number of hosts without a key; it returns None to
+        remove it.
+        """
+        with self._session() as session:
+            row = session.get(EnrolmentRow, host, with_for_update=True)
+            before = None if row is None else from_row(Enrolment, row)
+            pending = session.scalar(select(func.count()).where(EnrolmentRow.key == "")) or 0
+            after = change(before, pending)
+            if after is None and row is not None:
+                session.delete(row)
+            elif after is not None and after != before:
+                session.merge(EnrolmentRow(**to_columns(after)))
+                session.flush()
+            return before, after
 
     # Outbox ----------------------------------------------------------------------------------------------------
 

@@ -200,7 +200,7 @@ class Lane:
     def _check(self, order: Beginning, data: bytes) -> TransferGrant | TransferRefused:
         port = self._port
         try:
-            grant = tokens.verify(order.token, port.public_key, port.host, port.clock())
+            grant = tokens.verify(order.token, port.public_keys, port.host, port.clock())
         except TransferRefused as refused:
             return refused
         purpose = "send" if isinstance(order, frames.Order) else "fetch"

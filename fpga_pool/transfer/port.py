@@ -8,7 +8,7 @@ import hashlib
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -69,7 +69,7 @@ class Port:
     """State shared by the sessions of one data port; used on its event loop only."""
 
     host: str
-    public_key: Ed25519PublicKey
+    public_keys: Sequence[Ed25519PublicKey]
     handler: TransferHandler
     ledger: TokenLedger
     #: Seconds since the epoch, for deadlines of tokens.

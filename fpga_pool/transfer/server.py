@@ -9,7 +9,7 @@ import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -39,7 +39,7 @@ class DataServer:
         ledger: TokenLedger,
         *,
         host: str,
-        public_key: Ed25519PublicKey,
+        public_keys: Sequence[Ed25519PublicKey],
         bind_address: str,
         bind_port: int = 0,
         ssl_context: ssl.SSLContext | None = None,
@@ -53,7 +53,7 @@ class DataServer:
         self._counters = Counter(dict.fromkeys((*_EVENTS, *REASONS), 0))
         self._port = Port(
             host=host,
-            public_key=public_key,
+            public_keys=public_keys,
             handler=handler,
             ledger=ledger,
             clock=clock,

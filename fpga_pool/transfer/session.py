@@ -86,7 +86,7 @@ class Session:
 
     async def _identify(self, hello: frames.Hello) -> TransferGrant:
         port = self._port
-        grant = tokens.verify(hello.token, port.public_key, port.host, port.clock())
+        grant = tokens.verify(hello.token, port.public_keys, port.host, port.clock())
         if not all(await self._ask(port.ledger.use, [(grant.token_id, grant.deadline_s)])):
             raise TransferRefused("reused_token", "the token was already used; request a new one from the scheduler")
         return grant

@@ -5,6 +5,8 @@ is taken over cannot make tokens for another one.  Single use is the server's bu
 A token is a secret: it is never logged, and no error message repeats it.
 """
 
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -68,7 +70,7 @@ def sign(grant: TransferGrant, private_key: Ed25519PrivateKey) -> str:
     return jwt.encode(claims, private_key, algorithm=_ALGORITHM)
 
 
-def verify(token: str, public_key: Ed25519PublicKey, host: str, now_s: float) -> TransferGrant:
+def verify(token: str, public_keys: Sequence[Ed25519PublicKey], host: str, now_s: float) -> TransferGrant:
     """Return what `token` permits on `host` at `now_s` (epoch); refuse it with the first reason that applies.
 
     Reasons: ``missing_token``, ``bad_signature`` (altered, signed by another key, or no token at all),
@@ -76,7 +78,7 @@ def verify(token: str, public_key: Ed25519PublicKey, host: str, now_s: float) ->
     """
     if not token:
         raise TransferRefused("missing_token", "the first frame contains no token; request one from the scheduler")
-    grant = _read(token, public_key)
+    grant = _read(token, public_keys)
     if grant.host != host:
         raise TransferRefused("wrong_host", f"the token is for host {grant.host}, this is {host}")
     if now_s > grant.deadline_s:
@@ -84,9 +86,9 @@ def verify(token: str, public_key: Ed25519PublicKey, host: str, now_s: float) ->
     return grant
 
 
-def _read(token: str, public_key: Ed25519PublicKey) -> TransferGrant:
+def _read(token: str, public_keys: Sequence[Ed25519PublicKey]) -> TransferGrant:
     try:
-        claims = jwt.decode(token, public_key, algorithms=[_ALGORITHM], options=_SIGNATURE_ONLY)
+        claims = _claims(token, public_keys)
         return TransferGrant(
             job=claims["job"],
             attempt=claims["attempt"],
@@ -100,3 +102,11 @@ def _read(token: str, public_key: Ed25519PublicKey) -> TransferGrant:
     # The cause is dropped: its text may hold parts of the token.
     except (jwt.PyJWTError, InvalidInput, KeyError, ValueError):
         raise TransferRefused("bad_signature", "the token was not signed by a scheduler of this pool") from None
+
+
+def _claims(token: str, public_keys: Sequence[Ed25519PublicKey]) -> Any:
+    *others, last = public_keys
+    for key in others:
+        with contextlib.suppress(jwt.InvalidSignatureError):
+            return jwt.decode(token, key, algorithms=[_ALGORITHM], options=_SIGNATURE_ONLY)
+    return jwt.decode(token, last, algorithms=[_ALGORITHM], options=_SIGNATURE_ONLY)

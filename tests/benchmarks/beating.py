@@ -1,24 +1,30 @@
 """A process that is many agents to a scheduler: each tells every so often that its two cards are as they were.
 
-    python beating.py TRANSPORT_URL PREFIX AGENTS INTERVAL SECONDS
+    python beating.py TRANSPORT_URL DATABASE_URL PREFIX AGENTS INTERVAL SECONDS
 
 Says "ready" when every agent is known to the pool, and at the end, as JSON, how long the scheduler took for each
 heartbeat of the last SECONDS, in seconds, and how many it did not answer.
 """
 
+import contextlib
 import json
 import sys
 import threading
 import time
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from oslo_config import cfg
 
 import fpga_pool.rpc  # noqa: F401  # chooses native threads before oslo.messaging is used
 from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.messages.agents import Heartbeat, ObservedSlot
 from fpga_pool.model.objects.pool import SlotState
+from fpga_pool.rpc.identity import Identity, key_text
+from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, transport
+from fpga_pool.services.scheduler.enrolment import approve
+from fpga_pool.store import Store
 
 CARDS, REGIONS = ("0000:3b:00.0", "0000:af:00.0"), range(4)
 #: Agents that join at once.
@@ -53,9 +59,10 @@ def heartbeat(agent, beat):
 class Beating(threading.Thread):
     """One agent; its phase is its share of the interval."""
 
-    def __init__(self, api, host, phase_s, interval_s, begin, until):
+    def __init__(self, messages, key, host, phase_s, interval_s, begin, until):
         super().__init__(daemon=True)
-        self._api, self._agent, self._phase_s = api, machine(host), phase_s
+        self._api = SchedulerAPI(messages, Identity(Role.AGENT, host, key))
+        self._agent, self._phase_s = machine(host), phase_s
         self._interval_s, self._begin, self._until = interval_s, begin, until
         self.known = threading.Event()
         self.times_s, self.unanswered = [], 0
@@ -84,12 +91,20 @@ class Beating(threading.Thread):
                 self.times_s.append((asked_s, time.monotonic() - asked_s))
 
 
-def main(url, prefix, agents, interval_s, seconds):
+def enroll(database_url, hosts, key):
+    """Have the pool accept one key for all."""
+    with contextlib.closing(Store(database_url)) as store:
+        for host in hosts:
+            approve(store, host, key, time.time())
+
+
+def main(url, database_url, prefix, agents, interval_s, seconds):
     messages = transport(cfg.CONF, url)
-    api = SchedulerAPI(messages)
+    key = Ed25519PrivateKey.generate()
+    enroll(database_url, [f"{prefix}-{number:04d}" for number in range(agents)], key_text(key.public_key()))
     begin, until = threading.Event(), [0.0]
     all_of_them = [
-        Beating(api, f"{prefix}-{number:04d}", interval_s * number / agents, interval_s, begin, until)
+        Beating(messages, key, f"{prefix}-{number:04d}", interval_s * number / agents, interval_s, begin, until)
         for number in range(agents)
     ]
     for agent in all_of_them:
@@ -109,4 +124,4 @@ def main(url, prefix, agents, interval_s, seconds):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5]))
+    main(*sys.argv[1:4], int(sys.argv[4]), float(sys.argv[5]), float(sys.argv[6]))

@@ -24,11 +24,12 @@ TICKS_PER_S = 100
 
 @pytest.mark.parametrize(("agents", "interval_s"), [(125, 1.0), (250, 1.0), (500, 1.0), (500, 5.0), (1000, 5.0)])
 def test_many_agents(scheduler_process, rabbitmq, agents, interval_s):
-    pool, _ = scheduler_process
+    pool, database_url = scheduler_process
     beating = [
         sys.executable,
         str(Path(__file__).with_name("beating.py")),
         rabbitmq.url,
+        database_url,
         f"node{agents}-{interval_s:g}",
     ]
     with subprocess.Popen(

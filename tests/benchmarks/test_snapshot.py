@@ -24,6 +24,8 @@ from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.rpc.agent_api import AgentAPI
 from fpga_pool.rpc.follower import PoolFollower
+from fpga_pool.rpc.identity import Gate, Identity
+from fpga_pool.rpc.roles import SCHEDULER_METHODS, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, server, transport
 from fpga_pool.services.clock import SteadyClock
@@ -75,33 +77,36 @@ def embedded(tmp_path):
         stack.callback(store.close)
         store.migrate()
         messages = transport(cfg.CONF, "inprocess://")
+        key = Ed25519PrivateKey.generate()
         service = SchedulerService(
             SchedulerSettings(name="me", pool=PoolSettings(host_timeout_s=3600.0)),
             store,
             load_catalogue(installed_catalogue()),
             lambda name: load_policy("batch", name),
-            AgentAPI(messages),
-            SchedulerAPI(messages),
-            Ed25519PrivateKey.generate(),
+            AgentAPI(messages, Identity(Role.SCHEDULER, "me", key)),
+            SchedulerAPI(messages, Identity(Role.SCHEDULER, "me", key)),
+            key,
+            {Role.NOVA: [key.public_key()]},
             SteadyClock(),
             OnlineRule(load_policy("online", "benefit_plus"), lambda _: False),
             load_policy("gang", "measy_plus"),
             load_policy("task", "lattice_plus"),
         )
-        listening = server(messages, SCHEDULER_TOPIC, "me", [SchedulerEndpoint(service)])
+        gate = Gate(service.keys, SCHEDULER_METHODS)
+        listening = server(messages, SCHEDULER_TOPIC, "me", [SchedulerEndpoint(service)], gate)
         listening.start()
         stack.callback(lambda: (listening.stop(), listening.wait()))
         service.start()
         stack.callback(service.stop)
-        yield "me", store, SchedulerAPI(messages)
+        yield "me", store, SchedulerAPI(messages, Identity(Role.NOVA, "test", key))
 
 
 @pytest.fixture
 def processes(scheduler_process, rabbitmq):
     """A scheduler process, on MariaDB."""
-    _, url = scheduler_process
+    pool, url = scheduler_process
     store, messages = Store(url), transport(cfg.CONF, rabbitmq.url)
-    api = SchedulerAPI(messages)
+    api = SchedulerAPI(messages, pool.identity(Role.API, "test"))
     yield "scheduler-1", store, api
     messages.cleanup()
     store.close()

@@ -177,7 +177,7 @@ class PoolBench:
         with self._turn():
             agent = self._agent(host)
             server = DataServer(
-                agent, agent.journal, host=host, public_key=self.key.public_key(), bind_address="127.0.0.1",
+                agent, agent.journal, host=host, public_keys=[self.key.public_key()], bind_address="127.0.0.1",
                 limits=Limits(linger_s=0.2, keepalive_s=1.0),
             )  # fmt: skip
             address, port = server.start()

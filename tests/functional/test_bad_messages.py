@@ -15,6 +15,7 @@ from oslo_config import cfg
 
 from fpga_pool.model.exceptions import StaleEpoch
 from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, EXCHANGE, SCHEDULER_TOPIC, transport
 from fpga_pool.transfer import frames
@@ -94,8 +95,8 @@ class Scene:
         self.client = pool.client()
         self.wire = Wire(url)
         self.transport = transport(cfg.CONF, url)
-        self.scheduler = SchedulerAPI(self.transport)
-        self.agent = AgentAPI(self.transport)
+        self.scheduler = SchedulerAPI(self.transport, pool.identity(Role.SCHEDULER, "test"))
+        self.agent = AgentAPI(self.transport, pool.identity(Role.SCHEDULER, "test"))
         self.peers = {
             "scheduler": Peer(SCHEDULER_TOPIC, SCHEDULER, "wake", self._refused_by_scheduler),
             "agent": Peer(AGENT_TOPIC, HOST, "execute", lambda: self.host().refused_commands),

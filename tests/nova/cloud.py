@@ -5,13 +5,16 @@ from nova import monkey_patch
 monkey_patch.patch()  # before anything else, as nova.tests.functional does
 
 from importlib.metadata import files  # noqa: E402
+from pathlib import Path  # noqa: E402
 
+import fixtures  # noqa: E402
 import oslo_messaging as messaging  # noqa: E402
 from nova import context, objects  # noqa: E402
 from nova.tests.functional import integrated_helpers  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 from oslo_utils import timeutils, uuidutils  # noqa: E402
 
+from fpga_pool.drivers.slots.bitstream import load_or_create_signing_key  # noqa: E402
 from fpga_pool.model.flavor import (  # noqa: E402
     OWNER_TRAIT,
     RESOURCE_CLASS,
@@ -24,9 +27,20 @@ from fpga_pool.model.flavor import (  # noqa: E402
 from fpga_pool.model.rules.shared.columns import PoolColumns  # noqa: E402
 from fpga_pool.nova_plugin import conf as plugin_conf  # noqa: E402
 from fpga_pool.nova_plugin import pool as plugin_pool  # noqa: E402
+from fpga_pool.rpc.identity import Gate  # noqa: E402
+from fpga_pool.rpc.roles import SCHEDULER_METHODS, Role  # noqa: E402
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, TARGET, answers, server, transport  # noqa: E402
 
 BOARD, KIND = "demo", "small"
+
+
+def nova_key(directory):
+    """Make a key; return the file of it, and the gate of a scheduler that knows it as nova-scheduler's."""
+    path = Path(directory) / "nova.pem"
+    key = load_or_create_signing_key(path)
+    known = {Role.NOVA: [key.public_key()]}
+    return str(path), Gate(lambda role, _: known.get(role, ()), SCHEDULER_METHODS)
+
 
 FUNCTIONS = ("aes", "sha256", "wordcount")
 TRAITS = [OWNER_TRAIT, board_trait(BOARD), kind_trait(KIND), *(function_trait(name) for name in FUNCTIONS)]
@@ -85,13 +99,14 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
             weight_classes=["nova.scheduler.weights.all_weighers", "fpga_pool.nova_plugin.all_weighers"],
             group="filter_scheduler",
         )
-        self.flags(transport_url="inprocess://", snapshot_age=0.0, timeout=10.0, group="fpga_pool")
+        key, gate = nova_key(self.useFixture(fixtures.TempDir()).path)
+        self.flags(transport_url="inprocess://", key=key, snapshot_age=0.0, timeout=10.0, group="fpga_pool")
         self.flags(api_paste_config=API_PASTE, group="wsgi")
         self.flags(service_down_time=3600)  # nobody renews what a record says
         super().setUp()
         plugin_pool.forget()
         self.pool = PoolScheduler()
-        self.listening = server(transport(cfg.CONF, "inprocess://"), SCHEDULER_TOPIC, "pool", [self.pool])
+        self.listening = server(transport(cfg.CONF, "inprocess://"), SCHEDULER_TOPIC, "pool", [self.pool], gate)
         self.listening.start()
         self.addCleanup(stop, self.listening)
         self.placement.put(f"/resource_classes/{RESOURCE_CLASS}", None, version="1.7")

@@ -6,8 +6,9 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import fixtures
 import pytest
-from cloud import PoolScheduler, extra_specs, stop
+from cloud import PoolScheduler, extra_specs, nova_key, stop
 from nova import objects, test
 from nova.scheduler import filters, host_manager, weights
 from oslo_config import cfg
@@ -24,10 +25,11 @@ WEIGHERS = ("Attempt", "Benefit", "Lattice", "Makespan", "Scarcity", "Tier")
 class Handlers(test.NoDBTestCase):
     def setUp(self):
         super().setUp()
-        self.flags(transport_url="inprocess://", snapshot_age=0.0, timeout=10.0, group="fpga_pool")
+        key, gate = nova_key(self.useFixture(fixtures.TempDir()).path)
+        self.flags(transport_url="inprocess://", key=key, snapshot_age=0.0, timeout=10.0, group="fpga_pool")
         plugin_pool.forget()
         self.pool = PoolScheduler()
-        listening = server(transport(cfg.CONF, "inprocess://"), SCHEDULER_TOPIC, "pool", [self.pool])
+        listening = server(transport(cfg.CONF, "inprocess://"), SCHEDULER_TOPIC, "pool", [self.pool], gate)
         listening.start()
         self.addCleanup(stop, listening)
         self.filters = [

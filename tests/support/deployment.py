@@ -4,6 +4,7 @@ Every process is started from files that an operator could have written, may be 
 files.  What the pool needs beside it, RabbitMQ and a database server, is in `support.servers`.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -18,6 +19,11 @@ from typing import Self
 from fpga_pool.client import Client
 from fpga_pool.experiments.embedded import Options, config_text
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
+from fpga_pool.rpc.identity import Identity
+from fpga_pool.rpc.roles import Role
+from fpga_pool.services.scheduler.enrolment import invite
+from fpga_pool.store import Store
+from support.peers import identity
 from support.servers.process import spawn
 from support.servers.server import free_port
 
@@ -85,7 +91,12 @@ class Deployment:
         return {
             "DEFAULT": {"transport_url": transport_url, "graceful_shutdown_timeout": 60},
             "database": {"connection": database_url},
-            "scheduler": {"token_key": keys / "tokens.pem"},
+            "scheduler": {
+                "token_key": keys / "tokens.pem",
+                "api_public_key": keys / "api.pub",
+                "nova_public_key": keys / "nova.pub",
+            },
+            "api": {"key": keys / "api.pem"},
             "agent": {
                 "bitstream_library": self.directory / "bitstreams",
                 "bitstream_public_key": keys / "bitstreams.pub",
@@ -141,6 +152,22 @@ class Deployment:
             self.manage("keys", "create", "--directory", str(keys))
         self.manage("db", "sync")
         self.manage("bitstreams", "stock", "--key", str(keys / "bitstreams.pem"))
+        self._enroll(self.hosts)
+
+    def _enroll(self, hosts: Sequence[str]) -> None:
+        """Give agents the codes with which the pool accepts them, unless it knows them."""
+        with contextlib.closing(Store(self._common["database"]["connection"])) as store:  # type: ignore[arg-type]
+            known = {one.host for one in store.enrolments() if one.key}
+            for name in hosts:
+                options = self._programs[name].options
+                host = str(options["agent"]["host"])
+                if host not in known:
+                    code = invite(store, host, time.time())
+                    self._write(name, _merged(options, {"agent": {"enrolment_code": code}}))
+
+    def identity(self, role: Role, name: str) -> Identity:
+        """Return a caller with the key of a role."""
+        return identity(self.directory / "keys", role, name)
 
     def manage(self, *words: str) -> str:
         """Run `fpga-pool-manage`; return what it prints."""

@@ -19,11 +19,13 @@ from fpga_pool.model.exceptions import Conflict, InvalidInput
 PAIRS = {
     "tokens": ("schedulers", "agents"),
     "bitstreams": ("signer of bitstreams", "agents"),
+    "api": ("API", "schedulers"),
+    "nova": ("nova-scheduler", "schedulers"),
 }
 
 
 class Create(ManageCommand, Lister):
-    """Make the key pairs that sign transfer tokens and bitstreams; nothing is overwritten."""
+    """Make the key pairs of the pool, which sign tokens, calls and bitstreams; nothing is overwritten."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""

@@ -15,7 +15,7 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
-from fpga_pool.cli.admin import database, instances, keys, nodes, retire
+from fpga_pool.cli.admin import database, hosts, instances, keys, nodes, retire
 from fpga_pool.cli.admin import keys as bitstreams
 from fpga_pool.cli.client.base import WRONG_USAGE
 from fpga_pool.conf.opts import check_values, register_opts
@@ -34,7 +34,11 @@ COMMANDS: dict[str, Any] = {
     "explain": instances.Explain,
     "flavor check": instances.Check,
     "flavor create": instances.Create,
+    "host approve": hosts.Approve,
+    "host enroll": hosts.Enroll,
+    "host list": hosts.List,
     "host remove": retire.RemoveHost,
+    "host revoke": hosts.Revoke,
     "keys create": keys.Create,
     "service list": nodes.ListServices,
     "slot remove": retire.RemoveSlot,

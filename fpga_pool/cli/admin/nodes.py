@@ -9,10 +9,13 @@ from oslo_config import cfg
 
 from fpga_pool.cli.admin.base import ManageCommand
 from fpga_pool.cli.client.base import Moment, Row, Table
+from fpga_pool.conf.catalogue import private_key
 from fpga_pool.drivers.tiers.base import TIERS
 from fpga_pool.model.exceptions import ServiceUnavailable
 from fpga_pool.model.flavor import GuestTier, Tier
 from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.identity import Identity
+from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.transport import MessagingError, transport
 
 
@@ -44,7 +47,8 @@ class _TierCommand(ManageCommand, Lister):
         cfg.CONF([], project="fpga_pool", default_config_files=files, default_config_dirs=places)
         messages = transport(cfg.CONF)
         try:
-            yield AgentAPI(messages)
+            key = private_key("[scheduler] token_key", self.conf.scheduler.token_key)
+            yield AgentAPI(messages, Identity(Role.SCHEDULER, "fpga-pool-manage", key))
         except MessagingError as error:
             raise ServiceUnavailable(f"the agent of {host} does not answer, or has no tiers: {error}") from error
         finally:

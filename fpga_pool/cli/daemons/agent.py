@@ -9,7 +9,7 @@ from oslo_config import cfg
 
 from fpga_pool.cli.daemons.process import attempt, end_messages, run
 from fpga_pool.conf.agent import NO_EGRESS, data_tls, nic_limits_bps
-from fpga_pool.conf.catalogue import configured_catalogue, present_directory, public_key, state_directory
+from fpga_pool.conf.catalogue import configured_catalogue, present_directory, public_keys, state_directory
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.drivers.slots.cpu import CpuWorkers
 from fpga_pool.model.exceptions import InvalidInput
@@ -20,7 +20,16 @@ from fpga_pool.services.agent.service import AgentService
 from fpga_pool.services.agent.settings import AgentSettings
 from fpga_pool.services.agent.tiers.service import TierEndpoint
 from fpga_pool.services.clock import SteadyClock
-from fpga_pool.services.configured import agent_settings, egress_driver, instances, runner, slot_driver, tiers
+from fpga_pool.services.configured import (
+    agent_gate,
+    agent_identity,
+    agent_settings,
+    egress_driver,
+    instances,
+    runner,
+    slot_driver,
+    tiers,
+)
 from fpga_pool.services.loop import exclusive
 
 
@@ -28,7 +37,7 @@ from fpga_pool.services.loop import exclusive
 def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
     """Run the agent of this configuration."""
     settings = settings_of_host(conf)
-    token_key = public_key("[agent] token_public_key", conf.agent.token_public_key)
+    token_keys = public_keys("[agent] token_public_key", conf.agent.token_public_key)
     library = BitstreamLibrary(present_directory("[agent] bitstream_library", conf.agent.bitstream_library))
     catalogue = configured_catalogue(conf)
     driver = slot_driver(conf, catalogue)
@@ -40,14 +49,15 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
             )
         )
         messages = transport(conf)
-        scheduler = SchedulerAPI(messages)
+        identity = agent_identity(settings)
+        scheduler = SchedulerAPI(messages, identity)
         clock = SteadyClock()
         service = AgentService(
             settings,
             driver,
             library,
             scheduler,
-            token_key,
+            token_keys,
             clock,
             data_tls(conf),
             egress_driver(conf),
@@ -56,7 +66,9 @@ def agent(conf: cfg.ConfigOpts) -> Iterator[str]:
         )
         tiered = tiers(conf, settings)
         endpoints = [AgentEndpoint(service), *([TierEndpoint(tiered)] if tiered is not None else [])]
-        commands = Commands(server(messages, AGENT_TOPIC, settings.host, endpoints, service.refusals))
+        commands = Commands(
+            server(messages, AGENT_TOPIC, settings.host, endpoints, agent_gate(token_keys), service.refusals)
+        )
         count_unreadable(service.refusals)
         service.on_speaking = commands.listen
         ends.callback(end_messages, [commands.stop, messages.cleanup])

@@ -8,13 +8,15 @@ from contextlib import ExitStack, contextmanager
 from oslo_config import cfg
 
 from fpga_pool.cli.daemons.process import attempt, end_messages, run
-from fpga_pool.conf.catalogue import configured_catalogue, private_key, state_directory
+from fpga_pool.conf.catalogue import configured_catalogue, private_key, public_keys, state_directory
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.rules.instance.instances import check_functions_in_use
 from fpga_pool.placement.client import open_placement
 from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.identity import Gate, Identity
 from fpga_pool.rpc.notifications import departures
+from fpga_pool.rpc.roles import SCHEDULER_METHODS, Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, count_unreadable, server, transport
 from fpga_pool.services.clock import SteadyClock
@@ -33,6 +35,11 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
     state_dir = state_directory("[scheduler] state_dir", conf.scheduler.state_dir)
     catalogue = configured_catalogue(conf)
     token_key = private_key("[scheduler] token_key", conf.scheduler.token_key)
+    role_keys = {
+        Role.API: public_keys("[scheduler] api_public_key", conf.scheduler.api_public_key),
+        Role.NOVA: public_keys("[scheduler] nova_public_key", conf.scheduler.nova_public_key),
+    }
+    identity = Identity(Role.SCHEDULER, name, token_key)
     online = online_rule(conf)
     if not online.is_online(conf.scheduler.default_policy):
         load_policy("batch", conf.scheduler.default_policy, conf)
@@ -54,9 +61,10 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
             store,
             catalogue,
             lambda policy: load_policy("batch", policy, conf),
-            AgentAPI(messages),
-            SchedulerAPI(messages),
+            AgentAPI(messages, identity),
+            SchedulerAPI(messages, identity),
             token_key,
+            role_keys,
             SteadyClock(),
             online,
             load_policy("gang", conf.scheduler.gang_policy, conf),
@@ -64,7 +72,8 @@ def scheduler(conf: cfg.ConfigOpts) -> Iterator[str]:
             open_placement(conf),
         )
         endpoints = [SchedulerEndpoint(service)]
-        listening = server(messages, SCHEDULER_TOPIC, name, endpoints, service.refusals)
+        gate = Gate(service.keys, SCHEDULER_METHODS)
+        listening = server(messages, SCHEDULER_TOPIC, name, endpoints, gate, service.refusals)
         count_unreadable(service.refusals)
         ends.callback(end_messages, [listening.stop, listening.wait, messages.cleanup])
         # Its shards are left first, so that others take them over while the last messages are answered.

@@ -5,7 +5,7 @@ import logging
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -17,7 +17,7 @@ from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.agent.coalescing import coalesced
 from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.agent.objects import AgentParameters
-from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, StorageFull
+from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, NotEnrolled, StorageFull
 from fpga_pool.model.messages.agents import Command, Heartbeat, ObservedSlot, Outcome, ReleaseFlow, ShapeFlow
 from fpga_pool.model.objects.links import SlotLinks
 from fpga_pool.model.objects.pool import SlotState
@@ -57,7 +57,7 @@ class AgentService:
         driver: SlotDriver,
         library: BitstreamLibrary,
         scheduler: SchedulerAPI,
-        token_key: Ed25519PublicKey,
+        token_keys: Sequence[Ed25519PublicKey],
         clock: SteadyClock,
         ssl_context: ssl.SSLContext | None = None,
         egress: EgressDriver | None = None,
@@ -84,7 +84,7 @@ class AgentService:
             Streams(self.jobs),
             self._journal,
             host=settings.host,
-            public_key=token_key,
+            public_keys=token_keys,
             bind_address=settings.data_bind_address or settings.data_address,
             bind_port=settings.data_port,
             ssl_context=ssl_context,
@@ -265,9 +265,22 @@ class AgentService:
             self._tidy_up()  # nothing expires by an unconfirmed clock
         except (MessagingError, FpgaPoolError) as error:
             LOG.warning("host %s: heartbeat not accepted: %s", self.settings.host, error)
+            if isinstance(error, NotEnrolled):
+                self._enroll()
             if isinstance(error, HostTaken):
                 self._speak(speaks=False)
         return False
+
+    def _enroll(self) -> None:
+        """Offer the key of this agent; until it is accepted, the host offers no slots and gets no commands."""
+        self._speak(speaks=False)
+        try:
+            if self._scheduler.enroll(self.settings.host, self.settings.enrolment_code):
+                LOG.info("host %s is enrolled", self.settings.host)
+            else:
+                LOG.warning("host %s waits for approval (fpga-pool-manage host approve)", self.settings.host)
+        except (MessagingError, FpgaPoolError) as error:
+            LOG.warning("host %s could not be enrolled: %s", self.settings.host, error)
 
     def _speak(self, *, speaks: bool) -> None:
         if speaks != self._speaks:

@@ -1,6 +1,6 @@
 """Parameters of an agent."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -36,3 +36,5 @@ class AgentSettings:
     fault_pause_s: tuple[float, float] = (2.0, 60.0)
     #: How long a graceful stop waits for running jobs.
     drain_timeout_s: float = 30.0
+    #: One-time code with which the pool accepts this host; "" = an operator approves its key.
+    enrolment_code: str = field(default="", repr=False)

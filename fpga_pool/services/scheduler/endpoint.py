@@ -292,6 +292,10 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
     # Agents
 
     @answers
+    def enroll(self, context: Context, host: str, key: str, proof: str) -> bool:
+        return self._service.keys.enroll(host, key, proof)
+
+    @answers
     def claim(self, context: Context, host: str, agent_id: str) -> None:
         with self._counting(host):
             self._service.heartbeat_intake.claim(host, agent_id)

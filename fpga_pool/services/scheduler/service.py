@@ -2,11 +2,11 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from fpga_pool.core.policy import BatchPolicy, GangPolicy, TaskPolicy
 from fpga_pool.model.catalogue import Catalogue
@@ -17,11 +17,13 @@ from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.families import AnyFamily, PoolPolicies, new_families
 from fpga_pool.placement.client import PlacementClient
 from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
 from fpga_pool.services.clock import SteadyClock
 from fpga_pool.services.loop import Loop
 from fpga_pool.services.scheduler.changes import Changes, Snapshots
+from fpga_pool.services.scheduler.enrolment import KeyRing
 from fpga_pool.services.scheduler.heartbeats import HeartbeatIntake
 from fpga_pool.services.scheduler.instances import Departures, Instances
 from fpga_pool.services.scheduler.outbox import Outbox
@@ -50,6 +52,7 @@ class SchedulerService:
         agents: AgentAPI,
         peers: SchedulerAPI,
         token_key: Ed25519PrivateKey,
+        role_keys: Mapping[Role, Sequence[Ed25519PublicKey]],
         clock: SteadyClock,
         online: OnlineRule,
         gangs: GangPolicy,
@@ -62,6 +65,8 @@ class SchedulerService:
         self.token_key = token_key
         self.clock = clock
         self.refusals = Refusals()
+        #: The keys of everybody who may call this scheduler.
+        self.keys = KeyRing(store, {Role.SCHEDULER: [token_key.public_key()], **role_keys}, clock)
         self.changes = Changes()
         self.calibrator = Calibrator(store, catalogue, clock)
         self.heartbeat_intake = HeartbeatIntake(store, self.writer, settings.pool.shards, clock)

@@ -7,9 +7,12 @@ from uuid import uuid4
 
 import oslo_messaging as messaging
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from oslo_config import cfg
 from oslo_messaging._drivers import amqpdriver
 
+from fpga_pool.rpc.identity import Gate, Identity, Signer
+from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.transport import LOOK_AGAIN_S, TARGET, Refusals, answers, count_unreadable, server, transport
 
 
@@ -35,14 +38,18 @@ def ending():
 
 @pytest.fixture
 def call(refusals, ending):
-    """Call the endpoint, which no other test does."""
+    """Call the endpoint, which no other test does, as a peer that may call it."""
     messages, topic = transport(cfg.CONF, "inprocess://"), uuid4().hex
-    listening = server(messages, topic, "one", [Endpoint()], refusals)
+    identity = Identity(Role.API, "one", Ed25519PrivateKey.generate())
+    methods = dict.fromkeys(["double", "triple"], frozenset(Role))
+    gate = Gate(lambda _role, _name: [identity.key.public_key()], methods)
+    listening = server(messages, topic, "one", [Endpoint()], gate, refusals)
     listening.start()
 
     def ask(method, version="1.0", **arguments):
         target = messaging.Target(topic=topic, version=version)
-        return messaging.get_rpc_client(messages, target, timeout=10).call({}, method, **arguments)
+        context = Signer(identity).context(topic, gate.run, method, arguments)
+        return messaging.get_rpc_client(messages, target, timeout=10).call(context, method, **arguments)
 
     yield ask
     ending.submit(lambda: (listening.stop(), listening.wait(), messages.cleanup()))

@@ -140,7 +140,7 @@ class Bench:
             self.agent,
             self.agent,
             host=HOST,
-            public_key=self.key.public_key(),
+            public_keys=[self.key.public_key()],
             bind_address="127.0.0.1",
             ssl_context=tls and tls[0],
             **options,

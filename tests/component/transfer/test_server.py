@@ -18,7 +18,7 @@ def test_port_that_is_taken_is_reported_by_start(bench):
         bench.agent,
         bench.agent,
         host="responder-1",
-        public_key=bench.key.public_key(),
+        public_keys=[bench.key.public_key()],
         bind_address="127.0.0.1",
         bind_port=bench.address[1],
     )

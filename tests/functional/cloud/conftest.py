@@ -14,11 +14,13 @@ from keystoneauth1.identity import v3
 from keystoneauth1.session import Session
 from oslo_config import cfg
 
+from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import transport
 from support.cloud.cloud import libvirts
 from support.cloud.pool import BOARD, HOOK, hosts_with_slots
 from support.cloud.site import Site
+from support.peers import identity
 from support.servers import Libvirt, MariaDB, RabbitMQ
 from support.waiting import wait_until
 
@@ -203,11 +205,11 @@ def all_in_one(bare_cloud, tmp_path_factory) -> AllInOne:
 
 @pytest.fixture(scope="package")
 def scheduler(all_in_one) -> Iterator[SchedulerAPI]:
-    """The pool's scheduler, as its agents reach it."""
+    """The pool's scheduler, as its API reaches it."""
     settings = configparser.ConfigParser(interpolation=None)
     settings.read(all_in_one.pool_file)
     connection = transport(cfg.CONF, settings["DEFAULT"]["transport_url"])
-    yield SchedulerAPI(connection)
+    yield SchedulerAPI(connection, identity(Path(settings["api"]["key"]).parent, Role.API, "test"))
     connection.cleanup()
 
 

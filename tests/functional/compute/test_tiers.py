@@ -13,6 +13,7 @@ from oslo_config import cfg
 from fpga_pool.model.exceptions import Conflict, NotFound
 from fpga_pool.model.flavor import Tier
 from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.transport import transport
 from support.deployment import Deployment
 
@@ -49,7 +50,7 @@ def pool(rabbitmq, mariadb, tier_hypervisor, quiet_pcpu, tmp_path):
 def agent(rabbitmq, pool):
     """What a scheduler asks of the agent."""
     messages = transport(cfg.CONF, rabbitmq.url)
-    api = AgentAPI(messages)
+    api = AgentAPI(messages, pool.identity(Role.SCHEDULER, "test"))
     yield SimpleNamespace(
         tiers=lambda: {guest.instance: guest.tier for guest in api.tiers("node-1")},
         guests=lambda: api.tiers("node-1"),

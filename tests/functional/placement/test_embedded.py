@@ -50,9 +50,10 @@ def test_placement_follows_the_pool_and_a_machine_gets_what_it_was_allocated(clo
     cloud.allocate(instance, {small: 2})
     agent_id = pool.agents[0].heartbeat().agent_id
     wanted = AcceleratorRequest(function="sha256", count=2)
-    claimed = pool.scheduler_api.claim_slots("node-1", agent_id, instance, "p", wanted)
+    agent = pool.agent_apis["node-1"]
+    claimed = agent.claim_slots("node-1", agent_id, instance, "p", wanted)
     assert len(claimed) == 2
     assert slot.name not in {found.name for found in claimed}
-    pool.scheduler_api.release_slots("node-1", agent_id, instance)
-    assert pool.scheduler_api.instance_slots("node-1") == {}
+    agent.release_slots("node-1", agent_id, instance)
+    assert agent.instance_slots("node-1") == {}
     cloud.allocate(instance, {})

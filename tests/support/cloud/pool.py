@@ -1,5 +1,6 @@
 """The pool of the cloud: our scheduler, and an agent with simulated cards beside each compute."""
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -70,6 +71,11 @@ def prepare_pool(site: Site) -> None:
     if not keys.exists():
         run(site, *manage, "keys", "create", "--directory", str(keys))
         run(site, *manage, "bitstreams", "stock", "--board", BOARD, "--key", str(keys / "bitstreams.pem"))
+        hosts = [*site.fakes, *site.libvirts]
+        codes = json.loads(run(site, *manage, "host", "enroll", "-f", "json", *hosts))
+        for one in codes:
+            with settings_file(site, f"fpga_pool/{one['host']}.conf").open("a") as file:
+                file.write(f"[agent]\nenrolment_code = {one['enrolment_code']}\n")
 
 
 def hosts_with_slots(placement: Adapter) -> int:
@@ -92,7 +98,12 @@ def _common(site: Site, database_url: str, transport_url: str) -> Options:
         "database": {"connection": f"{database_url}/{DATABASE}"},
         "placement": account(site),
         "nova_notifications": {"transport_url": transport_url},
-        "scheduler": {"token_key": keys / "tokens.pem"},
+        "scheduler": {
+            "token_key": keys / "tokens.pem",
+            "api_public_key": keys / "api.pub",
+            "nova_public_key": keys / "nova.pub",
+        },
+        "api": {"key": keys / "api.pem"},
         "agent": {
             "bitstream_library": site.directory / "fpga_pool" / "bitstreams",
             "bitstream_public_key": keys / "bitstreams.pub",

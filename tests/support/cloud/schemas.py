@@ -95,8 +95,8 @@ def _nova(site: Site, server: MariaDB) -> None:
     run(site, *manage, "cell_v2", "create_cell", "--name=cell1", *cell)
 
 
-def run(site: Site, *command: str) -> None:
-    """Run a program of the packages to its end; ServiceUnavailable says what it said."""
+def run(site: Site, *command: str) -> str:
+    """Run a program of the packages to its end; return its output. ServiceUnavailable says what it said."""
     words: Sequence[str] = [str(BIN / command[0]), *command[1:]]
     environment = {"PATH": f"{BIN}:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
@@ -112,3 +112,4 @@ def run(site: Site, *command: str) -> None:
     if done.returncode:
         said = "\n".join(done.stdout.splitlines()[-LAST_LINES:])
         raise ServiceUnavailable(f"{' '.join(command)} failed: {said}")
+    return done.stdout

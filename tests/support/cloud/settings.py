@@ -206,7 +206,7 @@ def _nova(site: Site, database_url: str, transport_url: str) -> Options:
             "ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter",
             "weight_classes": "nova.scheduler.weights.all_weighers,fpga_pool.nova_plugin.all_weighers",
         },
-        "fpga_pool": {"transport_url": transport_url},
+        "fpga_pool": {"transport_url": transport_url, "key": site.directory / "keys" / "fpga_pool" / "nova.pem"},
         "notifications": {"notification_format": "versioned"},
         "oslo_messaging_notifications": {"driver": "messagingv2"},
         "placement": login,

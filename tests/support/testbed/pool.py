@@ -19,6 +19,7 @@ from fpga_pool.conf.catalogue import load_catalogue, private_key
 from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.experiments.testbed.cases import GOODPUT, Case, Nic
 from fpga_pool.model.exceptions import FpgaPoolError, ServiceUnavailable
+from fpga_pool.services.scheduler.enrolment import invite
 from fpga_pool.store.store import Store
 from support.servers import Database, RabbitMQ
 from support.testbed.network import Endpoint, Network
@@ -79,12 +80,12 @@ def running_pool(case: Case, network: Network, servers: Servers, directory: Path
     """Start a pool of its own for a case, and yield it once all hosts are in it; stop it at the end."""
     directory.mkdir(parents=True)
     url = servers.database.new_database()
-    shared = _prepare(case, servers, directory, url)
+    codes, shared = _prepare(case, servers, directory, url)
     with contextlib.ExitStack() as ends:
         ends.callback(servers.database.drop_database, url)
         services: list[_Process] = []
         ends.callback(_stop, services)
-        for name, module, own, command in _services(case, network, directory, egress_driver):
+        for name, module, own, command in _services(case, network, directory, egress_driver, codes):
             services.append(_start(directory, name, module, {**shared, **own}, command))
         ready = {service.name: service.wait_ready() for service in services}
         endpoint = ready["api"].removeprefix("API on ")
@@ -93,8 +94,8 @@ def running_pool(case: Case, network: Network, servers: Servers, directory: Path
         yield Pool(endpoint=endpoint, api=api)
 
 
-def _prepare(case: Case, servers: Servers, directory: Path, database_url: str) -> Options:
-    """Make keys, catalogue, bitstreams and schema; return the options that all processes share."""
+def _prepare(case: Case, servers: Servers, directory: Path, database_url: str) -> tuple[Mapping[str, str], Options]:
+    """Make keys, catalogue, bitstreams and schema; return enrolment codes by host, and the options that all share."""
     keys, library = directory / "keys", directory / "bitstreams"
     create_key_pairs(keys)
     catalogue = directory / "catalogue.toml"
@@ -108,7 +109,8 @@ def _prepare(case: Case, servers: Servers, directory: Path, database_url: str) -
     BitstreamLibrary(library).fill(known, known.board(_BOARD), private_key("key", str(keys / "bitstreams.pem")))
     with contextlib.closing(Store(database_url)) as store:
         store.migrate()
-    return {
+        codes = {nic.host: invite(store, nic.host, time.time()) for nic in case.nics()}
+    return codes, {
         "DEFAULT": {"transport_url": servers.messages.url},
         "database": {"connection": database_url},
         "functions": {"catalogue": catalogue},
@@ -116,21 +118,25 @@ def _prepare(case: Case, servers: Servers, directory: Path, database_url: str) -
 
 
 def _services(
-    case: Case, network: Network, directory: Path, egress_driver: str
+    case: Case, network: Network, directory: Path, egress_driver: str, codes: Mapping[str, str]
 ) -> Iterator[tuple[str, str, Options, Sequence[str]]]:
     """Yield name, module, options and the beginning of the command line of each process."""
     here = ["setpriv", "--pdeathsig", "KILL"]
     baselines = {f"policy_{name}": {"prefetch": case.prefetch} for name in ("sjf", "ljf")}
     yield "scheduler", "fpga_pool.cli.daemons.scheduler", {"scheduler": _scheduler(directory), **baselines}, here
-    yield "api", "fpga_pool.cli.daemons.api", {"api": {"host": "127.0.0.1", "port": 0}}, here
+    yield "api", "fpga_pool.cli.daemons.api", {"api": _api(directory)}, here
     for nic in case.nics():
         endpoint = network.hosts[nic.host]
-        options = {
-            "agent": _agent(nic, endpoint, directory, egress_driver),
+        options: Options = {
+            "agent": {**_agent(nic, endpoint, directory, egress_driver), "enrolment_code": codes[nic.host]},
             "driver_tc": {"devices": f"{Endpoint.nic}={endpoint.data_address}/32"},
             "driver_simulated": {"board": _BOARD, "cards": int(nic.host in case.responders)},
         }
         yield nic.host, "fpga_pool.cli.daemons.agent", options, endpoint.command()
+
+
+def _api(directory: Path) -> Mapping[str, object]:
+    return {"host": "127.0.0.1", "port": 0, "key": directory / "keys" / "api.pem"}
 
 
 def _scheduler(directory: Path) -> Mapping[str, object]:
@@ -138,6 +144,8 @@ def _scheduler(directory: Path) -> Mapping[str, object]:
         "name": "testbed",
         "state_dir": directory / "scheduler",
         "token_key": directory / "keys" / "tokens.pem",
+        "api_public_key": directory / "keys" / "api.pub",
+        "nova_public_key": directory / "keys" / "nova.pub",
         "dispatch_lead_s": LEAD_S,
         # Plans of later runs are those of the first: what was observed does not change them.
         "refit_interval_s": 1e6,

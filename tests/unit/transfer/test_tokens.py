@@ -17,13 +17,13 @@ GRANT = TransferGrant(
 
 def reason_of(token, *, host="h", now_s=0.0):
     with pytest.raises(TransferRefused) as caught:
-        verify(token, KEY.public_key(), host, now_s)
+        verify(token, [KEY.public_key()], host, now_s)
     assert caught.value.__cause__ is None
     return caught.value.reason
 
 
 def test_what_was_signed_is_what_is_read():
-    assert verify(sign(GRANT, KEY), KEY.public_key(), "h", 1000.5) == GRANT
+    assert verify(sign(GRANT, KEY), [KEY.public_key()], "h", 1000.5) == GRANT
 
 
 def test_expires_after_its_deadline():

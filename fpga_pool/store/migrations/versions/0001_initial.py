@@ -24,6 +24,7 @@ def upgrade() -> None:
     """Create everything."""
     _create_shards()
     _create_schedulers()
+    _create_enrolments()
     _create_hosts()
     _create_slots()
     _create_leases()
@@ -61,6 +62,16 @@ def _create_schedulers() -> None:
         sa.Column("name", NAME, primary_key=True),
         *_columns(INTEGER, "generation"),
         *_columns(NUMBER, "heard_at"),
+        **TABLE_OPTIONS,
+    )
+
+
+def _create_enrolments() -> None:
+    op.create_table(
+        "enrolments",
+        sa.Column("host", NAME, primary_key=True),
+        *_columns(WORD, "key", "offered", "code_sha256"),
+        *_columns(NUMBER, "code_expires_at", "changed_at"),
         **TABLE_OPTIONS,
     )
 

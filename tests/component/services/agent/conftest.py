@@ -143,7 +143,7 @@ class Bench:
             self.driver,
             self.library,
             self.scheduler,
-            self._key.public_key(),
+            [self._key.public_key()],
             self._clock,
             egress=self._egress,
             cpu=self._new_cpu(),

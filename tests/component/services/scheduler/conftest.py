@@ -34,6 +34,8 @@ from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.identity import Identity
+from fpga_pool.rpc.roles import Role
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import AGENT_TOPIC, SCHEDULER_TOPIC, TARGET, answers, server, transport
 from fpga_pool.services.scheduler.endpoint import SchedulerEndpoint
@@ -41,6 +43,7 @@ from fpga_pool.services.scheduler.planner import log_cycle
 from fpga_pool.services.scheduler.service import SchedulerService
 from fpga_pool.services.scheduler.settings import SchedulerSettings
 from fpga_pool.store import Store
+from support.peers import Callers, agent_gate, scheduler_gate
 
 #: How long an agent may take to answer; tests with one that is away wait for it.
 ANSWER_S = 1.0
@@ -152,7 +155,8 @@ class Bench:
         self._servers = servers
         self.catalogue, self.key, self.clock = catalogue, key, clock
         self.transport = transport(cfg.CONF, "inprocess://")
-        self.api = SchedulerAPI(self.transport, timeout_s=60.0)
+        self.api = Callers(self.transport, key, timeout_s=60.0)
+        self.identity = Identity(Role.SCHEDULER, "me", key)
         self.store = Store(connection)
         stack.callback(self.store.close)
         self.agents = {}
@@ -169,25 +173,26 @@ class Bench:
             shard_timeout_s=shard_timeout_s,
             pool=PoolSettings(dispatch_lead_s=0.0, **pool),
         )
-        agents = AgentAPI(self.transport, timeout_s=ANSWER_S)
-        peers = SchedulerAPI(self.transport)
+        agents = AgentAPI(self.transport, self.identity, timeout_s=ANSWER_S)
+        peers = SchedulerAPI(self.transport, self.identity)
         online = OnlineRule(load_policy("online", "benefit_plus"), {"benefit_plus"}.__contains__)
         gangs = load_policy("gang", "measy_plus")
         tasks = load_policy("task", "lattice_plus")
-        parts = settings, self.store, self.catalogue, policies, agents, peers, self.key, self.clock, online, gangs
-        return SchedulerService(*parts, tasks, placement)
+        parts = settings, self.store, self.catalogue, policies, agents, peers, self.key
+        return SchedulerService(*parts, {}, self.clock, online, gangs, tasks, placement)
 
     def start(self, service=None):
         """Start the service and serve it; it stops with the test."""
         self.service = service or self.service
         endpoint = SchedulerEndpoint(self.service)
-        self._serve(SCHEDULER_TOPIC, self.service.settings.name, endpoint, self.service.refusals)
+        gate = scheduler_gate(self.key)
+        self._serve(SCHEDULER_TOPIC, self.service.settings.name, endpoint, gate, self.service.refusals)
         self.service.start()
         self._stack.callback(self.service.stop)
         return self
 
-    def _serve(self, topic, name, endpoint, refusals=None):
-        one = server(self.transport, topic, name, [endpoint], refusals)
+    def _serve(self, topic, name, endpoint, gate, refusals=None):
+        one = server(self.transport, topic, name, [endpoint], gate, refusals)
         one.start()
         self._stack.callback(self._servers.submit, lambda: (one.stop(), one.wait()))
 
@@ -201,7 +206,7 @@ class Bench:
         return agent
 
     def serve(self, agent):
-        self._serve(AGENT_TOPIC, agent.name, agent)
+        self._serve(AGENT_TOPIC, agent.name, agent, agent_gate(self.key))
 
     def request(self, agent, *functions, project="p", policy="", input_bytes=1000):
         return BatchRequest(

@@ -123,7 +123,7 @@ def test_a_ticket_to_send_says_where_how_fast_and_for_how_long(running, agent, p
     assert (ticket.address, ticket.port, ticket.input_bytes) == ("192.0.2.1", 7000, 1000)
     assert ticket.transfer == job.transfer
     assert 0 <= ticket.elapsed_s < 60
-    grant = verify(ticket.token, running.key.public_key(), agent.name, clock())
+    grant = verify(ticket.token, [running.key.public_key()], agent.name, clock())
     assert (grant.job, grant.attempt, grant.project_id, grant.purpose) == (job.uuid, 1, "p", "send")
     assert 0 < grant.deadline_s - clock() <= running.service.settings.token_lifetime_s
     assert not ticket.shaped
@@ -132,7 +132,7 @@ def test_a_ticket_to_send_says_where_how_fast_and_for_how_long(running, agent, p
 def test_each_ticket_has_a_token_of_its_own(running, planned, agent, clock):
     job = running.jobs(planned)[0].uuid
     grants = [
-        verify(ticket.token, running.key.public_key(), agent.name, clock())
+        verify(ticket.token, [running.key.public_key()], agent.name, clock())
         for ticket in running.tickets(planned, job) + running.tickets(planned, job)
     ]
     assert grants[0].token_id != grants[1].token_id

@@ -21,7 +21,7 @@ def outbox(bench, jumping_clock, monkeypatch):
     monkeypatch.setattr(outbox_module, "RETRY_S", (0.05, 0.1))
     bench.store.ensure_shards(["default"], jumping_clock())
     shard = bench.store.acquire_shard("default", "me", jumping_clock())
-    outbox = Outbox(bench.store, shard, AgentAPI(bench.transport, timeout_s=ANSWER_S), jumping_clock)
+    outbox = Outbox(bench.store, shard, AgentAPI(bench.transport, bench.identity, timeout_s=ANSWER_S), jumping_clock)
     yield outbox
     outbox.stop()
 
@@ -253,7 +253,7 @@ def test_a_load_ahead_that_the_former_owner_of_the_shard_decided_is_not_done(
         seen = tx.shard
     # The same scheduler, started again: it cannot know for how long these have waited.
     shard = bench.store.acquire_shard("default", "me", jumping_clock(), expired=seen)
-    later = Outbox(bench.store, shard, AgentAPI(bench.transport, timeout_s=ANSWER_S), jumping_clock)
+    later = Outbox(bench.store, shard, AgentAPI(bench.transport, bench.identity, timeout_s=ANSWER_S), jumping_clock)
     try:
         until(lambda: later.dispatch(lambda: None) or bench.waiting() == [])
     finally:

@@ -1,0 +1,226 @@
+"""Proof of the sender of a call: every call is signed by the key of its sender, and is good once.
+
+The context of a call carries role and name of the sender, a random id of the sending client with the number of the
+call, the run of the server that it is for, and an Ed25519 signature over all of that, the topic, the method and the
+arguments.  One signature covers a whole message, however many commands or reports are in it.
+
+No clock takes part: clocks of hosts may be wrong by hours.  A *run* is a random id that a server makes when it starts
+and gives to everybody who asks (`greet`), so a call is good for one run of one server, and the server remembers the
+numbers of the calls it has let in.
+"""
+
+import base64
+import itertools
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from fpga_pool.model.exceptions import InvalidInput, NotEnrolled, OtherRun, Unauthenticated
+from fpga_pool.rpc.roles import INTRODUCING, REPEATABLE, Role
+
+#: What is signed begins with this, so that no signature for another purpose is one of a call.
+_PURPOSE = "fpga_pool.rpc.1"
+#: Calls of one client may overtake each other by so many.
+_WINDOW = 1024
+#: Clients of each sender that are followed; of those that were silent the longest no call is let in any more.
+_CLIENTS = 1024
+#: Such clients remembered for each sender.
+_ENDED_CLIENTS = 100_000
+
+
+def key_text(key: Ed25519PublicKey) -> str:
+    """Return a public key as operators compare it: 43 characters."""
+    return base64.urlsafe_b64encode(key.public_bytes_raw()).decode().rstrip("=")
+
+
+def key_of_text(text: str) -> Ed25519PublicKey:
+    """Return the public key that was written by `key_text`; InvalidInput if it is none."""
+    try:
+        return Ed25519PublicKey.from_public_bytes(base64.urlsafe_b64decode(f"{text}="))
+    except (ValueError, TypeError):
+        raise InvalidInput("key: expected the 43 characters of a public key, as the agent's log shows it") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A sender: its role, its name (of an agent: its host), and its private key."""
+
+    role: Role
+    name: str
+    key: Ed25519PrivateKey = field(repr=False)
+
+    @property
+    def public_text(self) -> str:
+        """Its public key as text."""
+        return key_text(self.key.public_key())
+
+
+class Signer:
+    """Signs the calls of one client; threads may share it."""
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
+        self._client = secrets.token_hex(8)
+        self._numbers = itertools.count(1)
+
+    def context(self, topic: str, run: str, method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the context that a call is sent with; `run` is that of the server, "" for any."""
+        envelope = _Envelope(
+            role=self.identity.role, name=self.identity.name, client=self._client, number=next(self._numbers), run=run
+        )
+        signature = self.identity.key.sign(_signed(topic, envelope, method, arguments))
+        return {**msgspec.to_builtins(envelope), "signature": base64.b64encode(signature).decode()}
+
+
+class _Envelope(msgspec.Struct, frozen=True, kw_only=True):
+    role: Role
+    name: str
+    client: str
+    number: int
+    run: str
+
+
+class _SignedEnvelope(_Envelope, frozen=True, kw_only=True):
+    signature: str
+
+
+def _signed(topic: str, envelope: _Envelope, method: str, arguments: Mapping[str, Any]) -> bytes:
+    """Return the bytes that are signed; each call has one form, whatever the order of its keys."""
+    head = (_PURPOSE, topic, envelope.role, envelope.name, envelope.client, envelope.number, envelope.run, method)
+    return msgspec.msgpack.encode((head, arguments), order="deterministic")
+
+
+#: (role, name) -> the public keys of that sender; none if it is not known.
+Keys = Callable[[Role, str], Sequence[Ed25519PublicKey]]
+
+
+@dataclass(slots=True)
+class _Client:
+    """The numbers of the calls of one client that were let in."""
+
+    highest: int = 0
+    #: Bit n is set where `highest` - n was let in.
+    window: int = 0
+
+    def admit(self, number: int) -> bool:
+        """Note a number; return whether it is new."""
+        ahead = number - self.highest
+        if ahead > 0:
+            self.window = ((self.window << ahead) & ((1 << _WINDOW) - 1) if ahead < _WINDOW else 0) | 1
+            self.highest = number
+            return True
+        bit = 1 << -ahead if -ahead < _WINDOW else 0
+        new = bit != 0 and not self.window & bit
+        self.window |= bit
+        return new
+
+
+@dataclass(slots=True)
+class _Clients:
+    """The clients of one sender."""
+
+    known: OrderedDict[str, _Client] = field(default_factory=OrderedDict)
+    ended: OrderedDict[str, None] = field(default_factory=OrderedDict)
+
+    def admit(self, client: str, number: int) -> bool:
+        """Note a call; return whether it is new."""
+        if client in self.ended:
+            return False
+        new = self.known.setdefault(client, _Client()).admit(number)
+        self.known.move_to_end(client)
+        if len(self.known) > _CLIENTS:
+            self.ended[self.known.popitem(last=False)[0]] = None
+        if len(self.ended) > _ENDED_CLIENTS:
+            self.ended.popitem(last=False)
+        return new
+
+
+class Gate:
+    """Lets the calls in that are signed by a sender which may make them; threads may share it."""
+
+    def __init__(self, keys: Keys, methods: Mapping[str, frozenset[Role]]) -> None:
+        self._keys = keys
+        self._methods = methods
+        self.run = secrets.token_hex(8)
+        self._clients: dict[tuple[Role, str], _Clients] = {}
+        self._lock = threading.Lock()
+
+    def admit(self, topic: str, context: Mapping[str, Any], method: str, arguments: Mapping[str, Any]) -> None:
+        """Let a call in, once.
+
+        Raises
+        ------
+        Unauthenticated
+            Unless it is signed by a sender that is known and may call the method, for the first time.
+        NotEnrolled
+            If the sender is an agent whose key is not the one of its host.
+        OtherRun
+            If it is for another run of this server.
+
+        """
+        envelope = _read(context)
+        roles = self._methods.get(method, frozenset())
+        if envelope.role not in roles:
+            raise Unauthenticated(f"role {envelope.role} may not call {method}")
+        if envelope.role is Role.AGENT:
+            _require_own_host(envelope.name, method, arguments)
+        self._verify(topic, envelope, method, arguments)
+        if envelope.run != self.run and not (envelope.run == "" and method in REPEATABLE):
+            raise OtherRun(
+                f"the call of {method} is for another run of this server; ask for the present one and repeat"
+            )
+        if method != INTRODUCING:  # what strangers send occupies no memory
+            self._require_new(envelope)
+
+    def _verify(self, topic: str, envelope: _SignedEnvelope, method: str, arguments: Mapping[str, Any]) -> None:
+        if method == INTRODUCING:
+            keys: Sequence[Ed25519PublicKey] = [key_of_text(str(arguments.get("key")))]
+        else:
+            keys = self._keys(envelope.role, envelope.name)
+        try:
+            signature = base64.b64decode(envelope.signature, validate=True)
+            signed = _signed(topic, envelope, method, arguments)
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            raise Unauthenticated(f"the call of {method} cannot be verified") from None
+        if any(_is_by(key, signature, signed) for key in keys):
+            return
+        complaint = f"the call of {method} is not signed by the key of {envelope.role} {envelope.name}"
+        if envelope.role is Role.AGENT:
+            raise NotEnrolled(f"host {envelope.name}: {complaint}; its key must be approved first")
+        raise Unauthenticated(complaint)
+
+    def _require_new(self, envelope: _SignedEnvelope) -> None:
+        with self._lock:
+            clients = self._clients.setdefault((envelope.role, envelope.name), _Clients())
+            if not clients.admit(envelope.client, envelope.number):
+                raise Unauthenticated(f"call {envelope.number} of this client was received before")
+
+
+def _read(context: Mapping[str, Any]) -> _SignedEnvelope:
+    try:
+        return msgspec.convert(dict(context), _SignedEnvelope)
+    except msgspec.ValidationError:
+        raise Unauthenticated("the call is not signed") from None
+
+
+def _is_by(key: Ed25519PublicKey, signature: bytes, signed: bytes) -> bool:
+    try:
+        key.verify(signature, signed)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _require_own_host(name: str, method: str, arguments: Mapping[str, Any]) -> None:
+    """Refuse what an agent says in the name of another host."""
+    heartbeat = arguments.get("heartbeat")
+    about = heartbeat.get("host") if isinstance(heartbeat, Mapping) else arguments.get("host")
+    if about != name:
+        raise Unauthenticated(f"the agent of host {name} may not call {method} for host {about!r:.100}")

@@ -1,0 +1,40 @@
+"""Which role may call which method: a method that is not listed here is refused."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """What the caller of a method is; an agent speaks for one host, a scheduler for the shards it owns."""
+
+    SCHEDULER = "scheduler"
+    AGENT = "agent"
+    API = "api"
+    NOVA = "nova"
+
+
+_SCHEDULER, _AGENT, _API = frozenset({Role.SCHEDULER}), frozenset({Role.AGENT}), frozenset({Role.API})
+
+#: By method of the scheduler.  A method of agents has an argument `host`, or a `heartbeat` with one: the caller's own.
+SCHEDULER_METHODS: Mapping[str, frozenset[Role]] = {
+    **dict.fromkeys(["wake"], _SCHEDULER),
+    "describe": frozenset({Role.SCHEDULER, Role.API}),
+    **dict.fromkeys(
+        ["claim", "heartbeat", "report", "enroll", "claim_slots", "release_slots", "instance_slots"], _AGENT
+    ),
+    **dict.fromkeys(["create_batch", "batches", "batch", "batch_jobs", "cancel_batch", "tickets"], _API),
+    **dict.fromkeys(["create_gang", "gangs", "gang", "cancel_gang"], _API),
+    **dict.fromkeys(["create_task", "tasks", "task", "cancel_task"], _API),
+    **dict.fromkeys(["slots", "slot", "drain_slot", "resume_slot", "hosts"], _API),
+    **dict.fromkeys(["functions", "benefits", "calibration"], _API),
+    "snapshot": frozenset({Role.API, Role.NOVA}),
+}
+
+#: By method of an agent.
+AGENT_METHODS: Mapping[str, frozenset[Role]] = dict.fromkeys(["execute", "tiers", "set_tiers"], _SCHEDULER)
+
+#: Methods that have no other effect when a call is repeated to another process: they need not name the run of a server.
+REPEATABLE = frozenset({"describe", "enroll", "snapshot", "wake"})
+
+#: Called by an agent whose key is not known yet: the call is signed by the key that it offers.
+INTRODUCING = "enroll"

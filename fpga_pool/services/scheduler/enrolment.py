@@ -1,0 +1,100 @@
+"""The keys of all senders of calls, as a scheduler knows them: hosts from the database, roles from their files."""
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, NotFound, StorageFull
+from fpga_pool.model.objects.enrolment import Enrolment
+from fpga_pool.model.rules.shared.enrolment import approved, invited, offered
+from fpga_pool.rpc.identity import key_of_text
+from fpga_pool.rpc.roles import Role
+from fpga_pool.services.clock import Clock
+from fpga_pool.store.store import Store
+
+LOG = logging.getLogger(__name__)
+
+#: Keys read from the database are used for so long: a removed host is refused within this time.
+KEYS_AGE_S = 2.0
+#: For the key of an unknown host the database is read no more often.
+MISS_AGE_S = 0.2
+#: Hosts that wait for approval; strangers cannot fill the database with more.
+MOST_PENDING = 1000
+
+
+class KeyRing:
+    """Public keys by role and name; threads may share it."""
+
+    def __init__(self, store: Store, of_roles: Mapping[Role, Sequence[Ed25519PublicKey]], clock: Clock) -> None:
+        self._store = store
+        self._of_roles = of_roles
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._of_hosts: dict[str, Ed25519PublicKey] = {}
+        self._read_s = -KEYS_AGE_S
+
+    def __call__(self, role: Role, name: str) -> Sequence[Ed25519PublicKey]:
+        """Return the keys of a sender; none for one that is not known."""
+        if role is not Role.AGENT:
+            return self._of_roles.get(role, ())
+        with self._lock:
+            age_s = time.monotonic() - self._read_s
+            if age_s >= KEYS_AGE_S or (name not in self._of_hosts and age_s >= MISS_AGE_S):
+                self._read()
+            key = self._of_hosts.get(name)
+        return () if key is None else (key,)
+
+    def enroll(self, host: str, key: str, proof: str) -> bool:
+        """Take in the key that an agent offers; return whether it is that of its host now."""
+        key_of_text(key)
+        if not host or len(host) > 255:
+            raise InvalidInput("host: expected 1 to 255 characters")
+
+        def change(known: Enrolment | None, pending: int) -> Enrolment:
+            if known is None and pending >= MOST_PENDING:
+                raise StorageFull(f"{pending} hosts wait for approval; approve or remove some (fpga-pool-manage host)")
+            return offered(known or Enrolment(host=host), key, proof, self._clock())
+
+        before, after = self._store.change_enrolment(host, change)
+        if before != after:
+            accepted = after is not None and after.key == key
+            LOG.info("host %s %s key %s", host, "is enrolled with" if accepted else "waits for approval of", key)
+            with self._lock:
+                self._read_s = -KEYS_AGE_S
+        return after is not None and after.key == key
+
+    def _read(self) -> None:
+        self._read_s = time.monotonic()
+        try:
+            enrolments = self._store.enrolments()
+        except FpgaPoolError as error:  # those of before are good meanwhile
+            LOG.warning("the keys of hosts cannot be read: %s", error)
+            return
+        self._of_hosts = {one.host: key_of_text(one.key) for one in enrolments if one.key}
+
+
+def invite(store: Store, host: str, now_s: float) -> str:
+    """Return a new one-time code with which the pool accepts the key of a host."""
+    code = secrets.token_urlsafe(18)
+    store.change_enrolment(host, lambda known, _: invited(known or Enrolment(host=host), code, now_s))
+    return code
+
+
+def approve(store: Store, host: str, key: str, now_s: float) -> None:
+    """Accept a key as that of a host, in place of any other one; nothing is done where it is so already."""
+    key_of_text(key)
+    store.change_enrolment(host, lambda known, _: approved(known or Enrolment(host=host), key, now_s))
+
+
+def revoke(store: Store, host: str) -> None:
+    """Forget the key of a host; NotFound where none was ever offered."""
+
+    def forget(known: Enrolment | None, _: int) -> None:
+        if known is None:
+            raise NotFound(f"host {host} is not enrolled, and has offered no key")
+
+    store.change_enrolment(host, forget)
