@@ -132,6 +132,8 @@ def test_a_controller_is_set_up_by_the_phases_of_stack(devstack):
     assert "recreate_database fpga_pool" in calls
     assert (devstack.directory / "data" / "fpga_pool" / "bitstreams" / "demo" / "small" / "sha256.bit").exists()
     assert (devstack.conf_dir / "keys" / "tokens.pem").exists()
+    (code,) = options(devstack.conf_dir / "agent-stack.conf", "agent")["enrolment_code"]
+    assert len(code) == 24  # 18 random bytes
     config = devstack.conf_dir / "fpga_pool.conf"
     assert config.stat().st_mode & 0o777 == 0o600
     started = processes(calls)
@@ -191,6 +193,7 @@ def test_each_fake_compute_node_has_an_agent_and_a_nova_compute_that_asks_it(dev
             "host": [host],
             "state_dir": [f"{state}/agent-{host}"],
             "data_port": [port],
+            "enrolment_code": [""],  # nothing is what the program says here
             "guest_driver": ["simulated"],
             "hook_socket": [f"{state}/agent-{host}.sock"],
             "simulated_guests_dir": [f"{state}/guests-{host}"],

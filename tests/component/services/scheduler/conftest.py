@@ -181,11 +181,11 @@ class Bench:
         parts = settings, self.store, self.catalogue, policies, agents, peers, self.key
         return SchedulerService(*parts, {}, self.clock, online, gangs, tasks, placement)
 
-    def start(self, service=None):
-        """Start the service and serve it; it stops with the test."""
+    def start(self, service=None, gate=None):
+        """Start the service and serve it to whom its gate (else one for `api`) lets in; it stops with the test."""
         self.service = service or self.service
         endpoint = SchedulerEndpoint(self.service)
-        gate = scheduler_gate(self.key)
+        gate = gate or scheduler_gate(self.key)
         self._serve(SCHEDULER_TOPIC, self.service.settings.name, endpoint, gate, self.service.refusals)
         self.service.start()
         self._stack.callback(self.service.stop)

@@ -1,0 +1,193 @@
+"""Hosts are enrolled by their keys: what a peer without one tries has no effect."""
+
+import uuid
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fpga_pool.model.exceptions import InvalidInput, NotEnrolled, NotFound, StorageFull, Unauthenticated
+from fpga_pool.model.messages.agents import InputStaged, JobFinished, JobStarted
+from fpga_pool.model.objects.pool import JobState
+from fpga_pool.model.values import changed
+from fpga_pool.rpc.identity import Gate, Identity
+from fpga_pool.rpc.roles import SCHEDULER_METHODS, Role
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.services.scheduler.enrolment import KeyRing, approve, invite, revoke
+from support.waiting import wait_until
+
+from .conftest import Agent
+
+
+@pytest.fixture
+def gated(bench):
+    """A scheduler that lets in enrolled hosts and one API only."""
+    service = bench.new_service()
+    known = [bench.key.public_key()]
+    service.keys = KeyRing(bench.store, {Role.API: known, Role.SCHEDULER: known}, bench.clock)
+    return bench.start(service, Gate(service.keys, SCHEDULER_METHODS))
+
+
+@pytest.fixture
+def caller(gated):
+    """Make a caller, with a key of its own unless one is given."""
+
+    def make(role, name, key=None):
+        return SchedulerAPI(gated.transport, Identity(role, name, key or Ed25519PrivateKey.generate()), timeout_s=60.0)
+
+    return make
+
+
+@pytest.fixture
+def api(gated, caller):
+    return caller(Role.API, "api", gated.key)
+
+
+@pytest.fixture
+def enrolled(gated, caller):
+    """An enrolled host whose agent has sent a heartbeat; returns the agent and its caller."""
+    agent = Agent(f"h-{uuid.uuid4().hex[:8]}")
+    gated.serve(agent)
+    mine = caller(Role.AGENT, agent.name)
+    assert mine.enroll(agent.name, invite(gated.store, agent.name, gated.clock()))
+    mine.heartbeat(agent.heartbeat(gated.clock()))
+    return agent, mine
+
+
+@pytest.fixture
+def stranger(caller):
+    """A peer that reaches RabbitMQ, in the name of a host, with a key of its own."""
+    return lambda host: caller(Role.AGENT, host)
+
+
+def staged_job(gated, api, agent, mine):
+    batch = api.create_batch(gated.request(agent, "sha256"))
+
+    def job():
+        return api.batch_jobs("p", batch.uuid).jobs[0]
+
+    wait_until(lambda: job().state is JobState.WAITING_INPUT, "the job is planned")
+    found = job()
+    about = {"job": found.uuid, "attempt": found.attempt, "at": gated.clock()}
+    mine.report(agent.name, agent.name, [(1, InputStaged(**about)), (2, JobStarted(**about))])
+    return job, about
+
+
+# Observed attacks ---------------------------------------------------------------------------------------------------
+
+
+def test_a_forged_report_does_not_complete_a_job_and_its_number_voids_no_later_one(gated, api, enrolled, stranger):
+    agent, mine = enrolled
+    job, about = staged_job(gated, api, agent, mine)
+    forged = JobFinished(**about, compute_s=0.1, result_bytes=5, result_sha256="forged")
+    (told,) = api.hosts()  # also to the stranger, if it could ask
+    with pytest.raises(NotEnrolled):
+        stranger(agent.name).report(agent.name, told.agent_id, [(10**9, forged)])
+    assert job().state is JobState.RUNNING
+    mine.report(agent.name, agent.name, [(3, changed(forged, result_sha256="ab"))])
+    assert (job().state, job().result_sha256) == (JobState.RESULT_HELD, "ab")
+
+
+def test_an_unknown_host_offers_no_slots_and_draws_no_job(gated, api, enrolled, stranger):
+    evil = Agent("evil")
+    with pytest.raises(NotEnrolled):
+        stranger("evil").heartbeat(evil.heartbeat(gated.clock()))
+    assert not stranger("evil").enroll("evil")
+    with pytest.raises(NotEnrolled):
+        stranger("evil").heartbeat(evil.heartbeat(gated.clock()))
+    agent, _ = enrolled
+    assert [host.name for host in api.hosts()] == [agent.name]
+    assert {slot.host for slot in api.slots()} == {agent.name}
+
+
+def test_an_enrolled_agent_calls_nothing_of_the_apis(gated, api, enrolled):
+    agent, mine = enrolled
+    batch = api.create_batch(gated.request(agent, "sha256"))
+    for ask in (
+        lambda: mine.tickets("p", batch.uuid, []),
+        lambda: mine.batches("p", 10),
+        lambda: mine.cancel_batch("p", batch.uuid),
+        lambda: mine.drain_slot(api.slots()[0].uuid, "why not"),
+        mine.hosts,
+    ):
+        with pytest.raises(Unauthenticated, match="role agent may not call"):
+            ask()
+    assert not api.batch("p", batch.uuid).cancel_requested
+
+
+def test_an_enrolled_agent_does_nothing_in_the_name_of_another_host(gated, api, enrolled, caller):
+    agent, _ = enrolled
+    other = caller(Role.AGENT, "other")
+    assert other.enroll("other", invite(gated.store, "other", gated.clock()))
+    with pytest.raises(Unauthenticated, match="the agent of host other may not call heartbeat"):
+        other.heartbeat(changed(agent.heartbeat(gated.clock()), data_address="203.0.113.1"))
+    with pytest.raises(Unauthenticated):
+        other.release_slots(agent.name, agent.name, str(uuid.uuid4()))
+    (host,) = api.hosts()
+    assert host.data_address == "192.0.2.1"
+
+
+# Enrolment ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_code_is_for_one_host_and_one_use(gated, caller):
+    code = invite(gated.store, "h", gated.clock())
+    with pytest.raises(Unauthenticated, match="host other: the enrolment code is wrong"):
+        caller(Role.AGENT, "other").enroll("other", code)
+    assert caller(Role.AGENT, "h").enroll("h", code)
+    with pytest.raises(Unauthenticated, match="used or expired"):
+        caller(Role.AGENT, "h").enroll("h", code)
+
+
+def test_a_code_expires(gated, caller):
+    code = invite(gated.store, "h", gated.clock() - 24 * 3600 - 1)
+    with pytest.raises(Unauthenticated, match="used or expired"):
+        caller(Role.AGENT, "h").enroll("h", code)
+
+
+def test_a_key_that_was_offered_waits_until_it_is_approved(gated, caller):
+    key = Ed25519PrivateKey.generate()
+    mine, agent = caller(Role.AGENT, "h", key), Agent("h")
+    assert not mine.enroll("h")
+    (waiting,) = gated.store.enrolments()
+    assert (waiting.key, waiting.offered) == ("", Identity(Role.AGENT, "h", key).public_text)
+    approve(gated.store, "h", waiting.offered, gated.clock())
+    assert mine.enroll("h")
+    mine.heartbeat(agent.heartbeat(gated.clock()))
+
+
+def test_another_key_for_an_enrolled_host_changes_nothing_until_it_is_approved(gated, enrolled, stranger):
+    agent, mine = enrolled
+    assert not stranger(agent.name).enroll(agent.name)
+    mine.heartbeat(agent.heartbeat(gated.clock()))
+    with pytest.raises(NotEnrolled):
+        stranger(agent.name).heartbeat(agent.heartbeat(gated.clock()))
+
+
+def test_a_host_that_was_removed_is_not_listened_to_any_more(gated, enrolled):
+    agent, mine = enrolled
+    revoke(gated.store, agent.name)
+
+    def is_refused():
+        try:
+            mine.heartbeat(agent.heartbeat(gated.clock()))
+        except NotEnrolled:
+            return True
+        return False
+
+    wait_until(is_refused, "the scheduler has learnt of it")
+    with pytest.raises(NotFound):
+        revoke(gated.store, agent.name)
+
+
+def test_strangers_cannot_fill_the_database_with_offers(gated, caller, monkeypatch):
+    monkeypatch.setattr("fpga_pool.services.scheduler.enrolment.MOST_PENDING", 2)
+    for name in ("a", "b"):
+        assert not caller(Role.AGENT, name).enroll(name)
+    with pytest.raises(StorageFull, match="2 hosts wait for approval"):
+        caller(Role.AGENT, "c").enroll("c")
+    assert caller(Role.AGENT, "b").enroll("b", invite(gated.store, "b", gated.clock()))
+
+
+def test_what_is_no_key_is_not_approved(bench):
+    with pytest.raises(InvalidInput, match="expected the 43 characters"):
+        approve(bench.store, "h", "secret", 0.0)
