@@ -161,7 +161,8 @@ class Deployment:
             for name in hosts:
                 options = self._programs[name].options
                 host = str(options["agent"]["host"])
-                if host not in known:
+                if host not in known:  # of two agents with one name the first is enrolled
+                    known.add(host)
                     code = invite(store, host, time.time())
                     self._write(name, _merged(options, {"agent": {"enrolment_code": code}}))
 

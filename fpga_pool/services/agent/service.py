@@ -17,7 +17,7 @@ from fpga_pool.drivers.slots.bitstream import BitstreamLibrary
 from fpga_pool.model.agent.coalescing import coalesced
 from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.agent.objects import AgentParameters
-from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, NotEnrolled, StorageFull
+from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, NotEnrolled, StorageFull, Unauthenticated
 from fpga_pool.model.messages.agents import Command, Heartbeat, ObservedSlot, Outcome, ReleaseFlow, ShapeFlow
 from fpga_pool.model.objects.links import SlotLinks
 from fpga_pool.model.objects.pool import SlotState
@@ -274,13 +274,19 @@ class AgentService:
     def _enroll(self) -> None:
         """Offer the key of this agent; until it is accepted, the host offers no slots and gets no commands."""
         self._speak(speaks=False)
+        host, code = self.settings.host, self.settings.enrolment_code
         try:
-            if self._scheduler.enroll(self.settings.host, self.settings.enrolment_code):
-                LOG.info("host %s is enrolled", self.settings.host)
+            try:
+                accepted = self._scheduler.enroll(host, code)
+            except Unauthenticated as error:
+                LOG.warning("%s", error)
+                accepted = self._scheduler.enroll(host)
+            if accepted:
+                LOG.info("host %s is enrolled", host)
             else:
-                LOG.warning("host %s waits for approval (fpga-pool-manage host approve)", self.settings.host)
+                LOG.warning("host %s waits for approval (fpga-pool-manage host approve)", host)
         except (MessagingError, FpgaPoolError) as error:
-            LOG.warning("host %s could not be enrolled: %s", self.settings.host, error)
+            LOG.warning("host %s could not be enrolled: %s", host, error)
 
     def _speak(self, *, speaks: bool) -> None:
         if speaks != self._speaks:
