@@ -7,18 +7,9 @@ from cliff.lister import Lister
 
 from fpga_pool.cli.admin.base import ManageCommand
 from fpga_pool.cli.client.base import Moment, Row, Table
+from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.objects.enrolment import Enrolment
 from fpga_pool.services.scheduler.enrolment import approve, invite, revoke
-
-
-class _HostCommand(ManageCommand):
-    """A command on hosts, by name."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Describe the options."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("host", metavar="HOST", help="name of the host in the pool ([agent] host)")
-        return parser
 
 
 class Enroll(ManageCommand, Lister):
@@ -39,28 +30,42 @@ class Enroll(ManageCommand, Lister):
             return ("host", "enrolment_code"), [(host, invite(store, host, time.time())) for host in parsed_args.hosts]
 
 
-class Approve(_HostCommand):
+class Approve(ManageCommand):
     """Accept the key of a host, in place of any other one.
 
     Compare KEY with the log of the host's agent, which shows it at each start: anybody who reaches RabbitMQ can offer
-    a key.
+    a key. --all accepts what every host without a key has offered, for pools whose RabbitMQ nobody else reaches.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("key", metavar="KEY", help="public key of the host's agent, 43 characters")
+        parser.add_argument("host", metavar="HOST", nargs="?", help="name of the host in the pool ([agent] host)")
+        parser.add_argument("key", metavar="KEY", nargs="?", help="public key of the host's agent, 43 characters")
+        parser.add_argument("--all", action="store_true", help="accept all hosts that wait and have no key yet")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Accept."""
+        if (parsed_args.key is None) != parsed_args.all:
+            raise InvalidInput("expected HOST and KEY, or --all")
         with self.store() as store:
-            approve(store, parsed_args.host, parsed_args.key, time.time())
-        self.print_line(f"{parsed_args.host}: approved")
+            wanted = [(parsed_args.host, parsed_args.key)]
+            if parsed_args.all:
+                wanted = [(one.host, one.offered) for one in store.enrolments() if one.offered and not one.key]
+            for host, key in wanted:
+                approve(store, host, key, time.time())
+                self.print_line(f"{host}: approved {key}")
 
 
-class Revoke(_HostCommand):
+class Revoke(ManageCommand):
     """Remove the key of a host: within seconds none of its messages is accepted, and it is lost to the pool."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("host", metavar="HOST", help="name of the host in the pool ([agent] host)")
+        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Remove."""

@@ -3,8 +3,11 @@ import json
 
 import pytest
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from fpga_pool.cli.admin.main import ManageApp
 from fpga_pool.model.objects.pool import Host, Slot, SlotState
+from fpga_pool.rpc.identity import key_text
 from fpga_pool.store.store import Store
 
 
@@ -63,14 +66,30 @@ def test_services_lists_schedulers_and_the_owners_of_shards(manage, tmp_path):
 
 def test_keys_are_private_and_never_overwritten(manage, tmp_path):
     status, out, _ = manage("keys", "create", "--directory", tmp_path / "keys", "-f", "json")
-    assert (status, len(json.loads(out))) == (0, 4)
+    assert (status, len(json.loads(out))) == (0, 8)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "keys").iterdir()}
-    assert modes == {"tokens.pem": 0o600, "tokens.pub": 0o644, "bitstreams.pem": 0o600, "bitstreams.pub": 0o644}
+    pairs = ("tokens", "bitstreams", "api", "nova")
+    assert modes == {f"{pair}.{half}": mode for pair in pairs for half, mode in (("pem", 0o600), ("pub", 0o644))}
     before = (tmp_path / "keys" / "tokens.pem").read_bytes()
     (tmp_path / "keys" / "tokens.pub").unlink()
     status, _, complaint = manage("keys", "create", "--directory", tmp_path / "keys")
     assert (status, before) == (1, (tmp_path / "keys" / "tokens.pem").read_bytes())
     assert "tokens.pem exists: a new key would invalidate everything signed with the old one" in complaint
+
+
+def test_hosts_are_enrolled_approved_and_removed(manage):
+    manage("db", "sync")
+    codes = json.loads(manage("host", "enroll", "h1", "h2", "-f", "json")[1])
+    assert [len(one["enrolment_code"]) for one in codes] == [24, 24]
+    key = key_text(Ed25519PrivateKey.generate().public_key())
+    assert manage("host", "approve", "h1", key) == (0, f"h1: approved {key}\n", "")
+    rows = json.loads(manage("host", "list", "-f", "json")[1])
+    assert [(row["host"], row["state"], row["key"]) for row in rows] == [("h1", "enrolled", key), ("h2", "invited", "")]
+    assert manage("host", "approve", "--all") == (0, "", "")  # h2 has offered no key
+    assert manage("host", "remove", "h1") == (0, "h1: removed\n", "")
+    assert manage("host", "remove", "h1")[0] == 1
+    assert manage("host", "approve", "h1", "secret")[2].startswith("fpga-pool-manage: key: expected the 43 characters")
+    assert manage("host", "approve", "h1")[2] == "fpga-pool-manage: expected HOST and KEY, or --all\n"
 
 
 def test_the_library_is_stocked_for_a_board(manage, tmp_path):

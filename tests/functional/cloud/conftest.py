@@ -199,7 +199,13 @@ def all_in_one(bare_cloud, tmp_path_factory) -> AllInOne:
     hosts = [*site.fakes, *site.libvirts]
     placement = Tenant(bare_cloud.environment, "admin").adapter("placement")
     what = f"machines with slots can be put on {', '.join(hosts)}"
-    wait_until(lambda: hosts_with_slots(placement) >= len(hosts), what, HOSTS_TIMEOUT_S)
+    manage = ["fpga-pool-manage", f"--config-file={bare_cloud.pool_file}", "host", "approve", "--all"]
+
+    def complete() -> bool:
+        subprocess.run(manage, env=environment, check=True, timeout=SCRIPT_TIMEOUT_S)
+        return hosts_with_slots(placement) >= len(hosts)
+
+    wait_until(complete, what, HOSTS_TIMEOUT_S)
     return bare_cloud
 
 

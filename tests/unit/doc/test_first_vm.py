@@ -43,6 +43,7 @@ def test_the_commands_run_in_order_and_with_what_each_needs(tmp_path):
         f"{manage} keys create --directory /etc/fpga_pool/keys",
         f"{manage} bitstreams stock --board demo --key /etc/fpga_pool/keys/bitstreams.pem",
         "systemctl restart libvirtd fpga-pool-scheduler fpga-pool-agent nova-api nova-scheduler",
+        f"{manage} host approve --all",
         "openstack allocation candidate list --resource CUSTOM_FPGA_SLOT=1 --resource MEMORY_MB=1"
         " --forbidden COMPUTE_STATUS_DISABLED --limit 1 -f value",
         "openstack image set --property hw_qemu_guest_agent=yes cirros",

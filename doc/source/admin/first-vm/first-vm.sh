@@ -22,10 +22,12 @@ fpga-pool-manage --config-file "$CONF" bitstreams stock --board "$BOARD" --key "
 install -D -m 755 "$SHIPPED/libvirt-qemu-hook" "$HOOK"
 "$SYSTEMCTL" restart libvirtd fpga-pool-scheduler fpga-pool-agent nova-api nova-scheduler
 
-# 6: Placement knows of slots within seconds; Nova puts machines on a host again within a minute of libvirtd's restart.
+# 6: the pool accepts the key that the agent offers; Placement knows of slots within seconds; Nova puts machines on a
+# host again within a minute of libvirtd's restart.
 timeout 180 sh -c \
-    'until openstack allocation candidate list --resource CUSTOM_FPGA_SLOT=1 --resource MEMORY_MB=1 \
-        --forbidden COMPUTE_STATUS_DISABLED --limit 1 -f value | grep .; do sleep 2; done'
+    'until fpga-pool-manage --config-file "$0" host approve --all &&
+        openstack allocation candidate list --resource CUSTOM_FPGA_SLOT=1 --resource MEMORY_MB=1 \
+        --forbidden COMPUTE_STATUS_DISABLED --limit 1 -f value | grep .; do sleep 2; done' "$CONF"
 
 # 7: a guest of this image has what the channels of accelerators are plugged into.
 openstack image set --property hw_qemu_guest_agent=yes "$IMAGE"
