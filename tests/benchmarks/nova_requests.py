@@ -16,10 +16,12 @@ import json
 import logging
 import statistics
 import sys
+import tempfile
 import time
 import tracemalloc
 from collections import defaultdict
 from datetime import UTC, datetime
+from pathlib import Path
 from unittest import mock
 
 from nova import context, objects
@@ -27,11 +29,14 @@ from nova.conf import CONF
 from nova.scheduler import host_manager, weights
 from oslo_utils import uuidutils
 
+from fpga_pool.drivers.slots.bitstream import load_or_create_signing_key
 from fpga_pool.model.flavor import RESOURCE_CLASS, function_trait, provider_uuid
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.nova_plugin import all_filters, all_weighers
 from fpga_pool.nova_plugin import pool as plugin_pool
 from fpga_pool.nova_plugin.conf import register_opts
+from fpga_pool.rpc.identity import Gate
+from fpga_pool.rpc.roles import SCHEDULER_METHODS, Role
 from fpga_pool.rpc.transport import SCHEDULER_TOPIC, TARGET, answers, server, transport
 
 CARDS, SLOTS = ("0000:3b:00.0", "0000:af:00.0"), 4
@@ -263,7 +268,11 @@ def main(hosts, requests, url="inprocess://"):
     CONF([], project="nova", default_config_files=[])
     available = ["nova.scheduler.filters.all_filters", "fpga_pool.nova_plugin.all_filters"]
     CONF.set_override("available_filters", available, "filter_scheduler")
-    for name, value in {"transport_url": url, "snapshot_age": 0.0, "timeout": 30.0}.items():
+    directory = Path(tempfile.mkdtemp())
+    key = load_or_create_signing_key(directory / "nova.pem")
+    gate = Gate(lambda role, _: [key.public_key()] if role is Role.NOVA else [], SCHEDULER_METHODS)
+    options = {"transport_url": url, "key": str(directory / "nova.pem"), "snapshot_age": 0.0, "timeout": 30.0}
+    for name, value in options.items():
         CONF.set_override(name, value, "fpga_pool")
     names = [f"compute-{number:05d}.example.org" for number in range(hosts)]
     nodes = [compute_node(number, name) for number, name in enumerate(names)]
@@ -272,7 +281,7 @@ def main(hosts, requests, url="inprocess://"):
     services = {name: {"host": name, "report_count": 1, **known} for name in names}
     placement = {count: Placement(nodes, count, {"VCPU": 2, "MEMORY_MB": 2048}.items()) for count in (1, 3)}
     scheduler = PoolScheduler(names)
-    listening = server(transport(CONF, url), SCHEDULER_TOPIC, "pool", [scheduler])
+    listening = server(transport(CONF, url), SCHEDULER_TOPIC, "pool", [scheduler], gate)
     listening.start()
     accelerated = {
         "fpga_pool:function": "sha256",

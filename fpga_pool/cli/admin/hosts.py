@@ -71,7 +71,7 @@ class Revoke(ManageCommand):
         """Remove."""
         with self.store() as store:
             revoke(store, parsed_args.host)
-        self.print_line(f"{parsed_args.host}: removed")
+        self.print_line(f"{parsed_args.host}: revoked")
 
 
 class List(ManageCommand, Lister):

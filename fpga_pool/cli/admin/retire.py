@@ -1,6 +1,7 @@
 """`fpga-pool-manage card|slot|host remove`: hardware leaves the pool when nobody uses it any more."""
 
 import argparse
+import contextlib
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from fpga_pool.model.rules.shared.reconcile import CARD_GONE
 from fpga_pool.model.transaction import Transaction
 from fpga_pool.placement.client import open_placement
 from fpga_pool.placement.sync import Sync
+from fpga_pool.services.scheduler.enrolment import revoke
 from fpga_pool.store.removal import remove_host, remove_slots
 from fpga_pool.store.store import Store
 
@@ -137,11 +139,13 @@ class RemoveHost(Remove):
             return tx.host(name).shard, tx.slots(name)
 
     def finish(self, store: Store, shard: str, name: str) -> None:
-        """Remove the host; no scheduler knows the providers of its cards afterwards, so they are removed here."""
+        """Remove the host, its key, and the providers of its cards, which no scheduler knows afterwards."""
         with store.reading() as tx:
             if tx.host(name).alive:
                 raise Conflict(f"host {name}: its agent is running; stop it, and repeat the command")
         remove_host(store, shard, name)
+        with contextlib.suppress(NotFound):
+            revoke(store, name)
         placement = open_placement(self.conf)
         for complaint in [] if placement is None else Sync(placement).run([], [name]):
             self.print_line(f"note: {complaint}")

@@ -2,7 +2,6 @@ import io
 import json
 
 import pytest
-
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.cli.admin.main import ManageApp
@@ -77,7 +76,7 @@ def test_keys_are_private_and_never_overwritten(manage, tmp_path):
     assert "tokens.pem exists: a new key would invalidate everything signed with the old one" in complaint
 
 
-def test_hosts_are_enrolled_approved_and_removed(manage):
+def test_hosts_are_enrolled_approved_and_revoked(manage):
     manage("db", "sync")
     codes = json.loads(manage("host", "enroll", "h1", "h2", "-f", "json")[1])
     assert [len(one["enrolment_code"]) for one in codes] == [24, 24]
@@ -86,8 +85,8 @@ def test_hosts_are_enrolled_approved_and_removed(manage):
     rows = json.loads(manage("host", "list", "-f", "json")[1])
     assert [(row["host"], row["state"], row["key"]) for row in rows] == [("h1", "enrolled", key), ("h2", "invited", "")]
     assert manage("host", "approve", "--all") == (0, "", "")  # h2 has offered no key
-    assert manage("host", "remove", "h1") == (0, "h1: removed\n", "")
-    assert manage("host", "remove", "h1")[0] == 1
+    assert manage("host", "revoke", "h1") == (0, "h1: revoked\n", "")
+    assert manage("host", "revoke", "h1")[0] == 1
     assert manage("host", "approve", "h1", "secret")[2].startswith("fpga-pool-manage: key: expected the 43 characters")
     assert manage("host", "approve", "h1")[2] == "fpga-pool-manage: expected HOST and KEY, or --all\n"
 
