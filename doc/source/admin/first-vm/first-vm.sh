@@ -25,7 +25,7 @@ install -D -m 755 "$SHIPPED/libvirt-qemu-hook" "$HOOK"
 # 6: the pool accepts the key that the agent offers; Placement knows of slots within seconds; Nova puts machines on a
 # host again within a minute of libvirtd's restart.
 timeout 180 sh -c \
-    'until fpga-pool-manage --config-file "$0" host approve --all &&
+    'until fpga-pool-manage --config-file "$0" host approve --all && \
         openstack allocation candidate list --resource CUSTOM_FPGA_SLOT=1 --resource MEMORY_MB=1 \
         --forbidden COMPUTE_STATUS_DISABLED --limit 1 -f value | grep .; do sleep 2; done' "$CONF"
 
