@@ -5,7 +5,7 @@ call, the run of the server that it is for, and an Ed25519 signature over all of
 arguments.  One signature covers a whole message, however many commands or reports are in it.
 
 No clock takes part: clocks of hosts may be wrong by hours.  A *run* is a random id that a server makes when it starts
-and gives to everybody who asks (`greet`), so a call is good for one run of one server, and the server remembers the
+and gives to every caller (`greet`), so a call is good for one run of one server, and the server remembers the
 numbers of the calls it has let in.
 """
 

@@ -137,7 +137,7 @@ class Refusals:
 #: Errors that say of a message that it should not have been sent: not of a tenant's wish, but of a peer.
 _REFUSED = (InvalidInput, HostTaken, LateMessage, StaleEpoch)
 
-#: Called by everybody, unsigned.
+#: Called unsigned, by every process.
 GREETING = "greet"
 
 

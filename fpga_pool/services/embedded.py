@@ -176,7 +176,7 @@ class StandalonePool:
         )
 
     def _enrolled(self, settings: AgentSettings) -> SchedulerAPI:
-        """Return the scheduler for an agent of this pool, which is enrolled without anybody's approval."""
+        """Return the scheduler for an agent of this pool, which the pool enrolls by itself."""
         settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         identity = agent_identity(settings)
         approve(self._store, settings.host, identity.public_text, self._clock())

@@ -65,7 +65,7 @@ class SchedulerService:
         self.token_key = token_key
         self.clock = clock
         self.refusals = Refusals()
-        #: The keys of everybody who may call this scheduler.
+        #: The keys of all processes that may call this scheduler.
         self.keys = KeyRing(store, {Role.SCHEDULER: [token_key.public_key()], **role_keys}, clock)
         self.changes = Changes()
         self.calibrator = Calibrator(store, catalogue, clock)

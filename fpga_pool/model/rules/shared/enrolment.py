@@ -7,7 +7,7 @@ from dataclasses import replace
 from fpga_pool.model.exceptions import Unauthenticated
 from fpga_pool.model.objects.enrolment import Enrolment
 
-#: A code that nobody has used expires.
+#: An unused code expires after this time.
 CODE_LIFETIME_S = 24 * 3600.0
 
 
