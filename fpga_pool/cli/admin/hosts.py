@@ -34,7 +34,8 @@ class Approve(ManageCommand):
     """Accept the key of a host, in place of any other one.
 
     Compare KEY with the log of the host's agent, which shows it at each start: every process that reaches RabbitMQ can
-    offer a key. --all accepts what every host without a key has offered, for pools whose RabbitMQ no other process reaches.
+    offer a key. --all accepts what every host without a key has offered, for pools whose RabbitMQ no other process
+    reaches.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
