@@ -3,10 +3,12 @@
 import ipaddress
 import logging
 import threading
+from typing import Any
 from wsgiref.types import WSGIApplication
 
 from cheroot import wsgi
 
+from fpga_pool.api.reception import ReceivedConnection, Reception, ReceptionLimits
 from fpga_pool.model.exceptions import InvalidInput, ServiceUnavailable
 
 LOG = logging.getLogger(__name__)
@@ -16,13 +18,10 @@ DEFAULT_PORT = 9511
 _THREADS = 8
 _MAX_THREADS = 32
 _BACKLOG = 128
-#: Silence of a client in the middle of a request, or between two on one connection.
-_TIMEOUT_S = 30
+#: A client that takes nothing of its answer for so long does not want it any more.
+_TIMEOUT_S = 10
 #: How soon its accepting thread notices that it has to end.
 _TICK_S = 0.1
-_MAX_HEADER_BYTES = 32 * 1024
-#: The application refuses bodies that are too large in its own words; the server cuts off what is larger by far.
-_MAX_BODY_BYTES = 128 * 2**20
 
 
 def is_loopback(host: str) -> bool:
@@ -35,16 +34,41 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+class _Server(wsgi.Server):
+    """Gives requests to threads when they are complete (`api.reception`)."""
+
+    ConnectionClass = ReceivedConnection
+
+    _connections: Any  # cheroot's stubs do not say what it is
+
+    def __init__(self, limits: ReceptionLimits, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._limits = limits
+        self.reception: Reception | None = None
+
+    def prepare(self) -> None:
+        super().prepare()
+        self._connections.close()  # it listens not yet
+        self._connections = self.reception = Reception(self, self._limits)
+
+
 class ApiServer:
     """Serves a WSGI application on a loopback address; `start` and `stop` are called once each."""
 
-    def __init__(self, app: WSGIApplication, host: str = "127.0.0.1", port: int = DEFAULT_PORT) -> None:
+    def __init__(
+        self,
+        app: WSGIApplication,
+        host: str = "127.0.0.1",
+        port: int = DEFAULT_PORT,
+        limits: ReceptionLimits | None = None,
+    ) -> None:
         if not is_loopback(host):
             raise InvalidInput(
                 f"API address {host!r}: the API has no authentication yet and listens on loopback only;"
                 " expected 127.0.0.1, ::1 or localhost"
             )
-        self._server = wsgi.Server(
+        self._server = _Server(
+            limits or ReceptionLimits(),
             (host, port),
             app,
             numthreads=_THREADS,
@@ -53,8 +77,6 @@ class ApiServer:
             timeout=_TIMEOUT_S,
             server_name="fpga_pool",
         )
-        self._server.max_request_header_size = _MAX_HEADER_BYTES
-        self._server.max_request_body_size = _MAX_BODY_BYTES
         self._server.expiration_interval = _TICK_S
         self._server.error_log = _log  # type: ignore[method-assign]
         self._bound = False

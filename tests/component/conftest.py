@@ -66,8 +66,8 @@ def serve():
         def __init__(self):
             self.servers = []
 
-        def __call__(self, pool, port=0, **options):
-            self.servers.append(ApiServer(create_app(pool, **options), port=port))
+        def __call__(self, pool, port=0, limits=None, **options):
+            self.servers.append(ApiServer(create_app(pool, **options), port=port, limits=limits))
             return self.servers[-1].start()
 
         def stop(self):

@@ -1,11 +1,18 @@
+import contextlib
 import http.client
 import json
+import re
+import socket
+import time
 from urllib.parse import urlsplit
 
 import pytest
 
+from fpga_pool.api.reception import ReceptionLimits
 from fpga_pool.api.server import ApiServer
 from fpga_pool.model.exceptions import InvalidInput
+
+WAIT_S = 60.0
 
 
 def ask(url, method, path, body=None, headers=None):
@@ -47,3 +54,108 @@ def test_says_why_a_body_is_too_large(pool, serve):
     url = serve(pool, max_body_bytes=1000)
     status, body = ask(url, "POST", "/v1/batches", b" " * 5000, {"Content-Type": "application/json"})
     assert (status, json.loads(body)["error"]["code"]) == (413, "fpga_pool.too_large")
+
+
+def opened(url, sent=b"", times=1):
+    """Open connections that send so much and no more."""
+    address = urlsplit(url)
+    for _ in range(times):
+        sock = socket.create_connection((address.hostname, address.port), WAIT_S)
+        sock.sendall(sent)
+        yield sock
+
+
+def answer(sock):
+    """Return all that the server sends until it closes."""
+    sock.settimeout(WAIT_S)
+    heard = b""
+    with contextlib.suppress(ConnectionError):
+        while data := sock.recv(65536):
+            heard += data
+    return heard
+
+
+GET = b"GET /v1/slots HTTP/1.1\r\nHost: localhost\r\nX-Project-Id: p\r\n"
+POST = b"POST /v1/batches HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /v1/sl", POST + b"Content-Length: 1000\r\n\r\n{"], ids=["", "head", "body"]
+)
+def test_clients_that_send_no_whole_request_hold_no_thread(pool, serve, sent):
+    """There are twice as many of them as threads; their deadlines are not reached."""
+    url = serve(pool, limits=ReceptionLimits(head_s=600.0, body_s=600.0))
+    with contextlib.ExitStack() as stack:
+        for sock in opened(url, sent, times=64):
+            stack.enter_context(sock)
+        assert ask(url, "GET", "/v1/slots")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"", b""),
+        (b"GET /v1/sl", b"408"),
+        (POST + b"Content-Length: 1000\r\n\r\n{", b"408"),
+        (POST + b"Content-Length: 1\r\nContent-Length: 10\r\n\r\n{", b"400"),
+        (POST + b"Content-Length: 2\r\ncontent-length: 2\r\n\r\n{}", b"400"),
+        (POST + b"Content-Length: -1\r\n\r\n", b"400"),
+        (POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", b"411"),
+        (b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 10_000, b"431"),
+    ],
+    ids=[
+        "silent",
+        "half a head",
+        "half a body",
+        "two lengths",
+        "same length twice",
+        "negative",
+        "chunked",
+        "long head",
+    ],
+)
+def test_a_request_that_does_not_come_or_cannot_be_read_is_refused(pool, serve, sent, status):
+    url = serve(pool, limits=ReceptionLimits(head_s=0.2, body_s=0.2, linger_s=0.1))
+    (sock,) = opened(url, sent)
+    with sock:
+        assert answer(sock)[9:12] == status
+
+
+def test_too_many_connections_of_an_address_end_the_oldest_that_asked_for_nothing(pool, serve):
+    url = serve(pool, limits=ReceptionLimits(head_s=600.0, per_address=4))
+    silent = list(opened(url, times=8))
+    assert ask(url, "GET", "/v1/slots")[0] == 200
+    assert [answer(sock) for sock in silent[:5]] == [b""] * 5
+    for sock in silent:
+        sock.close()
+
+
+def test_requests_sent_at_once_and_a_body_that_waits_for_leave_are_answered_in_order(pool, serve):
+    url = serve(pool)
+    (sock,) = opened(url, GET + b"\r\n" + GET + b"\r\n" + POST + b"Expect: 100-continue\r\nContent-Length: 1\r\n\r\n")
+    with sock:
+        heard = b""
+        while b"100 Continue" not in heard:
+            heard += sock.recv(65536)
+        assert re.findall(rb"HTTP/1.1 ([^\r]+)", heard) == [b"200 OK", b"200 OK", b"100 Continue"]
+        sock.sendall(b"{")
+        while b" 400 " not in heard:
+            heard += sock.recv(65536)
+
+
+@pytest.mark.long
+def test_silent_and_dripping_connections_do_not_delay_requests(pool, serve):
+    """500 that are silent and 100 that drip: of 200 requests 198 take at most a second, and none fails."""
+    url = serve(pool)
+    with contextlib.ExitStack() as stack:
+        for sock in opened(url, times=500):
+            stack.enter_context(sock)
+        dripping = [stack.enter_context(sock) for sock in opened(url, b"GET /", times=100)]
+        times_s = []
+        for number in range(200):
+            with contextlib.suppress(OSError):
+                dripping[number % 100].send(b"x")
+            began_s = time.monotonic()
+            assert ask(url, "GET", "/v1/slots")[0] == 200
+            times_s.append(time.monotonic() - began_s)
+    assert sorted(times_s)[-3] < 1.0
