@@ -33,8 +33,10 @@ DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
 Named = TypeVar("Named", Batch, Gang, Task)
 
 _PAGE = 1000
-#: Between the tries to create a batch, a gang or a task.
-_CREATE_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
+#: Between the tries to create a batch, a gang or a task: the first pause doubles up to the longest.
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 4.0
+#: How long they go on, where the caller does not say.
+CREATE_PATIENCE_S = 7.5
 
 
 class PoolApi:
@@ -64,18 +66,28 @@ class PoolApi:
     # Batches
 
     def create_batch(
-        self, jobs: Sequence[JobRequest], *, name: str = "", policy: str = "", uuid: str | None = None
+        self,
+        jobs: Sequence[JobRequest],
+        *,
+        name: str = "",
+        policy: str = "",
+        uuid: str | None = None,
+        patience_s: float = CREATE_PATIENCE_S,
     ) -> Batch:
-        """Create a batch; where the answer was lost on the way, the batch is recognised by its uuid."""
+        """Create a batch; where the answer was lost on the way, the batch is recognised by its uuid.
+
+        A pool that does not answer is asked again for `patience_s`; then ServiceUnavailable is raised.
+        """
         uuid = uuid or str(uuid4())
         body = {"uuid": uuid, "name": name, "policy": policy, "jobs": to_plain(jobs)}
-        found = self._create("/v1/batches", "batch", body)
+        found = self._create("/v1/batches", "batch", body, patience_s)
         return self.batch(uuid) if found is None else read(Batch, found, "batch")
 
-    def _create(self, path: str, noun: str, body: Mapping[str, object]) -> Any:
+    def _create(self, path: str, noun: str, body: Mapping[str, object], patience_s: float = CREATE_PATIENCE_S) -> Any:
         """Return what was created; None where that was done before, and the answer was lost on the way."""
         interrupted = False
-        for pause_s in (*_CREATE_PAUSES_S, None):
+        paused_s, pause_s = 0.0, _FIRST_PAUSE_S
+        while True:
             try:
                 return self._http.call("POST", path, body=body, retry=False)
             except DuplicateId:
@@ -83,11 +95,11 @@ class PoolApi:
                     raise
                 return self._created_before(path, noun, str(body["uuid"]))
             except ServiceUnavailable:
-                if pause_s is None:
+                if paused_s >= patience_s:
                     raise
                 interrupted = True
                 time.sleep(pause_s)
-        raise AssertionError("unreachable")
+                paused_s, pause_s = paused_s + pause_s, min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _created_before(self, path: str, noun: str, uuid: str) -> None:
         try:

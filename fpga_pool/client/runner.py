@@ -159,7 +159,13 @@ class BatchRunner:
         self._transfer_of = {transfer.job.uuid: transfer for transfer in self._transfers}
 
     def _submit(self, requests: Sequence[JobRequest]) -> Batch:
-        return self._api.create_batch(requests, name=self._name, policy=self._policy, uuid=self.batch_uuid)
+        return self._api.create_batch(
+            requests,
+            name=self._name,
+            policy=self._policy,
+            uuid=self.batch_uuid,
+            patience_s=self._settings.patience_s,
+        )
 
     # Looking
 

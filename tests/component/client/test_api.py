@@ -4,6 +4,7 @@ import socket
 import time
 import uuid
 from dataclasses import fields
+from types import SimpleNamespace
 
 import pytest
 from oslo_messaging import MessagingTimeout
@@ -34,7 +35,10 @@ def shown(things, but_for=frozenset()):
 
 @pytest.fixture
 def no_pauses(monkeypatch):
-    monkeypatch.setattr("fpga_pool.client.api._CREATE_PAUSES_S", (0.0, 0.0))
+    """The list of pauses that would have been made, in seconds."""
+    pauses_s = []
+    monkeypatch.setattr("fpga_pool.client.api.time", SimpleNamespace(sleep=pauses_s.append))
+    return pauses_s
 
 
 def test_objects_arrive_as_they_are_in_the_pool(client, pool):
@@ -157,6 +161,18 @@ def test_silent_endpoint_is_unavailable_in_words(no_pauses):
             client.slots()
         with pytest.raises(exceptions.ServiceUnavailable):
             client.create_batch([job()])
+        assert no_pauses == [0.5, 1.0, 2.0, 4.0]
+
+
+def test_a_batch_is_requested_for_as_long_as_its_caller_is_patient(no_pauses):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with (
+        Client(f"http://127.0.0.1:{port}", connect_retries=0) as client,
+        pytest.raises(exceptions.ServiceUnavailable),
+    ):
+        client.create_batch([job()], patience_s=120.0)
+    assert 120.0 <= sum(no_pauses) < 124.0
 
 
 def test_endpoint_that_does_not_answer_in_time():
