@@ -1,6 +1,7 @@
 """Interface of the data server to its agent: the server knows bytes and tokens, the agent knows jobs and slots.
 
-All methods are called from worker threads, several at a time, and may block for as long as a disk takes.  Any of them
+Methods are called from worker threads, several at a time, and may block for as long as a disk takes, except where they
+say otherwise.  Any of them
 may raise TransferRefused: the reason is sent to the client and the stream ends.
 """
 
@@ -61,6 +62,12 @@ class JobFailure:
 
 class TransferHandler(Protocol):
     """The agent, seen from its data port."""
+
+    def announcement(self, grant: TransferGrant) -> "Future[None] | None":
+        """Return a future that ends when the agent hears of the grant's job; None if it has.
+
+        Called on the event loop: it must not wait, not even for a lock that is held while a disk works.
+        """
 
     def admit(self, grant: TransferGrant) -> Admission:
         """Decide about a stream whose token is good: the job is known, the attempt current, its input not yet here."""

@@ -7,13 +7,14 @@ for all answers that are due.
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
 from fpga_pool.model.exceptions import TransferRefused
 from fpga_pool.transfer import frames, tokens
+from fpga_pool.transfer.connections import Connection
 from fpga_pool.transfer.handler import JobFailure, JobResult, SmallInput
 from fpga_pool.transfer.port import Port
 from fpga_pool.transfer.stream import FrameStream
@@ -24,21 +25,36 @@ LOG = logging.getLogger(__name__)
 End = JobResult | JobFailure
 Beginning = frames.Order | frames.Fetch
 
-#: Orders handled at once, and orders of one lane that wait for their end or for the client to confirm it.
-_BURST, _OPEN = 64, 1024
+#: Orders handled at once, and bytes of their inputs; orders of one lane that wait for their end or for the client to
+#: confirm it.
+_BURST, _BURST_BYTES, _OPEN = 64, 512 * 1024, 1024
 #: Refusals of a token that no scheduler made for this host, and how many of them end a lane.
 _FORGED, _MOST_FORGED = ("missing_token", "bad_signature", "wrong_host"), 3
+#: A lane rests so long for each order that was refused.
+_REFUSED_S = 0.01
+
+
+@dataclass(slots=True)
+class _Arrived:
+    """An order, what its token permits or why that is refused, and its input."""
+
+    order: Beginning
+    outcome: TransferGrant | TransferRefused
+    data: bytes = b""
+    #: Ends when the agent hears of its job; None where it has.
+    announcement: "asyncio.Future[None] | None" = None
 
 
 @dataclass(slots=True)
 class _Burst:
     """What arrived together."""
 
-    orders: list[tuple[Beginning, bytes]] = field(default_factory=list)
+    orders: list[_Arrived] = field(default_factory=list)
     received: list[TransferGrant] = field(default_factory=list)
+    input_bytes: int = 0
 
-    def __len__(self) -> int:
-        return len(self.orders) + len(self.received)
+    def is_full(self) -> bool:
+        return len(self.orders) + len(self.received) >= _BURST or self.input_bytes >= _BURST_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +68,26 @@ class _Taken:
 class Lane:
     """One lane, seen from the server."""
 
-    def __init__(self, port: Port, stream: FrameStream, ask: Callable[..., Awaitable[Any]]) -> None:
+    def __init__(
+        self, port: Port, stream: FrameStream, connection: Connection, ask: Callable[..., Awaitable[Any]]
+    ) -> None:
         self._port = port
         self._stream = stream
+        self._connection = connection
         #: Runs a question to the handler in a worker thread.
         self._ask = ask
         self._loop = asyncio.get_running_loop()
         self._open: dict[int, _Taken] = {}
+        #: Orders of jobs that are not known here yet, each with the task that waits for some of them.
+        self._unannounced: dict[int, asyncio.Task[None]] = {}
+        self._unannounced_bytes = 0
         #: Results that were sent, until the client says that it has them.
         self._unconfirmed: dict[int, TransferGrant] = {}
         self._ended: list[int] = []
         self._answers: list[bytes] = []
         self._due = asyncio.Event()
         self._waking = False
-        #: A token was good: until then the lane holds one order at a time, and not for long.
+        #: A token was good: until then no input is read, and the lane does not last long.
         self._proven = asyncio.Event()
         self._forged = 0
 
@@ -84,9 +106,10 @@ class Lane:
             if self._open or self._unconfirmed:
                 raise
         finally:
-            for task in (listening, answering, proving):
+            tasks = {listening, answering, proving, *self._unannounced.values()}
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait({listening, answering, proving})
+            await asyncio.wait(tasks)
             for taken in self._open.values():
                 taken.end.cancel()
 
@@ -105,7 +128,7 @@ class Lane:
         frame: frames.Frame | frames.Header = first
         while True:
             await self._note(frame, burst)
-            if len(burst) >= _BURST or not self._proven.is_set() or not self._stream.holds_frame():
+            if burst.is_full() or not self._proven.is_set() or not self._stream.holds_frame():
                 await self._handle(burst)
                 burst = _Burst()
             frame = await self._stream.read()
@@ -114,10 +137,12 @@ class Lane:
         match frame:
             case frames.Order(number=number, size_bytes=size_bytes):
                 self._check_number(number, burst)
-                burst.orders.append((frame, await self._read_input(size_bytes)))
+                arrived = _Arrived(frame, self._verify(frame))
+                arrived.data = await self._read_input(size_bytes, kept=isinstance(arrived.outcome, TransferGrant))
+                self._add(arrived, burst)
             case frames.Fetch(number=number):
                 self._check_number(number, burst)
-                burst.orders.append((frame, b""))
+                self._add(_Arrived(frame, self._verify(frame)), burst)
             case frames.ResultReceived(number=number) if number in self._unconfirmed:
                 burst.received.append(self._unconfirmed.pop(number))
             case frames.KeepAlive():
@@ -126,13 +151,43 @@ class Lane:
                 raise frames.BadFrame("not allowed while a lane is open")
 
     def _check_number(self, number: int, burst: _Burst) -> None:
-        used = number in self._open or number in self._unconfirmed
-        if number == 0 or used or any(order.number == number for order, _ in burst.orders):
+        used = number in self._open or number in self._unconfirmed or number in self._unannounced
+        if number == 0 or used or any(arrived.order.number == number for arrived in burst.orders):
             raise frames.BadFrame(f"order {number}: expected a number above 0 that no other open order has")
-        if len(self._open) + len(self._unconfirmed) + len(burst.orders) >= _OPEN:
+        if len(self._open) + len(self._unconfirmed) + len(self._unannounced) + len(burst.orders) >= _OPEN:
             raise TransferRefused("busy", f"more than {_OPEN} open orders on one lane")
 
-    async def _read_input(self, size_bytes: int) -> bytes:
+    def _verify(self, order: Beginning) -> TransferGrant | TransferRefused:
+        """Check a token before any input is read for it."""
+        port = self._port
+        try:
+            grant = tokens.verify(order.token, port.public_keys, port.host, port.clock())
+        except TransferRefused as refused:
+            return refused
+        port.connections.prove(self._connection, grant.project_id)
+        self._proven.set()
+        purpose = "send" if isinstance(order, frames.Order) else "fetch"
+        if grant.purpose != purpose:
+            return TransferRefused("wrong_purpose", f"the token is for {grant.purpose}, not for {purpose}")
+        if isinstance(order, frames.Order) and order.size_bytes != grant.input_bytes:
+            reason = "short" if order.size_bytes < grant.input_bytes else "oversized"
+            return TransferRefused(reason, f"{order.size_bytes} bytes of an input of {grant.input_bytes}")
+        return grant
+
+    def _add(self, arrived: _Arrived, burst: _Burst) -> None:
+        """Put an order to those that are handled next."""
+        burst.orders.append(arrived)
+        burst.input_bytes += len(arrived.data)
+        if isinstance(arrived.outcome, TransferRefused):
+            return
+        try:
+            waiting = self._port.handler.announcement(arrived.outcome)
+        except TransferRefused as refused:
+            arrived.outcome = refused
+        else:
+            arrived.announcement = None if waiting is None else asyncio.wrap_future(waiting)
+
+    async def _read_input(self, size_bytes: int, *, kept: bool) -> bytes:
         if size_bytes > frames.SMALL_BYTES:
             raise TransferRefused(
                 "oversized", f"{size_bytes} bytes on a lane, at most {frames.SMALL_BYTES} are accepted"
@@ -142,6 +197,9 @@ class Lane:
         header = await self._stream.read()
         if header != frames.Header(is_data=True, length=size_bytes):
             raise frames.BadFrame("an order must be followed by its whole input in one data frame")
+        if not kept:
+            await self._stream.skip(size_bytes)
+            return b""
         data = bytes(await self._stream.read_data(size_bytes))
         if len(data) < size_bytes:
             raise EOFError
@@ -151,44 +209,87 @@ class Lane:
         if burst.received:
             await self._ask(self._port.handler.delivered, burst.received)
             self._port.counters["delivered"] += len(burst.received)
-        if burst.orders:
-            taken = await self._ask(self._take, burst.orders)
-            for (order, data), outcome in zip(burst.orders, taken, strict=True):
-                self._port.counters["received_bytes"] += len(data)
-                self._note_outcome(order, outcome)
+        late = [arrived for arrived in burst.orders if arrived.announcement is not None]
+        await self._take(arrived for arrived in burst.orders if arrived.announcement is None)
+        if late:
+            waiting = self._loop.create_task(self._take_late(late))
+            self._unannounced |= {arrived.order.number: waiting for arrived in late}
+            self._unannounced_bytes += sum(len(arrived.data) for arrived in late)
+        while self._unannounced_bytes > _BURST_BYTES:  # nothing more of this lane is read meanwhile
+            await asyncio.wait(set(self._unannounced.values()), return_when=asyncio.FIRST_COMPLETED)
+
+    async def _take_late(self, orders: list[_Arrived]) -> None:
+        """Handle orders as their jobs become known, those that become known together at once, and the rest in time."""
+        give_up_s = self._loop.time() + self._port.limits.announcement_s
+        hopes = {one.announcement: one for one in orders if one.announcement is not None}
+        try:
+            while hopes:
+                left_s = max(give_up_s - self._loop.time(), 0.0)
+                await asyncio.wait(hopes, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.sleep(0)  # a command names many jobs
+                known = [hope for hope in hopes if hope.done()] if self._loop.time() < give_up_s else list(hopes)
+                await self._take_announced([hopes[hope] for hope in known])
+                for hope in known:
+                    hope.cancel()
+                    del hopes[hope]
+        finally:
+            for hope in hopes:
+                hope.cancel()
+
+    async def _take_announced(self, orders: list[_Arrived]) -> None:
+        for arrived in orders:
+            del self._unannounced[arrived.order.number]
+        try:
+            await self._take(orders)
+        except TransferRefused as refused:
+            for arrived in orders:
+                self._note_outcome(arrived.order, refused)
             self._wake()
-            pairs = zip(burst.orders, taken, strict=True)
-            taken_bytes = sum(len(data) for (_, data), outcome in pairs if isinstance(outcome, _Taken))
-            await asyncio.sleep(self._port.ingress.take(taken_bytes, self._loop.time()))
+        finally:
+            self._unannounced_bytes -= sum(len(arrived.data) for arrived in orders)
+
+    async def _take(self, arrived: Iterable[_Arrived]) -> None:
+        orders = list(arrived)
+        if not orders:
+            return
+        taken: list[_Taken | TransferRefused]
+        taken = [one.outcome for one in orders if isinstance(one.outcome, TransferRefused)]
+        if len(taken) < len(orders):
+            taken = await self._ask(self._stage, orders)
+        for one, outcome in zip(orders, taken, strict=True):
+            self._port.counters["received_bytes"] += len(one.data)
+            self._note_outcome(one.order, outcome)
+        self._wake()
+        pairs = list(zip(orders, taken, strict=True))
+        taken_bytes = sum(len(one.data) for one, outcome in pairs if isinstance(outcome, _Taken))
+        refused = sum(isinstance(outcome, TransferRefused) for _, outcome in pairs)
+        rest_s = self._port.ingress.take(taken_bytes, self._loop.time())
+        await asyncio.sleep(max(rest_s, _REFUSED_S * refused))
 
     def _note_outcome(self, order: Beginning, outcome: _Taken | TransferRefused) -> None:
         if isinstance(outcome, TransferRefused):
-            self._port.counters[outcome.reason] += 1
-            LOG.info("order refused, %s: %s", outcome.reason, outcome)
+            self._port.log_refusal("order", outcome)
             self._answers.append(frames.encode(frames.Refuse(outcome.reason, str(outcome), order.number)))
-            if outcome.reason not in (*_FORGED, "expired"):
-                self._proven.set()
-            elif outcome.reason in _FORGED:
+            if outcome.reason in _FORGED:
                 self._forged += 1
                 if self._forged >= _MOST_FORGED:
                     raise TransferRefused(outcome.reason, f"{self._forged} orders without a token for this host")
             return
-        self._proven.set()
         if isinstance(order, frames.Order):
             self._port.counters["staged"] += 1
         self._open[order.number] = outcome
         outcome.end.add_done_callback(lambda _: self._note_end(order.number))
 
-    def _take(self, orders: Sequence[tuple[Beginning, bytes]]) -> list[_Taken | TransferRefused]:
-        """Check every order and have the good ones taken; for a worker thread."""
-        outcomes = [self._check(order, data) for order, data in orders]
+    def _stage(self, orders: Sequence[_Arrived]) -> list[_Taken | TransferRefused]:
+        """Have the good orders taken; for a worker thread."""
+        outcomes = [_intact(arrived) for arrived in orders]
         granted = {place: grant for place, grant in enumerate(outcomes) if isinstance(grant, TransferGrant)}
         fresh = self._port.ledger.use([(grant.token_id, grant.deadline_s) for grant in granted.values()])
         for place, good in zip(granted, fresh, strict=True):
             if not good:
                 outcomes[place] = TransferRefused("reused_token", "the token was already used; request a new one")
         inputs = {
-            place: SmallInput(outcome, orders[place][1])
+            place: SmallInput(outcome, orders[place].data)
             for place, outcome in enumerate(outcomes)
             if isinstance(outcome, TransferGrant) and outcome.purpose == "send"
         }
@@ -196,23 +297,6 @@ class Lane:
             if refusal is not None:
                 outcomes[place] = refusal
         return [self._expect_end(outcome) for outcome in outcomes]
-
-    def _check(self, order: Beginning, data: bytes) -> TransferGrant | TransferRefused:
-        port = self._port
-        try:
-            grant = tokens.verify(order.token, port.public_keys, port.host, port.clock())
-        except TransferRefused as refused:
-            return refused
-        purpose = "send" if isinstance(order, frames.Order) else "fetch"
-        if grant.purpose != purpose:
-            return TransferRefused("wrong_purpose", f"the token is for {grant.purpose}, not for {purpose}")
-        if isinstance(order, frames.Order):
-            if order.size_bytes != grant.input_bytes:
-                reason = "short" if order.size_bytes < grant.input_bytes else "oversized"
-                return TransferRefused(reason, f"{order.size_bytes} bytes of an input of {grant.input_bytes}")
-            if hashlib.sha256(data).hexdigest() != order.sha256:
-                return TransferRefused("digest_mismatch", "the input was corrupted in transit")
-        return grant
 
     def _expect_end(self, outcome: TransferGrant | TransferRefused) -> _Taken | TransferRefused:
         if isinstance(outcome, TransferRefused):
@@ -261,3 +345,13 @@ class Lane:
                 self._port.counters["sent_bytes"] += result.size_bytes
                 head = frames.encode(frames.Result(result.size_bytes, result.sha256, number))
                 return head + (frames.encode_data_header(len(data)) + data if data else b"")
+
+
+def _intact(arrived: _Arrived) -> TransferGrant | TransferRefused:
+    """Return what the token of an order permits, if its input is what the client meant to send."""
+    order, outcome = arrived.order, arrived.outcome
+    if not isinstance(order, frames.Order) or isinstance(outcome, TransferRefused):
+        return outcome
+    if hashlib.sha256(arrived.data).hexdigest() != order.sha256:
+        return TransferRefused("digest_mismatch", "the input was corrupted in transit")
+    return outcome

@@ -5,8 +5,10 @@ Methods of `Spool` block; sessions call them in a worker thread.
 
 import errno
 import hashlib
+import logging
 import math
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -17,8 +19,12 @@ from typing import BinaryIO
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from fpga_pool.model.allowance import Allowance
 from fpga_pool.model.exceptions import InvalidInput, TransferRefused
+from fpga_pool.transfer.connections import Connections, Places
 from fpga_pool.transfer.handler import TokenLedger, TransferHandler
+
+LOG = logging.getLogger(__name__)
 
 #: What may pass at once after a pause: this long at full rate.  A port that did not get the processor for a while must
 #: be able to catch up, or its links stand still for good.
@@ -61,7 +67,9 @@ class Limits:
     keepalive_s: float = 10.0
     #: How long a refused client may take to read why.
     linger_s: float = 1.0
-    max_connections: int = 256
+    #: How long the order of a job waits that is not known here: its command may be slower than its client.
+    announcement_s: float = 2.0
+    places: Places = field(default_factory=Places)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,8 +86,19 @@ class Port:
     ingress: TokenBucket
     workers: Executor
     counters: Counter[str]
+    connections: Connections
     #: Jobs whose input is arriving now.
     receiving: set[str] = field(default_factory=set)
+    #: Refusals that the log shows.
+    shown: Allowance = field(default_factory=lambda: Allowance(at_once=20, per_s=1))
+
+    def log_refusal(self, what: str, refused: TransferRefused) -> None:
+        """Count a refusal, and log it as far as clients do not fill the log by it."""
+        self.counters[refused.reason] += 1
+        if self.shown.take(time.monotonic()):
+            missed = self.shown.missed()
+            more = f" ({missed} more since the last one shown)" if missed else ""
+            LOG.info("%s: refused, %s: %s%s", what, refused.reason, refused, more)
 
 
 _HASH_STEP_BYTES = 64 * 2**20

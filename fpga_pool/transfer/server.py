@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fpga_pool.model.exceptions import ServiceUnavailable
+from fpga_pool.transfer.connections import Connection, Connections
 from fpga_pool.transfer.handler import TokenLedger, TransferHandler
 from fpga_pool.transfer.port import Limits, Port, TokenBucket
 from fpga_pool.transfer.session import REASONS, Session
@@ -24,6 +25,7 @@ LOG = logging.getLogger(__name__)
 
 _EVENTS = ("connections", "delivered", "received_bytes", "sent_bytes", "staged")
 _WORKERS = 8
+_BACKLOG = 256
 _ACCEPT_PAUSE_S = 0.1
 
 
@@ -61,6 +63,7 @@ class DataServer:
             ingress=TokenBucket(ingress_bps, time.monotonic()),
             workers=ThreadPoolExecutor(_WORKERS, thread_name_prefix=f"data-{host}"),
             counters=self._counters,
+            connections=Connections(self._limits.places),
         )
         self._sessions: set[asyncio.Task[None]] = set()
         self._started: Future[tuple[str, int]] = Future()
@@ -93,7 +96,7 @@ class DataServer:
     def _run(self) -> None:
         try:
             family = socket.AF_INET6 if ":" in self._bind[0] else socket.AF_INET
-            with socket.create_server(self._bind, family=family, backlog=self._limits.max_connections) as listener:
+            with socket.create_server(self._bind, family=family, backlog=_BACKLOG) as listener:
                 listener.setblocking(False)
                 asyncio.run(self._serve(listener))
         except asyncio.CancelledError:
@@ -133,7 +136,7 @@ class DataServer:
         """
         loop = asyncio.get_running_loop()
         try:
-            sock, _ = listener.accept()
+            sock, peer = listener.accept()
         except BlockingIOError:
             return
         except OSError as error:
@@ -141,17 +144,19 @@ class DataServer:
             loop.remove_reader(listener)
             loop.call_later(_ACCEPT_PAUSE_S, self._listen, listener)
             return
-        if len(self._sessions) >= 2 * self._limits.max_connections:
-            # Even refusals cost resources: half of the limit is for clients that are refused as "busy".
-            self._counters["busy"] += 1
-            sock.close()
-            return
-        crowded = len(self._sessions) >= self._limits.max_connections
-        session = loop.create_task(self._converse(sock, crowded=crowded))
+        connection, crowded = self._port.connections.enter(peer[0], lambda: session.cancel())
+        self._counters["busy"] += crowded
+        session = loop.create_task(self._converse(sock, connection))
         self._sessions.add(session)
         session.add_done_callback(self._sessions.discard)
 
-    async def _converse(self, sock: socket.socket, *, crowded: bool) -> None:
+    async def _converse(self, sock: socket.socket, connection: Connection) -> None:
+        try:
+            await self._converse_on(sock, connection)
+        finally:
+            self._port.connections.leave(connection)
+
+    async def _converse_on(self, sock: socket.socket, connection: Connection) -> None:
         try:
             stream = await self._open_stream(sock)
         except OSError as error:
@@ -159,8 +164,7 @@ class DataServer:
             LOG.info("refused a connection, no_tls: %s", error)
             return
         try:
-            session = Session(self._port, stream)
-            await (session.refuse_busy() if crowded else session.run())
+            await Session(self._port, stream, connection).run()
             await stream.close()
         finally:
             stream.abort()

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from fpga_pool.model.exceptions import StorageFull, TransferRefused
 from fpga_pool.transfer import frames, tokens
+from fpga_pool.transfer.connections import Connection
 from fpga_pool.transfer.handler import JobFailure, JobResult
 from fpga_pool.transfer.lane import Lane
 from fpga_pool.transfer.port import Port, Spool, TokenBucket
@@ -34,8 +35,9 @@ _CONTINUABLE = frozenset({"short", "stalled"})
 class Session:
     """The conversation with one client."""
 
-    def __init__(self, port: Port, stream: FrameStream) -> None:
+    def __init__(self, port: Port, stream: FrameStream, connection: Connection) -> None:
         self._port = port
+        self._connection = connection
         self._stream = stream
         self._job = "-"
 
@@ -58,14 +60,10 @@ class Session:
                 TransferRefused("internal_error", "internal error of the responder; its log has the details")
             )
 
-    async def refuse_busy(self) -> None:
-        """End a connection that is one too many, before it says anything."""
-        await self._refuse(TransferRefused("busy", "too many connections; try again later"))
-
     async def _converse(self) -> None:
         first = await self._hear_first()
         if isinstance(first, frames.Order | frames.Fetch):
-            await Lane(self._port, self._stream, self._ask).run(first)
+            await Lane(self._port, self._stream, self._connection, self._ask).run(first)
             return
         grant = await self._identify(first)
         self._job = grant.job
@@ -87,9 +85,18 @@ class Session:
     async def _identify(self, hello: frames.Hello) -> TransferGrant:
         port = self._port
         grant = tokens.verify(hello.token, port.public_keys, port.host, port.clock())
+        port.connections.prove(self._connection, grant.project_id, grant.job)
+        await self._announced(grant)
         if not all(await self._ask(port.ledger.use, [(grant.token_id, grant.deadline_s)])):
             raise TransferRefused("reused_token", "the token was already used; request a new one from the scheduler")
         return grant
+
+    async def _announced(self, grant: TransferGrant) -> None:
+        """Wait for a command that is slower than its client; no worker thread waits with it."""
+        waiting = self._port.handler.announcement(grant)
+        if waiting is not None:
+            await asyncio.wait({asyncio.wrap_future(waiting)}, timeout=self._port.limits.announcement_s)
+            waiting.cancel()
 
     async def _take_input(self, grant: TransferGrant) -> None:
         if grant.job in self._port.receiving:
@@ -259,8 +266,7 @@ class Session:
         return allowed_bytes
 
     async def _refuse(self, refused: TransferRefused) -> None:
-        self._port.counters[refused.reason] += 1
-        LOG.info("job %s: refused, %s: %s", self._job, refused.reason, refused)
+        self._port.log_refusal(f"job {self._job}", refused)
         with contextlib.suppress(OSError, TimeoutError):
             await self._stream.send(frames.Refuse(refused.reason, str(refused)))
             await self._stream.linger(self._port.limits.linger_s)

@@ -170,6 +170,8 @@ class Wire:
 BUFFER_BYTES = 2 * frames.MAX_DATA_BYTES
 #: Until a peer has shown that it sends more than a few frames.
 _FIRST_BUFFER_BYTES = 16 * 1024
+#: Frames of the size that it now sends for which there is room.
+_GROWTH = 4
 
 
 class FrameStream(asyncio.BufferedProtocol):
@@ -257,6 +259,12 @@ class FrameStream(asyncio.BufferedProtocol):
                 raise
         return self._take(min(limit, self._end - self._begin))
 
+    async def skip(self, size: int) -> None:
+        """Read the body of a data frame without keeping it."""
+        while size > 0:
+            await self._need(1)
+            size -= len(self._take(min(size, self._end - self._begin)))
+
     def holds_frame(self) -> bool:
         """Return whether the next `read` would not wait; it may still raise."""
         here_bytes = self._end - self._begin
@@ -296,7 +304,7 @@ class FrameStream(asyncio.BufferedProtocol):
         """Move what is left to the front if the rest would not fit behind it; nothing that was handed out is used."""
         left = self._end - self._begin
         if size > len(self._buffer):
-            grown = memoryview(bytearray(BUFFER_BYTES))
+            grown = memoryview(bytearray(min(BUFFER_BYTES, _GROWTH * size)))
             grown[:left] = self._buffer[self._begin : self._end]
             self._buffer = grown
         elif self._paused or self._begin + size > len(self._buffer):

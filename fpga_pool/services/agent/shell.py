@@ -18,11 +18,13 @@ from fpga_pool.model.messages.agents import (
     EvictJob,
     ObservedJob,
     Outcome,
+    ReleaseJob,
     Report,
     ResultExpired,
     SlotChanged,
 )
 from fpga_pool.model.objects.pool import SlotState
+from fpga_pool.services.agent.announcements import Announcements
 from fpga_pool.services.agent.instances.slots import HoldTable
 from fpga_pool.services.agent.job_files import JobFiles
 from fpga_pool.services.agent.journal import Journal
@@ -45,6 +47,8 @@ class AgentShell:
         self._lock = threading.RLock()
         #: Notified when commands were executed.
         self.changed = threading.Condition(self._lock)
+        #: Streams that wait for commands.
+        self.announcements = Announcements(machine.state.jobs)
         #: Slots that are kept for instances, and take no jobs meanwhile.
         self.holds = HoldTable(machine.state, self._lock)
         self._waiters: dict[str, list[Future[End]]] = {}
@@ -187,6 +191,9 @@ class AgentShell:
         """
         others = others or [None] * len(commands)
         with self.changed:
+            jobs = self.machine.state.jobs
+            names = {one.action.job for one in commands if isinstance(one.action, ReleaseJob)} & jobs.keys()
+            released = [(name, jobs[name].assignment.attempt) for name in names]
             ours = tuple(command for command, other in zip(commands, others, strict=True) if other is None)
             # What is being recorded, as by `record_ends`, ends first: it may delete inputs.
             with self._journal.alone():
@@ -197,6 +204,7 @@ class AgentShell:
                     self._journal.record(instructions)
             self._carry_out(instructions)
             self.changed.notify_all()
+        self.announcements.changed(released)
         return outcomes
 
     def _received(self, shard: str, epoch: int, commands: tuple[Command, ...]) -> e.CommandsReceived:
@@ -224,6 +232,8 @@ class AgentShell:
             with self._handled(event) as instructions:
                 self._journal.record(instructions, inputs=data)
             kept = [one.job for one in instructions if isinstance(one, i.KeepInput)]
+            for uuid in kept:  # of a stream that broke, before the input came by a lane
+                self.files.partial_path(uuid).unlink(missing_ok=True)
             self.files.remember([(uuid, data[uuid]) for uuid in kept])
             self._without_files.update(kept)
             self._carry_out(instructions)

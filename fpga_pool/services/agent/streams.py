@@ -10,9 +10,6 @@ from fpga_pool.services.agent.shell import AgentShell
 from fpga_pool.transfer.handler import Admission, JobFailure, JobResult, SmallInput
 from fpga_pool.transfer.tokens import TransferGrant
 
-#: A client that is faster than the command that announces its job waits so long for it.
-ANNOUNCEMENT_S = 2.0
-
 
 class Streams:
     """Decides about streams by the jobs that the agent holds."""
@@ -20,10 +17,13 @@ class Streams:
     def __init__(self, jobs: AgentShell) -> None:
         self._jobs = jobs
 
+    def announcement(self, grant: TransferGrant) -> "Future[None] | None":
+        """Return what ends when the job is known here, at this attempt or a later one; None if it is."""
+        return self._jobs.announcements.of(grant.job, grant.attempt)
+
     def admit(self, grant: TransferGrant) -> Admission:
         """Accept the input of a job that waits for it."""
         with self._jobs.changed:
-            self._jobs.changed.wait_for(lambda: self._held(grant) is not None, ANNOUNCEMENT_S)
             job = self._current(grant)
         if job.phase is not Phase.WAITING:
             raise TransferRefused("already_staged", "the input is complete; fetch the result")
@@ -50,7 +50,6 @@ class Streams:
     def stage_small(self, inputs: Sequence[SmallInput]) -> list[TransferRefused | None]:
         """Queue small jobs for their slots; the inputs of some may be here already, from a lane that broke."""
         with self._jobs.changed:
-            self._jobs.changed.wait_for(lambda: all(self._held(one.grant) for one in inputs), ANNOUNCEMENT_S)
             refusals = [self._refusal(one.grant) for one in inputs]
             accepted = [one for one, refusal in zip(inputs, refusals, strict=True) if refusal is None]
             self._jobs.staged_small([(one.grant.job, one.data) for one in accepted])
@@ -62,10 +61,6 @@ class Streams:
         except TransferRefused as refused:
             return refused
         return None
-
-    def _held(self, grant: TransferGrant) -> HeldJob | None:
-        job = self._jobs.get(grant.job)
-        return job if job is not None and job.assignment.attempt >= grant.attempt else None
 
     def _current(self, grant: TransferGrant) -> HeldJob:
         job = self._jobs.get(grant.job)

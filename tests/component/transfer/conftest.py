@@ -39,6 +39,7 @@ class Agent:
         self.spool = spool
         self.admissions = {}
         self.admit_refusal = None
+        self.announcements = {}
         self.progress_refusal = None
         self.seen_progress = []
         self.staged_inputs = {}
@@ -55,6 +56,9 @@ class Agent:
 
     def use(self, tokens):
         return [token_id not in self.used and not self.used.add(token_id) for token_id, _ in tokens]
+
+    def announcement(self, grant):
+        return self.announcements.get(grant.job)
 
     def admit(self, grant):
         if self.admit_refusal:

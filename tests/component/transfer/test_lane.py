@@ -34,8 +34,8 @@ class Lane:
     def end(self, number, end):
         self.ends.setdefault(f"job-{number}", Future()).set_result(end)
 
-    def hear(self, answers=1):
-        heard, end_s = [], time.monotonic() + WAIT_S
+    def hear(self, answers=1, within_s=WAIT_S):
+        heard, end_s = [], time.monotonic() + within_s
         while len(heard) < answers:
             assert time.monotonic() < end_s, f"heard only {heard}"
             heard += self.connection.pump(0.05)
@@ -178,6 +178,53 @@ def test_orders_that_are_refused_take_nothing_of_the_shared_rate(make_bench):
         raw.say(frames.Order(number, "forged", len(data), digest(data)))
         raw.say_data(data)
     assert ends_with(raw).reason == "bad_signature"
+
+
+def test_orders_of_unknown_jobs_occupy_no_worker_and_hold_up_no_other_order(make_bench):
+    """More of them wait than there are workers; a known job's order on the same lane is answered before."""
+    bench = make_bench(limits={"announcement_s": 600.0})
+    lane = Lane(bench)
+    with lane.connection:
+        bench.agent.announcements = {f"job-{number}": Future() for number in range(1, 21)}
+        for number in range(1, 22):
+            lane.order(number)
+        lane.end(21, result(b"x"))
+        assert lane.hear() == [(frames.Result(1, digest(b"x"), 21), b"x")]
+        assert bench.agent.staged_inputs.keys() == {"job-21"}
+        for number in (7, 8):
+            lane.end(number, result(b"y"))
+            bench.agent.announcements[f"job-{number}"].set_result(None)
+        assert {frame.number for frame, _ in lane.hear(2)} == {7, 8}
+
+
+def test_an_order_whose_job_is_not_announced_in_time_is_put_to_the_agent_and_gives_up_waiting(make_bench, eventually):
+    bench = make_bench(limits={"announcement_s": 0.05})
+    lane = Lane(bench)
+    with lane.connection:
+        bench.agent.announcements["job-1"] = waiting = Future()
+        bench.agent.admit_refusal = TransferRefused("unknown_job", "not here")
+        lane.order(1)
+        assert lane.hear() == [(frames.Refuse("unknown_job", "not here", 1), b"")]
+        eventually(waiting.cancelled)
+
+
+def test_inputs_of_unknown_jobs_beyond_half_a_mebibyte_are_not_read(make_bench, eventually):
+    bench = make_bench(limits={"announcement_s": 600.0})
+    lane = Lane(bench)
+    data = bytes(frames.SMALL_BYTES)
+    with lane.connection:
+        for number in range(1, 31):
+            bench.agent.announcements[f"job-{number}"] = Future()
+            lane.order(number, data)
+        lane.order(31)
+        with pytest.raises(AssertionError, match="heard only"):
+            lane.hear(within_s=0.5)
+        assert bench.agent.staged_inputs == {}
+        lane.end(31, result(b"x"))
+        for number in range(1, 31):
+            bench.agent.announcements[f"job-{number}"].set_result(None)
+        assert lane.hear() == [(frames.Result(1, digest(b"x"), 31), b"x")]
+        eventually(lambda: len(bench.agent.staged_inputs) == 31)
 
 
 def test_the_agent_may_refuse_an_order(lane):

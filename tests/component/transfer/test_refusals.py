@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fpga_pool.model.exceptions import TransferRefused
 from fpga_pool.transfer import frames
+from fpga_pool.transfer.connections import Places
 from fpga_pool.transfer.handler import JobResult
 from fpga_pool.transfer.tokens import sign
 
@@ -90,25 +91,32 @@ def test_second_stream_for_a_job_while_the_first_is_sending(bench):
     assert first.hear() == frames.Staged(4)
 
 
-def test_one_connection_too_many(make_bench):
-    bench = make_bench(limits={"max_connections": 1})
+def test_no_project_has_all_connections_and_no_job_many(make_bench):
+    bench = make_bench(limits={"places": Places(clients=3, per_project=2, per_job=1)})
     first, _ = bench.raw_upload(4)
-    second = bench.raw()
-    assert second.hear().reason == "busy"
-    assert bench.count("busy") == 1
-    first.close()
-    second.close()
-    bench.assert_nothing_held(parts=["job-1.part"])
-    bench.raw_upload(4)
+    again = bench.raw()
+    again.say(frames.Hello(bench.token(4)))
+    assert again.hear().reason == "busy"  # of the same job
+    second, _ = bench.raw_upload(4, job="job-2")
+    third = bench.raw()
+    third.say(frames.Hello(bench.token(4, job="job-3")))
+    assert third.hear().reason == "busy"  # of the same project
+    assert bench.agent.used.isdisjoint({"job-3"})
+    bench.raw_upload(4, job="job-4", project_id="another")
+    for raw in (first, second):
+        raw.close()
+    bench.wait_counted("short", 2)
+    bench.raw_upload(4, job="job-5")
 
 
-def test_far_too_many_connections_are_dropped_unheard(make_bench):
-    bench = make_bench(limits={"max_connections": 1, "linger_s": 30.0})
+def test_strangers_shut_no_client_out_and_the_oldest_of_them_make_place(make_bench):
+    bench = make_bench(limits={"hello_timeout_s": 60.0, "places": Places(strangers=4, per_address=4)})
+    silent = [bench.raw() for _ in range(12)]
+    bench.wait_counted("connections", 4)
     bench.raw_upload(4)
-    lingering = bench.raw()
-    assert lingering.hear().reason == "busy"
-    assert bench.raw().is_closed_by_server()
-    assert bench.count("busy") == 2
+    for raw in silent[:8]:
+        assert raw.is_closed_by_server()
+    assert bench.count("busy") == 9  # eight of them for each other, one for the client
 
 
 def test_one_byte_more_than_granted(bench):

@@ -1,13 +1,11 @@
 """What the data port may do, by the jobs that the agent holds."""
 
-import threading
 from dataclasses import replace
 
 import pytest
 
 from fpga_pool.model.agent.objects import Phase
-from fpga_pool.model.exceptions import TransferRefused
-from fpga_pool.services.agent import streams as streams_module
+from fpga_pool.model.exceptions import InvalidInput, TransferRefused
 from fpga_pool.services.agent.streams import Streams
 from fpga_pool.transfer.handler import SmallInput
 from fpga_pool.transfer.tokens import TransferGrant
@@ -18,8 +16,7 @@ GRANT = TransferGrant(
 
 
 @pytest.fixture
-def streams(jobs, monkeypatch):
-    monkeypatch.setattr(streams_module, "ANNOUNCEMENT_S", 0.02)
+def streams(jobs):
     return Streams(jobs)
 
 
@@ -34,10 +31,37 @@ def test_the_input_of_a_job_that_waits_for_it_is_admitted(streams, jobs, command
     assert streams.admit(GRANT).spool_path == jobs.files.input_path("j")
 
 
-def test_a_client_that_is_faster_than_the_command_waits_for_it(streams, jobs, commands, monkeypatch):
-    monkeypatch.setattr(streams_module, "ANNOUNCEMENT_S", 10.0)
-    threading.Timer(0.02, jobs.order, [commands.assign("j")]).start()
+def test_a_stream_that_is_faster_than_the_command_hears_of_it_and_one_of_a_later_attempt_goes_on_waiting(
+    streams, jobs, commands
+):
+    now, later = streams.announcement(GRANT), streams.announcement(replace(GRANT, attempt=2))
+    assert not now.done()
+    jobs.order(commands.assign("j"))
+    assert now.result(0) is None
+    assert not later.done()
+    assert streams.announcement(GRANT) is None
     assert streams.admit(GRANT).spool_path == jobs.files.input_path("j")
+
+
+def test_a_stream_that_gave_up_waiting_leaves_nothing_behind(streams, jobs):
+    streams.announcement(GRANT).cancel()
+    assert jobs.announcements._waiting == {}
+
+
+def test_tokens_of_a_released_job_are_refused_at_once_and_those_of_its_next_attempt_wait(streams, jobs, commands):
+    jobs.order(commands.assign("j"))
+    jobs.order(commands.release("j"))
+    assert refusal(streams.announcement, GRANT) == "unknown_job"
+    assert not streams.announcement(replace(GRANT, attempt=2)).done()
+
+
+@pytest.mark.parametrize("name", ["../../victim.txt", "..", "", "a/b", "j.part"])
+def test_no_name_of_a_job_leads_out_of_the_directory_of_inputs(jobs, name):
+    for path in (jobs.files.input_path, jobs.files.partial_path, jobs.files.result_path):
+        with pytest.raises(InvalidInput, match="expected letters, digits and hyphens"):
+            path(name)
+    with pytest.raises(InvalidInput):
+        jobs.files.delete(name)
 
 
 def test_a_job_that_is_not_held_or_of_another_project_is_unknown(streams, jobs, commands):
@@ -101,12 +125,6 @@ def test_small_inputs_are_taken_together_and_those_that_are_here_already_too(str
     assert (none, refused.reason) == (None, "wrong_attempt")
     assert (jobs.get("j").phase, jobs.get("k").phase) == (Phase.STAGED, Phase.WAITING)
     assert streams.stage_small(both[:1]) == [None]
-
-
-def test_small_inputs_wait_for_the_command_that_announces_them(streams, jobs, commands, monkeypatch):
-    monkeypatch.setattr(streams_module, "ANNOUNCEMENT_S", 10.0)
-    threading.Timer(0.02, jobs.order, [commands.assign("j")]).start()
-    assert streams.stage_small([SmallInput(GRANT, b"x")]) == [None]
 
 
 def test_a_small_input_of_no_known_job_is_refused(streams):

@@ -1,0 +1,94 @@
+"""Who holds the connections of a data port: strangers few and not for long, and no project all of them.
+
+A connection is a stranger's until it has shown a good token.  Where strangers are too many it is not the newcomer who
+is turned away, but the oldest of the address with the most: a client with a token needs its place for a moment only.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fpga_pool.model.exceptions import TransferRefused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """How many connections a data port holds at a time."""
+
+    #: Of clients that have shown a good token: of all, of one project, and for one job.
+    clients: int = 256
+    per_project: int = 192
+    per_job: int = 8
+    #: Of those that have not: of all, and from one address.
+    strangers: int = 128
+    per_address: int = 64
+
+
+@dataclass(eq=False, slots=True)
+class Connection:
+    """One connection, as it is counted."""
+
+    address: str
+    #: Ends it; it leaves afterwards.
+    drop: Callable[[], object]
+    #: What its token is for; "" = it has shown none, and a lane is for no job in particular.
+    project_id: str = ""
+    job: str = ""
+
+
+class Connections:
+    """Connections of one port; used on its event loop only."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        #: Oldest first, by address.
+        self._strangers: dict[str, dict[Connection, None]] = {}
+        self._of_project: Counter[str] = Counter()
+        self._of_job: Counter[str] = Counter()
+
+    def enter(self, address: str, drop: Callable[[], object]) -> tuple[Connection, bool]:
+        """Count a new connection; return it, and whether another one was dropped for it."""
+        crowded = len(self._strangers.get(address, ())) >= self._places.per_address
+        full = sum(map(len, self._strangers.values())) >= self._places.strangers
+        if crowded:
+            self._drop_oldest(address)
+        elif full:
+            self._drop_oldest(max(self._strangers, key=lambda one: len(self._strangers[one])))
+        connection = Connection(address, drop)
+        self._strangers.setdefault(address, {})[connection] = None
+        return connection, crowded or full
+
+    def prove(self, connection: Connection, project_id: str, job: str = "") -> None:
+        """Note that a connection has shown a good token; TransferRefused where that project or job has enough."""
+        if connection.project_id:
+            return
+        places, mine = self._places, self._of_project[project_id]
+        if mine >= places.per_project or sum(self._of_project.values()) >= places.clients:
+            raise TransferRefused("busy", f"too many connections ({mine} of this project); try again later")
+        if job and self._of_job[job] >= places.per_job:
+            raise TransferRefused("busy", f"{places.per_job} connections are open for job {job}")
+        self._forget_stranger(connection)
+        connection.project_id, connection.job = project_id, job
+        self._of_project[project_id] += 1
+        if job:
+            self._of_job[job] += 1
+
+    def leave(self, connection: Connection) -> None:
+        """Note that a connection has ended."""
+        self._forget_stranger(connection)
+        for counts, key in ((self._of_project, connection.project_id), (self._of_job, connection.job)):
+            if key and counts[key] > 1:
+                counts[key] -= 1
+            else:
+                counts.pop(key, None)
+
+    def _drop_oldest(self, address: str) -> None:
+        oldest = next(iter(self._strangers[address]))
+        self._forget_stranger(oldest)
+        oldest.drop()
+
+    def _forget_stranger(self, connection: Connection) -> None:
+        others = self._strangers.get(connection.address, {})
+        others.pop(connection, None)
+        if not others:
+            self._strangers.pop(connection.address, None)
