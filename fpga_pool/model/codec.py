@@ -8,6 +8,7 @@ of several classes (`Action`, `Report`) names itself in its `type`.
 
 import json
 import re
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from functools import cache
@@ -21,6 +22,10 @@ from fpga_pool.model.values import field_names
 T = TypeVar("T")
 
 _COMPLAINT = re.compile(r"(?P<what>.*?)(?: - at (?P<key>`key` in )?`\$\.it(?P<place>.*)`)?", re.DOTALL)
+#: Of what is large or deep nothing is written that would be cut again.
+_REPR = reprlib.Repr()
+_REPR.maxlevel, _REPR.maxstring, _REPR.maxlong, _REPR.maxother = 4, 200, 100, 200
+_REPR.maxlist = _REPR.maxtuple = _REPR.maxset = _REPR.maxfrozenset = _REPR.maxdict = 30
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 _FIELD = re.compile(r"Object (?:missing required|contains unknown) field `(.*)`")
 
@@ -99,6 +104,8 @@ def from_text(wanted: Any, text: str | None) -> Any:
         plain = json.loads(text or "null")
     except ValueError as error:
         raise InvalidInput(f"not JSON: {error}") from None
+    except RecursionError:
+        raise InvalidInput("not JSON: nested too deeply") from None
     return read(wanted, plain)
 
 
@@ -208,5 +215,5 @@ def _expected(hint: Any, what: str) -> str:
 
 def short(value: object) -> str:
     """Return a little of a value as an error quotes it."""
-    text = repr(value)
+    text = _REPR.repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -3,6 +3,7 @@
 A description completes "expected ..." in an error, and stands in the OpenAPI document.
 """
 
+import ipaddress
 from enum import Enum, auto
 from typing import Annotated, TypeVar
 
@@ -41,15 +42,16 @@ Moment = Annotated[float, Meta(ge=-_LARGEST), Rest.MOMENT]
 #: A rate in bits per second that may be without limit: infinite.
 Limit = Annotated[float, Meta(ge=-_LARGEST), Rest.LIMIT]
 
-# Of requests
+# Of requests and messages: what a peer sends is bounded by its type, and the code behind may rely on it
 
+_UUID = "[0-9A-Fa-f]{8}-([0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
+Uuid = Annotated[str, Meta(pattern=rf"^{_UUID}\Z", description="a uuid")]
+#: Uuids are among them; names of files are made of them, so that there is nothing in them that leads elsewhere.
+_ID = "[0-9A-Za-z][0-9A-Za-z-]{0,63}"
+Id = Annotated[str, Meta(pattern=rf"^{_ID}\Z", description="letters, digits and hyphens")]
+OptionalId = Annotated[str, Meta(pattern=rf"^({_ID})?\Z", description="letters, digits and hyphens, or nothing")]
 #: Chosen by the client that sends a request, so that its repeat is recognised.
-ChosenUuid = Annotated[
-    str,
-    Meta(pattern="^[0-9A-Fa-f]{8}-([0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}\\Z", description="a uuid"),
-    Rest.CHOSEN,
-]
-Uuid = Annotated[str, Meta(pattern="^[0-9A-Fa-f]{8}-([0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}\\Z", description="a uuid")]
+ChosenUuid = Annotated[Uuid, Rest.CHOSEN]
 #: Text that databases and terminals take: no control characters, no halves of surrogate pairs.
 _PLAIN_TEXT = r"^[^\u0000-\u001f\u007f\ud800-\udfff]*\Z"
 Text = Annotated[
@@ -57,6 +59,32 @@ Text = Annotated[
 ]
 Seconds = Annotated[float, Meta(gt=0, le=_LARGEST, description="a number of seconds above 0")]
 ByteCount = Annotated[int, Meta(ge=0, le=2**63 - 1, description="a number of bytes")]
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1, description="a number of at least 0")]
+Port = Annotated[int, Meta(ge=1, le=65535, description="a port")]
+Share = Annotated[float, Meta(ge=0, le=1, description="a share from 0 to 1")]
+#: How long something took: at most some 30 years.
+Duration = Annotated[float, Meta(ge=0, le=1e9, description="seconds from 0 to 1e9")]
+#: A point in time that a peer reports, UTC seconds since the epoch, until the year 9999.
+ReportedMoment = Annotated[float, Meta(ge=0, le=253402300799, description="UTC seconds since the epoch")]
+#: A rate in bits per second; infinite = without limit.
+Rate = Annotated[float, Meta(ge=0, description="bits per second")]
+#: Why something failed, in words for people; longer texts are cut by their sender (`short_reason`).
+_LONGEST_REASON = 4096
+Reason = Annotated[str, Meta(max_length=_LONGEST_REASON, description=f"at most {_LONGEST_REASON} characters")]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", description="a SHA-256 digest")]
+
+
+def short_reason(reason: str) -> str:
+    """Return a `Reason` of a text of any length."""
+    return reason if len(reason) <= _LONGEST_REASON else reason[: _LONGEST_REASON - 3] + "..."
+
+
+def require_address(name: str, value: str) -> None:
+    """Raise ValueError unless a value is an IP address; for `__post_init__`, as no pattern describes one."""
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        raise ValueError(f"{name}: expected an IP address, found {value[:45]!r}") from None
 
 
 def text(longest: int) -> Meta:

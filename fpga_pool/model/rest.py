@@ -16,6 +16,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from fpga_pool.model.codec import hints_of
+from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.fields import Rest
 
 Convert = Callable[[Any], Any]
@@ -189,4 +190,7 @@ def as_request(cls: Any, body: Any, given: Mapping[str, Any], new_uuid: Callable
             hint = field.hint.__origin__ if get_origin(field.hint) is Annotated else field.hint
             value = tuple(as_request(get_args(hint)[0], one, {}, new_uuid) for one in value)
         values[field.name] = value
-    return cls(**values)
+    try:
+        return cls(**values)
+    except ValueError as error:  # of what no bounds of a field can say, such as an address
+        raise InvalidInput(str(error)) from None

@@ -23,6 +23,7 @@ from fpga_pool.model.agent.instructions import (
 )
 from fpga_pool.model.agent.objects import HeldJob, Phase
 from fpga_pool.model.agent.table import AgentRule, AgentTable
+from fpga_pool.model.fields import short_reason
 from fpga_pool.model.messages.agents import (
     InputStaged,
     JobEvicted,
@@ -109,7 +110,9 @@ def _ended(job: HeldJob, event: ComputationEnded, now_s: float) -> Outcome:
 
 def _failed(job: HeldJob, event: AttemptFailed, now_s: float) -> Outcome:
     failed = job.at(Phase.FAILED)
-    report = JobFailed(**about(job, now_s), code=event.code, message=event.message, retryable=event.retryable)
+    report = JobFailed(
+        **about(job, now_s), code=event.code, message=short_reason(event.message), retryable=event.retryable
+    )
     return failed, [KeepJob(failed), Report(report), Settle(job.uuid, event.code, event.message)]
 
 

@@ -32,6 +32,7 @@ from fpga_pool.model.agent.instructions import (
 )
 from fpga_pool.model.agent.objects import UNKNOWN, Activity, AgentSlot, HeldJob
 from fpga_pool.model.agent.table import AgentRule, AgentTable
+from fpga_pool.model.fields import short_reason
 from fpga_pool.model.messages.agents import HoldSlot, LoadFunction
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.model.values import changed
@@ -107,7 +108,7 @@ def _fails(slot: AgentSlot, reason: str, now_s: float) -> Outcome:
         "",
         now_s,
         activity=Activity.FAULTED,
-        reason=reason,
+        reason=short_reason(reason),
         memory_of=UNKNOWN,
         preparing=None,
         lent_to=None,

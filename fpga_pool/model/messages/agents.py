@@ -5,10 +5,28 @@ Reports are delivered at least once, in the order of the agent's journal; a repo
 void.  Both cross the wire and the disk by `model.codec`.
 """
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from fpga_pool.model.codec import Message, Variant
-from fpga_pool.model.fields import Number
+from fpga_pool.model.fields import (
+    ByteCount,
+    Count,
+    Duration,
+    Id,
+    Number,
+    OptionalId,
+    Port,
+    Rate,
+    Reason,
+    ReportedMoment,
+    Sha256,
+    Share,
+    Text,
+    require_address,
+)
 from fpga_pool.model.messages.gangs import GangAction, GangReport, ObservedProcess, ObservedProcessor
 from fpga_pool.model.objects.pool import RateSegment, SlotState
 
@@ -18,17 +36,17 @@ from fpga_pool.model.objects.pool import RateSegment, SlotState
 class AssignJob(Variant, frozen=True, kw_only=True):
     """Queue a job on a slot: accept its input, load its function when due, compute, hold the result."""
 
-    job: str
-    attempt: int
-    project_id: str
-    function: str
-    input_bytes: int
+    job: Id
+    attempt: Count
+    project_id: Text
+    function: Text
+    input_bytes: ByteCount
     #: Rank in the slot's queue; the staged job of lowest rank runs first.
-    order: int
+    order: Count
     #: Predicted compute time, by which the agent detects a hang.
     expected_s: Number
     #: Share of the work that an evicted attempt has done on this host, and that need not be done again.
-    done: Number = 0.0
+    done: Share = 0.0
     #: How the input is planned to move, from time 0 at UTC seconds of the pool; empty for one that moves in no time.
     dispatched_at: Number = 0.0
     transfer: tuple[RateSegment, ...] = ()
@@ -39,8 +57,8 @@ class AssignJob(Variant, frozen=True, kw_only=True):
 class RetimeJob(Variant, frozen=True, kw_only=True):
     """The input of an attempt is planned to move at other times or rates than said before."""
 
-    job: str
-    attempt: int
+    job: Id
+    attempt: Count
     dispatched_at: Number
     transfer: tuple[RateSegment, ...]
 
@@ -48,14 +66,15 @@ class RetimeJob(Variant, frozen=True, kw_only=True):
 class ReleaseJob(Variant, frozen=True, kw_only=True):
     """Forget a job: stop it if it computes, delete its input and result."""
 
-    job: str
+    #: "" in a command without effect.
+    job: OptionalId
 
 
 class EvictJob(Variant, frozen=True, kw_only=True):
     """Stop an attempt that computes or waits, and keep its input; nothing is done about one that has ended."""
 
-    job: str
-    attempt: int
+    job: Id
+    attempt: Count
     #: What was computed so far is kept as well.
     keep_progress: bool
 
@@ -67,39 +86,43 @@ class ShapeFlow(Variant, frozen=True, kw_only=True):
     stream it changes the rates while bytes move; a plan made earlier than the one that is held to is refused.
     """
 
-    job: str
-    attempt: int
-    source_address: str
-    source_port: int
-    destination_address: str
-    destination_port: int
+    job: Id
+    attempt: Count
+    source_address: Text
+    source_port: Port
+    destination_address: Text
+    destination_port: Port
     #: Time 0 of the segments, UTC seconds of the pool.
     dispatched_at: Number
     transfer: tuple[RateSegment, ...]
+
+    def __post_init__(self) -> None:
+        require_address("source_address", self.source_address)
+        require_address("destination_address", self.destination_address)
 
 
 class ReleaseFlow(Variant, frozen=True, kw_only=True):
     """Lift the limit of a job's stream."""
 
-    job: str
-    attempt: int
+    job: Id
+    attempt: Count
 
 
 class HoldSlot(Variant, frozen=True, kw_only=True):
     """Keep a slot for an instance: when the pool's jobs have left it, clear its memory and load the function."""
 
-    instance: str
-    project_id: str
-    function: str
+    instance: Id
+    project_id: Text
+    function: Text
     #: Epoch of the lease.
-    lease_epoch: int
+    lease_epoch: Count
 
 
 class FreeSlot(Variant, frozen=True, kw_only=True):
     """An instance holds the slot no more: take it from the guest, and clear its memory."""
 
-    instance: str
-    lease_epoch: int
+    instance: Id
+    lease_epoch: Count
 
 
 class LoadFunction(Variant, frozen=True, kw_only=True):
@@ -109,9 +132,9 @@ class LoadFunction(Variant, frozen=True, kw_only=True):
     second load.  It is for the moment at which it is sent, or for nothing.
     """
 
-    function: str
+    function: Text
     #: What the slot held when this was decided; "" = nothing.
-    replaces: str
+    replaces: Text
 
 
 JobAction = AssignJob | RetimeJob | ReleaseJob | EvictJob
@@ -125,14 +148,14 @@ class Command(Message, frozen=True, kw_only=True):
     only their repeats are refused.
     """
 
-    id: str
-    shard: str
+    id: Text
+    shard: Text
     #: Epoch of the shard's owner when it decided.
-    epoch: int
-    host: str
-    slot: str
+    epoch: Count
+    host: Text
+    slot: Text
     #: Position among the slot's commands.
-    sequence: int
+    sequence: Count
     action: Action
 
     @property
@@ -152,9 +175,9 @@ class Command(Message, frozen=True, kw_only=True):
 class Outcome(Message, frozen=True, kw_only=True):
     """What an agent did with a command: "accepted", "repeated" (done before) or "refused", and why."""
 
-    command: str
-    outcome: str
-    reason: str = ""
+    command: Text
+    outcome: Text
+    reason: Reason = ""
 
 
 # Reports -------------------------------------------------------------------------------------------------------
@@ -163,9 +186,9 @@ class Outcome(Message, frozen=True, kw_only=True):
 class JobReport(Variant, frozen=True, kw_only=True):
     """Base of the reports on one attempt of a job; `at` is the agent's UTC time."""
 
-    job: str
-    attempt: int
-    at: Number
+    job: Id
+    attempt: Count
+    at: ReportedMoment
 
 
 class InputStaged(JobReport, frozen=True, kw_only=True):
@@ -179,25 +202,25 @@ class JobStarted(JobReport, frozen=True, kw_only=True):
 class JobFinished(JobReport, frozen=True, kw_only=True):
     """The job is complete and its result is held; for a short one this report includes the earlier steps."""
 
-    compute_s: Number
-    result_bytes: int
-    result_sha256: str
-    staged_at: Number | None = None
-    started_at: Number | None = None
+    compute_s: Duration
+    result_bytes: ByteCount
+    result_sha256: Sha256
+    staged_at: ReportedMoment | None = None
+    started_at: ReportedMoment | None = None
 
 
 class JobFailed(JobReport, frozen=True, kw_only=True):
     """The attempt failed; `retryable` where the job itself may be sound."""
 
-    code: str
-    message: str
+    code: Text
+    message: Reason
     retryable: bool
 
 
 class JobEvicted(JobReport, frozen=True, kw_only=True):
     """The attempt was stopped on command; the input stays, with this share of the work done."""
 
-    done: Number
+    done: Share
 
 
 class JobReleased(JobReport, frozen=True, kw_only=True):
@@ -215,12 +238,12 @@ class ResultExpired(JobReport, frozen=True, kw_only=True):
 class SlotChanged(Variant, frozen=True, kw_only=True):
     """A slot is in another state than before."""
 
-    slot: str
-    at: Number
+    slot: Text
+    at: ReportedMoment
     state: SlotState
-    function: str = ""
-    job: str = ""
-    reason: str = ""
+    function: Text = ""
+    job: OptionalId = ""
+    reason: Reason = ""
 
 
 Report = (
@@ -243,62 +266,62 @@ Report = (
 class ObservedSlot(Message, frozen=True, kw_only=True):
     """A slot as its agent sees it now."""
 
-    slot: str
-    card: str
-    region: str
-    board: str
-    kind: str
+    slot: Text
+    card: Text
+    region: Text
+    board: Text
+    kind: Text
     state: SlotState
-    function: str = ""
-    job: str = ""
-    reason: str = ""
+    function: Text = ""
+    job: OptionalId = ""
+    reason: Reason = ""
     #: Sequence of the last command executed on the slot: while it is behind the slot's own, nothing is concluded
     #: from what the heartbeat lacks; and the epoch of that command.
-    sequence: int = 0
-    epoch: int = 0
+    sequence: Count = 0
+    epoch: Count = 0
     #: Instance that the agent keeps the slot for; "" = none.
-    instance: str = ""
+    instance: OptionalId = ""
     #: How it is linked to other slots, see `model.objects.links`.
-    links: str = ""
+    links: Text = ""
 
 
 class ObservedJob(Message, frozen=True, kw_only=True):
     """A job as its agent knows it now."""
 
-    job: str
-    attempt: int
-    slot: str
+    job: Id
+    attempt: Count
+    slot: Text
     #: How much of its input is here, where that is not as planned: what goes as planned says the same in every beat.
-    moved_bytes: int | None = None
+    moved_bytes: ByteCount | None = None
 
 
 class Heartbeat(Message, frozen=True, kw_only=True):
     """The full observed state of one host."""
 
-    host: str
+    host: Text
     #: Secret of the agent, how often it was started, and how many heartbeats it has sent since.
-    agent_id: str
-    boot: int
-    beat: int
-    at: Number
-    egress_bps: Number
-    ingress_bps: Number
-    data_address: str
-    data_port: int
+    agent_id: Text
+    boot: Count
+    beat: Count
+    at: ReportedMoment
+    egress_bps: Rate
+    ingress_bps: Rate
+    data_address: Text
+    data_port: Annotated[int, Meta(ge=0, le=65535)]
     slots: tuple[ObservedSlot, ...]
     jobs: tuple[ObservedJob, ...]
     #: What it gives to gangs, and their processes.
     processors: tuple[ObservedProcessor, ...] = ()
     processes: tuple[ObservedProcess, ...] = ()
     #: Reports in the agent's journal that were not yet acknowledged: while there are any, nothing is concluded at all.
-    unreported: int = 0
+    unreported: Count = 0
     #: The data port speaks TLS only.
     data_tls: bool = False
     #: Number of streams and commands refused since its start; its log has the reasons.
-    refused_streams: int = 0
-    refused_commands: int = 0
-    availability_zone: str = ""
+    refused_streams: Count = 0
+    refused_commands: Count = 0
+    availability_zone: Text = ""
     #: Egress driver by which flows that leave this host are limited; "" = none.
-    egress_driver: str = ""
+    egress_driver: Text = ""
     #: Name of the host's provider in Placement (Nova's hypervisor_hostname); "" = that of the host.
-    node: str = ""
+    node: Text = ""

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from fpga_pool.model.codec import Message
-from fpga_pool.model.fields import Flat, Limit, Moment, Number, Text, Uuid
+from fpga_pool.model.fields import Flat, Limit, Moment, Number, Port, Text, Uuid, require_address
 from fpga_pool.model.objects.gangs import Gang, Migration, Process
 from fpga_pool.model.objects.pool import Job, RateSegment
 from fpga_pool.model.objects.tasks import Task
@@ -24,7 +24,10 @@ class TicketRequest(Message, frozen=True, kw_only=True):
     job: Uuid
     purpose: Annotated[str, Meta(pattern=r"^(send|fetch)\Z", description="send or fetch")]
     source_address: Annotated[str, Meta(pattern=r"^[0-9A-Fa-f:.]{2,45}(%[\w.-]{1,15})?\Z", description="an IP address")]
-    source_port: Annotated[int, Meta(ge=1, le=65535, description="a port")]
+    source_port: Port
+
+    def __post_init__(self) -> None:
+        require_address("source_address", self.source_address)
 
 
 class TicketRequests(Message, frozen=True, kw_only=True):

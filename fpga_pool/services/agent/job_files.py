@@ -1,14 +1,18 @@
 """Files of jobs on an agent's disk: inputs and results, in files or, where they are small, in the journal."""
 
 import os
+import re
 from collections.abc import Container, Sequence
 from pathlib import Path
 
 from fpga_pool.model.agent.objects import HeldJob
+from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.services.agent.journal import Journal
 
 #: Small inputs that are kept in memory: 16 MiB at most.
 RECENT = 256
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 
 
 class JobFiles:
@@ -28,19 +32,19 @@ class JobFiles:
 
     def input_path(self, uuid: str) -> Path:
         """Where a job's complete input is."""
-        return self._inputs / uuid
+        return self._inputs / _checked(uuid)
 
     def partial_path(self, uuid: str) -> Path:
         """Where a job's input is until it is complete."""
-        return self._inputs / f"{uuid}.part"
+        return self._inputs / f"{_checked(uuid)}.part"
 
     def result_path(self, uuid: str) -> Path:
         """Where a job's result is."""
-        return self._results / uuid
+        return self._results / _checked(uuid)
 
     def sink_path(self, uuid: str, attempt: int) -> Path:
         """Where an attempt's result grows; an older attempt may still compute when a newer one begins."""
-        return self._results / f"{uuid}.{attempt}"
+        return self._results / f"{_checked(uuid)}.{attempt}"
 
     def small_input(self, uuid: str) -> bytes | None:
         """Return a job's input if it is a small one; else it is in a file."""
@@ -86,6 +90,16 @@ class JobFiles:
         strays += [path for path in self._results.iterdir() if path.name not in held]
         for path in strays:
             path.unlink()
+
+
+def _checked(uuid: str) -> str:
+    """Return the id of a job; InvalidInput unless it is the name of a file in the directory that it is put into.
+
+    Messages are read by `model.fields.Id`; this is for what else may call, for the agent deletes what is named here.
+    """
+    if not _PLAIN_NAME.fullmatch(uuid):
+        raise InvalidInput(f"job {uuid[:60]!r}: expected letters, digits and hyphens")
+    return uuid
 
 
 def _sync_directory(path: Path) -> None:

@@ -16,30 +16,33 @@ from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent.gangs.process import Goal, HeldProcess, Key
 from fpga_pool.model.agent.objects import REMEMBERED, HeldJob, Phase
 from fpga_pool.model.codec import from_text, to_text
-from fpga_pool.model.exceptions import StorageFull
+from fpga_pool.model.exceptions import InvalidInput, StorageFull
 from fpga_pool.model.messages.agents import Action, Command, HoldSlot, Report, ShapeFlow
 from fpga_pool.transfer.handler import JobResult
 
 #: What SQLite says where the disk has no room: for the file or its log, for the index of the log.
 _FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"})
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS fences (slot TEXT PRIMARY KEY, epoch INTEGER NOT NULL, sequence INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS commands (id TEXT PRIMARY KEY);
-CREATE TABLE IF NOT EXISTS jobs (
+#: Each brings a journal to the next version; the number of those that were applied is SQLite's `user_version`.
+_MIGRATIONS = [
+    """
+CREATE TABLE fences (slot TEXT PRIMARY KEY, epoch INTEGER NOT NULL, sequence INTEGER NOT NULL);
+CREATE TABLE commands (id TEXT PRIMARY KEY);
+CREATE TABLE jobs (
     uuid TEXT PRIMARY KEY, slot TEXT NOT NULL, phase TEXT NOT NULL, action TEXT NOT NULL,
     result_bytes INTEGER, result_sha256 TEXT NOT NULL, finished_at REAL, evicted_done REAL);
-CREATE TABLE IF NOT EXISTS reports (number INTEGER PRIMARY KEY AUTOINCREMENT, report TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS inputs (job TEXT PRIMARY KEY, data BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS results (job TEXT PRIMARY KEY, data BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS tokens (id TEXT PRIMARY KEY, deadline_s REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS shards (name TEXT PRIMARY KEY, epoch INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS processes (
+CREATE TABLE reports (number INTEGER PRIMARY KEY AUTOINCREMENT, report TEXT NOT NULL);
+CREATE TABLE inputs (job TEXT PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE results (job TEXT PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE tokens (id TEXT PRIMARY KEY, deadline_s REAL NOT NULL);
+CREATE TABLE shards (name TEXT PRIMARY KEY, epoch INTEGER NOT NULL);
+CREATE TABLE processes (
     name TEXT PRIMARY KEY, processor TEXT NOT NULL, wish TEXT NOT NULL, action TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS flows (name TEXT PRIMARY KEY, action TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS holds (slot TEXT PRIMARY KEY, action TEXT NOT NULL, ready INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS agent (id TEXT NOT NULL, boot INTEGER NOT NULL);
-"""
+CREATE TABLE flows (name TEXT PRIMARY KEY, action TEXT NOT NULL);
+CREATE TABLE holds (slot TEXT PRIMARY KEY, action TEXT NOT NULL, ready INTEGER NOT NULL);
+CREATE TABLE agent (id TEXT NOT NULL, boot INTEGER NOT NULL);
+""",
+]
 
 
 class Journal:
@@ -52,7 +55,7 @@ class Journal:
         self._later: list[Report] = []
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
         self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.executescript(_SCHEMA)
+        _migrate(self._db, path)
         #: Reads what is committed while the other connection waits for the disk.
         self._reader = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10.0)
         self._reader_lock = threading.Lock()
@@ -370,3 +373,19 @@ def _record(
 
 def _insert_reports(db: sqlite3.Connection, reports: Sequence[Report]) -> None:
     db.executemany("INSERT INTO reports (report) VALUES (?)", [(to_text(item),) for item in reports])
+
+
+def _migrate(db: sqlite3.Connection, path: Path) -> None:
+    """Bring a journal to this version; InvalidInput if a later version of the agent wrote it."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version > len(_MIGRATIONS):
+        raise InvalidInput(
+            f"{path}: written by a later version of the agent (schema {version}, this one knows {len(_MIGRATIONS)}); "
+            "install that version again, or remove the state directory, with which inputs and results are lost"
+        )
+    for number, script in enumerate(_MIGRATIONS[version:], version + 1):
+        with db:  # all of a step, or nothing
+            db.execute("BEGIN IMMEDIATE")
+            for statement in filter(str.strip, script.split(";")):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {number}")

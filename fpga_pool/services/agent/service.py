@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -18,6 +19,7 @@ from fpga_pool.model.agent.coalescing import coalesced
 from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, NotEnrolled, StorageFull, Unauthenticated
+from fpga_pool.model.fields import short_reason
 from fpga_pool.model.messages.agents import Command, Heartbeat, ObservedSlot, Outcome, ReleaseFlow, ShapeFlow
 from fpga_pool.model.objects.links import SlotLinks
 from fpga_pool.model.objects.pool import SlotState
@@ -91,6 +93,7 @@ class AgentService:
             ingress_bps=settings.ingress_bps,
             clock=clock,
         )
+        _remove_scratch(settings.state_dir / "scratch")
         self._port = settings.data_port
         self._tls = ssl_context is not None
         self._reports_at_once = REPORTS
@@ -210,7 +213,7 @@ class AgentService:
         try:
             shaper.take(action)
         except InvalidInput as error:
-            return Outcome(command=command.id, outcome="refused", reason=str(error))
+            return Outcome(command=command.id, outcome="refused", reason=short_reason(str(error)))
         self._journal.note_flow(command, flow_key(action))
         return Outcome(command=command.id, outcome="accepted")
 
@@ -358,3 +361,9 @@ def _parameters(settings: AgentSettings) -> AgentParameters:
         fault_pause_s=settings.fault_pause_s,
         retention_s=settings.retention_s,
     )
+
+
+def _remove_scratch(directory: Path) -> None:
+    """Remove what computations of an earlier start of the agent have left: it holds data of tenants."""
+    for path in directory.glob("*"):
+        path.unlink(missing_ok=True)

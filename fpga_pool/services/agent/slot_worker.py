@@ -246,6 +246,7 @@ class SlotWorker:
             compute_s = self._run_watched(job, compute)
             result = self._take_result(job)
         except RunStopped:
+            self._sink.unlink(missing_ok=True)
             code, message = "fpga_pool.stopped", "stopped by its agent"
         except SlotFault as error:
             code, message, slot_failed = error.code, str(error), True
@@ -298,6 +299,8 @@ class SlotWorker:
         finally:
             with self._running_lock:
                 self._running = None
+            if source == self._source:  # no tenant's data stays beyond its job
+                os.truncate(self._source, 0)
 
     def _place_input(self, job: HeldJob) -> Path:
         """Return the file that holds the job's input."""

@@ -119,8 +119,14 @@ class Calibrator:
         for name, boards in observed.items():
             for board, (input_bytes, seconds) in sorted(boards.items()):
                 prior = self._catalogue.functions[name].fpga_time.get(board)
-                if prior is not None:
-                    yield name, board, prior, refit(prior, input_bytes, seconds, prior_weight=PRIOR_RUNS)
+                if prior is None:
+                    continue
+                try:
+                    fitted = refit(prior, input_bytes, seconds, prior_weight=PRIOR_RUNS)
+                except ValueError as error:
+                    LOG.warning("%s on %s: its runs give no time model: %s", name, board, error)
+                    continue
+                yield name, board, prior, fitted
 
 
 # ---- The cycle

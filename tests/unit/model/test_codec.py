@@ -16,9 +16,11 @@ from fpga_pool.model.messages.agents import (
     AssignJob,
     Command,
     Heartbeat,
+    JobFinished,
     ObservedSlot,
     ReleaseJob,
     Report,
+    ShapeFlow,
     SlotChanged,
 )
 from fpga_pool.model.messages.gangs import ObservedProcess, ObservedProcessor
@@ -51,12 +53,23 @@ NUMBERS = st.floats(allow_nan=False, min_value=-1e300)
 SEGMENTS = st.lists(st.builds(RateSegment, NUMBERS, NUMBERS, NUMBERS), max_size=2).map(tuple)
 
 
-@given(st.builds(AssignJob, expected_s=NUMBERS, done=NUMBERS, dispatched_at=NUMBERS, transfer=SEGMENTS))
+IDS = st.from_regex(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}", fullmatch=True)
+TEXTS = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=255)
+COUNTS = st.integers(0, 2**63 - 1)
+MOMENTS = st.floats(0, 253402300799)
+
+
+@given(
+    st.builds(
+        AssignJob, job=IDS, attempt=COUNTS, project_id=TEXTS, function=TEXTS, input_bytes=COUNTS, order=COUNTS,
+        expected_s=NUMBERS, done=st.floats(0, 1), dispatched_at=NUMBERS, transfer=SEGMENTS, result_transfer=SEGMENTS,
+    )
+)  # fmt: skip
 def test_any_action_comes_back_equal_from_its_text(action):
     assert from_text(Action, to_text(action)) == action
 
 
-@given(st.builds(SlotChanged, at=NUMBERS))
+@given(st.builds(SlotChanged, slot=TEXTS, at=MOMENTS, function=TEXTS, job=IDS | st.just(""), reason=TEXTS))
 def test_any_report_comes_back_equal_from_its_text(report):
     assert from_text(Report, to_text(report)) == report
 
@@ -96,12 +109,12 @@ def test_a_field_with_a_default_may_be_missing():
         (Action, {"type": "ReleaseJob", "job": 7}, "message.job: expected `str`, got `int`, found 7"),
         (Action, {"type": "ReleaseJob", "job": None}, "message.job: expected `str`, got `null`, found None"),
         (Action, {7: "x", "type": "ReleaseJob", "job": "j"}, "message: expected `str`"),
-        (Command, altered(COMMAND, epoch=True), "message.epoch: expected `int`, got `bool`, found True"),
-        (Command, altered(COMMAND, epoch=1.0), "message.epoch: expected `int`, got `float`, found 1.0"),
+        (Command, altered(COMMAND, epoch=True), "message.epoch: expected a number of at least 0, found True"),
+        (Command, altered(COMMAND, epoch=1.0), "message.epoch: expected a number of at least 0, found 1.0"),
         (Command, altered(COMMAND, action=to_plain(HEARTBEAT)), "message.action: missing: type"),
-        (Heartbeat, altered(HEARTBEAT, at=nan), "message.at: expected `float` >= -1.7976931348623157e+308, found nan"),
-        (Heartbeat, altered(HEARTBEAT, at="1.5"), "message.at: expected `float`, got `str`, found '1.5'"),
-        (Heartbeat, altered(HEARTBEAT, egress_bps=None), "message.egress_bps: expected `float`, got `null`"),
+        (Heartbeat, altered(HEARTBEAT, at=nan), "message.at: expected 0 to 253402300799, found nan"),
+        (Heartbeat, altered(HEARTBEAT, at="1.5"), "message.at: expected UTC seconds since the epoch, found '1.5'"),
+        (Heartbeat, altered(HEARTBEAT, egress_bps=None), "message.egress_bps: expected bits per second, found None"),
         (Heartbeat, altered(HEARTBEAT, slots=["h/0/0"]), "message.slots[0]: expected `object`, got `str`, found 'h/0"),
         (Heartbeat, altered(HEARTBEAT, slots=[{}]), "message.slots[0]: missing: slot"),
         (Heartbeat, altered(HEARTBEAT, slots={}), "message.slots: expected `array`, got `object`, found {}"),
@@ -140,3 +153,54 @@ def test_an_optional_field_takes_nothing_or_its_type():
     assert read(Note, {"text": None}) == Note(text=None)
     with pytest.raises(InvalidInput, match=r"text: expected `str \| null`, got `int`"):
         read(Note, {"text": 1})
+
+
+FINISHED = to_plain(
+    JobFinished(job="j", attempt=1, at=1.0, compute_s=1.0, result_bytes=1, result_sha256="0" * 64, staged_at=1.0)
+)
+SHAPED = to_plain(
+    ShapeFlow(
+        job="j", attempt=1, source_address="::1", source_port=1, destination_address="::2", destination_port=1,
+        dispatched_at=0.0, transfer=(),
+    )
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain", "field", "bad"),
+    [
+        (Action, to_plain(ReleaseJob(job="j")), "job", ["../../victim.txt", "a/b", ".", "j\n", "j" * 65, "j\0"]),
+        (Action, SHAPED, "job", ["..", ""]),
+        (Action, SHAPED, "source_address", ["999.999.999.999", "ffff", "::::::", "", "localhost"]),
+        (Action, SHAPED, "destination_address", ["1.2.3"]),
+        (Action, SHAPED, "source_port", [0, -1, 65536]),
+        (Action, SHAPED, "attempt", [-1, 2**63]),
+        (Report, FINISHED, "at", [1e300, -1.0, inf, 253402300800]),
+        (Report, FINISHED, "staged_at", [1e300, inf]),
+        (Report, FINISHED, "compute_s", [inf, -1.0, 1e300]),
+        (Report, FINISHED, "result_bytes", [-5, 2**63]),
+        (Report, FINISHED, "result_sha256", ["zz", "0" * 63, "0" * 64 + "\n", "A" * 64]),
+        (Heartbeat, to_plain(HEARTBEAT), "host", ["h" * 256, "a\nb"]),
+        (Heartbeat, to_plain(HEARTBEAT), "beat", [-1, 2**64]),
+        (Heartbeat, to_plain(HEARTBEAT), "ingress_bps", [-1.0]),
+        (Heartbeat, to_plain(HEARTBEAT), "data_port", [65536]),
+        (ObservedSlot, OBSERVED, "reason", ["x" * 4097]),
+    ],
+)
+def test_values_outside_the_bounds_of_their_fields_are_refused(kind, plain, field, bad):
+    read(kind, plain)
+    for value in bad:
+        with pytest.raises(InvalidInput, match=rf"message(\.{field})?: .*(expected|`)"):
+            read(kind, plain | {field: value})
+
+
+def test_what_is_nested_deeply_or_very_long_is_refused_in_few_words():
+    deep: object = 1
+    for _ in range(100_000):
+        deep = [deep]
+    for plain in (deep, {"job": deep}, ["x" * 10**7] * 3):
+        with pytest.raises(InvalidInput) as refused:
+            read(JobFinished, plain)
+        assert len(str(refused.value)) < 200
+    with pytest.raises(InvalidInput, match="nested too deeply"):
+        from_text(Report, "[" * 100_000)

@@ -6,6 +6,7 @@ from enum import Enum, StrEnum
 from typing import Any
 
 from fpga_pool.model.exceptions import InvalidTransition
+from fpga_pool.model.fields import short_reason
 from fpga_pool.model.flavor import Tier
 from fpga_pool.model.messages.gangs import (
     GangReport,
@@ -268,7 +269,7 @@ def _launched(held: HeldProcess, event: Launched, now_s: float) -> Outcome:
 
 
 def _refused(held: HeldProcess, event: Refused, now_s: float) -> Outcome:
-    failed = ProcessFailed(**about(held.key, now_s), message=event.message)
+    failed = ProcessFailed(**about(held.key, now_s), message=short_reason(event.message))
     return replace(held, farewell=failed), Step.END
 
 
@@ -283,7 +284,7 @@ def _gone(held: HeldProcess, event: Unseen, now_s: float) -> Outcome:
 
 
 def _failed(held: HeldProcess, event: SeenFailed, now_s: float) -> Outcome:
-    failed = ProcessFailed(**_reported(held, event, now_s), message=event.guest.reason)
+    failed = ProcessFailed(**_reported(held, event, now_s), message=short_reason(event.guest.reason))
     return replace(held, farewell=failed), Step.END
 
 

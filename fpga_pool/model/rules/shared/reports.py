@@ -12,6 +12,7 @@ from fpga_pool.model.objects.pool import ACTIVE_JOBS, Host, Job, Run, SlotState
 from fpga_pool.model.rules.gang.reports import apply_gang_report
 from fpga_pool.model.rules.shared.changes import change_job, change_slot, settle_slots
 from fpga_pool.model.transaction import Transaction
+from fpga_pool.model.values import changed
 
 
 def apply_reports(
@@ -40,7 +41,7 @@ def apply_reports(
     if len({job.slot for job in jobs}) > 1:
         tx.slots(host)  # all at once; one by one they are known then
     for report in fresh:
-        if complaint := _apply(tx, host, report, now_s):
+        if complaint := _apply(tx, host, _by_now(report, now_s), now_s):
             void.append(f"{type(report).__name__}: {complaint}")
     left = dict.fromkeys(job.slot for job in jobs if _has_left(job, tx.job(job.uuid)))
     if left:
@@ -67,6 +68,13 @@ def _apply(tx: Transaction, host: str, report: Report, now_s: float) -> str:
     if isinstance(report, ProcessReport):
         return apply_gang_report(tx, host, report, now_s)
     return _apply_job_report(tx, host, report, now_s)
+
+
+def _by_now(report: Report, now_s: float) -> Report:
+    """Return a report without times after now: a host whose clock is wrong makes no history of the future."""
+    times = {name: getattr(report, name, None) for name in ("at", "staged_at", "started_at")}
+    ahead = {name: now_s for name, at in times.items() if at is not None and at > now_s}
+    return changed(report, **ahead) if ahead else report
 
 
 def _has_left(before: Job, now: Job) -> bool:

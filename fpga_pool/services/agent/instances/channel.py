@@ -3,9 +3,11 @@
 import contextlib
 import hashlib
 import logging
+import os
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fpga_pool.guest.frames import CHUNK_BYTES, Lines, Message, encode
+from fpga_pool.model.allowance import Allowance
 from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput, ServiceUnavailable
 from fpga_pool.services.agent.instances.slots import GuestUse
 
@@ -73,6 +76,8 @@ class GuestChannel:
         self._closing = threading.Event()
         self._end: socket.socket | None = None
         self._request: _Request | None = None
+        #: Refusals of the guest that the log shows.
+        self._shown = Allowance(at_once=10, per_s=0.2)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=f"guest-{slot}")
         self._thread = threading.Thread(target=self._run, name=f"channel-{slot}", daemon=True)
         self._thread.start()
@@ -135,7 +140,10 @@ class GuestChannel:
                     yield from self._compute(end, message)
         except (FpgaPoolError, OSError) as error:
             self._forget_request()
-            LOG.info("slot %s: request of instance %s: %r", self.slot, self._instance, str(error)[:100])
+            if self._shown.take(time.monotonic()):
+                missed = self._shown.missed()
+                LOG.info("slot %s: request of instance %s: %r (%d more since the last one shown)",
+                         self.slot, self._instance, str(error)[:100], missed)  # fmt: skip
             code = getattr(error, "code", "fpga_pool.agent_error")
             yield {"id": request, "op": "error", "code": code, "message": str(error)}
 
@@ -161,7 +169,7 @@ class GuestChannel:
         held = self._guest.function(self._instance)
         if function not in ("", held):
             raise InvalidInput(f"this accelerator is {held}, not {function}")
-        self._request = _Request(message["id"], function, size, self._source.open("wb"))
+        self._request = _Request(message["id"], function, size, _open_private(self._source))
 
     def _take(self, message: Message) -> None:
         request, data = self._request, message.get("data", b"")
@@ -220,3 +228,8 @@ class GuestChannel:
         if self._request is not None:
             self._request.file.close()
             self._request = None
+
+
+def _open_private(path: Path) -> BinaryIO:
+    """Open an empty file that only the agent's user can read."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb")

@@ -80,7 +80,7 @@ def give(jobs, commands, uuid="j", phase=Phase.STAGED, **fields):
 
 def finish(jobs, running):
     jobs.files.sink_path(running.uuid, running.attempt).write_bytes(b"output")
-    jobs.finished(running, 0.5, JobResult(jobs.files.result_path(running.uuid), 6, "ab"))
+    jobs.finished(running, 0.5, JobResult(jobs.files.result_path(running.uuid), 6, "ab" * 32))
 
 
 def files(tmp_path):
@@ -100,5 +100,5 @@ def give_small(jobs, commands, uuid="j", phase=Phase.STAGED, **fields):
 
 
 def finish_small(jobs, running):
-    result = JobResult(jobs.files.result_path(running.uuid), 6, "ab", b"output")
+    result = JobResult(jobs.files.result_path(running.uuid), 6, "ab" * 32, b"output")
     jobs.finished(running, 0.5, result)

@@ -117,6 +117,16 @@ def test_a_guest_writes_no_line_of_its_own_into_the_log_and_not_a_long_one(new_c
     assert len(line) < 300
 
 
+def test_a_guest_does_not_fill_the_log(new_channel, caplog):
+    caplog.set_level(logging.INFO, "fpga_pool.services.agent.instances.channel")
+    with Port(new_channel()) as port:
+        for _ in range(100):
+            with pytest.raises(RequestFailed):
+                compute(port, b"", "nonsense")
+    # Ten at once, and one per five seconds.
+    assert 10 <= len([record for record in caplog.records if "request of instance" in record.getMessage()]) < 100
+
+
 def test_another_function_than_the_slot_holds_is_refused_with_both_names(new_channel):
     with Port(new_channel()) as port:
         with pytest.raises(RequestFailed, match="this accelerator is sha256, not aes") as failed:

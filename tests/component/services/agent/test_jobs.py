@@ -202,7 +202,7 @@ def test_whoever_waits_for_a_job_is_told_its_end(jobs, commands):
     cancelled.cancel()
     assert not waiting.done()
     finish(jobs, running)
-    expected = JobResult(jobs.files.result_path("j"), 6, "ab", ended_at=jobs.get("j").finished_at)
+    expected = JobResult(jobs.files.result_path("j"), 6, "ab" * 32, ended_at=jobs.get("j").finished_at)
     assert waiting.result(0) == expected == jobs.end_of("j").result(0)
     assert jobs._waiters == {}
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from fpga_pool.model.agent import instructions as i
 from fpga_pool.model.agent.objects import HeldJob, Phase
-from fpga_pool.model.exceptions import StorageFull
+from fpga_pool.model.exceptions import InvalidInput, StorageFull
 from fpga_pool.model.messages.agents import InputStaged, JobFailed, ReleaseJob
 from fpga_pool.services.agent import journal as journal_module
 from fpga_pool.services.agent.journal import Journal
@@ -30,6 +31,44 @@ def keep(journal, *jobs, reports=(), command=None):
 
 def staged(job):
     return InputStaged(job=job, attempt=1, at=1.5)
+
+
+def test_a_journal_of_an_earlier_version_is_migrated_with_what_it_holds(tmp_path, commands, monkeypatch):
+    before = Journal(tmp_path / "j.sqlite")
+    keep(before, held(commands), reports=[staged("j")])
+    before.close()
+    column = "ALTER TABLE jobs ADD COLUMN weight INTEGER NOT NULL DEFAULT 7; CREATE TABLE more (a TEXT)"
+    monkeypatch.setattr(journal_module, "_MIGRATIONS", [*journal_module._MIGRATIONS, column])
+    for _ in range(2):
+        now = Journal(tmp_path / "j.sqlite")
+        assert [job.uuid for job in now.jobs()] == ["j"]
+        assert [report for _, report in now.reports(9)] == [staged("j")]
+        assert now._db.execute("SELECT weight FROM jobs").fetchall() == [(7,)]
+        assert now._db.execute("PRAGMA user_version").fetchone() == (2,)
+        now.close()
+
+
+def test_a_journal_of_a_later_version_is_refused_and_left_as_it_is(tmp_path, commands, monkeypatch):
+    later = [*journal_module._MIGRATIONS, "CREATE TABLE more (a TEXT)"]
+    with monkeypatch.context() as patch:
+        patch.setattr(journal_module, "_MIGRATIONS", later)
+        Journal(tmp_path / "j.sqlite").close()
+    with pytest.raises(InvalidInput, match=r"schema 2, this one knows 1"):
+        Journal(tmp_path / "j.sqlite")
+    monkeypatch.setattr(journal_module, "_MIGRATIONS", later)
+    Journal(tmp_path / "j.sqlite").close()
+
+
+def test_a_migration_that_fails_changes_nothing(tmp_path, commands, monkeypatch):
+    Journal(tmp_path / "j.sqlite").close()
+    good = list(journal_module._MIGRATIONS)
+    monkeypatch.setattr(journal_module, "_MIGRATIONS", [*good, "CREATE TABLE more (a TEXT); nonsense"])
+    with pytest.raises(sqlite3.OperationalError):
+        Journal(tmp_path / "j.sqlite")
+    monkeypatch.setattr(journal_module, "_MIGRATIONS", good)
+    journal = Journal(tmp_path / "j.sqlite")
+    assert journal._db.execute("SELECT name FROM sqlite_master WHERE name = 'more'").fetchall() == []
+    journal.close()
 
 
 def test_a_command_is_known_once_it_was_executed(journal, commands):
@@ -69,7 +108,7 @@ def test_only_the_newest_commands_are_remembered(journal, commands, monkeypatch)
 
 def test_a_new_journal_on_the_same_file_knows_everything(tmp_path, commands):
     first = Journal(tmp_path / "j.sqlite")
-    job = held(commands, phase=Phase.HELD, result_bytes=7, result_sha256="ab", finished_at=2.5)
+    job = held(commands, phase=Phase.HELD, result_bytes=7, result_sha256="ab" * 32, finished_at=2.5)
     command = commands.assign("j")
     failed = JobFailed(job="j", attempt=1, at=2.0, code="c", message="Märchen", retryable=True)
     keep(first, job, command=command, reports=[staged("j"), failed])

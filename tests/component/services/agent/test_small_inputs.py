@@ -27,6 +27,13 @@ def test_a_small_job_needs_no_files(jobs, commands, tmp_path, reported):
     ]  # fmt: skip
 
 
+def test_what_a_broken_stream_left_of_a_small_input_goes_when_a_lane_brings_all_of_it(jobs, commands, tmp_path):
+    jobs.order(commands.assign("j", input_bytes=5))
+    jobs.files.partial_path("j").write_bytes(b"inp")
+    jobs.staged_small([("j", b"input")])
+    assert files(tmp_path) == []
+
+
 def test_a_small_input_that_is_here_already_is_not_staged_again(jobs, commands, reported):
     give_small(jobs, commands)
     jobs.staged_small([("j", b"other"), ("unknown", b"x")])
@@ -77,7 +84,7 @@ def test_an_end_that_is_recorded_after_its_job_was_released_leaves_nothing(jobs,
     running = give(jobs, commands, phase=Phase.RUNNING)
     jobs.files.sink_path(running.uuid, running.attempt).write_bytes(b"output")
     jobs.on_end = lambda: None
-    jobs.finished(running, 0.5, JobResult(jobs.files.result_path("j"), 6, "ab"))
+    jobs.finished(running, 0.5, JobResult(jobs.files.result_path("j"), 6, "ab" * 32))
     jobs.order(commands.release("j"))
     jobs.record_ends()
     assert files(tmp_path) == []

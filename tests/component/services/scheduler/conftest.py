@@ -233,7 +233,7 @@ class Bench:
         every = {
             "staged": InputStaged(**about),
             "started": JobStarted(**about),
-            "finished": JobFinished(**about, compute_s=0.02, result_bytes=1, result_sha256="ab"),
+            "finished": JobFinished(**about, compute_s=0.02, result_bytes=1, result_sha256="ab" * 32),
         }
         self.api.report(job.host, job.host, [(next(self.numbers), every[kind]) for kind in kinds])
 

@@ -1,5 +1,6 @@
 """The planning cycle on a real database."""
 
+import math
 import threading
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import pytest
 
 from fpga_pool.conf.policies import load_policy
 from fpga_pool.core.makespan import Ect, Makespan
+from fpga_pool.model.objects.pool import Run
 from fpga_pool.model.rules.batch.family import BatchFamily
 from fpga_pool.services.scheduler.planner import sparing
 
@@ -189,3 +191,17 @@ def test_a_scheduler_that_takes_over_decides_with_what_the_policy_has_learned(qu
     quiet.create(agent, "sha256")
     assert planner(after, "another", epoch).step()
     assert after.states == [{"placed": 2, "compute_s": quiet.jobs(first)[0].compute_s}]
+
+
+def test_runs_that_give_no_model_do_not_stop_the_others_from_being_refitted(quiet, agent, caplog):
+    for function, compute_s in (("aes", math.inf), ("sha256", 1.0)):
+        batch = quiet.create(agent, function)
+        with quiet.service.store.reading() as tx:
+            job = tx.batch_jobs(batch)[0].uuid
+        run = Run(
+            job=job, attempt=1, function=function, board="fast", input_bytes=10, compute_s=compute_s, finished_at=1.0
+        )
+        quiet.service.writer("default").run(lambda tx, run=run: tx.record_run(run))
+    quiet.service.calibrator.refit()
+    assert [fit.function for fit in quiet.service.calibrator.report()] == ["sha256"]
+    assert "aes on fast: its runs give no time model" in caplog.text

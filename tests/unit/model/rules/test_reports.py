@@ -18,6 +18,16 @@ def test_reports_in_their_order_complete_a_job_once(pool, job):
     assert (run.job, run.function, run.board, run.input_bytes, run.compute_s) == (job, "aes", "fast", 1000, 1.5)
 
 
+@pytest.mark.parametrize("at", [1e11, 253402300799.0])
+def test_a_report_of_the_future_is_of_now(pool, job, at):
+    finished = JobFinished(
+        **pool.about(job) | {"at": at}, compute_s=1.0, result_bytes=1, result_sha256="", staged_at=0.5, started_at=at
+    )
+    assert pool.report(InputStaged(**pool.about(job)), finished) == []
+    found = pool.job(job)
+    assert (found.staged_at, found.started_at, found.finished_at) == (0.5, pool.now_s, pool.now_s)
+
+
 def test_reports_that_are_repeated_change_nothing(pool, job):
     about = pool.about(job)
     history = [
