@@ -197,7 +197,7 @@ def test_runs_that_give_no_model_do_not_stop_the_others_from_being_refitted(quie
     for function, compute_s in (("aes", math.inf), ("sha256", 1.0)):
         batch = quiet.create(agent, function)
         with quiet.service.store.reading() as tx:
-            job = tx.batch_jobs(batch)[0].uuid
+            job = tx.batch_jobs(batch.uuid)[0].uuid
         run = Run(
             job=job, attempt=1, function=function, board="fast", input_bytes=10, compute_s=compute_s, finished_at=1.0
         )
