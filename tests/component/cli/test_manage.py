@@ -1,5 +1,7 @@
 import io
 import json
+import re
+import shlex
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -89,6 +91,20 @@ def test_hosts_are_enrolled_approved_and_revoked(manage):
     assert manage("host", "revoke", "h1")[0] == 1
     assert manage("host", "approve", "h1", "secret")[2].startswith("fpga-pool-manage: key: expected the 43 characters")
     assert manage("host", "approve", "h1")[2] == "fpga-pool-manage: expected HOST and KEY, or --all\n"
+
+
+def test_permissions_of_an_account_are_printed_as_commands(manage):
+    status, printed, _ = manage("rabbitmq", "permissions", "agent", "me", "--host", "h1.example", "--vhost", "v")
+    names, keys = [shlex.split(line) for line in printed.splitlines()]
+    assert (status, names[:5]) == (0, ["rabbitmqctl", "set_permissions", "-p", "v", "me"])
+    assert keys[:6] == ["rabbitmqctl", "set_topic_permissions", "-p", "v", "me", "fpga_pool"]
+    _, write, read = names[5:]
+    others = ["fpga_pool.agent.h1xexample", "fpga_pool.agent.h2", "fpga_pool.scheduler", "reply_0"]
+    names = ["fpga_pool", "fpga_pool.agent.h1.example", "amq.default", "reply_" + 32 * "0", *others]
+    assert [name for name in names if re.search(write, name)] == names[:3]
+    assert [name for name in names if re.search(read, name)] == [*names[:2], names[3]]
+    assert manage("rabbitmq", "permissions", "agent", "me")[0] == 2
+    assert manage("rabbitmq", "permissions", "api", "me", "--host", "h1")[0] == 2
 
 
 def test_the_library_is_stocked_for_a_board(manage, tmp_path):

@@ -1,12 +1,17 @@
 """A RabbitMQ node of its own name, with an epmd and a cookie of its own."""
 
+import base64
+import hashlib
+import json
+import secrets
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fpga_pool.model.exceptions import ServiceUnavailable
+from fpga_pool.rpc.permissions import Permissions
 from support.servers.process import Process
 from support.servers.server import POLL_INTERVAL_S, START_TIMEOUT_S, USER, Server, free_ports
 
@@ -37,6 +42,37 @@ class RabbitMQ(Server):
     def url(self) -> str:
         """For `transport_url` of oslo.messaging."""
         return f"rabbit://{USER}:{self.password}@{self.addresses[0]}:{self.port}/"
+
+    def account(self, user: str) -> str:
+        """Return the URL of another account, with the same password."""
+        return self.url.replace(f"//{USER}:", f"//{user}:")
+
+    def provide_accounts(self, accounts: Mapping[str, Permissions], exchange: str) -> None:
+        """Make accounts with the permissions that processes of the pool need; those of the same name are replaced."""
+        salt = secrets.token_bytes(4)
+        digest = base64.b64encode(salt + hashlib.sha256(salt + self.password.encode()).digest()).decode()
+        at = {"vhost": "/"}
+        definitions = {
+            "users": [
+                {
+                    "name": user,
+                    "password_hash": digest,
+                    "hashing_algorithm": "rabbit_password_hashing_sha256",
+                    "tags": "",
+                }
+                for user in accounts
+            ],
+            "permissions": [
+                {"user": user, "configure": own.configure, "write": own.write, "read": own.read, **at}
+                for user, own in accounts.items()
+            ],
+            "topic_permissions": [
+                {"user": user, "exchange": exchange, "write": own.topic_write, "read": own.topic_read, **at}
+                for user, own in accounts.items()
+            ],
+        }
+        file = self._write("accounts.json", json.dumps(definitions))
+        self._run(["/usr/lib/rabbitmq/bin/rabbitmqctl", "import_definitions", str(file)])
 
     def stop(self) -> None:
         """End the node, then its epmd."""

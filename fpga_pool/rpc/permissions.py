@@ -1,0 +1,63 @@
+"""What each process of the pool needs in RabbitMQ, by the queues and exchanges that oslo.messaging makes for it.
+
+They keep a process from reading what is for another one.  They do not say who has sent a message: a process that
+answers calls may write to any queue of known name, through the default exchange (`rpc.identity` is for that).
+"""
+
+import re
+from dataclasses import dataclass
+
+from fpga_pool.rpc.roles import Role
+from fpga_pool.rpc.transport import AGENT_TOPIC, EXCHANGE, SCHEDULER_TOPIC
+
+_EXCHANGE, _SCHEDULER, _AGENT = (re.escape(name) for name in (EXCHANGE, SCHEDULER_TOPIC, AGENT_TOPIC))
+#: Queues of answers, made by callers; their names are random numbers of 128 bits.
+_ANSWERS = "reply_[0-9a-f]{32}"
+#: To which answers are published.
+_DEFAULT_EXCHANGE = r"amq\.default"
+_NOTHING = "^$"
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """Patterns of names, as `rabbitmqctl set_permissions` and `set_topic_permissions` take them."""
+
+    configure: str
+    write: str
+    read: str
+    #: Of routing keys on the exchange of the pool.
+    topic_write: str
+    topic_read: str
+
+
+def permissions(role: Role, host: str = "") -> Permissions:
+    """Return what a process of a role needs; an agent's are those of its host."""
+    if role is Role.SCHEDULER:
+        own = rf"{_SCHEDULER}(\..+|_fanout.*)?"
+        schedulers, servers = rf"{_SCHEDULER}(\..+)?", rf"({_SCHEDULER}|{_AGENT})(\..+)?"
+        return _of_server(own, topic_write=_any(servers), topic_read=_any(schedulers))
+    if role is Role.AGENT:
+        name = re.escape(host)
+        own = rf"{_AGENT}(\.{name}|_fanout.*)?"
+        return _of_server(own, topic_write=_any(rf"{_SCHEDULER}(\..+)?"), topic_read=_any(rf"{_AGENT}(\.{name})?"))
+    return Permissions(
+        configure=_any(_EXCHANGE, _ANSWERS),
+        write=_any(_EXCHANGE),
+        read=_any(_ANSWERS),
+        topic_write=_any(rf"{_SCHEDULER}(\..+)?"),
+        topic_read=_NOTHING,
+    )
+
+
+def _of_server(own: str, *, topic_write: str, topic_read: str) -> Permissions:
+    return Permissions(
+        configure=_any(_EXCHANGE, own, _ANSWERS),
+        write=_any(_EXCHANGE, own, _DEFAULT_EXCHANGE),
+        read=_any(_EXCHANGE, own, _ANSWERS),
+        topic_write=topic_write,
+        topic_read=topic_read,
+    )
+
+
+def _any(*patterns: str) -> str:
+    return f"^({'|'.join(patterns)})$"

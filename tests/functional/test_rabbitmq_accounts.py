@@ -1,0 +1,170 @@
+"""Accounts with the permissions that each role needs: calls go through, and nothing of others can be read."""
+
+import uuid
+
+import amqp
+import kombu
+import pytest
+from amqp.exceptions import AccessRefused
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from oslo_config import cfg
+
+from fpga_pool.model.flavor import GuestTier
+from fpga_pool.model.objects.pool import Host
+from fpga_pool.rpc.agent_api import AgentAPI
+from fpga_pool.rpc.identity import Identity
+from fpga_pool.rpc.permissions import permissions
+from fpga_pool.rpc.roles import Role
+from fpga_pool.rpc.scheduler_api import SchedulerAPI
+from fpga_pool.rpc.transport import AGENT_TOPIC, EXCHANGE, SCHEDULER_TOPIC, TARGET, answers, server, transport
+from support.peers import agent_gate, scheduler_gate
+from support.waiting import wait_until
+
+ROLES = {
+    "scheduler": permissions(Role.SCHEDULER),
+    "api": permissions(Role.API),
+    "nova": permissions(Role.NOVA),
+    "one": permissions(Role.AGENT, "one.example"),
+    "two": permissions(Role.AGENT, "two.example"),
+}
+
+
+class SchedulerEndpoint:
+    target = TARGET
+
+    def __init__(self):
+        self.woken = 0
+
+    @answers
+    def hosts(self, context: dict) -> list[Host]:
+        return []
+
+    @answers
+    def instance_slots(self, context: dict, host: str) -> dict[str, list[str]]:
+        return {host: []}
+
+    @answers
+    def wake(self, context: dict) -> None:
+        self.woken += 1
+
+
+class AgentEndpoint:
+    target = TARGET
+
+    @answers
+    def tiers(self, context: dict) -> list[GuestTier]:
+        return []
+
+
+@pytest.fixture(scope="module")
+def accounts(rabbitmq):
+    rabbitmq.provide_accounts(ROLES, EXCHANGE)
+    return rabbitmq
+
+
+@pytest.fixture(scope="module")
+def pool(accounts):
+    """A scheduler and two agents that answer, each with its own account; returns transports by account, and more."""
+    key = Ed25519PrivateKey.generate()
+    transports = {name: transport(cfg.CONF, accounts.account(name)) for name in ROLES}
+    scheduler = SchedulerEndpoint()
+    servers = [
+        server(transports["scheduler"], SCHEDULER_TOPIC, "s", [scheduler], scheduler_gate(key)),
+        *(
+            server(transports[name], AGENT_TOPIC, f"{name}.example", [AgentEndpoint()], agent_gate(key))
+            for name in ("one", "two")
+        ),
+    ]
+    for one in servers:
+        one.start()
+    yield transports, key, scheduler
+    for one in servers:
+        one.stop()
+    for one in servers:
+        one.wait()
+    for one in transports.values():
+        one.cleanup()
+
+
+def test_each_role_can_call_what_it_has_to(pool):
+    transports, key, scheduler = pool
+    agents = AgentAPI(transports["scheduler"], Identity(Role.SCHEDULER, "s", key), timeout_s=30.0)
+    assert [agents.tiers(f"{name}.example") for name in ("one", "two")] == [[], []]
+    for name in ("one", "two"):
+        agent = SchedulerAPI(transports[name], Identity(Role.AGENT, f"{name}.example", key), timeout_s=30.0)
+        assert agent.instance_slots(f"{name}.example") == {f"{name}.example": []}
+    assert SchedulerAPI(transports["api"], Identity(Role.API, "a", key), timeout_s=30.0).hosts() == []
+    SchedulerAPI(transports["scheduler"], Identity(Role.SCHEDULER, "s", key), timeout_s=30.0).wake()
+    wait_until(lambda: scheduler.woken, "schedulers wake each other")
+
+
+def reads_queue(channel):
+    channel.basic_consume(f"{AGENT_TOPIC}.two.example")
+
+
+def reads_queue_of_scheduler(channel):
+    channel.basic_consume(SCHEDULER_TOPIC)
+
+
+def taps_calls_of_another_agent(channel):
+    _tap(channel, f"{AGENT_TOPIC}.two.example")
+
+
+def taps_calls_of_schedulers(channel):
+    _tap(channel, SCHEDULER_TOPIC)
+
+
+def taps_everything(channel):
+    _tap(channel, "#")
+
+
+def _tap(channel, key):
+    queue = f"reply_{uuid.uuid4().hex}"  # a name that it may use
+    channel.queue_declare(queue, auto_delete=True)
+    channel.queue_bind(queue, EXCHANGE, key)
+
+
+def purges_queue(channel):
+    channel.queue_purge(f"{AGENT_TOPIC}.two.example")
+
+
+def deletes_queue(channel):
+    channel.queue_delete(f"{AGENT_TOPIC}.two.example")
+
+
+def calls_another_agent(channel):
+    _publish(channel, EXCHANGE, f"{AGENT_TOPIC}.two.example")
+
+
+def wakes_schedulers(channel):
+    _publish(channel, f"{SCHEDULER_TOPIC}_fanout", "")
+
+
+def writes_into_a_queue_directly(channel):
+    _publish(channel, "", f"{AGENT_TOPIC}.two.example")
+
+
+def _publish(channel, exchange, key):
+    channel.confirm_select()
+    channel.basic_publish_confirm(amqp.Message("{}"), exchange, key)
+
+
+FORBIDDEN = {
+    "one": [
+        reads_queue, reads_queue_of_scheduler, taps_calls_of_another_agent, taps_calls_of_schedulers, taps_everything,
+        purges_queue, deletes_queue, calls_another_agent, wakes_schedulers,
+    ],
+    "api": [
+        reads_queue, reads_queue_of_scheduler, taps_calls_of_schedulers, purges_queue, deletes_queue,
+        calls_another_agent, wakes_schedulers, writes_into_a_queue_directly,
+    ],
+    "nova": [reads_queue, taps_everything, deletes_queue, calls_another_agent, writes_into_a_queue_directly],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("user", "act"), [(user, act) for user, acts in FORBIDDEN.items() for act in acts])
+def test_what_a_role_has_no_need_for_is_refused(pool, accounts, user, act):
+    with kombu.Connection(f"amqp{accounts.account(user).removeprefix('rabbit')}") as connection:
+        channel = connection.channel()
+        with pytest.raises(AccessRefused):
+            act(channel)
