@@ -78,13 +78,13 @@ def staged_job(gated, api, agent, mine):
 def test_a_forged_report_does_not_complete_a_job_and_its_number_voids_no_later_one(gated, api, enrolled, stranger):
     agent, mine = enrolled
     job, about = staged_job(gated, api, agent, mine)
-    forged = JobFinished(**about, compute_s=0.1, result_bytes=5, result_sha256="forged")
+    forged = JobFinished(**about, compute_s=0.1, result_bytes=5, result_sha256=64 * "f")
     (told,) = api.hosts()  # also to the stranger, if it could ask
     with pytest.raises(NotEnrolled):
         stranger(agent.name).report(agent.name, told.agent_id, [(10**9, forged)])
     assert job().state is JobState.RUNNING
-    mine.report(agent.name, agent.name, [(3, changed(forged, result_sha256="ab"))])
-    assert (job().state, job().result_sha256) == (JobState.RESULT_HELD, "ab")
+    mine.report(agent.name, agent.name, [(3, changed(forged, result_sha256=64 * "a"))])
+    assert (job().state, job().result_sha256) == (JobState.RESULT_HELD, 64 * "a")
 
 
 def test_an_unknown_host_offers_no_slots_and_draws_no_job(gated, api, enrolled, stranger):
