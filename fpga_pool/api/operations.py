@@ -24,6 +24,7 @@ from fpga_pool.model.messages.requests import (
     JobQuery,
     NoQuery,
     PageQuery,
+    PipelineDetail,
     SlotChange,
     TaskDetail,
     Ticket,
@@ -35,6 +36,7 @@ from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rest import as_request, show
 from fpga_pool.model.rules.batch.admission import BatchRequest
 from fpga_pool.model.rules.gang.admission import GangRequest
+from fpga_pool.model.rules.pipeline.admission import PipelineRequest
 from fpga_pool.model.rules.task.admission import TaskRequest
 
 
@@ -120,6 +122,10 @@ def _create_task(call: Call) -> dict[str, Any]:
     return {"task": show(scheduler().create_task(_request(TaskRequest, call)))}
 
 
+def _create_pipeline(call: Call) -> dict[str, Any]:
+    return {"pipeline": show(scheduler().create_pipeline(_request(PipelineRequest, call)))}
+
+
 def _request(wanted: type, call: Call) -> Any:
     given = {"project_id": tenant().project_id, "user_id": tenant().user_id}
     return as_request(wanted, call.body, given, _chosen_uuid)
@@ -185,6 +191,7 @@ OPERATIONS = (
               noun="batch", summary="Give leave to move the bytes of jobs; a ticket holds a secret and is for once.",
               answer={"tickets": [Ticket]}, headers={"Cache-Control": "no-store"}),
     *_family("gang", "gangs", Gang, GangDetail, GangRequest, _create_gang),
+    *_family("pipeline", "pipelines", Batch, PipelineDetail, PipelineRequest, _create_pipeline),
     *_family("task", "tasks", Task, TaskDetail, TaskRequest, _create_task),
     Operation(method="GET", path="/v1/slots", name="list_slots", summary="List all slots, by name.",
               handle=lambda _: {"slots": [show(slot) for slot in scheduler().slots()]}, answer={"slots": [Slot]}),

@@ -17,6 +17,7 @@ from fpga_pool.model.messages.requests import (
     FunctionInfo,
     GangDetail,
     JobList,
+    PipelineDetail,
     TaskDetail,
     Ticket,
     TicketRequest,
@@ -25,6 +26,7 @@ from fpga_pool.model.objects.gangs import Gang
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.tasks import Task, TaskShape
 from fpga_pool.model.rules.batch.admission import JobRequest
+from fpga_pool.model.rules.pipeline.admission import SubtaskRequest
 from fpga_pool.model.rules.task.admission import ShareRequest
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:9511"
@@ -193,6 +195,26 @@ class PoolApi:
     def cancel_gang(self, uuid: str) -> Gang:
         """Ask for the end of a gang."""
         return read(Gang, self._http.call("DELETE", f"/v1/gangs/{_segment(uuid)}"), "gang")
+
+    # Pipelines
+
+    def create_pipeline(self, subtasks: Sequence[SubtaskRequest], *, name: str = "", uuid: str | None = None) -> Batch:
+        """Queue a pipeline; where the answer was lost on the way, it is recognised by its uuid."""
+        uuid = uuid or str(uuid4())
+        found = self._create("/v1/pipelines", "pipeline", {"uuid": uuid, "name": name, "subtasks": to_plain(subtasks)})
+        return self.pipeline(uuid).pipeline if found is None else read(Batch, found, "pipeline")
+
+    def pipelines(self, limit: int = 100) -> list[Batch]:
+        """Return the newest pipelines of the project, newest first."""
+        return self._newest(Batch, "pipelines", limit)
+
+    def pipeline(self, uuid: str) -> PipelineDetail:
+        """Return one pipeline, with its subtasks; these are jobs of the batch with its uuid."""
+        return read(PipelineDetail, self._http.call("GET", f"/v1/pipelines/{_segment(uuid)}"), "pipeline")
+
+    def cancel_pipeline(self, uuid: str) -> Batch:
+        """Ask for the end of a pipeline: what has ended stays, all else is cancelled."""
+        return read(Batch, self._http.call("DELETE", f"/v1/pipelines/{_segment(uuid)}"), "pipeline")
 
     # Tasks
 

@@ -43,6 +43,39 @@ class JobSpec:
     name: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Subtask:
+    """One subtask of a pipeline as a program asks for it: it reads a source, or the results of others."""
+
+    #: Unique in the pipeline; the result file is named by it.
+    name: str
+    function: str
+    #: Of a subtask without predecessors: what it reads, and the host of the pool that sends that.
+    source: Source | None = None
+    requester: str = ""
+    header: bytes = b""
+    #: Names of its predecessors: their results, one after the other in this order, are its input.
+    after: tuple[str, ...] = ()
+
+
+def read_subtasks(subtasks: Iterable[Subtask]) -> list[Input]:
+    """Return the input of each subtask, an empty one for those that read results; InvalidInput as `read_inputs`."""
+    specs = []
+    for subtask in subtasks:
+        if bool(subtask.after) is (subtask.source is not None):
+            raise InvalidInput(f"subtask {subtask.name}: expected a source or predecessors (after), and not both")
+        specs.append(
+            JobSpec(
+                subtask.function,
+                b"" if subtask.source is None else subtask.source,
+                subtask.requester,
+                subtask.header,
+                subtask.name,
+            )
+        )
+    return read_inputs(specs)
+
+
 def read_inputs(specs: Iterable[JobSpec]) -> list[Input]:
     """Return the input of each job; InvalidInput names the first that cannot be read."""
     given = list(specs)

@@ -20,6 +20,8 @@ class JobOutcome:
     result: Path | None
     #: Why there is none.
     reason: str = ""
+    #: Its result is the input of other jobs of a pipeline, and stays in the pool.
+    intermediate: bool = False
 
     @property
     def name(self) -> str:
@@ -30,6 +32,11 @@ class JobOutcome:
     def state(self) -> JobState:
         """How the job ended."""
         return self.job.state
+
+    @property
+    def complete(self) -> bool:
+        """Its result has served the jobs that need it."""
+        return self.intermediate and self.state in (JobState.RESULT_HELD, JobState.COMPLETED)
 
     @property
     def slot(self) -> str:
@@ -53,8 +60,8 @@ class BatchResult:
 
     @property
     def ok(self) -> bool:
-        """Every job has its result."""
-        return all(outcome.result is not None for outcome in self.jobs)
+        """Every result is here, and none is missing in between."""
+        return all(outcome.result is not None or outcome.complete for outcome in self.jobs)
 
 
 @dataclass(frozen=True, slots=True)

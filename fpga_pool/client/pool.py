@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from fpga_pool.client.api import PoolApi
-from fpga_pool.client.inputs import Input, JobSpec, Source, read_inputs
+from fpga_pool.client.inputs import Input, JobSpec, Source, Subtask, read_inputs, read_subtasks
 from fpga_pool.client.outcome import BatchProgress, BatchResult
 from fpga_pool.client.runner import BatchRunner, RunSettings
 from fpga_pool.model.flavor import Topology
 from fpga_pool.model.objects.pool import Batch
 from fpga_pool.model.objects.tasks import TaskShape
 from fpga_pool.model.rules.batch.admission import JobRequest
+from fpga_pool.model.rules.pipeline.admission import SubtaskRequest
 from fpga_pool.model.rules.task.admission import ShareRequest
 
 
@@ -45,6 +46,34 @@ class TaskRunner(BatchRunner):
             uuid=self.batch_uuid,
         )
         return self._api.batch(self.batch_uuid)
+
+
+class PipelineRunner(BatchRunner):
+    """Runs one pipeline; `run` is called once, and returns the results that no other subtask reads."""
+
+    def __init__(self, api: PoolApi, subtasks: Sequence[Subtask], **options: Any) -> None:
+        super().__init__(api, read_subtasks(subtasks), **options)
+        self._subtasks = subtasks
+
+    def _submit(self, requests: Sequence[JobRequest]) -> Batch:
+        subtasks = [
+            SubtaskRequest(
+                uuid=job.uuid,
+                name=subtask.name,
+                function=subtask.function,
+                after=subtask.after,
+                requester=subtask.requester,
+                input_bytes=job.input_bytes,
+            )
+            for job, subtask in zip(requests, self._subtasks, strict=True)
+        ]
+        return self._api.create_pipeline(subtasks, name=self._name, uuid=self.batch_uuid)
+
+    def _create(self) -> None:
+        super()._create()
+        read = {name for subtask in self._subtasks for name in subtask.after}
+        for transfer, subtask in zip(self._transfers, self._subtasks, strict=True):
+            transfer.intermediate = subtask.name in read
 
 
 class TaskOptions(TypedDict, total=False):
@@ -120,6 +149,18 @@ class Client(PoolApi):
             ssl_context=ssl_context,
             on_progress=on_progress,
         )
+
+    def run_pipeline(self, subtasks: Iterable[Subtask], **options: Unpack[TaskOptions]) -> BatchResult:
+        """Run one pipeline, and return when all of it has ended; see `run`.
+
+        Results that other subtasks read stay in the pool, and are removed there when the last of these has ended.
+        """
+        return self.pipeline_runner(subtasks, **options).run()
+
+    def pipeline_runner(self, subtasks: Iterable[Subtask], **options: Unpack[TaskOptions]) -> PipelineRunner:
+        """Return what will run these subtasks as one pipeline; see `runner`."""
+        output_dir = _directory(options.pop("output_dir", None))
+        return PipelineRunner(self, list(subtasks), output_dir=output_dir, **options)
 
     def run_task(
         self,

@@ -91,7 +91,7 @@ class BatchRunner:
         self._transfers: list[Transfer] = []
         self._hosts: dict[str, Host] = {}
         #: Streams that have ended, each with what came of it.
-        self._done: queue.SimpleQueue[list[tuple[Stream | Parcel, Outcome]]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[Sequence[tuple[Stream | Parcel, Outcome | None]]] = queue.SimpleQueue()
         self._transfer_of: dict[str, Transfer] = {}
         #: By host.
         self._lanes: dict[str, Lane] = {}
@@ -258,9 +258,10 @@ class BatchRunner:
         streams = [transfer.stream for transfer in self._transfers if isinstance(transfer.stream, Stream)]
         wanting = sorted((t for t in self._transfers if self._wants_stream(t)), key=urgency)
         small_bytes = self._settings.small_bytes
-        small = [transfer for transfer in wanting if transfer.moving_bytes <= small_bytes]
+        # A lane brings each result, too; that of an intermediate job stays in the pool.
+        small = [one for one in wanting if one.moving_bytes <= small_bytes and not one.intermediate]
         self._fill_lanes(small)
-        wanting = [transfer for transfer in wanting if transfer.moving_bytes > small_bytes]
+        wanting = [one for one in wanting if one.moving_bytes > small_bytes or one.intermediate]
         free = self._settings.max_streams - len(streams)
         for transfer in wanting[:free]:
             self._open_stream(workers, transfer)
@@ -283,13 +284,16 @@ class BatchRunner:
             return False
         if job.state is JobState.WAITING_INPUT:
             ahead_s = self._context.clock.monotonic_s(transfer.begin_at) - now_s
-            needed = not job.cancel_requested and now_s >= transfer.staged_until_s
+            needed = not job.cancel_requested and not job.predecessors and now_s >= transfer.staged_until_s
             return needed and ahead_s <= self._settings.open_ahead_s
-        return job.state is JobState.RESULT_HELD
+        return job.state is JobState.RESULT_HELD and not transfer.intermediate
 
     def _open_stream(self, workers: ThreadPoolExecutor, transfer: Transfer) -> None:
         job = transfer.job
-        stream = Stream(self._context, job, self._hosts[job.host], transfer.source, transfer.sink)
+        stream = Stream(
+            *(self._context, job, self._hosts[job.host], transfer.source, transfer.sink),
+            wants_result=not transfer.intermediate,
+        )
         transfer.stream = stream
         future = workers.submit(stream.send if job.state is JobState.WAITING_INPUT else stream.fetch)
         future.add_done_callback(lambda ended: self._done.put([(stream, ended.exception() or ended.result())]))
@@ -320,7 +324,7 @@ class BatchRunner:
         except queue.Empty:
             pass
 
-    def _collect(self, stream: Stream | Parcel, outcome: Outcome) -> None:
+    def _collect(self, stream: Stream | Parcel, outcome: Outcome | None) -> None:
         """Take note of how a stream ended."""
         transfer = self._transfer_of[stream.job.uuid]
         former_attempt = stream.job.attempt != transfer.job.attempt
@@ -331,7 +335,7 @@ class BatchRunner:
             case ResultInfo():
                 if not former_attempt:
                     transfer.result, transfer.failures = outcome, 0
-            case TransferCancelled():
+            case TransferCancelled() | None:
                 pass
             case InvalidInput() | OSError():
                 transfer.problem = str(outcome)
@@ -350,7 +354,7 @@ class BatchRunner:
 
     @property
     def _all_here(self) -> bool:
-        return all(transfer.result is not None for transfer in self._transfers)
+        return all(transfer.here for transfer in self._transfers)
 
     @property
     def _all_moving(self) -> bool:

@@ -133,7 +133,9 @@ class StreamContext:
 class Stream:
     """Moves one job's input and result, or only its result; `run` is for another thread than the rest."""
 
-    def __init__(self, context: StreamContext, job: Job, host: Host, source: Input, sink: Path) -> None:
+    def __init__(
+        self, context: StreamContext, job: Job, host: Host, source: Input, sink: Path, *, wants_result: bool = True
+    ) -> None:
         self.job = job
         self.phase = Phase.OPENING
         self.sent_bytes = 0
@@ -141,6 +143,7 @@ class Stream:
         self._host = host
         self._source = source
         self._sink = sink
+        self._wants_result = wants_result
         self._cancel = threading.Event()
         #: While it is paced here: by what, and the monotonic time 0 of the plan.
         self._pacing: tuple[Pacer, float] | None = None
@@ -161,14 +164,16 @@ class Stream:
             ]
             pacer.replace(RateSchedule(planned))
 
-    def send(self) -> ResultInfo:
-        """Send the input at the planned rates, and wait on the same connection for the result."""
+    def send(self) -> ResultInfo | None:
+        """Send the input at the planned rates, and wait on the same connection for the result, if it is wanted."""
         with self._connect() as connection:
             ticket = self._ticket(connection, "send")
             self.phase = Phase.SENDING
             with self._paced(connection, ticket) as pacer, self._source.open() as file:
                 connection.send(ticket.token, file, ticket.input_bytes, pacer, self._note_sent)
             self.phase = Phase.WAITING
+            if not self._wants_result:
+                return None
             return connection.receive_result(self._sink, self._context.result_timeout_s, self._note_received)
 
     def fetch(self) -> ResultInfo:

@@ -23,6 +23,8 @@ class Transfer:
     source: Input
     sink: Path
     job: Job
+    #: Its result is the input of other jobs of a pipeline, and stays in the pool.
+    intermediate: bool = False
     #: The job was looked at since its last stream ended.
     fresh: bool = True
     #: What moves its bytes now.
@@ -44,8 +46,13 @@ class Transfer:
         if self.problem:
             return self.stream is None
         if self.job.state is JobState.RESULT_HELD:
-            return self.result is not None
+            return self.result is not None or self.intermediate
         return self.job.state in ENDED_JOBS and self.stream is None
+
+    @property
+    def here(self) -> bool:
+        """Its result is here, or never will be because it stays in the pool."""
+        return self.result is not None or (self.intermediate and self.job.state in ENDED_JOBS)
 
     @property
     def moving_bytes(self) -> int:
@@ -91,7 +98,8 @@ def outcome_of(transfer: Transfer) -> JobOutcome:
     """Return what came of the job, and why nothing did."""
     if transfer.result is not None:
         return JobOutcome(transfer.job, transfer.result.path)
-    return JobOutcome(transfer.job, None, transfer.problem or transfer.job.reason or transfer.trouble)
+    reason = transfer.problem or transfer.job.reason or transfer.trouble
+    return JobOutcome(transfer.job, None, reason, transfer.intermediate)
 
 
 def result_files(directory: Path, inputs: Sequence[Input]) -> list[Path]:

@@ -236,3 +236,7 @@ class Transaction(Protocol):
     def record_run(self, run: Run) -> None:
         """Record the completion of a job; at most one per job: a second one raises DuplicateId, now or at the end."""
         ...
+
+    def forget_run(self, job_uuid: str) -> None:
+        """Remove the recorded completion of a job that has to compute again."""
+        ...

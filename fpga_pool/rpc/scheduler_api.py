@@ -13,6 +13,8 @@ from fpga_pool.model.messages.requests import (
     FunctionInfo,
     GangDetail,
     JobChanges,
+    PipelineDetail,
+    SourceTicket,
     TaskDetail,
     Ticket,
     TicketRequest,
@@ -22,6 +24,7 @@ from fpga_pool.model.objects.pool import Batch, Host, JobState, Slot
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.batch.admission import BatchRequest
 from fpga_pool.model.rules.gang.admission import GangRequest
+from fpga_pool.model.rules.pipeline.admission import PipelineRequest
 from fpga_pool.model.rules.shared.columns import PoolColumns
 from fpga_pool.model.rules.shared.enrolment import enrolment_proof
 from fpga_pool.model.rules.task.admission import TaskRequest
@@ -184,6 +187,22 @@ class SchedulerAPI:
         """Ask for the end of a task."""
         return self._call(Task, "cancel_task", project_id=project_id, uuid=uuid)
 
+    def create_pipeline(self, request: PipelineRequest) -> Batch:
+        """Store a pipeline; it is committed when this returns."""
+        return self._call(Batch, "create_pipeline", CREATE_S, request=request)
+
+    def pipelines(self, project_id: str, limit: int, marker: str | None = None) -> list[Batch]:
+        """Return a project's pipelines, newest first."""
+        return self._call(list[Batch], "pipelines", project_id=project_id, limit=limit, marker=marker)
+
+    def pipeline(self, project_id: str, uuid: str) -> PipelineDetail:
+        """Return one pipeline, with its subtasks."""
+        return self._call(PipelineDetail, "pipeline", project_id=project_id, uuid=uuid)
+
+    def cancel_pipeline(self, project_id: str, uuid: str) -> Batch:
+        """Ask for the end of a pipeline."""
+        return self._call(Batch, "cancel_pipeline", project_id=project_id, uuid=uuid)
+
     # Operators
 
     def slots(self) -> list[Slot]:
@@ -244,6 +263,13 @@ class SchedulerAPI:
     def report(self, host: str, agent_id: str, numbered: Sequence[tuple[int, Report]]) -> None:
         """Send reports in order, each with its number; they are committed when this returns."""
         self._call(NoneType, "report", host=host, agent_id=agent_id, reports=numbered)
+
+    def source_tickets(self, host: str, agent_id: str, job: str, attempt: int) -> list[SourceTicket]:
+        """Return leave to read the results that are the input of a job on a host, in their order.
+
+        Conflict, or NotFound, if this attempt waits for no input, or one of the results is not held any more.
+        """
+        return self._call(list[SourceTicket], "source_tickets", host=host, agent_id=agent_id, job=job, attempt=attempt)
 
     # Agents of hosts with virtual machines
 

@@ -63,6 +63,7 @@ class SimulatedAgent:
             i.BeginGuestUse: lambda _: None,
             i.EndGuestUse: lambda _: None,
             i.Settle: lambda _: None,
+            i.GatherInput: lambda _: None,  # as other inputs, it arrives when the surroundings say
             i.DeleteOutput: lambda _: None,
             i.DeleteStrays: lambda _: None,
         }
@@ -319,6 +320,8 @@ class SimulatedAgent:
         arrives_s = self._surroundings.arrives_at(job.assignment) + self._delays.staging_s
         if arrives_s > self._engine.now_s + INSTANT_S:
             self._engine.at(arrives_s, partial(self._await_input, uuid, attempt))
+        elif problem := self._surroundings.lost_source(job.assignment):
+            self._feed(e.InputUnavailable(job=uuid, attempt=attempt, message=problem))
         else:
             self._inputs.add(uuid)
             self._feed(e.InputArrived(job=uuid))
@@ -333,8 +336,8 @@ class SimulatedAgent:
             self._await_delivery(job)
 
     def _await_delivery(self, job: HeldJob) -> None:
-        """Deliver a result when it has moved as planned since its job's end."""
-        if job.finished_at is None:
+        """Deliver a result when it has moved as planned since its job's end, if a client is to have it."""
+        if job.finished_at is None or not self._surroundings.is_fetched(job.uuid):
             return
         transfer = job.assignment.result_transfer
         due_s = job.finished_at + (transfer[-1].end_s if transfer else 0.0)

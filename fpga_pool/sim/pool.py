@@ -116,7 +116,10 @@ class SimulatedPool:
         self._arrives_s: defaultdict[str, float] = defaultdict(float)
         self._numbers = itertools.count(1)
         known = {host.name: host for host in hosts}
-        course = Course(self.engine, self.store, catalogue, known, self._report, actual, sends_late)
+        course = Course(
+            *(self.engine, self.store, catalogue, known, self._report, actual, sends_late),
+            is_present=lambda name: self.agents[name].present,
+        )
         self.agents = {
             name: SimulatedAgent(host, self.engine, catalogue, course, self._delays, patience)
             for name, host in known.items()

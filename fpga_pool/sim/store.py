@@ -109,7 +109,8 @@ class MemoryStore:
         if self.watch is not None:
             first = {(kind, key): before for kind, key, before in reversed(self._replaced)}
             for kind, key in dict.fromkeys((kind, key) for kind, key, _ in self._replaced):
-                self.watch(first[kind, key], self._tables[kind][key])
+                if (after := self._tables[kind].get(key)) is not None:
+                    self.watch(first[kind, key], after)
 
     @contextmanager
     def reading(self) -> Iterator[MemoryTransaction]:
@@ -159,14 +160,21 @@ class MemoryStore:
         table[key] = thing
         self._index.replace(key, before, thing)
 
+    def remove(self, kind: type, key: str) -> None:
+        """Remove an object, if it exists."""
+        before = self._tables.get(kind, {}).pop(key, None)
+        if before is not None:
+            self._replaced.append((kind, key, before))
+            self._index.replace(key, before, None)
+
     def members(self, noun: str, of: str = "") -> list[Any]:
         """Return the objects of a group of the index."""
         return self._index.members(noun, of)
 
     def _undo(self) -> None:
         for kind, key, before in reversed(self._replaced):
-            self._index.replace(key, self._tables[kind][key], before)
+            self._index.replace(key, self._tables[kind].get(key), before)
             if before is None:
-                del self._tables[kind][key]
+                self._tables[kind].pop(key, None)
             else:
                 self._tables[kind][key] = before

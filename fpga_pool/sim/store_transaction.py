@@ -257,6 +257,9 @@ class MemoryTransaction:
             raise DuplicateId(f"run {run.job}: exists already")
         self._store.put(run)
 
+    def forget_run(self, job_uuid: str) -> None:
+        self._store.remove(Run, job_uuid)
+
     def shards(self) -> Sequence[Shard]:
         """Return all shards."""
         return self._store.shards

@@ -34,6 +34,12 @@ class Surroundings(Protocol):
     def arrives_at(self, assignment: AssignJob) -> float:
         """Return when the last byte of an attempt's input arrives, as things go now."""
 
+    def lost_source(self, assignment: AssignJob) -> str:
+        """Return why the results that are an attempt's input cannot be read, as the pool says; "" = they can."""
+
+    def is_fetched(self, job: str) -> bool:
+        """Return whether a client fetches the result of a job: not if it is the input of others."""
+
     def received_bytes(self, assignment: AssignJob) -> int:
         """Return how much of an attempt's input has arrived by now."""
 

@@ -67,6 +67,21 @@ class Records(TypeDecorator[tuple[Any, ...]]):
         return tuple(starmap(self.record, _read_json(value)))
 
 
+class Texts(TypeDecorator[tuple[str, ...]]):
+    """A tuple of texts as a JSON list."""
+
+    impl = LongText
+    cache_ok = True
+
+    def process_bind_param(self, value: tuple[str, ...] | None, dialect: Dialect) -> str:
+        """Write the texts."""
+        return _compact(value) if value else "[]"
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> tuple[str, ...]:
+        """Read the texts."""
+        return () if not value or value == "[]" else tuple(_read_json(value))
+
+
 class ActionText(TypeDecorator[Action]):
     """The action of a command, as JSON."""
 

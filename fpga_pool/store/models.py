@@ -22,7 +22,7 @@ from fpga_pool.model.objects.pool import (
     SlotState,
 )
 from fpga_pool.model.objects.tasks import TaskState
-from fpga_pool.store.column_types import ActionText, Limit, LongText, Position, Records, enum_column
+from fpga_pool.store.column_types import ActionText, Limit, LongText, Position, Records, Texts, enum_column
 
 Uuid = Annotated[str, mapped_column(String(36))]
 Word = Annotated[str, mapped_column(String(64))]
@@ -235,6 +235,7 @@ class JobRow(Versioned, Base):
     requester: Mapped[Name]
     input_bytes: Mapped[int]
     created_at: Mapped[float]
+    predecessors: Mapped[tuple[str, ...]] = mapped_column(Texts)
     shard: Mapped[Name]
     state: Mapped[JobState]
     cancel_requested: Mapped[bool]

@@ -151,10 +151,16 @@ class Reads(GangReads, TaskReads):
         return self._all(Slot, slots(scoped=bool(self._scope), of_host=host is not None), {"host": host})
 
     def batches(
-        self, project_id: str | None = None, *, limit: int | None = None, marker: str | None = None
+        self,
+        project_id: str | None = None,
+        *,
+        limit: int | None = None,
+        marker: str | None = None,
+        policy: str | None = None,
     ) -> Sequence[Batch]:
-        """Return the batches (of one project), newest first, from the one after `marker` on."""
-        return self._newest(Batch, project_id, limit, marker)
+        """Return the batches (of one project, of one policy), newest first, from the one after `marker` on."""
+        where = [] if policy is None else [table(Batch).c.policy == policy]
+        return self._newest(Batch, project_id, limit, marker, where)
 
     def generations(self) -> dict[str, int]:
         """Return the generation of every shard."""
@@ -352,11 +358,18 @@ class Reads(GangReads, TaskReads):
         found = [from_columns(cls, row) for row in rows]
         return [self._known.setdefault((cls, getattr(value, key)), value) for value in found]
 
-    def _newest(self, cls: type[ValueT], project_id: str | None, limit: int | None, marker: str | None) -> list[ValueT]:
+    def _newest(
+        self,
+        cls: type[ValueT],
+        project_id: str | None,
+        limit: int | None,
+        marker: str | None,
+        conditions: Sequence[ColumnElement[bool]] = (),
+    ) -> list[ValueT]:
         """Return the values of a class (of one project), newest first, from the one after `marker` on."""
         kind: type = cls  # what a cache takes
         rows, every = table(kind).c, all_of(kind)
-        where: list[ColumnElement[bool]] = [] if project_id is None else [rows.project_id == project_id]
+        where = [*conditions, *([] if project_id is None else [rows.project_id == project_id])]
         if marker is not None:
             last: list[Any] = self._all(cls, every.where(rows.uuid == marker, *where))
             if not last:

@@ -18,7 +18,7 @@ from fpga_pool.model.transaction import Stored
 from fpga_pool.model.values import changed
 from fpga_pool.store.engine import translated
 from fpga_pool.store.mapping import PLACES, called, to_columns
-from fpga_pool.store.models import CommandRow
+from fpga_pool.store.models import CommandRow, RunRow
 from fpga_pool.store.reads import Reads, chunks
 from fpga_pool.store.statements import among
 from fpga_pool.store.writes import bulk_change, change, given_in, insertion
@@ -124,6 +124,11 @@ class SqlTransaction(Reads):
         if run.job in self._completions:
             raise DuplicateId(f"{called(Run, run.job)}: exists already")
         self._completions[run.job] = run
+
+    def forget_run(self, job_uuid: str) -> None:
+        """Remove the recorded completion of a job that has to compute again."""
+        if self._completions.pop(job_uuid, None) is None:
+            self._connection.execute(delete(RunRow).where(RunRow.job == job_uuid))
 
     def flush(self, classes: Collection[type] = ()) -> None:
         """Write what was saved, and what is to be sent and recorded; only of some classes, if any are named."""
@@ -256,6 +261,10 @@ class SqlReading(SqlTransaction):
         self._refuse()
 
     def record_run(self, run: Run) -> None:
+        """Refuse."""
+        self._refuse()
+
+    def forget_run(self, job_uuid: str) -> None:
         """Refuse."""
         self._refuse()
 

@@ -191,7 +191,8 @@ class Session:
                 answer = await self._stream.read()
                 if not isinstance(answer, frames.ResultReceived):
                     raise frames.BadFrame("expected result_received")
-                await self._ask(self._port.handler.delivered, [grant])
+                if grant.purpose != "copy":
+                    await self._ask(self._port.handler.delivered, [grant])
                 self._port.counters["delivered"] += 1
                 LOG.info("job %s: result delivered, %d bytes", grant.job, result.size_bytes)
 

@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from fpga_pool.model.exceptions import InvalidInput, TransferRefused
 
-Purpose = Literal["send", "fetch"]
+#: "copy" is for the agent that reads a result as the input of another job: the result stays.
+Purpose = Literal["send", "fetch", "copy"]
 
 _ALGORITHM = "EdDSA"
 #: Claims are checked here and not by the library: it would read its own clock.

@@ -24,13 +24,14 @@ from fpga_pool.model.agent.machine import Agent
 from fpga_pool.model.exceptions import Conflict, NotFound, TransferRefused
 from fpga_pool.model.lifecycle.job import Displaced, Planned, Retimed
 from fpga_pool.model.messages.agents import ObservedSlot
-from fpga_pool.model.messages.requests import Calibration, FunctionInfo, JobChanges, Ticket
+from fpga_pool.model.messages.requests import Calibration, FunctionInfo, JobChanges, PipelineDetail, Ticket
 from fpga_pool.model.objects.gangs import Gang, Processor
-from fpga_pool.model.objects.pool import Batch, Host, JobState, Shard, Slot
+from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, Host, JobState, Shard, Slot
 from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.batch import admission
 from fpga_pool.model.rules.gang import admission as gang_admission
 from fpga_pool.model.rules.gang.decisions import gang_detail
+from fpga_pool.model.rules.pipeline import admission as pipeline_admission
 from fpga_pool.model.rules.shared import changes
 from fpga_pool.model.rules.shared.reports import apply_reports
 from fpga_pool.model.rules.shared.settings import PoolSettings
@@ -356,6 +357,23 @@ class PoolBench:
     def cancel_task(self, project_id, uuid):
         with self._answering("cancel_task"):
             return task_admission.cancel_task(self.tx, uuid, project_id, time.time())
+
+    def create_pipeline(self, request):
+        with self._answering("create_pipeline"):
+            return pipeline_admission.create_pipeline(self.tx, request, self.catalogue, self.settings, time.time())
+
+    def pipelines(self, project_id, limit, marker=None):
+        with self._answering("pipelines"):
+            found = [batch for batch in self.tx.batches() if batch.policy == PIPELINE_POLICY]
+            return self._page(found, project_id, limit, marker)
+
+    def pipeline(self, project_id, uuid):
+        with self._answering("pipeline"):
+            found = pipeline_admission.owned_pipeline(self.tx, uuid, project_id)
+            return PipelineDetail(pipeline=found, subtask_list=tuple(self.tx.batch_jobs(uuid)))
+
+    def cancel_pipeline(self, project_id, uuid):
+        return self.cancel_batch(project_id, uuid)
 
     def slots(self):
         with self._answering("slots"):

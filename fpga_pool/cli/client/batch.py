@@ -73,26 +73,35 @@ _AT_CLIENT = frozenset({JobState.PENDING, JobState.WAITING_INPUT})
 class Create(PoolLister):
     """Run a batch, one job for each file, to its end."""
 
-    #: What the files make.
-    NOUN = "batch"
+    #: What the files make, and what a row of the results is called by.
+    NOUN, ROW = "batch", "file"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""
         parser = super().get_parser(prog_name)
+        self.add_work(parser)
+        parser.add_argument("--name", default="", help=f"name of the {self.NOUN}")
+        parser.add_argument("--output-dir", type=Path, metavar="DIR", help="directory of the results")
+        parser.add_argument(
+            "--ca", type=Path, metavar="FILE", help="CA certificate (PEM) to trust for data ports with TLS"
+        )
+        _add_progress(parser)
+        return parser
+
+    def add_work(self, parser: argparse.ArgumentParser) -> None:
+        """Describe what is to be computed."""
         parser.add_argument("--function", required=True, help="function to compute; `function list` shows all")
         parser.add_argument(
             "--requester", required=True, metavar="HOST", help="host of the pool from which the files are sent"
         )
         self.add_choices(parser)
-        parser.add_argument("--name", default="", help=f"name of the {self.NOUN}")
-        parser.add_argument("--output-dir", type=Path, metavar="DIR", help="directory of the results")
         parser.add_argument("--header", type=Path, metavar="FILE", help="file whose bytes are sent before each file")
-        parser.add_argument(
-            "--ca", type=Path, metavar="FILE", help="CA certificate (PEM) to trust for data ports with TLS"
-        )
-        _add_progress(parser)
         parser.add_argument("files", nargs="+", metavar="FILE", help="input file of one job")
-        return parser
+
+    def rows(self, parsed_args: argparse.Namespace, result: BatchResult) -> Sequence[str]:
+        """Return what each row of the results is called."""
+        files: Sequence[str] = parsed_args.files
+        return files
 
     def add_choices(self, parser: argparse.ArgumentParser) -> None:
         """Describe what is a batch's own."""
@@ -114,7 +123,8 @@ class Create(PoolLister):
             result = self._run_batch(parsed_args, directory)
             if not result.ok:
                 self.status = FAILED
-            return _results(parsed_args.files, result, show_paths=parsed_args.output_dir is not None)
+            rows = self.rows(parsed_args, result)
+            return _results(self.ROW, rows, result, show_paths=parsed_args.output_dir is not None)
         finally:
             if parsed_args.output_dir is None and not _has_large_results(directory):
                 shutil.rmtree(directory)
@@ -168,9 +178,11 @@ class Show(PoolShowOne):
 class Watch(PoolShowOne):
     """Follow a batch to its end."""
 
+    NOUN = "batch"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the options."""
-        parser = _with_batch(super().get_parser(prog_name))
+        parser = _with_batch(super().get_parser(prog_name), self.NOUN)
         parser.add_argument(
             "--timeout", type=float, default=86_400.0, metavar="S", help="maximum time to wait, in seconds"
         )
@@ -189,7 +201,7 @@ class Watch(PoolShowOne):
                     break
                 if time.monotonic() > deadline_s:
                     raise ServiceUnavailable(
-                        f"batch {batch.uuid} did not end within {parsed_args.timeout:g} s; it continues"
+                        f"{self.NOUN} {batch.uuid} did not end within {parsed_args.timeout:g} s; it continues"
                     )
                 time.sleep(_WATCH_INTERVAL_S)
         if batch.state is not BatchState.COMPLETED:
@@ -309,12 +321,12 @@ def _progress(batch: Batch, jobs: Sequence[Job]) -> BatchProgress:
     )
 
 
-def _results(files: Sequence[str], result: BatchResult, *, show_paths: bool) -> Table:
-    """Show each file's result, or where it is; empty columns are left out."""
-    columns = ["file", "state", "slot", "compute_s", "result"]
+def _results(called: str, names: Sequence[str], result: BatchResult, *, show_paths: bool) -> Table:
+    """Show each job's result, or where it is; empty columns are left out."""
+    columns = [called, "state", "slot", "compute_s", "result"]
     rows = [
-        [file, str(outcome.state), outcome.slot, Seconds(outcome.compute_s), _shown(outcome)]
-        for file, outcome in zip(files, result.jobs, strict=True)
+        [name, str(outcome.state), outcome.slot, Seconds(outcome.compute_s), _shown(outcome)]
+        for name, outcome in zip(names, result.jobs, strict=True)
     ]
     if show_paths:
         columns.append("path")
@@ -366,8 +378,8 @@ def header_of(path: Path | None) -> bytes:
         raise InvalidInput(f"--header {path}: cannot be read: {error.strerror}") from error
 
 
-def _with_batch(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("batch", metavar="BATCH", help="uuid of the batch")
+def _with_batch(parser: argparse.ArgumentParser, noun: str = "batch") -> argparse.ArgumentParser:
+    parser.add_argument("batch", metavar=noun.upper(), help=f"uuid of the {noun}")
     return parser
 
 

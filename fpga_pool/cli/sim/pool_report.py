@@ -11,13 +11,14 @@ from cliff.formatters.table import TableFormatter
 
 from fpga_pool.cli.admin.database import NOTHING_WRONG
 from fpga_pool.cli.admin.instances import explanation
-from fpga_pool.cli.client import batch, gang, inventory, task
+from fpga_pool.cli.client import batch, gang, inventory, pipeline, task
 from fpga_pool.cli.client.base import Row, Seconds, Table
 from fpga_pool.model import rest
 from fpga_pool.model.codec import to_plain
 from fpga_pool.model.exceptions import InvalidInput
+from fpga_pool.model.messages.requests import PipelineDetail
 from fpga_pool.model.objects.gangs import Gang
-from fpga_pool.model.objects.pool import Batch, Host, Job, Slot
+from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch, Host, Job, Slot
 from fpga_pool.model.objects.tasks import TASK_POLICY, Task
 from fpga_pool.model.rules.gang.decisions import gang_detail
 from fpga_pool.model.rules.task.decisions import task_detail
@@ -120,7 +121,12 @@ def explain(run: ScenarioRun, name: str) -> dict[str, Any] | Table:
         elif store.get(Gang, name) is not None:
             columns, values = gang.details(gang_detail(tx, name, run.settings, run.policies.gangs, now_s))
         elif (found := store.get(Batch, name)) is not None:
-            columns, values = batch.details(found, tx.batch_jobs(name))
+            if found.policy == PIPELINE_POLICY:
+                columns, values = pipeline.details(
+                    PipelineDetail(pipeline=found, subtask_list=tuple(tx.batch_jobs(name)))
+                )
+            else:
+                columns, values = batch.details(found, tx.batch_jobs(name))
         elif (job := store.get(Job, name)) is not None:
             return {
                 **to_plain(rest.show(job)),
@@ -133,11 +139,13 @@ def explain(run: ScenarioRun, name: str) -> dict[str, Any] | Table:
 
 def _tables(run: ScenarioRun) -> Mapping[str, Table]:
     store = run.store
-    batches = [found for found in _newest_first(store.all(Batch)) if found.policy != TASK_POLICY]
+    stored = _newest_first(store.all(Batch))
+    batches = [found for found in stored if found.policy not in (TASK_POLICY, PIPELINE_POLICY)]
     return {
         "hosts": inventory.list_hosts(sorted(store.all(Host), key=lambda found: found.name)),
         "slots": inventory.list_slots(sorted(store.all(Slot), key=lambda found: found.name)),
         "batches": batch.listing(batches),
+        "pipelines": batch.listing([found for found in stored if found.policy == PIPELINE_POLICY]),
         "tasks": task.listing(_newest_first(store.all(Task))),
         "gangs": gang.listing(_newest_first(store.all(Gang))),
         "instances": _instances(run),

@@ -55,13 +55,18 @@ class EctUnit(_Binding):
         best, best_s = 0, np.inf
         for i, unit in enumerate(view.units):
             if can_execute(unit, subtask):
-                own_s = subtask.estimate_s[unit.kind]
-                wait_s = unit.backlog_s
-                if unit.kind == CPU:
-                    wait_s = wait_s / unit.places if len(unit.running) + len(unit.queue) >= unit.places else 0.0
-                if wait_s + own_s < best_s:
-                    best, best_s = i, wait_s + own_s
+                end_s = completion_s(unit, subtask)
+                if end_s < best_s:
+                    best, best_s = i, end_s
         return best
+
+
+def completion_s(unit: Unit, subtask: Subtask) -> float:
+    """Return in how many seconds a subtask is expected to be complete on a unit, behind its backlog."""
+    wait_s = unit.backlog_s
+    if unit.kind == CPU:
+        wait_s = wait_s / unit.places if len(unit.running) + len(unit.queue) >= unit.places else 0.0
+    return wait_s + subtask.estimate_s[unit.kind]
 
 
 class PatsUnit:

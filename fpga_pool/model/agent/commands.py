@@ -150,6 +150,8 @@ class Commanding:
         self._out.append(i.KeepJob(job))
         if input_here:  # kept from an earlier attempt
             self._out.append(i.Report(InputStaged(**about(job, now_s))))
+        elif action.sources:
+            self._out.append(i.GatherInput(job))
 
     def _evict(self, slot: str, action: EvictJob, progress: Mapping[str, float], now_s: float) -> None:
         """Let go of an attempt and keep its input; an end stays an end."""

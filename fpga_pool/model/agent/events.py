@@ -53,6 +53,17 @@ class InputArrived(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InputUnavailable(AgentEvent):
+    """The results that an attempt's input is made of are not what, or where, the pool said."""
+
+    durable = True
+
+    job: str
+    attempt: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SmallInputsArrived(AgentEvent):
     """Complete inputs are here that are recorded together with this event."""
 

@@ -188,6 +188,13 @@ class RecordEnds(Instruction):
 
 
 @dataclass(frozen=True, slots=True)
+class GatherInput(Instruction):
+    """Make the input of a job from the results that are its sources: InputArrived or InputUnavailable."""
+
+    job: HeldJob
+
+
+@dataclass(frozen=True, slots=True)
 class Settle(Instruction):
     """Notify the waiters for the end of a job: its result if `code` is "", otherwise the reason of the failure."""
 

@@ -172,6 +172,8 @@ def _eviction_lost(job: HeldJob, event: EndsLost, now_s: float) -> Outcome:
 
 
 def _delivered(job: HeldJob, event: Delivered, now_s: float) -> Outcome:
+    if job.assignment.kept:
+        return job, []
     report = ResultDelivered(**about(job, now_s))
     return None, [ForgetJob(job.uuid), Report(report), DeleteFiles(job.uuid)]
 

@@ -56,6 +56,7 @@ class Agent(Commanding):
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             e.CommandsReceived: self._commands_received,
             e.InputArrived: self._input_arrived,
+            e.InputUnavailable: self._input_unavailable,
             e.SmallInputsArrived: self._small_inputs_arrived,
             e.ResultsDelivered: self._results_delivered,
             e.SlotFree: self._slot_free,
@@ -144,6 +145,10 @@ class Agent(Commanding):
 
     def _input_arrived(self, event: e.InputArrived, now_s: float) -> None:
         self._job_if_possible(event.job, event, now_s)
+
+    def _input_unavailable(self, event: e.InputUnavailable, now_s: float) -> None:
+        failed = AttemptFailed(code="fpga_pool.input_unavailable", message=event.message, retryable=True)
+        self._job_if_possible(event.job, failed, now_s, event.attempt)
 
     def _small_inputs_arrived(self, event: e.SmallInputsArrived, now_s: float) -> None:
         for uuid in event.jobs:
@@ -326,6 +331,7 @@ class Agent(Commanding):
     def _restarted(self, event: e.Restarted, now_s: float) -> None:
         """Restore the state from the journal; interrupted computations restart, lost objects are reported."""
         state = self.state
+        self._out.append(i.DeleteStrays())
         state.fences.update(event.fences)
         state.epochs.update(event.epochs)
         state.executed.update(dict.fromkeys(event.executed))
@@ -333,7 +339,6 @@ class Agent(Commanding):
             state.holds[slot] = Hold(action=action, state=HoldState.READY if ready else HoldState.PREPARING)
         for job in event.jobs:
             self._take_up(job, event, now_s)
-        self._out.append(i.DeleteStrays())
 
     def _take_up(self, job: HeldJob, event: e.Restarted, now_s: float) -> None:
         if job.phase is Phase.EVICTED:
@@ -349,6 +354,8 @@ class Agent(Commanding):
         elif job.phase is Phase.WAITING and job.uuid in event.inputs:
             # Complete and checked, or it would not be there; the power went before the journal had it.
             self._job(job, e.InputArrived(job=job.uuid), now_s)
+        elif job.phase is Phase.WAITING and job.assignment.sources:
+            self._out.append(i.GatherInput(job))
 
 
 def _reported_bytes(job: HeldJob, received_bytes: Callable[[str], int], now_s: float) -> int | None:

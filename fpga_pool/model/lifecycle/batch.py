@@ -38,6 +38,11 @@ class JobEnded:
     state: JobState
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReopened:
+    """One of its jobs that was complete has to compute again, because others need its result."""
+
+
 Outcome = tuple[Batch, list[Action]]
 
 
@@ -87,6 +92,10 @@ def _job_ended(batch: Batch, event: JobEnded, now_s: float) -> Outcome:
     return replace(counted, state=_final_state(counted), ended_at=now_s), []
 
 
+def _job_reopened(batch: Batch, event: JobReopened, now_s: float) -> Outcome:
+    return replace(batch, jobs_completed=batch.jobs_completed - 1), []
+
+
 def _final_state(batch: Batch) -> BatchState:
     if batch.jobs_failed:
         return BatchState.FAILED
@@ -103,6 +112,7 @@ _RULES: dict[tuple[BatchState, type], Rule[Batch]] = {
     (BatchState.RUNNING, BatchCancelRequested): _cancel_requested,
     (BatchState.PENDING, JobEnded): _job_ended,
     (BatchState.RUNNING, JobEnded): _job_ended,
+    (BatchState.RUNNING, JobReopened): _job_reopened,
 }
 
 BATCH = Table[Batch]("batch", _RULES)

@@ -14,6 +14,9 @@ where it is.
 
 A job ends FAILED when it is not retryable or was planned too often, and CANCELLED when its batch's cancellation
 reaches it before it is complete.  Cancellation of a planned job is a flag until its agent has released it.
+
+In a pipeline a job without a place is Skipped when a predecessor of it has ended without a result.  A complete job
+whose result is lost while others still need it is PENDING again (ResultLost).
 """
 
 from dataclasses import dataclass, replace
@@ -23,6 +26,7 @@ from fpga_pool.model.messages.agents import (
     Action,
     AssignJob,
     EvictJob,
+    InputSource,
     InputStaged,
     JobEvicted,
     JobFailed,
@@ -51,6 +55,10 @@ class Planned:
     transfer: tuple[RateSegment, ...]
     #: How the result flows back, in seconds after the computation ends.
     result_transfer: tuple[RateSegment, ...] = ()
+    #: Of a job with predecessors: their results, one after the other.
+    sources: tuple[InputSource, ...] = ()
+    #: Other jobs read its result.
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +107,29 @@ class GaveUp:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A predecessor has ended without a result: there is no input to compute on."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultLost:
+    """Its result, which other jobs still need, is not held any more."""
+
+    reason: str
+
+
 Outcome = tuple[Job, list[Action]]
 
 
 def _planned(job: Job, event: Planned, now_s: float) -> Outcome:
+    input_bytes = sum(source.result_bytes for source in event.sources) if event.sources else job.input_bytes
     planned = replace(
         job,
         state=JobState.WAITING_INPUT,
+        input_bytes=input_bytes,
         attempt=job.attempt + 1,
         reason="",
         host=event.host,
@@ -123,19 +147,21 @@ def _planned(job: Job, event: Planned, now_s: float) -> Outcome:
         staged_at=None,
         started_at=None,
     )
-    large = job.input_bytes > SMALL_INPUT_BYTES
+    large = input_bytes > SMALL_INPUT_BYTES
     assign = AssignJob(
         job=job.uuid,
         attempt=planned.attempt,
         project_id=job.project_id,
         function=job.function,
-        input_bytes=job.input_bytes,
+        input_bytes=input_bytes,
         order=event.order,
         expected_s=event.end_s - event.start_s,
         done=planned.done,
         dispatched_at=event.dispatched_at if large else 0.0,
         transfer=event.transfer if large else (),
         result_transfer=event.result_transfer,
+        sources=event.sources,
+        kept=event.kept,
     )
     return planned, [assign]
 
@@ -247,7 +273,26 @@ def _delivered(job: Job, event: ResultDelivered, now_s: float) -> Outcome:
 
 
 def _discarded(job: Job, event: JobReleased, now_s: float) -> Outcome:
-    return replace(_end(job, JobState.COMPLETED, now_s), reason="result discarded: cancelled after completion"), []
+    why = "cancelled after completion" if job.cancel_requested else "no other job needs it any more"
+    return replace(_end(job, JobState.COMPLETED, now_s), reason=f"result discarded: {why}"), []
+
+
+def _skipped(job: Job, event: Skipped, now_s: float) -> Outcome:
+    skipped = _end(job, JobState.CANCELLED, now_s)
+    return replace(skipped, error_code="fpga_pool.predecessor_failed", reason=event.reason), []
+
+
+def _result_lost(job: Job, event: ResultLost, now_s: float) -> Outcome:
+    lost = replace(
+        _unplaced(job, event.reason),
+        done=0.0,
+        finished_at=None,
+        ended_at=None,
+        compute_s=None,
+        result_bytes=None,
+        result_sha256="",
+    )
+    return lost, []
 
 
 def _gave_up_waiting(job: Job, event: GaveUp, now_s: float) -> Outcome:
@@ -266,6 +311,7 @@ _RULES: dict[tuple[JobState, type], Rule[Job]] = {
     (JobState.PENDING, Planned): _planned,
     (JobState.PENDING, CancelRequested): _cancel_unplanned,
     (JobState.PENDING, GaveUp): _gave_up,
+    (JobState.PENDING, Skipped): _skipped,
     (JobState.WAITING_INPUT, Moved): _moved,
     (JobState.STAGED, Moved): _moved,
     (JobState.WAITING_INPUT, Retimed): _retimed,
@@ -280,6 +326,8 @@ _RULES: dict[tuple[JobState, type], Rule[Job]] = {
     (JobState.RESULT_HELD, ResultDelivered): _delivered,
     (JobState.RESULT_HELD, ResultExpired): _expired,
     (JobState.RESULT_HELD, JobReleased): _discarded,
+    (JobState.RESULT_HELD, ResultLost): _result_lost,
+    (JobState.COMPLETED, ResultLost): _result_lost,
 }
 _WHILE_PLANNED: dict[type, Rule[Job]] = {
     JobFailed: _failed,

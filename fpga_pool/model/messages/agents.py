@@ -33,6 +33,16 @@ from fpga_pool.model.objects.pool import RateSegment, SlotState
 # Commands ------------------------------------------------------------------------------------------------------
 
 
+class InputSource(Message, frozen=True, kw_only=True):
+    """A result that an agent holds, and that is the input of another job, or a part of it."""
+
+    job: Id
+    attempt: Count
+    host: Text
+    result_bytes: ByteCount
+    result_sha256: Sha256
+
+
 class AssignJob(Variant, frozen=True, kw_only=True):
     """Queue a job on a slot: accept its input, load its function when due, compute, hold the result."""
 
@@ -52,6 +62,10 @@ class AssignJob(Variant, frozen=True, kw_only=True):
     transfer: tuple[RateSegment, ...] = ()
     #: How the result is planned to flow back, in seconds after the computation ends; empty for one without limits.
     result_transfer: tuple[RateSegment, ...] = ()
+    #: The agent itself gets the input: these results, one after the other; empty = a client sends it.
+    sources: tuple[InputSource, ...] = ()
+    #: The result is the input of other jobs: it stays when a client has it, until the pool releases the job.
+    kept: bool = False
 
 
 class RetimeJob(Variant, frozen=True, kw_only=True):

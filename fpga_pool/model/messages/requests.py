@@ -9,7 +9,7 @@ from msgspec import Meta
 from fpga_pool.model.codec import Message
 from fpga_pool.model.fields import Flat, Limit, Moment, Number, Port, Text, Uuid, require_address
 from fpga_pool.model.objects.gangs import Gang, Migration, Process
-from fpga_pool.model.objects.pool import Job, RateSegment
+from fpga_pool.model.objects.pool import Batch, Job, RateSegment
 from fpga_pool.model.objects.tasks import Task
 
 #: An input of at most this size moves in one burst: no flow of its own is limited for it.
@@ -62,6 +62,28 @@ class Ticket:
     elapsed_s: Number
     #: The requester's host holds the stream to these rates: the client need not.
     shaped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTicket:
+    """Leave for an agent to read a result that is the input of a job on its host, or a part of it."""
+
+    #: Whose result it is.
+    job: str
+    host: str
+    address: str
+    port: int
+    tls: bool
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineDetail:
+    """A pipeline with its subtasks: the jobs of the batch that has its uuid."""
+
+    pipeline: Flat[Batch]
+    #: By index: each follows its predecessors.
+    subtask_list: tuple[Job, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,9 @@ DEFAULT_SHARD = "default"
 #: Board and kind of a worker of an agent's CPU pool, and its card: a place like a slot, which needs no loading.
 CPU = "cpu"
 
+#: What stands for the policy in a batch whose jobs depend on each other: it is neither planned nor online.
+PIPELINE_POLICY = "pipeline"
+
 #: How many transitions an object remembers.
 HISTORY_LENGTH = 24
 
@@ -146,10 +149,13 @@ class Job:
     index: int
     name: str
     function: str
-    #: Host whose NIC sends the input.
+    #: Host whose NIC sends the input; "" for a job with predecessors.
     requester: str
+    #: Of a job with predecessors: 0 until their results are known.
     input_bytes: int
     created_at: Moment
+    #: Jobs of its batch whose results, one after the other, are its input; empty = its requester sends it.
+    predecessors: tuple[str, ...] = ()
     #: Part of the pool that plans and runs it; for its whole life.
     shard: Internal[str] = DEFAULT_SHARD
     state: JobState = JobState.PENDING

@@ -42,9 +42,17 @@ class JobFiles:
         """Where a job's result is."""
         return self._results / _checked(uuid)
 
+    def gathered_path(self, uuid: str, attempt: int) -> Path:
+        """Where the input of an attempt grows while it is gathered from results of other jobs."""
+        return self._inputs / f"{_checked(uuid)}.{attempt}.part"
+
     def sink_path(self, uuid: str, attempt: int) -> Path:
         """Where an attempt's result grows; an older attempt may still compute when a newer one begins."""
         return self._results / f"{_checked(uuid)}.{attempt}"
+
+    def small_result(self, uuid: str) -> bytes | None:
+        """Return a job's held result if it is a small one; else it is in a file."""
+        return self._journal.result(uuid)
 
     def small_input(self, uuid: str) -> bytes | None:
         """Return a job's input if it is a small one; else it is in a file."""
@@ -100,6 +108,12 @@ def _checked(uuid: str) -> str:
     if not _PLAIN_NAME.fullmatch(uuid):
         raise InvalidInput(f"job {uuid[:60]!r}: expected letters, digits and hyphens")
     return uuid
+
+
+def place_file(source: Path, place: Path) -> None:
+    """Give a file, whose content is durable, another name, durably."""
+    source.replace(place)
+    _sync_directory(place.parent)
 
 
 def _sync_directory(path: Path) -> None:

@@ -21,10 +21,12 @@ from fpga_pool.model.agent.objects import AgentParameters
 from fpga_pool.model.exceptions import FpgaPoolError, HostTaken, InvalidInput, NotEnrolled, StorageFull, Unauthenticated
 from fpga_pool.model.fields import short_reason
 from fpga_pool.model.messages.agents import Command, Heartbeat, ObservedSlot, Outcome, ReleaseFlow, ShapeFlow
+from fpga_pool.model.messages.requests import SourceTicket
 from fpga_pool.model.objects.links import SlotLinks
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.rpc.scheduler_api import SchedulerAPI
 from fpga_pool.rpc.transport import MessagingError, Refusals
+from fpga_pool.services.agent.gatherer import Gatherer
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.agent.processes import Processes
 from fpga_pool.services.agent.settings import AgentSettings
@@ -65,6 +67,7 @@ class AgentService:
         egress: EgressDriver | None = None,
         cpu: SlotDriver | None = None,
         runner: Runner | None = None,
+        peer_tls: ssl.SSLContext | None = None,
     ) -> None:
         self.settings = settings
         self._clock = clock
@@ -78,6 +81,8 @@ class AgentService:
         drivers = [cards for cards in (driver, cpu) if cards is not None]
         self._machine = Agent(settings.host, _slots(settings.host, drivers), _parameters(settings))
         self.jobs = AgentShell(self._machine, self._journal, settings.state_dir, clock)
+        self._gatherer = Gatherer(settings.host, self.jobs, self._source_tickets, peer_tls)
+        self.jobs.gather = self._gatherer.gather
         self.processes: Processes | None = None
         if runner is not None:
             numbers, changed = settings.gang_processors, self.jobs.changed
@@ -168,6 +173,7 @@ class AgentService:
         drained_by_s = self._clock() + self.settings.drain_timeout_s
         for worker in self.slots.values():
             worker.join(max(drained_by_s - self._clock(), 0.0))
+        self._gatherer.stop()
         self._watching.stop()
         self._recording.stop()
         self.jobs.record_ends()
@@ -192,6 +198,9 @@ class AgentService:
         if self._ganging is not None:
             self._ganging.wake()
         return outcomes
+
+    def _source_tickets(self, job: str, attempt: int) -> list[SourceTicket]:
+        return self._scheduler.source_tickets(self.settings.host, self.agent_id, job, attempt)
 
     def _elsewhere(self, command: Command) -> Callable[[], Outcome] | None:
         """Return what executes a command that is not for a slot; None: the machine does, or refuses it by name."""

@@ -26,7 +26,7 @@ from fpga_pool.model.messages.agents import (
 from fpga_pool.model.objects.pool import SlotState
 from fpga_pool.services.agent.announcements import Announcements
 from fpga_pool.services.agent.instances.slots import HoldTable
-from fpga_pool.services.agent.job_files import JobFiles
+from fpga_pool.services.agent.job_files import JobFiles, place_file
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.clock import Clock
 from fpga_pool.transfer.handler import JobFailure, JobResult
@@ -65,6 +65,8 @@ class AgentShell:
         self.wake: Callable[[str], object] = lambda _: None
         self.stop: Callable[[str, str, int], object] = lambda _slot, _job, _attempt: None
         self.progress: Callable[[str], float] = lambda _: 0.0
+        #: Begins to make a job's input from results of other jobs.
+        self.gather: Callable[[HeldJob], object] = lambda _: None
         self._carried_out: dict[type, Callable[[Any], object]] = {
             i.Report: lambda one: self._reported(one.report),
             i.ReportLater: lambda _: self.on_report(),
@@ -74,6 +76,7 @@ class AgentShell:
             i.WakeSlot: lambda one: self.wake(one.slot),
             i.StopComputation: lambda one: self.stop(one.slot, one.job, one.attempt),
             i.RecordEnds: lambda _: None,
+            i.GatherInput: lambda one: self.gather(one.job),
             i.Answer: lambda _: None,
             i.Settle: self._settle,
             i.DeleteFiles: self._delete_files,
@@ -223,6 +226,16 @@ class AgentShell:
     def staged(self, uuid: str) -> None:
         """Note that a job's input is complete, in its file."""
         self.feed(e.InputArrived(job=uuid))
+
+    def staged_from(self, job: HeldJob, source: Path) -> bool:
+        """Take a complete file as the input of an attempt; False if that attempt does not wait for it any more."""
+        with self.changed:
+            if self.machine.state.jobs.get(job.uuid) != job:
+                return False
+            place_file(source, self.files.input_path(job.uuid))
+            self._without_files.discard(job.uuid)
+            self.staged(job.uuid)
+        return True
 
     def staged_small(self, inputs: Sequence[tuple[str, bytes]]) -> None:
         """Note that small jobs' inputs are complete: they are in the journal when this returns."""

@@ -2,7 +2,6 @@
 
 import logging
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,8 +23,9 @@ from fpga_pool.model.messages.requests import (
 )
 from fpga_pool.model.objects.pool import Batch, Host, Job, JobState, Slot
 from fpga_pool.model.objects.tasks import TASK_POLICY
-from fpga_pool.model.rules.batch.admission import BatchRequest, cancel_batch, cancel_jobs, create_batch, owned_batch
+from fpga_pool.model.rules.batch.admission import BatchRequest, create_batch, owned_batch
 from fpga_pool.model.rules.online.view import slot_benefits
+from fpga_pool.model.rules.pipeline.edges import is_intermediate
 from fpga_pool.model.rules.shared.changes import admit_flow, drain_slot, resume_slot
 from fpga_pool.model.rules.shared.reports import frees_place, makes_work
 from fpga_pool.model.transaction import Transaction
@@ -33,9 +33,8 @@ from fpga_pool.model.values import changed
 from fpga_pool.rpc.transport import TARGET, answers
 from fpga_pool.services.scheduler.changes import LOOK_S
 from fpga_pool.services.scheduler.ownership import log_repairs
-from fpga_pool.services.scheduler.requests import GangRequests, TaskRequests
+from fpga_pool.services.scheduler.requests import GangRequests, PipelineRequests, TaskRequests
 from fpga_pool.services.scheduler.service import SchedulerService
-from fpga_pool.transfer.tokens import TransferGrant, sign
 
 LOG = logging.getLogger(__name__)
 
@@ -48,7 +47,7 @@ TICKET_STATES = {
 }
 
 
-class SchedulerEndpoint(GangRequests, TaskRequests):
+class SchedulerEndpoint(GangRequests, PipelineRequests, TaskRequests):
     """Answers tenants, operators and agents; every change is committed before it is answered."""
 
     target = TARGET
@@ -130,14 +129,7 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
         if is_task:  # its owner changes all of it at once
             self.cancel_task(context, project_id=project_id, uuid=uuid)
             return self._owned_batch(project_id, uuid)
-        with service.store.admission() as tx:
-            cancel_batch(tx, uuid, project_id, service.clock())
-            shards = {job.shard for job in tx.batch_jobs(uuid)}
-        for shard in sorted(shards):
-            service.writer(shard).run(lambda tx: cancel_jobs(tx, uuid, service.clock()))
-        LOG.info("batch %s: cancellation requested", uuid)
-        service.work_arrived()
-        return self._owned_batch(project_id, uuid)
+        return self._cancel_batch(uuid, project_id)
 
     def _owned_batch(self, project_id: str, uuid: str) -> Batch:
         with self._service.store.reading() as tx:
@@ -182,25 +174,19 @@ class SchedulerEndpoint(GangRequests, TaskRequests):
             raise InvalidInput(f"purpose: expected send or fetch, found {request.purpose!r}")
         if job.state not in states or job.cancel_requested:
             raise Conflict(f"job {job.uuid} is {job.state}: there is nothing to {request.purpose} now")
+        if request.purpose == "send" and job.predecessors:
+            raise Conflict(f"job {job.uuid}: its input is the results of other jobs, which no client sends")
+        if request.purpose == "fetch" and is_intermediate(tx, job):
+            raise Conflict(f"job {job.uuid}: its result is the input of other jobs, and is not for clients")
         host = tx.host(job.host)
         now_s = self._service.clock()
-        grant = TransferGrant(
-            job=job.uuid,
-            attempt=job.attempt,
-            project_id=job.project_id,
-            host=job.host,
-            purpose=request.purpose,  # type: ignore[arg-type]  # checked above
-            input_bytes=job.input_bytes,
-            token_id=str(uuid.uuid4()),
-            deadline_s=now_s + self._service.settings.token_lifetime_s,
-        )
         return Ticket(
             job=job.uuid,
             attempt=job.attempt,
             purpose=request.purpose,
             address=host.data_address,
             port=host.data_port,
-            token=sign(grant, self._service.token_key),
+            token=self._service.token(job, request.purpose),  # type: ignore[arg-type]  # checked above
             input_bytes=job.input_bytes,
             transfer=job.transfer,
             elapsed_s=now_s - (job.dispatched_at or now_s),

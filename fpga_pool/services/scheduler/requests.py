@@ -1,14 +1,19 @@
-"""Requests of tenants on gangs and tasks, which are part of `services.scheduler.endpoint`."""
+"""Requests of tenants on gangs, pipelines and tasks, which are part of `services.scheduler.endpoint`."""
 
 import logging
 from collections.abc import Sequence
 from typing import Any
 
-from fpga_pool.model.messages.requests import GangDetail, TaskDetail
+from fpga_pool.model.messages.requests import GangDetail, PipelineDetail, SourceTicket, TaskDetail
 from fpga_pool.model.objects.gangs import Gang
+from fpga_pool.model.objects.pool import PIPELINE_POLICY, Batch
 from fpga_pool.model.objects.tasks import Task
+from fpga_pool.model.rules.batch.admission import cancel_batch, cancel_jobs, owned_batch
 from fpga_pool.model.rules.gang.admission import GangRequest, cancel_gang, create_gang, owned_gang
 from fpga_pool.model.rules.gang.decisions import gang_detail
+from fpga_pool.model.rules.pipeline.admission import PipelineRequest, create_pipeline, owned_pipeline
+from fpga_pool.model.rules.pipeline.edges import input_sources
+from fpga_pool.model.rules.shared.reports import require_agent
 from fpga_pool.model.rules.task.admission import TaskRequest, cancel_task, create_task, owned_task
 from fpga_pool.model.rules.task.decisions import task_detail
 from fpga_pool.rpc.transport import answers
@@ -54,6 +59,70 @@ class GangRequests:
         LOG.info("gang %s: cancellation requested", uuid)
         service.work_arrived()
         return gang
+
+
+class PipelineRequests:
+    """Answers tenants of pipelines, and the agents that gather the inputs of subtasks."""
+
+    _service: SchedulerService
+
+    @answers
+    def create_pipeline(self, context: Context, request: PipelineRequest) -> Batch:
+        service = self._service
+        with service.store.admission() as tx:
+            batch = create_pipeline(tx, request, service.catalogue, service.settings.pool, service.clock())
+        LOG.info("pipeline %s of project %s: %d subtasks", batch.uuid, batch.project_id, batch.jobs)
+        service.work_arrived()
+        return batch
+
+    @answers
+    def pipelines(self, context: Context, project_id: str, limit: int, marker: str | None) -> Sequence[Batch]:
+        with self._service.store.reading() as tx:
+            return tx.batches(project_id, limit=limit, marker=marker, policy=PIPELINE_POLICY)
+
+    @answers
+    def pipeline(self, context: Context, project_id: str, uuid: str) -> PipelineDetail:
+        with self._service.store.reading() as tx:
+            batch = owned_pipeline(tx, uuid, project_id)
+            return PipelineDetail(pipeline=batch, subtask_list=tuple(tx.batch_jobs(uuid)))
+
+    @answers
+    def cancel_pipeline(self, context: Context, project_id: str, uuid: str) -> Batch:
+        with self._service.store.reading() as tx:
+            owned_pipeline(tx, uuid, project_id)
+        return self._cancel_batch(uuid, project_id)
+
+    def _cancel_batch(self, uuid: str, project_id: str) -> Batch:
+        """Ask for the end of a batch in each of its shards."""
+        service = self._service
+        with service.store.admission() as tx:
+            cancel_batch(tx, uuid, project_id, service.clock())
+            shards = {job.shard for job in tx.batch_jobs(uuid)}
+        for shard in sorted(shards):
+            service.writer(shard).run(lambda tx: cancel_jobs(tx, uuid, service.clock()))
+        LOG.info("batch %s: cancellation requested", uuid)
+        service.work_arrived()
+        with service.store.reading() as tx:
+            return owned_batch(tx, uuid, project_id)
+
+    @answers
+    def source_tickets(self, context: Context, host: str, agent_id: str, job: str, attempt: int) -> list[SourceTicket]:
+        service = self._service
+        with service.store.reading() as tx:
+            require_agent(tx.host(host), agent_id)
+            sources = input_sources(tx, job, host, attempt)
+            holders = {source.host: tx.host(source.host) for source in sources}
+        return [
+            SourceTicket(
+                job=source.uuid,
+                host=source.host,
+                address=holders[source.host].data_address,
+                port=holders[source.host].data_port,
+                tls=holders[source.host].data_tls,
+                token=service.token(source, "copy"),
+            )
+            for source in sources
+        ]
 
 
 class TaskRequests:

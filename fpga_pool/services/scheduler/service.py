@@ -2,6 +2,7 @@
 
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -12,7 +13,7 @@ from fpga_pool.core.policy import BatchPolicy, GangPolicy, TaskPolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Cycle
 from fpga_pool.model.exceptions import StorageFull
-from fpga_pool.model.objects.pool import Shard
+from fpga_pool.model.objects.pool import Job, Shard
 from fpga_pool.model.rules.online.family import OnlineRule
 from fpga_pool.model.rules.shared.families import AnyFamily, PoolPolicies, new_families
 from fpga_pool.placement.client import PlacementClient
@@ -33,6 +34,7 @@ from fpga_pool.services.scheduler.planner import Calibrator, Planner, prepare, q
 from fpga_pool.services.scheduler.settings import SchedulerSettings
 from fpga_pool.services.scheduler.writer import ShardWriter
 from fpga_pool.store.store import Store
+from fpga_pool.transfer.tokens import Purpose, TransferGrant, sign
 
 LOG = logging.getLogger(__name__)
 
@@ -117,6 +119,20 @@ class SchedulerService:
         """Let running steps end; committed work stays for the next owner, which can take over immediately."""
         self.pause()
         self.ownership.leave()
+
+    def token(self, job: Job, purpose: Purpose) -> str:
+        """Return a signed token to move bytes of a job, from now on."""
+        grant = TransferGrant(
+            job=job.uuid,
+            attempt=job.attempt,
+            project_id=job.project_id,
+            host=job.host,
+            purpose=purpose,
+            input_bytes=job.input_bytes,
+            token_id=str(uuid.uuid4()),
+            deadline_s=self.clock() + self.settings.token_lifetime_s,
+        )
+        return sign(grant, self.token_key)
 
     def writer(self, shard: str) -> ShardWriter:
         """Return the writer that executes requests on a shard on behalf of its owner."""

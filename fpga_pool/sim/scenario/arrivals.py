@@ -12,6 +12,7 @@ from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.model.flavor import AcceleratorRequest, Topology
 from fpga_pool.model.rules.batch.admission import BatchRequest, JobRequest
 from fpga_pool.model.rules.gang.admission import GangRequest
+from fpga_pool.model.rules.pipeline.admission import PipelineRequest, SubtaskRequest
 from fpga_pool.model.rules.task.admission import ShareRequest, TaskRequest
 from fpga_pool.sim.gangs.trace import read_trace
 from fpga_pool.sim.scenario.tables import (
@@ -21,7 +22,9 @@ from fpga_pool.sim.scenario.tables import (
     Inputs,
     InstanceGroup,
     OnlineGroup,
+    PipelineGroup,
     Scenario,
+    SubtaskTable,
     TaskGroup,
 )
 
@@ -39,7 +42,7 @@ class InstanceRequest:
     stays_s: float | None
 
 
-Request = BatchRequest | TaskRequest | GangRequest | InstanceRequest
+Request = BatchRequest | PipelineRequest | TaskRequest | GangRequest | InstanceRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +123,20 @@ class _Draw:
             input_bytes=said.input_bytes.draw_whole(self._rng),
         )
 
+    def subtask(self, said: SubtaskTable) -> SubtaskRequest:
+        """Return a subtask of a pipeline."""
+        uuid = f"{self._name}.{said.name}"
+        self.takes[uuid] = said.takes.draw(self._rng)
+        self.late_s[uuid] = said.late_s.draw(self._rng)
+        return SubtaskRequest(
+            uuid=uuid,
+            name=said.name,
+            function=said.function,
+            after=said.after,
+            requester=said.requester,
+            input_bytes=0 if said.input_bytes is None else said.input_bytes.draw_whole(self._rng),
+        )
+
     def function(self, said: Inputs) -> str:
         """Return a function of a mix."""
         names, weights = list(said.function), np.array(list(said.function.values()))
@@ -134,6 +151,8 @@ def _request(group: Group, name: str, scenario: Scenario, drawn: _Draw) -> Reque
         return BatchRequest(**who, policy=group.policy or scenario.scheduler.default_policy, jobs=jobs)
     if isinstance(group, OnlineGroup):
         return BatchRequest(**who, policy=scenario.scheduler.online_policy, jobs=(drawn.job(group),))
+    if isinstance(group, PipelineGroup):
+        return PipelineRequest(**who, subtasks=tuple(drawn.subtask(part) for part in group.parts))
     if isinstance(group, TaskGroup):
         function = drawn.function(group)
         jobs = tuple(drawn.job(group, function) for _ in range(group.slots.draw_whole(rng)))

@@ -22,9 +22,11 @@ from fpga_pool.sim.scenario.tables import (
     InstanceGroup,
     JobsTable,
     OnlineGroup,
+    PipelineGroup,
     PoolTable,
     Scenario,
     SchedulerTable,
+    SubtaskTable,
     TaskGroup,
 )
 from fpga_pool.sim.scenario.values import MOST_THINGS, NAME, read_table, read_value, shown
@@ -39,8 +41,8 @@ _TABLES: Mapping[str, Any] = {
     "pool": PoolTable, "scheduler": SchedulerTable, "agent": AgentTable, "delays": DelaysTable,
 }  # fmt: skip
 _LISTS: Mapping[str, Any] = {
-    "batches": BatchGroup, "online": OnlineGroup, "tasks": TaskGroup, "gangs": GangGroup, "instances": InstanceGroup,
-    "events": EventTable,
+    "batches": BatchGroup, "online": OnlineGroup, "pipelines": PipelineGroup, "tasks": TaskGroup, "gangs": GangGroup,
+    "instances": InstanceGroup, "events": EventTable,
 }  # fmt: skip
 #: By kind of event: what its target is, and whether `delay_s` and `for_s` say something of it.
 _EVENTS: Mapping[str, tuple[str, bool, bool]] = {
@@ -102,6 +104,12 @@ def check_scenario(scenario: Scenario, catalogue: Catalogue, policies: Policies)
                         _require(name, hosts, f"{place}: requester", "host")
                     for name in work.function:
                         _require(name, catalogue.functions, f"{place}: function", "function of the catalogue")
+            if isinstance(group, PipelineGroup):
+                for index, part in enumerate(group.parts):
+                    place = f"{group.place}: subtasks[{index}]"
+                    _require(part.function, catalogue.functions, f"{place}: function", "function of the catalogue")
+                    if part.requester:
+                        _require(part.requester, hosts, f"{place}: requester", "host")
             if isinstance(group, InstanceGroup):
                 _require(group.function, catalogue.functions, f"{group.place}: function", "function of the catalogue")
                 if group.host:
@@ -178,6 +186,12 @@ def _listed(name: str, kind: Any, content: Any) -> Iterable[Any]:
         if isinstance(found, BatchGroup):
             parts = [read_table(JobsTable, part, f"{place}: jobs[{i}]") for i, part in enumerate(found.jobs)]
             found = replace(found, parts=tuple(parts))
+        elif isinstance(found, PipelineGroup):
+            subtasks = [
+                read_table(SubtaskTable, part, f"{place}: subtasks[{i}]") for i, part in enumerate(found.subtasks)
+            ]
+            found = replace(found, parts=tuple(subtasks))
+            _check_inputs(found)
         elif isinstance(found, GangGroup):
             _check_gangs(found, values)
         elif isinstance(found, EventTable):
@@ -191,6 +205,14 @@ def _check_arrivals(group: Group) -> None:
     for name in ("every_s", "rate_per_s"):
         if group.count == 1 and getattr(group, name) is not None:
             raise InvalidInput(f"{group.place}: {name}: has no effect if count is 1")
+
+
+def _check_inputs(group: PipelineGroup) -> None:
+    for index, part in enumerate(group.parts):
+        for name, given in (("requester", bool(part.requester)), ("input_bytes", part.input_bytes is not None)):
+            if given is bool(part.after):
+                problem = "excluded by after" if given else "missing; expected it or after"
+                raise InvalidInput(f"{group.place}: subtasks[{index}]: {name}: {problem}")
 
 
 def _check_gangs(group: GangGroup, values: Mapping[str, Any]) -> None:
@@ -222,6 +244,8 @@ def _size(group: Group) -> int:
     """Return of how many jobs, shares or processes a piece of work consists at most."""
     if isinstance(group, BatchGroup):
         return sum(part.count for part in group.parts)
+    if isinstance(group, PipelineGroup):
+        return len(group.parts)
     if isinstance(group, TaskGroup):
         return int(group.slots.high)
     return int(group.processes.high) if isinstance(group, GangGroup) and group.processes else 1

@@ -15,6 +15,7 @@ from fpga_pool.model.objects.tasks import Task
 from fpga_pool.model.rules.batch.admission import BatchRequest, cancel_batch, cancel_jobs, create_batch
 from fpga_pool.model.rules.gang.admission import GangRequest, cancel_gang, create_gang
 from fpga_pool.model.rules.instance.instances import Claim, claim_slots, release_slots
+from fpga_pool.model.rules.pipeline.admission import PipelineRequest, create_pipeline
 from fpga_pool.model.rules.shared.audit import ENDED_BATCHES
 from fpga_pool.model.rules.shared.changes import drain_slot, resume_slot
 from fpga_pool.model.rules.shared.families import PoolPolicies
@@ -181,6 +182,8 @@ class ScenarioRun:
         now_s = self._engine.now_s
         if isinstance(request, BatchRequest):
             create_batch(tx, request, self.catalogue, self.settings, now_s)
+        elif isinstance(request, PipelineRequest):
+            create_pipeline(tx, request, self.catalogue, self.settings, now_s)
         elif isinstance(request, TaskRequest):
             create_task(tx, request, self.catalogue, self.settings, now_s)
         elif isinstance(request, GangRequest):

@@ -189,6 +189,28 @@ class TaskGroup(Inputs, Group):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SubtaskTable:
+    """`[[pipelines.subtasks]]`: one subtask."""
+
+    name: str = key(NAME)
+    function: str = key(NAME)
+    after: tuple[str, ...] = key(NAMES, (), shown_default="none")
+    input_bytes: Spread | None = key(COUNT_SPREAD, None, shown_default="by ``after``")
+    requester: str = key(NAME, "", shown_default="by ``after``")
+    takes: Spread = key(POSITIVE_SPREAD, _ONE, shown_default="1")
+    late_s: Spread = key(SECONDS_SPREAD, _NOTHING, shown_default="0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineGroup(Group):
+    """`[[pipelines]]`."""
+
+    subtasks: tuple[Any, ...] = key(TABLES)
+    #: `subtasks` as tables.
+    parts: tuple[SubtaskTable, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class GangGroup(Group):
     """`[[gangs]]`: gangs with these figures, or those of a file."""
 
@@ -237,6 +259,7 @@ class Scenario:
     hosts: tuple[HostTable, ...]
     batches: tuple[BatchGroup, ...] = ()
     online: tuple[OnlineGroup, ...] = ()
+    pipelines: tuple[PipelineGroup, ...] = ()
     tasks: tuple[TaskGroup, ...] = ()
     gangs: tuple[GangGroup, ...] = ()
     instances: tuple[InstanceGroup, ...] = ()
@@ -250,7 +273,7 @@ class Scenario:
     @property
     def groups(self) -> tuple[Group, ...]:
         """All work, in the order of the kinds and of the file."""
-        return (*self.batches, *self.online, *self.tasks, *self.gangs, *self.instances)
+        return (*self.batches, *self.online, *self.pipelines, *self.tasks, *self.gangs, *self.instances)
 
 
 def numbered(name: str, count: int) -> tuple[str, ...]:

@@ -45,7 +45,9 @@ def test_answers_fit_their_schemas(api, document):
     gang = api.post("/v1/gangs", json={"processes": 1, "runtime_s": 60, "cpu_usage": 0.5}).json["gang"]["uuid"]
     task = api.post("/v1/tasks", json={"function": "sha256", "shares": [{"requester": "node-1", "input_bytes": 5}]})
     slot = api.get("/v1/slots").json["slots"][0]["uuid"]
-    uuids = {"batches": batch, "gangs": gang, "tasks": task.json["task"]["uuid"], "slots": slot}
+    subtask = {"name": "a", "function": "sha256", "requester": "node-1", "input_bytes": 5}
+    pipeline = api.post("/v1/pipelines", json={"subtasks": [subtask]}).json["pipeline"]["uuid"]
+    uuids = {"batches": batch, "gangs": gang, "pipelines": pipeline, "tasks": task.json["task"]["uuid"], "slots": slot}
     for path, methods in document["paths"].items():
         if "get" in methods:
             answer = api.get(path.replace("{uuid}", uuids.get(path.split("/")[2], "")))

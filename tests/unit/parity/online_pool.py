@@ -102,6 +102,12 @@ class LivePool:
             apply_reports(tx, host, "simulated", [(next(self.numbers), one) for one in reports], self.engine.now_s)
         self.look_due = True
 
+    def lost_source(self, assignment):
+        return ""
+
+    def is_fetched(self, job):
+        return True
+
     def arrives_at(self, assignment):
         return self.engine.now_s
 

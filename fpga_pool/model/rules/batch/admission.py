@@ -130,16 +130,17 @@ def check_batch(
             )
         if job.requester not in requesters:
             raise UnknownRequester(
-                f"{where}.requester: no host {job.requester!r} in the pool; known: {_some(requesters)}"
+                f"{where}.requester: no host {job.requester!r} in the pool; known: {some(requesters)}"
             )
         if job.function not in fitting:
-            _check_function(job.function, f"{where}.function" if each == "jobs" else "function", catalogue, slots)
+            check_function(job.function, f"{where}.function" if each == "jobs" else "function", catalogue, slots)
             fitting.add(job.function)
 
 
-def _check_function(name: str, where: str, catalogue: Catalogue, slots: Sequence[Slot]) -> None:
+def check_function(name: str, where: str, catalogue: Catalogue, slots: Sequence[Slot]) -> None:
+    """Raise InvalidInput, or a subclass, unless a slot of the pool can hold a function; messages say `where` it is."""
     if name not in catalogue.functions:
-        raise UnknownFunction(f"{where}: {name!r} is not in the catalogue; known: {_some(catalogue.functions)}")
+        raise UnknownFunction(f"{where}: {name!r} is not in the catalogue; known: {some(catalogue.functions)}")
     # Without a time model a function can be simulated, not planned.
     boards = catalogue.functions[name].fpga_time
     if not any(slot.board in boards and catalogue.fits(name, slot.board, slot.kind) for slot in slots):
@@ -147,7 +148,8 @@ def _check_function(name: str, where: str, catalogue: Catalogue, slots: Sequence
         raise NoSlotFits(f"{where}: no slot of the pool can hold {name} (it requires a slot of kind {wanted})")
 
 
-def _some(names: object) -> str:
+def some(names: object) -> str:
+    """Return some of the names there are, for a message."""
     known = sorted(names)  # type: ignore[call-overload]
     return ", ".join(known[:20]) + (", ..." if len(known) > 20 else "") or "none"
 

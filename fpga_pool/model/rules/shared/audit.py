@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.flavor import Tier
+from fpga_pool.model.lifecycle.job import ResultLost
 from fpga_pool.model.messages.agents import Command
 from fpga_pool.model.objects.gangs import PLACED_GANGS, Gang, GangState, Process, Processor, ProcessState
 from fpga_pool.model.objects.pool import (
@@ -172,7 +173,9 @@ def _audit_completion(job: Job, run_attempt: int | None) -> Iterator[str]:
         yield f"job {job.uuid}: is {job.state}, but a run of attempt {run_attempt} is recorded"
     if completed and run_attempt not in (None, job.attempt):
         yield f"job {job.uuid}: is complete at attempt {job.attempt}, but the recorded run is of attempt {run_attempt}"
-    completions = sum(entry.after == JobState.RESULT_HELD != entry.before for entry in job.history)
+    lost = [index for index, entry in enumerate(job.history) if entry.event == ResultLost.__name__]
+    since = job.history[lost[-1] :] if lost else job.history
+    completions = sum(entry.after == JobState.RESULT_HELD != entry.before for entry in since)
     if completions > 1:
         yield f"job {job.uuid}: was completed {completions} times"
 

@@ -4,16 +4,27 @@ import uuid
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from fpga_pool.model.lifecycle.batch import BATCH, JobEnded
-from fpga_pool.model.lifecycle.job import JOB, CancelRequested, Displaced, Retimed
+from fpga_pool.model.lifecycle.batch import BATCH, JobEnded, JobReopened
+from fpga_pool.model.lifecycle.job import JOB, CancelRequested, Displaced, Retimed, Skipped
 from fpga_pool.model.lifecycle.lease import LEASE, LeaseReleased
 from fpga_pool.model.lifecycle.slot import SLOT, DrainCompleted, DrainRequested, ResumeRequested
 from fpga_pool.model.lifecycle.task import TASK, TaskCancelled, TaskCompleted, TaskDisplaced, TaskFailed
-from fpga_pool.model.messages.agents import Action, Command, ReleaseFlow, ShapeFlow
+from fpga_pool.model.messages.agents import Action, Command, ReleaseFlow, ReleaseJob, ShapeFlow
 from fpga_pool.model.messages.requests import SMALL_INPUT_BYTES
 from fpga_pool.model.objects.gangs import Processor
-from fpga_pool.model.objects.pool import ACTIVE_JOBS, ENDED_JOBS, Job, JobState, Lease, LeaseKind, Slot, SlotState
+from fpga_pool.model.objects.pool import (
+    ACTIVE_JOBS,
+    ENDED_JOBS,
+    PIPELINE_POLICY,
+    Job,
+    JobState,
+    Lease,
+    LeaseKind,
+    Slot,
+    SlotState,
+)
 from fpga_pool.model.objects.tasks import ENDED_TASKS, TASK_POLICY, Task, TaskState
+from fpga_pool.model.rules.pipeline.edges import skipped, unneeded
 from fpga_pool.model.transaction import Transaction
 
 # ---- Jobs
@@ -23,12 +34,16 @@ def change_job(tx: Transaction, job: Job, event: object, now_s: float, *, settle
     """Apply `event` to a job: command its agent, count it in its batch when it ends, free its slot when it leaves.
 
     Without `settle` the caller sees to the slot (`settle_slots`), once for all jobs that leave it.  The task whose
-    share the job is follows it: other jobs of the task may have changed as well.
+    share the job is follows it, and so do the jobs of a pipeline that depend on it: others may have changed as well.
     """
     changed = _change_one(tx, job, event, now_s, settle=settle)
     left = job.state not in ENDED_JOBS and changed.state not in ACTIVE_JOBS
-    if left and tx.batch(job.batch_uuid).policy == TASK_POLICY:
-        settle_task(tx, job.batch_uuid, now_s)
+    if left:
+        policy = tx.batch(job.batch_uuid).policy
+        if policy == TASK_POLICY:
+            settle_task(tx, job.batch_uuid, now_s)
+        elif policy == PIPELINE_POLICY and changed.state in ENDED_JOBS:
+            _settle_pipeline(tx, changed, now_s)
     return changed
 
 
@@ -45,6 +60,10 @@ def _change_one(tx: Transaction, job: Job, event: object, now_s: float, *, settl
     if changed.state in ENDED_JOBS and job.state not in ENDED_JOBS:
         batch, _ = BATCH.transition(tx.batch(job.batch_uuid), JobEnded(state=changed.state), now_s)
         tx.save(batch)
+    elif job.state in ENDED_JOBS and changed.state not in ENDED_JOBS:
+        batch, _ = BATCH.transition(tx.batch(job.batch_uuid), JobReopened(), now_s)
+        tx.save(batch)
+        tx.forget_run(job.uuid)
     if settle and job.state in ACTIVE_JOBS and changed.state not in ACTIVE_JOBS:
         settle_slots(tx, [job.slot], now_s)
     return changed
@@ -272,6 +291,20 @@ def _give_back_slots(tx: Transaction, uuid: str, now_s: float) -> None:
     slots = [lease.slot for lease in held]
     grant_pool_leases(tx, sorted(tx.occupied(slots)), now_s)
     settle_slots(tx, slots, now_s)
+
+
+# ---- Pipelines
+
+
+def _settle_pipeline(tx: Transaction, ended: Job, now_s: float) -> None:
+    """Let the end of a job follow the edges: jobs without input are skipped, results without readers are released."""
+    gone = {ended.uuid}
+    for skip, reason in skipped(tx.batch_jobs(ended.batch_uuid)):
+        _change_one(tx, tx.job(skip), Skipped(reason=reason), now_s, settle=False)
+        gone.add(skip)
+    for job in unneeded(tx.batch_jobs(ended.batch_uuid), gone):
+        if tx.host(job.host).alive:
+            send(tx, job.slot, ReleaseJob(job=job.uuid))
 
 
 # ---- Draining

@@ -1,16 +1,19 @@
 """The families of work of a shard, each with the policies that decide for it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from fpga_pool.core.cluster.hosts import EarliestHost
 from fpga_pool.core.policy import BatchPolicy, GangPolicy, TaskPolicy
 from fpga_pool.model.catalogue import Catalogue
 from fpga_pool.model.cycle import Family
+from fpga_pool.model.objects.pool import PIPELINE_POLICY
 from fpga_pool.model.objects.tasks import TASK_POLICY
 from fpga_pool.model.rules.batch.family import BatchFamily
 from fpga_pool.model.rules.gang.family import GangFamily
 from fpga_pool.model.rules.online.family import OnlineFamily, OnlineRule
+from fpga_pool.model.rules.pipeline.family import PipelineFamily
 from fpga_pool.model.rules.shared.settings import PoolSettings
 from fpga_pool.model.rules.task.family import TaskFamily
 
@@ -28,6 +31,7 @@ class PoolPolicies:
     online: OnlineRule
     gangs: GangPolicy
     tasks: TaskPolicy
+    pipelines: EarliestHost = field(default_factory=EarliestHost)
 
 
 class Families(NamedTuple):
@@ -37,17 +41,19 @@ class Families(NamedTuple):
     online: OnlineFamily
     gangs: GangFamily
     tasks: TaskFamily
+    pipelines: PipelineFamily
 
 
 def new_families(catalogue: Catalogue, settings: PoolSettings, policies: PoolPolicies) -> Families:
     """Return the families of a shard."""
 
     def is_planned(name: str) -> bool:
-        return name != TASK_POLICY and not policies.online.is_online(name)
+        return name not in (TASK_POLICY, PIPELINE_POLICY) and not policies.online.is_online(name)
 
     return Families(
         batches=BatchFamily(catalogue, settings, policies.batches, policies.default_batch, is_planned),
         online=OnlineFamily(catalogue, settings, policies.online),
         gangs=GangFamily(settings, policies.gangs),
         tasks=TaskFamily(catalogue, settings, policies.tasks),
+        pipelines=PipelineFamily(catalogue, settings, policies.pipelines),
     )

@@ -177,7 +177,7 @@ def _create_jobs() -> None:
         *_columns(WORD, "project_id", "user_id", "function", "error_code", "result_sha256"),
         *_columns(NAME, "name", "requester", "shard", "host", "slot", "flow"),
         *_columns(STATE, "state"),
-        *_columns(LONG_TEXT, "reason", "transfer", "result_transfer", "history"),
+        *_columns(LONG_TEXT, "reason", "predecessors", "transfer", "result_transfer", "history"),
         *_columns(FLAG, "cancel_requested"),
         *_columns(INTEGER, "index", "input_bytes", "attempt", "order", "changed_in", "generation"),
         *_columns(NUMBER, "created_at", "done", "input_due_at"),

@@ -1,6 +1,16 @@
 import pytest
 
-from fpga_pool.model.lifecycle.job import CancelRequested, Displaced, EvictRequested, GaveUp, Moved, Planned, Retimed
+from fpga_pool.model.lifecycle.job import (
+    CancelRequested,
+    Displaced,
+    EvictRequested,
+    GaveUp,
+    Moved,
+    Planned,
+    ResultLost,
+    Retimed,
+    Skipped,
+)
 from fpga_pool.model.messages.agents import (
     InputStaged,
     JobEvicted,
@@ -33,6 +43,8 @@ JOB_EVENTS = {
     "EvictRequested": EvictRequested(keep_progress=True),
     "CancelRequested": CancelRequested(),
     "GaveUp": GaveUp(code="fpga_pool.too_many_attempts", reason="enough"),
+    "Skipped": Skipped(reason="its predecessor failed"),
+    "ResultLost": ResultLost(reason="its host is lost"),
     "InputStaged": InputStaged(**ABOUT),
     "JobStarted": JobStarted(**ABOUT),
     "JobFinished": JobFinished(**ABOUT, compute_s=3.0, result_bytes=64, result_sha256="ab"),

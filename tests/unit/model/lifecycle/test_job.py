@@ -13,7 +13,7 @@ PENDING, WAITING_INPUT, STAGED, RUNNING, RESULT_HELD, COMPLETED, FAILED, CANCELL
 
 #: What each event leads to; everything else is refused.
 ALLOWED = {
-    PENDING: {"Planned": WAITING_INPUT, "CancelRequested": CANCELLED, "GaveUp": FAILED},
+    PENDING: {"Planned": WAITING_INPUT, "CancelRequested": CANCELLED, "GaveUp": FAILED, "Skipped": CANCELLED},
     WAITING_INPUT: {
         "InputStaged": STAGED,
         "GaveUp": FAILED,
@@ -23,8 +23,13 @@ ALLOWED = {
     },
     STAGED: {"JobStarted": RUNNING, "JobFinished": RESULT_HELD, "Moved": WAITING_INPUT, "Retimed": STAGED},
     RUNNING: {"JobStarted": RUNNING, "JobFinished": RESULT_HELD},
-    RESULT_HELD: {"ResultDelivered": COMPLETED, "ResultExpired": COMPLETED, "JobReleased": COMPLETED},
-    COMPLETED: {},
+    RESULT_HELD: {
+        "ResultDelivered": COMPLETED,
+        "ResultExpired": COMPLETED,
+        "JobReleased": COMPLETED,
+        "ResultLost": PENDING,
+    },
+    COMPLETED: {"ResultLost": PENDING},
     FAILED: {},
     CANCELLED: {},
 }
@@ -71,8 +76,8 @@ def test_a_refusal_tells_the_object_its_state_what_is_possible_and_the_history(n
 
 
 def test_a_refusal_in_a_final_state_says_that_nothing_is_possible(new_job, job_events):
-    with pytest.raises(InvalidTransition, match=r"in state COMPLETED \(possible: nothing\)"):
-        JOB.transition(new_job(state=COMPLETED), job_events["Planned"], 8.0)
+    with pytest.raises(InvalidTransition, match=r"in state FAILED \(possible: nothing\)"):
+        JOB.transition(new_job(state=FAILED), job_events["Planned"], 8.0)
 
 
 def test_the_history_keeps_only_the_last_transitions(new_job, job_events):

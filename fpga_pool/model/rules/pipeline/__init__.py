@@ -1,0 +1,1 @@
+"""Rules of pipelines: batches whose jobs depend on each other."""

@@ -1,0 +1,177 @@
+"""Pipelines as they come in: subtasks that depend on each other, stored as the jobs of one batch."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Annotated
+
+from msgspec import Meta
+
+from fpga_pool.model.catalogue import Catalogue
+from fpga_pool.model.codec import Message
+from fpga_pool.model.exceptions import InvalidInput, NotFound, UnknownRequester
+from fpga_pool.model.fields import ByteCount, ChosenUuid, Internal, Text
+from fpga_pool.model.objects.pool import CPU, DEFAULT_SHARD, PIPELINE_POLICY, Batch, Job, Slot
+from fpga_pool.model.rules.batch.admission import check_function, some
+from fpga_pool.model.rules.shared.settings import PoolSettings
+from fpga_pool.model.transaction import Transaction
+
+SubtaskName = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}\Z", description="1 to 64 letters, digits, or any of _.-")
+]
+
+
+class SubtaskRequest(Message, frozen=True, kw_only=True):
+    """One subtask; its input comes from a requester, or is the results of other subtasks."""
+
+    uuid: ChosenUuid
+    #: Unique in the pipeline.
+    name: SubtaskName
+    function: Text
+    #: Names of its predecessors; their results, one after the other in this order, are its input.
+    after: tuple[SubtaskName, ...] = ()
+    #: Of a subtask without predecessors: the host that sends its input, and the size of that.
+    requester: Text = ""
+    input_bytes: ByteCount = 0
+
+
+class PipelineRequest(Message, frozen=True, kw_only=True):
+    """A pipeline as a tenant asks for it; the subtasks in any order."""
+
+    uuid: ChosenUuid
+    project_id: Internal[str]
+    user_id: Internal[str]
+    name: Text = ""
+    subtasks: Annotated[tuple[SubtaskRequest, ...], Meta(min_length=1, description="a list of 1 subtask or more")]
+
+
+def create_pipeline(
+    tx: Transaction, request: PipelineRequest, catalogue: Catalogue, settings: PoolSettings, now_s: float
+) -> Batch:
+    """Store a pipeline as a batch whose jobs, by index, follow their predecessors; all of it belongs to one shard.
+
+    Raises
+    ------
+    InvalidInput
+        (or a subclass) naming the subtask and what would be right.
+    DuplicateId
+        If the pipeline or a subtask of it exists already.
+
+    """
+    _check_sizes(request, settings)
+    order = _in_order(request.subtasks)
+    requesters = {host.name for host in tx.hosts()}
+    slots = tx.slots()
+    for index, subtask in enumerate(request.subtasks):
+        where = f"subtasks[{index}]"
+        _check_input(subtask, where, requesters, settings)
+        if not _fits_cpu(subtask.function, slots, catalogue):
+            check_function(subtask.function, f"{where}.function", catalogue, slots)
+    shard = _shard_for({subtask.function for subtask in order}, slots, catalogue, tx.jobs_by_shard())
+    uuids = {subtask.name: subtask.uuid for subtask in order}
+    batch = Batch(
+        uuid=request.uuid,
+        project_id=request.project_id,
+        user_id=request.user_id,
+        name=request.name,
+        policy=PIPELINE_POLICY,
+        created_at=now_s,
+        jobs=len(order),
+    )
+    jobs = [
+        Job(
+            uuid=subtask.uuid,
+            batch_uuid=batch.uuid,
+            project_id=batch.project_id,
+            user_id=batch.user_id,
+            index=index,
+            name=subtask.name,
+            function=subtask.function,
+            requester=subtask.requester,
+            input_bytes=subtask.input_bytes,
+            created_at=now_s,
+            predecessors=tuple(uuids[name] for name in subtask.after),
+            reason=f"waits for {', '.join(subtask.after)}" if subtask.after else "",
+            shard=shard,
+        )
+        for index, subtask in enumerate(order)
+    ]
+    tx.add(batch, *jobs)
+    return batch
+
+
+def _check_sizes(request: PipelineRequest, settings: PoolSettings) -> None:
+    count = len(request.subtasks)
+    if not 1 <= count <= settings.max_batch_jobs:
+        raise InvalidInput(f"subtasks: expected 1 to {settings.max_batch_jobs}, found {count}")
+    for what in ("uuid", "name"):
+        repeated, times = Counter(getattr(subtask, what) for subtask in request.subtasks).most_common(1)[0]
+        if times > 1:
+            raise InvalidInput(f"subtasks: {what} {repeated!r} is given {times} times in this pipeline")
+
+
+def _in_order(subtasks: Sequence[SubtaskRequest]) -> list[SubtaskRequest]:
+    """Return subtasks so that each follows its predecessors."""
+    by_name: Mapping[str, SubtaskRequest] = {subtask.name: subtask for subtask in subtasks}
+    graph: dict[str, tuple[str, ...]] = {}
+    for index, subtask in enumerate(subtasks):
+        for name in subtask.after:
+            if name not in by_name:
+                raise InvalidInput(f"subtasks[{index}].after: no subtask {name!r}; known: {some(by_name)}")
+        if len(set(subtask.after)) < len(subtask.after):
+            raise InvalidInput(f"subtasks[{index}].after: a predecessor is given twice")
+        graph[subtask.name] = subtask.after
+    try:
+        return [by_name[name] for name in TopologicalSorter(graph).static_order()]
+    except CycleError as error:
+        raise InvalidInput(f"subtasks: they wait for each other: {' <- '.join(error.args[1])}") from None
+
+
+def _check_input(subtask: SubtaskRequest, where: str, requesters: set[str], settings: PoolSettings) -> None:
+    if subtask.after:
+        if subtask.requester or subtask.input_bytes:
+            raise InvalidInput(f"{where}: a subtask with predecessors has no requester and no input_bytes of its own")
+        return
+    if subtask.requester not in requesters:
+        raise UnknownRequester(
+            f"{where}.requester: no host {subtask.requester!r} in the pool; known: {some(requesters)}"
+        )
+    if not 0 <= subtask.input_bytes <= settings.max_input_bytes:
+        raise InvalidInput(
+            f"{where}.input_bytes: {subtask.input_bytes} is not between 0 and {settings.max_input_bytes}"
+        )
+
+
+def _fits_cpu(name: str, slots: Sequence[Slot], catalogue: Catalogue) -> bool:
+    """Return whether a worker of a CPU pool can compute a function."""
+    function = catalogue.functions.get(name)
+    return function is not None and function.cpu_time is not None and any(slot.kind == CPU for slot in slots)
+
+
+def _fits(name: str, slot: Slot, catalogue: Catalogue) -> bool:
+    if slot.kind == CPU:
+        return _fits_cpu(name, [slot], catalogue)
+    return slot.board in catalogue.functions[name].fpga_time and catalogue.fits(name, slot.board, slot.kind)
+
+
+def _shard_for(functions: set[str], slots: Sequence[Slot], catalogue: Catalogue, jobs: Mapping[str, int]) -> str:
+    """Return the shard with the fewest jobs for each slot, of those that can compute all of the functions."""
+    of_shard: dict[str, list[Slot]] = {}
+    for slot in slots:
+        of_shard.setdefault(slot.shard, []).append(slot)
+    able = [
+        shard
+        for shard, members in of_shard.items()
+        if all(any(_fits(name, slot, catalogue) for slot in members) for name in functions)
+    ]
+    if not able and of_shard:
+        raise InvalidInput(f"subtasks: no shard of the pool can compute all of {', '.join(sorted(functions))}")
+    return min(able, key=lambda shard: (jobs.get(shard, 0) / len(of_shard[shard]), shard), default=DEFAULT_SHARD)
+
+
+def owned_pipeline(tx: Transaction, uuid: str, project_id: str) -> Batch:
+    """Return a pipeline of this project; another project's looks as if it did not exist."""
+    batch = tx.batch(uuid)
+    if batch.project_id != project_id or batch.policy != PIPELINE_POLICY:
+        raise NotFound(f"no pipeline {uuid}")
+    return batch

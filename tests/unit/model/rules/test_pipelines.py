@@ -1,0 +1,198 @@
+"""Pipelines: jobs whose input is the result of others of their batch."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fpga_pool.core.cluster.hosts import EarliestHost
+from fpga_pool.model.exceptions import InvalidInput, UnknownFunction, UnknownRequester
+from fpga_pool.model.messages.agents import AssignJob, ReleaseJob
+from fpga_pool.model.objects.pool import BatchState, JobState, Run
+from fpga_pool.model.rules.pipeline.admission import PipelineRequest, SubtaskRequest, create_pipeline
+from fpga_pool.model.rules.pipeline.family import PipelineFamily
+
+UUIDS = {name: f"00000000-0000-4000-8000-{number:012d}" for number, name in enumerate("abcdef")}
+
+
+def subtask(name, *after, function="aes", **options):
+    options = ({} if after else {"requester": "h0", "input_bytes": 1000}) | options
+    return SubtaskRequest(uuid=UUIDS[name], name=name, function=function, after=after, **options)
+
+
+@pytest.fixture
+def submit(pool):
+    def create(*subtasks):
+        request = PipelineRequest(uuid="p1", project_id="p", user_id="u", name="", subtasks=subtasks)
+        with pool.tx() as tx:
+            return create_pipeline(tx, request, pool.catalogue, pool.settings, pool.now_s)
+
+    return create
+
+
+@pytest.fixture
+def family(pool):
+    return PipelineFamily(pool.catalogue, pool.settings, EarliestHost())
+
+
+@pytest.fixture
+def step(pool, family):
+    """One cycle of the family; returns the names of the jobs that were placed."""
+
+    def cycle():
+        with pool.tx() as tx:
+            look = family.snapshot(tx, pool.now_s)
+        if look is None:
+            return None
+        wanted = family.decide(look, None, np.random.default_rng(0)).wanted
+        if wanted is None:
+            return []
+        with pool.tx() as tx:
+            return [job.name for job in family.commit(tx, look, wanted, pool.now_s).placed]
+
+    return cycle
+
+
+@pytest.fixture
+def states(pool):
+    return lambda: {name: pool.job(uuid).state for name, uuid in UUIDS.items() if pool.job(uuid) is not None}
+
+
+def complete(pool, name):
+    pool.bring(UUIDS[name], JobState.RESULT_HELD)
+
+
+def test_a_subtask_waits_for_its_predecessors_and_reads_their_results_in_the_order_of_after(pool, submit, step):
+    submit(subtask("a"), subtask("b"), subtask("c", "b", "a"))
+    assert step() == ["a", "b"]
+    complete(pool, "a")
+    assert step() is None
+    complete(pool, "b")
+    pool.sent()
+    assert step() == ["c"]
+    (assign,) = [command.action for command in pool.sent()]
+    assert isinstance(assign, AssignJob)
+    assert [(source.job, source.host) for source in assign.sources] == [(UUIDS["b"], "h0"), (UUIDS["a"], "h0")]
+    assert assign.input_bytes == pool.job(UUIDS["c"]).input_bytes == 3 + 3
+
+
+def test_agents_keep_the_results_that_others_read_whoever_has_them(pool, submit, step):
+    submit(subtask("a"), subtask("b", "a"))
+    pool.sent()
+    step()
+    complete(pool, "a")
+    step()
+    assigned = {command.action.job: command.action.kept for command in pool.sent()}
+    assert assigned == {UUIDS["a"]: True, UUIDS["b"]: False}
+
+
+def test_results_are_released_once_the_last_dependent_has_ended(pool, submit, step):
+    submit(subtask("a"), subtask("b", "a"), subtask("c", "a"))
+    step()
+    complete(pool, "a")
+    assert step() == ["b", "c"]
+    pool.sent()
+    complete(pool, "b")
+    assert not [command for command in pool.sent() if isinstance(command.action, ReleaseJob)]
+    complete(pool, "c")
+    released = [command.action.job for command in pool.sent() if isinstance(command.action, ReleaseJob)]
+    assert released == [UUIDS["a"]]
+    pool.released(UUIDS["a"])
+    assert pool.job(UUIDS["a"]).state is JobState.COMPLETED
+    assert pool.job(UUIDS["a"]).reason == "result discarded: no other job needs it any more"
+    assert pool.batch("p1").state is BatchState.COMPLETED
+
+
+def test_dependents_of_a_failed_subtask_end_with_a_reason_and_others_go_on(pool, submit, step, states):
+    submit(subtask("a"), subtask("b", "a"), subtask("c", "b"), subtask("d"))
+    step()
+    pool.bring(UUIDS["a"], JobState.RUNNING)
+    pool.fail(UUIDS["a"], retryable=False)
+    assert states() == {
+        "a": JobState.FAILED, "b": JobState.CANCELLED, "c": JobState.CANCELLED, "d": JobState.WAITING_INPUT
+    }  # fmt: skip
+    assert pool.job(UUIDS["b"]).reason == "not computed: its predecessor a failed"
+    assert pool.job(UUIDS["c"]).reason == "not computed: its predecessor b was skipped"
+    assert pool.job(UUIDS["c"]).error_code == "fpga_pool.predecessor_failed"
+    complete(pool, "d")
+    assert pool.batch("p1").state is BatchState.FAILED
+
+
+def test_results_are_released_when_all_their_readers_are_skipped(pool, submit, step, states):
+    submit(subtask("a"), subtask("b"), subtask("c", "a", "b"))
+    step()
+    complete(pool, "a")
+    pool.bring(UUIDS["b"], JobState.RUNNING)
+    pool.sent()
+    pool.fail(UUIDS["b"], retryable=False)
+    assert states()["c"] is JobState.CANCELLED
+    assert UUIDS["a"] in [command.action.job for command in pool.sent() if isinstance(command.action, ReleaseJob)]
+
+
+def test_cancelling_ends_what_has_not_ended_and_keeps_what_has(pool, submit, step, states):
+    submit(subtask("a"), subtask("b", "a"), subtask("c", "b"))
+    step()
+    complete(pool, "a")
+    step()
+    pool.cancel("p1")
+    pool.released(UUIDS["b"])
+    pool.released(UUIDS["a"])
+    assert states() == {"a": JobState.COMPLETED, "b": JobState.CANCELLED, "c": JobState.CANCELLED}
+    assert pool.batch("p1").state is BatchState.CANCELLED
+
+
+def test_a_result_lost_with_its_host_is_computed_again_and_counted_once(pool, submit, step, states):
+    pool.host_up("h1")
+    for slot in ("h0/c/r0", "h0/c/r1", "h0/c/r2"):
+        pool.drain(slot)
+    submit(subtask("a"), subtask("b", "a"))
+    assert step() == ["a"]
+    assert pool.job(UUIDS["a"]).host == "h1"
+    complete(pool, "a")
+    for slot in ("h0/c/r0", "h0/c/r1", "h0/c/r2"):
+        pool.resume(slot)
+    pool.now_s += 1000.0
+    pool.heard(pool.heartbeat("h0"))
+    pool.tick()
+    assert step() == []  # the result is lost: what follows is to compute it again
+    assert states() == {"a": JobState.PENDING, "b": JobState.PENDING}
+    assert pool.batch("p1").jobs_completed == 0
+    assert pool.store.all(Run) == []
+    assert step() == ["a"]
+    assert pool.job(UUIDS["a"]).host == "h0"
+    complete(pool, "a")
+    assert step() == ["b"]
+    complete(pool, "b")
+    assert pool.batch("p1").jobs_completed == 2
+    assert [(run.job, run.attempt) for run in pool.store.all(Run)] == [(UUIDS["a"], 2), (UUIDS["b"], 1)]
+
+
+def test_inputs_that_were_released_are_computed_again_too_where_the_lost_result_needs_them(pool, submit, step, states):
+    submit(subtask("a"), subtask("b", "a"), subtask("c", "b"))
+    step()
+    complete(pool, "a")
+    step()
+    complete(pool, "b")
+    pool.released(UUIDS["a"])
+    with pool.tx() as tx:
+        tx.save(replace(tx.host("h0"), alive=False))
+    step()
+    assert states() == {"a": JobState.PENDING, "b": JobState.PENDING, "c": JobState.PENDING}
+
+
+@pytest.mark.parametrize(
+    ("subtasks", "error", "message"),
+    [
+        ([subtask("a", "b"), subtask("b", "a")], InvalidInput, "subtasks: they wait for each other: "),
+        ([subtask("a", "z")], InvalidInput, r"subtasks\[0\].after: no subtask 'z'; known: a"),
+        ([subtask("a"), subtask("b", "a", "a")], InvalidInput, r"subtasks\[1\].after: a predecessor is given twice"),
+        ([subtask("a"), subtask("a")], InvalidInput, "subtasks: uuid .* is given 2 times"),
+        ([subtask("a", function="nope")], UnknownFunction, r"subtasks\[0\].function: 'nope'"),
+        ([subtask("a", requester="h9")], UnknownRequester, r"subtasks\[0\].requester: no host 'h9'"),
+    ],
+    ids=["cycle", "unknown", "twice", "same", "function", "requester"],
+)
+def test_what_cannot_run_is_refused_and_nothing_is_stored(pool, submit, subtasks, error, message):
+    with pytest.raises(error, match=message):
+        submit(*subtasks)
+    assert pool.batch("p1") is None
