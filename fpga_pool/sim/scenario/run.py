@@ -1,5 +1,6 @@
 """A scenario as it goes: work arrives, things fail, instances come and leave, in simulated time."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -73,6 +74,8 @@ class ScenarioRun:
         self._takes = {job: factor for arrival in self._arrivals for job, factor in arrival.takes.items()}
         self._late_s = {job: late_s for arrival in self._arrivals for job, late_s in arrival.late_s.items()}
         self._arrived: list[Arrival] = []
+        #: How many events of a kind last on an object.
+        self._under_way: Counter[tuple[str, str]] = Counter()
         self._pool = SimulatedPool(
             catalogue,
             simulated_hosts(scenario, catalogue),
@@ -241,29 +244,48 @@ class ScenarioRun:
     # Events -----------------------------------------------------------------------------------------------------
 
     def _plan_event(self, event: EventTable) -> None:
-        pool, end_s = self._pool, None if event.for_s is None else event.at_s + event.for_s
+        pool = self._pool
         if event.kind == "fail":
             for slot in self._slots(event.target):
-                self._pool.at(event.at_s, partial(pool.fail_slot, slot))
-                if end_s is not None:
-                    self._pool.at(end_s, partial(pool.repair_slot, slot))
+                self._plan_state(event, slot, partial(pool.fail_slot, slot), partial(pool.repair_slot, slot))
         elif event.kind == "drain":
             for slot in self._slots(event.target):
-                self._pool.at(event.at_s, partial(self._when_owned, partial(self._drain, slot)))
-                if end_s is not None:
-                    self._pool.at(end_s, partial(self._when_owned, partial(self._resume, slot)))
+                drain, resume = partial(self._drain, slot), partial(self._resume, slot)
+                self._plan_state(event, slot, partial(self._when_owned, drain), partial(self._when_owned, resume))
         elif event.kind == "leave":
-            self._pool.at(event.at_s, partial(pool.vanish, event.target))
-            if end_s is not None:
-                self._pool.at(end_s, partial(pool.come_back, event.target))
+            vanish, come_back = partial(pool.vanish, event.target), partial(self._come_back, event.target)
+            self._plan_state(event, event.target, vanish, come_back)
         elif event.kind == "slow":
-            self._pool.at(event.at_s, partial(pool.slow_host, event.target, event.delay_s or 0.0))
-            if end_s is not None:
-                self._pool.at(end_s, partial(pool.slow_host, event.target, 0.0))
+            slow = partial(pool.slow_host, event.target)
+            self._plan_state(event, event.target, partial(slow, event.delay_s or 0.0), partial(slow, 0.0))
         elif event.kind == "takeover":
             self._pool.at(event.at_s, partial(pool.take_over, event.for_s or TAKEOVER_S, self.policies, self.seed))
         else:
             self._pool.at(event.at_s, partial(self._when_owned, partial(self._cancel, event)))
+
+    def _plan_state(self, event: EventTable, name: str, begin: Callable[[], object], end: Callable[[], object]) -> None:
+        """Plan what lasts; where events of one kind overlap on an object, it lasts until the last of them ends."""
+        key = event.kind, name
+
+        def begins() -> None:
+            self._under_way[key] += 1
+            begin()
+
+        def ends() -> None:
+            self._under_way[key] -= 1
+            if not self._under_way[key]:
+                end()
+
+        self._pool.at(event.at_s, begins)
+        if event.for_s is not None:
+            self._pool.at(event.at_s + event.for_s, ends)
+
+    def _come_back(self, host: str) -> None:
+        """Have a host start again; slots whose fault lasts fail again."""
+        self._pool.come_back(host)
+        for slot in self._slots(host):
+            if self._under_way["fail", slot]:
+                self._pool.fail_slot(slot)
 
     def _slots(self, target: str) -> list[str]:
         """Return the slots of a host or a card, or the one slot, of this name."""

@@ -104,6 +104,15 @@ def test_a_drained_slot_ends_what_it_computes_and_begins_nothing_until_it_is_res
     assert not [at_s for at_s in starts if drained < at_s < resumed]
 
 
+def test_where_faults_overlap_the_last_end_counts(tmp_path):
+    events = [("fail", "a/sim0", 1, 5), ("fail", "a/sim0", 3, 9), ("leave", "a", 2, 2), ("leave", "a", 3, 2)]
+    lines = [f'[[events]]\nkind = "{k}"\ntarget = "{t}"\nat_s = {at}\nfor_s = {span}\n' for k, t, at, span in events]
+    (tmp_path / "s.toml").write_text("\n".join(['[hosts.a]\nboard = "demo"', *lines]))
+    # The host is back at 5 s with its slots still broken, which answer from 12 s on.
+    changes = run(tmp_path / "s.toml").of("slot", "a/sim0/slot0")
+    assert [one["at_s"] for one in changes if one["after"] == "EMPTY"] == [12.0]
+
+
 def test_a_late_client_sends_as_much_later_as_is_said(example):
     told = example("faults")
     # 8 MB at 40 Mbit/s take 1.6 s; the last input is complete 2 s after it was planned to be, and staged 20 ms later.
