@@ -4,7 +4,7 @@
 
 A plan of the workload of the makespan paper, section 5.2, is cut at a quarter of its length; then a job or a batch
 arrives, or an accelerator or a host is lost.  One line per case: median of 5 of re-planning (memory to memory), without
-and with balancing, with and without compiled kernels; jobs placed, and the length of the answer relative to its lower
+and with balancing; jobs placed, and the length of the answer relative to its lower
 bound. Beside it a reference loop, because machines differ.  Nothing is asserted of times.
 """
 
@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 
 from fpga_pool.core.makespan import Makespan, MakespanParams, plan
-from fpga_pool.core.makespan.kernels.compiled import Kernels
 from fpga_pool.core.makespan.online.replan import ReplanParams, replan
 from fpga_pool.core.makespan.online.underway import underway_at
 
@@ -36,7 +35,7 @@ RUNS = 5
 
 
 def measure(form):
-    problem, loops = workload(form, 40, 1000, 1), Kernels.COMPILED.load()
+    problem = workload(form, 40, 1000, 1)
     found = plan(problem, MakespanParams(effort=20))
     for name, event in EVENTS.items():
         underway, left = underway_at(problem, found, 0.25 * found.makespan_s, **event)
@@ -45,7 +44,7 @@ def measure(form):
             times_s = []
             for _ in range(RUNS):
                 began_s = time.perf_counter()
-                answer = replan(underway, ReplanParams(effort=effort), loops=loops)
+                answer = replan(underway, ReplanParams(effort=effort))
                 times_s.append(time.perf_counter() - began_s)
             ratio = answer.plan.makespan_s / answer.plan.lower_bound_s
             line += f" | {answer.method:8}{1e3 * statistics.median(times_s):6.1f} ms, {answer.placed.sum():4} placed, "

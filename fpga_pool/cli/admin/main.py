@@ -15,7 +15,7 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 from oslo_config import cfg
 
-from fpga_pool.cli.admin import database, hosts, instances, keys, messages, nodes, retire
+from fpga_pool.cli.admin import database, hosts, instances, keys, messages, nodes, prepare, retire
 from fpga_pool.cli.admin import keys as bitstreams
 from fpga_pool.cli.client.base import WRONG_USAGE
 from fpga_pool.conf.opts import check_values, register_opts
@@ -40,6 +40,7 @@ COMMANDS: dict[str, Any] = {
     "host remove": retire.RemoveHost,
     "host revoke": hosts.Revoke,
     "keys create": keys.Create,
+    "prepare": prepare.Prepare,
     "rabbitmq permissions": messages.ShowPermissions,
     "service list": nodes.ListServices,
     "slot remove": retire.RemoveSlot,

@@ -9,7 +9,6 @@ import numpy as np
 
 from fpga_pool.cli.arguments import number_that, parameter, positive_count
 from fpga_pool.conf.policies import policy_names, tuned_policy
-from fpga_pool.core.gangs.compiled import compiled_scans
 from fpga_pool.core.gangs.progress import ProgressParams, UsageSaid
 from fpga_pool.model.exceptions import InvalidInput
 from fpga_pool.sim.gangs.results import Outcome, batch_means, bounded_slowdown, response_s, utilisation, writing
@@ -133,7 +132,7 @@ def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
     said = UsageSaid(unknown=arguments.usage_unknown, error=arguments.usage_error)
     rng = np.random.default_rng(arguments.seed)
     gangs, shares = draw(trace, params, rng, per_process=arguments.usage_per_process, said=said)
-    scans = compiled_scans()
+    policy.prepare()
     with writing(trace, arguments.out, arguments.intervals, arguments.waiting) as files:
         begin_s = time.perf_counter()
         outcome = simulate(
@@ -147,7 +146,6 @@ def run(arguments: argparse.Namespace) -> Mapping[str, str | float]:
             seed=arguments.seed,
             sink=files,
             outlooks=arguments.waiting is not None,
-            scans=scans,
         )
         simulation_s = time.perf_counter() - begin_s
     return {"policy": arguments.policy, **_judged(trace, outcome, arguments.processors), "left_out": left_out,

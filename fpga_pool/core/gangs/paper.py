@@ -22,6 +22,10 @@ class Easy:
     def __init__(self, params: ReservationParams | None = None) -> None:
         self._params = params or self.Params()
 
+    def prepare(self) -> None:
+        """Compile the scans, or load them from the cache of an earlier run."""
+        from fpga_pool.core.gangs import scans  # noqa: F401
+
     @property
     def patience(self) -> float:
         """None: gangs are in line in order of arrival."""

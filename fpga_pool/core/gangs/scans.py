@@ -1,183 +1,187 @@
-"""Sorted queues of gangs, and scans of queues and processors in numpy; `kernels` has the same scans compiled.
+"""Scans of queues of gangs and of processors, compiled where numba is installed.
 
 A queue is passed as `rows` and `keys`, ordered by key and then by index; only the first `count` entries are in use.
 """
 
-from types import ModuleType
-
 import numpy as np
 
-from fpga_pool.core.types import Floats, Ints
+from fpga_pool.core.numba import compiled
 
-
-class Rows:
-    """Gangs ordered by a key, those of one key by their index; the first `count` of `rows` and `keys` are there."""
-
-    __slots__ = ("_insert", "_remove", "_room", "count", "keys", "rows")
-
-    def __init__(self, scans: ModuleType) -> None:
-        self._insert, self._remove = scans.insert, scans.remove
-        self._room = 64
-        self.count = 0
-        self.rows: Ints = np.empty(self._room, np.int64)
-        self.keys: Floats = np.empty(self._room)
-
-    def __len__(self) -> int:
-        return self.count
-
-    def present(self) -> list[int]:
-        """Return the gangs in order."""
-        found: list[int] = self.rows[: self.count].tolist()
-        return found
-
-    def add(self, gang: int, key: float) -> None:
-        """Insert a gang."""
-        count = self.count
-        if count == self._room:
-            self._room *= 2
-            self.rows = np.concatenate((self.rows, np.empty_like(self.rows)))
-            self.keys = np.concatenate((self.keys, np.empty_like(self.keys)))
-        self._insert(self.keys, self.rows, count, key, gang)
-        self.count = count + 1
-
-    def remove(self, gang: int, key: float) -> None:
-        """Take a gang out that is there."""
-        if not self._remove(self.keys, self.rows, self.count, key, gang):
-            raise ValueError(f"gang {gang}: not in this queue")
-        self.count -= 1
-
-
+_READ = "Array(int64, 1, 'C', readonly=True)"
+_READ_S = "Array(float64, 1, 'C', readonly=True)"
 _NOBODY = -1
 
 
-# ---- Scans of a queue
-
-
-def place(keys: Floats, rows: Ints, count: int, key: float, gang: int) -> int:
+@compiled("int64(float64[::1], int64[::1], int64, float64, int64)")
+def place(keys, rows, count, key, gang):  # type: ignore[no-untyped-def]
     """Return the position of a gang in the order, or where it would be inserted."""
-    low = int(keys[:count].searchsorted(key))
-    high = int(keys[:count].searchsorted(key, "right"))
-    return low + int(rows[low:high].searchsorted(gang))
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle] < key or (keys[middle] == key and rows[middle] < gang):
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
-def insert(keys: Floats, rows: Ints, count: int, key: float, gang: int) -> None:
+@compiled("void(float64[::1], int64[::1], int64, float64, int64)")
+def insert(keys, rows, count, key, gang):  # type: ignore[no-untyped-def]
     """Put a gang in its place; there is room for one more."""
-    at = place(keys, rows, count, key, gang)
-    for array, value in ((keys, key), (rows, gang)):
-        array[at + 1 : count + 1] = array[at:count]
-        array[at] = value
+    at = count
+    while at > 0 and (keys[at - 1] > key or (keys[at - 1] == key and rows[at - 1] > gang)):
+        keys[at] = keys[at - 1]
+        rows[at] = rows[at - 1]
+        at -= 1
+    keys[at] = key
+    rows[at] = gang
 
 
-def remove(keys: Floats, rows: Ints, count: int, key: float, gang: int) -> bool:
+@compiled("boolean(float64[::1], int64[::1], int64, float64, int64)")
+def remove(keys, rows, count, key, gang):  # type: ignore[no-untyped-def]
     """Take a gang out of the line; return whether it was there."""
     at = place(keys, rows, count, key, gang)
     if at == count or rows[at] != gang:
         return False
-    for array in (keys, rows):
-        array[at : count - 1] = array[at + 1 : count]
+    for i in range(at, count - 1):
+        keys[i] = keys[i + 1]
+        rows[i] = rows[i + 1]
     return True
 
 
-def head_start(
-    keys: Floats, rows: Ints, count: int, width: Ints, idle: int, need: int, now_s: float, all_ends: bool
-) -> tuple[float, int]:
+@compiled(f"Tuple((float64, int64))(float64[::1], int64[::1], int64, {_READ}, int64, int64, float64, boolean)")
+def head_start(keys, rows, count, width, idle, need, now_s, all_ends):  # type: ignore[no-untyped-def]
     """Return when `need` processors are free, and how many more are then, by the end times of the foreground.
 
     If there are never that many, return the last end and the number missing as a negative number.
     """
-    if idle >= need and not all_ends:
-        return now_s, idle - need
-    free = idle + np.cumsum(width[rows[:count]])
-    at = min(int(free.searchsorted(need)), count - 1) if idle < need else -1
-    begin_s = max(now_s, float(keys[at])) if at >= 0 else now_s
-    if all_ends:
-        at = int(keys[:count].searchsorted(begin_s, "right")) - 1
-    return begin_s, int(free[at] if at >= 0 else idle) - need
+    begin_s = now_s
+    for at in range(count):
+        if idle >= need and not (all_ends and keys[at] <= begin_s):
+            break
+        idle += width[rows[at]]
+        begin_s = max(begin_s, keys[at])
+    return begin_s, idle - need
 
 
-def next_fill(
-    rows: Ints,
-    begin: int,
-    end: int,
-    width: Ints,
-    run_s: Floats,
-    idle: int,
-    now_s: float,
-    begin_s: float,
-    extra: int,
-) -> int:
+@compiled(f"int64(int64[::1], int64, int64, {_READ}, {_READ_S}, int64, float64, float64, int64)")
+def next_fill(rows, begin, end, width, run_s, idle, now_s, begin_s, extra):  # type: ignore[no-untyped-def]
     """Return the first place from `begin` on of a gang that fits, and ends by `begin_s` or is narrow; else -1."""
-    widths = width[rows[begin:end]]
-    return _first((widths <= idle) & ((now_s + run_s[rows[begin:end]] <= begin_s) | (widths <= extra)), begin)
+    for at in range(begin, end):
+        gang = rows[at]
+        if width[gang] <= idle and (now_s + run_s[gang] <= begin_s or width[gang] <= extra):
+            return at
+    return -1
 
 
-def next_narrow(
-    rows: Ints, begin: int, end: int, width: Ints, behind: Ints, front_usage: Floats, usage_threshold: float
-) -> int:
+@compiled(f"int64(int64[::1], int64, int64, {_READ}, int64[::1], float64[::1], float64)")
+def next_narrow(rows, begin, end, width, behind, front_usage, usage_threshold):  # type: ignore[no-untyped-def]
     """Return the first place from `begin` on of a gang for which there are enough processors with room behind; else -1.
 
     No processor counts from the threshold on.
     """
-    room = int(((behind == _NOBODY) & (front_usage < usage_threshold)).sum())
-    return _first(width[rows[begin:end]] <= room, begin)
+    room = 0
+    for i in range(len(behind)):
+        if behind[i] == _NOBODY and front_usage[i] < usage_threshold:
+            room += 1
+    if room == 0:
+        return -1
+    for at in range(begin, end):
+        if width[rows[at]] <= room:
+            return at
+    return -1
 
 
-def next_behind(
-    rows: Ints,
-    begin: int,
-    end: int,
-    width: Ints,
-    highest_usage: Floats,
-    behind: Ints,
-    front_usage: Floats,
-    usage_threshold: float,
-) -> int:
+@compiled(
+    f"int64(int64[::1], int64, int64, {_READ}, {_READ_S}, int64[::1], float64[::1], float64)",
+)
+def next_behind(rows, begin, end, width, highest_usage, behind, front_usage, usage_threshold):  # type: ignore[no-untyped-def]
     """Return the first place from `begin` on of a gang with enough processors behind usages below its highest; else -1.
 
     No processor counts from the threshold on.
     """
-    usage = np.sort(front_usage[(behind == _NOBODY) & (front_usage < usage_threshold)])
-    return _first(usage.searchsorted(highest_usage[rows[begin:end]]) >= width[rows[begin:end]], begin)
+    usage, room = np.empty(len(behind)), 0
+    for i in range(len(behind)):
+        if behind[i] == _NOBODY and front_usage[i] < usage_threshold:
+            usage[room] = front_usage[i]
+            room += 1
+    if room == 0:
+        return -1
+    usage = np.sort(usage[:room])
+    for at in range(begin, end):
+        gang = rows[at]
+        if width[gang] <= room and usage[width[gang] - 1] < highest_usage[gang]:
+            return at
+    return -1
 
 
-# ---- Scans of processors
+@compiled("void(float64[::1], int64[::1], int64)")
+def insertion_sort(keys, rows, count):  # type: ignore[no-untyped-def]
+    """Sort rows by their keys; there are few different keys, mostly in long runs."""
+    for i in range(1, count):
+        key, row = keys[i], rows[i]
+        at = i
+        while at > 0 and keys[at - 1] > key:
+            keys[at] = keys[at - 1]
+            rows[at] = rows[at - 1]
+            at -= 1
+        keys[at] = key
+        rows[at] = row
 
 
-def idle_in_front(front: Ints, behind: Ints, behind_usage: Floats, gang: int, width: int, spared: Ints) -> Ints:
+@compiled("int64[::1](int64[::1], int64[::1], float64[::1], int64, int64, int64[::1])")
+def idle_in_front(front, behind, behind_usage, gang, width, spared):  # type: ignore[no-untyped-def]
     """Return up to `width` processors without a foreground, not `spared`, the least used behind first.
 
     What the gang itself has behind them does not count.
     """
-    idle = front == _NOBODY
-    idle[spared] = False
-    return _least(np.flatnonzero(idle), np.where(behind == gang, 0.0, behind_usage), width)
+    found, usage = np.empty(len(front), np.int64), np.empty(len(front))
+    count = 0
+    for i in range(len(front)):
+        if front[i] == _NOBODY:
+            found[count] = i
+            usage[count] = 0.0 if behind[i] == gang else behind_usage[i]
+            count += 1
+    for i in spared:
+        for at in range(count):
+            if found[at] == i:
+                for later in range(at, count - 1):
+                    found[later] = found[later + 1]
+                    usage[later] = usage[later + 1]
+                count -= 1
+                break
+    insertion_sort(usage, found, count)
+    return found[: min(count, width)].copy()
 
 
-def idle_behind(behind: Ints, front_usage: Floats, usage_threshold: float, width: int) -> Ints:
+@compiled("int64[::1](int64[::1], float64[::1], float64, int64)")
+def idle_behind(behind, front_usage, usage_threshold, width):  # type: ignore[no-untyped-def]
     """Return up to `width` processors with room behind, the least used in front first."""
-    return _least(np.flatnonzero((behind == _NOBODY) & (front_usage < usage_threshold)), front_usage, width)
+    found, usage = np.empty(len(behind), np.int64), np.empty(len(behind))
+    count = 0
+    for i in range(len(behind)):
+        if behind[i] == _NOBODY and front_usage[i] < usage_threshold:
+            found[count] = i
+            usage[count] = front_usage[i]
+            count += 1
+    insertion_sort(usage, found, count)
+    return found[: min(count, width)].copy()
 
 
-def all_idle(tier: Ints, processors: Ints) -> bool:
+@compiled("boolean(int64[::1], int64[::1])")
+def all_idle(tier, processors):  # type: ignore[no-untyped-def]
     """Return whether a tier is idle on all these processors."""
-    return bool((tier[processors] == _NOBODY).all())
+    return (tier[processors] == _NOBODY).all()
 
 
-def behind_rate(
-    front_usage: Floats, behind_usage: Floats, processors: Ints, used: float, usage_threshold: float
-) -> float:
+@compiled("float64(float64[::1], float64[::1], int64[::1], float64, float64)")
+def behind_rate(front_usage, behind_usage, processors, used, usage_threshold):  # type: ignore[no-untyped-def]
     """Return the rate of the slowest process behind these processors."""
-    usage = front_usage[processors]
-    if (usage >= usage_threshold).any():
-        return 0.0
-    rates = np.where(usage == 0.0, 1.0, used * np.minimum(1.0, (1.0 - usage) / behind_usage[processors]))
-    return float(rates.min())
-
-
-def _first(fits: np.ndarray[tuple[int], np.dtype[np.bool_]], begin: int) -> int:
-    at = int(fits.argmax()) if len(fits) else 0
-    return begin + at if len(fits) and fits[at] else -1
-
-
-def _least(processors: Ints, usage: Floats, width: int) -> Ints:
-    return processors[usage[processors].argsort(kind="stable")[:width]]
+    slowest = 1.0
+    for i in processors:
+        usage = front_usage[i]
+        if usage >= usage_threshold:
+            return 0.0
+        if usage > 0.0:
+            slowest = min(slowest, used * min(1.0, (1.0 - usage) / behind_usage[i]))
+    return slowest

@@ -1,12 +1,9 @@
 """Processors that carry a foreground and a background process each, and the gangs on them and in front of them."""
 
-from types import ModuleType
-
 import numpy as np
 
-from fpga_pool.core.gangs import scans as plain_scans
 from fpga_pool.core.gangs.gangs import Gangs, History, How, Move, corrected
-from fpga_pool.core.gangs.scans import Rows
+from fpga_pool.core.gangs.rows import Rows
 from fpga_pool.core.types import Floats, Ints
 
 #: Where a gang is.
@@ -31,8 +28,7 @@ class Tiers:
     `patience` is a parameter of the policy: the turn of a gang comes this multiple of its estimate after its arrival,
     sooner for gangs that need more of the processors, and the queue is ordered by turns. Without patience that is the
     order of arrival. `last_runs`, also of the policy, is the number of run times of a user that predict the next one,
-    unless the shell has its own predictions (`predicted_s`, (G,)); `trial_s` is the length of a trial. `scans` selects
-    the implementation of scans: numpy, or compiled loops with identical results.
+    unless the shell has its own predictions (`predicted_s`, (G,)); `trial_s` is the length of a trial.
     """
 
     def __init__(
@@ -46,10 +42,11 @@ class Tiers:
         predicted_s: Floats | None = None,
         trial_s: float = 0.0,
         in_service: int | None = None,
-        scans: ModuleType = plain_scans,
     ) -> None:
         if len(gangs.width) and gangs.width.max() > processors:
             raise ValueError(f"width: a gang of {gangs.width.max()} on {processors} processors")
+        from fpga_pool.core.gangs import scans
+
         self.scans = scans
         self.processors, self.gangs, self.migration_s, self.patience = processors, gangs, migration_s, patience
         #: How many of the processors gangs may get now: of these a gang needs a share.
@@ -88,11 +85,11 @@ class Tiers:
         self.idle = processors
         self.processes_behind = 0
         #: Gangs that are not in the foreground, in order of their turns: the next one to be served is the head.
-        self.queue = Rows(scans)
+        self.queue = Rows()
         self._shortest: Rows | None = None
         self._unplaced: Rows | None = None
         #: Gangs of the foreground by their estimated ends.
-        self.ends = Rows(scans)
+        self.ends = Rows()
         self._end_s: dict[int, float] = {}
         #: Whether a gang has come, or the foreground or the head has changed, since the shell last asked.
         self.news_in_front = False
@@ -116,7 +113,7 @@ class Tiers:
         return self._unplaced
 
     def _by_estimate(self, gangs: list[int]) -> Rows:
-        rows = Rows(self.scans)
+        rows = Rows()
         for gang in gangs:
             rows.add(gang, self.expected_s[gang])
         return rows

@@ -1,6 +1,6 @@
 """The planning cycle of one family of work: policies with their effort, calibration of time models, and logs.
 
-Policies search for a bounded time and are compiled in the background.  Time models a + b * bytes are refitted by
+Policies search for a bounded time.  Time models a + b * bytes are refitted by
 linear regression from observed runs (makespan paper, section 2).
 """
 
@@ -30,6 +30,8 @@ LOG = logging.getLogger(__name__)
 
 #: Effort of a task policy that searches: what it plans for later is planned again at the next event.
 TASK_EFFORT = 20
+#: How much longer a unit of effort takes where loops are not compiled, about.
+SLOWER_WITHOUT_NUMBA = 100
 
 
 def online_rule(conf: cfg.ConfigOpts) -> OnlineRule:
@@ -41,28 +43,32 @@ def online_rule(conf: cfg.ConfigOpts) -> OnlineRule:
 
 def sparing(policies: Callable[[str], BatchPolicy], share: float) -> Callable[[str], BatchPolicy]:
     """Return batch policies by name that plan for at most about a share of the time that a batch takes."""
+    slower = 1 if find_spec("numba") else SLOWER_WITHOUT_NUMBA
 
     def policy(name: str) -> BatchPolicy:
         found = policies(name)
-        return found.sparing(share) if isinstance(found, Sparing) else found
+        return found.sparing(share / slower) if isinstance(found, Sparing) else found
 
     return policy
 
 
 def quick(policy: TaskPolicy) -> TaskPolicy:
-    """Return a policy that searches for a moment at most; where its loops are not compiled it does not search."""
+    """Return a policy that searches for a moment at most; without numba it does not search."""
     if not isinstance(policy, Searching):
         return policy
     return policy.searching(TASK_EFFORT if find_spec("numba") else 0, None, time.monotonic)
 
 
 def prepare(policy: object) -> None:
-    """Have what a policy needs compiled, or loaded, in its own thread; a decision that needs it waits for it."""
+    """Load the compiled loops of a policy in a thread; a decision that needs them waits for it.
+
+    `fpga-pool-manage prepare` compiles them in advance, so that this takes a second or two.
+    """
 
     def prepared(preparing: Preparing) -> None:
         began_s = time.monotonic()
         preparing.prepare()
-        LOG.info("compiled loops are ready after %.1f s", time.monotonic() - began_s)
+        LOG.info("Loaded compiled loops in %.1f s", time.monotonic() - began_s)
 
     if isinstance(policy, Preparing):
         threading.Thread(target=prepared, args=[policy], name="prepare-policy", daemon=True).start()

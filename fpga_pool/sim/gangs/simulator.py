@@ -8,11 +8,9 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Sequence
-from types import ModuleType
 
 import numpy as np
 
-from fpga_pool.core.gangs.compiled import compiled_scans
 from fpga_pool.core.gangs.gangs import Gangs, How, Move
 from fpga_pool.core.gangs.outlook import outlook
 from fpga_pool.core.gangs.progress import ProgressParams, Shares, rate
@@ -39,12 +37,11 @@ def simulate(
     seed: int = 0,
     sink: Sink | None = None,
     outlooks: bool = False,
-    scans: ModuleType | None = None,
     faults: Sequence[Fault] = (),
 ) -> Outcome:
     """Return what a policy makes of a trace; with `outlooks` the sink receives the outlook of waiting gangs.
 
-    Compiled `scans` are the default, if available. FpgaPoolError if a gang is never served, such as one wider than what
+    FpgaPoolError if a gang is never served, such as one wider than what
     a permanent outage leaves.
     """
     view = Tiers(
@@ -54,7 +51,6 @@ def simulate(
         patience=policy.patience,
         last_runs=policy.last_runs,
         trial_s=policy.trial_s,
-        scans=scans or compiled_scans(),
     )
     shell = _Shell(view, trace, shares, policy, params or ProgressParams(), sink or Nowhere(), seed, outlooks, faults)
     shell.run()

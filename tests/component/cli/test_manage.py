@@ -2,10 +2,12 @@ import io
 import json
 import re
 import shlex
+import sys
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fpga_pool.cli.admin import prepare
 from fpga_pool.cli.admin.main import ManageApp
 from fpga_pool.model.objects.pool import Host, Slot, SlotState
 from fpga_pool.rpc.identity import key_text
@@ -206,3 +208,17 @@ def test_explain_names_a_function_that_is_not_in_the_catalogue(manage):
 @pytest.mark.parametrize("wrong", ["i1", "i1=auto", "=foreground", "i1=first"])
 def test_a_tier_that_is_none_is_wrong_usage(manage, wrong):
     assert manage("tier", "set", "compute-1", wrong)[0] == 2
+
+
+def test_prepare_compiles_the_loops_of_policies(manage):
+    status, said, complaint = manage("prepare")
+    assert (status, complaint) == (0, "")
+    assert said.startswith("compiled loops are ready after ")
+    assert "fpga_pool.core.makespan.kernels.joint" in sys.modules
+
+
+def test_prepare_says_that_numba_is_missing(manage, monkeypatch):
+    monkeypatch.setattr(prepare, "find_spec", lambda name: None)
+    status, said, complaint = manage("prepare")
+    assert (status, said) == (2, "")
+    assert "numba is not installed" in complaint

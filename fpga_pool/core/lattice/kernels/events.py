@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpga_pool.core.lattice.kernels.compiled import inner
+from fpga_pool.core.numba import compiled
 from fpga_pool.core.types import Floats, Ints
 
 #: How a class of tasks goes onto an enclosure: not at all, on any FPGAs, on neighbours.
@@ -73,7 +73,7 @@ class Plan(NamedTuple):
     bits: Ints
 
 
-@inner
+@compiled(inner=True)
 def _sift_down(room, count, next_s, ring):  # type: ignore[no-untyped-def]
     """Put an enclosure in place of the first of the heap."""
     at = 0
@@ -96,7 +96,7 @@ def _sift_down(room, count, next_s, ring):  # type: ignore[no-untyped-def]
     room.heap_ring[at] = ring
 
 
-@inner
+@compiled(inner=True)
 def _fill_heap(room, count):  # type: ignore[no-untyped-def]
     """Order what is in the heap."""
     for k in range(1, count):
@@ -112,7 +112,7 @@ def _fill_heap(room, count):  # type: ignore[no-untyped-def]
         room.heap_ring[at] = ring
 
 
-@inner
+@compiled(inner=True)
 def _longest_run(free, size, wrap):  # type: ignore[no-untyped-def]
     """Return how many neighbours are free at most."""
     if free == (1 << size) - 1:
@@ -124,7 +124,7 @@ def _longest_run(free, size, wrap):  # type: ignore[no-untyped-def]
     return longest
 
 
-@inner
+@compiled(inner=True)
 def _shortest_run(free, size, wrap, width):  # type: ignore[no-untyped-def]
     """Return the first FPGA and the length of the shortest run of free ones with `width` or more."""
     if free == (1 << size) - 1:
@@ -150,14 +150,14 @@ def _shortest_run(free, size, wrap, width):  # type: ignore[no-untyped-def]
     return best, best_length
 
 
-@inner
+@compiled(inner=True)
 def arc(first, width, size):  # type: ignore[no-untyped-def]
     """Return the bits of `width` neighbours from `first` on, around the end if need be."""
     bits = ((1 << width) - 1) << first
     return (bits | (bits >> size)) & ((1 << size) - 1)
 
 
-@inner
+@compiled(inner=True)
 def _choose_arc(instance, room, ring, free, width, end_s, best_fit):  # type: ignore[no-untyped-def]
     """Return bits of free neighbours: on the shortest run, at the side where the neighbour ends at about `end_s`."""
     size, wrap, base = instance.size[ring], instance.wrap[ring], instance.base[ring]
@@ -176,7 +176,7 @@ def _choose_arc(instance, room, ring, free, width, end_s, best_fit):  # type: ig
     return arc(first, width, size)
 
 
-@inner
+@compiled(inner=True)
 def _choose_any(instance, ring, free, width):  # type: ignore[no-untyped-def]
     """Return bits of free FPGAs, out of the shortest runs."""
     size, wrap = instance.size[ring], instance.wrap[ring]
@@ -189,7 +189,7 @@ def _choose_any(instance, ring, free, width):  # type: ignore[no-untyped-def]
     return bits
 
 
-@inner
+@compiled(inner=True)
 def _count(bits):  # type: ignore[no-untyped-def]
     count = 0
     while bits:
@@ -198,7 +198,7 @@ def _count(bits):  # type: ignore[no-untyped-def]
     return count
 
 
-@inner
+@compiled(inner=True)
 def fill_queues(instance, room, shape, order, tasks):  # type: ignore[no-untyped-def]
     """Write the queues of the classes, for tasks in this order."""
     classes = len(instance.width)
@@ -217,7 +217,7 @@ def fill_queues(instance, room, shape, order, tasks):  # type: ignore[no-untyped
         room.head[c] = at + 1
 
 
-@inner
+@compiled(inner=True)
 def _next_class(instance, room, ring, free):  # type: ignore[no-untyped-def]
     """Return the class whose first task has the least key of all that fit among the free FPGAs, -1 = none."""
     longest = _longest_run(free, instance.size[ring], instance.wrap[ring])
@@ -240,14 +240,14 @@ def _next_class(instance, room, ring, free):  # type: ignore[no-untyped-def]
     return best
 
 
-@inner
+@compiled(inner=True)
 def _advance(room, c):  # type: ignore[no-untyped-def]
     room.head[c] += 1
     at = room.head[c]
     room.head_key[c] = room.key[at] if at < room.queue_begin[c + 1] else np.inf
 
 
-@inner
+@compiled(inner=True)
 def _set_out(instance, room, shape, rings, ring_count, until_s):  # type: ignore[no-untyped-def]
     """Prepare queues and heap; return tasks, FPGAs and the FPGA-seconds of all, waiting before the first included."""
     classes, lanes, area_s = len(instance.width), 0, 0.0
@@ -274,7 +274,7 @@ def _set_out(instance, room, shape, rings, ring_count, until_s):  # type: ignore
     return room.queue_begin[classes], lanes, area_s
 
 
-@inner
+@compiled(inner=True)
 def in_order_of_events(instance, room, shape, rings, ring_count, until_s, best_fit, limit_s, plan):  # type: ignore[no-untyped-def]
     """Schedule the tasks in the queues on some enclosures; return when all is over, inf if after `limit_s`.
 

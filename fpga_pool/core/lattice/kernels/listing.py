@@ -8,7 +8,7 @@ O(kinds + log tasks).
 
 import numpy as np
 
-from fpga_pool.core.lattice.kernels.compiled import compiled
+from fpga_pool.core.numba import compiled
 
 INTS = "Array(int64, 1, 'C', readonly=True)"
 FLOATS = "Array(float64, 1, 'C', readonly=True)"

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fpga_pool.core.lattice.kernels.compiled import compiled
 from fpga_pool.core.lattice.kernels.listing import FLOATS, INTS, must_load
+from fpga_pool.core.numba import compiled
 
 _ANY, _RING = 0, 2
 _RINGED, _FULL = 1, 2

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpga_pool.core.lattice.kernels.compiled import at_first_call, inner
 from fpga_pool.core.lattice.kernels.events import Instance, Plan, Room, fill_queues, in_order_of_events
 from fpga_pool.core.lattice.kernels.serial import one_after_the_other
+from fpga_pool.core.numba import compiled
 from fpga_pool.core.types import Floats, Ints
 
 #: How much less the worth of time that FPGAs wait is than that of the end, in a part of the schedule.
@@ -53,13 +53,13 @@ class Queues(NamedTuple):
     log_s: Floats
 
 
-@inner
+@compiled(inner=True)
 def _below(random, limit):  # type: ignore[no-untyped-def]
     random[0] = random[0] * 48271 % 2147483647
     return random[0] % limit
 
 
-@inner
+@compiled(inner=True)
 def enclosure_end_s(search, ring):  # type: ignore[no-untyped-def]
     """Return when all on an enclosure is over, tails included."""
     instance, end_s = search.instance, 0.0
@@ -74,7 +74,7 @@ def enclosure_end_s(search, ring):  # type: ignore[no-untyped-def]
     return end_s
 
 
-@at_first_call
+@compiled()
 def link(search):  # type: ignore[no-untyped-def]
     """Write the lists of enclosures, and when each ends, from the plan."""
     for ring in range(len(search.first)):
@@ -87,7 +87,7 @@ def link(search):  # type: ignore[no-untyped-def]
         search.end_s[ring] = enclosure_end_s(search, ring)
 
 
-@inner
+@compiled(inner=True)
 def _choose_rings(search, count):  # type: ignore[no-untyped-def]
     """Put the enclosure that ends last and others first into `rings`."""
     rings, total = search.rings, len(search.rings)
@@ -104,7 +104,7 @@ def _choose_rings(search, count):  # type: ignore[no-untyped-def]
         rings[r], rings[other] = rings[other], rings[r]
 
 
-@inner
+@compiled(inner=True)
 def _sort(keys, values, count):  # type: ignore[no-untyped-def]
     """Sort both by rising keys, those of one key by value (Shell's way, with the gaps of Ciura)."""
     for gap in (57, 23, 10, 4, 1):
@@ -116,13 +116,13 @@ def _sort(keys, values, count):  # type: ignore[no-untyped-def]
             keys[at], values[at] = key, value
 
 
-@inner
+@compiled(inner=True)
 def _copy(source, target, count):  # type: ignore[no-untyped-def]
     for k in range(count):
         target[k] = source[k]
 
 
-@inner
+@compiled(inner=True)
 def _take_out(search, count, cut_s):  # type: ignore[no-untyped-def]
     """Write into `order` what begins at `cut_s` or later on the chosen enclosures, first begun first; return how many.
 
@@ -157,7 +157,7 @@ def _take_out(search, count, cut_s):  # type: ignore[no-untyped-def]
     return tasks
 
 
-@inner
+@compiled(inner=True)
 def _change(search, tasks):  # type: ignore[no-untyped-def]
     """Write a neighbour of `order` into `next_order`."""
     random, order, new = search.random, search.order, search.next_order
@@ -183,7 +183,7 @@ def _change(search, tasks):  # type: ignore[no-untyped-def]
         new[a], new[b] = new[b], new[a]
 
 
-@inner
+@compiled(inner=True)
 def _change_shape(search, tasks):  # type: ignore[no-untyped-def]
     """Give one of the tasks another shape, if it has one; return the task and the shape it had."""
     i = search.order[_below(search.random, tasks)]
@@ -193,7 +193,7 @@ def _change_shape(search, tasks):  # type: ignore[no-untyped-def]
     return i, old
 
 
-@inner
+@compiled(inner=True)
 def _try(search, order, tasks, count, manner, limit_s):  # type: ignore[no-untyped-def]
     search.counts[0] += tasks
     if manner < 2:
@@ -209,7 +209,7 @@ def _try(search, order, tasks, count, manner, limit_s):  # type: ignore[no-untyp
     )  # fmt: skip
 
 
-@inner
+@compiled(inner=True)
 def _idle_s(search, count):  # type: ignore[no-untyped-def]
     """Return the mean of when the FPGAs of the chosen enclosures are free for good, after a try."""
     sum_s, lanes = 0.0, 0
@@ -221,7 +221,7 @@ def _idle_s(search, count):  # type: ignore[no-untyped-def]
     return sum_s / lanes
 
 
-@inner
+@compiled(inner=True)
 def _keep(search, tasks):  # type: ignore[no-untyped-def]
     for k in range(tasks):
         i = search.order[k]
@@ -230,7 +230,7 @@ def _keep(search, tasks):  # type: ignore[no-untyped-def]
         search.plan.bits[i] = search.trial.bits[i]
 
 
-@inner
+@compiled(inner=True)
 def _relink(search, count):  # type: ignore[no-untyped-def]
     """Update the lists of the chosen enclosures: tasks have gone from one to another of them."""
     head = -1
@@ -252,7 +252,7 @@ def _relink(search, count):  # type: ignore[no-untyped-def]
         search.end_s[search.rings[r]] = enclosure_end_s(search, search.rings[r])
 
 
-@at_first_call
+@compiled()
 def improve(search, bound_s, work, tries, most_rings, most_tasks, manners, malleable):  # type: ignore[no-untyped-def]
     """Change the schedule until about `work` tasks have been placed, or its end is at `bound_s`; return the end.
 
@@ -312,14 +312,14 @@ def improve(search, bound_s, work, tries, most_rings, most_tasks, manners, malle
     return worst_s
 
 
-@inner
+@compiled(inner=True)
 def _noise(random):  # type: ignore[no-untyped-def]
     """Return a random number around 0: the sum of three uniform ones, mostly within -1 and 1."""
     total = _below(random, 2001) + _below(random, 2001) + _below(random, 2001)
     return (total - 3000) / 1500.0
 
 
-@at_first_call
+@compiled()
 def by_weights(search, queues, rings, weights, best_fit, limit_s):  # type: ignore[no-untyped-def]
     """Schedule tasks on the first `rings` enclosures by weight of class + slope * log length, the most first.
 
@@ -338,7 +338,7 @@ def by_weights(search, queues, rings, weights, best_fit, limit_s):  # type: igno
     )
 
 
-@at_first_call
+@compiled()
 def take_trial(search):  # type: ignore[no-untyped-def]
     """Make the schedule that was tried the one that is."""
     for i in range(len(search.following)):
@@ -347,7 +347,7 @@ def take_trial(search):  # type: ignore[no-untyped-def]
         search.plan.bits[i] = search.trial.bits[i]
 
 
-@inner
+@compiled(inner=True)
 def _change_weights(random, weights):  # type: ignore[no-untyped-def]
     classes = weights.shape[1]
     scale = 0.02 * 4.0 ** _below(random, 4)
@@ -366,7 +366,7 @@ def _change_weights(random, weights):  # type: ignore[no-untyped-def]
             weights[1, c] = max(0.0, weights[1, c] + shift)
 
 
-@at_first_call
+@compiled()
 def reweigh(search, queues, rings, weights, best_s, bound_s, work):  # type: ignore[no-untyped-def]
     """Change weights step by step until about `work` tasks have been placed; return the end of the best schedule.
 

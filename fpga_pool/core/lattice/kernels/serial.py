@@ -5,11 +5,11 @@ FPGAs may wait for a wide task here, or for a function.
 
 import numpy as np
 
-from fpga_pool.core.lattice.kernels.compiled import at_first_call, inner
 from fpga_pool.core.lattice.kernels.events import ANY, ARC, arc
+from fpga_pool.core.numba import compiled
 
 
-@inner
+@compiled(inner=True)
 def _usable_s(instance, room, lane, function, arrival_s):  # type: ignore[no-untyped-def]
     """Return when a task that has arrived can begin on an FPGA, which loads its function first if it has another."""
     there_s, has = max(room.until_s[lane], arrival_s), room.loaded[lane]
@@ -18,7 +18,7 @@ def _usable_s(instance, room, lane, function, arrival_s):  # type: ignore[no-unt
     return there_s
 
 
-@inner
+@compiled(inner=True)
 def _begin_on_arc(instance, room, ring, width, function, earliest_s):  # type: ignore[no-untyped-def]
     """Return when `width` neighbours can begin first, how long they would have waited, and the first of them."""
     size, base = instance.size[ring], instance.base[ring]
@@ -46,7 +46,7 @@ def _begin_on_arc(instance, room, ring, width, function, earliest_s):  # type: i
     return best_s, best_idle_s, best
 
 
-@inner
+@compiled(inner=True)
 def _begin_on_any(instance, room, ring, width, function, earliest_s):  # type: ignore[no-untyped-def]
     """Return when any `width` FPGAs can begin first, how long they would have waited, and their bits."""
     size, base = instance.size[ring], instance.base[ring]
@@ -73,7 +73,7 @@ def _begin_on_any(instance, room, ring, width, function, earliest_s):  # type: i
     return begin_s, begin_s * width - sum_s, bits
 
 
-@inner
+@compiled(inner=True)
 def one_after_the_other(  # type: ignore[no-untyped-def]
     instance, room, shape, order, tasks, rings, ring_count, until_s, loaded, limit_s, plan
 ):
@@ -126,7 +126,7 @@ def one_after_the_other(  # type: ignore[no-untyped-def]
     return end_s
 
 
-@at_first_call
+@compiled()
 def settle(instance, room, shape, order, plan):  # type: ignore[no-untyped-def]
     """Begin each task, on the FPGAs that it has, as soon as those before it in `order` allow; write `plan.begin_s`."""
     for lane in range(len(instance.ready_s)):

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpga_pool.core.makespan.bounds.held import backlog_bound_s
-from fpga_pool.core.makespan.kernels.compiled import Loops
 from fpga_pool.core.makespan.network.fluid import seconds_per_bit
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
@@ -51,7 +50,7 @@ class ComputeBound:
     formula_s: float
 
 
-def lower_bound(problem: BatchProblem, at_most_s: float = np.inf, loops: Loops | None = None) -> LowerBound:
+def lower_bound(problem: BatchProblem, at_most_s: float = np.inf) -> LowerBound:
     """Return the largest of the bounds; where the simple ones prove `at_most_s` optimal, the larger of those.
 
     Parameters
@@ -60,14 +59,12 @@ def lower_bound(problem: BatchProblem, at_most_s: float = np.inf, loops: Loops |
         The batch.
     at_most_s
         Makespan of a known plan, inf = none; jobs are not considered where they would end later.
-    loops
-        Quicker with them, and a little higher where there are many pairs.
 
     """
     bound = simple_bound(problem)
     if not problem.jobs or bound.seconds >= at_most_s * (1 - _ROUNDING):
         return bound
-    return raised_by_backlog(problem, raised(problem, bound, compute_bound(problem, at_most_s, loops)))
+    return raised_by_backlog(problem, raised(problem, bound, compute_bound(problem, at_most_s)))
 
 
 def simple_bound(problem: BatchProblem) -> LowerBound:
@@ -203,26 +200,26 @@ def _links_s(problem: BatchProblem, jobs: Ints, tail_s: Floats, link: Ints, limi
     return bound_s
 
 
-def compute_bound(problem: BatchProblem, at_most_s: float = np.inf, loops: Loops | None = None) -> ComputeBound:
+def compute_bound(problem: BatchProblem, at_most_s: float = np.inf) -> ComputeBound:
     """Return the bound by the work of all accelerators together.
 
     For any prices y >= 0 of sum 1, sum_i min_j y_j e_ij <= sum_j y_j (work on j), and the work on j is at most
     max(0, T - ready_j).  The bound is the least T for which that can hold.  This is the dual of CIM-LP (makespan paper,
     3.1 and 1a' in 3.4); the sets E_j(T) of jobs that can end on j in time are taken at T = `at_most_s`.
     """
-    pairs = _ASCENT_PAIRS if loops is None else max(_ASCENT_PAIRS, _ROWS_PER_PRICE * problem.accelerators**2)
+    pairs = max(_ASCENT_PAIRS, _ROWS_PER_PRICE * problem.accelerators**2)
     step = -(-problem.seconds.size // pairs)
     sample = _usable(problem, problem.seconds[::step], at_most_s)
     slots = np.flatnonzero(np.isfinite(sample).any(axis=0))
     share = len(sample) / problem.jobs
     prices = np.zeros(problem.accelerators)
-    prices[slots] = _ascend(np.ascontiguousarray(sample[:, slots]) / share, problem.ready_s[slots], loops)
-    usable_s, any_s = _priced_work_s(problem, prices, at_most_s, loops)
+    prices[slots] = _ascend(np.ascontiguousarray(sample[:, slots]) / share, problem.ready_s[slots])
+    usable_s, any_s = _priced_work_s(problem, prices, at_most_s)
     formula_s = any_s + float((prices * problem.ready_s).sum())
     return ComputeBound(_least_s(usable_s, prices, problem.ready_s), prices, formula_s)
 
 
-def _ascend(seconds: Floats, ready_s: Floats, loops: Loops | None) -> Floats:
+def _ascend(seconds: Floats, ready_s: Floats) -> Floats:
     """Return the best prices that a short multiplicative ascent finds: dear is what would end late.
 
     Parameters
@@ -231,15 +228,13 @@ def _ascend(seconds: Floats, ready_s: Floats, loops: Loops | None) -> Floats:
         inf = cannot run there; at least one finite value in each row and column.
     ready_s : (a,)
         When each accelerator becomes free.
-    loops
-        Quicker with them; the result is the same but for rounding.
 
     """
     slots = seconds.shape[1]
     prices = np.full(slots, 1.0 / slots)
     best, best_s = prices, -1.0
     for length in np.geomspace(*_STEP_LENGTHS, _STEPS).tolist():
-        cheapest, chosen_s = _cheapest(seconds, prices, loops)
+        cheapest, chosen_s = _cheapest(seconds, prices)
         bound_s = _least_s(float((chosen_s * prices[cheapest]).sum()), prices, ready_s)
         if bound_s > best_s:
             best, best_s = prices, bound_s
@@ -252,13 +247,12 @@ def _ascend(seconds: Floats, ready_s: Floats, loops: Loops | None) -> Floats:
     return best
 
 
-def _cheapest(seconds: Floats, prices: Floats, loops: Loops | None) -> tuple[Ints, Floats]:
+def _cheapest(seconds: Floats, prices: Floats) -> tuple[Ints, Floats]:
     """Return for each row where seconds * price is least, and the seconds there; all prices positive."""
-    if loops is None:
-        column = np.argmin(seconds * prices, axis=1)
-        return column, seconds[np.arange(len(seconds)), column]
+    from fpga_pool.core.makespan.kernels import loops
+
     column, there_s = np.empty(len(seconds), np.int64), np.empty(len(seconds))
-    loops.kernels.cheapest(seconds, prices, column, there_s)
+    loops.cheapest(seconds, prices, column, there_s)
     return column, there_s
 
 
@@ -273,28 +267,14 @@ def _least_s(work_s: float, prices: Floats, ready_s: Floats) -> float:
     return float(((work_s + np.cumsum(prices[order] * ready_s[order])) / priced).min())
 
 
-def _priced_work_s(problem: BatchProblem, prices: Floats, at_most_s: float, loops: Loops | None) -> tuple[float, float]:
+def _priced_work_s(problem: BatchProblem, prices: Floats, at_most_s: float) -> tuple[float, float]:
     """Return sum_i min_j y_j e_ij over the accelerators where a job ends by `at_most_s`, and over all of them."""
-    if loops is not None:
-        usable_s, any_s = loops.kernels.priced_work(
-            problem.seconds, np.array(prices), np.array(problem.ready_s), at_most_s * (1 + _ROUNDING)
-        )
-        return float(usable_s), float(any_s)
-    usable_s = any_s = 0.0
-    rows = max(1, _BLOCK_PAIRS // problem.accelerators)
-    for begin in range(0, problem.jobs, rows):
-        seconds = problem.seconds[begin : begin + rows]
-        usable_s += float(_priced(_usable(problem, seconds, at_most_s), prices).min(axis=1).sum())
-        any_s += float(_priced(seconds, prices).min(axis=1).sum())
-    return usable_s, any_s
+    from fpga_pool.core.makespan.kernels import loops
 
-
-def _priced(seconds: Floats, prices: Floats) -> Floats:
-    if prices.all():
-        return seconds * prices
-    priced_s = np.full(seconds.shape, np.inf)
-    np.multiply(seconds, prices, out=priced_s, where=np.isfinite(seconds))
-    return priced_s
+    usable_s, any_s = loops.priced_work(
+        problem.seconds, np.array(prices), np.array(problem.ready_s), at_most_s * (1 + _ROUNDING)
+    )
+    return float(usable_s), float(any_s)
 
 
 def _usable(problem: BatchProblem, seconds: Floats, at_most_s: float) -> Floats:

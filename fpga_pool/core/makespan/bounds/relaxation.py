@@ -12,7 +12,6 @@ from scipy.optimize import OptimizeResult, linprog
 from scipy.sparse import coo_array, csr_array
 
 from fpga_pool.core.makespan.bounds.batch import compute_bound
-from fpga_pool.core.makespan.kernels.compiled import Loops
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
 #: Cheapest pairs per job in the first reduced program; others there, and added where the prices ask for more.
@@ -37,7 +36,7 @@ class Relaxed:
     share: Floats
 
 
-def one_shot(seconds: Floats, ready_s: Floats, loops: Loops | None = None) -> Relaxed:
+def one_shot(seconds: Floats, ready_s: Floats) -> Relaxed:
     """Return the solution of least T, by as few linear programs as that needs: mostly one.
 
     With the pairs allowed at a given time t, the least T is one linear program, and t is feasible iff that T <= t.  So
@@ -53,19 +52,17 @@ def one_shot(seconds: Floats, ready_s: Floats, loops: Loops | None = None) -> Re
         inf = cannot run there; at least one finite value per row.
     ready_s : (a,)
         When each accelerator becomes free.
-    loops
-        For the bound to start at.
 
     """
     program = _Program(seconds, ready_s)
     if program.longest_s == 0.0:
         return program.solve(0.0)
-    return program.least_work(_least(program, ready_s, loops))
+    return program.least_work(_least(program, ready_s))
 
 
-def _least(program: "_Program", ready_s: Floats, loops: Loops | None) -> Relaxed:
+def _least(program: "_Program", ready_s: Floats) -> Relaxed:
     """Return a vertex of least T."""
-    low_s = program.least_s(loops)
+    low_s = program.least_s()
     found = program.solve(low_s)
     if found.seconds <= low_s * (1 + _SAME):
         return replace(found, seconds=low_s)
@@ -127,7 +124,7 @@ class _Program:
         self.greedy_s = self._greedy_s()
         self._prices: Floats | None = None
 
-    def least_s(self, loops: Loops | None) -> float:
+    def least_s(self) -> float:
         """Return a lower bound on T; where pairs have to be chosen, one proved by the prices that choose the first."""
         jobs, slots = self._seconds.shape
         if slots <= _FIRST_PAIRS:
@@ -137,7 +134,7 @@ class _Program:
             input_bytes=np.zeros(jobs, np.int64), requester=np.zeros(jobs, np.int64),
             egress_bps=floats([np.inf]), ingress_bps=floats([np.inf]),
         )  # fmt: skip
-        bound = compute_bound(problem, self.greedy_s, loops)
+        bound = compute_bound(problem, self.greedy_s)
         self._prices = bound.prices
         return max(bound.seconds, self.longest_s)
 

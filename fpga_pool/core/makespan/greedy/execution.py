@@ -1,13 +1,10 @@
 """When jobs compute once it is known where they run and when their inputs arrive."""
 
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
-from math import inf, nextafter
 
 import numpy as np
 
 from fpga_pool.core.makespan.bounds.batch import LowerBound, lower_bound
-from fpga_pool.core.makespan.kernels.compiled import Loops
 from fpga_pool.core.makespan.network.fluid import Segments, Transfers, no_segments
 from fpga_pool.core.makespan.network.results import completion_bound, send_back
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
@@ -16,9 +13,7 @@ from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
 _REPLAYS = 5
 
 
-def execute(
-    problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Floats, loops: Loops | None = None
-) -> Floats:
+def execute(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Floats) -> Floats:
     """Return (J,) when each job starts if every slot follows `dispatch.next_action` from `ready_s` on.
 
     All jobs are in the queues of their slots from the start.  This is the array form of the rule: same decisions, one
@@ -34,56 +29,21 @@ def execute(
         The jobs, first in the queue first.
     arrived_s : (J,)
         When the input of each job is complete.
-    loops
-        Quicker with them; the result is the same.
 
     """
+    from fpga_pool.core.makespan.kernels import loops
+
     start_s = np.zeros(problem.jobs)
     by_slot = order[np.argsort(accelerator[order], kind="stable")]
     slots, first = np.unique(accelerator[by_slot], return_index=True)
     ends = [*first.tolist(), len(by_slot)][1:]
-    if loops is not None:
-        seconds = problem.seconds[by_slot, accelerator[by_slot]]
-        loops.kernels.execute(
-            np.array(ends, np.int64), problem.ready_s[slots], problem.loaded[slots], problem.load_s[slots],
-            problem.function[by_slot], np.array(arrived_s)[by_slot], seconds, start_s_by_slot := np.empty(len(by_slot)),
-        )  # fmt: skip
-        start_s[by_slot] = start_s_by_slot
-        return start_s
-    for slot, begin, end in zip(slots.tolist(), first.tolist(), ends, strict=True):
-        _execute_slot(problem, slot, by_slot[begin:end], arrived_s, start_s)
+    seconds = problem.seconds[by_slot, accelerator[by_slot]]
+    loops.execute(
+        np.array(ends, np.int64), problem.ready_s[slots], problem.loaded[slots], problem.load_s[slots],
+        problem.function[by_slot], np.array(arrived_s)[by_slot], seconds, start_s_by_slot := np.empty(len(by_slot)),
+    )  # fmt: skip
+    start_s[by_slot] = start_s_by_slot
     return start_s
-
-
-def _execute_slot(problem: BatchProblem, slot: int, queue: Ints, arrived_s: Floats, start_s: Floats) -> None:
-    """Write into `start_s` when the jobs of `queue`, in their order, start on `slot`."""
-    arrives_s = arrived_s[queue].tolist()
-    seconds = problem.seconds[queue, slot].tolist()
-    function = problem.function[queue].tolist()
-    loaded, load_s = int(problem.loaded[slot]), float(problem.load_s[slot])
-    arrivals = sorted(range(len(queue)), key=arrives_s.__getitem__)
-    starts_s = [-1.0] * len(queue)
-    staged: list[int] = []
-    now_s, arrived, head = float(problem.ready_s[slot]), 0, 0
-    for _ in queue:
-        while True:
-            while arrived < len(arrivals) and arrives_s[arrivals[arrived]] <= now_s:
-                heappush(staged, arrivals[arrived])
-                arrived += 1
-            while starts_s[head] >= 0.0:
-                head += 1
-            wanted = function[staged[0] if staged else head]
-            if wanted != loaded:
-                now_s, loaded = now_s + load_s, wanted
-            elif staged:
-                break
-            else:
-                now_s = arrives_s[arrivals[arrived]]
-        place = heappop(staged)
-        starts_s[place] = now_s
-        # The start times are all that a plan says about order, so no two are equal on a slot.
-        now_s = max(now_s + seconds[place], nextafter(now_s, inf))
-    start_s[queue] = starts_s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,24 +68,22 @@ class Schedule:
         return back_s
 
 
-def schedule(
-    problem: BatchProblem, accelerator: Ints, order: Ints, transfers: Transfers, loops: Loops | None
-) -> Schedule:
+def schedule(problem: BatchProblem, accelerator: Ints, order: Ints, transfers: Transfers) -> Schedule:
     """Return when all happens for a given placement (J,), queue order (J,) and transfers."""
-    start_s = execute(problem, accelerator, order, transfers.arrived_s, loops)
+    start_s = execute(problem, accelerator, order, transfers.arrived_s)
     if problem.load_s.any():
-        start_s = _settle(problem, accelerator, order, transfers.arrived_s, start_s, loops)
+        start_s = _settle(problem, accelerator, order, transfers.arrived_s, start_s)
     end_s = start_s + problem.seconds[np.arange(problem.jobs), accelerator]
     found = Schedule(accelerator, start_s, transfers.segments, float(end_s.max(initial=0.0)))
-    return with_results(problem, found, loops)
+    return with_results(problem, found)
 
 
-def with_results(problem: BatchProblem, found: Schedule, loops: Loops | None) -> Schedule:
+def with_results(problem: BatchProblem, found: Schedule) -> Schedule:
     """Return the schedule with its results on their way back, whichever job ends first first."""
     if not problem.output_bytes.any():
         return found
     end_s = found.start_s + problem.seconds[np.arange(problem.jobs), found.accelerator]
-    results, completion_s = send_back(problem, found.accelerator, end_s, loops)
+    results, completion_s = send_back(problem, found.accelerator, end_s)
     return replace(found, results=results, completion_s=max(completion_s, found.makespan_s))
 
 
@@ -161,23 +119,20 @@ def complete_plan(
     order: Ints,
     transfers: Transfers,
     policy: str,
-    loops: Loops | None = None,
 ) -> BatchPlan:
     """Return the plan for a given placement (J,), queue order (J,) and transfers."""
-    found = schedule(problem, accelerator, order, transfers, loops)
-    return as_plan(problem, found, lower_bound(problem, found.makespan_s, loops), policy)
+    found = schedule(problem, accelerator, order, transfers)
+    return as_plan(problem, found, lower_bound(problem, found.makespan_s), policy)
 
 
-def _settle(
-    problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Floats, start_s: Floats, loops: Loops | None
-) -> Floats:
+def _settle(problem: BatchProblem, accelerator: Ints, order: Ints, arrived_s: Floats, start_s: Floats) -> Floats:
     """Replay a plan in the order of its own start times, by which a pool queues it, until these stay.
 
     Without loads this changes nothing; with them it changes what is loaded ahead of time.
     """
     for _ in range(_REPLAYS):
         order = order[np.argsort(start_s[order], kind="stable")]
-        replayed_s = execute(problem, accelerator, order, arrived_s, loops)
+        replayed_s = execute(problem, accelerator, order, arrived_s)
         if np.array_equal(replayed_s, start_s):
             break
         start_s = replayed_s

@@ -1,7 +1,7 @@
 """Planners of one pass: `ect`, and `greedy_plan` for batches that are done before a search would pay.
 
-Both take jobs largest first and give each the accelerator that ends it first.  `greedy_plan` uses plain lists, no
-search and no compiled code, and sends inputs one after the other on every link: about a millisecond per hundred jobs.
+Both take jobs largest first and give each the accelerator that ends it first.  `greedy_plan` uses plain lists and
+no search, and sends inputs one after the other on every link: about a millisecond per hundred jobs.
 """
 
 from math import inf
@@ -11,7 +11,6 @@ import numpy as np
 from fpga_pool.core.makespan.bounds.batch import LowerBound, job_path_s, links_s
 from fpga_pool.core.makespan.greedy.execution import Schedule, as_plan, complete_plan, schedule
 from fpga_pool.core.makespan.greedy.placement import largest_first, place
-from fpga_pool.core.makespan.kernels.compiled import Kernels
 from fpga_pool.core.makespan.network.fluid import Segments, Transfers, transmit
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats
@@ -26,15 +25,12 @@ class Ect:
 
     name = "ect"
 
-    def __init__(self, kernels: Kernels = Kernels.COMPILED) -> None:
-        self._kernels = kernels
-
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic, `rng` is not used."""
         order = largest_first(view)
         accelerator = place(view, order)
         transfers = transmit(view, accelerator, order)
-        return complete_plan(view, accelerator, order, transfers, self.name, self._kernels.load())
+        return complete_plan(view, accelerator, order, transfers, self.name)
 
 
 #: Minimum effort for which a search is worthwhile.
@@ -58,7 +54,7 @@ def greedy_plan(problem: BatchProblem, policy: str) -> BatchPlan:
     if placing.in_turn:
         found = Schedule(accelerator, np.array(placing.start_s), segments, max(placing.end_s, default=0.0))
     else:  # what is there sooner runs sooner
-        found = schedule(problem, accelerator, order, Transfers(np.array(placing.arrived_s), segments), None)
+        found = schedule(problem, accelerator, order, Transfers(np.array(placing.arrived_s), segments))
     return as_plan(problem, found, LowerBound(simple_bound_s(problem)), policy)
 
 

@@ -7,7 +7,8 @@ compile.
 from heapq import heappop, heappush
 
 import numpy as np
-from numba import njit
+
+from fpga_pool.core.numba import compiled
 
 _NOISE = 1e-9
 _SAME = 1e-12
@@ -17,9 +18,8 @@ _MATRIX = "Array(float64, 2, 'C', readonly=True)"
 _REALS, _WHOLES = "float64[::1]", "int64[::1]"
 
 
-@njit(
+@compiled(
     f"void({_MATRIX}, {', '.join([_WHOLES] * 3 + [_REALS] * 3 + [_WHOLES] * 3 + [_REALS] * 4 + [_WHOLES])}, float64)",
-    cache=True,
 )
 def place(  # type: ignore[no-untyped-def]
     seconds, order, requester, responder, bits, egress_s_per_bit, ingress_s_per_bit, local_host, function, loaded,
@@ -72,9 +72,8 @@ def place(  # type: ignore[no-untyped-def]
             ingress_s[h] += bits[i] * ingress_s_per_bit[h]
 
 
-@njit(
+@compiled(
     f"int64({', '.join([_WHOLES] * 3 + [_REALS] * 5 + ['float64'] + [_WHOLES] + [_REALS] * 3)})",
-    cache=True,
 )
 def transmit(  # type: ignore[no-untyped-def]
     rank, requester, responder, bits, release_s, egress_bps, ingress_bps, arrived_s, other_weight, segment_flow,
@@ -196,10 +195,9 @@ def transmit(  # type: ignore[no-untyped-def]
     return segments
 
 
-@njit(
+@compiled(
     f"void({_MATRIX}, {', '.join([_WHOLES] * 3 + [_REALS] * 3 + [_WHOLES] + [_REALS] * 3)},"
     f" {_REALS}, {_REALS}, {_WHOLES})",
-    cache=True,
 )
 def spread(  # type: ignore[no-untyped-def]
     seconds, sequence, requester, responder, bits, ingress_s_per_bit, due_s, local_host, latest_s, prices,
@@ -236,9 +234,8 @@ def spread(  # type: ignore[no-untyped-def]
             ingress_s[h] += bits[i] * ingress_s_per_bit[h]
 
 
-@njit(
+@compiled(
     f"float64({_MATRIX}, {_WHOLES}, {_REALS}, {_REALS}, int64, {_REALS})",
-    cache=True,
 )
 def price(seconds, responder, bits, ingress_s_per_bit, steps, prices):  # type: ignore[no-untyped-def]
     """Ascend to prices (A + H,) of compute and ingress; as `batch`, with ingress rows beside the compute rows."""
@@ -274,7 +271,7 @@ def price(seconds, responder, bits, ingress_s_per_bit, steps, prices):  # type: 
     return best_s
 
 
-@njit(f"void({_MATRIX}, {_WHOLES}, {_REALS}, {_REALS})", cache=True)
+@compiled(f"void({_MATRIX}, {_WHOLES}, {_REALS}, {_REALS})")
 def longest_last(seconds, accelerator, due_s, release_s):  # type: ignore[no-untyped-def]
     """Order the queue of each accelerator: from its end on, the longest job that may be released that late.
 

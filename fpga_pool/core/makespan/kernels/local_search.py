@@ -9,20 +9,16 @@ place.
 # `queues` or of `loops`, touch this file too, or old code runs on.
 
 import numpy as np
-from numba import njit, types
 
 from fpga_pool.core.makespan.kernels.loops import _below, _uniform
 from fpga_pool.core.makespan.kernels.queues import (
-    INSTANCE,
-    QUEUES,
-    REALS,
-    WHOLES,
     compute,
     measure,
     requester_end_s,
     responder_end_s,
 )
 from fpga_pool.core.makespan.search.local_search import Queues
+from fpga_pool.core.numba import compiled
 
 __all__ = ["local_search", "measure"]
 
@@ -36,7 +32,7 @@ _MOVES = 3
 _LOOKED_AT, _BESIDE = 8, 2
 
 
-@njit(types.int64(QUEUES, types.int64, types.float64), cache=True)
+@compiled(inner=True)
 def _place_by_release(queues, a, release_s):  # type: ignore[no-untyped-def]
     """Return how many of a slot's queue are computed before that time."""
     k = 0
@@ -45,7 +41,7 @@ def _place_by_release(queues, a, release_s):  # type: ignore[no-untyped-def]
     return k
 
 
-@njit(types.int64(INSTANCE, QUEUES, types.int64, types.int64, types.int64, types.uint64[::1]), cache=True)
+@compiled(inner=True)
 def _partner(instance, queues, a, b, near, state):  # type: ignore[no-untyped-def]
     """Return the place of a job of slot b for which slot a is quickest, compared with b, of some about `near`; -1: any.
 
@@ -64,7 +60,7 @@ def _partner(instance, queues, a, b, near, state):  # type: ignore[no-untyped-de
     return best
 
 
-@njit(types.boolean(INSTANCE, QUEUES, types.int64, types.int64, types.int64, types.uint64[::1]), cache=True)
+@compiled(inner=True)
 def _change(instance, queues, a, k, b, state):  # type: ignore[no-untyped-def]
     """Give job k of slot a another place in its queue, or in that of slot b, or exchange it; say whether that goes."""
     queue, queued = queues.queue, queues.queued
@@ -110,15 +106,12 @@ def _change(instance, queues, a, k, b, state):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(types.float64(types.float64, types.float64), cache=True)
+@compiled(inner=True)
 def _over(end_s, target_s):  # type: ignore[no-untyped-def]
     return max(0.0, end_s - target_s)
 
 
-_SLOT_AND_PLACE = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
-
-
-@njit(_SLOT_AND_PLACE(INSTANCE, QUEUES, types.int64, types.uint64[::1]), cache=True)
+@compiled(inner=True)
 def _pick(instance, queues, late, state):  # type: ignore[no-untyped-def]
     """Return a slot and a place in its queue, whose job crosses the link `late` most of the time; -1: no job."""
     requesters = len(instance.egress_bps)
@@ -135,7 +128,7 @@ def _pick(instance, queues, late, state):  # type: ignore[no-untyped-def]
     return a, _below(state, queues.queued[a]) if queues.queued[a] > 0 else -1
 
 
-@njit(types.int64(INSTANCE, types.int64, types.int64, types.uint64[::1]), cache=True)
+@compiled(inner=True)
 def _other_slot(instance, a, i, state):  # type: ignore[no-untyped-def]
     """Return a slot for job i of slot a: mostly the same, else mostly one where it is quick."""
     kind = _below(state, 8)
@@ -146,7 +139,7 @@ def _other_slot(instance, a, i, state):  # type: ignore[no-untyped-def]
     return instance.quick[i, _below(state, instance.quick.shape[1])]
 
 
-@njit(types.void(INSTANCE, QUEUES, QUEUES, WHOLES, WHOLES), cache=True)
+@compiled(inner=True)
 def _copy(instance, source, target, slots, requesters):  # type: ignore[no-untyped-def]
     """Copy what a change of two `slots` and of what some `requesters` send can have changed."""
     for a in slots:
@@ -163,7 +156,7 @@ def _copy(instance, source, target, slots, requesters):  # type: ignore[no-untyp
         target.link_end_s[link] = source.link_end_s[link]
 
 
-@njit(types.int64(INSTANCE, QUEUES, QUEUES, WHOLES, WHOLES, types.boolean[::1], WHOLES), cache=True)
+@compiled(inner=True)
 def _resend(instance, queues, kept, slots, touched, delayed, flow):  # type: ignore[no-untyped-def]
     """Work out again what requesters send after a change of `slots`; return how many, and write who.
 
@@ -191,7 +184,7 @@ def _resend(instance, queues, kept, slots, touched, delayed, flow):  # type: ign
     return count
 
 
-@njit(types.float64(INSTANCE, QUEUES, WHOLES, types.float64[::1], types.boolean[::1], WHOLES), cache=True)
+@compiled(inner=True)
 def _receive_again(instance, queues, slots, excess_s, delayed, stamp):  # type: ignore[no-untyped-def]
     """Work out again when the `delayed` responders have received all, those of `slots` first; return what is exceeded.
 
@@ -215,7 +208,7 @@ def _receive_again(instance, queues, slots, excess_s, delayed, stamp):  # type: 
     return new_s
 
 
-@njit(types.int64(QUEUES, types.float64, types.uint64[::1]), cache=True)
+@compiled(inner=True)
 def _late_link(queues, target_s, state):  # type: ignore[no-untyped-def]
     """Return any of the links that end after the target; -1: none does."""
     seen, late = 0, -1
@@ -227,7 +220,7 @@ def _late_link(queues, target_s, state):  # type: ignore[no-untyped-def]
     return late
 
 
-@njit(types.float64(INSTANCE, QUEUES, REALS, types.float64, types.int64, types.uint64[::1]), cache=True)
+@compiled()
 def local_search(instance, queues, latest_s, target_s, steps, state):  # type: ignore[no-untyped-def]
     """Try `steps` changes, and keep those with which links and slots exceed their targets by hardly more, together.
 

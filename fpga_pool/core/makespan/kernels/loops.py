@@ -6,13 +6,14 @@ Random numbers come from a xorshift state of one word that the caller owns: same
 """
 
 import numpy as np
-from numba import njit
+
+from fpga_pool.core.numba import compiled
 
 _LINK_NOISE = 1e-9
 _SAME = 1e-12
 
 
-@njit("uint64(uint64[::1])", cache=True)
+@compiled("uint64(uint64[::1])")
 def _random(state):  # type: ignore[no-untyped-def]
     x = state[0]
     x ^= x << np.uint64(13)
@@ -22,12 +23,12 @@ def _random(state):  # type: ignore[no-untyped-def]
     return x
 
 
-@njit("float64(uint64[::1])", cache=True)
+@compiled("float64(uint64[::1])")
 def _uniform(state):  # type: ignore[no-untyped-def]
     return (_random(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@njit("int64(uint64[::1], int64)", cache=True)
+@compiled("int64(uint64[::1], int64)")
 def _below(state, limit):  # type: ignore[no-untyped-def]
     return np.int64(_random(state) % np.uint64(limit))
 
@@ -36,7 +37,7 @@ def _below(state, limit):  # type: ignore[no-untyped-def]
 _NO_NAN = {"nnan", "nsz"}
 
 
-@njit("float64(Array(float64, 1, 'C', readonly=True), float64[::1])", cache=True, fastmath=_NO_NAN)
+@compiled("float64(Array(float64, 1, 'C', readonly=True), float64[::1])", fastmath=_NO_NAN)
 def _least_cost(seconds, prices):  # type: ignore[no-untyped-def]
     least = np.inf
     for j in range(seconds.shape[0]):
@@ -44,7 +45,7 @@ def _least_cost(seconds, prices):  # type: ignore[no-untyped-def]
     return least
 
 
-@njit("void(Array(float64, 2, 'C', readonly=True), float64[::1], int64[::1], float64[::1])", cache=True)
+@compiled("void(Array(float64, 2, 'C', readonly=True), float64[::1], int64[::1], float64[::1])")
 def cheapest(seconds, prices, column, seconds_there):  # type: ignore[no-untyped-def]
     """Write for each row of `seconds` (n, a) where seconds * price is least, first of all, and the seconds there.
 
@@ -61,7 +62,7 @@ def cheapest(seconds, prices, column, seconds_there):  # type: ignore[no-untyped
         seconds_there[row] = line[best]
 
 
-@njit("UniTuple(float64, 2)(Array(float64, 2, 'C', readonly=True), float64[::1], float64[::1], float64)", cache=True)
+@compiled("UniTuple(float64, 2)(Array(float64, 2, 'C', readonly=True), float64[::1], float64[::1], float64)")
 def priced_work(seconds, prices, ready_s, at_most_s):  # type: ignore[no-untyped-def]
     """Return sum_i min_j y_j e_ij over the machines where a job ends by `at_most_s`, and over all of them."""
     usable_s, any_s = 0.0, 0.0
@@ -80,9 +81,8 @@ def priced_work(seconds, prices, ready_s, at_most_s):  # type: ignore[no-untyped
     return usable_s, any_s
 
 
-@njit(
+@compiled(
     "void(Array(float64, 2, 'C', readonly=True), int64[::1], float64[::1], float64, float64[::1], int64[::1])",
-    cache=True,
 )
 def fill(seconds, order, prices, cap_s, load_s, machine):  # type: ignore[no-untyped-def]
     """Place jobs in `order`, each on the cheapest machine it does not fill above `cap_s`, else where it ends first.
@@ -108,10 +108,9 @@ def fill(seconds, order, prices, cap_s, load_s, machine):  # type: ignore[no-unt
         load_s[best] += seconds[i, best]
 
 
-@njit(
+@compiled(
     "int64(Array(float64, 2, 'C', readonly=True), float64[::1], int64[::1], float64[::1], float64[::1], float64,"
     " float64, int64, uint64[::1], float64[::1], int64[::1], float64[::1], int64[::1])",
-    cache=True,
 )
 def ruin_and_recreate(  # type: ignore[no-untyped-def]
     seconds, fastest_s, order, prices, ready_s, bound_s, ambition, steps, state, load_s, machine, best_s, best_machine
@@ -190,9 +189,8 @@ def ruin_and_recreate(  # type: ignore[no-untyped-def]
     return steps
 
 
-@njit(
+@compiled(
     "void(int64[::1], float64[::1], int64[::1], float64[::1], int64[::1], float64[::1], float64[::1], float64[::1])",
-    cache=True,
 )
 def execute(end, ready_s, loaded, load_s, function, arrived_s, seconds, start_s):  # type: ignore[no-untyped-def]
     """`execution.execute` compiled: slots (n,) one after the other, the jobs of each in queue order up to `end`.

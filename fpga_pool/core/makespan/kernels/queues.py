@@ -8,25 +8,14 @@ receives as if no input could begin to move sooner than that, and nothing else w
 # Compiled into `local_search` too, whose cache numba does not renew after a change of this file: touch both.
 
 import numpy as np
-from numba import njit, types
 
-from fpga_pool.core.makespan.search.local_search import Instance, Queues
+from fpga_pool.core.numba import compiled
 
 #: Residual bandwidth and bits below this share are rounding noise.
 _NOISE = 1e-9
 
-WHOLES, REALS = types.int64[::1], types.float64[::1]
-INSTANCE = types.NamedTuple(  # type: ignore[no-untyped-call]
-    (
-        types.Array(types.float64, 2, "C", readonly=True), WHOLES, REALS, REALS, WHOLES, REALS, REALS, WHOLES,
-        WHOLES, WHOLES, WHOLES, WHOLES, types.int64[:, ::1],
-    ),
-    Instance,
-)  # fmt: skip
-QUEUES = types.NamedTuple((WHOLES, types.int64[:, ::1], WHOLES, REALS, REALS, REALS, REALS), Queues)  # type: ignore[no-untyped-call]
 
-
-@njit(types.int64(INSTANCE, QUEUES, types.int64, WHOLES), cache=True)
+@compiled(inner=True)
 def _by_start(instance, queues, h, flow):  # type: ignore[no-untyped-def]
     """Write the jobs that a responder receives, first to start first; return how many."""
     begin, end = instance.first_slot[h], instance.first_slot[h + 1]
@@ -59,7 +48,7 @@ def _by_start(instance, queues, h, flow):  # type: ignore[no-untyped-def]
             flows += 1
 
 
-@njit(types.float64(INSTANCE, QUEUES, types.int64, types.float64, WHOLES), cache=True)
+@compiled(inner=True)
 def responder_end_s(instance, queues, h, at_most_s, stamp):  # type: ignore[no-untyped-def]
     """Return when a responder has received all, its flows alone on the network; inf where after `at_most_s`.
 
@@ -126,7 +115,7 @@ def responder_end_s(instance, queues, h, at_most_s, stamp):  # type: ignore[no-u
     return now_s
 
 
-@njit(types.float64(INSTANCE, QUEUES, types.int64, WHOLES), cache=True)
+@compiled(inner=True)
 def requester_end_s(instance, queues, u, flow):  # type: ignore[no-untyped-def]
     """Return when a requester has sent all, first released first; write when each begins to move.
 
@@ -151,7 +140,7 @@ def requester_end_s(instance, queues, u, flow):  # type: ignore[no-untyped-def]
     return end_s
 
 
-@njit(types.void(INSTANCE, QUEUES, types.int64), cache=True)
+@compiled(inner=True)
 def compute(instance, queues, a):  # type: ignore[no-untyped-def]
     """Write when a slot has computed each of its queue."""
     now_s = 0.0
@@ -162,7 +151,7 @@ def compute(instance, queues, a):  # type: ignore[no-untyped-def]
     queues.load_s[a] = now_s
 
 
-@njit(types.void(INSTANCE, QUEUES), cache=True)
+@compiled()
 def measure(instance, queues):  # type: ignore[no-untyped-def]
     """Write all times of the queues."""
     requesters, hosts = len(instance.egress_bps), len(instance.ingress_bps)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
+from fpga_pool.core.types import BatchProblem, Floats, Ints
 
 #: Residual bandwidth below this share of a link's limit is rounding noise.
 _NOISE = 1e-9
@@ -18,6 +18,10 @@ _NOISE = 1e-9
 _LEAST_SHARE = 0.1
 #: Times and rates closer than this, relatively, are one and the same.
 _SAME = 1e-12
+#: Pieces per flow that are provided for at first.
+_PIECES = 8
+#: How much the less busy link of a flow counts; and what says that flows go by rank.
+_OTHER_WEIGHT, _BY_RANK = 0.01, -1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -230,6 +234,11 @@ def moves_over_network(problem: BatchProblem, accelerator: Ints) -> NDArray[np.b
     return moves
 
 
+def moving_flows(problem: BatchProblem, accelerator: Ints) -> Ints:
+    """Return the jobs whose input takes time to reach its accelerator."""
+    return np.flatnonzero(moves_over_network(problem, accelerator))
+
+
 def transmit(problem: BatchProblem, accelerator: Ints, order: Ints) -> Transfers:
     """Move all inputs of a batch by strict priority, each from its release on.
 
@@ -243,26 +252,40 @@ def transmit(problem: BatchProblem, accelerator: Ints, order: Ints) -> Transfers
         The jobs, highest priority first.
 
     """
-    network = FluidNetwork(problem.egress_bps, problem.ingress_bps, problem.jobs)
-    flows = np.flatnonzero(moves_over_network(problem, accelerator)[order])
-    flows = flows[np.argsort(problem.release_s[order[flows]], kind="stable")]
-    releases_s, first = np.unique(problem.release_s[order[flows]], return_index=True)
-    bounds = np.append(first, len(flows))
-    for release_s, begin, end in zip(releases_s.tolist(), bounds[:-1], bounds[1:], strict=True):
-        _run_until(network, release_s)
-        added = flows[begin:end]
-        jobs = order[added]
-        bits = floats(8.0 * problem.input_bytes[jobs])
-        network.add(added, problem.requester[jobs], problem.responder[accelerator[jobs]], bits)
-    _run_until(network, np.inf)
-    return name_by_job(problem, network, order)
+    jobs = moving_flows(problem, accelerator)
+    rank = np.empty(problem.jobs, np.int64)
+    rank[order] = np.arange(problem.jobs)
+    moved = share(problem, accelerator, jobs, problem.release_s[jobs], rank[jobs])
+    arrived_s = np.array(problem.release_s)
+    arrived_s[jobs] = moved.arrived_s
+    pieces = moved.segments
+    return Transfers(arrived_s, Segments(jobs[pieces.flow], pieces.begin_s, pieces.end_s, pieces.bps))
 
 
-def _run_until(network: FluidNetwork, time_s: float) -> None:
-    while (next_s := network.next_s()) <= time_s and np.isfinite(next_s):
-        network.advance(next_s)
-    if network.now_s < time_s < np.inf:
-        network.advance(time_s)
+def share(
+    problem: BatchProblem, accelerator: Ints, jobs: Ints, release_s: Floats, rank: Ints | None = None
+) -> Transfers:
+    """Move the inputs of `jobs` (F,) from `release_s` (F,) on; by `rank`, or else the host with the most to send first.
+
+    Flows are numbered as in `jobs`; segments are sorted by flow, then begin.
+    """
+    from fpga_pool.core.makespan.kernels import joint
+
+    room, arrived_s = _PIECES * len(jobs) + 64, np.zeros(len(jobs))
+    while True:
+        flow, begin_s, end_s, bps = np.empty(room, np.int64), np.empty(room), np.empty(room), np.empty(room)
+        count = joint.transmit(
+            np.zeros(len(jobs), np.int64) if rank is None else rank,
+            problem.requester[jobs], problem.responder[accelerator[jobs]], 8.0 * problem.input_bytes[jobs],
+            np.array(release_s), np.array(problem.egress_bps), np.array(problem.ingress_bps), arrived_s,
+            _BY_RANK if rank is not None else _OTHER_WEIGHT,
+            flow, begin_s, end_s, bps,
+        )  # fmt: skip
+        if count >= 0:
+            break
+        room *= 4
+    used = np.lexsort((begin_s[:count], flow[:count]))
+    return Transfers(arrived_s, Segments(flow[used], begin_s[used], end_s[used], bps[used]))
 
 
 def name_by_job(problem: BatchProblem, network: FluidNetwork, order: Ints) -> Transfers:

@@ -9,9 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from fpga_pool.core.makespan.bounds.batch import LowerBound, simple_bound
-from fpga_pool.core.makespan.greedy.placement import transmit_in_order
-from fpga_pool.core.makespan.kernels.compiled import Loops
-from fpga_pool.core.makespan.network.fluid import Segments, seconds_per_bit
+from fpga_pool.core.makespan.network.fluid import Segments, seconds_per_bit, transmit
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
 
 #: Share of the completion from which on a result counts as late.
@@ -41,13 +39,13 @@ def back_only(problem: BatchProblem) -> BatchProblem:
     )
 
 
-def send_back(problem: BatchProblem, accelerator: Ints, end_s: Floats, loops: Loops | None) -> tuple[Segments, float]:
+def send_back(problem: BatchProblem, accelerator: Ints, end_s: Floats) -> tuple[Segments, float]:
     """Return how the results of a schedule move and when the last one is back; `end_s` (J,) is when jobs end.
 
     Whichever job ends first sends first.
     """
     back = replace(back_only(problem), release_s=floats(end_s))
-    moved = transmit_in_order(back, accelerator, np.argsort(end_s, kind="stable"), loops)
+    moved = transmit(back, accelerator, np.argsort(end_s, kind="stable"))
     return moved.segments, float(moved.arrived_s.max(initial=0.0))
 
 

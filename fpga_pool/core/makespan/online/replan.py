@@ -19,7 +19,6 @@ from fpga_pool.core.makespan.bounds.batch import LowerBound, simple_bound
 from fpga_pool.core.makespan.greedy.execution import Schedule, as_plan, execute, with_results
 from fpga_pool.core.makespan.greedy.greedy import even_work_s
 from fpga_pool.core.makespan.greedy.placement import largest_first
-from fpga_pool.core.makespan.kernels.compiled import Loops
 from fpga_pool.core.makespan.network.fluid import Segments
 from fpga_pool.core.makespan.network.residual import Piece, ResidualLinks
 from fpga_pool.core.makespan.online.underway import Bools, Underway
@@ -37,7 +36,7 @@ _EQUAL = 1e-12
 class ReplanParams:
     """Parameters of re-planning."""
 
-    #: About ten milliseconds for 1000 jobs on 200 accelerators, which needs no compiled kernels.
+    #: About ten milliseconds for 1000 jobs on 200 accelerators.
     effort: int = field(
         default=2,
         metadata={"min": 0, "help": "Effort of rebalancing, in millions of job-accelerator pairs; 0 = only append."},
@@ -75,7 +74,6 @@ def replan(
     underway: Underway,
     params: ReplanParams | None = None,
     search: Search | None = None,
-    loops: Loops | None = None,
 ) -> Replan:
     """Return the plan for what does not compute yet; deterministic if `search` is.
 
@@ -87,15 +85,13 @@ def replan(
         How much to look for, and what a change must gain.
     search
         Plans a problem again, where that is worth its time.
-    loops
-        Quicker with them; the result is the same.
 
     """
     params = params or ReplanParams()
     problem = underway.problem
     bound = _bound(problem)
-    best = first = _appended(underway, loops)
-    for found in _better(underway, first, bound.seconds * (1 + params.gain), params, search, loops):
+    best = first = _appended(underway)
+    for found in _better(underway, first, bound.seconds * (1 + params.gain), params, search):
         shorter = found.schedule.makespan_s < best.schedule.makespan_s
         pays = found.schedule.makespan_s < first.schedule.makespan_s * (1 - params.gain)
         if shorter and pays and not _delays_a_group(problem, first.schedule, found.schedule):
@@ -104,7 +100,7 @@ def replan(
     # What is not where it was planned to be is given a plan that it can keep.
     astray = underway.astray & underway.retime
     return Replan(
-        plan=as_plan(problem, with_results(problem, best.schedule, loops), bound, "replan"),
+        plan=as_plan(problem, with_results(problem, best.schedule), bound, "replan"),
         placed=placed,
         retimed=~placed & (astray | _differ(underway.transfers, best.schedule.segments, problem.jobs)),
         method=best.method,
@@ -123,7 +119,6 @@ def _better(
     enough_s: float,
     params: ReplanParams,
     search: Search | None,
-    loops: Loops | None,
 ) -> Iterator[_Answer]:
     """Yield further answers as long as there is something to gain, and work left to find it."""
     if first.schedule.makespan_s <= enough_s or params.effort == 0 or not _movable(underway).any():
@@ -132,13 +127,13 @@ def _better(
     for movable in (~underway.kept, _movable(underway)):
         balanced = balance(underway.problem, first.schedule, movable, enough_s, budget)
         if (balanced != first.schedule.accelerator).any():
-            answer = _Answer(_evaluated(underway, balanced, loops), "balance")
+            answer = _Answer(_evaluated(underway, balanced), "balance")
             yield answer
             if answer.schedule.makespan_s <= enough_s:
                 return
     if search is not None and first.schedule.makespan_s > enough_s * _WORTH_A_SEARCH and budget.allows():
         found = search(_pinned(underway))
-        yield _Answer(_evaluated(underway, np.array(found.accelerator), loops), "search")
+        yield _Answer(_evaluated(underway, np.array(found.accelerator)), "search")
 
 
 def _differ(before: Segments, after: Segments, jobs: int) -> Bools:
@@ -187,10 +182,10 @@ def _pinned(underway: Underway) -> BatchProblem:
 # Evaluation: where jobs run is given -------------------------------------------------------------------------------
 
 
-def _evaluated(underway: Underway, accelerator: Ints, loops: Loops | None) -> Schedule:
+def _evaluated(underway: Underway, accelerator: Ints) -> Schedule:
     """Return when all happens if jobs run on `accelerator` (J,): what stays as it was planned, then the others."""
     moved = accelerator != underway.accelerator
-    network = _Network(underway, ~moved, loops)
+    network = _Network(underway, ~moved)
     order = largest_first(underway.problem)
     for job in order[moved[order]].tolist():
         network.send(job, int(accelerator[job]))
@@ -207,9 +202,9 @@ def _queue_order(underway: Underway, moved: Bools, order: Ints) -> Ints:
 class _Network:
     """Transfers that stay as they were planned, and others in what these leave."""
 
-    def __init__(self, underway: Underway, stays: Bools, loops: Loops | None) -> None:
+    def __init__(self, underway: Underway, stays: Bools) -> None:
         problem = underway.problem
-        self._problem, self._loops = problem, loops
+        self._problem = problem
         #: (J,) when each input has arrived, as far as it is planned; its release where nothing moves.
         self.arrived_s = np.array(problem.release_s)
         kept = underway.transfers
@@ -269,7 +264,7 @@ class _Network:
 
     def starts_s(self, accelerator: Ints, order: Ints) -> Floats:
         """Return (J,) when each job starts that is in `order`, transfers as they are planned here."""
-        return execute(self._problem, accelerator, order, self.arrived_s, self._loops)
+        return execute(self._problem, accelerator, order, self.arrived_s)
 
     def schedule(self, accelerator: Ints, order: Ints) -> Schedule:
         """Return when all happens, transfers as they are planned here."""
@@ -290,11 +285,11 @@ class _Network:
 # Append ------------------------------------------------------------------------------------------------------------
 
 
-def _appended(underway: Underway, loops: Loops | None) -> _Answer:
+def _appended(underway: Underway) -> _Answer:
     """Return the first answer: by earliest completion, largest first, behind all that stays."""
     problem, kept = underway.problem, underway.kept
     accelerator = np.array(underway.accelerator)
-    network = _Network(underway, kept, loops)
+    network = _Network(underway, kept)
     order = largest_first(problem)
     waiting = order[~kept[order]]
     queues = _Queues(underway, kept, network, waiting)

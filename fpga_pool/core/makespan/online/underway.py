@@ -183,7 +183,7 @@ def _ends(found: BatchPlan) -> tuple[float, float]:
 
 def _sent(problem: BatchProblem, planned: BatchPlan, transfers: Transfers, bound: BatchPlan) -> BatchPlan:
     """Return what a plan's places and queues come to with other transfers, and the bound of another plan."""
-    found = schedule(problem, planned.accelerator, np.argsort(planned.start_s, kind="stable"), transfers, None)
+    found = schedule(problem, planned.accelerator, np.argsort(planned.start_s, kind="stable"), transfers)
     # A bound that holds on an idle network holds on any.
     proven = LowerBound(bound.lower_bound_s, bound.bound_prices)
     return replace(as_plan(problem, found, proven, planned.policy), generation=planned.generation)

@@ -7,7 +7,6 @@ import numpy as np
 
 from fpga_pool.core.makespan.greedy.execution import complete_plan
 from fpga_pool.core.makespan.greedy.listing import ListScheduler, Preference
-from fpga_pool.core.makespan.kernels.compiled import Kernels
 from fpga_pool.core.makespan.network.fluid import transfer_s
 from fpga_pool.core.policy import PolicyState
 from fpga_pool.core.types import BatchPlan, BatchProblem, Floats, Ints
@@ -72,8 +71,8 @@ class Sjf:
     name = "sjf"
     Params = BaselineParams
 
-    def __init__(self, params: BaselineParams | None = None, kernels: Kernels = Kernels.COMPILED) -> None:
-        self._params, self._kernels = params or BaselineParams(), kernels
+    def __init__(self, params: BaselineParams | None = None) -> None:
+        self._params = params or BaselineParams()
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic, `rng` is not used."""
@@ -81,7 +80,7 @@ class Sjf:
 
     def meet(self, believed: BatchProblem, actual: BatchProblem, rng: np.random.Generator) -> BatchPlan:
         """Return what comes of it where jobs are chosen by the times of `believed`, and take those of `actual`."""
-        return _plan(actual, _Shortest(believed, self._params.ties), self._params, self.name, self._kernels)
+        return _plan(actual, _Shortest(believed, self._params.ties), self._params, self.name)
 
 
 class Ljf:
@@ -94,8 +93,8 @@ class Ljf:
     name = "ljf"
     Params = BaselineParams
 
-    def __init__(self, params: BaselineParams | None = None, kernels: Kernels = Kernels.COMPILED) -> None:
-        self._params, self._kernels = params or BaselineParams(), kernels
+    def __init__(self, params: BaselineParams | None = None) -> None:
+        self._params = params or BaselineParams()
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic, `rng` is not used."""
@@ -103,14 +102,12 @@ class Ljf:
 
     def meet(self, believed: BatchProblem, actual: BatchProblem, rng: np.random.Generator) -> BatchPlan:
         """Return what comes of it where jobs are chosen by the times of `believed`, and take those of `actual`."""
-        return _plan(actual, _Largest(believed, self._params.ties), self._params, self.name, self._kernels)
+        return _plan(actual, _Largest(believed, self._params.ties), self._params, self.name)
 
 
-def _plan(
-    problem: BatchProblem, preference: Preference, params: BaselineParams, policy: str, kernels: Kernels
-) -> BatchPlan:
+def _plan(problem: BatchProblem, preference: Preference, params: BaselineParams, policy: str) -> BatchPlan:
     accelerator, order, transfers = ListScheduler(problem, preference, params.prefetch, params.top_up).run()
-    return complete_plan(problem, accelerator, order, transfers, policy, kernels.load())
+    return complete_plan(problem, accelerator, order, transfers, policy)
 
 
 class _Shortest:

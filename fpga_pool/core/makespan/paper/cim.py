@@ -11,7 +11,6 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from fpga_pool.core.makespan.bounds.relaxation import Relaxed, bisection, one_shot, vertex
-from fpga_pool.core.makespan.kernels.compiled import Loops
 from fpga_pool.core.makespan.network.residual import as_soon_as_possible
 from fpga_pool.core.makespan.paper.stages import Progress, StagedPolicy, stages
 from fpga_pool.core.types import BatchProblem, Floats, Ints
@@ -187,7 +186,7 @@ def plan_computation(progress: Progress, jobs: Ints, params: CimParams, rng: np.
     """Plan a stage of computation-intensive jobs (n,)."""
     problem = progress.problem
     seconds = progress.seconds(jobs)
-    slots = place(seconds, free_s(progress, jobs), params, rng, progress.loops)
+    slots = place(seconds, free_s(progress, jobs), params, rng)
     shortest = np.argsort(seconds[np.arange(len(jobs)), slots], kind="stable")
     starts_s = np.zeros(len(jobs))
     busy_s = np.array(progress.free_s)
@@ -204,20 +203,18 @@ def plan_computation(progress: Progress, jobs: Ints, params: CimParams, rng: np.
         progress.queue(job, slot)
 
 
-def place(seconds: Floats, ready_s: Floats, params: CimParams, rng: np.random.Generator, loops: Loops | None) -> Ints:
+def place(seconds: Floats, ready_s: Floats, params: CimParams, rng: np.random.Generator) -> Ints:
     """Return (n,) the accelerator of each job by Algorithms 1 and 2; parameters as in `one_shot`."""
     if len(seconds) == 1:
         return np.array([int(np.argmin(seconds[0] + ready_s))])
-    return round_shares(relax(seconds, ready_s, params, rng, loops), seconds, ready_s)
+    return round_shares(relax(seconds, ready_s, params, rng), seconds, ready_s)
 
 
-def relax(
-    seconds: Floats, ready_s: Floats, params: CimParams, rng: np.random.Generator, loops: Loops | None
-) -> Relaxed:
+def relax(seconds: Floats, ready_s: Floats, params: CimParams, rng: np.random.Generator) -> Relaxed:
     """Return the solution of CIM-LP by the method wanted; parameters as in `one_shot`."""
     if params.method == "bisection":
         return bisection(seconds, ready_s, params.epsilon, rng)
-    return one_shot(seconds, ready_s, loops)
+    return one_shot(seconds, ready_s)
 
 
 def free_s(progress: Progress, jobs: Ints) -> Floats:

@@ -57,7 +57,7 @@ def plan_both(progress: Progress, jobs: Ints, params: NcjmParams, rng: np.random
     """Plan a stage of jobs (n,) of which neither phase can be neglected, by Algorithm 4."""
     # Lines 1 and 2.  Jobs of responders stay at home (section 3.5).
     seconds = np.where(progress.near(jobs), progress.seconds(jobs), np.inf)
-    slots = place(seconds, free_s(progress, jobs), params, rng, progress.loops)
+    slots = place(seconds, free_s(progress, jobs), params, rng)
     length_s = seconds[np.arange(len(jobs)), slots]
     queues: dict[int, deque[int]] = {}
     for k in np.argsort(length_s if params.order == "shortest" else -length_s, kind="stable").tolist():

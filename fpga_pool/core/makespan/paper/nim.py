@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga_pool.core.makespan.kernels.compiled import Loops
 from fpga_pool.core.makespan.network.residual import Pieces, as_soon_as_possible
 from fpga_pool.core.makespan.paper.cim import CimParams, place
 from fpga_pool.core.makespan.paper.stages import Progress, StagedPolicy, stages
@@ -174,7 +173,7 @@ class Rates:
 
 def algorithm_3(
     bits: Floats, requester: Ints, able: NDArray[np.bool_], egress_bps: Floats, ingress_bps: Floats, params: CimParams,
-    rng: np.random.Generator, loops: Loops | None,
+    rng: np.random.Generator,
 ) -> Rates | None:  # fmt: skip
     """Return responders and rates, or None where some job finds no bandwidth.
 
@@ -188,7 +187,7 @@ def algorithm_3(
         Which responders can take the job.
     egress_bps, ingress_bps : (R,), (H,)
         Limits; 0 = no bandwidth is left, inf = no limit.
-    params, rng, loops
+    params, rng
         How CIM-LP is solved.
 
     """
@@ -203,7 +202,7 @@ def algorithm_3(
     ingress_s = _ingress_s(bits, able, ingress_bps)
     if not np.isfinite(ingress_s).any(axis=1).all():
         return None
-    responder = place(ingress_s, np.zeros(len(ingress_bps)), params, rng, loops)
+    responder = place(ingress_s, np.zeros(len(ingress_bps)), params, rng)
     # Lines 3 to 8.  r_j > 1 where the ingress of j takes longer than 1 / f: then its flows end together at that time.
     load_s = np.bincount(responder, ingress_s[np.arange(len(bits)), responder], len(ingress_bps))
     length_s = np.maximum(load_s, least_s)[responder]
@@ -264,7 +263,7 @@ def _better_scheme(
     wait_s = progress.residual.busy_until_s
     idle = (problem.egress_bps, problem.ingress_bps)
     if wait_s <= now_s:
-        rates = algorithm_3(bits, requester, able, *idle, params, rng, progress.loops)
+        rates = algorithm_3(bits, requester, able, *idle, params, rng)
         if rates is None:
             raise ArithmeticError("no bandwidth on an idle network")
         return _at_constant_rates(bits, requester, now_s, idle, rates, params)
@@ -272,7 +271,7 @@ def _better_scheme(
     end_s = max(float(piece.end_s[-1]) for piece in filled[1])
     better = None
     for begin_s, limits in ((now_s, progress.residual.least(now_s)), (wait_s, idle)):
-        rates = algorithm_3(bits, requester, able, *limits, params, rng, progress.loops)
+        rates = algorithm_3(bits, requester, able, *limits, params, rng)
         if rates is not None and begin_s + rates.seconds < end_s:
             end_s, better = begin_s + rates.seconds, (begin_s, limits, rates)
     return _at_constant_rates(bits, requester, *better, params) if better else filled
@@ -293,7 +292,7 @@ def _fill(
     problem, residual = progress.problem, progress.residual.copy()
     now_s = float(problem.release_s[jobs].max())
     taken_s = residual.ingress_taken_s(now_s)
-    responders = place(_ingress_s(bits, able, problem.ingress_bps), taken_s, params, rng, progress.loops)
+    responders = place(_ingress_s(bits, able, problem.ingress_bps), taken_s, params, rng)
     pieces: dict[int, Pieces] = {}
     for k in np.argsort(bits, kind="stable").tolist():
         ends = int(problem.requester[jobs[k]]), int(responders[k])

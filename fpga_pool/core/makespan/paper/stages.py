@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpga_pool.core.makespan.greedy.execution import complete_plan
-from fpga_pool.core.makespan.kernels.compiled import Kernels, Loops
 from fpga_pool.core.makespan.network.fluid import Segments, Transfers
 from fpga_pool.core.makespan.network.residual import Pieces, Residual
 from fpga_pool.core.policy import PolicyState
@@ -38,8 +37,8 @@ def stages(problem: BatchProblem, size: Floats, size_groups: int) -> Iterator[In
 class Progress:
     """What is planned of a batch so far: queues, loads and transfers."""
 
-    def __init__(self, problem: BatchProblem, loops: Loops | None, earlier: EarlierTransfers) -> None:
-        self.problem, self.loops = problem, loops
+    def __init__(self, problem: BatchProblem, earlier: EarlierTransfers) -> None:
+        self.problem = problem
         #: (A,) when each accelerator has computed all it has.
         self.free_s = np.array(problem.ready_s)
         self.residual = Residual(problem.egress_bps, problem.ingress_bps)
@@ -103,7 +102,7 @@ class Progress:
         order = np.array(self._order, dtype=np.int64)
         order = order[np.argsort(self.problem.group[order], kind="stable")]
         transfers = Transfers(self._arrived_s, self._segments())
-        return complete_plan(self.problem, self._accelerator, order, transfers, policy, self.loops)
+        return complete_plan(self.problem, self._accelerator, order, transfers, policy)
 
     def _segments(self) -> Segments:
         if not self._pieces:
@@ -129,8 +128,8 @@ class StagedPolicy(ABC, Generic[P]):
     name: str
     Params: type[P]
 
-    def __init__(self, params: P | None = None, kernels: Kernels = Kernels.COMPILED) -> None:
-        self._params, self._kernels = params or self.Params(), kernels
+    def __init__(self, params: P | None = None) -> None:
+        self._params = params or self.Params()
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; only `bisection` uses `rng`, for its first makespan."""
@@ -140,7 +139,7 @@ class StagedPolicy(ABC, Generic[P]):
         self, view: BatchProblem, earlier: EarlierTransfers, state: PolicyState, rng: np.random.Generator
     ) -> BatchPlan:
         """Plan the batch in what earlier transfers leave, as one that arrives after them (section 3.4)."""
-        progress = Progress(view, self._kernels.load(), earlier)
+        progress = Progress(view, earlier)
         self._plan(progress, rng)
         return progress.plan(self.name)
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fpga_pool.core.makespan.kernels.compiled import Loops
 from fpga_pool.core.makespan.network.fluid import Segments, Transfers, moves_over_network
 from fpga_pool.core.makespan.search.budget import Budget
 from fpga_pool.core.types import BatchProblem, Floats, Ints, floats
@@ -46,9 +45,9 @@ class Assignment:
         return float(self.load_s.max(initial=0.0))
 
 
-def earliest_completion(seconds: Floats, order: Ints, ready_s: Floats, loops: Loops | None) -> Assignment:
+def earliest_completion(seconds: Floats, order: Ints, ready_s: Floats) -> Assignment:
     """Place jobs in `order` (J,), each where it ends first; `seconds` (J, M), `ready_s` (M,)."""
-    return _fill(seconds, order, np.ones(len(ready_s)), -1.0, ready_s, loops)
+    return _fill(seconds, order, np.ones(len(ready_s)), -1.0, ready_s)
 
 
 def improve(
@@ -60,7 +59,6 @@ def improve(
     enough_s: float,
     budget: Budget,
     rng: np.random.Generator,
-    loops: Loops | None,
 ) -> Assignment:
     """Search for a shorter assignment until the budget is spent or `enough_s` is reached.
 
@@ -82,17 +80,13 @@ def improve(
         How long to search.
     rng
         Source of all random choices.
-    loops
-        What the search uses; another search without.
 
     """
     prices = np.maximum(prices, 1e-6 * prices.max(initial=0.0))
-    best = _best_cap(seconds, order, ready_s, prices, start, enough_s, budget, loops)
+    best = _best_cap(seconds, order, ready_s, prices, start, enough_s, budget)
     if best.longest_s <= enough_s or seconds.shape[1] < 2:
         return best
-    if loops is None:
-        return _repeat(seconds, order, ready_s, prices, best, enough_s, budget, rng)
-    return _ruin_and_recreate(seconds, order, ready_s, prices, best, enough_s, budget, rng, loops)
+    return _ruin_and_recreate(seconds, order, ready_s, prices, best, enough_s, budget, rng)
 
 
 def _best_cap(
@@ -103,13 +97,12 @@ def _best_cap(
     best: Assignment,
     enough_s: float,
     budget: Budget,
-    loops: Loops | None,
 ) -> Assignment:
     failures = 0
     for excess in _CAPS:
         if not budget.allows() or best.longest_s <= enough_s * (1 + excess):
             break
-        found = _fill(seconds, order, prices, enough_s * (1 + excess), ready_s, loops)
+        found = _fill(seconds, order, prices, enough_s * (1 + excess), ready_s)
         budget.spend(seconds.size)
         if found.longest_s < best.longest_s:
             best, failures = found, 0
@@ -117,29 +110,6 @@ def _best_cap(
             failures += 1
         if failures > 1 and seconds.size > _MANY_PAIRS:
             break
-    return best
-
-
-def _repeat(
-    seconds: Floats,
-    order: Ints,
-    ready_s: Floats,
-    prices: Floats,
-    best: Assignment,
-    enough_s: float,
-    budget: Budget,
-    rng: np.random.Generator,
-) -> Assignment:
-    """Place all again and again, with noisy prices and a cap below the best: what numpy can do quickly."""
-    idle = 0
-    while budget.allows() and best.longest_s > enough_s and idle < _PATIENCE:
-        cap_s = enough_s + (best.longest_s - enough_s) * rng.uniform(0.7, 1.0)
-        noisy = prices * np.exp(_NOISE * rng.standard_normal(len(prices)))
-        found = _fill(seconds, order, noisy, cap_s, ready_s, None)
-        budget.spend(10 * seconds.size)
-        idle += 1
-        if found.longest_s < best.longest_s:
-            best, idle = found, 0
     return best
 
 
@@ -152,8 +122,9 @@ def _ruin_and_recreate(
     enough_s: float,
     budget: Budget,
     rng: np.random.Generator,
-    loops: Loops,
 ) -> Assignment:
+    from fpga_pool.core.makespan.kernels import loops
+
     jobs, machines = seconds.shape
     load_s, machine = best.load_s.copy(), best.machine.copy()
     best_s, best_machine = np.array([best.longest_s]), machine.copy()
@@ -166,7 +137,7 @@ def _ruin_and_recreate(
         load_s[:] = _loads(seconds, machine, ready_s)
         while budget.allows() and idle < _PATIENCE + _PATIENCE_PER_JOB * jobs:
             before_s = best_s[0]
-            steps = loops.kernels.ruin_and_recreate(
+            steps = loops.ruin_and_recreate(
                 seconds, fastest_s, order, prices, ready, enough_s, ambition, _STEPS, state, load_s, machine, best_s,
                 best_machine,
             )  # fmt: skip
@@ -181,20 +152,12 @@ def _loads(seconds: Floats, machine: Ints, ready_s: Floats) -> Floats:
     return ready_s + np.bincount(machine, seconds[np.arange(len(machine)), machine], len(ready_s))
 
 
-def _fill(
-    seconds: Floats, order: Ints, prices: Floats, cap_s: float, ready_s: Floats, loops: Loops | None
-) -> Assignment:
+def _fill(seconds: Floats, order: Ints, prices: Floats, cap_s: float, ready_s: Floats) -> Assignment:
     """Place jobs in `order`, each on the cheapest machine it does not fill above `cap_s`, else where it ends first."""
+    from fpga_pool.core.makespan.kernels import loops
+
     load_s, machine = np.array(ready_s), np.zeros(len(order), np.int64)
-    if loops is not None:
-        loops.kernels.fill(seconds, order, prices, cap_s, load_s, machine)
-        return Assignment(machine, load_s)
-    for job in order.tolist():
-        end_s = load_s + seconds[job]
-        below = end_s <= cap_s
-        chosen = np.argmin(np.where(below, seconds[job] * prices, np.inf) if below.any() else end_s)
-        machine[job] = chosen
-        load_s[chosen] = end_s[chosen]
+    loops.fill(seconds, order, prices, cap_s, load_s, machine)
     return Assignment(machine, load_s)
 
 
@@ -210,7 +173,7 @@ def is_network_bound(problem: BatchProblem) -> bool:
 
 
 def place_for_network(
-    problem: BatchProblem, bound_s: float, gap: float, budget: Budget, rng: np.random.Generator, loops: Loops | None
+    problem: BatchProblem, bound_s: float, gap: float, budget: Budget, rng: np.random.Generator
 ) -> Ints:
     """Return the accelerator of each job (J,) with the ingress balanced, within `gap` of the bound if possible."""
     hosts = np.unique(problem.responder)
@@ -218,12 +181,12 @@ def place_for_network(
     fastest_s = seconds.min(axis=1)
     order = np.argsort(-fastest_s, kind="stable")
     idle = np.zeros(len(hosts))
-    best = earliest_completion(seconds, order, idle, loops)
+    best = earliest_completion(seconds, order, idle)
     enough_s = bound_s * (1 + gap)
     if best.longest_s > enough_s:
         finite = np.isfinite(problem.ingress_bps[hosts])
         prices = np.where(finite, problem.ingress_bps[hosts], problem.ingress_bps[hosts][finite].max(initial=1.0))
-        best = improve(seconds, order, idle, prices / prices.sum(), best, enough_s, budget, rng, loops)
+        best = improve(seconds, order, idle, prices / prices.sum(), best, enough_s, budget, rng)
     return _accelerators(problem, hosts, best)
 
 

@@ -8,9 +8,8 @@ import numpy as np
 from fpga_pool.core.makespan.bounds.batch import compute_bound, raised, raised_by_backlog, simple_bound
 from fpga_pool.core.makespan.greedy.execution import Schedule, as_plan, schedule
 from fpga_pool.core.makespan.greedy.greedy import fitting_effort, greedy_plan, over_in_a_moment
-from fpga_pool.core.makespan.greedy.placement import largest_first, place_ahead, transmit_in_order
-from fpga_pool.core.makespan.kernels.compiled import Kernels, Loops
-from fpga_pool.core.makespan.network.fluid import Segments
+from fpga_pool.core.makespan.greedy.placement import largest_first, place
+from fpga_pool.core.makespan.network.fluid import Segments, transmit
 from fpga_pool.core.makespan.network.results import back_only, completion_bound, orders, sooner, there_only
 from fpga_pool.core.makespan.online.replan import Replan, ReplanParams, replan
 from fpga_pool.core.makespan.online.underway import Underway
@@ -23,6 +22,7 @@ from fpga_pool.core.makespan.search.assignment import (
     place_for_network,
 )
 from fpga_pool.core.makespan.search.budget import Budget, Clock
+from fpga_pool.core.makespan.search.local_search import prepare_loops
 from fpga_pool.core.makespan.search.portfolio import LARGE_PAIRS, Portfolio, are_fast
 from fpga_pool.core.makespan.search.reversed_time import ReversedSearch, can_reverse
 from fpga_pool.core.policy import PolicyState
@@ -100,9 +100,8 @@ class Makespan:
         params: MakespanParams | None = None,
         clock: Clock | None = None,
         share: float = 0.0,
-        kernels: Kernels = Kernels.COMPILED,
     ) -> None:
-        self._params, self._clock, self._share, self._kernels = params or MakespanParams(), clock, share, kernels
+        self._params, self._clock, self._share = params or MakespanParams(), clock, share
 
     def searching(self, effort: int | None, time_limit_s: float | None, clock: Clock) -> "Makespan":
         """Return this policy with another budget: of work, or of seconds by `clock`; as before where both are None."""
@@ -110,27 +109,27 @@ class Makespan:
             params, clocks = replace(self._params, effort=effort, time_limit_s=0.0), None
         else:
             params, clocks = replace(self._params, time_limit_s=time_limit_s or self._params.time_limit_s), clock
-        return Makespan(params, clocks, kernels=self._kernels)
+        return Makespan(params, clocks)
 
     def sparing(self, share: float) -> "Makespan":
         """Return this policy with so little effort that planning takes at most about a share of what a batch does.
 
         A batch that is over in a moment gets `greedy_plan`.
         """
-        return Makespan(self._params, self._clock, share, self._kernels)
+        return Makespan(self._params, self._clock, share)
 
     def prepare(self) -> None:
         """Compile what planning needs, or load it from the cache of an earlier run."""
-        self._kernels.load()
+        prepare_loops()
 
     def decide(self, view: BatchProblem, state: PolicyState, now_s: float, rng: np.random.Generator) -> BatchPlan:
         """Plan the batch; deterministic where the search is limited by effort."""
         if self._share == 0.0:
-            return plan(view, self._params, rng, self._clock, self._kernels)
+            return plan(view, self._params, rng, self._clock)
         effort = fitting_effort(view, self._share, self._params.effort)
         if effort == 0:
             return greedy_plan(view, self.name)
-        return plan(view, replace(self._params, effort=effort), rng, self._clock, self._kernels)
+        return plan(view, replace(self._params, effort=effort), rng, self._clock)
 
     def replan(self, underway: Underway, state: PolicyState, rng: np.random.Generator) -> Replan | None:
         """Plan what does not compute yet again, as far as that pays; see `replan`.  None where a glance says no."""
@@ -141,10 +140,7 @@ class Makespan:
             effort = fitting_effort(underway.problem, self._share, effort)
         params = ReplanParams(effort=min(effort, ReplanParams().effort))
         search = replace(self._params, effort=min(effort, _REPLAN_EFFORT))
-        loops = self._kernels.load() if effort > 0 else None
-        if loops is None:  # a search takes so long without that the plan is out of date when it is made
-            return replan(underway, params)
-        return replan(underway, params, lambda problem: plan(problem, search, rng, kernels=self._kernels), loops)
+        return replan(underway, params, lambda problem: plan(problem, search, rng))
 
 
 def plan(
@@ -152,7 +148,6 @@ def plan(
     params: MakespanParams | None = None,
     rng: np.random.Generator | None = None,
     clock: Clock | None = None,
-    kernels: Kernels = Kernels.COMPILED,
 ) -> BatchPlan:
     """Return the shortest plan found for a batch, with the bound that no plan can be below.
 
@@ -166,8 +161,6 @@ def plan(
         Source of all random choices; seed 0 without one.
     clock
         Seconds by any steady clock; needed for `time_limit_s`.
-    kernels
-        Who runs the inner loops; plain ones find less.
 
     """
     params = params or MakespanParams()
@@ -175,7 +168,7 @@ def plan(
         return as_plan(problem, _nothing_to_do(), simple_bound(problem), Makespan.name)
     budget = Budget(effort=params.effort, time_limit_s=_SEARCHING * params.time_limit_s, clock=clock)
     longer = budget.prolonged((_BACKWARDS - _SEARCHING) * params.time_limit_s)
-    return _Search(problem, params, budget, rng or np.random.default_rng(0), kernels, longer).run()
+    return _Search(problem, params, budget, rng or np.random.default_rng(0), longer).run()
 
 
 class _Search:
@@ -187,14 +180,12 @@ class _Search:
         params: MakespanParams,
         budget: Budget,
         rng: np.random.Generator,
-        kernels: Kernels,
         backwards: Budget | None = None,
     ) -> None:
         self._problem, self._params, self._budget, self._rng = problem, params, budget, rng
         self._backwards_budget = backwards or budget
         self._order = largest_first(problem)
-        self._kernels, self._loops = kernels, kernels.load()
-        self._portfolio = Portfolio(problem, rng, kernels)
+        self._portfolio = Portfolio(problem, rng)
         self._best: Schedule | None = None
         self._bound = simple_bound(problem)
         self._prices: Floats | None = None
@@ -230,7 +221,7 @@ class _Search:
         if is_network_bound(problem):
             yield self._network()
         elif _only_computes(problem):
-            start = earliest_completion(problem.seconds, self._order, problem.ready_s, self._loops)
+            start = earliest_completion(problem.seconds, self._order, problem.ready_s)
             yield self._forwards(start.machine)
             yield self._assigned(start, self._budget)
         else:
@@ -239,12 +230,12 @@ class _Search:
     def _there_and_back(self) -> Iterator[Schedule]:
         """Place for inputs alone, then backwards for results alone; let both flow, in several orders."""
         problem = self._problem
-        there = _Search(there_only(problem), self._params, self._budget.part(0.5), self._rng, self._kernels)
+        there = _Search(there_only(problem), self._params, self._budget.part(0.5), self._rng)
         found = there._shortest(there._there(), self._params.gap)
         self._bound = there._bound
         self._completion_bound_s = completion_bound(problem, self._bound)
         yield from self._in_orders(found.accelerator, np.argsort(found.start_s, kind="stable"))
-        back = _Search(back_only(problem), self._params, self._budget, self._rng, self._kernels)
+        back = _Search(back_only(problem), self._params, self._budget, self._rng)
         found = back._shortest(back._there(), self._params.gap)
         yield from self._in_orders(found.accelerator, np.argsort(-found.start_s, kind="stable"))
 
@@ -281,7 +272,7 @@ class _Search:
 
     def _joint(self) -> Iterator[Schedule]:
         left_s = self._budget.left_s
-        yield self._forwards(place_ahead(self._problem, self._order, self._loops))
+        yield self._forwards(place(self._problem, self._order))
         forwards_s = left_s - self._budget.left_s if self._budget.is_timed else 0.0
         if self._budget.is_timed and not self._within(_FAR):
             first = self._budget.part(_PORTFOLIO_FIRST)
@@ -290,11 +281,11 @@ class _Search:
         self._price()
         compute_s = self._bound.seconds
         if compute_s > links_first or self._problem.load_s.any():
-            start = earliest_completion(self._problem.seconds, self._order, self._problem.ready_s, self._loops)
+            start = earliest_completion(self._problem.seconds, self._order, self._problem.ready_s)
             yield self._assigned(start, self._budget.part(0.3))
         self._bound = raised_by_backlog(self._problem, self._bound)
-        if self._loops is not None and can_reverse(self._problem):
-            yield from self._backwards(self._loops, forwards_s)
+        if can_reverse(self._problem):
+            yield from self._backwards(forwards_s)
         else:
             yield from self._capped()
 
@@ -304,21 +295,19 @@ class _Search:
             if not self._budget.allows():
                 break
             self._budget.spend(self._problem.seconds.size)
-            yield self._forwards(place_ahead(self._problem, self._order, self._loops, cap * self._bound.seconds))
+            yield self._forwards(place(self._problem, self._order, cap * self._bound.seconds))
 
     def _network(self) -> Schedule:
         problem = self._problem
         gap, budget = self._params.gap, self._budget
-        accelerator = place_for_network(problem, self._bound.seconds, gap, budget, self._rng, self._loops)
-        return schedule(problem, accelerator, self._order, constant_rates(problem, accelerator), self._loops)
+        accelerator = place_for_network(problem, self._bound.seconds, gap, budget, self._rng)
+        return schedule(problem, accelerator, self._order, constant_rates(problem, accelerator))
 
     def _assigned(self, start: Assignment, budget: Budget) -> Schedule:
         """Balance compute alone."""
         problem, prices = self._problem, self._price()
         enough_s = self._bound.seconds * (1 + self._params.gap)
-        best = improve(
-            problem.seconds, self._order, problem.ready_s, prices, start, enough_s, budget, self._rng, self._loops
-        )
+        best = improve(problem.seconds, self._order, problem.ready_s, prices, start, enough_s, budget, self._rng)
         return self._forwards(best.machine)
 
     def _forwards(self, accelerator: Ints) -> Schedule:
@@ -331,21 +320,21 @@ class _Search:
 
     def _sent(self, accelerator: Ints, order: Ints) -> Schedule:
         """Let all happen in an order: transfers, and jobs on each slot."""
-        transfers = transmit_in_order(self._problem, accelerator, order, self._loops)
-        return schedule(self._problem, accelerator, order, transfers, self._loops)
+        transfers = transmit(self._problem, accelerator, order)
+        return schedule(self._problem, accelerator, order, transfers)
 
-    def _backwards(self, loops: Loops, forwards_s: float) -> Iterator[Schedule]:
+    def _backwards(self, forwards_s: float) -> Iterator[Schedule]:
         problem = self._problem
-        search = ReversedSearch(problem, self._bound.seconds, self._backwards_budget, self._rng, loops, forwards_s)
+        search = ReversedSearch(problem, self._bound.seconds, self._backwards_budget, self._rng, forwards_s)
         at_most_s = self._best.makespan_s if self._best else np.inf
         for found in search.run(at_most_s):
-            yield schedule(problem, found.accelerator, found.order, found.transfers, loops)
+            yield schedule(problem, found.accelerator, found.order, found.transfers)
 
     def _price(self) -> Floats:
         """Return the prices of compute, and raise the bound by them once."""
         if self._prices is None:
             at_most_s = self._best.makespan_s if self._best else np.inf
-            compute = compute_bound(self._problem, at_most_s, self._loops)
+            compute = compute_bound(self._problem, at_most_s)
             self._prices = compute.prices
             self._bound = raised(self._problem, self._bound, compute)
         return self._prices

@@ -74,7 +74,7 @@ def balance(problem: BatchProblem, horizon_s: float, limits: Limits, known_s: fl
     order = np.lexsort((problem.function, problem.function != problem.loaded[accelerator]))
     moves = moves_over_network(problem, accelerator).any()
     transfers = constant_rates(problem, accelerator) if moves else Transfers(problem.release_s, no_segments())
-    return Best(schedule(problem, accelerator, order, transfers, None), solved.bound * horizon_s)
+    return Best(schedule(problem, accelerator, order, transfers), solved.bound * horizon_s)
 
 
 def sequence(problem: BatchProblem, horizon_s: float, limits: Limits, known_s: float) -> Best:
@@ -252,7 +252,7 @@ class _Sequence:
         arrived_s = np.array(problem.release_s)
         np.maximum.at(arrived_s, segments.flow, segments.end_s)
         order = np.argsort(start_s, kind="stable")
-        replayed = schedule(problem, accelerator, order, Transfers(arrived_s, segments), None)
+        replayed = schedule(problem, accelerator, order, Transfers(arrived_s, segments))
         ends_s = float((start_s + problem.seconds[np.arange(jobs), accelerator]).max())
         # Slots that never wait while there is work could lose time by it where functions are loaded.
         if replayed.makespan_s <= ends_s * (1 + _REPLAYED):

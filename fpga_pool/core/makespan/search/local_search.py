@@ -1,13 +1,12 @@
 """Plans made backwards, improved change by change; see `local_search`."""
 
 from dataclasses import dataclass
-from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga_pool.core.types import BatchProblem, Floats, Ints
+from fpga_pool.core.types import BatchProblem, Floats, Ints, floats, ints
 
 #: Places that a queue has beyond twice those of the longest at first.
 _SPARE = 8
@@ -88,8 +87,8 @@ class LocalOptimum:
 class LocalSearch:
     """Improves placements of one problem."""
 
-    def __init__(self, kernels: ModuleType, problem: BatchProblem) -> None:
-        self._kernels, self._ready_s = kernels, np.array(problem.ready_s)
+    def __init__(self, problem: BatchProblem) -> None:
+        self._ready_s = np.array(problem.ready_s)
         bits = np.asarray(8.0 * problem.input_bytes, np.float64)
         egress_s = np.bincount(problem.requester, bits, len(problem.egress_bps)) / problem.egress_bps
         hosts, requesters = len(problem.ingress_bps), len(problem.egress_bps)
@@ -112,6 +111,8 @@ class LocalSearch:
 
     def start(self, accelerator: Ints, sequence: Ints) -> LocalOptimum:
         """Return a placement (J,) whose slots compute in `sequence` (J,)."""
+        from fpga_pool.core.makespan.kernels import local_search as kernels
+
         slot = accelerator[sequence]
         slots, links = len(self._ready_s), len(self._instance.egress_bps) + len(self._instance.ingress_bps)
         queued = np.bincount(slot, minlength=slots)
@@ -120,12 +121,27 @@ class LocalSearch:
         queue[slot[by_slot], np.arange(len(slot)) - np.repeat(np.cumsum(queued) - queued, queued)] = sequence[by_slot]
         release_s, start_s = np.zeros(len(slot)), np.zeros(len(slot))
         queues = Queues(accelerator.copy(), queue, queued, release_s, start_s, np.zeros(slots), np.zeros(links))
-        self._kernels.measure(self._instance, queues)
+        kernels.measure(self._instance, queues)
         return LocalOptimum(queues, self._ready_s)
 
     def local_search(self, optimum: LocalOptimum, target_s: float, steps: int, state: NDArray[np.uint64]) -> None:
         """Try `steps` changes towards a length of `target_s`."""
-        self._kernels.local_search(self._instance, optimum.queues, target_s - self._ready_s, target_s, steps, state)
+        from fpga_pool.core.makespan.kernels import local_search as kernels
+
+        kernels.local_search(self._instance, optimum.queues, target_s - self._ready_s, target_s, steps, state)
+
+
+def prepare_loops() -> None:
+    """Compile all loops of planners, or load them from the cache of an earlier run."""
+    from fpga_pool.core.makespan.kernels import joint, loops  # noqa: F401  (those compile when they are imported)
+
+    none, links = ints([0, 0]), floats([1.0, 1.0])
+    problem = BatchProblem(
+        seconds=floats(np.ones((2, 2))), input_bytes=ints([1, 1]), requester=none, egress_bps=links, responder=none,
+        ingress_bps=links,
+    )  # fmt: skip
+    search = LocalSearch(problem)
+    search.local_search(search.start(np.zeros(2, np.int64), np.arange(2)), 1.0, 1, np.ones(1, np.uint64))
 
 
 def _quickest(seconds: Floats, few: int) -> Ints:

@@ -6,7 +6,6 @@ import numpy as np
 
 from fpga_pool.core.makespan.greedy.execution import Schedule
 from fpga_pool.core.makespan.greedy.greedy import Ect
-from fpga_pool.core.makespan.kernels.compiled import Kernels
 from fpga_pool.core.makespan.network.fluid import Segments
 from fpga_pool.core.makespan.paper.baselines import Ljf, Sjf
 from fpga_pool.core.policy import BatchPolicy
@@ -21,14 +20,14 @@ LARGE_PAIRS = 500_000
 class Portfolio:
     """Asks one policy after the other, each once, the quickest first."""
 
-    def __init__(self, problem: BatchProblem, rng: np.random.Generator, kernels: Kernels) -> None:
-        self._problem, self._rng, self._kernels = problem, rng, kernels
+    def __init__(self, problem: BatchProblem, rng: np.random.Generator) -> None:
+        self._problem, self._rng = problem, rng
         self._left = list(_POLICIES)
 
     def schedules(self, wanted: Callable[[], bool]) -> Iterator[Schedule]:
         """Yield their schedules as long as they are wanted."""
         while self._left and wanted():
-            policy = self._left.pop(0)(self._kernels)
+            policy = self._left.pop(0)()
             found = policy.decide(self._problem, None, 0.0, self._rng)
             segments = Segments(found.segment_job, found.segment_begin_s, found.segment_end_s, found.segment_bps)
             results = Segments(found.result_job, found.result_begin_s, found.result_end_s, found.result_bps)
@@ -40,37 +39,29 @@ def are_fast(problem: BatchProblem) -> bool:
     return problem.seconds.size <= SMALL_PAIRS and problem.jobs <= SMALL_JOBS
 
 
-def _ljf(kernels: Kernels) -> BatchPolicy:
-    return Ljf(kernels=kernels)
-
-
-def _sjf(kernels: Kernels) -> BatchPolicy:
-    return Sjf(kernels=kernels)
-
-
-def _nim(kernels: Kernels) -> BatchPolicy:
+def _nim() -> BatchPolicy:
     from fpga_pool.core.makespan.paper.nim import Nim
 
-    return Nim(kernels=kernels)
+    return Nim()
 
 
-def _cim(kernels: Kernels) -> BatchPolicy:
+def _cim() -> BatchPolicy:
     from fpga_pool.core.makespan.paper.cim import Cim
 
-    return Cim(kernels=kernels)
+    return Cim()
 
 
-def _ncjm(kernels: Kernels) -> BatchPolicy:
+def _ncjm() -> BatchPolicy:
     from fpga_pool.core.makespan.paper.ncjm import Ncjm
 
-    return Ncjm(kernels=kernels)
+    return Ncjm()
 
 
-def _waves(kernels: Kernels) -> BatchPolicy:
+def _waves() -> BatchPolicy:
     from fpga_pool.core.makespan.paper.ncjm import Waves
 
-    return Waves(kernels=kernels)
+    return Waves()
 
 
 #: The linear programs of the last four take long to import, and are rarely needed.
-_POLICIES: tuple[Callable[[Kernels], BatchPolicy], ...] = (Ect, _ljf, _sjf, _nim, _cim, _ncjm, _waves)
+_POLICIES: tuple[Callable[[], BatchPolicy], ...] = (Ect, Ljf, Sjf, _nim, _cim, _ncjm, _waves)

@@ -18,9 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga_pool.core.makespan.greedy.placement import moving_flows, run_compiled
-from fpga_pool.core.makespan.kernels.compiled import Loops
-from fpga_pool.core.makespan.network.fluid import Segments, Transfers
+from fpga_pool.core.makespan.network.fluid import Segments, Transfers, moving_flows, share
 from fpga_pool.core.makespan.search.budget import Budget
 from fpga_pool.core.makespan.search.local_search import LocalOptimum, LocalSearch
 from fpga_pool.core.types import BatchProblem, Floats, Ints
@@ -103,24 +101,22 @@ class ReversedSearch:
         bound_s: float,
         budget: Budget,
         rng: np.random.Generator,
-        loops: Loops,
         forwards_s: float = 0.0,
     ) -> None:
-        self._loops = loops
+        from fpga_pool.core.makespan.kernels import joint
+
         self._problem, self._bound_s, self._budget = problem, bound_s, budget
         #: Seconds that following the flows of a plan takes.
         self._following_s = _FOLLOWING * forwards_s
         self._state = rng.integers(1, 2**63, 1, np.uint64)
-        self._local_search = LocalSearch(loops.local_search, problem)
+        self._local_search = LocalSearch(problem)
         self._bits = np.asarray(8.0 * problem.input_bytes, np.float64)
         self._requester, self._responder = np.array(problem.requester), np.array(problem.responder)
         self._local_host = np.array(problem.local_host)
         self._egress_s_per_bit, self._ingress_s_per_bit = 1.0 / problem.egress_bps, 1.0 / problem.ingress_bps
         self._fastest_s = problem.seconds.min(axis=1)
         self._prices = np.ones(problem.accelerators + len(problem.ingress_bps))
-        loops.joint.price(
-            problem.seconds, self._responder, self._bits, self._ingress_s_per_bit, _PRICE_STEPS, self._prices
-        )
+        joint.price(problem.seconds, self._responder, self._bits, self._ingress_s_per_bit, _PRICE_STEPS, self._prices)
         self._prices = np.maximum(self._prices, 1e-3 / len(self._prices))
         budget.spend(_PRICE_STEPS * problem.seconds.size)
 
@@ -183,6 +179,8 @@ class ReversedSearch:
         slot computes the longest job last that its due time allows.  Where computing is hardly quicker than sending,
         ingress idles longer, and the responder ends late: it gets less, and the others more.
         """
+        from fpga_pool.core.makespan.kernels import joint
+
         problem, requesters, hosts = self._problem, len(self._problem.egress_bps), np.unique(self._responder)
         due_s = (1 - _EARLY) * self._bound_s + _EARLY * self._due_s(self._bound_s)
         for target_s, spread_due_s, sequence in self._sequences():
@@ -191,7 +189,7 @@ class ReversedSearch:
                 if not budget.allows():
                     return
                 accelerator = np.zeros(problem.jobs, np.int64)
-                self._loops.joint.spread(
+                joint.spread(
                     problem.seconds, sequence, self._requester, self._responder, self._bits, self._ingress_s_per_bit,
                     spread_due_s, self._local_host, target_s - problem.ready_s, self._prices, cap_s,
                     np.zeros(problem.accelerators), np.zeros(len(problem.ingress_bps)), accelerator,
@@ -200,7 +198,7 @@ class ReversedSearch:
                 if shift == 0:
                     yield self._local_search.start(accelerator, sequence)
                 release_s = np.zeros(problem.jobs)
-                self._loops.joint.longest_last(problem.seconds, accelerator, due_s, release_s)
+                joint.longest_last(problem.seconds, accelerator, due_s, release_s)
                 placed = self._local_search.start(accelerator, np.argsort(release_s, kind="stable"))
                 yield placed
                 cap_s[hosts] *= _slower(placed.queues.link_end_s[requesters:][hosts])
@@ -252,7 +250,7 @@ class ReversedSearch:
         problem, left_s = self._problem, self._budget.left_s
         accelerator, release_s = placed.queues.accelerator, placed.queues.release_s
         jobs = moving_flows(problem, accelerator)
-        moved = run_compiled(problem, accelerator, jobs, release_s[jobs], None, self._loops)
+        moved = share(problem, accelerator, jobs, release_s[jobs])
         computed_s = float((placed.queues.load_s + problem.ready_s).max())
         length_s = max(computed_s, float(moved.arrived_s.max(initial=0.0)))
         self._budget.spend(4 * len(moved.segments.flow) + 20 * problem.jobs)

@@ -1,19 +1,13 @@
-"""What is compiled finds what numpy finds."""
+"""The compiled scans find what numpy finds."""
 
 import numpy as np
 import pytest
 
-from fpga_pool.core.gangs import scans
+from fpga_pool.core.gangs import scans as kernels
+
+from . import scans_in_numpy as scans
 
 PROCESSORS = 12
-
-
-@pytest.fixture(scope="module")
-def kernels():
-    pytest.importorskip("numba")
-    from fpga_pool.core.gangs import kernels
-
-    return kernels
 
 
 @pytest.fixture(params=range(40))
@@ -21,7 +15,7 @@ def rng(request):
     return np.random.default_rng(request.param)
 
 
-def test_lines_stay_in_order(kernels, rng):
+def test_lines_stay_in_order(rng):
     lines = [(np.empty(64), np.empty(64, np.int64)) for _ in range(2)]
     there = []
     for gang in rng.permutation(30).tolist():
@@ -39,7 +33,7 @@ def test_lines_stay_in_order(kernels, rng):
             assert list(found) == sorted(there)
 
 
-def test_the_head_starts_at_the_same_time(kernels, rng):
+def test_the_head_starts_at_the_same_time(rng):
     count = int(rng.integers(1, 10))
     keys, rows = np.sort(rng.integers(0, 6, count)).astype(float), rng.permutation(20)[:count]
     width = rng.integers(1, 5, 20)
@@ -51,7 +45,7 @@ def test_the_head_starts_at_the_same_time(kernels, rng):
             assert scans.head_start(*asked) == kernels.head_start(*asked)
 
 
-def test_the_next_to_be_served_is_the_same(kernels, rng):
+def test_the_next_to_be_served_is_the_same(rng):
     rows, width, run_s = rng.permutation(20), rng.integers(1, 9, 20), rng.integers(1, 9, 20).astype(float)
     for begin in (0, 3, 20):
         for room in (0, 2, 8):
@@ -60,7 +54,7 @@ def test_the_next_to_be_served_is_the_same(kernels, rng):
                 assert scans.next_fill(*asked) == kernels.next_fill(*asked)
 
 
-def test_the_next_that_is_narrow_enough_for_the_background_is_the_same(kernels, rng):
+def test_the_next_that_is_narrow_enough_for_the_background_is_the_same(rng):
     rows, width = rng.permutation(20), rng.integers(1, 6, 20)
     behind = rng.integers(-1, 2, PROCESSORS)
     front_usage = rng.choice((0.0, 0.5, 0.7, 0.99), PROCESSORS)
@@ -73,7 +67,7 @@ def test_the_next_that_is_narrow_enough_for_the_background_is_the_same(kernels, 
             assert found == next((at for at in range(begin, 20) if width[rows[at]] <= room), -1)
 
 
-def test_the_next_with_room_behind_is_the_same(kernels, rng):
+def test_the_next_with_room_behind_is_the_same(rng):
     rows, width = rng.permutation(20), rng.integers(1, 6, 20)
     highest = rng.choice((0.3, 0.6, 0.96), 20)
     for value in (width, highest):
@@ -93,7 +87,7 @@ def test_the_next_with_room_behind_is_the_same(kernels, rng):
         assert found == (fits[0] if fits else -1)
 
 
-def test_processors_and_rates_are_the_same(kernels, rng):
+def test_processors_and_rates_are_the_same(rng):
     front, behind = rng.integers(-1, 3, PROCESSORS), rng.integers(-1, 3, PROCESSORS)
     front_usage = np.where(front < 0, 0.0, rng.choice((0.5, 0.7, 1.0), PROCESSORS))
     behind_usage = np.where(behind < 0, 0.0, rng.choice((0.5, 0.7, 1.0), PROCESSORS))

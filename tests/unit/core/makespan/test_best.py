@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from fpga_pool.conf.policies import load_policy, policy_names
 from fpga_pool.core.makespan import Ect, Makespan, MakespanParams, plan
-from fpga_pool.core.makespan.kernels.compiled import Kernels
 from fpga_pool.core.makespan.search import best
 from fpga_pool.core.makespan.search.local_search import LocalSearch
 from fpga_pool.core.makespan.search.reversed_time import ReversedSearch
@@ -15,14 +14,6 @@ STATELESS_FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped
 QUICK = MakespanParams(effort=20)
 #: `exact` refuses what its programmes do not model, and is better where it has the time.
 PORTFOLIO = [load_policy("batch", name) for name in policy_names("batch") if name not in (Makespan.name, "exact")]
-
-
-@pytest.fixture(params=Kernels)
-def kernels(request):
-    """Run a test with the compiled kernels and without."""
-    if request.param is Kernels.COMPILED and request.param.load() is None:
-        pytest.skip("numba is not installed")
-    return request.param
 
 
 def workload(form, responders, seed, jobs=200):
@@ -44,9 +35,9 @@ def workload(form, responders, seed, jobs=200):
 
 @STATELESS_FIXTURES
 @given(data=st.data())
-def test_checker_accepts_plans_with_and_without_compiled_kernels(kernels, verdict, problems, data):
+def test_checker_accepts_plans(verdict, problems, data):
     problem = data.draw(problems())
-    found = plan(problem, QUICK, kernels=kernels)
+    found = plan(problem, QUICK)
     said = verdict(problem, found)
     assert said["faults"] == []
     assert found.makespan_s == pytest.approx(said["makespan_s"], rel=1e-9)
@@ -91,10 +82,10 @@ def test_seconds_limit_what_other_policies_may_take():
     ("form", "responders", "at_most"),
     [("compute", 4, 1.02), ("compute", 20, 1.0 + 1e-9), ("network", 3, 1.001), ("joint", 3, 1.2), ("joint", 20, 1.001)],
 )
-def test_plans_of_the_papers_workload_are_near_their_bound_and_valid(kernels, verdict, form, responders, at_most):
-    # The limits are what either way reaches here, with room; the benchmark has the figures of full size.
+def test_plans_of_the_papers_workload_are_near_their_bound_and_valid(verdict, form, responders, at_most):
+    # The limits are what this effort reaches here, with room; the benchmark has the figures of full size.
     problem = workload(form, responders, seed=3)
-    found = plan(problem, QUICK, kernels=kernels)
+    found = plan(problem, QUICK)
     said = verdict(problem, found)
     assert said["faults"] == []
     assert said["over_claimed_bound"] <= at_most
@@ -103,8 +94,6 @@ def test_plans_of_the_papers_workload_are_near_their_bound_and_valid(kernels, ve
 
 def test_few_responders_whose_links_and_slots_are_all_busy_end_near_their_bound(verdict):
     # The limit is what this effort reaches, 1.031, with room.
-    if Kernels.COMPILED.load() is None:
-        pytest.skip("numba is not installed")
     problem = workload("joint", 4, seed=2, jobs=400)
     found = plan(problem, MakespanParams(effort=100))
     said = verdict(problem, found)
@@ -139,8 +128,6 @@ def test_time_limit_ends_the_search_by_the_given_clock():
 @pytest.fixture
 def tried(monkeypatch):
     """Return a list to which each call of local search appends how many changes it tries."""
-    if Kernels.COMPILED.load() is None:
-        pytest.skip("numba is not installed")
     steps, local_search = [], LocalSearch.local_search
     monkeypatch.setattr(
         LocalSearch, "local_search", lambda self, *args: (steps.append(args[2]), local_search(self, *args))
@@ -158,8 +145,8 @@ def test_time_limit_ends_the_search_between_changes(tried, verdict):
 
 def test_time_limit_leaves_time_for_the_flows_of_the_last_plan(tried, verdict, monkeypatch):
     # By this clock a change takes 10 ms, a plan made forwards 0.1 s, and the flows of one made backwards 0.7 s.
-    spent_s, place_ahead, evaluate = [], best.place_ahead, ReversedSearch._evaluate
-    monkeypatch.setattr(best, "place_ahead", lambda *args: (spent_s.append(0.1), place_ahead(*args))[1])
+    spent_s, place, evaluate = [], best.place, ReversedSearch._evaluate
+    monkeypatch.setattr(best, "place", lambda *args: (spent_s.append(0.1), place(*args))[1])
     monkeypatch.setattr(ReversedSearch, "_evaluate", lambda *args: (evaluate(*args), spent_s.append(0.7))[0])
     problem = workload("joint", 4, seed=2, jobs=400)
     found = plan(problem, MakespanParams(time_limit_s=3.0), clock=lambda: 0.01 * sum(tried) + sum(spent_s))
@@ -223,20 +210,20 @@ def test_jobs_of_one_function_follow_each_other_where_loads_take_time(compute_pr
         ([[1e-9, 1e6]] * 2, 0, 1e9, 2e-9),
     ],
 )
-def test_degenerate_batches(kernels, verdict, seconds, size, egress, length):
+def test_degenerate_batches(verdict, seconds, size, egress, length):
     jobs, accelerators = np.shape(seconds)
     problem = BatchProblem(
         seconds=seconds, input_bytes=[size] * jobs, requester=[0] * jobs, egress_bps=[egress],
         responder=[0] * accelerators, ingress_bps=[np.inf],
     )  # fmt: skip
-    found = plan(problem, kernels=kernels)
+    found = plan(problem)
     assert found.makespan_s == pytest.approx(length)
     assert verdict(problem, found)["faults"] == []
 
 
-def test_ready_times_far_apart_leave_the_late_accelerator_idle(kernels, compute_problem):
+def test_ready_times_far_apart_leave_the_late_accelerator_idle(compute_problem):
     # 3 jobs of 1 s on the accelerator that is ready; the other would be ready after a million seconds.
-    found = plan(compute_problem(np.ones((3, 2)), ready_s=[0.0, 1e6]), kernels=kernels)
+    found = plan(compute_problem(np.ones((3, 2)), ready_s=[0.0, 1e6]))
     assert found.makespan_s == found.lower_bound_s == 3.0
 
 

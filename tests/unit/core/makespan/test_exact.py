@@ -85,7 +85,7 @@ def best_order_s(problem):
     """Return the optimum where all inputs take one link: whichever starts first is sent first."""
     found_s = []
     for place, order in product(map(np.array, placements(problem)), map(np.array, permutations(range(problem.jobs)))):
-        found_s.append(schedule(problem, place, order, transmit(problem, place, order), None).makespan_s)
+        found_s.append(schedule(problem, place, order, transmit(problem, place, order)).makespan_s)
     return min(found_s)
 
 

@@ -1,18 +1,11 @@
 import numpy as np
 import pytest
 
-from fpga_pool.core.makespan.kernels.compiled import Kernels
+from fpga_pool.core.makespan.kernels import joint
+from fpga_pool.core.makespan.kernels import local_search as kernels
 from fpga_pool.core.makespan.search import local_search
 from fpga_pool.core.makespan.search.local_search import LocalSearch
 from fpga_pool.core.types import BatchProblem
-
-
-@pytest.fixture
-def loops():
-    found = Kernels.COMPILED.load()
-    if found is None:
-        pytest.skip("numba is not installed")
-    return found
 
 
 def two_slots(seconds, megabits, requester, egress_mbps, ingress_mbps):
@@ -23,14 +16,14 @@ def two_slots(seconds, megabits, requester, egress_mbps, ingress_mbps):
     )  # fmt: skip
 
 
-def test_a_responder_alone_receives_what_its_requesters_can_send(loops):
+def test_a_responder_alone_receives_what_its_requesters_can_send():
     # Backwards: slot 0 computes job 0 until 1 s and job 1 until 3 s, slot 1 computes job 2 until 2 s. From 1 s on job 0
     # (200 Mb at 100 Mbps) is sent until 3 s. Job 2, of the same requester, begins then, and goes before job 1, because
     # its requester has more to send: it ends at 1 + (200 + 100) / 100 = 4 s. Job 1 (150 Mb) has what ingress leaves,
     # 50 Mbps, from 3 s to 4 s, then its own 100 Mbps: 4 + (150 - 50) / 100 = 5 s.
     seconds = [[1.0, 9.0], [2.0, 9.0], [9.0, 2.0]]
     problem = two_slots(seconds, [200, 150, 100], [0, 1, 0], [100, 100], 150)
-    placed = LocalSearch(loops.local_search, problem).start(np.array([0, 0, 1]), np.array([0, 1, 2]))
+    placed = LocalSearch(problem).start(np.array([0, 0, 1]), np.array([0, 1, 2]))
     assert placed.queues.release_s == pytest.approx([1.0, 3.0, 2.0])
     assert placed.queues.start_s == pytest.approx([1.0, 3.0, 3.0])
     assert placed.queues.load_s == pytest.approx([3.0, 2.0])
@@ -39,14 +32,14 @@ def test_a_responder_alone_receives_what_its_requesters_can_send(loops):
     assert placed.estimate_s == pytest.approx(5.0)
 
 
-def test_a_responder_waits_for_what_its_requester_sends_to_another(loops):
+def test_a_responder_waits_for_what_its_requester_sends_to_another():
     # Job 0 (200 Mb at 100 Mbps) is computed on responder 0 at 1 s and sent until 3 s; job 1, computed on responder 1 at
     # 2 s, is of the same requester and begins to move then: its 100 Mb have arrived at 4 s.
     problem = BatchProblem(
         seconds=[[1.0, 9.0], [9.0, 2.0]], input_bytes=[25_000_000, 12_500_000], requester=[0, 0], egress_bps=[1e8],
         responder=[0, 1], ingress_bps=[1e9, 1e9],
     )  # fmt: skip
-    placed = LocalSearch(loops.local_search, problem).start(np.array([0, 1]), np.array([0, 1]))
+    placed = LocalSearch(problem).start(np.array([0, 1]), np.array([0, 1]))
     assert placed.queues.start_s == pytest.approx([1.0, 3.0])
     # The requester, then the responders.
     assert placed.queues.link_end_s == pytest.approx([4.0, 3.0, 4.0])
@@ -54,13 +47,13 @@ def test_a_responder_waits_for_what_its_requester_sends_to_another(loops):
     assert placed.excess_s(3.5) == pytest.approx(1.0)
 
 
-def test_local_search_shortens_a_poor_placement_and_keeps_its_books(loops):
+def test_local_search_shortens_a_poor_placement_and_keeps_its_books():
     rng = np.random.default_rng(3)
     problem = BatchProblem(
         seconds=rng.uniform(0.5, 1.5, (60, 6)), input_bytes=rng.integers(1, 10**8, 60), requester=np.arange(60) % 8,
         egress_bps=[1e9] * 8, responder=[0, 0, 0, 1, 1, 1], ingress_bps=[1e9, 2e9],
     )  # fmt: skip
-    local_search = LocalSearch(loops.local_search, problem)
+    local_search = LocalSearch(problem)
     placed = local_search.start(np.zeros(60, np.int64), np.arange(60))
     before_s = placed.estimate_s
     was = placed.copy()
@@ -74,34 +67,34 @@ def test_local_search_shortens_a_poor_placement_and_keeps_its_books(loops):
         assert (queues.accelerator[jobs] == slot).all()
         assert queues.release_s[jobs] == pytest.approx(np.cumsum(problem.seconds[jobs, slot]))
     again = placed.copy()
-    loops.local_search.measure(local_search._instance, again.queues)
+    kernels.measure(local_search._instance, again.queues)
     assert queues.start_s == pytest.approx(again.queues.start_s)
     assert queues.load_s == pytest.approx(again.queues.load_s)
     assert queues.link_end_s == pytest.approx(again.queues.link_end_s)
 
 
-def longest_last(loops, seconds, due_s):
+def longest_last(seconds, due_s):
     """Return when a slot releases jobs of these seconds."""
     release_s = np.zeros(len(seconds))
-    loops.joint.longest_last(np.array(seconds)[:, None], np.zeros(len(seconds), np.int64), np.array(due_s), release_s)
+    joint.longest_last(np.array(seconds)[:, None], np.zeros(len(seconds), np.int64), np.array(due_s), release_s)
     return release_s.tolist()
 
 
-def test_a_slot_computes_the_longest_job_last_that_is_not_late_then(loops):
+def test_a_slot_computes_the_longest_job_last_that_is_not_late_then():
     # At 6 s jobs 0 and 1 may end: the longer one. At 4 s jobs 0 and 2 may: the longer one.
-    assert longest_last(loops, [1.0, 2.0, 3.0], [6.0, 6.0, 4.0]) == [1.0, 6.0, 4.0]
+    assert longest_last([1.0, 2.0, 3.0], [6.0, 6.0, 4.0]) == [1.0, 6.0, 4.0]
 
 
-def test_where_all_are_late_the_one_due_last_is_computed_last(loops):
-    assert longest_last(loops, [1.0, 1.0, 1.0], [0.2, 0.5, 0.1]) == [2.0, 3.0, 1.0]
+def test_where_all_are_late_the_one_due_last_is_computed_last():
+    assert longest_last([1.0, 1.0, 1.0], [0.2, 0.5, 0.1]) == [2.0, 3.0, 1.0]
 
 
-def test_each_slot_computes_last_what_may_be_released_last_of_all_it_has_left(loops):
+def test_each_slot_computes_last_what_may_be_released_last_of_all_it_has_left():
     # Small whole numbers: many jobs are due together, or are equally long.
     rng = np.random.default_rng(2)
     seconds = rng.integers(1, 6, (300, 4)).astype(np.float64)
     slot, due_s, release_s = rng.integers(0, 4, 300), rng.integers(0, 250, 300).astype(np.float64), np.zeros(300)
-    loops.joint.longest_last(seconds, slot, due_s, release_s)
+    joint.longest_last(seconds, slot, due_s, release_s)
     for a in range(4):
         left = np.flatnonzero(slot == a)
         while left.size:

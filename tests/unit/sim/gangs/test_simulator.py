@@ -1,6 +1,5 @@
 import heapq
 import itertools
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -8,8 +7,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fpga_pool.core.gangs import scans
-from fpga_pool.core.gangs.compiled import compiled_scans
 from fpga_pool.core.gangs.gangs import Gangs, How, TierParams
 from fpga_pool.core.gangs.paper import Easy, Keasy, Measy, Reasy
 from fpga_pool.core.gangs.plus import MeasyPlus, PlusParams
@@ -193,25 +190,6 @@ def test_with_the_background_forbidden_all_are_easy(policy):
     found = run(64, trace, policy(TierParams(usage_threshold=0.0)))
     assert found.finish_s.tolist() == easy.finish_s.tolist()
     assert found.behind_busy_s == 0
-
-
-@pytest.mark.parametrize("policy", [Easy, *TWO_TIERS])
-def test_compiled_scans_and_those_in_numpy_decide_the_same(policy):
-    if compiled_scans() is scans:
-        pytest.skip("numba is not installed")
-    trace = synthetic(12, count=200)
-    gangs, shares = draw(trace, ProgressParams(), np.random.default_rng(1), per_process=True)
-    compiled, plain = (
-        simulate(64, trace, gangs, shares, policy(), scans=found).finish_s.tolist()
-        for found in (compiled_scans(), scans)
-    )
-    assert compiled == plain
-
-
-def test_without_numba_the_scans_are_those_in_numpy(monkeypatch):
-    monkeypatch.delattr("fpga_pool.core.gangs.kernels", raising=False)
-    monkeypatch.setitem(sys.modules, "fpga_pool.core.gangs.kernels", None)
-    assert compiled_scans() is scans
 
 
 ROWS = st.lists(
