@@ -4,10 +4,12 @@ A subtask that becomes ready is bound to a unit at once (`bind`), or stays in th
 unit with a free place picks it.
 """
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from fpga_pool.core.cluster.slowdown import Companions
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, NodeView, Subtask, Unit
 
 
@@ -24,6 +26,20 @@ class NodePolicy(Protocol):
 
     def pick(self, view: NodeView, unit: Unit) -> Subtask | None:
         """Return the subtask of the ready list that the unit executes next; None = none of them."""
+        ...
+
+
+@runtime_checkable
+class ObservingNodePolicy(NodePolicy, Protocol):
+    """A node policy that learns from the runs; the shell profiles them for it."""
+
+    def observe(
+        self, kind: int, subtask: Subtask, estimated_s: float, actual_s: float, beside_s: Mapping[Companions, float]
+    ) -> None:
+        """Learn from a completed run on a unit of class `kind`.
+
+        `estimated_s` is without calibration, and `beside_s` says how long it ran beside which companions.
+        """
         ...
 
 

@@ -4,10 +4,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from fpga_pool.core.cluster.late import SlowdownUnit
 from fpga_pool.core.cluster.nodes import EctUnit, NodePolicy, PatsUnit, RandomUnit
 
 #: By name: called with `corun`, `admission` and parameters of its own, a frozen dataclass `Params` where it has some.
-NODE_POLICIES: Mapping[str, Callable[..., NodePolicy]] = {"ect": EctUnit, "pats": PatsUnit, "random": RandomUnit}
+NODE_POLICIES: Mapping[str, Callable[..., NodePolicy]] = {
+    "ect": EctUnit,
+    "pats": PatsUnit,
+    "random": RandomUnit,
+    "slowdown": SlowdownUnit,
+}
 _FLAGS: Mapping[str, bool] = {"true": True, "false": False}
 
 

@@ -13,6 +13,8 @@ from fpga_pool.core.types import Floats, Ints
 
 #: Classes of units.
 CPU, ACCELERATOR = 0, 1
+#: A task is due when it has been in the cluster for so many times its longest chain.
+STRETCH = 1.5
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -33,6 +35,8 @@ class Subtask:
     input_mb: float = 0.0
     #: (metric, value) of its profiling runs, where the node policy is `Profiling`.
     measured: tuple[tuple[int, float], ...] = ()
+    #: Virtual deadline of its task: less is more urgent (`due_s`).
+    due_s: float = 0.0
 
     @property
     def speedup(self) -> float:
@@ -88,6 +92,9 @@ class TaskView:
     work_s: Floats
     #: (K,) estimated seconds of its longest chain of subtasks, without waiting.
     path_s: Floats
+    #: The most memory that one of its subtasks uses, and (K,) memory times estimated seconds of all of them.
+    memory_gb: float = 0.0
+    work_gb_s: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -119,7 +126,14 @@ class ClusterView:
     #: How many pipelines there are, and how many tasks have been completed.
     pipelines: int
     completed: int = 0
+    #: (M,) memory of the node times estimated seconds of the unfinished subtasks.
+    backlog_gb_s: Floats
 
     def candidates(self) -> NDArray[np.int64]:
         """Return the nodes that take tasks and can execute this one."""
         return np.flatnonzero(self.present & np.isfinite(self.task.path_s[self.kind]))
+
+
+def due_s(arrival_s: float, path_s: float) -> float:
+    """Return the virtual deadline of a task with a longest chain of `path_s`: long tasks can wait longer."""
+    return arrival_s + STRETCH * path_s

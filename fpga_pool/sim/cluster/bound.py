@@ -31,12 +31,14 @@ def _response(world: World, workload: Workload) -> float:
     link = np.array([node.link_gbps * 125.0 for node in world.nodes])
     counted = np.flatnonzero(workload.arrival_s >= world.run.warm_up_s)
     steps = pipeline_steps(world)
+    memory_gb = np.array([table.memory_gb for table in world.subtasks])
     total_s = 0.0
     for task in counted:
         pipeline, input_mb = steps[workload.pipeline[task]], float(workload.input_mb[task])
         first = workload.first_step[task]
         noise = workload.noise[first : first + len(pipeline.types), None, None]
-        view = task_view(int(task), pipeline, workload.true.seconds(pipeline.types, input_mb) * noise, input_mb)
+        true_s = workload.true.seconds(pipeline.types, input_mb) * noise
+        view = task_view(int(task), pipeline, true_s, input_mb, memory_gb[pipeline.types])
         total_s += float((view.path_s + input_mb / link).min())
     return total_s / len(counted) if len(counted) else 0.0
 

@@ -1,11 +1,12 @@
 """A simulated node: its units execute subtasks at rates that depend on what runs beside them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from fpga_pool.core.cluster.nodes import NodePolicy
+from fpga_pool.core.cluster.nodes import NodePolicy, ObservingNodePolicy
+from fpga_pool.core.cluster.slowdown import Companions
 from fpga_pool.core.cluster.views import ACCELERATOR, CPU, NodeView, Subtask, Unit
 from fpga_pool.sim.cluster.laws import Law
 from fpga_pool.sim.cluster.tables import World
@@ -27,6 +28,8 @@ class Work(Subtask):
     begin_s: float = 0.0
     #: Its current rate is 1 / slowdown.
     slowdown: float = 1.0
+    #: How long it ran beside which types, sorted; kept for policies that learn from it.
+    beside_s: dict[Companions, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -51,9 +54,9 @@ class Interference:
             self._demands.append(np.array([[table.get(each, 0.0) for each in resources] for table in tables]))
         self._known: dict[tuple[int, tuple[int, ...]], Mapping[int, float]] = {}
 
-    def slowdowns(self, kind: int, running: list[Subtask]) -> Mapping[int, float]:
+    def slowdowns(self, kind: int, running: list[int]) -> Mapping[int, float]:
         """Return the slowdown of each type that runs."""
-        types = tuple(sorted(subtask.type for subtask in running))
+        types = tuple(sorted(running))
         found = self._known.get((kind, types))
         if found is None:
             law: Law | None = self._laws[kind]
@@ -88,6 +91,7 @@ class Node:
             memory_gb=table.memory_gb,
         )
         self._changed: set[int] = set()
+        self._profiles = isinstance(policy, ObservingNodePolicy)
 
     def clear(self) -> list[tuple[int, Work]]:
         """Lose everything; return what ran, with its units."""
@@ -123,7 +127,7 @@ class Node:
     def end(self, number: int, now_s: float) -> list[Work]:
         """Return what has ended on a unit by now, and take it off."""
         unit = self.units[number]
-        _advance(unit, now_s)
+        self._advance(unit, now_s)
         ended: list[Work] = [work for work in unit.running if work.left_s <= _DONE_S]  # type: ignore[attr-defined,misc]
         for work in ended:
             unit.running.remove(work)
@@ -142,7 +146,7 @@ class Node:
         ends = []
         for number in sorted(self._changed):
             unit = self.units[number]
-            _advance(unit, now_s)
+            self._advance(unit, now_s)
             unit.version += 1
             if unit.running:
                 ends.append((number, unit.version, now_s + self._next_s(unit)))
@@ -151,7 +155,7 @@ class Node:
 
     def _next_s(self, unit: _Unit) -> float:
         """Set the rates of a unit; return in how many seconds something ends there."""
-        slowdowns = self._interference.slowdowns(unit.kind, unit.running)
+        slowdowns = self._interference.slowdowns(unit.kind, [work.type for work in unit.running])
         swapping = 1.0
         if unit.kind == CPU and self.view.used_gb > self.view.memory_gb:
             swapping = (self.view.used_gb / self.view.memory_gb) ** THRASHING
@@ -175,7 +179,7 @@ class Node:
         else:
             self.view.ready.remove(work)
             unit.backlog_s += work.estimate_s[unit.kind]
-        _advance(unit, now_s)
+        self._advance(unit, now_s)
         work.left_s, work.begin_s, work.slowdown = work.true_s[unit.kind], now_s, 1.0
         unit.running.append(work)
         unit.used_gb += work.accelerator_memory_gb if unit.kind == ACCELERATOR else 0.0
@@ -193,10 +197,16 @@ class Node:
         if not self._policy.admission:  # how much the cores swap depends on all units
             self._changed.add(0)
 
-
-def _advance(unit: _Unit, now_s: float) -> None:
-    passed_s = now_s - unit.at_s
-    unit.at_s = now_s
-    if passed_s > 0:
+    def _advance(self, unit: _Unit, now_s: float) -> None:
+        passed_s = now_s - unit.at_s
+        unit.at_s = now_s
+        if passed_s <= 0:
+            return
+        if self._profiles:
+            types = sorted(work.type for work in unit.running)
         for work in unit.running:
             work.left_s -= passed_s / work.slowdown  # type: ignore[attr-defined]
+            if self._profiles:
+                place = types.index(work.type)
+                beside = (*types[:place], *types[place + 1 :])
+                work.beside_s[beside] = work.beside_s.get(beside, 0.0) + passed_s  # type: ignore[attr-defined]

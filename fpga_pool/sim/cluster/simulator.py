@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fpga_pool.core.cluster.calibration import Calibration
-from fpga_pool.core.cluster.views import ACCELERATOR, CPU, ClusterView, TaskView
+from fpga_pool.core.cluster.nodes import ObservingNodePolicy
+from fpga_pool.core.cluster.views import ACCELERATOR, CPU, ClusterView, TaskView, due_s
 from fpga_pool.core.policy import ClusterPolicy, Following, Learning, Profiling
 from fpga_pool.core.types import Floats, Ints
 from fpga_pool.sim.cluster.node import Interference, Node, Work
@@ -79,6 +80,7 @@ class _Task:
     true_s: list[list[float]] = field(default_factory=list)
     missing: list[int] = field(default_factory=list)
     unfinished: int = 0
+    due_s: float = 0.0
 
 
 class Simulation:
@@ -94,6 +96,7 @@ class Simulation:
         self._world, self._workload, self._policy = world, workload, policy
         self._profiler = Profiler(world, node_policy.profile_s) if isinstance(node_policy, Profiling) else None
         self._calibration = Calibration(len(world.subtasks), len(world.nodes)) if policy.calibrate else None
+        self._observer = node_policy if isinstance(node_policy, ObservingNodePolicy) else None
         self._kinds = all_nodes(world)
         interference = Interference(world)
         self._nodes = [Node(i, kind, world, node_policy, interference) for i, kind in enumerate(self._kinds)]
@@ -115,7 +118,9 @@ class Simulation:
             link_free_s=np.zeros(len(tables)),
             link_mb_per_s=np.array([table.link_gbps * _GBPS_IN_MB_PER_S for table in tables]),
             pipelines=len(world.pipelines),
+            backlog_gb_s=np.zeros(len(tables)),
         )
+        self._memory_gb = np.array([table.memory_gb for table in world.subtasks])
         pipelines = pipeline_steps(world)
         self._tasks = [_Task(pipelines[each]) for each in workload.pipeline]
         count = len(self._tasks)
@@ -181,7 +186,7 @@ class Simulation:
         estimate_s = workload.estimated.seconds(task.pipeline.types, input_mb)
         if self._calibration is not None:
             estimate_s *= self._calibration.factors[task.pipeline.types]
-        self.view.task = task_view(number, task.pipeline, estimate_s, input_mb)
+        self.view.task = task_view(number, task.pipeline, estimate_s, input_mb, self._memory_gb[task.pipeline.types])
         chosen = self._policy.decide(self.view, None, now_s, self._rng)
         if chosen is None:
             return
@@ -195,10 +200,12 @@ class Simulation:
         task.true_s = (workload.true.seconds(task.pipeline.types, input_mb)[:, kind] * noise[:, None]).tolist()
         task.missing = [len(before) for before in task.pipeline.before]
         task.unfinished = len(task.missing)
+        task.due_s = due_s(float(workload.arrival_s[number]), float(self.view.task.path_s[kind]))
         self._placements[number] += 1
         view = self.view
         view.tasks[chosen] += 1
         view.backlog_s[chosen] += view.task.work_s[kind]
+        view.backlog_gb_s[chosen] += view.task.work_gb_s[kind]
         own_s = view.task.work_s[kind] / np.maximum(view.units[chosen], 1)
         view.committed_s[chosen] = np.maximum(view.committed_s[chosen], now_s) + own_s
         view.link_free_s[chosen] = max(view.link_free_s[chosen], now_s) + input_mb / view.link_mb_per_s[chosen]
@@ -225,6 +232,7 @@ class Simulation:
             ready_s=ready_s,
             input_mb=float(self._workload.input_mb[number]),
             measured=measured,
+            due_s=task.due_s,
         )
 
     # What happens -------------------------------------------------------------------------------------------------
@@ -250,6 +258,8 @@ class Simulation:
             faster = CPU if work.estimate_s[CPU] <= work.estimate_s[ACCELERATOR] else ACCELERATOR
             backlog_s = self.view.backlog_s[number, faster] - work.estimate_s[faster]
             self.view.backlog_s[number, faster] = max(backlog_s, 0.0)
+            backlog_gb_s = self.view.backlog_gb_s[number] - work.memory_gb * work.estimate_s[faster]
+            self.view.backlog_gb_s[number] = max(backlog_gb_s, 0.0)
             for step in task.pipeline.after[work.step]:
                 task.missing[step] -= 1
                 if not task.missing[step]:
@@ -277,11 +287,16 @@ class Simulation:
             self._ready.setdefault(task.node, []).append((number, step, now_s - self._profiler.delay_s))
 
     def _learn(self, work: Work, number: int, unit: int, now_s: float) -> None:
+        if self._calibration is None and self._observer is None:
+            return
+        kind, estimated = self._kinds[number], self._workload.estimated
+        place = work.type, kind, unit
+        estimated_s = float(estimated.base_s[place] + estimated.per_mb_s[place] * self._workload.input_mb[work.task])
+        actual_s = now_s - work.begin_s
         if self._calibration is not None:
-            kind, estimated = self._kinds[number], self._workload.estimated
-            place = work.type, kind, unit
-            estimated_s = estimated.base_s[place] + estimated.per_mb_s[place] * self._workload.input_mb[work.task]
-            self._calibration.observe(*place, float(estimated_s), now_s - work.begin_s)
+            self._calibration.observe(*place, estimated_s, actual_s)
+        if self._observer is not None:
+            self._observer.observe(unit, work, estimated_s, actual_s, work.beside_s)
 
     def _fails(self, now_s: float, number: int, *_: int) -> None:
         if not self._up[number]:
@@ -298,6 +313,7 @@ class Simulation:
         view = self.view
         view.tasks[number], view.link_free_s[number], view.committed_s[number] = 0, now_s, now_s
         view.backlog_s[number], view.busy[number], view.used_gb[number] = 0, 0, 0
+        view.backlog_gb_s[number] = 0
         self._count_present(number)
         repair_s = self._world.nodes[self._kinds[number]].repair_s
         heapq.heappush(self._agenda, (now_s + repair_s, _REPAIRED, number, 0, 0))
@@ -346,8 +362,8 @@ def _pipeline(number: int, table: PipelineTable, types: dict[str, int]) -> Pipel
     return PipelineSteps(number, [types[name] for name in names], before, after, order)
 
 
-def task_view(number: int, pipeline: PipelineSteps, estimate_s: Floats, input_mb: float) -> TaskView:
-    """Return a task as a cluster policy sees it; `estimate_s` is (n, K, 2)."""
+def task_view(number: int, pipeline: PipelineSteps, estimate_s: Floats, input_mb: float, memory_gb: Floats) -> TaskView:
+    """Return a task as a cluster policy sees it; `estimate_s` is (n, K, 2), `memory_gb` (n,)."""
     best_s = estimate_s.min(axis=2)
     on_cpu = estimate_s[:, :, CPU] <= estimate_s[:, :, ACCELERATOR]
     work_s = np.stack([np.where(on_cpu, best_s, 0).sum(axis=0), np.where(on_cpu, 0, best_s).sum(axis=0)], axis=1)
@@ -355,8 +371,15 @@ def task_view(number: int, pipeline: PipelineSteps, estimate_s: Floats, input_mb
     for step in pipeline.order:
         before = pipeline.before[step]
         end_s[step] = best_s[step] + (end_s[before].max(axis=0) if before else 0)
-    path_s = end_s.max(axis=0)
-    return TaskView(number=number, pipeline=pipeline.number, input_mb=input_mb, work_s=work_s, path_s=path_s)
+    return TaskView(
+        number=number,
+        pipeline=pipeline.number,
+        input_mb=input_mb,
+        work_s=work_s,
+        path_s=end_s.max(axis=0),
+        memory_gb=float(memory_gb.max()),
+        work_gb_s=memory_gb @ best_s,
+    )
 
 
 def simulate(world: World, workload: Workload, policy: ClusterPolicy, seed: int) -> Outcome:

@@ -1,0 +1,1 @@
+"""`fpga-pool-learn`: train and evaluate the policy `learned`."""

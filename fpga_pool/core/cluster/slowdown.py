@@ -1,0 +1,117 @@
+"""A model of interference, learned from the times that subtasks took beside others.
+
+It knows names of types, never their demands, so it holds for any law: the logarithm of the rate of a subtask of type i
+beside a set C of companions, as a share of its rate alone, is
+
+    log rate(i | C) = sum over j in C of (b + s_i + p_j + q_ij) + d_iC,
+
+a common term, the sensitivity of i, the pressure of j, their pair, and what the sum does not explain of a set that was
+observed.  A run that took `actual_s`, of which a share w_C beside C, is one observation
+
+    log(actual_s / estimated_s) = e_i - log(sum over C of w_C rate(i | C)) + noise,
+
+e_i being the error of the estimate.  All terms are normal with the prior deviations below; each observation updates
+their means and variances (an extended Kalman filter with a diagonal covariance).  Variances have a lower limit, so
+that the model follows changes.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from math import exp, log
+from typing import Any
+
+#: Types of the subtasks beside one, sorted.
+Companions = tuple[Hashable, ...]
+
+#: Prior mean of the common term: a companion costs 15 %.
+_PRIOR_MEAN = -0.15
+#: Prior standard deviations of the terms, by the first part of their key.
+_DEVIATIONS = {"error": 0.4, "common": 0.3, "sensitivity": 0.2, "pressure": 0.2, "pair": 0.25, "set": 0.25}
+_VARIANCES = {name: deviation**2 for name, deviation in _DEVIATIONS.items()}
+#: Variance of the noise of one observation: runs of one type differ by about 20 %.
+_NOISE = 0.2**2
+#: Variances never fall below this share of the prior's.
+_LEAST_VARIANCE = 0.01
+#: Sets of more companions have no term of their own: there are too many.
+_LARGEST_SET = 4
+#: Observations beyond this factor count as this: a fault is no interference.
+_LARGEST_RATIO = 50.0
+_LEAST_RATE = 0.01
+
+
+class SlowdownModel:
+    """Rates of the types of subtasks beside each other, on one class of units."""
+
+    def __init__(self) -> None:
+        #: Mean and variance of each term that an observation has changed.
+        self._terms: dict[tuple[Hashable, ...], tuple[float, float]] = {}
+        self._rates: dict[tuple[Hashable, Companions], float] = {}
+
+    def rate(self, type_: Hashable, companions: Companions) -> float:
+        """Return the rate of a subtask beside its companions (sorted), in (0, 1] of its rate alone."""
+        found = self._rates.get((type_, companions))
+        if found is None:
+            found = self._rates[type_, companions] = min(exp(self._log_rate(type_, companions)), 1.0)
+        return found
+
+    def total_rate(self, types: Sequence[Hashable]) -> float:
+        """Return the sum of the rates of subtasks that run together; `types` are sorted."""
+        return sum(self.rate(type_, (*types[:i], *types[i + 1 :])) for i, type_ in enumerate(types))
+
+    def observe(
+        self, type_: Hashable, estimated_s: float, actual_s: float, beside_s: Mapping[Companions, float]
+    ) -> None:
+        """Learn from a completed run; `beside_s` says how long it ran beside which companions (sorted)."""
+        total_s = sum(beside_s.values())
+        if not (estimated_s > 0 and actual_s > 0 and total_s > 0):
+            return
+        parts = {beside: seconds / total_s * exp(self._log_rate(type_, beside)) for beside, seconds in beside_s.items()}
+        rate = sum(parts.values())
+        ratio = min(max(actual_s / estimated_s, 1 / _LARGEST_RATIO), _LARGEST_RATIO)
+        gradient: dict[tuple[Hashable, ...], float] = {("error", type_): 1.0}
+        for beside, part in parts.items():
+            for key in _keys(type_, beside):
+                gradient[key] = gradient.get(key, 0.0) - part / rate
+        surprise = log(ratio) - self._term(("error", type_))[0] + log(rate)
+        spread = {key: self._term(key)[1] * slope for key, slope in gradient.items()}
+        variance = _NOISE + sum(spread[key] * slope for key, slope in gradient.items())
+        for key, slope in gradient.items():
+            mean, own = self._term(key)
+            gain = spread[key] / variance
+            least = _LEAST_VARIANCE * _VARIANCES[str(key[0])]
+            self._terms[key] = mean + gain * surprise, max(own * (1 - gain * slope), least)
+        self._rates.clear()
+
+    def to_data(self) -> list[Any]:
+        """Return what has been learned, as plain data; types are to be JSON types for that."""
+        return [[list(key), *values] for key, values in self._terms.items()]
+
+    @classmethod
+    def from_data(cls, data: Sequence[Any]) -> "SlowdownModel":
+        """Return the model that `to_data` described; ValueError if that is no model."""
+        model = cls()
+        for key, mean, variance in data:
+            place = tuple(tuple(part) if isinstance(part, list) else part for part in key)
+            if place[0] not in _VARIANCES or not (abs(mean) < float("inf") and 0 < variance < float("inf")):
+                raise ValueError(f"slowdown model: no term: {key!r}")
+            model._terms[place] = float(mean), float(variance)
+        return model
+
+    def _log_rate(self, type_: Hashable, companions: Companions) -> float:
+        """Return the logarithm of the rate, not limited from above: noise must not bias what is learned."""
+        return max(sum(self._term(key)[0] for key in _keys(type_, companions)), log(_LEAST_RATE))
+
+    def _term(self, key: tuple[Hashable, ...]) -> tuple[float, float]:
+        found = self._terms.get(key)
+        if found is None:
+            return (_PRIOR_MEAN if key[0] == "common" else 0.0), _VARIANCES[str(key[0])]
+        return found
+
+
+def _keys(type_: Hashable, companions: Companions) -> list[tuple[Hashable, ...]]:
+    """Return the terms whose sum is the logarithm of a rate; one of them may be there several times."""
+    keys: list[tuple[Hashable, ...]] = []
+    for other in companions:
+        keys += [("common",), ("sensitivity", type_), ("pressure", other), ("pair", type_, other)]
+    if 1 < len(companions) <= _LARGEST_SET:
+        keys.append(("set", type_, companions))
+    return keys

@@ -1,0 +1,1 @@
+"""Training and evaluation of the policy `learned` on simulated clusters."""

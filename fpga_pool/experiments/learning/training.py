@@ -1,0 +1,198 @@
+"""Training from nothing: a supervised start with two rounds of data, then an evolution strategy; validation selects.
+
+Networks that never were the best on the validation worlds are not returned, and among the candidates is the one that
+corrects nothing: more training can only help.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fpga_pool.conf.learned import read_network, write_network
+from fpga_pool.core.cluster.scorer import OUTPUT, Network
+from fpga_pool.experiments.learning.evolution import Effort, Evolution, cost, ratios
+from fpga_pool.experiments.learning.rollouts import Run, Runner, network_data, samples_of
+from fpga_pool.experiments.learning.supervised import fitted, fresh_network
+from fpga_pool.model.exceptions import InvalidInput
+
+#: Share of random decisions in each round of data.
+_RANDOM = (0.5, 0.2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How long the training is; the result depends on nothing else but the seed and the machine's arithmetic."""
+
+    seed: int = 0
+    #: Runs of each of the two rounds of data.
+    runs: int = 12
+    generations: int = 16
+    #: Generations between validations.
+    interval: int = 4
+    #: Worlds of a validation.
+    validation: int = 14
+    effort: Effort = field(default_factory=Effort)
+
+
+@dataclass(slots=True, eq=False)
+class Progress:
+    """What there is to show of a training."""
+
+    losses: list[float] = field(default_factory=list)
+    costs: list[float] = field(default_factory=list)
+    #: Of each validation: name of the candidate, its cost less that of no corrections, and geometric means of its mean
+    #: and p95 in parts of the policy that corrects nothing.
+    validations: list[tuple[str, float, float, float]] = field(default_factory=list)
+
+
+#: Called with what is done, and how many of how many steps.
+Report = Callable[[str, int, int], None]
+
+
+def train(plan: Plan, directory: Path, run_all: Runner, report: Report) -> tuple[Network, Progress]:
+    """Return the best network; continue what `directory` has of the same plan."""
+    directory.mkdir(parents=True, exist_ok=True)
+    _check(plan, directory)
+    store = _Store(directory)
+    progress, validation = store.progress(), _Validation(plan, run_all)
+    if not (directory / "supervised.npz").exists():
+        network = _supervised(plan, progress, report)
+        report("validation", 0, 1)
+        weights = network.weights.copy()
+        weights[-OUTPUT:] = 0
+        neutral = replace(network, weights=weights)
+        for name, each in (("none", neutral), ("supervised", network)):
+            store.consider(name, each, progress, validation)
+        better = progress.validations[1][1] < 0
+        store.save(Evolution.of(network if better else neutral), progress)
+        write_network(directory / "supervised.npz", network)
+    evolution = store.evolution()
+    while evolution.generation < plan.generations:
+        report("evolution", evolution.generation, plan.generations)
+        progress.costs.append(evolution.step(plan.seed, plan.effort, run_all))
+        if evolution.generation % plan.interval == 0 or evolution.generation == plan.generations:
+            store.consider(f"generation {evolution.generation}", evolution.network, progress, validation)
+        store.save(evolution, progress)
+    report("evolution", plan.generations, plan.generations)
+    return read_network(directory / "best.npz"), progress
+
+
+def _supervised(plan: Plan, progress: Progress, report: Report) -> Network:
+    rng = np.random.default_rng([plan.seed, 1_000_000_007])
+    network, samples = fresh_network(rng), []
+    for number, share in enumerate(_RANDOM):
+        for each in range(plan.runs):
+            report(f"data {number + 1}", each, plan.runs)
+            world = int(rng.integers(1_000_000))
+            run = Run(
+                suite="train",
+                world=world,
+                seed=0,
+                tasks=plan.effort.tasks,
+                network=network_data(network) if number else None,
+            )
+            samples.append(samples_of(run, share))
+        report("supervised", number, len(_RANDOM))
+        network, losses = fitted(network, samples, rng)
+        progress.losses += losses
+    return network
+
+
+class _Validation:
+    """Compares networks with no corrections, in worlds that training does not meet."""
+
+    def __init__(self, plan: Plan, run_all: Runner) -> None:
+        self._plan, self._run_all = plan, run_all
+        self._reference: list[Mapping[str, float]] = []
+
+    def compare(self, network: Network) -> tuple[float, float, float]:
+        """Return the difference in cost, and the ratios of mean and p95."""
+        if not self._reference:
+            self._reference = self._results(replace(network, limit=0.0))
+        results = self._results(network)
+        difference = np.mean([cost(a) - cost(b) for a, b in zip(results, self._reference, strict=True)])
+        mean, p95 = (
+            float(np.exp(np.log(ratios(results, self._reference, name)).mean()))
+            for name in ("mean_response_s", "p95_response_s")
+        )
+        return float(difference), mean, p95
+
+    def _results(self, network: Network) -> list[Mapping[str, float]]:
+        plan, data = self._plan, network_data(network)
+        runs = [
+            Run(
+                suite="validation",
+                world=world,
+                seed=0,
+                tasks=plan.effort.tasks,
+                values={"guard": False},
+                network=data,
+            )
+            for world in range(plan.validation)
+        ]
+        return list(self._run_all(runs))
+
+
+class _Store:
+    """The files of a training: each is replaced in one step."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def progress(self) -> Progress:
+        path = self._directory / "progress.json"
+        if not path.exists():
+            return Progress()
+        found = Progress(**json.loads(path.read_text()))
+        found.validations = [tuple(each) for each in found.validations]  # type: ignore[misc]
+        return found
+
+    def save(self, evolution: Evolution, progress: Progress) -> None:
+        """Save a generation; the state and the progress are replaced together."""
+        new = self._directory / "state.new.npz"
+        network = evolution.network
+        np.savez(
+            new,
+            **evolution.to_arrays(),
+            weights=network.weights,
+            low=network.low,
+            high=network.high,
+            limit=np.float64(network.limit),
+        )
+        self._write("progress.json", json.dumps(asdict(progress)))
+        new.replace(self._directory / "state.npz")
+
+    def evolution(self) -> Evolution:
+        with np.load(self._directory / "state.npz", allow_pickle=False) as arrays:
+            network = Network(
+                weights=arrays["weights"], low=arrays["low"], high=arrays["high"], limit=float(arrays["limit"])
+            )
+            return Evolution.from_arrays(network, dict(arrays))
+
+    def consider(self, name: str, network: Network, progress: Progress, validation: _Validation) -> None:
+        """Keep the network if it is the best so far."""
+        difference, mean, p95 = validation.compare(network)
+        best = min((each[1] for each in progress.validations), default=np.inf)
+        progress.validations.append((name, difference, mean, p95))
+        if difference < best:
+            write_network(self._directory / "best.npz", network)
+
+    def _write(self, name: str, text: str) -> None:
+        new = self._directory / f"{name}.new"
+        new.write_text(text)
+        new.replace(self._directory / name)
+
+
+def _check(plan: Plan, directory: Path) -> None:
+    """Refuse a directory of another plan."""
+    path, mine = directory / "plan.json", json.loads(json.dumps(asdict(plan)))
+    if path.exists():
+        theirs: Any = json.loads(path.read_text())
+        if theirs != mine:
+            raise InvalidInput(f"{directory}: is of another training: {theirs}; choose another --out")
+    else:
+        path.write_text(json.dumps(mine))

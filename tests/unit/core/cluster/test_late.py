@@ -1,0 +1,92 @@
+import numpy as np
+
+from fpga_pool.core.cluster.late import SlowdownUnit
+from fpga_pool.core.cluster.views import ACCELERATOR, CPU, NodeView, Subtask, Unit
+
+RNG = np.random.default_rng(0)
+
+
+def subtask(number, type_, *, cpu_s=np.inf, accelerator_s=10.0, memory_gb=1.0, due_s=None):
+    return Subtask(
+        task=number,
+        step=0,
+        type=type_,
+        estimate_s=(cpu_s, accelerator_s),
+        memory_gb=memory_gb,
+        accelerator_memory_gb=1.0,
+        ready_s=0.0,
+        due_s=float(number) if due_s is None else due_s,
+    )
+
+
+def node(running=(), ready=(), memory_gb=16.0, accelerators=1):
+    cores = Unit(kind=CPU, places=4, memory_gb=np.inf)
+    units = [Unit(kind=ACCELERATOR, places=4, memory_gb=8.0) for _ in range(accelerators)]
+    units[0].running = list(running)
+    units[0].used_gb = float(len(running))
+    units[0].backlog_s = sum(each.estimate_s[ACCELERATOR] for each in running)
+    used_gb = sum(each.memory_gb for each in running)
+    view = NodeView(
+        number=0, kind=0, types=5, resources=(), units=[cores, *units], memory_gb=memory_gb, used_gb=used_gb
+    )
+    view.ready = list(ready)
+    return view
+
+
+def taught(pairs):
+    """Return a policy that has seen each pair of types run at a total rate."""
+    policy = SlowdownUnit(corun=True, admission=True)
+    for _ in range(100):
+        for (first, second), total in pairs.items():
+            for one, other in ((first, second), (second, first)):
+                policy.observe(ACCELERATOR, subtask(0, one), 10, 20 / total, {(other,): 20 / total})
+    return policy
+
+
+def test_chooses_the_companion_that_interferes_least_although_another_one_is_more_urgent():
+    policy = taught({(0, 1): 0.8, (0, 2): 1.9})
+    ready = [subtask(1, 1), subtask(2, 2)]
+    view = node(running=[subtask(0, 0)], ready=ready)
+    assert policy.pick(view, view.units[1]) is ready[1]
+
+
+def test_runs_nothing_beside_a_subtask_if_all_together_would_be_slower():
+    policy = taught({(0, 1): 0.8})
+    view = node(running=[subtask(0, 0)], ready=[subtask(1, 1)])
+    assert policy.pick(view, view.units[1]) is None
+    view = node(ready=[subtask(1, 1)])
+    assert policy.pick(view, view.units[1]) is view.ready[0]
+
+
+def test_the_most_urgent_is_chosen_among_equals_and_overtaken_for_a_limited_time_only():
+    policy = taught({(0, 1): 0.8, (0, 2): 1.9})
+    view = node(ready=[subtask(3, 1, due_s=50), subtask(4, 1, due_s=40)])
+    assert policy.pick(view, view.units[1]) is view.ready[1]
+    late = subtask(2, 2, due_s=1000)
+    view = node(running=[subtask(0, 0)], ready=[subtask(1, 1, due_s=1), late])
+    assert policy.pick(view, view.units[1]) is None
+
+
+def test_smaller_ones_do_not_take_the_memory_that_an_urgent_one_waits_for():
+    policy = SlowdownUnit(corun=True, admission=True)
+    large, small = subtask(1, 1, memory_gb=10), subtask(2, 2, memory_gb=4)
+    # 8 of 16 GB are used: the large one waits, and of the 6 GB beside it the small one may have 4, but not 8.
+    view = node(running=[subtask(0, 0, memory_gb=8)], ready=[large, small])
+    assert policy.pick(view, view.units[1]) is small
+    view = node(running=[subtask(0, 0, memory_gb=4), subtask(3, 0, memory_gb=4)], ready=[large, small])
+    assert policy.pick(view, view.units[1]) is None
+
+
+def test_a_core_leaves_to_an_accelerator_what_completes_there_earlier():
+    policy = SlowdownUnit(corun=True, admission=True)
+    first, second = (subtask(number, 1, cpu_s=15.0) for number in (1, 2))
+    view = node(ready=[first, second])
+    # On the accelerator the first takes 10 s and the second 20 s, behind it.
+    assert policy.pick(view, view.units[CPU]) is second
+    view = node(ready=[first, second], accelerators=2)
+    assert policy.pick(view, view.units[CPU]) is None
+
+
+def test_each_run_has_a_model_of_its_own():
+    policy = taught({(0, 1): 0.8})
+    assert policy.learner(RNG).model.rate(0, (1,)) > policy.model.rate(0, (1,))

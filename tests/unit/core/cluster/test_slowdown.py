@@ -1,0 +1,68 @@
+import json
+
+import numpy as np
+import pytest
+
+from fpga_pool.core.cluster.slowdown import SlowdownModel
+from fpga_pool.sim.cluster.laws import Bottleneck, Pressure, Saturation
+
+#: Of 4 types: light, two that need the same resource, and one that needs all there is.
+DEMANDS = np.array([[0.2, 0.0], [0.8, 0.1], [0.7, 0.2], [0.1, 0.9]])
+
+
+def rates(law, types):
+    return 1 / law.slowdowns(DEMANDS[list(types)])
+
+
+@pytest.mark.parametrize("law", [Saturation(), Bottleneck(), Pressure()])
+def test_learns_any_law_from_durations(law):
+    model, rng = SlowdownModel(), np.random.default_rng(0)
+    for _ in range(800):
+        types = sorted(rng.integers(4, size=rng.integers(1, 4)).tolist())
+        which = int(rng.integers(len(types)))
+        beside = (*types[:which], *types[which + 1 :])
+        rate = rates(law, types)[which]
+        actual_s = 10 / rate * rng.lognormal(-0.005, 0.1)
+        # A tenth of the work was done alone.
+        alone_s = 0.1 * actual_s * rate
+        actual_s = alone_s + 0.9 * actual_s
+        model.observe(types[which], 10, actual_s, {(): alone_s, beside: actual_s - alone_s} if beside else {(): 1})
+    for types in [(0, 1), (1, 2), (1, 3), (0, 1, 3), (1, 1, 2)]:
+        # Of noise of 10 %, and a diagonal covariance.
+        assert model.total_rate(types) == pytest.approx(rates(law, types).sum(), rel=0.12)
+
+
+def test_a_pair_that_was_never_seen_is_estimated_by_what_its_types_do_to_others():
+    model = SlowdownModel()
+    for _ in range(60):
+        for other in ("a", "b", "c"):
+            model.observe("loud", 10, 20, {(other,): 20})
+            model.observe(other, 10, 40, {("loud",): 40})
+            model.observe("quiet", 10, 10, {(other,): 10})
+    assert model.rate("new", ("loud",)) < 0.7 < model.rate("new", ("quiet",)) <= 1
+
+
+def test_an_error_of_the_estimate_is_not_taken_for_interference():
+    model = SlowdownModel()
+    for _ in range(40):
+        model.observe("x", 10, 25, {(): 25})
+        model.observe("x", 10, 25, {("y",): 25})
+    assert model.rate("x", ("y",)) > 0.9
+
+
+def test_state_is_plain_data_and_comes_back():
+    model = SlowdownModel()
+    model.observe("x", 10, 25, {("y", "z"): 20, (): 5})
+    again = SlowdownModel.from_data(json.loads(json.dumps(model.to_data())))
+    assert again.rate("x", ("y", "z")) == model.rate("x", ("y", "z")) < 1
+    with pytest.raises(ValueError, match="no term"):
+        SlowdownModel.from_data([[["nothing", "x"], 0.0, 1.0]])
+    with pytest.raises(ValueError, match="no term"):
+        SlowdownModel.from_data([[["pressure", "x"], float("nan"), 1.0]])
+
+
+def test_useless_observations_change_nothing():
+    model = SlowdownModel()
+    model.observe("x", float("inf"), 10, {})
+    model.observe("x", 10, 0, {("y",): 0})
+    assert model.to_data() == []
