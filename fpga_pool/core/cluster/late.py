@@ -15,6 +15,8 @@ LEAST_GAIN = 0.2
 TOLERANCE = 0.8
 #: A subtask may be overtaken by those that are due at most so many seconds later.
 PATIENCE_S = 30.0
+#: Sums of memory are not exact.
+_ROUNDING = 1 + 1e-12
 
 
 class SlowdownUnit:
@@ -80,7 +82,7 @@ class SlowdownUnit:
     def _startable(self, view: NodeView, unit: Unit, able: list[Subtask]) -> list[Subtask]:
         """Return those that fit, and whose start does not delay the first one without end."""
         first = able[0]
-        node_gb = view.memory_gb if self.admission else np.inf
+        node_gb = view.memory_gb * _ROUNDING if self.admission else np.inf
         later_gb = sum(
             each.memory_gb for other in view.units for each in other.running if _urgency(each) > _urgency(first)
         )
@@ -98,7 +100,7 @@ class SlowdownUnit:
                     continue
             if view.used_gb + each.memory_gb > node_gb:
                 continue
-            if unit.kind == ACCELERATOR and unit.used_gb + each.accelerator_memory_gb > unit.memory_gb:
+            if unit.kind == ACCELERATOR and unit.used_gb + each.accelerator_memory_gb > unit.memory_gb * _ROUNDING:
                 continue
             startable.append(each)
         return startable
