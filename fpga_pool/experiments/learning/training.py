@@ -30,7 +30,7 @@ class Plan:
     seed: int = 0
     #: Runs of each of the two rounds of data.
     runs: int = 12
-    generations: int = 16
+    generations: int = 8
     #: Generations between validations.
     interval: int = 4
     #: Worlds of a validation.
