@@ -38,7 +38,7 @@ class Plan:
     effort: Effort = field(default_factory=Effort)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class Progress:
     """What there is to show of a training."""
 
