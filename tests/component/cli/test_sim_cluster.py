@@ -33,8 +33,14 @@ def test_options_reach_the_nodes(capsys):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--policy", "best"], "policy 'best': no such cluster policy; available: ect, ect_open, jsq, pats, random"),
-        (["--policy", "ect", "--node-policy", "best"], "ect: node: expected one of ect, pats, random, got 'best'"),
+        (
+            ["--policy", "best"],
+            "policy 'best': no such cluster policy; available: ect, ect_open, jsq, learned, pats, random",
+        ),
+        (
+            ["--policy", "ect", "--node-policy", "best"],
+            "ect: node: expected one of ect, pats, random, slowdown, got 'best'",
+        ),
     ],
 )
 def test_refuses_a_policy_that_is_not_there(capsys, more, message):
