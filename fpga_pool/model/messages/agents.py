@@ -112,7 +112,6 @@ class ShapeFlow(Variant, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         require_address("source_address", self.source_address)
-        require_address("destination_address", self.destination_address)
 
 
 class ReleaseFlow(Variant, frozen=True, kw_only=True):

@@ -13,7 +13,8 @@ import threading
 from collections.abc import Callable, Sequence
 
 from fpga_pool.drivers.egress.base import EgressDriver, Flow, LimitedFlow
-from fpga_pool.model.exceptions import FpgaPoolError
+from fpga_pool.model.exceptions import FpgaPoolError, InvalidInput
+from fpga_pool.model.fields import require_address
 from fpga_pool.model.messages.agents import ReleaseFlow, ShapeFlow
 from fpga_pool.services.agent.journal import Journal
 from fpga_pool.services.clock import Clock
@@ -66,6 +67,10 @@ class FlowShaper:
         """
         if isinstance(action, ShapeFlow):
             RateSchedule(action.transfer)
+            try:  # what a host says of itself may be a name: no flow to it can be limited
+                require_address("destination_address", action.destination_address)
+            except ValueError as error:
+                raise InvalidInput(str(error)) from None
         self._wanted.put(action)
 
     def _run(self) -> None:

@@ -228,3 +228,9 @@ def test_a_plan_without_rates_is_not_limited(new_shaper, kernel, shape, until):
 def test_a_plan_that_makes_no_sense_is_refused(new_shaper, shape):
     with pytest.raises(InvalidInput, match="must begin before it ends"):
         new_shaper().take(shape(transfer=(RateSegment(2.0, 1.0, 1e6),)))
+
+
+def test_a_stream_to_what_is_no_address_is_refused(new_shaper, shape):
+    named = shape(destination_address="responder.example.org")
+    with pytest.raises(InvalidInput, match="destination_address: expected an IP address"):
+        new_shaper().take(named)
